@@ -1,0 +1,41 @@
+"""Set up the test process before anything compiles."""
+
+import hashlib
+import os
+import shutil
+import time
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent / "pymc_geodesic"
+UNUSED_SECONDS = 14 * 24 * 3600
+
+
+def numba_cache_of_these_sources() -> Path:
+    """Return the folder for machine code compiled from exactly the sources under test.
+
+    Numba decides whether cached machine code is fresh by the file of the cached function
+    alone: when a function it inlines from another module changes, the old code is loaded
+    again and the tests would pass or fail for a version that no longer exists. A folder
+    named by the hash of all sources of the package cannot hold such code.
+    """
+    digest = hashlib.sha256()
+    for source in sorted(PACKAGE.rglob("*.py")):
+        digest.update(source.relative_to(PACKAGE).as_posix().encode())
+        digest.update(source.read_bytes())
+    base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return base / "pymc_geodesic" / "numba-tests" / digest.hexdigest()[:16]
+
+
+def forget_old_caches(current: Path) -> None:
+    """Delete the folders of sources that nobody has tested for two weeks."""
+    for folder in current.parent.iterdir():
+        if folder != current and time.time() - folder.stat().st_mtime > UNUSED_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+cache = numba_cache_of_these_sources()
+cache.mkdir(parents=True, exist_ok=True)
+cache.touch()
+forget_old_caches(cache)
+os.environ["NUMBA_CACHE_DIR"] = str(cache)
+os.environ.setdefault("MPLBACKEND", "Agg")
