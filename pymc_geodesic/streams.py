@@ -24,7 +24,6 @@ from pymc_geodesic.jit import compiled
 ONE_BITS = np.uint64(0x3FF0000000000000)  # the bits of 1.0: an exponent of zero
 SQRT_HALF_BITS = np.int64(0x3FE6A09E667F3BCD)
 ALMOST_ONE = 1.0 - 2.0**-53
-VECTOR = 8  # doubles in the widest vector register in common use
 HALF_WORD = np.uint64(32)
 DIGIT_BITS = np.uint64(4)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -93,16 +92,6 @@ def _normal_pair(key, first, second):
 
 
 @compiled
-def _fill_pairs(key, counter, cosines, sines, start, stop):
-    """Normal pairs number `start` to `stop` of a block of ``cosines.size`` pairs."""
-    offset = counter + np.uint64(cosines.size)
-    for pair in range(start, stop):
-        cosine, sine = _normal_pair(key, counter + np.uint64(pair), offset + np.uint64(pair))
-        cosines[pair] = cosine
-        sines[pair] = sine
-
-
-@compiled
 def fill_normal(stream, out):
     """Fill `out` with independent standard normals and advance the stream.
 
@@ -125,19 +114,17 @@ def fill_normal(stream, out):
     counter = stream[1]
     whole = out.size // 2
     pairs = out.size - whole
+    # Two arrays filled from their beginnings are what the compiler can prove to be independent.
     cosines = out[:pairs]
     sines = out[pairs:]
-    blocked = whole - whole % VECTOR
-    _fill_pairs(key, counter, cosines, sines, 0, blocked)
-    if blocked < whole:
-        # The last vector overlaps the one before it: recomputing a few pairs is cheaper than
-        # computing the rest one by one.
-        start = max(0, whole - VECTOR)
-        _fill_pairs(key, counter, cosines, sines, start, whole)
+    offset = counter + np.uint64(pairs)
+    for pair in range(whole):
+        cosine, sine = _normal_pair(key, counter + np.uint64(pair), offset + np.uint64(pair))
+        cosines[pair] = cosine
+        sines[pair] = sine
     if whole < pairs:
-        cosines[whole] = _normal_pair(
-            key, counter + np.uint64(whole), counter + np.uint64(pairs + whole)
-        )[0]
+        last = np.uint64(whole)
+        cosines[whole] = _normal_pair(key, counter + last, offset + last)[0]
     stream[1] = counter + np.uint64(2 * pairs)
 
 
