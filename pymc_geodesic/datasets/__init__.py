@@ -1,0 +1,26 @@
+"""Data for examples, tests and benchmarks: loaders, generators, and text to practise on."""
+
+from pymc_geodesic.datasets.corpus import Corpus
+from pymc_geodesic.datasets.directional import Directional, load_directional
+from pymc_geodesic.datasets.docstrings import docstring_corpus
+from pymc_geodesic.datasets.household import Household, load_household
+from pymc_geodesic.datasets.mixtures import make_shared_mean_mixture, make_vmf_mixture
+from pymc_geodesic.datasets.newsgroups import build_20news_different, load_20news_different
+from pymc_geodesic.datasets.text import count_words, document_frequency, tf_idf, tokenize
+
+__all__ = [
+    "Corpus",
+    "Directional",
+    "Household",
+    "build_20news_different",
+    "count_words",
+    "docstring_corpus",
+    "document_frequency",
+    "load_20news_different",
+    "load_directional",
+    "load_household",
+    "make_shared_mean_mixture",
+    "make_vmf_mixture",
+    "tf_idf",
+    "tokenize",
+]

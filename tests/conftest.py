@@ -1,0 +1,21 @@
+"""Fixtures that several test modules share."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def data_home() -> Path:
+    """Return the folder of real data, or skip the test where there is none."""
+    folder = os.environ.get("PYMC_GEODESIC_DATA")
+    if not folder:
+        pytest.skip("needs real data: the environment variable PYMC_GEODESIC_DATA names no folder")
+    return Path(folder)
+
+
+@pytest.fixture
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the data folder from the loaders."""
+    monkeypatch.delenv("PYMC_GEODESIC_DATA", raising=False)

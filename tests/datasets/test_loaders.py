@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+from scipy import sparse
+
+from pymc_geodesic.datasets import (
+    build_20news_different,
+    document_frequency,
+    load_20news_different,
+    load_directional,
+    load_household,
+    tf_idf,
+)
+
+LOADERS = [
+    (load_20news_different, "20news_different_tfidf.npz", "changliu/sggmcmc-sam"),
+    (load_directional, "directional.npz", "sphunif"),
+    (load_household, "household.npz", "HSAUR3"),
+]
+
+
+@pytest.mark.parametrize(("loader", "filename", "origin"), LOADERS)
+def test_without_a_folder_the_error_names_file_variable_and_origin(
+    loader, filename, origin, no_data
+):
+    with pytest.raises(FileNotFoundError) as caught:
+        loader()
+    for part in (filename, "PYMC_GEODESIC_DATA", "data_home", origin):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(("loader", "filename", "origin"), LOADERS)
+def test_the_argument_goes_before_the_environment_variable(
+    loader, filename, origin, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PYMC_GEODESIC_DATA", "another")
+    with pytest.raises(FileNotFoundError, match="no file") as caught:
+        loader(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert "another" not in str(caught.value)
+
+
+def test_features_must_be_known():
+    with pytest.raises(ValueError, match="'tfidf' or 'counts', not 'binary'"):
+        load_20news_different("nowhere", features="binary")
+
+
+def test_20news_different(data_home):
+    corpus = load_20news_different(data_home)
+    assert corpus.train.shape == (1666, 5000)
+    assert corpus.test.shape == (1107, 5000)
+    for rows in (corpus.train, corpus.test):
+        np.testing.assert_allclose(rows.multiply(rows).sum(axis=1), 1.0, rtol=1e-14)
+    groups, sizes = np.unique(corpus.train_titles, return_counts=True)
+    assert dict(zip(groups, sizes, strict=True)) == {
+        "alt.atheism": 480,
+        "rec.sport.baseball": 593,
+        "sci.space": 593,
+    }
+
+
+def test_tf_idf_reproduces_the_features_of_the_authors(data_home):
+    counts = load_20news_different(data_home, features="counts")
+    features = load_20news_different(data_home)
+    # 1,667 documents before one without any word of the vocabulary was dropped.
+    for mine, theirs, size in (
+        (counts.train, features.train, 1667),
+        (counts.test, features.test, 1107),
+    ):
+        assert abs(tf_idf(mine, n_documents=size) - theirs).max() < 5e-8
+
+
+def test_20news_different_is_built_from_the_archive(data_home, tmp_path):
+    with np.load(data_home / "20news_bow_61188.npz") as archive:
+        for part, prefix in (("train", "tr"), ("test", "te")):
+            rows = sparse.csr_matrix(
+                tuple(archive[f"X{prefix}_{name}"] for name in ("data", "indices", "indptr")),
+                shape=tuple(archive[f"X{prefix}_shape"]),
+            )
+            label = archive[f"y{prefix}"].astype(int)
+            # Only a few other groups: they must be left out, and writing text is slow.
+            few = np.isin(label, (1, 2, 10, 15))
+            rows, label = rows[few].tocoo(), label[few]
+            lines = np.column_stack([rows.row + 1, rows.col + 1, rows.data])
+            np.savetxt(tmp_path / f"{part}.data", lines, fmt="%d")
+            np.savetxt(tmp_path / f"{part}.label", label, fmt="%d")
+        (tmp_path / "vocabulary.txt").write_text("\n".join(archive["vocab"]))
+    build_20news_different(tmp_path, tmp_path / "built")
+    for features, tolerance in (("counts", 0.0), ("tfidf", 5e-8)):
+        built = load_20news_different(tmp_path / "built", features=features)
+        theirs = load_20news_different(data_home, features=features)
+        np.testing.assert_array_equal(built.vocabulary, theirs.vocabulary)
+        np.testing.assert_array_equal(built.train_titles, theirs.train_titles)
+        np.testing.assert_array_equal(built.test_titles, theirs.test_titles)
+        assert abs(built.train - theirs.train).max() <= tolerance
+        assert abs(built.test - theirs.test).max() <= tolerance
+
+
+def test_building_names_the_missing_file(tmp_path):
+    (tmp_path / "train.data").touch()
+    with pytest.raises(FileNotFoundError, match=r"'train\.label'.*qwone\.com"):
+        build_20news_different(tmp_path, tmp_path)
+
+
+def test_directional(data_home):
+    data = load_directional(data_home)
+    assert data.comets.shape == (3798, 3)
+    assert data.planets.shape == (9, 3)
+    assert data.wind.shape == (310, 2)
+    for points in (data.comets, data.planets, data.wind):
+        np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1.0, rtol=1e-14)
+    # Mercury's orbit: inclination 7.005 degrees, ascending node at 48.33 degrees.
+    i, node = np.deg2rad([7.005, 48.33])
+    mercury = np.array([np.sin(i) * np.sin(node), -np.sin(i) * np.cos(node), np.cos(i)])
+    np.testing.assert_allclose(data.planets[0], mercury, atol=1e-4)
+
+
+def test_household(data_home):
+    data = load_household(data_home)
+    assert data.direction.shape == (40, 4)
+    np.testing.assert_allclose(np.linalg.norm(data.direction, axis=1), 1.0, rtol=1e-14)
+    assert list(data.goods) == ["housing", "food", "goods", "service"]
+    assert sorted(set(data.gender)) == ["female", "male"]
+
+
+def test_document_frequency_ignores_stored_zeros():
+    counts = sparse.csr_matrix(np.array([[2.0, 1.0], [1.0, 0.0]]))
+    counts.data[0] = 0.0
+    np.testing.assert_array_equal(document_frequency(counts), [1, 1])
