@@ -146,9 +146,9 @@ def build_20news_different(source: str | os.PathLike, data_home: str | os.PathLi
 
     target = Path(data_home)
     target.mkdir(parents=True, exist_ok=True)
-    for name, arrays in (("counts", counts), ("tfidf", features)):
+    for name, arrays in (("counts", counts | labels), ("tfidf", features | labels)):
         np.savez_compressed(
-            target / FILENAME.format(features=name), vocab=words[kept], **arrays, **labels
+            target / FILENAME.format(features=name), allow_pickle=False, vocab=words[kept], **arrays
         )
 
 

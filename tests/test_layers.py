@@ -1,0 +1,155 @@
+"""Imports run downward only: read from the sources, not from what happens to be loaded."""
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "pymc_geodesic"
+ROOT = Path(__file__).parents[1] / PACKAGE
+
+# What each layer may import from the package, besides itself.
+BOTTOM = {"jit", "streams", "fields"}
+NUMERICS = BOTTOM | {"manifolds", "integrators", "kernels"}
+DENSITIES = {"transforms", "distributions"}
+MAY_IMPORT = {
+    "jit": set(),
+    "streams": {"jit"},
+    "fields": {"jit"},
+    "manifolds": BOTTOM,
+    "integrators": BOTTOM | {"manifolds"},
+    "kernels": BOTTOM | {"manifolds", "integrators"},
+    "transforms": {"manifolds"},
+    "distributions": {"jit", "manifolds", "transforms"},
+    "gradients": NUMERICS | DENSITIES,
+    "steps": NUMERICS | DENSITIES | {"gradients"},
+    "models": DENSITIES,
+    "diagnostics": {"distributions"},
+    "datasets": set(),
+}
+
+# Layers of plain numerics, without PyMC or PyTensor.
+WITHOUT_PYMC = NUMERICS | {"diagnostics", "datasets"}
+# The public face of both, which every other layer may use.
+PUBLIC = {"pymc", "pytensor", "pytensor.tensor"}
+# Whoever writes a distribution, a transform or an Op needs the base classes.
+EXTENSION = (
+    "pymc.distributions",
+    "pymc.logprob",
+    "pymc.pytensorf",
+    "pytensor.compile",
+    "pytensor.gradient",
+    "pytensor.graph",
+    "pytensor.link.jax.dispatch",
+    "pytensor.link.numba.dispatch",
+    "pytensor.scalar",
+    "pytensor.tensor",
+)
+# The only places that may reach further inside, so that a new PyMC version changes only them.
+PRIVATE = ("pymc_geodesic.gradients", "pymc_geodesic.steps.base")
+
+
+def module_name(path: Path) -> str:
+    parts = [PACKAGE, *path.relative_to(ROOT).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def imports(source: str) -> Iterator[tuple[str, str]]:
+    """Yield each imported module and, for ``from a import b``, the module a.b that b might be."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in line {node.lineno}"
+            for alias in node.names:
+                yield node.module, f"{node.module}.{alias.name}"
+
+
+def layer(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def inside(module: str, prefixes: tuple[str, ...]) -> bool:
+    return any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def violations(module: str, source: str) -> list[str]:
+    found = []
+    own = layer(module)
+    for name, member in imports(source):
+        root = name.split(".")[0]
+        if root == PACKAGE:
+            target = layer(member) if name == PACKAGE else layer(name)
+            if own and target != own and target not in MAY_IMPORT[own]:
+                found.append(f"{module} imports {name}: {own} may not use {target}")
+        elif root in ("pymc", "pytensor"):
+            if own in WITHOUT_PYMC:
+                found.append(f"{module} imports {name}: {own} knows neither PyMC nor PyTensor")
+            elif inside(module, PRIVATE) or name in PUBLIC:
+                continue
+            elif not (own in DENSITIES and inside(name, EXTENSION)):
+                found.append(f"{module} imports {name}: private imports belong in {PRIVATE}")
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_run_downward(module):
+    assert layer(module) in {"", *MAY_IMPORT}, f"{module}: name its layer in MAY_IMPORT"
+    assert violations(module, MODULES[module].read_text()) == []
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph = {
+        module: {
+            member if member in MODULES else name
+            for name, member in imports(path.read_text())
+            if name in MODULES
+        }
+        for module, path in MODULES.items()
+    }
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_layers_form_no_circle():
+    graphlib.TopologicalSorter(MAY_IMPORT).prepare()
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("pymc_geodesic.manifolds.sphere", "from pymc_geodesic.kernels.gmc import gmc"),
+        ("pymc_geodesic.manifolds.sphere", "from pymc_geodesic import kernels"),
+        ("pymc_geodesic.manifolds.sphere", "def f():\n    import pymc_geodesic.steps"),
+        ("pymc_geodesic.integrators", "import pymc_geodesic.kernels"),
+        ("pymc_geodesic.kernels.gmc", "import pymc as pm"),
+        ("pymc_geodesic.kernels.gmc", "from pytensor import tensor"),
+        ("pymc_geodesic.gradients.density", "from pymc_geodesic.steps.base import Step"),
+        ("pymc_geodesic.steps.sggmc", "from pymc.step_methods.arraystep import BlockedStep"),
+        ("pymc_geodesic.distributions.vmf", "from pymc.step_methods import NUTS"),
+        ("pymc_geodesic.models.sam", "from pymc_geodesic.steps import SGGMC"),
+        ("pymc_geodesic.datasets.text", "import pymc_geodesic.models"),
+    ],
+)
+def test_a_wrong_import_is_found(module, source):
+    assert len(violations(module, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("pymc_geodesic", "from pymc_geodesic.steps import SGGMC"),
+        ("pymc_geodesic.kernels.gmc", "from pymc_geodesic.manifolds.product import geodesic"),
+        ("pymc_geodesic.steps.base", "from pymc.step_methods.arraystep import BlockedStep"),
+        ("pymc_geodesic.distributions.vmf", "from pymc.distributions.continuous import Flat"),
+        ("pymc_geodesic.models.sam", "import pymc as pm\nimport pytensor.tensor as pt"),
+        ("pymc_geodesic.steps.sggmc", "from pymc_geodesic.gradients import density"),
+    ],
+)
+def test_a_right_import_passes(module, source):
+    assert violations(module, source) == []
