@@ -1,0 +1,79 @@
+"""Flat space, where geodesics are straight lines."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from pymc_geodesic.jit import compiled
+from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shape, require_positive
+
+
+@compiled
+def project(x, v):
+    """Leave the rows of `v` as they are: every vector is tangent."""
+
+
+@compiled
+def geodesic(x, v, time):
+    """Move the rows of `x` along their velocities: x ← x + time·v."""
+    position = x.reshape(x.size)
+    velocity = v.reshape(v.size)
+    for i in range(position.size):
+        position[i] += time * velocity[i]
+
+
+@dataclass(frozen=True)
+class Euclidean(Manifold):
+    """Flat space ℝⁿ. Samplers on it reduce to their textbook form (HMC, SGHMC, SGNHT).
+
+    Parameters
+    ----------
+    n : int
+        Dimension.
+
+    Raises
+    ------
+    ValueError
+        If `n` is not a positive integer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.manifolds import Euclidean
+    >>> x, v = Euclidean(2).geodesic(np.zeros(2), np.array([1.0, -2.0]), 0.5)
+    >>> x
+    array([ 0.5, -1. ])
+    """
+
+    n: int
+
+    code: ClassVar[int] = 0
+    remedy: ClassVar[str] = "Give it finite numbers."
+
+    def __post_init__(self) -> None:
+        require_positive("n", self.n)
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of one point, ``(n,)``."""
+        return (self.n,)
+
+    @property
+    def dim(self) -> int:
+        """Dimension, n."""
+        return self.n
+
+    def random_point(self, rng: np.random.Generator, size: int | Shape = ()) -> Floats:
+        """Draw values from the standard normal law; see `Manifold.random_point`."""
+        return rng.standard_normal(batch_shape(size) + self.shape)
+
+    def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
+        """Say which values are finite; see `Manifold.contains`."""
+        return np.all(np.isfinite(x), axis=-1)
+
+    def _project_rows(self, x: Floats, v: Floats) -> None:
+        project(x, v)
+
+    def _geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+        geodesic(x, v, time)

@@ -1,0 +1,240 @@
+"""What every manifold offers to the samplers."""
+
+import math
+from abc import ABC, abstractmethod
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+
+Floats = np.ndarray
+Shape = tuple[int, ...]
+
+
+def require_positive(name: str, value: int) -> None:
+    """Raise a ValueError unless `value`, called `name` in the message, is an integer ≥ 1."""
+    if not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+
+
+class Manifold(ABC):
+    """A Riemannian manifold embedded in flat space, with geodesics in closed form.
+
+    Two sets of numbers describe a point. Its *value* is what the model sees. Its *coordinates*
+    are what moves along geodesics; the two differ only where a chart straightens the manifold
+    (`Simplex`). `contains`, `check`, `random_point` and `to_coordinates` take or return values,
+    `project`, `geodesic` and `tangent_noise` coordinates. Every array may carry leading batch
+    axes: points have the shape ``(..., *shape)``.
+
+    Each subclass sits in a module with two compiled functions, ``project(x, v)`` and
+    ``geodesic(x, v, time)``, that work in place on C-contiguous ``(rows, size)`` arrays with one
+    point per row. They are the only place with the mathematics: the methods below call them on
+    copies, the samplers call them on the state (through `product`).
+
+    Attributes
+    ----------
+    code : int
+        Number of the manifold in the dispatch table of compiled code.
+    """
+
+    code: ClassVar[int]
+    remedy: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def shape(self) -> Shape:
+        """Shape of one point in the ambient space."""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Dimension of the manifold."""
+
+    @property
+    def size(self) -> int:
+        """Number of ambient coordinates of one point, the product of `shape`."""
+        return math.prod(self.shape)
+
+    @abstractmethod
+    def _project_rows(self, x: Floats, v: Floats) -> None:
+        """Project the rows of `v` in place."""
+
+    @abstractmethod
+    def _geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+        """Move the rows of `x` and `v` in place."""
+
+    @abstractmethod
+    def random_point(self, rng: np.random.Generator, size: int | Shape = ()) -> Floats:
+        """Draw values: uniform on a compact manifold, else from the law the subclass names.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        size : int or tuple of int
+            Batch shape.
+
+        Returns
+        -------
+        array of float64, shape ``(*size, *shape)``
+        """
+
+    @abstractmethod
+    def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
+        """Say which values lie on the manifold.
+
+        Parameters
+        ----------
+        x : array, shape ``(..., *shape)``
+        atol : float
+            Greatest violation of a constraint that is let pass.
+
+        Returns
+        -------
+        array of bool, shape ``(...)``
+        """
+
+    def project(self, x: Floats, v: Floats) -> Floats:
+        """Project ambient vectors orthogonally on the tangent space at `x`.
+
+        Parameters
+        ----------
+        x : array, shape ``(..., *shape)``
+            Coordinates of points on the manifold.
+        v : array, shape ``(..., *shape)``
+            Ambient vectors; batch axes broadcast against those of `x`.
+
+        Returns
+        -------
+        array of float64, shape ``(..., *shape)``
+        """
+        rows, vectors, batch = self._paired_rows(x, v)
+        self._project_rows(rows, vectors)
+        return vectors.reshape(batch + self.shape)
+
+    def geodesic(self, x: Floats, v: Floats, time: float) -> tuple[Floats, Floats]:
+        """Follow the geodesic that leaves `x` with velocity `v` for a time `time`.
+
+        Parameters
+        ----------
+        x : array, shape ``(..., *shape)``
+            Coordinates of points on the manifold.
+        v : array, shape ``(..., *shape)``
+            Tangent vectors; batch axes broadcast against those of `x`.
+        time : float
+            May be negative.
+
+        Returns
+        -------
+        x, v : arrays of float64, shape ``(..., *shape)``
+            End point and the velocity there.
+        """
+        rows, vectors, batch = self._paired_rows(x, v)
+        self._geodesic_rows(rows, vectors, float(time))
+        return rows.reshape(batch + self.shape), vectors.reshape(batch + self.shape)
+
+    def tangent_noise(self, x: Floats, rng: np.random.Generator) -> Floats:
+        """Draw tangent vectors from the standard normal law of the tangent space at `x`.
+
+        The covariance in ambient coordinates is the projector.
+
+        Parameters
+        ----------
+        x : array, shape ``(..., *shape)``
+            Coordinates of points on the manifold.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        array of float64, shape of `x`
+        """
+        return self.project(x, rng.standard_normal(np.shape(x)))
+
+    def to_coordinates(self, value: Floats) -> Floats:
+        """Coordinates of a value; the value itself unless the subclass says otherwise."""
+        return np.asarray(value, dtype=np.float64)
+
+    def from_coordinates(self, q: Any, xp: ModuleType = np) -> Any:
+        """Value at the coordinates `q`, the inverse of `to_coordinates`.
+
+        Parameters
+        ----------
+        q : array or tensor, shape ``(..., *shape)``
+        xp : module
+            ``numpy``, or ``pytensor.tensor`` when `q` is symbolic.
+
+        Returns
+        -------
+        array or tensor, shape ``(..., *shape)``
+        """
+        return q
+
+    def log_volume(self, q: Any, xp: ModuleType = np) -> Any:
+        """Logarithm of the density factor of the chart, up to a constant.
+
+        If p is the density of the value, the density of the coordinates with respect to the
+        surface measure is proportional to p(value(q)) · exp(log_volume(q)).
+
+        Parameters
+        ----------
+        q : array or tensor, shape ``(..., *shape)``
+        xp : module
+            ``numpy``, or ``pytensor.tensor`` when `q` is symbolic.
+
+        Returns
+        -------
+        array or tensor, shape ``(...)``
+            Zero unless the subclass says otherwise.
+        """
+        return xp.zeros_like(q[(..., *(0 for _ in self.shape))])
+
+    def check(self, name: str, x: Floats) -> None:
+        """Make sure that every value lies on the manifold.
+
+        Parameters
+        ----------
+        name : str
+            Name of the variable, for the message.
+        x : array, shape ``(..., *shape)``
+
+        Raises
+        ------
+        ValueError
+            If the trailing axes do not have the shape of a point, if a number is NaN or
+            infinite, or if a point lies off the manifold.
+        """
+        x = np.asarray(x)
+        rank = len(self.shape)
+        if x.shape[x.ndim - rank :] != self.shape or x.ndim < rank:
+            raise ValueError(
+                f"{name} has shape {x.shape}, but points of {self} need trailing axes of shape "
+                f"{self.shape}. Reshape {name}, or choose the manifold of its shape."
+            )
+        if not np.all(np.isfinite(x)):
+            raise ValueError(
+                f"{name} holds {np.count_nonzero(~np.isfinite(x))} numbers that are NaN or "
+                f"infinite. Give {name} a finite initial value on {self}."
+            )
+        off = np.count_nonzero(~self.contains(x))
+        if off:
+            raise ValueError(
+                f"{off} of the {max(1, x.size // self.size)} points of {name} are not on {self}. "
+                f"{self.remedy}"
+            )
+
+    def _paired_rows(self, x: Floats, v: Floats) -> tuple[Floats, Floats, Shape]:
+        """Copy points and vectors to two (rows, size) arrays; also return their batch shape."""
+        full = np.broadcast_shapes(np.shape(x), np.shape(v))
+        if full[len(full) - len(self.shape) :] != self.shape:
+            raise ValueError(
+                f"x and v have shapes {np.shape(x)} and {np.shape(v)}, but points of {self} need "
+                f"trailing axes of shape {self.shape}."
+            )
+        rows = np.array(np.broadcast_to(x, full), dtype=np.float64, order="C")
+        vectors = np.array(np.broadcast_to(v, full), dtype=np.float64, order="C")
+        batch = full[: len(full) - len(self.shape)]
+        return rows.reshape(-1, self.size), vectors.reshape(-1, self.size), batch
+
+
+def batch_shape(size: int | Shape) -> Shape:
+    """Write a batch shape given as a number or a tuple as a tuple."""
+    return (size,) if isinstance(size, int | np.integer) else tuple(size)

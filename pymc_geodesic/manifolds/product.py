@@ -1,0 +1,277 @@
+"""Several variables, each on its manifold, packed into one flat vector."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pymc_geodesic.jit import compiled
+from pymc_geodesic.manifolds import euclidean, sphere
+from pymc_geodesic.manifolds.euclidean import Euclidean
+from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shape, require_positive
+from pymc_geodesic.manifolds.sphere import Sphere
+
+EUCLIDEAN = Euclidean.code
+SPHERE = Sphere.code
+
+
+@compiled
+def project(blocks, x, v):
+    """Project a flat vector on the tangent space, block by block, in place.
+
+    Parameters
+    ----------
+    blocks : array of int64, shape (n_blocks, 6)
+        `Product.blocks`: one row ``(code, start, rows, size, n, p)`` per variable.
+    x, v : arrays of float64, shape (size,)
+        Coordinates, and the vector that is projected.
+    """
+    for block in range(blocks.shape[0]):
+        code, start, rows, size = blocks[block, :4]
+        points = x[start : start + rows * size].reshape((rows, size))
+        vectors = v[start : start + rows * size].reshape((rows, size))
+        if code == EUCLIDEAN:
+            euclidean.project(points, vectors)
+        elif code == SPHERE:
+            sphere.project(points, vectors)
+
+
+@compiled
+def geodesic(blocks, x, v, time):
+    """Move a flat vector along the geodesics of its blocks, in place.
+
+    Parameters
+    ----------
+    blocks : array of int64, shape (n_blocks, 6)
+        `Product.blocks`: one row ``(code, start, rows, size, n, p)`` per variable.
+    x, v : arrays of float64, shape (size,)
+        Coordinates and velocity.
+    time : float
+    """
+    for block in range(blocks.shape[0]):
+        code, start, rows, size = blocks[block, :4]
+        points = x[start : start + rows * size].reshape((rows, size))
+        vectors = v[start : start + rows * size].reshape((rows, size))
+        if code == EUCLIDEAN:
+            euclidean.geodesic(points, vectors, time)
+        elif code == SPHERE:
+            sphere.geodesic(points, vectors, time)
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Manifold):
+    """Product of manifolds: the joint state of several variables as one flat vector.
+
+    Parameters
+    ----------
+    components : sequence of (name, manifold, rows)
+        Each variable with its name, the manifold of one of its points and its number of points.
+
+    Attributes
+    ----------
+    blocks : array of int64, shape (n_blocks, 6)
+        One row ``(code, start, rows, size, n, p)`` per variable, as the compiled functions take
+        it; n and p are the shape of a point, p = 1 for vectors.
+    dims : array of float64, shape (n_blocks,)
+        Dimension of each variable, all its points together.
+    slices : dict of str to slice
+        Place of each variable in the flat vector.
+
+    Raises
+    ------
+    ValueError
+        If there is no component, a name appears twice, or `rows` is not a positive integer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.manifolds import Euclidean, Product, Sphere
+    >>> product = Product([("b", Euclidean(2), 1), ("mu", Sphere(3), 2)])
+    >>> product.size, product.dim, product.names
+    (8, 6, ('b', 'mu'))
+    >>> q = product.pack({"mu": np.eye(3)[:2], "b": np.array([5.0, 6.0])})
+    >>> q
+    array([5., 6., 1., 0., 0., 0., 1., 0.])
+    >>> product.unpack(q)["mu"]
+    array([[1., 0., 0.], [0., 1., 0.]])
+    """
+
+    components: Sequence[tuple[str, Manifold, int]]
+    blocks: np.ndarray = field(init=False, repr=False)
+    dims: np.ndarray = field(init=False, repr=False)
+    slices: dict[str, slice] = field(init=False, repr=False)
+
+    code: ClassVar[int] = -1
+    remedy: ClassVar[str] = "Check its blocks one by one."
+
+    def __post_init__(self) -> None:
+        components = tuple((name, manifold, rows) for name, manifold, rows in self.components)
+        if not components:
+            raise ValueError("components is empty: a product needs at least one variable.")
+        blocks = np.empty((len(components), 6), dtype=np.int64)
+        slices: dict[str, slice] = {}
+        start = 0
+        for block, (name, manifold, rows) in enumerate(components):
+            require_positive(f"rows of {name}", rows)
+            if name in slices:
+                raise ValueError(f"components hold the name {name!r} twice; give each its own.")
+            n, p = (*manifold.shape, 1)[:2]
+            blocks[block] = manifold.code, start, rows, manifold.size, n, p
+            slices[name] = slice(start, start + rows * manifold.size)
+            start += rows * manifold.size
+        dims = np.array([rows * manifold.dim for _, manifold, rows in components], dtype=np.float64)
+        blocks.flags.writeable = False
+        dims.flags.writeable = False
+        object.__setattr__(self, "components", components)
+        object.__setattr__(self, "blocks", blocks)
+        object.__setattr__(self, "dims", dims)
+        object.__setattr__(self, "slices", slices)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables in the order of the flat vector."""
+        return tuple(self.slices)
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of one point, ``(size,)``."""
+        last = self.blocks[-1]
+        return (int(last[1] + last[2] * last[3]),)
+
+    @property
+    def dim(self) -> int:
+        """Dimension, the sum over all variables and rows."""
+        return sum(rows * manifold.dim for _, manifold, rows in self.components)
+
+    def pack(self, values: Mapping[str, Floats]) -> Floats:
+        """Write the values of all variables as one flat vector of coordinates.
+
+        Parameters
+        ----------
+        values : mapping of str to array
+            Value of each variable, of any shape that ravels to its rows in C order. Further
+            names are ignored.
+
+        Returns
+        -------
+        array of float64, shape ``(size,)``
+
+        Raises
+        ------
+        ValueError
+            If a variable is missing or has the wrong number of elements.
+        """
+        packed = np.empty(self.size)
+        for name, manifold, rows in self.components:
+            if name not in values:
+                raise ValueError(f"values lack the variable {name!r}; it is part of this product.")
+            value = np.asarray(values[name], dtype=np.float64)
+            if value.size != rows * manifold.size:
+                raise ValueError(
+                    f"{name} has {value.size} elements; {rows} points of {manifold} need "
+                    f"{rows * manifold.size}. Reshape {name}."
+                )
+            points = value.reshape(rows, *manifold.shape)
+            packed[self.slices[name]] = manifold.to_coordinates(points).ravel()
+        return packed
+
+    def unpack(self, q: Floats) -> dict[str, Floats]:
+        """Values of all variables at a flat vector of coordinates, the inverse of `pack`.
+
+        Parameters
+        ----------
+        q : array, shape ``(size,)``
+
+        Returns
+        -------
+        dict of str to array
+            Shape ``(rows, *shape)`` each; the arrays share no memory with `q`.
+        """
+        return {
+            name: np.array(manifold.from_coordinates(q[self.slices[name]].reshape(points)))
+            for name, manifold, points in self._point_shapes()
+        }
+
+    def random_point(self, rng: np.random.Generator, size: int | Shape = ()) -> Floats:
+        """Draw the variables independently of each other; see `Manifold.random_point`."""
+        batch = batch_shape(size)
+        parts = [
+            manifold.random_point(rng, (*batch, rows)).reshape(*batch, -1)
+            for _, manifold, rows in self.components
+        ]
+        return np.concatenate(parts, axis=-1)
+
+    def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
+        """Say for which flat vectors all variables are on their manifolds."""
+        parts = [
+            manifold.contains(part, atol).all(axis=-1) for manifold, part in self._parts(x)
+        ]
+        return np.logical_and.reduce(parts)
+
+    def to_coordinates(self, value: Floats) -> Floats:
+        """Coordinates of a flat vector of values; see `Manifold.to_coordinates`."""
+        value = np.asarray(value, dtype=np.float64)
+        parts = [
+            manifold.to_coordinates(part).reshape(*value.shape[:-1], -1)
+            for manifold, part in self._parts(value)
+        ]
+        return np.concatenate(parts, axis=-1)
+
+    def from_coordinates(self, q: Any, xp: ModuleType = np) -> Any:
+        """Flat vector of values at coordinates `q`; see `Manifold.from_coordinates`."""
+        parts = [
+            manifold.from_coordinates(part, xp).reshape((*_lead(q), -1))
+            for manifold, part in self._parts(q)
+        ]
+        return xp.concatenate(parts, axis=-1)
+
+    def log_volume(self, q: Any, xp: ModuleType = np) -> Any:
+        """Sum of the density factors of all variables; see `Manifold.log_volume`."""
+        return sum(
+            xp.sum(manifold.log_volume(part, xp), axis=-1) for manifold, part in self._parts(q)
+        )
+
+    def check(self, name: str, x: Floats) -> None:
+        """Check each variable by itself; see `Manifold.check`.
+
+        Raises
+        ------
+        ValueError
+            Names the variable after `name`, as in ``"state: mu"``.
+        """
+        x = np.asarray(x)
+        if x.shape[-1:] != self.shape:
+            raise ValueError(
+                f"{name} has shape {x.shape}, but this product needs vectors of length {self.size}."
+            )
+        for variable, manifold, points in self._point_shapes():
+            part = x[..., self.slices[variable]].reshape(*x.shape[:-1], *points)
+            manifold.check(f"{name}: {variable}", part)
+
+    def _point_shapes(self) -> list[tuple[str, Manifold, Shape]]:
+        """List name, manifold and (rows, *shape) of each variable."""
+        return [
+            (name, manifold, (rows, *manifold.shape)) for name, manifold, rows in self.components
+        ]
+
+    def _parts(self, q: Any) -> list[tuple[Manifold, Any]]:
+        """Cut vectors (..., size) into one (..., rows, *shape) array per variable."""
+        return [
+            (manifold, q[..., self.slices[name]].reshape((*_lead(q), *points)))
+            for name, manifold, points in self._point_shapes()
+        ]
+
+    def _project_rows(self, x: Floats, v: Floats) -> None:
+        for position, vector in zip(x, v, strict=True):
+            project(self.blocks, position, vector)
+
+    def _geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+        for position, vector in zip(x, v, strict=True):
+            geodesic(self.blocks, position, vector, time)
+
+
+def _lead(q: Any) -> tuple[Any, ...]:
+    """Batch shape of vectors (..., size), also of symbolic ones."""
+    return tuple(q.shape[axis] for axis in range(q.ndim - 1))
