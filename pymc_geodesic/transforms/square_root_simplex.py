@@ -1,0 +1,128 @@
+"""Proportions as squares of the coordinates of a point on the sphere."""
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.logprob.transforms import Transform
+from pytensor.graph.basic import Variable
+from pytensor.raise_op import Assert
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.transforms.radial_law import log_radial_density
+from pymc_geodesic.transforms.unit_vector import unit_vector
+
+_PROPORTIONS_REQUIRED = Assert(
+    "square_root_simplex: the initial value must be proportions, non-negative with sum 1 along "
+    "the last axis. If this is a Dirichlet with transform=square_root_simplex, PyMC has stacked "
+    "the transform on its own simplex transform: write default_transform=square_root_simplex."
+)
+
+
+class SquareRootSimplexTransform(Transform):
+    r"""Proportions :math:`x_k = y_k^2 / \|y\|^2` of unconstrained vectors y (last axis).
+
+    The square root :math:`q = \sqrt x` of proportions is a point on the positive orthant of the
+    sphere, and under this map the simplex with the Fisher metric of the categorical distribution
+    is a piece of a sphere of radius two. All :math:`2^K` orthants map onto the simplex alike, so
+    the sampler may cross from one to the next and nothing is reflected. With
+    :math:`dx_1\dots dx_{K-1} = 2^{K-1} \prod_k |q_k| \, d\sigma(q)` and the law of the length of
+    :func:`~pymc_geodesic.transforms.radial_law.log_radial_density`, the log Jacobian term is
+
+    .. math:: \sum_k \log|q_k| - \log 2 + \log\frac{h(r)}{r^{K-1}},
+
+    which makes a Dirichlet that is normalised over the first K−1 proportions (as PyMC's is)
+    normalised over y.
+
+    Notes
+    -----
+    A Dirichlet with concentrations :math:`a_k` has density proportional to
+    :math:`\prod |q_k|^{2 a_k - 1}` on the sphere: flat at :math:`a_k = 1/2`, smooth for all
+    :math:`a_k \ge 1/2`. Below one half it has poles at :math:`q_k = 0`, which no gradient-based
+    sampler likes; there PyMC's own simplex transform is the better choice.
+
+    Pass it as ``default_transform``: with ``transform=`` PyMC applies it *after* its own simplex
+    transform of a Dirichlet, which is an error at the initial point.
+
+    References
+    ----------
+    Patterson, S. and Teh, Y. W. (2013). Stochastic gradient Riemannian Langevin dynamics on the
+    probability simplex. NeurIPS 26.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> from pymc_geodesic.transforms import square_root_simplex
+    >>> with pm.Model() as model:
+    ...     w = pm.Dirichlet("w", [4.0, 4.0, 4.0, 4.0], default_transform=square_root_simplex)
+    >>> model.initial_point()["w_square_root_simplex__"].tolist()
+    [0.5, 0.5, 0.5, 0.5]
+    """
+
+    name = "square_root_simplex"
+    ndim_supp = 1
+
+    def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        r"""Return the point :math:`\sqrt x` on the positive orthant of the sphere.
+
+        Parameters
+        ----------
+        value : TensorVariable, shape (..., K)
+            Proportions.
+        *inputs : Variable
+            Inputs of the random variable; not used.
+
+        Returns
+        -------
+        TensorVariable, shape (..., K)
+            Unit vectors with non-negative coordinates.
+
+        Raises
+        ------
+        AssertionError
+            At evaluation, if a proportion is negative or they do not sum to one.
+        """
+        value = pt.as_tensor_variable(value)
+        total = pt.sum(value, axis=-1)
+        checked = _PROPORTIONS_REQUIRED(
+            value, pt.all(value >= 0), pt.all(pt.abs(total - 1.0) < 1e-5)
+        )
+        return pt.sqrt(checked)
+
+    def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return the squared coordinates of the direction of ``value``.
+
+        Parameters
+        ----------
+        value : TensorVariable, shape (..., K)
+            Unconstrained vectors.
+        *inputs : Variable
+            Inputs of the random variable; not used.
+
+        Returns
+        -------
+        TensorVariable, shape (..., K)
+            Proportions.
+        """
+        return pt.sqr(unit_vector.backward(value))
+
+    def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return the log-density of y over the flat measure of the first K−1 proportions.
+
+        Parameters
+        ----------
+        value : TensorVariable, shape (..., K)
+            Unconstrained vectors.
+        *inputs : Variable
+            Inputs of the random variable; not used.
+
+        Returns
+        -------
+        TensorVariable, shape (...)
+            The log Jacobian term; minus infinity where a coordinate is zero.
+        """
+        value = pt.as_tensor_variable(value)
+        direction = unit_vector.backward(value)
+        log_volume = pt.sum(pt.log(pt.abs(direction)), axis=-1) - np.log(2.0)
+        return log_volume + log_radial_density(value)
+
+
+square_root_simplex = SquareRootSimplexTransform()
