@@ -3,8 +3,12 @@
 import hashlib
 import os
 import shutil
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 PACKAGE = Path(__file__).parent / "pymc_geodesic"
 UNUSED_SECONDS = 14 * 24 * 3600
@@ -39,3 +43,11 @@ cache.touch()
 forget_old_caches(cache)
 os.environ["NUMBA_CACHE_DIR"] = str(cache)
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+@pytest.fixture(autouse=True)
+def close_figures() -> Iterator[None]:
+    """Close what a test or doctest has drawn; matplotlib warns about many open figures."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+from scipy import sparse
+
+from pymc_geodesic.datasets import make_vmf_mixture
+from pymc_geodesic.diagnostics import spherical_kmeans
+
+
+@pytest.fixture
+def mixture():
+    return make_vmf_mixture(np.eye(4), 20.0, 400, random_seed=1)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_finds_separated_components(mixture, form):
+    points, component = mixture
+    centres, cluster = spherical_kmeans(form(points), 4, random_seed=1)
+    np.testing.assert_allclose(np.linalg.norm(centres, axis=1), 1.0)
+    order = centres.argmax(axis=1)
+    assert (order[cluster] == component).mean() > 0.97
+
+
+def test_the_result_is_a_fixed_point(mixture):
+    points, _ = mixture
+    centres, cluster = spherical_kmeans(points, 6, random_seed=2)
+    np.testing.assert_array_equal((points @ centres.T).argmax(axis=1), cluster)
+    for k in range(6):
+        mean = points[cluster == k].mean(axis=0)
+        np.testing.assert_allclose(centres[k], mean / np.linalg.norm(mean))
+
+
+def test_as_many_clusters_as_points():
+    points = np.eye(5)
+    centres, cluster = spherical_kmeans(points, 5, random_seed=3)
+    assert sorted(cluster) == list(range(5))
+    np.testing.assert_array_equal(centres[cluster], points)
+
+
+def test_copies_of_one_point_still_give_clusters():
+    centres, _ = spherical_kmeans(np.tile([0.6, 0.8], (6, 1)), 3, random_seed=4)
+    np.testing.assert_allclose(centres, np.tile([0.6, 0.8], (3, 1)))
+
+
+def test_too_few_points_are_refused():
+    with pytest.raises(ValueError, match="2 points cannot form 3 clusters"):
+        spherical_kmeans(np.eye(2), 3)
