@@ -4,7 +4,7 @@ import pytest
 
 from pymc_geodesic.diagnostics import align_topics, top_words
 
-CHAINS, DRAWS, TOPICS, WORDS, DOCUMENTS = 3, 20, 5, 12, 4
+CHAINS, DRAWS, TOPICS, WORDS, DOCUMENTS = 3, 100, 5, 12, 4
 
 
 def distinct_topics(rng):
