@@ -1,11 +1,32 @@
 """Manifolds with closed-form geodesics, each in NumPy and as compiled row functions."""
 
 from pymc_geodesic.manifolds.euclidean import Euclidean
+from pymc_geodesic.manifolds.flat_simplex import FlatSimplex
+from pymc_geodesic.manifolds.half_line import HalfLine
 from pymc_geodesic.manifolds.manifold import Manifold
 from pymc_geodesic.manifolds.product import Product
+from pymc_geodesic.manifolds.simplex import Simplex
 from pymc_geodesic.manifolds.sphere import Sphere
+from pymc_geodesic.manifolds.stiefel import Stiefel
 
-MANIFOLDS: tuple[type[Manifold], ...] = (Euclidean, Sphere)
+MANIFOLDS: tuple[type[Manifold], ...] = (
+    Euclidean,
+    HalfLine,
+    Sphere,
+    Simplex,
+    FlatSimplex,
+    Stiefel,
+)
 """Every manifold with its own compiled functions; the law tests run over this list."""
 
-__all__ = ["MANIFOLDS", "Euclidean", "Manifold", "Product", "Sphere"]
+__all__ = [
+    "MANIFOLDS",
+    "Euclidean",
+    "FlatSimplex",
+    "HalfLine",
+    "Manifold",
+    "Product",
+    "Simplex",
+    "Sphere",
+    "Stiefel",
+]

@@ -17,10 +17,10 @@ def project(x, v):
 @compiled
 def geodesic(x, v, time):
     """Move the rows of `x` along their velocities: x ← x + time·v."""
-    position = x.reshape(x.size)
-    velocity = v.reshape(v.size)
-    for i in range(position.size):
-        position[i] += time * velocity[i]
+    rows, size = x.shape
+    for row in range(rows):
+        for i in range(size):
+            x[row, i] += time * v[row, i]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,13 @@ def require_positive(name: str, value: int) -> None:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
 
 
+def require_simplex(n: int) -> None:
+    """Raise a ValueError unless probability vectors of length `n` have room to move."""
+    require_positive("n", n)
+    if n < 2:
+        raise ValueError("n must be at least 2: the only probability vector of length 1 is 1.")
+
+
 class Manifold(ABC):
     """A Riemannian manifold embedded in flat space, with geodesics in closed form.
 

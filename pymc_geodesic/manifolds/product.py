@@ -8,13 +8,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_geodesic.jit import compiled
-from pymc_geodesic.manifolds import euclidean, sphere
+from pymc_geodesic.manifolds import euclidean, flat_simplex, half_line, sphere, stiefel
 from pymc_geodesic.manifolds.euclidean import Euclidean
+from pymc_geodesic.manifolds.flat_simplex import FlatSimplex
+from pymc_geodesic.manifolds.half_line import HalfLine
 from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shape, require_positive
+from pymc_geodesic.manifolds.rows import borrow, view_rows
+from pymc_geodesic.manifolds.simplex import Simplex
 from pymc_geodesic.manifolds.sphere import Sphere
+from pymc_geodesic.manifolds.stiefel import Stiefel
 
 EUCLIDEAN = Euclidean.code
+HALF_LINE = HalfLine.code
 SPHERE = Sphere.code
+SIMPLEX = Simplex.code
+FLAT_SIMPLEX = FlatSimplex.code
+STIEFEL = Stiefel.code
 
 
 @compiled
@@ -28,14 +37,24 @@ def project(blocks, x, v):
     x, v : arrays of float64, shape (size,)
         Coordinates, and the vector that is projected.
     """
-    for block in range(blocks.shape[0]):
-        code, start, rows, size = blocks[block, :4]
-        points = x[start : start + rows * size].reshape((rows, size))
-        vectors = v[start : start + rows * size].reshape((rows, size))
-        if code == EUCLIDEAN:
-            euclidean.project(points, vectors)
-        elif code == SPHERE:
+    table = borrow(blocks)
+    position = borrow(x)
+    vector = borrow(v)
+    for block in range(table.shape[0]):
+        code = table[block, 0]
+        if code == EUCLIDEAN or code == HALF_LINE:
+            continue
+        start = table[block, 1]
+        rows = table[block, 2]
+        size = table[block, 3]
+        points = view_rows(position, start, rows, size)
+        vectors = view_rows(vector, start, rows, size)
+        if code == SPHERE or code == SIMPLEX:
             sphere.project(points, vectors)
+        elif code == FLAT_SIMPLEX:
+            flat_simplex.project(points, vectors)
+        elif code == STIEFEL:
+            stiefel.project(points, vectors, table[block, 4], table[block, 5])
 
 
 @compiled
@@ -50,14 +69,26 @@ def geodesic(blocks, x, v, time):
         Coordinates and velocity.
     time : float
     """
-    for block in range(blocks.shape[0]):
-        code, start, rows, size = blocks[block, :4]
-        points = x[start : start + rows * size].reshape((rows, size))
-        vectors = v[start : start + rows * size].reshape((rows, size))
+    table = borrow(blocks)
+    position = borrow(x)
+    velocity = borrow(v)
+    for block in range(table.shape[0]):
+        code = table[block, 0]
+        start = table[block, 1]
+        rows = table[block, 2]
+        size = table[block, 3]
+        points = view_rows(position, start, rows, size)
+        velocities = view_rows(velocity, start, rows, size)
         if code == EUCLIDEAN:
-            euclidean.geodesic(points, vectors, time)
-        elif code == SPHERE:
-            sphere.geodesic(points, vectors, time)
+            euclidean.geodesic(points, velocities, time)
+        elif code == HALF_LINE:
+            half_line.geodesic(points, velocities, time)
+        elif code == SPHERE or code == SIMPLEX:
+            sphere.geodesic(points, velocities, time)
+        elif code == FLAT_SIMPLEX:
+            flat_simplex.geodesic(points, velocities, time)
+        elif code == STIEFEL:
+            stiefel.geodesic(points, velocities, time, table[block, 4], table[block, 5])
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +153,6 @@ class Product(Manifold):
             slices[name] = slice(start, start + rows * manifold.size)
             start += rows * manifold.size
         dims = np.array([rows * manifold.dim for _, manifold, rows in components], dtype=np.float64)
-        blocks.flags.writeable = False
-        dims.flags.writeable = False
         object.__setattr__(self, "components", components)
         object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "dims", dims)
