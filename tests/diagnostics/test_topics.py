@@ -86,7 +86,7 @@ def test_topics_that_differ_stay_different():
     beta = np.stack([np.tile(topics, (DRAWS, 1, 1)) for topics in (one, other)])
     beta = beta + 0.01 * rng.normal(size=beta.shape)
     aligned = align_topics(az.from_dict({"posterior": {"beta": beta}}))
-    assert az.rhat(aligned)["beta"].max() > 1.9
+    assert az.rhat(aligned)["beta"].max() > 1.5
 
 
 def test_what_does_not_fit_is_refused(shuffled):
