@@ -1,0 +1,298 @@
+"""The log-density of a model as a graph over manifold coordinates and rows of data.
+
+The log-density is split into the terms that depend on rows of the minibatch, which are
+scaled by N/n, and the others. Data, observed values and variables that other steps sample become
+explicit inputs, so that nothing is hidden in shared variables or generators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.data import MinibatchOp
+from pymc.logprob.basic import transformed_conditional_logp
+from pymc.model import Model
+from pymc.logprob.utils import replace_rvs_by_values
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs, graph_inputs
+from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.gradients.variables import ManifoldVariable
+
+__all__ = ["Density", "RowInput", "density_of", "minibatch_variables"]
+
+_LARGEST_CONSTANT = 64
+"""Longer constant arrays become inputs: compiled in, they make compilation slow."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowInput:
+    """Data of which every gradient sees a block of consecutive rows.
+
+    Attributes
+    ----------
+    name : str
+        Name of the data container.
+    data : ndarray, shape (n_rows, ...)
+        All rows.
+    block : TensorVariable, shape (batch_size, ...)
+        Stands for the block in the graph.
+    """
+
+    name: str
+    data: np.ndarray
+    block: TensorVariable
+
+
+@dataclass
+class Density:
+    """Terms of the log-density and the inputs they depend on.
+
+    Attributes
+    ----------
+    coordinates : list of TensorVariable
+        One per variable, of the variable's own shape, in kernel coordinates.
+    row_terms, other_terms : list of TensorVariable
+        Elementwise log-densities, already scaled; only the former depend on blocks of rows.
+    rows : list of RowInput
+        Minibatched data.
+    arrays : dict
+        Fixed data: graph input to its value or the shared variable that holds it.
+    others : dict
+        Variables sampled elsewhere: key in the point to graph input.
+    """
+
+    coordinates: list[TensorVariable]
+    row_terms: list[TensorVariable]
+    other_terms: list[TensorVariable]
+    rows: list[RowInput]
+    arrays: dict[TensorVariable, np.ndarray | SharedVariable] = field(default_factory=dict)
+    others: dict[str, TensorVariable] = field(default_factory=dict)
+
+    @property
+    def total(self) -> TensorVariable:
+        """The log-density estimate, a scalar."""
+        return pt.add(*[pt.sum(term) for term in (*self.row_terms, *self.other_terms)])
+
+    def inputs(self) -> list[TensorVariable]:
+        """Every input in the order of the compiled functions."""
+        return [
+            *self.coordinates,
+            *self.others.values(),
+            *self.arrays,
+            *(row.block for row in self.rows),
+        ]
+
+
+def minibatch_variables(graphs: Sequence[Variable]) -> dict[Variable, Variable]:
+    """Outputs of `pymc.Minibatch` in the graphs, with the full data each is drawn from.
+
+    Two nodes that share one generator draw the same rows, so outputs are told apart by the data
+    and not by the node.
+    """
+    found: dict[Variable, Variable] = {}
+    for variable in ancestors(graphs):
+        node = variable.owner
+        if node is not None and isinstance(node.op, MinibatchOp):
+            for output, data in zip(node.outputs[:-1], node.inputs[:-1], strict=True):
+                found[output] = data
+    return found
+
+
+def _evaluated(variable: Variable) -> np.ndarray:
+    if isinstance(variable, Constant):
+        return np.asarray(variable.data)
+    if isinstance(variable, SharedVariable):
+        return np.asarray(variable.get_value(borrow=True))
+    return np.asarray(variable.eval())
+
+
+def _block(name: str, data: np.ndarray, batch_size: int, like: Variable) -> TensorVariable:
+    dtype = like.type.dtype
+    return pt.tensor(name, dtype=dtype, shape=(batch_size, *data.shape[1:]))
+
+
+def _named_rows(
+    model: Model, data: Mapping[str, np.ndarray], batch_size: int
+) -> dict[SharedVariable, RowInput]:
+    rows = {}
+    for name, array in data.items():
+        container = model[name]
+        rows[container] = RowInput(
+            name, array, _block(f"{name}_block", array, batch_size, container)
+        )
+    return rows
+
+
+def density_of(
+    model: Model,
+    variables: Sequence[ManifoldVariable],
+    *,
+    minibatch: Mapping[str, np.ndarray] | None = None,
+    batch_size: int | None = None,
+    n_rows: int | None = None,
+    local: Sequence[ManifoldVariable] = (),
+) -> Density:
+    """Build the log-density of a model in manifold coordinates.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+        The variables to differentiate by.
+    minibatch : mapping of str to ndarray, optional
+        Data containers that are replaced by blocks of rows, with all their rows (or, for data
+        that is streamed, any rows of the same type).
+    batch_size : int, optional
+        Rows of a block.
+    n_rows : int, optional
+        N; the log-density of the rows is scaled by N / batch_size.
+    local : list of ManifoldVariable
+        Variables with one point per row; they are coordinates too, after ``variables``, with
+        ``batch_size`` points each.
+
+    Raises
+    ------
+    ValueError
+        If a likelihood of minibatched data has the wrong length or no total size.
+    """
+    every = [*variables, *local]
+    coordinates: list[TensorVariable] = []
+    rvs_to_values = dict(model.rvs_to_values)
+    rvs_to_transforms = dict(model.rvs_to_transforms)
+    placed: dict[Variable, Variable] = {}
+    volumes: list[TensorVariable] = []
+    local_volumes: list[TensorVariable] = []
+    for variable in every:
+        if variable.on_manifold:
+            value = variable.rv.type(name=f"{variable.name}_value")
+            rvs_to_values[variable.rv] = value
+            rvs_to_transforms[variable.rv] = None
+        else:
+            value = variable.value
+        shape = variable.shape
+        if variable in local:
+            assert batch_size is not None
+            shape = (batch_size, *shape[1:])
+        coordinate = pt.tensor(f"{variable.name}_coordinates", dtype="float64", shape=shape)
+        coordinates.append(coordinate)
+        placed[value] = variable.manifold.from_coordinates(coordinate, xp=pt).astype(value.dtype)
+        if variable.on_manifold:
+            volume = variable.manifold.log_volume(coordinate, xp=pt)
+            if isinstance(volume, TensorVariable):
+                (local_volumes if variable in local else volumes).append(volume)
+
+    rvs = model.free_RVs + model.observed_RVs
+    terms = transformed_conditional_logp(
+        rvs=rvs, rvs_to_values=rvs_to_values, rvs_to_transforms=rvs_to_transforms, jacobian=True
+    )
+    scaled = [
+        isinstance(rv.owner.op if rv.owner else None, MinibatchRandomVariable) for rv in rvs
+    ]
+    names = [rv.name for rv in rvs]
+    if model.potentials:
+        terms += replace_rvs_by_values(
+            model.potentials, rvs_to_values=rvs_to_values, rvs_to_transforms=rvs_to_transforms
+        )
+        scaled += [False] * len(model.potentials)
+        names += [potential.name for potential in model.potentials]
+
+    if minibatch:
+        assert batch_size is not None
+        blocks = _named_rows(model, minibatch, batch_size)
+        drawn = False
+    else:
+        blocks = {}
+        found = minibatch_variables(terms)
+        drawn = bool(found)
+        by_data: dict[Variable, RowInput] = {}
+        for i, (output, full) in enumerate(found.items()):
+            if full not in by_data:
+                data = _evaluated(full)
+                size = output.type.shape[0]
+                assert size is not None
+                by_data[full] = RowInput(
+                    getattr(full, "name", None) or f"minibatch_{i}",
+                    data,
+                    _block(f"minibatch_{i}_block", data, size, output),
+                )
+            blocks[output] = by_data[full]
+
+    row_markers = {*blocks, *(rvs_to_values[v.rv] for v in local)}
+    depends = [not row_markers.isdisjoint(ancestors([term])) for term in terms]
+    replacements = {**placed, **{old: row.block for old, row in blocks.items()}}
+    terms = graph_replace(terms, replacements, strict=False)
+
+    row_terms, other_terms = [], list(volumes)
+    for name, term, on_rows, already in zip(names, terms, depends, scaled, strict=True):
+        if not on_rows:
+            other_terms.append(term)
+            continue
+        if already:
+            row_terms.append(term)
+        elif drawn:
+            raise ValueError(
+                f"{name!r} sees a pm.Minibatch but not how many rows there are: "
+                "pass total_size= to it"
+            )
+        else:
+            assert batch_size is not None
+            total = batch_size if n_rows is None else n_rows
+            row_terms.append(term * (total / batch_size))
+    for volume in local_volumes:
+        assert batch_size is not None
+        total = batch_size if n_rows is None else n_rows
+        row_terms.append(volume * (total / batch_size))
+
+    density = Density(
+        coordinates, row_terms, other_terms, list(dict.fromkeys(blocks.values()))
+    )
+    _make_inputs_explicit(density, model)
+    return density
+
+
+def _make_inputs_explicit(density: Density, model: Model) -> None:
+    """Turn shared data, long constants and foreign value variables into inputs."""
+    terms = [*density.row_terms, *density.other_terms]
+    replacements: dict[Variable, Variable] = {}
+    value_names = {value: value.name for value in model.value_vars}
+    blocks = {row.block for row in density.rows}
+    for variable in graph_inputs(terms):
+        if isinstance(variable.type, RandomType):
+            continue
+        if variable in value_names:
+            density.others[value_names[variable]] = variable
+        elif isinstance(variable, SharedVariable):
+            copy = pt.tensor(
+                variable.name,
+                dtype=variable.type.dtype,
+                shape=variable.get_value(borrow=True).shape,
+            )
+            replacements[variable] = copy
+            density.arrays[copy] = variable
+        elif isinstance(variable, Constant) and np.size(variable.data) > _LARGEST_CONSTANT:
+            data = np.asarray(variable.data)
+            copy = pt.tensor(dtype=variable.type.dtype, shape=data.shape)
+            replacements[variable] = copy
+            density.arrays[copy] = data
+        elif not isinstance(variable, Constant) and variable not in density.coordinates:
+            if variable not in blocks:
+                raise ValueError(f"The log-density depends on {variable}, which has no value")
+    if replacements:
+        terms = graph_replace(terms, replacements, strict=False)
+        n = len(density.row_terms)
+        density.row_terms, density.other_terms = terms[:n], terms[n:]
+    unused = [
+        row for row in density.rows if row.block not in set(explicit_graph_inputs(terms))
+    ]
+    if unused:
+        raise ValueError(
+            f"minibatch= names {unused[0].name!r}, which the log-density does not depend on"
+        )

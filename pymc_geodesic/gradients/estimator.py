@@ -1,0 +1,286 @@
+"""Gradient of the log-density of a model, full or by minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.gradient import grad
+from pytensor.graph.replace import vectorize_graph
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.gradients.compiled import CompiledField, FixedArray, RowBlock, compile_field
+from pymc_geodesic.gradients.density import Density, density_of
+from pymc_geodesic.gradients.rows import (
+    AllRows,
+    RandomRows,
+    RowSource,
+    ShuffledRows,
+    StreamedRows,
+)
+from pymc_geodesic.gradients.variables import ManifoldVariable
+
+__all__ = ["GradientEstimator", "named_row_source"]
+
+MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
+    "shuffled": ShuffledRows,
+    "random": RandomRows,
+}
+
+
+def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"minibatch= containers have different numbers of rows: {lengths}")
+    n_rows = next(iter(lengths.values()))
+    if not 1 <= batch_size <= n_rows:
+        raise ValueError(
+            f"batch_size={batch_size} does not fit the {n_rows} rows of {list(lengths)[0]!r}; "
+            f"choose 1 to {n_rows}, or leave batch_size out to use all rows"
+        )
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise ValueError(f"data container {name!r} holds NaN; drop or impute those rows first")
+
+
+def _make_source(
+    arrays: Mapping[str, np.ndarray], batch_size: int, minibatch_order: str
+) -> RowSource:
+    if minibatch_order not in MINIBATCH_ORDERS:
+        raise ValueError(
+            f"minibatch_order={minibatch_order!r} is unknown; choose one of "
+            f"{sorted(MINIBATCH_ORDERS)}"
+        )
+    _check_rows(arrays, batch_size)
+    return MINIBATCH_ORDERS[minibatch_order](arrays, batch_size)
+
+
+def named_row_source(
+    model: Model,
+    *,
+    batch_size: int | None,
+    minibatch: Sequence[str] | str | None,
+    batches: Iterable[Any] | None,
+    total_size: int | None,
+    minibatch_order: str,
+) -> RowSource | None:
+    """Row source of the minibatch arguments of a step method; None where there are none.
+
+    Raises
+    ------
+    ValueError
+        For an unknown container, missing or contradictory arguments, or a batch that does not
+        fit the data.
+    """
+    if minibatch is None:
+        containers = [data.name for data in model.data_vars]
+        for argument, value in (("batch_size", batch_size), ("batches", batches)):
+            if value is not None:
+                raise ValueError(
+                    f"{argument}= needs minibatch=[...], the names of the data containers whose "
+                    f"rows it divides; this model has {containers}"
+                )
+        return None
+    names = (minibatch,) if isinstance(minibatch, str) else tuple(minibatch)
+    for name in names:
+        container = model.named_vars.get(name)
+        if not isinstance(container, SharedVariable):
+            known = [data.name for data in model.data_vars]
+            raise ValueError(
+                f"minibatch= names {name!r}, which is no pm.Data container of the model; "
+                f"the containers are {known}"
+            )
+    if batches is not None:
+        total = getattr(batches, "total_size", None) if total_size is None else total_size
+        if total is None:
+            raise ValueError("batches= does not say how many rows there are; pass total_size=")
+        dtypes = {name: model[name].type.dtype for name in names}
+        return StreamedRows(batches, dtypes, int(total))
+    if batch_size is None:
+        raise ValueError("minibatch= needs batch_size=, the number of rows of a minibatch")
+    arrays = {name: np.asarray(model[name].get_value(borrow=True)) for name in names}
+    return _make_source(arrays, int(batch_size), minibatch_order)
+
+
+class GradientEstimator:
+    """Compiled gradient of a model with the rows it sees next.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+        Variables to differentiate by; the gradient is that of the log-density with respect to
+        their kernel coordinates.
+    source : RowSource, optional
+        Rows of the named containers.
+    total_size : int, optional
+        N, where it is not the number of rows of the source.
+    minibatch_order : {"shuffled", "random"}
+        Order of the rows of `pymc.Minibatch` variables in the model.
+    with_value : bool
+        Whether the field also writes the log-density behind the gradient.
+    compile_kwargs : mapping, optional
+        Passed to `pymc.compile`.
+
+    Attributes
+    ----------
+    field : CompiledField
+    source : RowSource
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        variables: Sequence[ManifoldVariable],
+        *,
+        source: RowSource | None = None,
+        total_size: int | None = None,
+        minibatch_order: str = "shuffled",
+        with_value: bool = False,
+        compile_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._model = model
+        self._variables = list(variables)
+        self._compile_kwargs = compile_kwargs
+        self._n_rows = total_size if source is None or total_size else source.n_rows
+        density = self._density(source, None if source is None else source.batch_size)
+        if source is None:
+            source = (
+                _make_source(
+                    {row.name: row.data for row in density.rows},
+                    density.rows[0].block.type.shape[0],
+                    minibatch_order,
+                )
+                if density.rows
+                else AllRows()
+            )
+        self.source = source
+        total = density.total
+        gradients = grad(total, density.coordinates, disconnected_inputs="ignore")
+        self._density_inputs = density
+        self._inputs = self._field_inputs(density)
+        self.field = compile_field(
+            density.coordinates,
+            self._inputs,
+            gradients,
+            pt.atleast_1d(total) if with_value else None,
+            compile_kwargs,
+        )
+        self._fields = [self.field]
+        self._other_values: dict[str, np.ndarray] = {}
+        self.refresh_data()
+
+    def _density(self, source: RowSource | None, batch_size: int | None) -> Density:
+        return density_of(
+            self._model,
+            self._variables,
+            minibatch=None if source is None else source.arrays,
+            batch_size=batch_size,
+            n_rows=self._n_rows,
+        )
+
+    @staticmethod
+    def _field_inputs(density: Density) -> list[FixedArray]:
+        inputs: list[FixedArray] = [
+            FixedArray(variable, variable.type.shape) for variable in density.others.values()
+        ]
+        inputs += [FixedArray(variable, variable.type.shape) for variable in density.arrays]
+        inputs += [RowBlock(row.block, row.block.type.shape) for row in density.rows]
+        return inputs
+
+    def refresh_data(self) -> None:
+        """Point the context at the present values of the data containers."""
+        density = self._density_inputs
+        position = 0
+        for name, variable in density.others.items():
+            shape = variable.type.shape
+            if any(n is None for n in shape):
+                raise ValueError(f"the shape {shape} of {name!r} must be known")
+            buffer = np.zeros(shape, dtype=variable.type.dtype)
+            self._other_values[name] = buffer
+            self._point_all(position, buffer)
+            position += 1
+        for holder in density.arrays.values():
+            array = (
+                holder.get_value(borrow=True) if isinstance(holder, SharedVariable) else holder
+            )
+            self._point_all(position, np.ascontiguousarray(array))
+            position += 1
+        self._first_row_input = position
+        self._point_rows()
+
+    def _point_all(self, position: int, array: np.ndarray) -> None:
+        for field in self._fields:
+            field.point_at(position, array)
+
+    def _point_rows(self) -> None:
+        for i, row in enumerate(self._density_inputs.rows):
+            self._point_all(self._first_row_input + i, self.source.arrays[row.name])
+
+    def next_arguments(self, n: int) -> np.ndarray:
+        """Arguments of the field for the next ``n`` inner steps."""
+        starts = self.source.next_starts(n)
+        if not isinstance(self.source, ShuffledRows | AllRows):
+            self._point_rows()
+        return starts
+
+    def set_others(self, point: Mapping[str, np.ndarray]) -> None:
+        """Take over the values of variables that other steps sample."""
+        for name, buffer in self._other_values.items():
+            buffer[...] = point[name]
+
+    def compile_noise(self) -> CompiledField:
+        r"""Compile the empirical Fisher estimate of the variance of the gradient estimate.
+
+        With g_i the gradient of row i of the minibatch, times N, the estimate of each component
+        is Var(g_i) / n · (1 − n / N), n the batch size (Ahn, Korattikara, Welling 2012).
+
+        Raises
+        ------
+        ValueError
+            If there are no minibatches, or batches of one row.
+        """
+        batch_size, n_rows = self.source.batch_size, self.source.n_rows
+        if not self._density_inputs.rows or batch_size < 2:
+            raise ValueError(
+                'gradient_noise="fisher" needs minibatches of two rows or more; '
+                "leave it out for full-data gradients, which have no noise"
+            )
+        single = density_of(
+            self._model,
+            self._variables,
+            minibatch={row.name: row.data for row in self._density_inputs.rows},
+            batch_size=1,
+            n_rows=n_rows,
+        )
+        row_total = pt.add(*[pt.sum(term) for term in single.row_terms])
+        row_gradients = grad(row_total, single.coordinates, disconnected_inputs="ignore")
+        blocks: list[TensorVariable] = []
+        replacements = {}
+        for row, outer in zip(single.rows, self._density_inputs.rows, strict=True):
+            block = outer.block.type(name=outer.block.name)
+            blocks.append(block)
+            replacements[row.block] = pt.expand_dims(block, 1)
+        batched = vectorize_graph(row_gradients, replace=replacements)
+        scale = (1.0 - batch_size / n_rows) / (batch_size - 1)
+        variances = []
+        for gradient, coordinate in zip(batched, single.coordinates, strict=True):
+            if gradient.ndim == coordinate.ndim:
+                variances.append(pt.zeros_like(coordinate))
+            else:
+                centred = gradient - gradient.mean(axis=0)
+                variances.append(scale * (centred**2).mean(axis=0) * 1.0)
+        inputs: list[FixedArray] = [
+            FixedArray(v, v.type.shape) for v in (*single.others.values(), *single.arrays)
+        ]
+        inputs += [RowBlock(block, block.type.shape) for block in blocks]
+        field = compile_field(
+            single.coordinates, inputs, variances, None, self._compile_kwargs
+        )
+        self._fields.append(field)
+        self.refresh_data()
+        return field

@@ -1,0 +1,8 @@
+"""Markov kernels, one sampler per file: state in, state and information out, no PyMC."""
+
+from pymc_geodesic.kernels.gmc import gmc
+from pymc_geodesic.kernels.gsgnht import gsgnht
+from pymc_geodesic.kernels.probe import probe
+from pymc_geodesic.kernels.sggmc import sggmc
+
+__all__ = ["gmc", "gsgnht", "probe", "sggmc"]

@@ -1,0 +1,98 @@
+"""Curvature and gradient noise at a point, from differences of gradients."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pymc_geodesic.fields import evaluate
+from pymc_geodesic.jit import compiled
+from pymc_geodesic.manifolds.product import geodesic, project
+
+__all__ = ["probe"]
+
+
+@compiled
+def probe(
+    field: int,
+    context: np.ndarray,
+    argument: int,
+    blocks: np.ndarray,
+    dims: np.ndarray,
+    x: np.ndarray,
+    direction: np.ndarray,
+    time: float,
+    previous: np.ndarray,
+    noise: np.ndarray,
+    values: int,
+) -> float:
+    r"""Measure the largest curvature and the variance of the gradient estimate.
+
+    One step of the power iteration for −∇²log π along the manifold: with u the unit direction
+    and γ the geodesic from ``x`` with γ' = u, the curvature is −(u·∇log π) differentiated along
+    γ by a finite difference over ``time``, and the next direction is that difference of gradients.
+
+    Two independent estimates of the gradient at the same point, whose difference has twice the
+    variance of one, give the noise.
+
+    Parameters
+    ----------
+    field, context, argument, blocks, dims
+        See `pymc_geodesic.kernels.sggmc`.
+    x : ndarray, shape (size,)
+        Position, unchanged.
+    direction : ndarray, shape (size,)
+        Direction of the power iteration, changed in place.
+    time : float
+        Arc length of the finite difference.
+    previous : ndarray, shape (size,) or (0,)
+        Gradient at ``x`` from another minibatch, if there is one.
+    noise : ndarray, shape (n_blocks,)
+        Receives the mean variance of a tangential component of the gradient estimate.
+    values : int
+        How many log-densities the field writes behind its gradient.
+
+    Returns
+    -------
+    float
+        Curvature along ``direction``, the inverse square of a length; NaN where the gradient is
+        not finite.
+    """
+    size = x.size
+    output = np.empty(size + values)
+    moved_output = np.empty(size + values)
+    gradient = output[:size]
+    moved_gradient = moved_output[:size]
+    moved = x.copy()
+
+    evaluate(field, x, argument, context, output)
+    project(blocks, x, gradient)
+    if previous.size:
+        difference = gradient - previous
+        project(blocks, x, difference)
+        for block in range(blocks.shape[0]):
+            start = blocks[block, 1]
+            total = 0.0
+            for i in range(start, start + blocks[block, 2] * blocks[block, 3]):
+                total += difference[i] * difference[i]
+            noise[block] = 0.5 * total / dims[block]
+
+    project(blocks, x, direction)
+    norm = math.sqrt(np.sum(direction * direction))
+    if norm == 0.0:
+        return 0.0
+    velocity = direction / norm
+    along = np.sum(gradient * velocity)
+    direction[:] = velocity
+    geodesic(blocks, moved, velocity, time)
+    evaluate(field, moved, argument, context, moved_output)
+    curvature = (along - np.sum(moved_gradient * velocity)) / time
+    project(blocks, moved, moved_gradient)
+    if not math.isfinite(curvature):
+        return np.nan
+    # the small part of the old direction keeps the iteration alive where the density is flat
+    scale = 1e-3 * max(abs(curvature), 1e-12)
+    for i in range(size):
+        direction[i] = (gradient[i] - moved_gradient[i]) / time + scale * direction[i]
+    return curvature

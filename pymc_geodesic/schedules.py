@@ -1,0 +1,45 @@
+"""Step sizes that change with the draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["PolynomialDecay", "Schedule"]
+
+Schedule = Callable[[int], float]
+"""A step size as a function of the number of the draw, counted from 0 with tuning."""
+
+
+@dataclass(frozen=True)
+class PolynomialDecay:
+    r"""The schedule h0 · (1 + t / b)^−γ.
+
+    Parameters
+    ----------
+    h0 : float
+        First step size, a time.
+    b : float
+        Draws after which the decay sets in.
+    gamma : float
+        Rate, in (0.5, 1] for a step size whose sum diverges while that of its square does not.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.schedules import PolynomialDecay
+    >>> schedule = PolynomialDecay(0.1, b=10, gamma=1.0)
+    >>> schedule(0), schedule(10)
+    (0.1, 0.05)
+
+    References
+    ----------
+    Welling, Teh (2011), Bayesian Learning via Stochastic Gradient Langevin Dynamics.
+    """
+
+    h0: float
+    b: float
+    gamma: float
+
+    def __call__(self, draw: int) -> float:
+        """Step size of a draw."""
+        return self.h0 * (1.0 + draw / self.b) ** -self.gamma

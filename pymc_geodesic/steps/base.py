@@ -1,0 +1,237 @@
+"""What every geodesic step method shares: variables by name, state, processes, progress."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+from pymc.exceptions import SamplingError
+from pymc.model import Model, modelcontext
+from pymc.stats.convergence import SamplerWarning, WarningType
+from pymc.step_methods.compound import BlockedStep, StepMethodState
+from pymc.step_methods.state import dataclass_state
+from pymc.util import RandomGenerator, get_random_generator
+from pytensor.tensor.variable import TensorVariable
+from rich.progress import TextColumn
+from rich.table import Column
+from threadpoolctl import threadpool_limits
+
+from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.gradients.variables import manifold_variables, product_of
+from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.streams import new_stream
+
+__all__ = ["GeodesicStep", "GeodesicStepState"]
+
+
+@dataclass_state
+class GeodesicStepState(StepMethodState):
+    """State of a geodesic step method between two draws.
+
+    Attributes
+    ----------
+    position : ndarray or None
+        Kernel coordinates; None before the first draw.
+    stream : ndarray of uint64
+        Random stream of the kernel.
+    draw : int
+        Draws so far, with tuning.
+    tune : bool
+        Whether the step is still tuning.
+    rows_state : dict
+        Place in the walk over the minibatches.
+    """
+
+    manifold_names: list[str] = field(metadata={"frozen": True})
+    position: np.ndarray | None
+    stream: np.ndarray
+    draw: int
+    tune: bool
+    rows_state: dict
+
+
+class GeodesicStep(BlockedStep):
+    """Base of the geodesic step methods.
+
+    Parameters
+    ----------
+    vars : list of variables or names, optional
+        Variables to sample; all continuous free variables by default.
+    model : pymc.Model, optional
+        Taken from the context by default.
+    rng : RandomGenerator, optional
+        `pymc.sample` sets it for every chain.
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`, such as ``{"mode": "CVM"}`` for the C backend.
+    manifolds : mapping of str to manifold class, optional
+        Manifold of a variable by name, where it is not the one its transform implies.
+    """
+
+    default_blocked = True
+    _state_class = GeodesicStepState
+    estimator: GradientEstimator
+
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable] | None,
+        *,
+        model: Model | None,
+        rng: RandomGenerator,
+        compile_kwargs: Mapping[str, Any] | None,
+        manifolds: Mapping[str, type[Manifold]] | None,
+    ) -> None:
+        self.model = modelcontext(model)
+        self.compile_kwargs = compile_kwargs
+        self.variables = manifold_variables(self.model, vars, manifolds)
+        self.vars = [variable.value for variable in self.variables]
+        self.manifold_names = [str(variable.manifold) for variable in self.variables]
+        self.product = product_of(self.variables)
+        self.rng = get_random_generator(rng)
+        self.stream = new_stream(self.rng)
+        self.position: np.ndarray | None = None
+        self.draw = 0
+        self.tune = True
+        self._n_tune, self._n_draws = 0, 0
+        self._process: int | None = None
+        self._written: dict[str, np.ndarray] = {}
+
+    @abstractmethod
+    def _compile(self) -> None:
+        """Compile everything that cannot be sent to another process."""
+
+    @abstractmethod
+    def _move(self, point: PointType) -> dict[str, Any]:
+        """Advance ``self.position`` by one draw and return the sample stats."""
+
+    @abstractmethod
+    def _reset(self) -> None:
+        """Forget the previous chain."""
+
+    _compiled_attributes: tuple[str, ...] = ("estimator",)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        for name in self._compiled_attributes:
+            state.pop(name, None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._compile()
+
+    @property
+    def rows_state(self) -> dict[str, Any]:
+        """Place in the walk over the minibatches."""
+        return self.estimator.source.state
+
+    @rows_state.setter
+    def rows_state(self, state: dict[str, Any]) -> None:
+        self.estimator.source.state = state
+
+    def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
+        """Prepare for one chain; see `pymc.step_methods.compound.BlockedStep.setup_chain`."""
+        super().setup_chain(rng, tune, draws)
+        self.stream = new_stream(self.rng)
+        self.estimator.refresh_data()
+        self.estimator.source.reset(int(self.rng.integers(2**63)))
+        self._n_tune, self._n_draws = tune, draws
+        self.draw = 0
+        self.tune = tune > 0
+        self.position = None
+        self._written = {}
+        self._limit_threads()
+        self._reset()
+
+    def _limit_threads(self) -> None:
+        """Leave every worker process its share of the cores."""
+        if multiprocessing.parent_process() is None or self._process == os.getpid():
+            return
+        self._process = os.getpid()
+        cores = os.cpu_count() or 1
+        threadpool_limits(limits=max(1, cores // min(4, cores)), user_api="blas")
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Draw once."""
+        if self.position is None or self._moved_elsewhere(point):
+            self._read(point)
+        self.estimator.set_others(point)
+        stats = self._move(point)
+        self.draw += 1
+        return self._write(point), [stats]
+
+    def _moved_elsewhere(self, point: PointType) -> bool:
+        for name, written in self._written.items():
+            value = point[name]
+            if value is not written and not np.array_equal(value, written):
+                return True
+        return False
+
+    def _read(self, point: PointType) -> None:
+        self.position = np.empty(self.product.size)
+        for variable in self.variables:
+            part = self.product.slices[variable.name]
+            self.position[part] = variable.coordinates(point[variable.value_name]).ravel()
+
+    def _write(self, point: PointType) -> PointType:
+        assert self.position is not None
+        point = dict(point)
+        for variable in self.variables:
+            part = self.position[self.product.slices[variable.name]]
+            coordinates = part.reshape(variable.rows, variable.manifold.size)
+            value = variable.values(coordinates).reshape(variable.value_shape)
+            if np.may_share_memory(value, self.position):
+                value = value.copy()
+            point[variable.value_name] = self._written[variable.value_name] = value
+        return point
+
+    def _fail(self, step_size: float, what: str) -> SamplingError:
+        names = ", ".join(repr(variable.name) for variable in self.variables)
+        return SamplingError(
+            f"{type(self).__name__} met a {what} that is not finite while sampling {names} with "
+            f"step size {step_size:.3g} at draw {self.draw}. Try a smaller step_size, more tuning "
+            "draws, or model.debug() at the starting point."
+        )
+
+    def _failing_names(self, vector: np.ndarray) -> str:
+        return ", ".join(
+            repr(name)
+            for name, part in self.product.slices.items()
+            if not np.all(np.isfinite(vector[part]))
+        )
+
+    @property
+    def _is_last_draw(self) -> bool:
+        return not self.tune and self.draw == self._n_tune + self._n_draws - 1
+
+    @staticmethod
+    def _warn(message: str) -> SamplerWarning:
+        return SamplerWarning(WarningType.BAD_PARAMS, message, "warn")
+
+    _progress_stats: tuple[tuple[str, str, str], ...] = ()
+    """(stat, format, column title) of the progress bar."""
+
+    @classmethod
+    def _progressbar_config(cls, n_chains: int = 1) -> tuple[list, dict[str, list]]:
+        columns = [
+            TextColumn(
+                "{task.fields[" + name + "]:" + template + "}",
+                table_column=Column(title, ratio=1),
+            )
+            for name, template, title in cls._progress_stats
+        ]
+        return columns, {name: [0.0] * n_chains for name, _, _ in cls._progress_stats}
+
+    @classmethod
+    def _make_progressbar_update_functions(cls) -> tuple[Callable[[dict], dict]]:
+        names = [name for name, _, _ in cls._progress_stats]
+
+        def update_stats(stats: dict) -> dict:
+            return {name: stats[name] for name in names}
+
+        return (update_stats,)

@@ -1,0 +1,241 @@
+"""Geodesic stochastic gradient Nosé-Hoover thermostats as a PyMC step method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pymc.blocking import PointType
+from pymc.model import Model
+from pymc.step_methods.state import dataclass_state
+from pymc.util import RandomGenerator
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.kernels import gsgnht
+from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.stochastic import LangevinState, LangevinStep
+
+__all__ = ["gSGNHT"]
+
+
+@dataclass_state
+class ThermostatState(LangevinState):
+    """State of gSGNHT.
+
+    Attributes
+    ----------
+    thermostat : ndarray
+        ξ of every variable, per unit of time; empty before the first draw.
+    last_friction : ndarray
+        C of every variable at the last draw; thermostats follow its changes.
+    """
+
+    thermostat: np.ndarray
+    last_friction: np.ndarray
+
+
+class gSGNHT(LangevinStep):
+    r"""Geodesic stochastic gradient Nosé-Hoover thermostats.
+
+    Simulates
+
+    .. math::
+
+        dx = v\,dt, \qquad
+        dv = \Lambda(x)\,[\nabla \log \pi(x)\,dt - \xi v\,dt + N(0, 2C\,dt)], \qquad
+        Q\,d\xi = (v^\top v / m - 1)\,dt
+
+    on a product of manifolds: `SGGMC` whose friction ξ, one thermostat for each variable of
+    dimension m, adapts until the kinetic temperature is 1, whatever the gradient noise. On
+    Euclidean variables the method is SGNHT.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        All continuous free variables by default.
+    step_size : float or callable, optional
+        ε, a time, or a schedule: a function of the draw. Tuned by default.
+    learning_rate : float, optional
+        γ, instead of ``step_size``: ε = sqrt(γ / N).
+    friction : float, optional
+        C, per unit of time: intensity of the injected noise and first value of the thermostats.
+        Tuned for each variable by default.
+    momentum_decay : float, optional
+        ρ, instead of ``friction``: C = ρ / ε.
+    thermostat_inertia : float, optional
+        Q, a time squared. The paper has Q = 1, which is slow where C is large: a thermostat then
+        needs some C² / ρ steps to move. The default 1 / C² makes it follow within 1 / ρ steps
+        with fluctuations of C / sqrt(m).
+    n_steps : int
+        L, inner steps of a draw.
+    gradient_noise : None, float, array or "fisher"
+        V, the variance of the gradient estimate, which is taken off the injected noise: zero by
+        default; one number; one per coordinate; or the empirical Fisher information of the
+        minibatch. Where ε²V exceeds the noise there is, the rest is clipped and counted in the
+        sample stat ``noise_clips``.
+    batch_size : int, optional
+        Rows of a minibatch, with ``minibatch=``.
+    minibatch : list of str, optional
+        Names of the ``pm.Data`` containers whose rows are subsampled together. A model with
+        ``pm.Minibatch`` and ``total_size`` needs neither.
+    batches : iterable, optional
+        Yields blocks of rows for the containers of ``minibatch=``, for data larger than memory.
+    total_size : int, optional
+        N, if it is not the number of rows in memory.
+    minibatch_order : {"shuffled", "random"}
+        Consecutive blocks of rows that were shuffled once, or random rows with replacement.
+    local : list of variables, optional
+        Variables with one point for each row of the minibatch, such as topic proportions of
+        documents. Each draw takes one minibatch, runs ``local_tune + local_draws`` GMC
+        transitions on its local variables and averages the gradient of the others over the last
+        ``local_draws`` (Fisher's identity).
+    local_draws, local_tune, local_steps : int
+        Transitions that are averaged over, transitions before them, leapfrog steps of each.
+    splitting : {"exact", "paper"}
+        ``"paper"`` uses the authors' kick, whose kinetic temperature is ρ / sinh(ρ).
+    manifolds : mapping, optional
+        Manifold class by variable name, to override the choice above.
+    model : pymc.Model, optional
+    rng : RandomGenerator, optional
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
+
+    Raises
+    ------
+    ValueError
+        For contradictory arguments, an unknown variable or container, a batch larger than the
+        data or data that hold NaN.
+
+    Notes
+    -----
+    A thermostat holds the temperature at 1 on average over the coordinates of a variable. Where
+    gradient noise differs between coordinates some are hotter and others colder, so tuning still
+    bounds the excess the noise would cause, at 5 %.
+
+    Sample stats: ``step_size``, ``temperature`` (v·v/dim averaged over inner steps and
+    variables), ``thermostat`` (mean over variables), ``friction`` (C of the first variable),
+    ``noise_clips``, ``diverging``, ``n_grad``.
+
+    References
+    ----------
+    Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, algorithm 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc_geodesic as pg
+    >>> data = np.random.default_rng(1).normal(size=(500, 3)) + [2, 0, 0]
+    >>> data /= np.linalg.norm(data, axis=1, keepdims=True)
+    >>> with pm.Model():
+    ...     x = pm.Data("x", data)
+    ...     mu = pg.UniformSphere("mu", shape=3)
+    ...     y = pg.VonMisesFisher("y", mu, 4.0, observed=x)
+    ...     idata = pm.sample(
+    ...         draws=300, tune=300, chains=1, progressbar=False, random_seed=1,
+    ...         step=pg.gSGNHT(batch_size=50, minibatch=["x"]),
+    ...         compute_convergence_checks=False,
+    ...     )
+    >>> idata.posterior["mu"].mean("draw").values.round(1)
+    array([[1., 0., 0.]])
+    """
+
+    name = "gsgnht"
+    last_excess = 0.05
+    _state_class = ThermostatState
+    stats_dtypes_shapes = {**LangevinStep.stats_dtypes_shapes, "thermostat": (np.float64, [])}
+
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable] | None = None,
+        *,
+        step_size: float | Schedule | None = None,
+        learning_rate: float | None = None,
+        friction: float | None = None,
+        momentum_decay: float | None = None,
+        thermostat_inertia: float | None = None,
+        n_steps: int = 10,
+        gradient_noise: ArrayLike | Literal["fisher"] | None = None,
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+        batches: Iterable[Any] | None = None,
+        total_size: int | None = None,
+        minibatch_order: Literal["shuffled", "random"] = "shuffled",
+        splitting: Literal["exact", "paper"] = "exact",
+        manifolds: Mapping[str, type[Manifold]] | None = None,
+        model: Model | None = None,
+        rng: RandomGenerator = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
+    ) -> None:
+        if thermostat_inertia is not None and not thermostat_inertia > 0:
+            raise ValueError(f"thermostat_inertia must be positive, got {thermostat_inertia}")
+        self.thermostat_inertia = thermostat_inertia
+        super().__init__(
+            vars,
+            step_size=step_size,
+            learning_rate=learning_rate,
+            friction=friction,
+            momentum_decay=momentum_decay,
+            n_steps=n_steps,
+            gradient_noise=gradient_noise,
+            splitting=splitting,
+            batch_size=batch_size,
+            minibatch=minibatch,
+            batches=batches,
+            total_size=total_size,
+            minibatch_order=minibatch_order,
+            manifolds=manifolds,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
+
+    def _reset(self) -> None:
+        super()._reset()
+        self.thermostat = np.empty(0)
+        self.last_friction = np.empty(0)
+
+    def _read(self, point: PointType) -> None:
+        super()._read(point)
+        self.thermostat = np.empty(0)
+
+    def _move(self, point: PointType) -> dict[str, Any]:
+        stats = super()._move(point)
+        stats["thermostat"] = float(self.thermostat.mean())
+        return stats
+
+    def _run(
+        self, arguments: np.ndarray, step_size: float, friction: np.ndarray
+    ) -> tuple[float, int]:
+        if self.thermostat.size == 0:
+            self.thermostat = friction.copy()
+        else:
+            self.thermostat *= friction / self.last_friction
+        self.last_friction = friction
+        if self.thermostat_inertia is None:
+            inertia = 1.0 / friction**2
+        else:
+            inertia = np.full(friction.size, float(self.thermostat_inertia))
+        field = self.estimator.field
+        return gsgnht(
+            field.address,
+            field.context,
+            arguments,
+            self.product.blocks,
+            self.product.dims,
+            self.position,
+            self.velocity,
+            self.thermostat,
+            inertia,
+            step_size,
+            friction,
+            self._noise_variance,
+            self._splitting,
+            self.stream,
+            self._gradient,
+            self._scratch,
+        )

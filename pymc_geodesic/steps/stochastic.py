@@ -1,0 +1,351 @@
+"""Step methods with stochastic gradients, a momentum and no Metropolis correction."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pymc.blocking import PointType
+from pymc.model import Model
+from pymc.stats.convergence import SamplerWarning
+from pymc.step_methods.state import dataclass_state
+from pymc.util import RandomGenerator
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.fields import evaluate
+from pymc_geodesic.gradients.compiled import CompiledField
+from pymc_geodesic.gradients.estimator import GradientEstimator, named_row_source
+from pymc_geodesic.gradients.rows import AllRows
+from pymc_geodesic.integrators import EXACT, PAPER, refresh_velocity
+from pymc_geodesic.kernels import probe
+from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
+from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.base import GeodesicStep, GeodesicStepState
+from pymc_geodesic.steps.tuning import TemperatureTuner
+
+__all__ = ["LangevinState", "LangevinStep"]
+
+TEMPERATURE_TOLERANCE = 0.1
+_SPLITTINGS = {"exact": EXACT, "paper": PAPER}
+_NOISE_CHUNK = 512
+
+
+@dataclass_state
+class LangevinState(GeodesicStepState):
+    """State of a step with a momentum.
+
+    Attributes
+    ----------
+    velocity : ndarray or None
+        Velocity in the tangent space.
+    tuned_step_size : float
+        Step size chosen by tuning.
+    tuned_friction : ndarray
+        Friction of every variable chosen by tuning.
+    tuner_state : dict
+        What tuning measured.
+    """
+
+    velocity: np.ndarray | None
+    tuned_step_size: float
+    tuned_friction: np.ndarray
+    tuner_state: dict
+    temperature_sum: float
+    temperature_count: int
+    direction: np.ndarray | None
+    last_gradient: np.ndarray
+
+
+class LangevinStep(GeodesicStep):
+    """Base of `SGGMC` and `gSGNHT`; see there for the parameters."""
+
+    _state_class = LangevinState
+    stats_dtypes_shapes = {
+        "step_size": (np.float64, []),
+        "temperature": (np.float64, []),
+        "friction": (np.float64, []),
+        "noise_clips": (np.int64, []),
+        "diverging": (bool, []),
+        "n_grad": (np.int64, []),
+        "warning": (SamplerWarning, None),
+    }
+    _progress_stats = (
+        ("step_size", ".2e", "Step size"),
+        ("temperature", ".3f", "Temperature"),
+    )
+    _compiled_attributes = ("estimator", "_noise_field", "_source")
+    last_excess: float
+
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable] | None,
+        *,
+        step_size: float | Schedule | None,
+        learning_rate: float | None,
+        friction: float | None,
+        momentum_decay: float | None,
+        n_steps: int,
+        gradient_noise: ArrayLike | Literal["fisher"] | None,
+        splitting: Literal["exact", "paper"],
+        batch_size: int | None,
+        minibatch: Sequence[str] | str | None,
+        batches: Iterable[Any] | None,
+        total_size: int | None,
+        minibatch_order: Literal["shuffled", "random"],
+        manifolds: Mapping[str, type[Manifold]] | None,
+        model: Model | None,
+        rng: RandomGenerator,
+        compile_kwargs: Mapping[str, Any] | None,
+    ) -> None:
+        super().__init__(
+            vars, model=model, rng=rng, compile_kwargs=compile_kwargs, manifolds=manifolds
+        )
+        if step_size is not None and learning_rate is not None:
+            raise ValueError("step_size= and learning_rate= say the same thing; give one of them")
+        if friction is not None and momentum_decay is not None:
+            raise ValueError("friction= and momentum_decay= say the same thing; give one of them")
+        for name, value in (
+            ("step_size", step_size),
+            ("learning_rate", learning_rate),
+            ("friction", friction),
+            ("momentum_decay", momentum_decay),
+        ):
+            if value is not None and not callable(value) and not value > 0:
+                raise ValueError(f"{name} must be positive, got {value}")
+        if int(n_steps) != n_steps or n_steps < 1:
+            raise ValueError(f"n_steps must be a positive integer, got {n_steps}")
+        if splitting not in _SPLITTINGS:
+            raise ValueError(f"splitting={splitting!r} is unknown; choose from {list(_SPLITTINGS)}")
+        self.step_size = step_size
+        self.learning_rate = learning_rate
+        self.friction = friction
+        self.momentum_decay = momentum_decay
+        self.n_steps = int(n_steps)
+        self.gradient_noise = gradient_noise
+        self._splitting = _SPLITTINGS[splitting]
+        self._minibatch_arguments = {
+            "batch_size": batch_size,
+            "minibatch": minibatch,
+            "batches": batches,
+            "total_size": total_size,
+            "minibatch_order": minibatch_order,
+        }
+        self._tuner = TemperatureTuner(
+            len(self.variables),
+            last_excess=self.last_excess,
+            least_curvature=max(
+                (
+                    0.25 * variable.manifold.dim
+                    for variable in self.variables
+                    if not isinstance(variable.manifold, Euclidean | HalfLine)
+                ),
+                default=0.0,
+            ),
+        )
+        self._gradient = np.empty(self.product.size)
+        self._scratch = np.empty(min(_NOISE_CHUNK, self.product.size))
+        self._compile()
+        self._reset()
+
+    def _compile(self) -> None:
+        source = named_row_source(self.model, **self._minibatch_arguments)
+        self.estimator = GradientEstimator(
+            self.model,
+            self.variables,
+            source=source,
+            total_size=self._minibatch_arguments["total_size"],
+            minibatch_order=self._minibatch_arguments["minibatch_order"],
+            compile_kwargs=self.compile_kwargs,
+        )
+        self._noise_field: CompiledField | None = None
+        if isinstance(self.gradient_noise, str):
+            if self.gradient_noise != "fisher":
+                raise ValueError(
+                    f"gradient_noise={self.gradient_noise!r} is unknown; give None, a variance, "
+                    'an array of variances or "fisher"'
+                )
+            self._noise_field = self.estimator.compile_noise()
+
+    def _known_noise(self) -> np.ndarray:
+        if self.gradient_noise is None:
+            return np.empty(0)
+        if self._noise_field is not None:
+            return np.zeros(self.product.size)
+        noise = np.asarray(self.gradient_noise, dtype=float)
+        if not np.all(noise >= 0):
+            raise ValueError("gradient_noise= is a variance and must not be negative")
+        if noise.size not in (1, self.product.size):
+            raise ValueError(
+                f"gradient_noise= has {noise.size} elements; give one or {self.product.size}, "
+                "one per coordinate of the sampled variables"
+            )
+        return np.broadcast_to(noise.ravel(), (self.product.size,)).copy()
+
+    @property
+    def tuner_state(self) -> dict:
+        """What tuning measured."""
+        return self._tuner.state
+
+    @tuner_state.setter
+    def tuner_state(self, state: dict) -> None:
+        self._tuner.state = state
+
+    @property
+    def _tunes_itself(self) -> bool:
+        step_is_set = self.step_size is not None or self.learning_rate is not None
+        friction_is_set = self.friction is not None or self.momentum_decay is not None
+        return not (step_is_set and friction_is_set)
+
+    def _reset(self) -> None:
+        self._tuner.reset(self._n_tune)
+        self.velocity: np.ndarray | None = None
+        self.tuned_step_size = 0.0
+        self.tuned_friction = np.zeros(len(self.variables))
+        self.temperature_sum, self.temperature_count = 0.0, 0
+        self.direction: np.ndarray | None = None
+        self.last_gradient = np.empty(0)
+        self._noise_variance = self._known_noise()
+
+    def _read(self, point: PointType) -> None:
+        super()._read(point)
+        assert self.position is not None
+        self.velocity = np.empty(self.product.size)
+        refresh_velocity(self.product.blocks, self.position, self.velocity, self.stream)
+        self.last_gradient = np.empty(0)
+
+    def _measure(self, argument: int) -> None:
+        """Curvature and gradient noise at the present position, for tuning."""
+        assert self.position is not None
+        if self.direction is None:
+            self.direction = np.empty(self.product.size)
+            refresh_velocity(self.product.blocks, self.position, self.direction, self.stream)
+        noise = np.zeros(len(self.variables))
+        field = self.estimator.field
+        curvature = probe(
+            field.address,
+            field.context,
+            argument,
+            self.product.blocks,
+            self.product.dims,
+            self.position,
+            self.direction,
+            self.tuned_step_size or 1e-6,
+            self.last_gradient,
+            noise,
+            0,
+        )
+        field.raise_error()
+        if not math.isfinite(curvature):
+            self.direction = None
+        has_noise = self.last_gradient.size > 0 and self.gradient_noise is None
+        self._tuner.observe(curvature, noise if has_noise else None)
+
+    def _remember_gradient(self, argument: int) -> None:
+        """Keep the gradient at the end of a draw, to compare with another minibatch."""
+        assert self.position is not None
+        if isinstance(self.estimator.source, AllRows):
+            return
+        gradient = np.empty(self.product.size)
+        field = self.estimator.field
+        evaluate(field.address, self.position, argument, field.context, gradient)
+        self.last_gradient = gradient
+
+    def _step_and_friction(self) -> tuple[float, np.ndarray]:
+        if callable(self.step_size):
+            step_size = float(self.step_size(self.draw))
+        elif self.step_size is not None:
+            step_size = self.step_size
+        elif self.learning_rate is not None:
+            step_size = math.sqrt(self.learning_rate / self.estimator.source.n_rows)
+        else:
+            step_size = self.tuned_step_size
+        if self.friction is not None:
+            friction = np.full(len(self.variables), float(self.friction))
+        elif self.momentum_decay is not None:
+            friction = np.full(len(self.variables), self.momentum_decay / step_size)
+        elif self.tune or not self.tuned_friction[0]:
+            friction = self._tuner.friction(step_size)
+            self.tuned_friction = friction
+        else:
+            friction = self.tuned_friction
+        return step_size, friction
+
+    @abstractmethod
+    def _run(
+        self, arguments: np.ndarray, step_size: float, friction: np.ndarray
+    ) -> tuple[float, int]:
+        """Run the kernel; return temperature and clips."""
+
+    def _prepare(self, point: PointType) -> np.ndarray:
+        """Arguments of the field for the inner steps of this draw."""
+        return self.estimator.next_arguments(self.n_steps)
+
+    def _move(self, point: PointType) -> dict[str, Any]:
+        assert self.position is not None and self.velocity is not None
+        arguments = self._prepare(point)
+        n_grad = self.n_steps
+        tuning = self._tunes_itself and (self.tune or not self._tuner.has_measured)
+        if tuning:
+            self._measure(arguments[0])
+            self.tuned_step_size = self._tuner.step_size()
+            n_grad += 2
+        step_size, friction = self._step_and_friction()
+        if self._noise_field is not None:
+            evaluate(
+                self._noise_field.address,
+                self.position,
+                arguments[0],
+                self._noise_field.context,
+                self._noise_variance,
+            )
+        position, velocity = self.position.copy(), self.velocity.copy()
+        temperature, clips = self._run(arguments, step_size, friction)
+        diverging = not math.isfinite(temperature)
+        if diverging:
+            self.estimator.field.raise_error()
+            if not self.tune:
+                raise self._fail(step_size, self._failing_names(self.velocity))
+            self._tuner.shrink()
+            self.position[:], self.velocity[:] = position, velocity
+            refresh_velocity(self.product.blocks, self.position, self.velocity, self.stream)
+            self.last_gradient = np.empty(0)
+            temperature = np.nan
+        elif tuning:
+            self._remember_gradient(arguments[-1])
+            n_grad += 1
+        warning = None
+        if not self.tune:
+            self.temperature_sum += temperature
+            self.temperature_count += 1
+            if self._is_last_draw:
+                warning = self._temperature_warning(step_size, friction)
+        return {
+            "step_size": step_size,
+            "temperature": temperature,
+            "friction": float(friction[0]),
+            "noise_clips": clips,
+            "diverging": diverging,
+            "n_grad": n_grad,
+            "warning": warning,
+        }
+
+    def _temperature_warning(self, step_size: float, friction: np.ndarray) -> SamplerWarning | None:
+        mean = self.temperature_sum / self.temperature_count
+        if abs(mean - 1.0) <= TEMPERATURE_TOLERANCE:
+            return None
+        names = ", ".join(variable.name for variable in self.variables)
+        problem, remedy = (
+            ("wider", "a smaller step_size, more friction, larger minibatches or a known "
+             'gradient_noise ("fisher")')
+            if mean > 1.0
+            else ("narrower", "a smaller step_size or less friction")
+        )
+        return self._warn(
+            f"{type(self).__name__}[{names}] ran at a kinetic temperature of {mean:.3g} instead "
+            f"of 1 (step size {step_size:.3g}, friction {friction.max():.3g}): the draws are "
+            f"{problem} than the posterior. Use {remedy}, or let tuning choose."
+        )
