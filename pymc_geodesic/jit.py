@@ -1,6 +1,9 @@
 """The one decorator that compiles every numerical kernel of the package."""
 
-import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, overload
 
 import numba
 
@@ -11,7 +14,76 @@ Sums may be reordered (so that they vectorise), products and sums fused, and the
 ignored. NaN and infinity keep their meaning: kernels find divergences by looking for them.
 """
 
-compiled = functools.partial(
-    numba.njit, cache=True, nogil=True, error_model="numpy", fastmath=FAST_MATH
-)
-"""`numba.njit` with on-disk cache, without the interpreter lock, with `FAST_MATH`."""
+
+def source_stamp(folder: Path) -> str:
+    """Fingerprint of all modules under a folder that use `compiled`.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+
+    Returns
+    -------
+    str
+        Changes when the text of one of these modules does.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from pymc_geodesic.jit import source_stamp
+    >>> len(source_stamp(Path(".")))
+    64
+    """
+    texts = (path.read_bytes() for path in sorted(folder.rglob("*.py")))
+    return hashlib.sha256(b"".join(text for text in texts if b"compiled" in text)).hexdigest()
+
+
+SOURCE_STAMP = source_stamp(Path(__file__).parent)
+
+
+@overload
+def compiled[Function: Callable[..., Any]](function: Function, /) -> Function: ...
+
+
+@overload
+def compiled[Function: Callable[..., Any]](
+    *, inline: str = "never", cache: bool = True
+) -> Callable[[Function], Function]: ...
+
+
+def compiled(function: Any = None, /, **options: Any) -> Any:
+    """Compile a function with Numba when it is first called, and keep the result on disk.
+
+    The compiled code does not hold the interpreter lock, divides by zero as NumPy does, and uses
+    `FAST_MATH`. Like `numba.njit`, to be written ``@compiled`` or ``@compiled(inline="always")``.
+
+    Parameters
+    ----------
+    function : callable
+    **options
+        Further options of `numba.njit`; ``cache=False`` where there is no source file to keep the
+        result beside, as in an interactive session.
+
+    Returns
+    -------
+    callable
+
+    Examples
+    --------
+    >>> from pymc_geodesic.jit import compiled
+    >>> @compiled(cache=False)
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(1.5)
+    3.0
+    """
+    if function is None:
+        return lambda decorated: compiled(decorated, **options)
+    defaults = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": FAST_MATH}
+    dispatcher = numba.njit(function, **(defaults | options))
+    # Numba's cache looks at the file of a function alone, and would go on using the old code of
+    # the functions it calls after their files have changed.
+    file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if file is not None:
+        file._source_stamp = SOURCE_STAMP
+    return dispatcher

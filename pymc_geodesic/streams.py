@@ -30,7 +30,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @compiled(inline="always")
-def _word(key, counter):
+def _word(key: np.uint64, counter: np.uint64) -> np.uint64:
     """Random 64-bit word number ``counter`` of stream ``key``: Squares, five rounds."""
     y = counter * key
     z = y + key
@@ -46,14 +46,14 @@ def _word(key, counter):
 
 
 @compiled(inline="always")
-def _open_unit(word):
+def _open_unit(word: np.uint64) -> float:
     """Uniform on the 2⁵² midpoints (k + ½)·2⁻⁵² of (0, 1): never 0, never 1."""
     # Setting the exponent bits is the one integer-to-float conversion every processor vectorises.
     return np.uint64((word >> np.uint64(12)) | ONE_BITS).view(np.float64) - ALMOST_ONE
 
 
 @compiled(inline="always")
-def _log(u):
+def _log(u: float) -> float:
     """Logarithm of a normal positive number: u = 2ᵏ m, log m = 2 artanh((m − 1)/(m + 1))."""
     bits = np.float64(u).view(np.int64)
     exponent = (bits - SQRT_HALF_BITS) >> 52
@@ -68,7 +68,7 @@ def _log(u):
 
 
 @compiled(inline="always")
-def _normal_pair(key, first, second):
+def _normal_pair(key: np.uint64, first: np.uint64, second: np.uint64) -> tuple[float, float]:
     """Two independent standard normals from the words with counters `first` and `second`."""
     radius = math.sqrt(-2.0 * _log(_open_unit(_word(key, first))))
     # The angle is π(y + b): y uniform in (−½, ½) from the high bits, b the lowest bit, which
@@ -92,7 +92,7 @@ def _normal_pair(key, first, second):
 
 
 @compiled
-def fill_normal(stream, out):
+def fill_normal(stream: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` with independent standard normals and advance the stream.
 
     Parameters
@@ -129,7 +129,7 @@ def fill_normal(stream, out):
 
 
 @compiled
-def normal(stream):
+def normal(stream: np.ndarray) -> float:
     """Draw one standard normal; advances the stream by two words.
 
     Parameters
@@ -153,7 +153,7 @@ def normal(stream):
 
 
 @compiled
-def uniform(stream):
+def uniform(stream: np.ndarray) -> float:
     """Draw one number uniform on the open interval (0, 1); advances the stream by one word.
 
     Parameters
@@ -177,7 +177,7 @@ def uniform(stream):
 
 
 @compiled
-def fill_uniform(stream, out):
+def fill_uniform(stream: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` with numbers uniform on (0, 1); the same numbers as repeated `uniform`.
 
     Parameters
@@ -203,7 +203,7 @@ def fill_uniform(stream, out):
 
 
 @compiled
-def _key(seed):
+def _key(seed: np.uint64) -> np.uint64:
     """Turn any 64-bit seed into a key fit for Squares.
 
     The hash needs a key whose bits are irregular (ref. [1], section on keys): here the eight
@@ -229,7 +229,7 @@ def _key(seed):
 
 
 @compiled
-def split_stream(stream, n):
+def split_stream(stream: np.ndarray, n: int) -> np.ndarray:
     """Make `n` independent child streams, fixed by the parent's state; advances the parent.
 
     Parameters

@@ -13,7 +13,7 @@ REFLECTIONS_PER_COORDINATE = 1000
 
 
 @compiled
-def project(x, v):
+def project(x: Floats, v: Floats) -> None:
     """Take the mean from each row of `v`, so that it adds up to zero."""
     rows, size = v.shape
     for row in range(rows):
@@ -26,7 +26,7 @@ def project(x, v):
 
 
 @compiled
-def geodesic(x, v, time):
+def geodesic(x: Floats, v: Floats, time: float) -> None:
     """Move the rows of `x` on straight lines from wall to wall.
 
     At the wall x_k = 0 the velocity is reflected in the hyperplane of the simplex [1]_: with the

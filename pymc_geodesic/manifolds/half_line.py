@@ -10,12 +10,12 @@ from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shap
 
 
 @compiled
-def project(x, v):
+def project(x: Floats, v: Floats) -> None:
     """Leave the rows of `v` as they are: every vector is tangent."""
 
 
 @compiled
-def geodesic(x, v, time):
+def geodesic(x: Floats, v: Floats, time: float) -> None:
     """Move the rows of `x` along their velocities and reflect what would become negative."""
     rows, size = x.shape
     for row in range(rows):

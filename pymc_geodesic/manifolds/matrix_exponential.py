@@ -3,13 +3,14 @@
 import numpy as np
 
 from pymc_geodesic.jit import compiled
+from pymc_geodesic.manifolds.manifold import Floats
 
 INVERSE_FACTORIALS = 1.0 / np.cumprod(np.maximum(np.arange(13.0), 1.0))
 MAX_SQUARINGS = 60
 
 
 @compiled
-def multiply(a, b, out):
+def multiply(a: Floats, b: Floats, out: Floats) -> None:
     """Matrix product ``out = a @ b`` without a library call; `out` must be another array.
 
     Parameters
@@ -36,7 +37,7 @@ def multiply(a, b, out):
 
 
 @compiled
-def exponential(matrix, out, square, cube, work):
+def exponential(matrix: Floats, out: Floats, square: Floats, cube: Floats, work: Floats) -> None:
     """Matrix exponential, ``out = exp(matrix)``, to about 1e-15 relative to its norm.
 
     Scaling and squaring [1]_: the matrix is halved until its 1-norm is at most ¼, where the

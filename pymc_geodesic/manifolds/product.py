@@ -27,7 +27,7 @@ STIEFEL = Stiefel.code
 
 
 @compiled
-def project(blocks, x, v):
+def project(blocks: np.ndarray, x: Floats, v: Floats) -> None:
     """Project a flat vector on the tangent space, block by block, in place.
 
     Parameters
@@ -42,14 +42,14 @@ def project(blocks, x, v):
     vector = borrow(v)
     for block in range(table.shape[0]):
         code = table[block, 0]
-        if code == EUCLIDEAN or code == HALF_LINE:
+        if code in (EUCLIDEAN, HALF_LINE):
             continue
         start = table[block, 1]
         rows = table[block, 2]
         size = table[block, 3]
         points = view_rows(position, start, rows, size)
         vectors = view_rows(vector, start, rows, size)
-        if code == SPHERE or code == SIMPLEX:
+        if code in (SPHERE, SIMPLEX):
             sphere.project(points, vectors)
         elif code == FLAT_SIMPLEX:
             flat_simplex.project(points, vectors)
@@ -58,7 +58,7 @@ def project(blocks, x, v):
 
 
 @compiled
-def geodesic(blocks, x, v, time):
+def geodesic(blocks: np.ndarray, x: Floats, v: Floats, time: float) -> None:
     """Move a flat vector along the geodesics of its blocks, in place.
 
     Parameters
@@ -83,7 +83,7 @@ def geodesic(blocks, x, v, time):
             euclidean.geodesic(points, velocities, time)
         elif code == HALF_LINE:
             half_line.geodesic(points, velocities, time)
-        elif code == SPHERE or code == SIMPLEX:
+        elif code in (SPHERE, SIMPLEX):
             sphere.geodesic(points, velocities, time)
         elif code == FLAT_SIMPLEX:
             flat_simplex.geodesic(points, velocities, time)
@@ -234,9 +234,7 @@ class Product(Manifold):
 
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
         """Say for which flat vectors all variables are on their manifolds."""
-        parts = [
-            manifold.contains(part, atol).all(axis=-1) for manifold, part in self._parts(x)
-        ]
+        parts = [manifold.contains(part, atol).all(axis=-1) for manifold, part in self._parts(x)]
         return np.logical_and.reduce(parts)
 
     def to_coordinates(self, value: Floats) -> Floats:

@@ -8,9 +8,13 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from pymc_geodesic.jit import compiled
+from pymc_geodesic.manifolds.manifold import Floats
+
+# For a type checker an intrinsic would take the typing context as its first argument.
+define_intrinsic: Any = intrinsic
 
 
-@intrinsic
+@define_intrinsic
 def borrow(_context: Any, array: Any) -> tuple[Any, Callable[..., Any]]:
     """Use an array in compiled code without counting references to it.
 
@@ -36,7 +40,7 @@ def borrow(_context: Any, array: Any) -> tuple[Any, Callable[..., Any]]:
     return array(array), generate
 
 
-@intrinsic
+@define_intrinsic
 def _address(_context: Any, flat: Any, _start: Any) -> tuple[Any, Callable[..., Any]]:
     """Pointer to element `start` of a contiguous vector of float64."""
     if not (isinstance(flat, types.Array) and flat.dtype == types.float64):
@@ -52,7 +56,7 @@ def _address(_context: Any, flat: Any, _start: Any) -> tuple[Any, Callable[..., 
 
 
 @compiled
-def view_rows(flat, start, rows, size):
+def view_rows(flat: Floats, start: int, rows: int, size: int) -> Floats:
     """View ``flat[start : start + rows * size]`` as a ``(rows, size)`` array.
 
     Slicing and reshaping do the same, but cost about 10 ns a view. The view does not keep `flat`

@@ -12,13 +12,13 @@ from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shap
 
 
 @compiled
-def project(x, v):
+def project(x: Floats, v: Floats) -> None:
     """Take the radial part from the rows of `v`, as on the sphere."""
     sphere.project(x, v)
 
 
 @compiled
-def geodesic(x, v, time):
+def geodesic(x: Floats, v: Floats, time: float) -> None:
     """Turn the rows of `x` and `v` along great circles, as on the sphere."""
     sphere.geodesic(x, v, time)
 

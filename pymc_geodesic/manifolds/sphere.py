@@ -11,7 +11,7 @@ from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shap
 
 
 @compiled
-def project(x, v):
+def project(x: Floats, v: Floats) -> None:
     """Take the radial part from the rows of `v`: v ← v − x (x·v)/(x·x)."""
     rows, size = x.shape
     for row in range(rows):
@@ -26,7 +26,7 @@ def project(x, v):
 
 
 @compiled
-def geodesic(x, v, time):
+def geodesic(x: Floats, v: Floats, time: float) -> None:
     """Turn the rows of `x` and `v` along great circles.
 
     With α = ‖v‖ [1]_: x ← x cos αt + (v/α) sin αt and v ← v cos αt − α x sin αt. Rounding errors

@@ -12,7 +12,7 @@ from pymc_geodesic.manifolds.matrix_exponential import exponential, multiply
 
 
 @compiled
-def _inner(x, v, row, n, p, out):
+def _inner(x: Floats, v: Floats, row: int, n: int, p: int, out: Floats) -> None:
     """Inner products of the columns, ``out = XᵀV``, for one row of `x` and `v`."""
     for j in range(p):
         for k in range(p):
@@ -24,7 +24,7 @@ def _inner(x, v, row, n, p, out):
 
 
 @compiled
-def _project_row(x, v, row, n, p, inner):
+def _project_row(x: Floats, v: Floats, row: int, n: int, p: int, inner: Floats) -> None:
     """Project one row of `v`: V ← V − X sym(XᵀV); `inner` is room for a p×p matrix."""
     _inner(x, v, row, n, p, inner)
     for i in range(n):
@@ -36,7 +36,7 @@ def _project_row(x, v, row, n, p, inner):
 
 
 @compiled
-def project(x, v, n, p):
+def project(x: Floats, v: Floats, n: int, p: int) -> None:
     """Project the rows of `v`, each an n×p matrix in C order: V ← V − X sym(XᵀV)."""
     inner = np.empty((p, p))
     for row in range(x.shape[0]):
@@ -44,7 +44,7 @@ def project(x, v, n, p):
 
 
 @compiled
-def _norm(v, row):
+def _norm(v: Floats, row: int) -> float:
     """Euclidean norm of one row."""
     total = 0.0
     for i in range(v.shape[1]):
@@ -53,7 +53,7 @@ def _norm(v, row):
 
 
 @compiled
-def geodesic(x, v, time, n, p):
+def geodesic(x: Floats, v: Floats, time: float, n: int, p: int) -> None:
     """Move the rows of `x` and `v`, each an n×p matrix in C order, along geodesics.
 
     In the metric of the surrounding space [1]_ [2]_, with A = XᵀV and S = VᵀV,
