@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytensor.tensor as pt
+from pymc.distributions.dist_math import check_parameters
 from pymc.logprob.transforms import Transform
 from pytensor.graph.basic import Variable
-from pytensor.raise_op import Assert
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.transforms.radial_law import log_radial_density
 from pymc_geodesic.transforms.unit_vector import unit_vector
 
-_PROPORTIONS_REQUIRED = Assert(
+_PROPORTIONS_REQUIRED = (
     "square_root_simplex: the initial value must be proportions, non-negative with sum 1 along "
     "the last axis. If this is a Dirichlet with transform=square_root_simplex, PyMC has stacked "
-    "the transform on its own simplex transform: write default_transform=square_root_simplex."
+    "the transform on its own simplex transform: write default_transform=square_root_simplex"
 )
 
 
@@ -77,15 +77,15 @@ class SquareRootSimplexTransform(Transform):
 
         Raises
         ------
-        AssertionError
+        ParameterValueError
             At evaluation, if a proportion is negative or they do not sum to one.
         """
         value = pt.as_tensor_variable(value)
         total = pt.sum(value, axis=-1)
-        checked = _PROPORTIONS_REQUIRED(
-            value, pt.all(value >= 0), pt.all(pt.abs(total - 1.0) < 1e-5)
+        proportions = check_parameters(
+            value, value >= 0, pt.abs(total - 1.0) < 1e-5, msg=_PROPORTIONS_REQUIRED
         )
-        return pt.sqrt(checked)
+        return pt.sqrt(proportions)
 
     def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the squared coordinates of the direction of ``value``.

@@ -81,7 +81,7 @@ class StiefelTransform(Transform):
         """
         value = pt.as_tensor_variable(value)
         factor = pt.linalg.cholesky(value.mT @ value)
-        independent = ~pt.isnan(factor[..., -1:, -1:])
+        independent = ~pt.isnan(factor[..., -1, -1])[..., None, None]
         solvable = pt.where(independent, factor, pt.eye(factor.shape[-1]))
         return pt.linalg.solve_triangular(solvable, value.mT, lower=True, b_ndim=2).mT
 
