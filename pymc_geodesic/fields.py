@@ -143,8 +143,8 @@ def native_field(
     return Field(field.address, (field, function))
 
 
-def interpreted_field(function: Callable[[Any, int, Any], float]) -> Field:
-    """Make a field of a Python function ``(position, argument, output) -> float``.
+def interpreted_field(function: Callable[[Any, int, Any, Any], float]) -> Field:
+    """Make a field of a Python function ``(position, argument, context, output) -> float``.
 
     The compiled kernels then call back into Python once per inner step, which is how gradients
     of any other PyTensor backend run in the same loop as native ones. The function receives
@@ -155,7 +155,7 @@ def interpreted_field(function: Callable[[Any, int, Any], float]) -> Field:
     @_C_SIGNATURE
     def callback(position, argument, context, output):  # type: ignore[no-untyped-def]
         try:
-            return function(position, argument, output)
+            return function(position, argument, context, output)
         except BaseException as error:  # must not unwind through compiled frames
             field.error = error
             return np.nan

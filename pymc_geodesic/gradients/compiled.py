@@ -6,6 +6,7 @@ signature of `pymc_geodesic.fields`. With any other backend the same kernels cal
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -73,11 +74,6 @@ class CompiledField:
     def address(self) -> int:
         """Machine address of the function."""
         return self.field.address
-
-    @property
-    def arrays(self) -> list[np.ndarray | None]:
-        """The data the context points at."""
-        return self._arrays
 
     def point_at(self, position: int, array: np.ndarray) -> None:
         """Let an input read ``array``, without a copy.
@@ -201,6 +197,7 @@ def _native(
 ) -> Field:
     source = _numba_source(shapes, inputs, n_outputs, has_values)
     environment = {
+        "__name__": __name__,  # Numba's cache imports the module of what it loads
         "carray": carray,
         "array_at": array_at,
         "function": jitted,
@@ -209,7 +206,7 @@ def _native(
     inner_key = CACHED_SRC_FUNCTIONS.get(jitted.py_func)
     cache_key = None
     if inner_key is not None:
-        cache_key = sha256(f"{inner_key}\n{source}".encode()).hexdigest()
+        cache_key = sha256(f"{__name__}\n{inner_key}\n{source}".encode()).hexdigest()
     python_function = compile_numba_function_src(source, "field", environment, cache_key=cache_key)
     native = cfunc(SIGNATURE, cache=cache_key is not None)(python_function)
     return Field(native.address, (native, jitted))
@@ -221,23 +218,20 @@ def _interpreted(
     inputs: Sequence[FixedArray],
     has_values: bool,
 ) -> CompiledField:
-    compiled: CompiledField
-
-    def call(position: Any, argument: int, output: Any) -> float:
+    def call(position: Any, argument: int, context: Any, output: Any) -> float:
         known = [tuple(argument if n is None else n for n in shape) for shape in shapes]
         sizes = [int(np.prod(shape, dtype=int)) for shape in known]
         total = sum(sizes)
         x = np.ctypeslib.as_array(position, (total,))
         parts = np.split(x, np.cumsum(sizes)[:-1])
         arguments = [part.reshape(shape) for part, shape in zip(parts, known, strict=True)]
-        for data, array in zip(inputs, compiled.arrays, strict=True):
-            assert array is not None
-            if not isinstance(data, RowBlock):
-                arguments.append(array)
-            elif data.shape[0] is None:
-                arguments.append(array[:argument])
-            else:
-                arguments.append(array[argument : argument + data.shape[0]])
+        for i, data in enumerate(inputs):
+            is_block = isinstance(data, RowBlock)
+            shape = tuple(argument if n is None else n for n in data.shape)
+            row_bytes = int(np.prod(shape[1:], dtype=int)) * np.dtype(data.dtype).itemsize
+            moves = is_block and data.shape[0] is not None
+            address = context[i] + (argument * row_bytes if moves else 0)
+            arguments.append(_view(address, shape, data.dtype))
         results = [np.asarray(r) for r in function(*arguments)]
         values = results.pop(0) if has_values else np.empty(0)
         out = np.ctypeslib.as_array(output, (total + values.size,))
@@ -245,5 +239,10 @@ def _interpreted(
         out[total:] = values
         return 0.0
 
-    compiled = CompiledField(interpreted_field(call), inputs)
-    return compiled
+    return CompiledField(interpreted_field(call), inputs)
+
+
+def _view(address: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    n_bytes = int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
+    memory = (ctypes.c_char * n_bytes).from_address(address)
+    return np.frombuffer(memory, dtype=dtype).reshape(shape)

@@ -114,13 +114,12 @@ def _evaluated(variable: Variable) -> np.ndarray:
     return np.asarray(variable.eval())
 
 
-def _block(name: str, data: np.ndarray, batch_size: int, like: Variable) -> TensorVariable:
-    dtype = like.type.dtype
-    return pt.tensor(name, dtype=dtype, shape=(batch_size, *data.shape[1:]))
+def _block(name: str, data: np.ndarray, rows: int | None, like: Variable) -> TensorVariable:
+    return pt.tensor(name, dtype=like.type.dtype, shape=(rows, *data.shape[1:]))
 
 
 def _named_rows(
-    model: Model, data: Mapping[str, np.ndarray], batch_size: int
+    model: Model, data: Mapping[str, np.ndarray], batch_size: int | None
 ) -> dict[SharedVariable, RowInput]:
     rows = {}
     for name, array in data.items():
@@ -137,7 +136,7 @@ def density_of(
     *,
     minibatch: Mapping[str, np.ndarray] | None = None,
     batch_size: int | None = None,
-    n_rows: int | None = None,
+    scale: float = 1.0,
     local: Sequence[ManifoldVariable] = (),
 ) -> Density:
     """Build the log-density of a model in manifold coordinates.
@@ -151,12 +150,13 @@ def density_of(
         Data containers that are replaced by blocks of rows, with all their rows (or, for data
         that is streamed, any rows of the same type).
     batch_size : int, optional
-        Rows of a block.
-    n_rows : int, optional
-        N; the log-density of the rows is scaled by N / batch_size.
+        Rows of a block; left open by default, or as `pymc.Minibatch` says.
+    scale : float
+        N / n, by which the log-density of the rows is multiplied, except where ``total_size``
+        already does.
     local : list of ManifoldVariable
         Variables with one point per row; they are coordinates too, after ``variables``, with
-        ``batch_size`` points each.
+        ``batch_size`` rows.
 
     Raises
     ------
@@ -179,7 +179,6 @@ def density_of(
             value = variable.value
         shape = variable.shape
         if variable in local:
-            assert batch_size is not None
             shape = (batch_size, *shape[1:])
         coordinate = pt.tensor(f"{variable.name}_coordinates", dtype="float64", shape=shape)
         coordinates.append(coordinate)
@@ -205,7 +204,6 @@ def density_of(
         names += [potential.name for potential in model.potentials]
 
     if minibatch:
-        assert batch_size is not None
         blocks = _named_rows(model, minibatch, batch_size)
         drawn = False
     else:
@@ -216,8 +214,7 @@ def density_of(
         for i, (output, full) in enumerate(found.items()):
             if full not in by_data:
                 data = _evaluated(full)
-                size = output.type.shape[0]
-                assert size is not None
+                size = output.type.shape[0] if batch_size is None else batch_size
                 by_data[full] = RowInput(
                     getattr(full, "name", None) or f"minibatch_{i}",
                     data,
@@ -243,13 +240,8 @@ def density_of(
                 "pass total_size= to it"
             )
         else:
-            assert batch_size is not None
-            total = batch_size if n_rows is None else n_rows
-            row_terms.append(term * (total / batch_size))
-    for volume in local_volumes:
-        assert batch_size is not None
-        total = batch_size if n_rows is None else n_rows
-        row_terms.append(volume * (total / batch_size))
+            row_terms.append(term * scale if scale != 1.0 else term)
+    row_terms += [volume * scale if scale != 1.0 else volume for volume in local_volumes]
 
     density = Density(
         coordinates, row_terms, other_terms, list(dict.fromkeys(blocks.values()))

@@ -146,7 +146,8 @@ class GradientEstimator:
         self._model = model
         self._variables = list(variables)
         self._compile_kwargs = compile_kwargs
-        self._n_rows = total_size if source is None or total_size else source.n_rows
+        self._minibatch = None if source is None else source.arrays
+        self._n_rows = total_size
         density = self._density(source, None if source is None else source.batch_size)
         if source is None:
             source = (
@@ -178,9 +179,9 @@ class GradientEstimator:
         return density_of(
             self._model,
             self._variables,
-            minibatch=None if source is None else source.arrays,
+            minibatch=self._minibatch,
             batch_size=batch_size,
-            n_rows=self._n_rows,
+            scale=1.0 if source is None else (self._n_rows or source.n_rows) / source.batch_size,
         )
 
     @staticmethod
@@ -244,7 +245,7 @@ class GradientEstimator:
         ValueError
             If there are no minibatches, or batches of one row.
         """
-        batch_size, n_rows = self.source.batch_size, self.source.n_rows
+        batch_size, n_rows = self.source.batch_size, self._n_rows or self.source.n_rows
         if not self._density_inputs.rows or batch_size < 2:
             raise ValueError(
                 'gradient_noise="fisher" needs minibatches of two rows or more; '
@@ -253,9 +254,9 @@ class GradientEstimator:
         single = density_of(
             self._model,
             self._variables,
-            minibatch={row.name: row.data for row in self._density_inputs.rows},
+            minibatch=self._minibatch,
             batch_size=1,
-            n_rows=n_rows,
+            scale=float(n_rows),
         )
         row_total = pt.add(*[pt.sum(term) for term in single.row_terms])
         row_gradients = grad(row_total, single.coordinates, disconnected_inputs="ignore")
