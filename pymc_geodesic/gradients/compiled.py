@@ -136,7 +136,7 @@ def _numba_source(
     lines.append(f"    out = carray(output, ({length},))")
     first = 1 if has_values else 0
     for i in range(n_outputs):
-        lines.append(f"    out[start{i}:stop{i}] = results[{i + first}].reshape(-1)")
+        lines.append(f"    out[start{i}:stop{i}] = results[{i + first}].ravel()")
     if has_values:
         lines.append(f"    out[stop{len(coordinate_shapes) - 1}:] = results[0]")
     lines.append("    return 0.0")
