@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
+from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 
 from pymc_geodesic.distributions.bessel import BesselFunctions, bessel_functions
+from pymc_geodesic.distributions.compiled_draws import fill_uniform, fill_von_mises_fisher
 from pymc_geodesic.distributions.special_ops import BesselScalarOp
+from pymc_geodesic.distributions.spherical_admixture import SphericalAdmixtureRV
+from pymc_geodesic.distributions.uniform_sphere import UniformSphereRV
+from pymc_geodesic.distributions.von_mises_fisher import VonMisesFisherRV
 
 CODE_VERSION = 1
 """Part of the key of PyTensor's on-disk cache: raise it when compiled code here changes."""
@@ -32,3 +37,49 @@ def bessel_scalar_op(
     """Return the loop form of the function and its cache key."""
     key = f"{type(op)}, {op.function}, {CODE_VERSION}"
     return getattr(compiled_bessel_functions(), op.function), sha256(key.encode()).hexdigest()
+
+
+@numba_core_rv_funcify.register(VonMisesFisherRV)
+def von_mises_fisher_rv(op: VonMisesFisherRV, node: Apply) -> tuple[Callable[..., Any], int]:
+    """Return the draw of one direction and its version in the cache."""
+
+    @numba_njit
+    def draw(rng, mu, kappa):  # type: ignore[no-untyped-def]  # typed by Numba
+        out = np.empty(mu.shape[0], dtype=mu.dtype)
+        fill_von_mises_fisher(rng, mu, kappa, out)
+        return out
+
+    return draw, CODE_VERSION
+
+
+@numba_core_rv_funcify.register(UniformSphereRV)
+def uniform_sphere_rv(op: UniformSphereRV, node: Apply) -> tuple[Callable[..., Any], int]:
+    """Return the draw of one direction and its version in the cache."""
+    dtype = op.dtype
+
+    @numba_njit
+    def draw(rng, d):  # type: ignore[no-untyped-def]  # typed by Numba
+        out = np.empty(d, dtype=dtype)
+        fill_uniform(rng, out)
+        return out
+
+    return draw, CODE_VERSION
+
+
+@numba_core_rv_funcify.register(SphericalAdmixtureRV)
+def spherical_admixture_rv(
+    op: SphericalAdmixtureRV, node: Apply
+) -> tuple[Callable[..., Any], int]:
+    """Return the draw of one document and its version in the cache."""
+
+    @numba_njit
+    def draw(rng, theta, beta, kappa):  # type: ignore[no-untyped-def]  # typed by Numba
+        mean = np.zeros(beta.shape[1], dtype=beta.dtype)
+        for topic in range(beta.shape[0]):
+            mean += theta[topic] * beta[topic]
+        mean /= np.sqrt(np.sum(mean * mean))
+        out = np.empty_like(mean)
+        fill_von_mises_fisher(rng, mean, kappa, out)
+        return out
+
+    return draw, CODE_VERSION

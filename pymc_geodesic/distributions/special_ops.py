@@ -25,23 +25,16 @@ from pymc_geodesic.distributions.lazy_dispatch import register_numba_dispatch
 _NUMERICAL = bessel_functions(np.sqrt, np.log)
 
 
-class BesselScalarOp(Composite):
-    """A member of `BesselFunctions` of two scalars, opaque to rewrites.
+class NamedScalarOp(Composite):
+    """Base class of fused scalar Ops that are known by a name, not by their inner graph.
 
     Parameters
     ----------
     function : str
-        Name of the member.
+        Name of a member of `BesselFunctions`.
     """
 
     __props__ = ("function",)
-
-    def __init__(self, function: str) -> None:
-        register_numba_dispatch()
-        self.function = function
-        d, kappa = ps.float64("d"), ps.float64("kappa")
-        symbolic: BesselFunctions = bessel_functions(ps.sqrt, ps.log)
-        super().__init__([d, kappa], [getattr(symbolic, function)(d, kappa)], name=function)
 
     def __str__(self) -> str:
         return self.function
@@ -50,12 +43,34 @@ class BesselScalarOp(Composite):
         """Pickle by name: the inner graph is too deep for the recursion limit of pickle."""
         return type(self), (self.function,)
 
+    @property
+    def inner_graphs(self) -> dict[str, Any]:
+        """Nothing, so that a printed model does not list hundreds of additions."""
+        return {}
+
+
+class BesselScalarOp(NamedScalarOp):
+    """The arithmetic of a member of `BesselFunctions`.
+
+    Parameters
+    ----------
+    function : str
+        Name of the member.
+    """
+
+    def __init__(self, function: str) -> None:
+        register_numba_dispatch()
+        self.function = function
+        d, kappa = ps.float64("d"), ps.float64("kappa")
+        symbolic: BesselFunctions = bessel_functions(ps.sqrt, ps.log)
+        super().__init__([d, kappa], [getattr(symbolic, function)(d, kappa)], name=function)
+
     def perform(self, node: Apply | None, inputs: Sequence[Any], outputs: list[list[Any]]) -> None:
         """Evaluate without the inner graph, as constant folding does."""
         outputs[0][0] = np.float64(getattr(_NUMERICAL, self.function)(*inputs))
 
 
-class DirectionalScalarOp(Composite):
+class DirectionalScalarOp(NamedScalarOp):
     """A Bessel function that knows its derivative in kappa.
 
     PyTensor rebuilds a fused Op when it finds constants among its inputs. The Bessel function
@@ -67,19 +82,10 @@ class DirectionalScalarOp(Composite):
         Name of the member of `BesselFunctions`.
     """
 
-    __props__ = ("function",)
-
     def __init__(self, function: str) -> None:
         self.function = function
         d, kappa = ps.float64("d"), ps.float64("kappa")
         super().__init__([d, kappa], [BesselScalarOp(function)(d, kappa)], name=function)
-
-    def __str__(self) -> str:
-        return self.function
-
-    def __reduce__(self) -> tuple[type, tuple[str]]:
-        """Pickle by name."""
-        return type(self), (self.function,)
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Return that the derivative exists in kappa, not in the dimension."""

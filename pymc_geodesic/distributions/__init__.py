@@ -1,0 +1,15 @@
+"""Distributions on spheres and orthonormal frames."""
+
+from pymc_geodesic.distributions.matrix_von_mises_fisher import MatrixVonMisesFisher
+from pymc_geodesic.distributions.spherical_admixture import SphericalAdmixture
+from pymc_geodesic.distributions.stiefel import UniformStiefel
+from pymc_geodesic.distributions.uniform_sphere import UniformSphere
+from pymc_geodesic.distributions.von_mises_fisher import VonMisesFisher
+
+__all__ = [
+    "MatrixVonMisesFisher",
+    "SphericalAdmixture",
+    "UniformSphere",
+    "UniformStiefel",
+    "VonMisesFisher",
+]

@@ -1,0 +1,69 @@
+"""Exact random directions, one at a time, compiled by Numba.
+
+The formulas are those of `pymc_geodesic.distributions.draws`, which explains them.
+"""
+
+import numpy as np
+from pytensor.link.numba.dispatch.basic import numba_njit
+
+from pymc_geodesic.distributions.draws import LENGTH_TOLERANCE, Array
+
+
+@numba_njit
+def fill_uniform(rng: np.random.Generator, out: Array) -> None:
+    """Fill ``out``, shape (d,), with a uniform direction."""
+    squared = 0.0
+    for i in range(out.size):
+        normal = rng.standard_normal()
+        out[i] = normal
+        squared += normal * normal
+    out /= np.sqrt(squared)
+
+
+@numba_njit
+def deficit(rng: np.random.Generator, kappa: float, d: int) -> float:
+    """Return one draw of t, one minus the cosine to the mean direction."""
+    if d == 3:
+        uniform = rng.random()
+        if kappa == 0.0:
+            return 2.0 * uniform
+        return -np.log1p(uniform * np.expm1(-2.0 * kappa)) / kappa
+    freedom = d - 1.0
+    slope = freedom / (2.0 * kappa + np.sqrt(4.0 * kappa * kappa + freedom * freedom))
+    mode = 2.0 * slope / (1.0 + slope)
+    while True:
+        near = slope * rng.standard_gamma(freedom / 2.0)
+        proposal = 2.0 * near / (near + rng.standard_gamma(freedom / 2.0))
+        excess = kappa / freedom * (proposal - mode)
+        if rng.standard_exponential() >= freedom * (excess - np.log1p(excess)):
+            return proposal
+
+
+@numba_njit
+def fill_von_mises_fisher(
+    rng: np.random.Generator, mu: Array, kappa: float, out: Array
+) -> None:
+    """Fill ``out``, shape (d,), with a draw around the unit vector ``mu``, shape (d,)."""
+    d = mu.shape[0]
+    length = 0.0
+    for i in range(d):
+        length += mu[i] * mu[i]
+    if not np.abs(length - 1.0) <= 2.0 * LENGTH_TOLERANCE:
+        raise ValueError("mu must hold unit vectors; divide each by its length")
+    if not (kappa >= 0.0 and kappa < np.inf):
+        raise ValueError("kappa must be finite and at least 0")
+    t = deficit(rng, kappa, d)
+    sign = 1.0 if mu[d - 1] >= 0.0 else -1.0
+    squared = 0.0
+    along = 0.0
+    for i in range(d - 1):
+        normal = rng.standard_normal()
+        out[i] = normal
+        squared += normal * normal
+        along += normal * mu[i]
+    scale = np.sqrt(t * (2.0 - t) / squared)
+    # Householder reflection along normal = sign * mu + pole, for which nothing cancels.
+    projection = sign * scale * along / (1.0 + np.abs(mu[d - 1])) + 1.0 - t
+    for i in range(d - 1):
+        out[i] = projection * mu[i] - sign * scale * out[i]
+    out[d - 1] = projection * (mu[d - 1] + sign) - sign * (1.0 - t)

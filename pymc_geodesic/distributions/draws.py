@@ -1,0 +1,258 @@
+r"""Exact random directions in NumPy: von Mises–Fisher and uniform.
+
+A von Mises–Fisher direction is :math:`x = (1 - t)\,\mu + \sqrt{t (2 - t)}\,\xi`, with
+:math:`\xi` uniform on the unit sphere of the tangent space at :math:`\mu` and the scalar
+:math:`t = 1 - \mu \cdot x`. Everything is written in t, not in the cosine, so that no digit is
+lost where the draws crowd around the mean (t is of the order :math:`10^{-8}` at
+:math:`\kappa = 10^8`).
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+LENGTH_TOLERANCE = 1e-6
+"""How far the length of a unit vector may be from one: single precision passes."""
+
+NUMPY_VON_MISES_LIMIT = 1e6
+"""Concentration above which `numpy.random.Generator.vonmises` turns to a normal approximation."""
+
+BLOCK_ENTRIES = 2**15
+"""Entries drawn at a time, so that the passes over them stay in cache."""
+
+LEAST_BLOCK_ROWS = 256
+
+
+def are_unit_vectors(vectors: ArrayLike) -> NDArray[np.bool_]:
+    """Return whether each vector has length one.
+
+    Parameters
+    ----------
+    vectors : array_like of float, shape (..., d)
+        Vectors on the last axis.
+
+    Returns
+    -------
+    ndarray of bool, shape (...)
+        False for a vector that holds a NaN.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.distributions.draws import are_unit_vectors
+    >>> are_unit_vectors([[0.6, 0.8], [1.0, 1.0]])
+    array([ True, False])
+    """
+    array = np.asarray(vectors, dtype=float)
+    squared = np.einsum("...i,...i->...", array, array)
+    return np.abs(squared - 1.0) <= 2.0 * LENGTH_TOLERANCE
+
+
+def draw_uniform_directions(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Draw from the uniform distribution on the sphere.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Source of randomness.
+    shape : tuple of int
+        Shape of the result; the last entry is the dimension d of the space.
+
+    Returns
+    -------
+    ndarray of float, shape ``shape``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.distributions.draws import draw_uniform_directions
+    >>> x = draw_uniform_directions(np.random.default_rng(1), (5, 3))
+    >>> np.linalg.norm(x, axis=-1)
+    array([1., 1., 1., 1., 1.])
+    """
+    directions = rng.standard_normal(shape)
+    squared = np.einsum("...i,...i->...", directions, directions)
+    directions /= np.sqrt(squared)[..., None]
+    return directions
+
+
+def _deficits_on_two_sphere(rng: np.random.Generator, kappa: Array, n: int) -> Array:
+    r"""Draw t by the inverse of its distribution function for d = 3.
+
+    :math:`t = -\log(1 - u (1 - e^{-2 \kappa})) / \kappa`, u uniform; 2 u at kappa = 0.
+    """
+    uniform = rng.random(n)
+    positive = kappa > 0
+    scale = np.where(positive, kappa, 1.0)
+    curved = np.log1p(uniform * np.expm1(-2.0 * scale)) / -scale
+    return curved if np.all(positive) else np.where(positive, curved, 2.0 * uniform)
+
+
+def _deficits_by_rejection(rng: np.random.Generator, kappa: Array, n: int, d: int) -> Array:
+    r"""Draw t by Ulrich's envelope as corrected by Wood; only rejected rows are drawn again.
+
+    With b of Wood's algorithm, Z symmetric Beta, the proposal is
+    :math:`t = 2 b Z / (1 - Z + b Z)`, the mode :math:`e = 2 b / (1 + b)`, and the acceptance
+    probability :math:`\{(1 + z) e^{-z}\}^{d-1}` with :math:`z = \kappa (t - e) / (d - 1)`.
+    """
+    freedom = d - 1.0
+    slope = freedom / (2.0 * kappa + np.sqrt(4.0 * kappa**2 + freedom**2))
+    mode = 2.0 * slope / (1.0 + slope)
+
+    def propose(slope: Array, mode: Array, kappa: Array, n: int) -> tuple[Array, Array]:
+        near = slope * rng.standard_gamma(freedom / 2.0, n)
+        proposal = 2.0 * near / (near + rng.standard_gamma(freedom / 2.0, n))
+        excess = kappa / freedom * (proposal - mode)
+        rejected = rng.standard_exponential(n) < freedom * (excess - np.log1p(excess))
+        return proposal, np.flatnonzero(rejected)
+
+    deficits, rows = propose(slope, mode, kappa, n)
+    shared = kappa.size == 1
+    while rows.size:
+        parameters = (a if shared else a[rows] for a in (slope, mode, kappa))
+        deficits[rows], again = propose(*parameters, rows.size)
+        rows = rows[again]
+    return deficits
+
+
+def _draw_on_circle(rng: np.random.Generator, means: Array, kappa: Array, draws: Array) -> None:
+    """Fill ``draws`` for d = 2: with NumPy's generator where it is exact, by rejection beyond."""
+    n = len(draws)
+    mean_angles = np.arctan2(means[:, 1], means[:, 0])
+    served = np.minimum(kappa, NUMPY_VON_MISES_LIMIT)
+    # Scalars take the generator's fast path.
+    angles = np.asarray(
+        rng.vonmises(
+            mean_angles[0] if len(means) == 1 else mean_angles,
+            served[0] if kappa.size == 1 else served,
+            n,
+        )
+    )
+    beyond = kappa > NUMPY_VON_MISES_LIMIT
+    if beyond.any():
+        (rows,) = np.nonzero(np.broadcast_to(beyond, n))
+        shared = kappa if kappa.size == 1 else kappa[rows]
+        deficits = _deficits_by_rejection(rng, shared, rows.size, 2)
+        signs = np.where(rng.random(rows.size) < 0.5, -1.0, 1.0)
+        angles[rows] = signs * 2.0 * np.arcsin(np.sqrt(deficits / 2.0))
+        angles[rows] += np.broadcast_to(mean_angles, n)[rows]
+    np.cos(angles, out=draws[:, 0])
+    np.sin(angles, out=draws[:, 1])
+
+
+def _draw_from_pole(rng: np.random.Generator, kappa: Array, draws: Array) -> None:
+    """Fill ``draws`` around the last axis of the coordinates, d at least 3."""
+    n, d = draws.shape
+    if d == 3:
+        deficits = _deficits_on_two_sphere(rng, kappa, n)
+    else:
+        deficits = _deficits_by_rejection(rng, kappa, n, d)
+    tangents = rng.standard_normal((n, d - 1))
+    squared = np.einsum("ij,ij->i", tangents, tangents)
+    scale = np.sqrt(deficits * (2.0 - deficits) / squared)
+    np.multiply(tangents, scale[:, None], out=draws[:, :-1])
+    draws[:, -1] = 1.0 - deficits
+
+
+def _reflect_pole(draws: Array, means: Array) -> None:
+    """Map the last axis of the coordinates to the means by a Householder reflection, in place.
+
+    The sign of the pole that is reflected is the one for which nothing cancels.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (n, d)
+        Changed in place.
+    means : ndarray, shape (n, d) or (1, d)
+        Unit vectors.
+    """
+    sign = np.where(means[:, -1] >= 0.0, 1.0, -1.0)
+    normal = sign[:, None] * means
+    normal[:, -1] += 1.0
+    if len(means) == 1:
+        along = draws @ normal[0]
+    else:
+        along = np.einsum("ij,ij->i", draws, normal)
+    # I - normal normalᵀ / (1 + |mean_d|) takes the pole to -sign * mean.
+    along *= sign / normal[:, -1]
+    draws *= -sign[:, None]
+    draws += along[:, None] * normal
+
+
+def draw_von_mises_fisher(
+    rng: np.random.Generator,
+    mu: ArrayLike,
+    kappa: ArrayLike,
+    size: tuple[int, ...] | None = None,
+) -> Array:
+    r"""Draw exactly from von Mises–Fisher distributions, all of them at once.
+
+    The cosine comes from the inverse distribution function for d = 3 and from Wood's rejection
+    otherwise; a Householder reflection brings the pole to the mean.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Source of randomness.
+    mu : array_like of float, shape (..., d)
+        Mean directions, unit vectors, d at least 2.
+    kappa : array_like of float, shape (...)
+        Concentrations, at least 0; broadcast against the leading axes of ``mu``.
+    size : tuple of int, optional
+        Shape of the result without its last axis. The broadcast shape of the parameters if left
+        out.
+
+    Returns
+    -------
+    ndarray of float, shape (*size, d)
+
+    Raises
+    ------
+    ValueError
+        If ``mu`` is not of unit length or ``kappa`` is negative or not finite.
+
+    References
+    ----------
+    Wood (1994), Simulation of the von Mises Fisher distribution, algorithm VM*;
+    Ulrich (1984), Computer generation of distributions on the m-sphere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+    >>> x = draw_von_mises_fisher(np.random.default_rng(1), [0.0, 0.6, 0.8], 1e8, (4,))
+    >>> x @ [0.0, 0.6, 0.8]
+    array([1., 1., 1., 1.])
+    """
+    means = np.asarray(mu, dtype=float)
+    concentrations = np.asarray(kappa, dtype=float)
+    if not np.all(are_unit_vectors(means)):
+        raise ValueError("mu must hold unit vectors; divide each by its length")
+    if not np.all((concentrations >= 0) & np.isfinite(concentrations)):
+        raise ValueError("kappa must be finite and at least 0")
+    d = means.shape[-1]
+    if d < 2:
+        raise ValueError(f"mu must have at least 2 coordinates, but has {d}")
+    if size is None:
+        size = np.broadcast_shapes(means.shape[:-1], concentrations.shape)
+    n = math.prod(size)
+    # What all draws share stays a single row.
+    if means.size > d:
+        means = np.broadcast_to(means, (*size, d))
+    if concentrations.size > 1:
+        concentrations = np.broadcast_to(concentrations, size)
+    flat_means, flat_kappa = means.reshape(-1, d), concentrations.reshape(-1)
+    draws = np.empty((n, d))
+    step = max(LEAST_BLOCK_ROWS, BLOCK_ENTRIES // d)
+    for start in range(0, n, step):
+        block = slice(start, start + step)
+        block_means = flat_means if len(flat_means) == 1 else flat_means[block]
+        block_kappa = flat_kappa if len(flat_kappa) == 1 else flat_kappa[block]
+        if d == 2:
+            _draw_on_circle(rng, block_means, block_kappa, draws[block])
+        else:
+            _draw_from_pole(rng, block_kappa, draws[block])
+            _reflect_pole(draws[block], block_means)
+    return draws.reshape(*size, d)

@@ -1,0 +1,164 @@
+"""The likelihood of the spherical admixture model."""
+
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.distributions.dist_math import check_parameters
+from pymc.distributions.shape_utils import rv_size_is_none
+from pymc.pytensorf import floatX
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.distributions.directional import Directional
+from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+from pymc_geodesic.distributions.gram import gram_matrix, squared_length
+from pymc_geodesic.distributions.inner_products import matrix_product, without_leading_axes
+from pymc_geodesic.distributions.lazy_dispatch import CompiledRandomVariable
+from pymc_geodesic.distributions.unit_rows import minus_infinity_off_sphere
+from pymc_geodesic.distributions.von_mises_fisher import (
+    length_of_last_axis,
+    log_density_of_cosine,
+)
+
+
+class SphericalAdmixtureRV(CompiledRandomVariable):
+    """Random variable Op of `SphericalAdmixture`."""
+
+    name = "spherical_admixture"
+    signature = "(k),(k,v),()->(v)"
+    dtype = "floatX"
+    _print_name = ("SphericalAdmixture", "\\operatorname{SphericalAdmixture}")
+
+    @classmethod
+    def rng_fn(
+        cls,
+        rng: np.random.Generator,
+        theta: NDArray[np.floating],
+        beta: NDArray[np.floating],
+        kappa: NDArray[np.floating],
+        size: tuple[int, ...] | None,
+    ) -> NDArray[np.float64]:
+        """Draw from the distribution; see `draw_von_mises_fisher`."""
+        means = np.matmul(theta[..., None, :], beta)[..., 0, :]
+        lengths = np.linalg.norm(means, axis=-1, keepdims=True)
+        return draw_von_mises_fisher(rng, means / lengths, kappa, size)
+
+
+spherical_admixture = SphericalAdmixtureRV()
+
+
+class SphericalAdmixture(Directional):
+    r"""Documents on the sphere around mixtures of topics, which are directions too.
+
+    .. math::
+
+        v_d \sim \mathrm{vMF}\Bigl(\frac{\beta^\top \theta_d}{\|\beta^\top \theta_d\|},
+        \kappa\Bigr), \qquad
+        \log p(v_d) = \log c_V(\kappa) + \kappa\,
+        \frac{\theta_d \cdot \beta v_d}{\sqrt{\theta_d^\top \beta \beta^\top \theta_d}} .
+
+    The log-density goes through :math:`\beta\beta^\top` (K × K) and :math:`v \beta^\top` (D × K),
+    which do not depend on ``theta``. No mean over the V words is formed for a document, and the
+    gradient in ``beta`` meets the documents in one product of K × D with D × V.
+
+    Parameters
+    ----------
+    theta : tensor_like of float, shape (..., D, K)
+        Proportions of the topics in each document; their sum does not matter.
+    beta : tensor_like of float, shape (K, V)
+        Topics, unit vectors over the V words.
+    kappa : tensor_like of float, shape (...)
+        Concentration, at least 0.
+    **kwargs
+        What every PyMC distribution takes: ``observed`` (unit vectors, a dense array of shape
+        (D, V)), ``dims``, ``total_size``, ….
+
+    Raises
+    ------
+    ParameterValueError
+        When the density is evaluated with a negative ``kappa``.
+    TypeError
+        If observed data are a sparse matrix.
+    ValueError
+        If observed data are known and hold a document that is not a unit vector (an empty one,
+        or one with NaN, is not), or if their words are not those of ``beta``.
+
+    Notes
+    -----
+    A document whose mixture of topics is the zero vector has no mean direction; its log-density
+    is NaN. This takes topics that cancel, such as two opposite ones in equal parts.
+
+    References
+    ----------
+    Reisinger, Waters, Silverthorn and Mooney (2010), Spherical topic models; Liu, Zhu and Song
+    (2016), Stochastic gradient geodesic MCMC methods, section 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_geodesic.distributions import SphericalAdmixture, UniformSphere
+    >>> documents = np.array([[0.6, 0.8, 0.0], [0.0, 0.6, 0.8]])
+    >>> with pm.Model(coords={"topic": range(2), "word": list("abc")}) as model:
+    ...     theta = pm.Dirichlet("theta", np.ones(2), shape=(2, 2))
+    ...     beta = UniformSphere("beta", dims=("topic", "word"))
+    ...     v = SphericalAdmixture("v", theta, beta, kappa=5.0, observed=documents)
+    >>> v.type.shape
+    (2, 3)
+    """
+
+    rv_op = spherical_admixture
+
+    @classmethod
+    def dist(cls, theta: Any, beta: Any, kappa: Any, **kwargs: Any) -> TensorVariable:
+        """Create the variable outside a model; the parameters are those of the class."""
+        theta = pt.as_tensor_variable(floatX(theta))
+        beta = pt.as_tensor_variable(floatX(beta))
+        kappa = pt.as_tensor_variable(floatX(kappa))
+        if theta.type.ndim == 0 or beta.type.ndim < 2:
+            raise ValueError(
+                "SphericalAdmixture needs theta of shape (..., documents, topics) and beta of "
+                f"shape (topics, words), but theta has {theta.type.ndim} and beta "
+                f"{beta.type.ndim} axes"
+            )
+        counts = theta.type.shape[-1], beta.type.shape[-2]
+        if None not in counts and counts[0] != counts[1]:
+            raise ValueError(
+                f"theta of SphericalAdmixture has {counts[0]} topics on its last axis, but beta "
+                f"has {counts[1]} rows, one per topic"
+            )
+        cls.require_last_axis(kwargs.get("shape"), beta.type.shape[-1], "beta")
+        return super().dist([theta, beta, kappa], **kwargs)
+
+    def support_point(
+        rv: TensorVariable,
+        size: TensorVariable,
+        theta: TensorVariable,
+        beta: TensorVariable,
+        kappa: TensorVariable,
+    ) -> TensorVariable:
+        """Return the mean directions, which are on the sphere."""
+        mixtures = matrix_product(theta, beta)
+        means = mixtures / pt.sqrt(pt.sum(mixtures**2, axis=-1, keepdims=True))
+        point = pt.broadcast_arrays(means, kappa[..., None])[0]
+        if not rv_size_is_none(size):
+            point = pt.full(pt.concatenate([size, [beta.shape[-1]]]), point)
+        return point
+
+    def logp(
+        value: TensorVariable, theta: TensorVariable, beta: TensorVariable, kappa: TensorVariable
+    ) -> TensorVariable:
+        """Return the log-density of each document, shape (..., D), of values (..., D, V)."""
+        topics = without_leading_axes(beta, 2)
+        if topics is None:
+            gram = pt.matmul(beta, beta.mT)
+            squared = pt.sum(matrix_product(theta, gram) * theta, axis=-1)
+        else:
+            squared = squared_length(theta, gram_matrix(topics))
+        projections = pt.sum(theta * matrix_product(value, beta.mT), axis=-1)
+        cosine = projections / pt.sqrt(squared)
+        density = log_density_of_cosine(cosine, kappa, length_of_last_axis(beta, value))
+        return check_parameters(
+            minus_infinity_off_sphere(value, density), kappa >= 0, msg="kappa >= 0"
+        )
