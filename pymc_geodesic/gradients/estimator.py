@@ -15,8 +15,10 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.gradients.compiled import CompiledField, FixedArray, RowBlock, compile_field
 from pymc_geodesic.gradients.density import Density, density_of
+from pymc_geodesic.gradients.fisher import tangential_variance
 from pymc_geodesic.gradients.rows import (
     AllRows,
+    IndependentRows,
     RandomRows,
     RowSource,
     ShuffledRows,
@@ -28,6 +30,7 @@ __all__ = ["GradientEstimator", "named_row_source"]
 
 MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
     "shuffled": ShuffledRows,
+    "independent": IndependentRows,
     "random": RandomRows,
 }
 
@@ -39,7 +42,7 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
     n_rows = next(iter(lengths.values()))
     if not 1 <= batch_size <= n_rows:
         raise ValueError(
-            f"batch_size={batch_size} does not fit the {n_rows} rows of {list(lengths)[0]!r}; "
+            f"batch_size={batch_size} does not fit the {n_rows} rows of {next(iter(lengths))!r}; "
             f"choose 1 to {n_rows}, or leave batch_size out to use all rows"
         )
     for name, array in arrays.items():
@@ -119,7 +122,7 @@ class GradientEstimator:
         Rows of the named containers.
     total_size : int, optional
         N, where it is not the number of rows of the source.
-    minibatch_order : {"shuffled", "random"}
+    minibatch_order : {"shuffled", "independent", "random"}
         Order of the rows of `pymc.Minibatch` variables in the model.
     with_value : bool
         Whether the field also writes the log-density behind the gradient.
@@ -238,7 +241,9 @@ class GradientEstimator:
         r"""Compile the empirical Fisher estimate of the variance of the gradient estimate.
 
         With g_i the gradient of row i of the minibatch, times N, the estimate of each component
-        is Var(g_i) / n · (1 − n / N), n the batch size (Ahn, Korattikara, Welling 2012).
+        is Var(g_i) / n · (1 − n / N), n the batch size (Ahn, Korattikara, Welling 2012); without
+        the last factor for rows drawn with replacement. Gradients are projected on the tangent
+        space, see `pymc_geodesic.gradients.fisher.tangential_variance`.
 
         Raises
         ------
@@ -267,14 +272,19 @@ class GradientEstimator:
             blocks.append(block)
             replacements[row.block] = pt.expand_dims(block, 1)
         batched = vectorize_graph(row_gradients, replace=replacements)
-        scale = (1.0 - batch_size / n_rows) / (batch_size - 1)
+        scale = 1.0 / (batch_size - 1)
+        if not self.source.with_replacement:
+            scale *= 1.0 - batch_size / n_rows
         variances = []
-        for gradient, coordinate in zip(batched, single.coordinates, strict=True):
+        for variable, gradient, coordinate in zip(
+            self._variables, batched, single.coordinates, strict=True
+        ):
             if gradient.ndim == coordinate.ndim:
                 variances.append(pt.zeros_like(coordinate))
             else:
                 centred = gradient - gradient.mean(axis=0)
-                variances.append(scale * (centred**2).mean(axis=0) * 1.0)
+                variance = tangential_variance(variable.manifold, coordinate, centred)
+                variances.append(scale * variance)
         inputs: list[FixedArray] = [
             FixedArray(v, v.type.shape) for v in (*single.others.values(), *single.arrays)
         ]

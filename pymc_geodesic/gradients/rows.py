@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = ["AllRows", "RandomRows", "RowSource", "ShuffledRows", "StreamedRows"]
+__all__ = [
+    "AllRows",
+    "IndependentRows",
+    "RandomRows",
+    "RowSource",
+    "ShuffledRows",
+    "StreamedRows",
+]
 
 
 class RowSource(ABC):
@@ -26,11 +33,14 @@ class RowSource(ABC):
         Rows of a minibatch.
     n_rows : int
         N, all rows of the data.
+    with_replacement : bool
+        Whether a minibatch may hold a row twice.
     """
 
     arrays: dict[str, np.ndarray]
     batch_size: int
     n_rows: int
+    with_replacement: ClassVar[bool] = False
 
     @abstractmethod
     def reset(self, seed: int) -> None:
@@ -173,6 +183,33 @@ class ShuffledRows(RowSource):
             self._order_blocks()
 
 
+class IndependentRows(ShuffledRows):
+    """Blocks of the shuffled rows that begin at independent, uniform places of the circle.
+
+    Over an epoch of `ShuffledRows` the noise of the gradients adds up to zero, and what a sampler
+    that crosses its posterior in more steps than an epoch has feels of it is much less than
+    its variance says. A sampler that subtracts that variance from the noise it injects, or
+    leaves it to a thermostat, counts on noise that is independent from step to step: this one.
+    """
+
+    def reset(self, seed: int) -> None:
+        """Start a chain."""
+        self._rng = np.random.default_rng([seed, 3])
+
+    def next_starts(self, n: int) -> np.ndarray:
+        """First rows of the next ``n`` blocks."""
+        return self._rng.integers(self.n_rows, size=n)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """State of the generator of the places."""
+        return {"generator": self._rng.bit_generator.state}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._rng.bit_generator.state = state["generator"]
+
+
 class RandomRows(RowSource):
     """Rows drawn with replacement, as `pymc.Minibatch` draws them.
 
@@ -183,6 +220,8 @@ class RandomRows(RowSource):
     batch_size : int
         Rows of a minibatch.
     """
+
+    with_replacement = True
 
     def __init__(self, arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
         self._data = dict(arrays)
