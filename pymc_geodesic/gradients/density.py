@@ -13,15 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
+from pymc.distributions.shape_utils import change_dist_size
 from pymc.logprob.basic import transformed_conditional_logp
+from pymc.logprob.transforms import Transform
 from pymc.model import Model
 from pymc.logprob.utils import replace_rvs_by_values
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import ancestors, explicit_graph_inputs, graph_inputs
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs, graph_inputs, io_toposort
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.gradients.variables import ManifoldVariable
@@ -130,6 +132,47 @@ def _named_rows(
     return rows
 
 
+def _rebuilt(
+    outputs: Sequence[TensorVariable], replacements: Mapping[Variable, Variable]
+) -> list[TensorVariable]:
+    """Replace variables by others of any number of rows, making the nodes in between anew.
+
+    The static shapes of all data and all local variables are wrong for a block of rows, and with
+    them the assertions that PyMC puts where it replaces a random variable by its value.
+    """
+    memo = dict(replacements)
+    for node in io_toposort([], outputs):
+        if memo.keys().isdisjoint(node.inputs) or not memo.keys().isdisjoint(node.outputs):
+            continue
+        inputs = [memo.get(variable, variable) for variable in node.inputs]
+        if isinstance(node.op, SpecifyShape):
+            memo[node.outputs[0]] = inputs[0]
+        else:
+            remade = node.clone_with_new_inputs(inputs, strict=False)
+            memo.update(zip(node.outputs, remade.outputs, strict=True))
+    return [memo.get(output, output) for output in outputs]
+
+
+def _with_rows_of(rv: TensorVariable, value: TensorVariable) -> TensorVariable:
+    """The same random variable with as many rows as ``value``."""
+    batch_ndim = rv.type.ndim - rv.owner.op.ndim_supp
+    rows = [value.shape[axis] for axis in range(batch_ndim)]
+    resized = change_dist_size(rv, rows)
+    resized.name = rv.name
+    return resized
+
+
+def _conditional_terms(
+    rvs: Sequence[TensorVariable],
+    rvs_to_values: Mapping[TensorVariable, TensorVariable],
+    rvs_to_transforms: Mapping[TensorVariable, Transform | None],
+) -> dict[TensorVariable, TensorVariable]:
+    terms = transformed_conditional_logp(
+        rvs=rvs, rvs_to_values=rvs_to_values, rvs_to_transforms=rvs_to_transforms, jacobian=True
+    )
+    return dict(zip(rvs, terms, strict=True))
+
+
 def density_of(
     model: Model,
     variables: Sequence[ManifoldVariable],
@@ -171,10 +214,15 @@ def density_of(
     volumes: list[TensorVariable] = []
     local_volumes: list[TensorVariable] = []
     for variable in every:
-        if variable.on_manifold:
-            value = variable.rv.type(name=f"{variable.name}_value")
+        shape = variable.rv.type.shape
+        if variable in local:
+            shape = (None, *shape[1:])
+        if variable.on_manifold or variable in local:
+            dtype = variable.value.type.dtype
+            value = pt.tensor(f"{variable.name}_value", dtype=dtype, shape=shape)
             rvs_to_values[variable.rv] = value
-            rvs_to_transforms[variable.rv] = None
+            if variable.on_manifold:
+                rvs_to_transforms[variable.rv] = None
         else:
             value = variable.value
         shape = variable.shape
@@ -189,9 +237,17 @@ def density_of(
                 (local_volumes if variable in local else volumes).append(volume)
 
     rvs = model.free_RVs + model.observed_RVs
-    terms = transformed_conditional_logp(
-        rvs=rvs, rvs_to_values=rvs_to_values, rvs_to_transforms=rvs_to_transforms, jacobian=True
-    )
+    rvs_to_terms = _conditional_terms(rvs, rvs_to_values, rvs_to_transforms)
+    if local:
+        resized = {v.rv: _with_rows_of(v.rv, rvs_to_values[v.rv]) for v in local}
+        parents = {resized.get(rv, rv): rv for rv in model.free_RVs}
+        local_terms = _conditional_terms(
+            list(resized.values()),
+            {rv: rvs_to_values[original] for rv, original in parents.items()},
+            {rv: rvs_to_transforms[original] for rv, original in parents.items()},
+        )
+        rvs_to_terms |= {rv: local_terms[new] for rv, new in resized.items()}
+    terms = [rvs_to_terms[rv] for rv in rvs]
     scaled = [
         isinstance(rv.owner.op if rv.owner else None, MinibatchRandomVariable) for rv in rvs
     ]
@@ -222,10 +278,16 @@ def density_of(
                 )
             blocks[output] = by_data[full]
 
+    for container, row in blocks.items():
+        dims = model.named_vars_to_dims.get(container.name, (None,)) if not drawn else (None,)
+        length = model.dim_lengths.get(dims[0])
+        if isinstance(length, SharedVariable):
+            placed[length] = row.block.shape[0].astype(length.type.dtype)
+
     row_markers = {*blocks, *(rvs_to_values[v.rv] for v in local)}
     depends = [not row_markers.isdisjoint(ancestors([term])) for term in terms]
     replacements = {**placed, **{old: row.block for old, row in blocks.items()}}
-    terms = graph_replace(terms, replacements, strict=False)
+    terms = _rebuilt(terms, replacements)
 
     row_terms, other_terms = [], list(volumes)
     for name, term, on_rows, already in zip(names, terms, depends, scaled, strict=True):
@@ -278,7 +340,7 @@ def _make_inputs_explicit(density: Density, model: Model) -> None:
             if variable not in blocks:
                 raise ValueError(f"The log-density depends on {variable}, which has no value")
     if replacements:
-        terms = graph_replace(terms, replacements, strict=False)
+        terms = _rebuilt(terms, replacements)
         n = len(density.row_terms)
         density.row_terms, density.other_terms = terms[:n], terms[n:]
     unused = [

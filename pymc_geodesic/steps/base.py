@@ -15,7 +15,8 @@ from pymc.exceptions import SamplingError
 from pymc.model import Model, modelcontext
 from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
-from pymc.step_methods.state import dataclass_state
+from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
+from pymc.step_methods.step_sizes import DualAverageAdaptation, StepSizeState
 from pymc.util import RandomGenerator, get_random_generator
 from pytensor.tensor.variable import TensorVariable
 from rich.progress import TextColumn
@@ -23,11 +24,14 @@ from rich.table import Column
 from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.gradients.variables import manifold_variables, product_of
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.streams import new_stream
 
 __all__ = ["GeodesicStep", "GeodesicStepState"]
+
+LOCAL_TARGET_ACCEPT = 0.8
 
 
 @dataclass_state
@@ -46,6 +50,8 @@ class GeodesicStepState(StepMethodState):
         Whether the step is still tuning.
     rows_state : dict
         Place in the walk over the minibatches.
+    local_adaptation : StepSizeState or None
+        Dual averaging of the step size of local variables.
     """
 
     manifold_names: list[str] = field(metadata={"frozen": True})
@@ -54,6 +60,7 @@ class GeodesicStepState(StepMethodState):
     draw: int
     tune: bool
     rows_state: dict
+    local_adaptation: StepSizeState | None
 
 
 class GeodesicStep(BlockedStep):
@@ -71,11 +78,13 @@ class GeodesicStep(BlockedStep):
         Passed to `pymc.compile`, such as ``{"mode": "CVM"}`` for the C backend.
     manifolds : mapping of str to manifold class, optional
         Manifold of a variable by name, where it is not the one its transform implies.
+    local : list of variables, optional
+        Variables with one point for each row of the minibatch.
     """
 
     default_blocked = True
     _state_class = GeodesicStepState
-    estimator: GradientEstimator
+    estimator: GradientEstimator | LocalGradientEstimator
 
     def __init__(
         self,
@@ -85,11 +94,23 @@ class GeodesicStep(BlockedStep):
         rng: RandomGenerator,
         compile_kwargs: Mapping[str, Any] | None,
         manifolds: Mapping[str, type[Manifold]] | None,
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None,
     ) -> None:
         self.model = modelcontext(model)
         self.compile_kwargs = compile_kwargs
-        self.variables = manifold_variables(self.model, vars, manifolds)
-        self.vars = [variable.value for variable in self.variables]
+        self.local = [] if local is None else manifold_variables(self.model, local)
+        local_values = [variable.value for variable in self.local]
+        every = manifold_variables(self.model, vars, manifolds)
+        self.variables = [v for v in every if v.value not in local_values]
+        if not self.variables:
+            raise ValueError("local= names every variable; leave at least one global variable")
+        self.vars = [variable.value for variable in (*self.variables, *self.local)]
+        if self.local:
+            self.stats_dtypes_shapes = {
+                **self.stats_dtypes_shapes,
+                "acceptance_rate": (np.float64, []),
+            }
+            self.stats_dtypes = [{k: dtype for k, (dtype, _) in self.stats_dtypes_shapes.items()}]
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product = product_of(self.variables)
         self.rng = get_random_generator(rng)
@@ -99,6 +120,8 @@ class GeodesicStep(BlockedStep):
         self.tune = True
         self._n_tune, self._n_draws = 0, 0
         self._process: int | None = None
+        self.local_adaptation: DualAverageAdaptation | None = None
+        self._has_local_values = False
         self._written: dict[str, np.ndarray] = {}
 
     @abstractmethod
@@ -138,15 +161,26 @@ class GeodesicStep(BlockedStep):
         """Prepare for one chain; see `pymc.step_methods.compound.BlockedStep.setup_chain`."""
         super().setup_chain(rng, tune, draws)
         self.stream = new_stream(self.rng)
+        self._limit_threads()
         self.estimator.refresh_data()
         self.estimator.source.reset(int(self.rng.integers(2**63)))
         self._n_tune, self._n_draws = tune, draws
         self.draw = 0
         self.tune = tune > 0
         self.position = None
-        self._written = {}
-        self._limit_threads()
+        self.local_adaptation = None
+        self._forget_point()
         self._reset()
+
+    def _forget_point(self) -> None:
+        self._written = {}
+        self._has_local_values = False
+
+    def _set_sampling_state(self, state: DataClassState) -> None:
+        WithSamplingState.sampling_state.fset(self, state)
+        self._forget_point()
+
+    sampling_state = property(WithSamplingState.sampling_state.fget, _set_sampling_state)
 
     def _limit_threads(self) -> None:
         """Leave every worker process its share of the cores."""
@@ -164,6 +198,28 @@ class GeodesicStep(BlockedStep):
         stats = self._move(point)
         self.draw += 1
         return self._write(point), [stats]
+
+    def _sample_local(self, point: PointType) -> int:
+        """Draw the local variables of the next minibatch; return the gradient evaluations."""
+        assert isinstance(self.estimator, LocalGradientEstimator) and self.position is not None
+        if not self._has_local_values:
+            self.estimator.read_local(point)
+            self._has_local_values = True
+        self.estimator.next_minibatch()
+        coordinates = [
+            self.position[self.product.slices[v.name]].reshape(v.shape) for v in self.variables
+        ]
+        step_size = None
+        if self.local_adaptation is not None:
+            step_size = float(self.local_adaptation.current(self.tune))
+        step_size, n_grad = self.estimator.sample_local(coordinates, step_size, self.stream)
+        if self.local_adaptation is None:
+            self.local_adaptation = DualAverageAdaptation(
+                step_size, LOCAL_TARGET_ACCEPT, 0.05, 0.75, 10
+            )
+        elif self.tune:
+            self.local_adaptation.update(self.estimator.acceptance_rate, True)
+        return n_grad
 
     def _moved_elsewhere(self, point: PointType) -> bool:
         for name, written in self._written.items():
@@ -188,6 +244,8 @@ class GeodesicStep(BlockedStep):
             if np.may_share_memory(value, self.position):
                 value = value.copy()
             point[variable.value_name] = self._written[variable.value_name] = value
+        if isinstance(self.estimator, LocalGradientEstimator):
+            self.estimator.write_local(point)
         return point
 
     def _fail(self, step_size: float, what: str) -> SamplingError:

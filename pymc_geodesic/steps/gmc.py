@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pymc.blocking import PointType
@@ -15,11 +15,11 @@ from pymc.step_methods.step_sizes import DualAverageAdaptation, StepSizeState
 from pymc.util import RandomGenerator
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.steps.base import GeodesicStep, GeodesicStepState
+from pymc_geodesic.steps.estimators import local_counts, make_estimator
 
 __all__ = ["GMC"]
 
@@ -65,6 +65,16 @@ class GMC(GeodesicStep):
         L, leapfrog steps of a draw; 10 by default.
     target_accept : float
         Acceptance probability that tuning aims at.
+    batch_size, minibatch, total_size, minibatch_order
+        Only with ``local=``; see `SGGMC`. All rows by default.
+    local : list of variables, optional
+        Variables with one point for each row of the ``minibatch=`` containers. Each draw first runs
+        ``local_tune + local_draws`` GMC transitions on them, in which every row accepts by
+        itself, and then moves the other variables on the log-density averaged over the last
+        ``local_draws``. With ``local_draws=1`` this is blocked Gibbs sampling, which is exact
+        (GMC-bGibbs of Liu et al. 2016); with more it is their GMC-apprMH, which is not.
+    local_draws, local_tune, local_steps : int
+        Transitions that are averaged over, transitions before them, leapfrog steps of each.
     manifolds : mapping, optional
         Manifold class by variable name, instead of the one its transform implies.
     model : pymc.Model, optional
@@ -124,6 +134,14 @@ class GMC(GeodesicStep):
         step_size: float | None = None,
         n_steps: int | None = None,
         target_accept: float = 0.8,
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+        total_size: int | None = None,
+        minibatch_order: Literal["shuffled", "random"] = "shuffled",
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = 1,
+        local_tune: int = 40,
+        local_steps: int = 10,
         manifolds: Mapping[str, type[Manifold]] | None = None,
         model: Model | None = None,
         rng: RandomGenerator = None,
@@ -131,8 +149,18 @@ class GMC(GeodesicStep):
         blocked: bool = True,
     ) -> None:
         super().__init__(
-            vars, model=model, rng=rng, compile_kwargs=compile_kwargs, manifolds=manifolds
+            vars,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+            manifolds=manifolds,
+            local=local,
         )
+        if local is None and (minibatch is not None or batch_size is not None):
+            raise ValueError(
+                "GMC corrects with the log-density of all the data and takes minibatch= only "
+                "with local=; use SGGMC or gSGNHT for minibatches"
+            )
         if step_size is not None and not step_size > 0:
             raise ValueError(f"step_size must be positive, got {step_size}")
         if n_steps is not None and (int(n_steps) != n_steps or n_steps < 1):
@@ -142,26 +170,35 @@ class GMC(GeodesicStep):
         self.step_size = step_size
         self.n_steps = DEFAULT_STEPS if n_steps is None else int(n_steps)
         self.target_accept = target_accept
+        self._local_arguments = local_counts(local_draws, local_tune, local_steps)
+        self._minibatch_arguments = {
+            "batch_size": batch_size,
+            "minibatch": minibatch,
+            "batches": None,
+            "total_size": total_size,
+            "minibatch_order": minibatch_order,
+        }
         self._kept = np.empty((0, self.product.size))
         self._acceptance = np.empty(1)
         self._compile()
         self._reset()
 
     def _compile(self) -> None:
-        self.estimator = GradientEstimator(
-            self.model, self.variables, with_value=True, compile_kwargs=self.compile_kwargs
+        self.estimator = make_estimator(
+            self.model,
+            self.variables,
+            self.local,
+            **self._local_arguments,
+            **self._minibatch_arguments,
+            with_value=True,
+            compile_kwargs=self.compile_kwargs,
         )
 
     def _reset(self) -> None:
         first = 1.0 if self.step_size is None else self.step_size
         self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
+        self._has_first_step = self.step_size is not None
         self._acceptance_sum = 0.0
-
-    def _read(self, point: PointType) -> None:
-        super()._read(point)
-        if self.step_size is None and self.draw == 0:
-            first = self._first_step_size()
-            self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
 
     def _first_step_size(self) -> float:
         """A step that resolves the largest curvature at the starting point."""
@@ -191,6 +228,11 @@ class GMC(GeodesicStep):
 
     def _move(self, point: PointType) -> dict[str, Any]:
         assert self.position is not None
+        local_grad = self._sample_local(point) if self.local else 0
+        if not self._has_first_step:
+            first = self._first_step_size()
+            self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
+            self._has_first_step = True
         if self.step_size is None:
             step_size = float(self.adaptation.current(self.tune))
         else:
@@ -224,7 +266,7 @@ class GMC(GeodesicStep):
             "step_size": step_size,
             "acceptance_rate": acceptance_rate,
             "diverging": divergences > 0,
-            "n_grad": n_grad,
+            "n_grad": n_grad + local_grad,
             "warning": warning,
         }
 

@@ -18,13 +18,15 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.fields import evaluate
 from pymc_geodesic.gradients.compiled import CompiledField
-from pymc_geodesic.gradients.estimator import GradientEstimator, named_row_source
+from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.integrators import EXACT, PAPER, refresh_velocity
 from pymc_geodesic.kernels import probe
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import GeodesicStep, GeodesicStepState
+from pymc_geodesic.steps.estimators import local_counts, make_estimator
 from pymc_geodesic.steps.tuning import TemperatureTuner
 
 __all__ = ["LangevinState", "LangevinStep"]
@@ -96,13 +98,22 @@ class LangevinStep(GeodesicStep):
         batches: Iterable[Any] | None,
         total_size: int | None,
         minibatch_order: Literal["shuffled", "random"],
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None,
+        local_draws: int,
+        local_tune: int,
+        local_steps: int,
         manifolds: Mapping[str, type[Manifold]] | None,
         model: Model | None,
         rng: RandomGenerator,
         compile_kwargs: Mapping[str, Any] | None,
     ) -> None:
         super().__init__(
-            vars, model=model, rng=rng, compile_kwargs=compile_kwargs, manifolds=manifolds
+            vars,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+            manifolds=manifolds,
+            local=local,
         )
         if step_size is not None and learning_rate is not None:
             raise ValueError("step_size= and learning_rate= say the same thing; give one of them")
@@ -127,6 +138,7 @@ class LangevinStep(GeodesicStep):
         self.n_steps = int(n_steps)
         self.gradient_noise = gradient_noise
         self._splitting = _SPLITTINGS[splitting]
+        self._local_arguments = local_counts(local_draws, local_tune, local_steps)
         self._minibatch_arguments = {
             "batch_size": batch_size,
             "minibatch": minibatch,
@@ -136,6 +148,7 @@ class LangevinStep(GeodesicStep):
         }
         self._tuner = TemperatureTuner(
             len(self.variables),
+            repeats=self.n_steps if self.local else 1,
             last_excess=self.last_excess,
             least_curvature=max(
                 (
@@ -152,13 +165,12 @@ class LangevinStep(GeodesicStep):
         self._reset()
 
     def _compile(self) -> None:
-        source = named_row_source(self.model, **self._minibatch_arguments)
-        self.estimator = GradientEstimator(
+        self.estimator = make_estimator(
             self.model,
             self.variables,
-            source=source,
-            total_size=self._minibatch_arguments["total_size"],
-            minibatch_order=self._minibatch_arguments["minibatch_order"],
+            self.local,
+            **self._local_arguments,
+            **self._minibatch_arguments,
             compile_kwargs=self.compile_kwargs,
         )
         self._noise_field: CompiledField | None = None
@@ -167,6 +179,10 @@ class LangevinStep(GeodesicStep):
                 raise ValueError(
                     f"gradient_noise={self.gradient_noise!r} is unknown; give None, a variance, "
                     'an array of variances or "fisher"'
+                )
+            if not isinstance(self.estimator, GradientEstimator):
+                raise ValueError(
+                    'gradient_noise="fisher" is not available with local=; leave it to tuning'
                 )
             self._noise_field = self.estimator.compile_noise()
 
@@ -280,14 +296,17 @@ class LangevinStep(GeodesicStep):
     ) -> tuple[float, int]:
         """Run the kernel; return temperature and clips."""
 
-    def _prepare(self, point: PointType) -> np.ndarray:
-        """Arguments of the field for the inner steps of this draw."""
-        return self.estimator.next_arguments(self.n_steps)
+    def _prepare(self, point: PointType) -> tuple[np.ndarray, int]:
+        """Arguments of the field for the inner steps, and gradient evaluations so far."""
+        if isinstance(self.estimator, GradientEstimator):
+            return self.estimator.next_arguments(self.n_steps), 0
+        n_grad = self._sample_local(point)
+        return np.zeros(self.n_steps, dtype=np.int64), n_grad
 
     def _move(self, point: PointType) -> dict[str, Any]:
         assert self.position is not None and self.velocity is not None
-        arguments = self._prepare(point)
-        n_grad = self.n_steps
+        arguments, n_grad = self._prepare(point)
+        n_grad += self.n_steps
         tuning = self._tunes_itself and (self.tune or not self._tuner.has_measured)
         if tuning:
             self._measure(arguments[0])
@@ -323,7 +342,7 @@ class LangevinStep(GeodesicStep):
             self.temperature_count += 1
             if self._is_last_draw:
                 warning = self._temperature_warning(step_size, friction)
-        return {
+        stats = {
             "step_size": step_size,
             "temperature": temperature,
             "friction": float(friction[0]),
@@ -332,6 +351,9 @@ class LangevinStep(GeodesicStep):
             "n_grad": n_grad,
             "warning": warning,
         }
+        if isinstance(self.estimator, LocalGradientEstimator):
+            stats["acceptance_rate"] = self.estimator.acceptance_rate
+        return stats
 
     def _temperature_warning(self, step_size: float, friction: np.ndarray) -> SamplerWarning | None:
         mean = self.temperature_sum / self.temperature_count
