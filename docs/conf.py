@@ -16,7 +16,8 @@ extensions = [
     "sphinx.ext.viewcode",
     "numpydoc",
 ]
-exclude_patterns = ["_build", "**.ipynb_checkpoints"]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates", "**.ipynb_checkpoints"]
 html_theme = "furo"
 html_title = "pymc_geodesic"
 
