@@ -1,92 +1,22 @@
-r"""The uniform distribution on orthonormal frames.
-
-The Stiefel manifold holds the n × p matrices with :math:`X^\top X = I`. Densities on it are with
-respect to its surface measure as a subset of R^{n×p}, the Hausdorff measure of the Frobenius
-distance. There, a rotation of two columns into each other by an angle a has length
-:math:`\sqrt 2\,a`; texts that count it as a have a volume that is smaller by the factor
-:math:`2^{p(p-1)/4}`.
-"""
+"""The uniform distribution on orthonormal frames."""
 
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.distributions.dist_math import check_parameters, multigammaln
-from pymc.distributions.distribution import Continuous, SymbolicRandomVariable
-from pymc.distributions.transforms import _default_transform
+from pymc.distributions.dist_math import check_parameters
+from pymc.distributions.distribution import SymbolicRandomVariable
+from pymc.distributions.shape_utils import convert_shape, rv_size_is_none
 from pymc.pytensorf import normalize_rng_param
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.random.utils import normalize_size_param
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.transforms import stiefel
-from pymc_geodesic.transforms.stiefel import StiefelTransform
-
-ORTHONORMALITY_TOLERANCE = 1e-6
-"""How far an entry of the Gram matrix of a frame may be from the identity."""
-
-
-def log_stiefel_volume(rows: Any, columns: Any) -> TensorVariable:
-    r"""Symbolic logarithm of the surface measure of the Stiefel manifold.
-
-    .. math:: \operatorname{vol} = 2^{p(p-1)/4}\, \frac{2^p\, \pi^{np/2}}{\Gamma_p(n/2)}
-
-    For p = 1 it is the area of the sphere in R^n.
-
-    Parameters
-    ----------
-    rows, columns : int or scalar tensor_like of int
-        n and p, with p at most n.
-
-    Returns
-    -------
-    TensorVariable of float64, scalar
-
-    References
-    ----------
-    Muirhead, R. J. (1982). Aspects of multivariate statistical theory, theorem 2.1.15, without
-    the power of √2 that the Frobenius distance brings.
-
-    Examples
-    --------
-    Two circles of radius √2 are the orthogonal 2 × 2 matrices:
-
-    >>> import numpy as np
-    >>> from pymc_geodesic.distributions.stiefel import log_stiefel_volume
-    >>> float(np.exp(log_stiefel_volume(2, 2).eval()) / (4 * np.pi * np.sqrt(2)))
-    1.0
-    """
-    n = pt.as_tensor(rows).astype("float64")
-    p = pt.as_tensor(columns).astype("float64")
-    return (
-        p * (p + 3) / 4 * np.log(2.0)
-        + n * p / 2 * np.log(np.pi)
-        - multigammaln(n / 2, pt.as_tensor(columns))
-    )
-
-
-def is_frame(value: TensorVariable) -> TensorVariable:
-    """Return symbolically whether the columns of each matrix are orthonormal.
-
-    Parameters
-    ----------
-    value : TensorVariable, shape (..., n, p)
-        Matrices.
-
-    Returns
-    -------
-    TensorVariable of bool, shape (...)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pytensor.tensor as pt
-    >>> from pymc_geodesic.distributions.stiefel import is_frame
-    >>> is_frame(pt.as_tensor(np.array([[0.0, 1.0], [1.0, 0.0]]))).eval().item()
-    True
-    """
-    deviation = pt.abs(value.mT @ value - pt.eye(value.shape[-1]))
-    return pt.all(deviation < ORTHONORMALITY_TOLERANCE, axis=(-2, -1))
+from pymc_geodesic.distributions.frames import (
+    Frames,
+    log_stiefel_volume,
+    minus_infinity_off_stiefel,
+)
 
 
 class UniformStiefelRV(SymbolicRandomVariable):
@@ -107,7 +37,7 @@ class UniformStiefelRV(SymbolicRandomVariable):
         p = pt.as_tensor(p, ndim=0, dtype=int)
         rng = normalize_rng_param(rng)
         size = normalize_size_param(size)
-        batch = () if isinstance(size.type, type(pt.NoneConst.type)) else tuple(size)
+        batch = () if rv_size_is_none(size) else tuple(size)
 
         next_rng, gaussian = pt.random.normal(size=(*batch, n, p), rng=rng, return_next_rng=True)
         orthogonal, triangular = pt.linalg.qr(gaussian, mode="economic")
@@ -118,7 +48,7 @@ class UniformStiefelRV(SymbolicRandomVariable):
         return cls(inputs=[rng, size, n, p], outputs=[next_rng, frame])(rng, size, n, p)
 
 
-class UniformStiefel(Continuous):
+class UniformStiefel(Frames):
     r"""Uniform distribution on n × p matrices with orthonormal columns.
 
     .. math:: f(X) = \frac{\Gamma_p(n/2)}{2^{p(p-1)/4}\, 2^p\, \pi^{np/2}},
@@ -177,21 +107,22 @@ class UniformStiefel(Continuous):
         """Create the variable outside of a model."""
         if shape is None:
             raise TypeError(
-                "UniformStiefel needs the shape of its matrices: shape=(n, p), or dims in a model"
+                "UniformStiefel needs the shape of its matrices: pass shape=(n, p), dims, or "
+                "observed data"
             )
-        entries = tuple(shape) if isinstance(shape, list | tuple | TensorVariable) else (shape,)
-        if len(entries) < 2:
+        shape = convert_shape(shape)
+        if len(shape) < 2:
             raise ValueError(
-                f"UniformStiefel: shape must end in the rows and columns of a matrix, shape=(n, p),"
-                f" but is {entries}"
+                "UniformStiefel: the shape must end in the rows and columns of a matrix, (n, p), "
+                f"but has only {len(shape)} entries"
             )
-        n, p = entries[-2:]
+        n, p = shape[-2:]
         if isinstance(n, int | np.integer) and isinstance(p, int | np.integer) and p > n:
             raise ValueError(
                 f"UniformStiefel: {p} columns in {n} dimensions cannot be orthonormal; "
-                f"shape=(n, p) needs p at most n"
+                "shape=(n, p) needs p at most n"
             )
-        return super().dist([n, p], shape=entries, **kwargs)
+        return super().dist([n, p], shape=shape, **kwargs)
 
     @staticmethod
     def support_point(rv: TensorVariable, *args: Variable) -> TensorVariable:
@@ -201,12 +132,9 @@ class UniformStiefel(Continuous):
     @staticmethod
     def logp(value: TensorVariable, n: Variable, p: Variable) -> TensorVariable:
         """Return minus the logarithm of the volume; minus infinity off the manifold."""
-        density = pt.where(is_frame(value), -log_stiefel_volume(n, p), -np.inf)
+        density = pt.full(value.shape[:-2], -log_stiefel_volume(n, p).astype(value.dtype))
         return check_parameters(
-            density, pt.le(p, n), msg="UniformStiefel: shape=(n, p) needs p at most n"
+            minus_infinity_off_stiefel(value, density),
+            pt.le(p, n),
+            msg="UniformStiefel: shape=(n, p) needs p at most n",
         )
-
-
-@_default_transform.register(UniformStiefel)
-def _uniform_stiefel_transform(op: SymbolicRandomVariable, rv: TensorVariable) -> StiefelTransform:
-    return stiefel

@@ -12,6 +12,8 @@ import pytensor.tensor as pt
 from pymc.distributions.dist_math import multigammaln
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.transforms.gram_schmidt import gram_schmidt
+
 LEAST_DEGREES_OF_FREEDOM = 32
 """Degrees of freedom per column, where the number of coordinates is not larger."""
 
@@ -89,10 +91,7 @@ def log_gram_density(value: TensorVariable) -> TensorVariable:
     >>> bool(np.isclose(vector, matrix, rtol=1e-12))
     True
     """
-    factor = pt.linalg.cholesky(value.mT @ value)
-    pivots = pt.diagonal(factor, axis1=-2, axis2=-1)
-    independent = pt.all(pivots > 0, axis=-1)
-    log_pivots = pt.sum(pt.log(pt.where(independent[..., None], pivots, 1.0)), axis=-1)
+    _, log_volume = gram_schmidt(value)
     rows = pt.cast(value.shape[-2], value.dtype)
     columns = pt.cast(value.shape[-1], value.dtype)
     dof = pt.maximum(rows, LEAST_DEGREES_OF_FREEDOM * columns)
@@ -102,6 +101,5 @@ def log_gram_density(value: TensorVariable) -> TensorVariable:
         - multigammaln(dof / 2, columns)
     )
     trace = pt.sum(pt.sqr(value), axis=(-2, -1))
-    density = constant + (dof - rows) * log_pivots - dof / 2 * trace
-    return pt.where(independent, density, -np.inf)
-
+    density = constant + (dof - rows) * log_volume - dof / 2 * trace
+    return pt.where(pt.isnan(log_volume), -np.inf, density)

@@ -5,6 +5,7 @@ from pymc.logprob.transforms import Transform
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.transforms.gram_schmidt import gram_schmidt
 from pymc_geodesic.transforms.radial_law import log_gram_density
 
 
@@ -79,11 +80,8 @@ class StiefelTransform(Transform):
         TensorVariable, shape (..., n, p)
             Matrices with orthonormal columns; ``value`` itself where its columns are dependent.
         """
-        value = pt.as_tensor_variable(value)
-        factor = pt.linalg.cholesky(value.mT @ value)
-        independent = ~pt.isnan(factor[..., -1, -1])[..., None, None]
-        solvable = pt.where(independent, factor, pt.eye(factor.shape[-1]))
-        return pt.linalg.solve_triangular(solvable, value.mT, lower=True, b_ndim=2).mT
+        frame, _ = gram_schmidt(pt.as_tensor_variable(value))
+        return frame
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
         """Return the log-density of the Gram matrix with respect to dY over dμ(X).
