@@ -63,8 +63,12 @@ class SGGMC(LangevinStep):
         Yields blocks of rows for the containers of ``minibatch=``, for data larger than memory.
     total_size : int, optional
         N, if it is not the number of rows in memory.
-    minibatch_order : {"shuffled", "random"}
-        Consecutive blocks of rows that were shuffled once, or random rows with replacement.
+    minibatch_order : {"shuffled", "independent", "random"}
+        Consecutive blocks of rows that were shuffled once, all of them once per epoch; such
+        blocks at independent random places; or random rows with replacement. With a known
+        ``gradient_noise``, ``"shuffled"`` means ``"independent"``: the noise of a whole epoch
+        adds up to zero, and to subtract what slow positions never felt would leave them too
+        cold.
     local : list of variables, optional
         Variables with one point for each row of the minibatch, such as topic proportions of
         documents. Each draw takes one minibatch, runs ``local_tune + local_draws`` GMC
@@ -137,7 +141,7 @@ class SGGMC(LangevinStep):
         minibatch: Sequence[str] | str | None = None,
         batches: Iterable[Any] | None = None,
         total_size: int | None = None,
-        minibatch_order: Literal["shuffled", "random"] = "shuffled",
+        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
         local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         local_draws: int = 20,
         local_tune: int = 40,

@@ -32,6 +32,9 @@ from pymc_geodesic.steps.tuning import TemperatureTuner
 __all__ = ["LangevinState", "LangevinStep"]
 
 TEMPERATURE_TOLERANCE = 0.1
+KNOWN_NOISE = 0.5
+"""Largest part of the noise of the dynamics that gradient noise of known variance may stand for."""
+
 _SPLITTINGS = {"exact": EXACT, "paper": PAPER}
 _NOISE_CHUNK = 512
 
@@ -97,7 +100,7 @@ class LangevinStep(GeodesicStep):
         minibatch: Sequence[str] | str | None,
         batches: Iterable[Any] | None,
         total_size: int | None,
-        minibatch_order: Literal["shuffled", "random"],
+        minibatch_order: Literal["shuffled", "independent", "random"],
         local: Sequence[TensorVariable | str] | TensorVariable | str | None,
         local_draws: int,
         local_tune: int,
@@ -139,6 +142,8 @@ class LangevinStep(GeodesicStep):
         self.gradient_noise = gradient_noise
         self._splitting = _SPLITTINGS[splitting]
         self._local_arguments = local_counts(local_draws, local_tune, local_steps)
+        if minibatch_order == "shuffled" and self._counts_on_white_noise and not self.local:
+            minibatch_order = "independent"
         self._minibatch_arguments = {
             "batch_size": batch_size,
             "minibatch": minibatch,
@@ -149,7 +154,7 @@ class LangevinStep(GeodesicStep):
         self._tuner = TemperatureTuner(
             len(self.variables),
             repeats=self.n_steps if self.local else 1,
-            last_excess=self.last_excess,
+            last_excess=self.last_excess if gradient_noise is None else KNOWN_NOISE,
             least_curvature=max(
                 (
                     0.25 * variable.manifold.dim
@@ -211,6 +216,11 @@ class LangevinStep(GeodesicStep):
         self._tuner.state = state
 
     @property
+    def _counts_on_white_noise(self) -> bool:
+        """Whether gradient noise must be independent from one inner step to the next."""
+        return self.gradient_noise is not None
+
+    @property
     def _tunes_itself(self) -> bool:
         step_is_set = self.step_size is not None or self.learning_rate is not None
         friction_is_set = self.friction is not None or self.momentum_decay is not None
@@ -257,7 +267,11 @@ class LangevinStep(GeodesicStep):
         field.raise_error()
         if not math.isfinite(curvature):
             self.direction = None
-        has_noise = self.last_gradient.size > 0 and self.gradient_noise is None
+        has_noise = self.last_gradient.size > 0
+        if self.gradient_noise is not None:
+            has_noise = True
+            parts = self.product.slices.values()
+            noise[:] = [self._noise_variance[part].max() for part in parts]
         self._tuner.observe(curvature, noise if has_noise else None)
 
     def _remember_gradient(self, argument: int) -> None:
@@ -307,12 +321,6 @@ class LangevinStep(GeodesicStep):
         assert self.position is not None and self.velocity is not None
         arguments, n_grad = self._prepare(point)
         n_grad += self.n_steps
-        tuning = self._tunes_itself and (self.tune or not self._tuner.has_measured)
-        if tuning:
-            self._measure(arguments[0])
-            self.tuned_step_size = self._tuner.step_size()
-            n_grad += 2
-        step_size, friction = self._step_and_friction()
         if self._noise_field is not None:
             evaluate(
                 self._noise_field.address,
@@ -321,13 +329,19 @@ class LangevinStep(GeodesicStep):
                 self._noise_field.context,
                 self._noise_variance,
             )
+        tuning = self._tunes_itself and (self.tune or not self._tuner.has_measured)
+        if tuning:
+            self._measure(arguments[0])
+            self.tuned_step_size = self._tuner.step_size()
+            n_grad += 2
+        step_size, friction = self._step_and_friction()
         position, velocity = self.position.copy(), self.velocity.copy()
         temperature, clips = self._run(arguments, step_size, friction)
-        diverging = not math.isfinite(temperature)
+        diverging = not math.isfinite(temperature + self.position @ self.position)
         if diverging:
             self.estimator.field.raise_error()
             if not self.tune:
-                raise self._fail(step_size, self._failing_names(self.velocity))
+                raise self._fail(step_size, self._failing_names(self.velocity + self.position))
             self._tuner.shrink()
             self.position[:], self.velocity[:] = position, velocity
             refresh_velocity(self.product.blocks, self.position, self.velocity, self.stream)
