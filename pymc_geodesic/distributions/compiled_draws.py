@@ -40,9 +40,7 @@ def deficit(rng: np.random.Generator, kappa: float, d: int) -> float:
 
 
 @numba_njit
-def fill_von_mises_fisher(
-    rng: np.random.Generator, mu: Array, kappa: float, out: Array
-) -> None:
+def fill_von_mises_fisher(rng: np.random.Generator, mu: Array, kappa: float, out: Array) -> None:
     """Fill ``out``, shape (d,), with a draw around the unit vector ``mu``, shape (d,)."""
     d = mu.shape[0]
     length = 0.0

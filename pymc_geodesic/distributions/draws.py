@@ -101,7 +101,7 @@ def _deficits_by_rejection(rng: np.random.Generator, kappa: Array, n: int, d: in
     slope = freedom / (2.0 * kappa + np.sqrt(4.0 * kappa**2 + freedom**2))
     mode = 2.0 * slope / (1.0 + slope)
 
-    def propose(slope: Array, mode: Array, kappa: Array, n: int) -> tuple[Array, Array]:
+    def propose(slope: Array, mode: Array, kappa: Array, n: int) -> tuple[Array, NDArray[np.intp]]:
         near = slope * rng.standard_gamma(freedom / 2.0, n)
         proposal = 2.0 * near / (near + rng.standard_gamma(freedom / 2.0, n))
         excess = kappa / freedom * (proposal - mode)
@@ -111,8 +111,8 @@ def _deficits_by_rejection(rng: np.random.Generator, kappa: Array, n: int, d: in
     deficits, rows = propose(slope, mode, kappa, n)
     shared = kappa.size == 1
     while rows.size:
-        parameters = (a if shared else a[rows] for a in (slope, mode, kappa))
-        deficits[rows], again = propose(*parameters, rows.size)
+        own = ... if shared else rows
+        deficits[rows], again = propose(slope[own], mode[own], kappa[own], rows.size)
         rows = rows[again]
     return deficits
 

@@ -47,9 +47,7 @@ def matrix_product(vectors: TensorVariable, matrix: TensorVariable) -> TensorVar
     if vectors.ndim <= 2:
         product = pt.dot(vectors, single)
     else:
-        product = pt.dot(_as_rows(vectors), single).reshape(
-            (*vectors.shape[:-1], single.shape[-1])
-        )
+        product = pt.dot(_as_rows(vectors), single).reshape((*vectors.shape[:-1], single.shape[-1]))
     missing = matrix.ndim - 1 - product.ndim
     return pt.shape_padleft(product, missing) if missing > 0 else product
 
@@ -85,8 +83,7 @@ def inner_product(left: TensorVariable, right: TensorVariable) -> TensorVariable
         missing = right.ndim - left.ndim
         return pt.shape_padleft(product, missing) if missing > 0 else product
     components = without_leading_axes(right, 2)
-    if components is not None and left.ndim >= right.ndim and left.ndim >= 3:
-        if left.type.broadcastable[-2]:
-            product = pt.dot(_as_rows(left), components.T)
-            return product.reshape((*left.shape[:-2], components.shape[0]), ndim=left.ndim - 1)
+    if components is not None and left.ndim >= max(right.ndim, 3) and left.type.broadcastable[-2]:
+        product = pt.dot(_as_rows(left), components.T)
+        return product.reshape((*left.shape[:-2], components.shape[0]), ndim=left.ndim - 1)
     return pt.sum(left * right, axis=-1)

@@ -5,7 +5,7 @@ Importing PyTensor's Numba dispatch costs half a second, so the package does not
 
 from typing import Any
 
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply
 from pytensor.tensor.random.op import RandomVariable
 
 

@@ -3,9 +3,11 @@
 Imported for its effect by `pymc_geodesic.distributions.lazy_dispatch`.
 """
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
+from inspect import getsource
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from pytensor.graph.basic import Apply
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 
+from pymc_geodesic.distributions import bessel, compiled_draws, debye
 from pymc_geodesic.distributions.bessel import BesselFunctions, bessel_functions
 from pymc_geodesic.distributions.compiled_draws import fill_uniform, fill_von_mises_fisher
 from pymc_geodesic.distributions.special_ops import BesselScalarOp
@@ -20,8 +23,14 @@ from pymc_geodesic.distributions.spherical_admixture import SphericalAdmixtureRV
 from pymc_geodesic.distributions.uniform_sphere import UniformSphereRV
 from pymc_geodesic.distributions.von_mises_fisher import VonMisesFisherRV
 
-CODE_VERSION = 1
-"""Part of the key of PyTensor's on-disk cache: raise it when compiled code here changes."""
+CODE_VERSION = int.from_bytes(
+    sha256(
+        "".join(
+            getsource(module) for module in (bessel, debye, compiled_draws, sys.modules[__name__])
+        ).encode()
+    ).digest()[:8]
+)
+"""Part of the keys of PyTensor's on-disk cache, which cannot see that code here has changed."""
 
 
 @cache
@@ -67,9 +76,7 @@ def uniform_sphere_rv(op: UniformSphereRV, node: Apply) -> tuple[Callable[..., A
 
 
 @numba_core_rv_funcify.register(SphericalAdmixtureRV)
-def spherical_admixture_rv(
-    op: SphericalAdmixtureRV, node: Apply
-) -> tuple[Callable[..., Any], int]:
+def spherical_admixture_rv(op: SphericalAdmixtureRV, node: Apply) -> tuple[Callable[..., Any], int]:
     """Return the draw of one document and its version in the cache."""
 
     @numba_njit

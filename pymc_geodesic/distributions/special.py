@@ -13,9 +13,7 @@ from pymc_geodesic.distributions.bessel import bessel_functions
 _FUNCTIONS = bessel_functions(np.sqrt, np.log)
 
 
-def _arguments(
-    d: ArrayLike, kappa: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _arguments(d: ArrayLike, kappa: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     dimension, concentration = np.asarray(d, dtype=float), np.asarray(kappa, dtype=float)
     if not np.all(dimension >= 2):
         raise ValueError(f"d must be at least 2, the dimension of the space, but d = {d!r}")
@@ -104,7 +102,7 @@ def mean_resultant_length(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.float64]
 
 
 def mean_resultant_length_slope(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.float64]:
-    r"""Derivative of the mean resultant length, the variance of :math:`\mu \cdot x`.
+    r"""Slope of the mean resultant length, the variance of :math:`\mu \cdot x`.
 
     .. math:: A_d'(\kappa) = 1 - A_d(\kappa)^2 - \frac{d - 1}{\kappa} A_d(\kappa)
 

@@ -99,6 +99,11 @@ class DirectionalScalarOp(NamedScalarOp):
         return [DisconnectedType()(), gradients[0] * _DERIVATIVES[self.function](d, kappa)]
 
 
+@cache
+def _scalar_op(function: str) -> DirectionalScalarOp:
+    return DirectionalScalarOp(function)
+
+
 def _slope_of_slope(d: Variable, kappa: Variable) -> Variable:
     r"""Return A'' = -2 A A' + (d - 1) A (A_d - A_{d+2}) / kappa."""
     length = _scalar_op("mean_resultant_length")
@@ -114,11 +119,6 @@ _DERIVATIVES: dict[str, Callable[[Variable, Variable], Variable]] = {
     "mean_resultant_length": lambda d, kappa: _scalar_op("mean_resultant_length_slope")(d, kappa),
     "mean_resultant_length_slope": _slope_of_slope,
 }
-
-
-@cache
-def _scalar_op(function: str) -> DirectionalScalarOp:
-    return DirectionalScalarOp(function)
 
 
 def _apply(function: str, d: Any, kappa: Any) -> TensorVariable:

@@ -25,7 +25,7 @@ from pymc_geodesic.distributions.von_mises_fisher import (
 class SphericalAdmixtureRV(CompiledRandomVariable):
     """Random variable Op of `SphericalAdmixture`."""
 
-    name = "spherical_admixture"
+    name = "SphericalAdmixture"
     signature = "(k),(k,v),()->(v)"
     dtype = "floatX"
     _print_name = ("SphericalAdmixture", "\\operatorname{SphericalAdmixture}")
@@ -92,7 +92,7 @@ class SphericalAdmixture(Directional):
     References
     ----------
     Reisinger, Waters, Silverthorn and Mooney (2010), Spherical topic models; Liu, Zhu and Song
-    (2016), Stochastic gradient geodesic MCMC methods, section 5.
+    (2016), Stochastic gradient geodesic MCMC methods, section 4.
 
     Examples
     --------

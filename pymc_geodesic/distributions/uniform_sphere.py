@@ -22,7 +22,7 @@ from pymc_geodesic.distributions.unit_rows import minus_infinity_off_sphere
 class UniformSphereRV(CompiledRandomVariable):
     """Random variable Op of `UniformSphere`; its parameter is the dimension d of the space."""
 
-    name = "uniform_sphere"
+    name = "UniformSphere"
     signature = "()->(d)"
     dtype = "floatX"
     _print_name = ("UniformSphere", "\\operatorname{UniformSphere}")

@@ -66,8 +66,8 @@ def require_unit_rows(name: str, observed: Any) -> None:
     mask = np.ma.getmaskarray(data).any(axis=-1) | np.isnan(np.ma.getdata(data)).any(axis=-1)
     if mask.any():
         raise ValueError(
-            f"the observed data of {name!r} have missing values (NaN or masked) in "
-            f"{_first(mask)}; directions cannot be imputed one coordinate at a time: drop these rows"
+            f"the observed data of {name!r} have missing values (NaN or masked) in {_first(mask)}; "
+            "directions cannot be imputed one coordinate at a time: drop these rows"
         )
     wrong = ~are_unit_vectors(data)
     if not wrong.any():
@@ -95,9 +95,7 @@ def _first(where: NDArray[np.bool_]) -> str:
     return f"row {position}" + (f" (and {count - 1} more)" if count > 1 else "")
 
 
-def minus_infinity_off_sphere(
-    value: TensorVariable, log_density: TensorVariable
-) -> TensorVariable:
+def minus_infinity_off_sphere(value: TensorVariable, log_density: TensorVariable) -> TensorVariable:
     """Give values that are not unit vectors the log-density minus infinity.
 
     Data that are known to be unit vectors are not tested again at every evaluation: the test

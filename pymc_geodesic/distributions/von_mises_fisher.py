@@ -21,7 +21,7 @@ from pymc_geodesic.distributions.unit_rows import has_unit_length, minus_infinit
 class VonMisesFisherRV(CompiledRandomVariable):
     """Random variable Op of `VonMisesFisher`."""
 
-    name = "von_mises_fisher"
+    name = "VonMisesFisher"
     signature = "(d),()->(d)"
     dtype = "floatX"
     _print_name = ("VonMisesFisher", "\\operatorname{VonMisesFisher}")
