@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,9 @@ class JointUnitVectors(UnitVectorTransform):
 joint_unit_vectors = JointUnitVectors()
 
 
-def collapsed_topics_logp(
-    beta: TensorVariable, m: TensorVariable, kappa0: TensorVariable, sigma: TensorVariable
-) -> TensorVariable:
-    r"""Log-density of topics with the corpus mean integrated out.
+@dataclass(frozen=True)
+class CollapsedTopics:
+    r"""Joint distribution of topics scattered around a corpus mean that is integrated out.
 
     .. math::
 
@@ -45,22 +45,55 @@ def collapsed_topics_logp(
 
     Parameters
     ----------
-    beta : tensor, shape (K, V)
-    m : tensor, shape (V,)
-    kappa0, sigma : scalar tensors
+    n_topics, n_words : int
+        K and V.
 
     References
     ----------
     Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, eq. 9.
     """
-    n_topics, n_words = beta.type.shape
-    total = kappa0 * m + sigma * pt.sum(beta, axis=0)
-    length = pt.sqrt(pt.sum(total**2))
-    return (
-        log_vmf_normalizer(n_words, kappa0)
-        + n_topics * log_vmf_normalizer(n_words, sigma)
-        - log_vmf_normalizer(n_words, length)
-    )
+
+    n_topics: int
+    n_words: int
+
+    def logp(
+        self,
+        beta: TensorVariable,
+        m: TensorVariable,
+        kappa0: TensorVariable,
+        sigma: TensorVariable,
+    ) -> TensorVariable:
+        """Log-density of topics ``beta``, shape (K, V)."""
+        total = kappa0 * m + sigma * pt.sum(beta, axis=-2)
+        length = pt.sqrt(pt.sum(total**2, axis=-1))
+        return (
+            log_vmf_normalizer(self.n_words, kappa0)
+            + self.n_topics * log_vmf_normalizer(self.n_words, sigma)
+            - log_vmf_normalizer(self.n_words, length)
+        )
+
+    def dist(
+        self,
+        m: TensorVariable,
+        kappa0: TensorVariable,
+        sigma: TensorVariable,
+        size: TensorVariable,
+    ) -> TensorVariable:
+        """Random topics, by way of a random corpus mean."""
+        mu = VonMisesFisher.dist(m, kappa0, size=size)
+        batch = [mu.shape[axis] for axis in range(mu.type.ndim - 1)]
+        return VonMisesFisher.dist(mu[..., None, :], sigma, size=[*batch, self.n_topics])
+
+    def support_point(
+        self,
+        rv: TensorVariable,
+        size: TensorVariable,
+        m: TensorVariable,
+        kappa0: TensorVariable,
+        sigma: TensorVariable,
+    ) -> TensorVariable:
+        """Every topic at the mean direction."""
+        return pt.broadcast_to(m[..., None, :], rv.shape)
 
 
 def _document_vectors(V: Any) -> np.ndarray:
@@ -169,24 +202,23 @@ def spherical_admixture(
         s = pm.Data("sigma", float(sigma))
         k0 = pm.Data("kappa0", float(kappa0))
         if collapse_mean:
+            topics = CollapsedTopics(int(n_topics), n_words)
             beta = pm.CustomDist(
                 "beta",
                 m,
                 k0,
                 s,
-                logp=collapsed_topics_logp,
-                dist=None,
-                random=_CollapsedTopicsDraw(int(n_topics)),
-                support_point=_topics_support_point(int(n_topics)),
+                logp=topics.logp,
+                dist=topics.dist,
+                support_point=topics.support_point,
                 signature="(v),(),()->(k,v)",
-                transform=joint_unit_vectors,
+                default_transform=joint_unit_vectors,
+                initval="prior",
                 dims=("topic", "word"),
             )
         else:
             mu = VonMisesFisher("mu", m, k0, dims="word")
-            beta = VonMisesFisher("beta", mu, s, dims=("topic", "word"))
-        theta = pm.Dirichlet(
-            "theta", a * np.ones(int(n_topics)), dims=("document", "topic")
-        )
+            beta = VonMisesFisher("beta", mu, s, initval="prior", dims=("topic", "word"))
+        theta = pm.Dirichlet("theta", a * np.ones(int(n_topics)), dims=("document", "topic"))
         SphericalAdmixture("v", theta, beta, k, observed=data, dims=("document", "word"))
     return model
