@@ -1,0 +1,154 @@
+"""Time of one inner step: our SGGMC kernel against the gradient alone, hand kernels and peers.
+
+    python -m benchmarks.inner_loop [--rounds 15] [--skip-peers]
+
+Every contestant has one core, they take turns, and a ratio is the median over the rounds of the
+ratios within a round: slow moments of the machine hit all of them.
+"""
+
+from benchmarks.timing import ratio, take_turns, use_one_core
+
+use_one_core()
+
+import argparse  # noqa: E402  (after the threads are limited)
+from collections.abc import Callable  # noqa: E402
+from statistics import median  # noqa: E402
+from time import perf_counter  # noqa: E402
+
+import numpy as np  # noqa: E402
+from numba import njit  # noqa: E402
+
+from benchmarks import blackjax_sgnht, hand_kernels, problems  # noqa: E402
+from benchmarks.models import make_step  # noqa: E402
+from benchmarks.peers.client import PeerProcess  # noqa: E402
+from benchmarks.problems import Problem  # noqa: E402
+from pymc_geodesic import SGGMC  # noqa: E402
+from pymc_geodesic.fields import evaluate  # noqa: E402
+
+Contestant = Callable[[], float]
+
+CASES: list[tuple[str, tuple, int]] = [
+    ("svm", (1_000_000, 100), 5_000),
+    ("svm", (1_000_000, 1000), 1_000),
+    ("topics", (), 20),
+    ("circle", (), 50_000),
+]
+"""Function of `benchmarks.problems`, its arguments, steps of one turn."""
+
+
+@njit
+def evaluate_all(field, context, arguments, position, gradient):
+    for argument in arguments:
+        evaluate(field, position, argument, context, gradient)
+
+
+def ours(step: SGGMC, n_steps: int, total: int) -> Contestant:
+    """The kernel as the step method calls it, ``n_steps`` inner steps per draw."""
+    step_size, friction = step._step_and_friction()
+
+    def timed() -> float:
+        begin = perf_counter()
+        for _ in range(total // n_steps):
+            step._run(step.estimator.next_arguments(n_steps), step_size, friction)
+        return (perf_counter() - begin) / total * 1e6
+
+    return timed
+
+
+def gradient_alone(step: SGGMC, n_steps: int, total: int) -> Contestant:
+    """The compiled gradient in a compiled loop."""
+    field = step.estimator.field
+    position, gradient = step.position.copy(), np.empty(step.product.size)
+
+    def timed() -> float:
+        begin = perf_counter()
+        for _ in range(total // n_steps):
+            arguments = step.estimator.next_arguments(n_steps)
+            evaluate_all(field.address, field.context, arguments, position, gradient)
+        return (perf_counter() - begin) / total * 1e6
+
+    return timed
+
+
+def by_hand(problem: Problem, step: SGGMC, n_steps: int, total: int) -> Contestant:
+    """The hand-written kernel on the same blocks of rows."""
+    kernel = hand_kernels.KERNELS[problem.kind]
+    source = step.estimator.source
+    arrays = tuple(source.arrays.values())
+    rng = np.random.default_rng(1)
+    x = problem.start.copy()
+    v = rng.normal(size=x.shape)
+    v -= x * np.sum(x * v, axis=-1, keepdims=True) if problem.kind != "svm" else 0.0
+
+    def timed() -> float:
+        begin = perf_counter()
+        for _ in range(total // n_steps):
+            starts = source.next_starts(n_steps)
+            kernel(
+                rng, arrays, starts, problem.batch_size, x, v, problem.step_size, problem.friction
+            )
+        return (perf_counter() - begin) / total * 1e6
+
+    return timed
+
+
+def contest(
+    name: str, arguments: tuple, total: int, rounds: int, peers: PeerProcess | None
+) -> list[str]:
+    """Lines of the table for one problem."""
+    problem = getattr(problems, name)(*arguments)
+    step = make_step(problem, n_steps=10)
+    contestants: dict[str, Contestant] = {}
+    for n_steps in (10, 100):
+        n_steps = min(n_steps, total)
+        contestants[f"ours, L={n_steps}"] = ours(step, n_steps, total)
+        contestants[f"hand, L={n_steps}"] = by_hand(problem, step, n_steps, total)
+        contestants[f"gradient, L={n_steps}"] = gradient_alone(step, n_steps, total)
+    contestants["BlackJAX SGNHT"] = blackjax_sgnht.contestant(problem, total)
+    if problem.arrays:
+        contestants["BlackJAX SGNHT, our blocks"] = blackjax_sgnht.contestant(
+            problem, total, blocks=True
+        )
+    if peers is not None:
+        if problem.arrays:
+            arguments = (*arguments, "float32")
+        for sampler, contestant in peers.prepare(name, *arguments, steps=total).items():
+            contestants[f"SGMCMCJax {sampler.upper()}, float32"] = contestant
+    times = take_turns(contestants, rounds)
+    assert np.all(np.isfinite(step.position)), "our kernel diverged: the time means nothing"
+    lines = [f"| **{problem.title}** | | | |"]
+    own = [name for name in contestants if name.startswith("ours")]
+    for rival, rival_times in times.items():
+        ratios = " | ".join(
+            f"{ratio(times[name], rival_times):.2f}" if _same_length(name, rival) else ""
+            for name in own
+        )
+        lines.append(f"| {rival} | {median(rival_times):.2f} | {ratios} |")
+    return lines
+
+
+def _same_length(own: str, rival: str) -> bool:
+    return "L=" not in rival or own.split("L=")[1] == rival.split("L=")[1]
+
+
+def main() -> list[str]:
+    """Run all cases and return the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--skip-peers", action="store_true", help="leave SGMCMCJax out")
+    options = parser.parse_args()
+    peers = None if options.skip_peers else PeerProcess()
+    lines = [
+        "| contestant | µs per step | our time at L=10 ÷ its time | at L=100 |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, arguments, total in CASES:
+        lines += contest(name, arguments, total, options.rounds, peers)
+        print("\n".join(lines[-12:]), flush=True)
+    if peers is not None:
+        peers.close()
+    return lines
+
+
+if __name__ == "__main__":
+    main()

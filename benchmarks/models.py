@@ -1,0 +1,67 @@
+"""The problems as plain PyMC models, and our step method set up on them."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from benchmarks.problems import (
+    CIRCLE_CONCENTRATION,
+    CIRCLE_DIRECTIONS,
+    CIRCLE_WEIGHTS,
+    TOPIC_CONCENTRATION,
+    Problem,
+)
+from pymc_geodesic import SGGMC
+from pymc_geodesic.distributions import UniformSphere
+
+logging.getLogger("pymc").setLevel(logging.ERROR)
+
+
+def svm_model(problem: Problem) -> pm.Model:
+    with pm.Model() as model:
+        X = pm.Data("X", problem.arrays["X"])
+        y = pm.Data("y", problem.arrays["y"])
+        w = pm.Normal("w", 0, 1, shape=problem.start.shape)
+        pm.Potential("hinge", -pt.maximum(0, 1 - y * (X @ w)))
+    return model
+
+
+def topics_model(problem: Problem) -> pm.Model:
+    with pm.Model() as model:
+        theta = pm.Data("theta", problem.arrays["theta"])
+        V = pm.Data("V", problem.arrays["V"])
+        beta = UniformSphere("beta", shape=problem.start.shape)
+        mean = theta @ beta
+        cosine = pt.sum(V * mean, axis=-1) / pt.sqrt(pt.sum(mean**2, axis=-1))
+        pm.Potential("documents", TOPIC_CONCENTRATION * cosine)
+    return model
+
+
+def circle_model(problem: Problem) -> pm.Model:
+    with pm.Model() as model:
+        x = UniformSphere("x", shape=2)
+        heights = CIRCLE_CONCENTRATION * pt.as_tensor(CIRCLE_DIRECTIONS) @ x
+        pm.Potential("mixture", pt.logsumexp(heights + np.log(CIRCLE_WEIGHTS)))
+    return model
+
+
+MODELS = {"svm": svm_model, "topics": topics_model, "circle": circle_model}
+
+
+def make_step(problem: Problem, n_steps: int) -> SGGMC:
+    """Our step method, ready to draw from the problem's start."""
+    model = MODELS[problem.kind](problem)
+    minibatch = (
+        {"batch_size": problem.batch_size, "minibatch": list(problem.arrays)}
+        if problem.arrays
+        else {}
+    )
+    with model:
+        step = SGGMC(
+            step_size=problem.step_size, friction=problem.friction, n_steps=n_steps, **minibatch
+        )
+    step.setup_chain(np.random.default_rng(1), tune=0, draws=1)
+    step.step({step.variables[0].value_name: problem.start})
+    return step

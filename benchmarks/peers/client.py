@@ -1,0 +1,53 @@
+"""Orders to the peers in their own environment."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+SAMPLERS = ("sgnht", "sghmc")
+
+
+class PeerProcess:
+    """A process that runs `benchmarks.peers.worker`.
+
+    Raises
+    ------
+    RuntimeError
+        If the environment cannot be made or the process ends.
+    """
+
+    def __init__(self) -> None:
+        setup = subprocess.run([HERE / "setup.sh"], stdout=subprocess.PIPE, text=True, check=False)
+        if setup.returncode:
+            raise RuntimeError("benchmarks/peers/setup.sh failed; its message stands above")
+        self._process = subprocess.Popen(
+            [setup.stdout.strip(), "-m", "benchmarks.peers.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=HERE.parent.parent,
+        )
+
+    def prepare(self, name: str, *arguments: Any, steps: int) -> dict[str, Callable[[], float]]:
+        """Contestants by name of the sampler, for the problem that a function makes."""
+        self._ask(prepare=name, arguments=arguments, samplers=SAMPLERS, steps=steps)
+        return {sampler: lambda sampler=sampler: self._ask(run=sampler) for sampler in SAMPLERS}
+
+    def _ask(self, **order: Any) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the process of the peers ended while it worked on {order}")
+        return json.loads(answer)
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
