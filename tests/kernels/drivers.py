@@ -1,0 +1,174 @@
+"""Run a kernel on many independent chains."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from pymc_geodesic.fields import Field, native_field
+from pymc_geodesic.integrators import EXACT, refresh_velocity
+from pymc_geodesic.kernels import gmc, gsgnht, sggmc
+from pymc_geodesic.streams import new_stream, split_stream
+from tests.targets import Target
+
+NO_NOISE = np.empty(0)
+
+TIME = 2.0
+"""How long stochastic kernels run by default: three times what friction takes to forget."""
+
+
+def gradient_field(target: Target) -> Field:
+    """The gradient of a target, as kernels of one chain call it."""
+    log_density = target.log_density
+
+    @njit
+    def function(position, argument, context, output):
+        return log_density(position, output)
+
+    return native_field(function, target.product.size)
+
+
+def side_by_side(target: Target, n: int) -> tuple[np.ndarray, Field]:
+    """Block table and field of ``n`` chains of a target in one vector, values behind gradients."""
+    log_density, size = target.log_density, target.product.size
+    blocks = target.product.blocks.copy()
+    blocks[:, 1] *= n
+    blocks[:, 2] *= n
+    starts = target.product.blocks[:, 1].copy()
+    widths = target.product.blocks[:, 2] * target.product.blocks[:, 3]
+
+    @njit
+    def function(position, argument, context, output):
+        point, gradient = np.empty(size), np.empty(size)
+        total = 0.0
+        for chain in range(n):
+            for b in range(starts.size):
+                start = n * starts[b] + chain * widths[b]
+                point[starts[b] : starts[b] + widths[b]] = position[start : start + widths[b]]
+            value = log_density(point, gradient)
+            for b in range(starts.size):
+                start = n * starts[b] + chain * widths[b]
+                output[start : start + widths[b]] = gradient[starts[b] : starts[b] + widths[b]]
+            output[n * size + chain] = value
+            total += value
+        return total
+
+    return blocks, native_field(function, n * size, n * size + n)
+
+
+def packed(target: Target, x: np.ndarray) -> np.ndarray:
+    """Chains of shape (n, size) in one vector, variable by variable."""
+    return np.concatenate([x[:, part].ravel() for part in target.product.slices.values()])
+
+
+def unpacked(target: Target, vector: np.ndarray, n: int) -> np.ndarray:
+    """Inverse of `packed`."""
+    parts = []
+    start = 0
+    for part in target.product.slices.values():
+        width = part.stop - part.start
+        parts.append(vector[start : start + n * width].reshape(n, width))
+        start += n * width
+    return np.concatenate(parts, axis=1)
+
+
+def start(target: Target, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Exact draws of positions and velocities, and one stream per chain."""
+    rng = np.random.default_rng(1)
+    x = target.draw(rng, n)
+    streams = split_stream(new_stream(rng), n)
+    v = np.empty_like(x)
+    for chain in range(n):
+        refresh_velocity(target.product.blocks, x[chain], v[chain], streams[chain])
+    return x, v, streams
+
+
+def run_sggmc(
+    target: Target,
+    field: Field,
+    n: int,
+    *,
+    step_size: float | None = None,
+    n_steps: int | None = None,
+    friction: float = 1.5,
+    gradient_noise: np.ndarray = NO_NOISE,
+    context: np.ndarray | None = None,
+    splitting: int = EXACT,
+    kernel: Callable[..., Any] = sggmc,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and velocities of ``n`` chains after one call of SGGMC each."""
+    product = target.product
+    x, v, streams = start(target, n)
+    context = np.zeros(1, dtype=np.int64) if context is None else context
+    step_size = target.step_size if step_size is None else step_size
+    arguments = np.zeros(round(TIME / step_size) if n_steps is None else n_steps, dtype=np.int64)
+    frictions = np.full(len(product.dims), friction)
+    gradient, noise = np.empty(product.size), np.empty(product.size)
+    for chain in range(n):
+        kernel(
+            field.address, context, arguments, product.blocks, product.dims, x[chain], v[chain],
+            step_size, frictions, gradient_noise, splitting, streams[chain], gradient, noise,
+        )  # fmt: skip
+    return x, v
+
+
+def run_gsgnht(
+    target: Target,
+    field: Field,
+    n: int,
+    *,
+    step_size: float | None = None,
+    n_steps: int | None = None,
+    diffusion: float = 1.5,
+    inertia: float = 2.0,
+    context: np.ndarray | None = None,
+    splitting: int = EXACT,
+    kernel: Callable[..., Any] = gsgnht,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions, velocities and thermostats of ``n`` chains after one call of gSGNHT each.
+
+    The thermostats start from their stationary law N(C, 1/(mQ)).
+    """
+    product = target.product
+    x, v, streams = start(target, n)
+    context = np.zeros(1, dtype=np.int64) if context is None else context
+    step_size = target.step_size if step_size is None else step_size
+    arguments = np.zeros(round(TIME / step_size) if n_steps is None else n_steps, dtype=np.int64)
+    diffusions = np.full(len(product.dims), diffusion)
+    inertias = np.full(len(product.dims), inertia)
+    rng = np.random.default_rng(4)
+    spread = 1.0 / np.sqrt(product.dims * inertia)
+    thermostats = diffusion + spread * rng.standard_normal((n, len(product.dims)))
+    gradient, noise = np.empty(product.size), np.empty(product.size)
+    for chain in range(n):
+        kernel(
+            field.address, context, arguments, product.blocks, product.dims, x[chain], v[chain],
+            thermostats[chain], inertias, step_size, diffusions, NO_NOISE, splitting,
+            streams[chain], gradient, noise,
+        )  # fmt: skip
+    return x, v, thermostats
+
+
+def run_gmc(
+    target: Target,
+    blocks: np.ndarray,
+    field: Field,
+    n: int,
+    *,
+    step_size: float | None = None,
+    n_steps: int = 4,
+    transitions: int = 5,
+    jitter: float = 0.2,
+    kernel: Callable[..., Any] = gmc,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of ``n`` chains after some transitions of GMC in one call, and acceptance rates."""
+    step_size = 6.0 * target.step_size if step_size is None else step_size
+    x = packed(target, start(target, n)[0])
+    acceptance = np.empty(n)
+    kernel(
+        field.address, np.zeros(1, dtype=np.int64), 0, blocks, n, x, transitions,
+        np.empty((0, x.size)), step_size, n_steps, jitter,
+        new_stream(np.random.default_rng(1)), acceptance,
+    )  # fmt: skip
+    return unpacked(target, x, n), acceptance

@@ -1,0 +1,107 @@
+"""Broken kernels are rejected by the checks that the real ones pass."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numba import njit
+
+from pymc_geodesic.kernels import gmc, gsgnht, sggmc
+from tests.kernels.drivers import (
+    gradient_field,
+    run_gmc,
+    run_gsgnht,
+    run_sggmc,
+    side_by_side,
+)
+from tests.kernels.test_dynamics import observed_order
+from tests.mutants import ASYMMETRIC, BIASED, REFUSED, UNPROJECTED, Mutant, tangent_geodesic
+from tests.targets import ALPHA, DIRICHLET_ON_SPHERE, LIMIT, VON_MISES_FISHER
+
+N_CHAINS = 20_000
+"""As many chains as the tests of the real kernels have."""
+
+TARGET = VON_MISES_FISHER
+BIG_STEP = 0.6
+
+
+@pytest.fixture(scope="module")
+def field():
+    return gradient_field(TARGET)
+
+
+@pytest.fixture(scope="module")
+def many():
+    return side_by_side(TARGET, N_CHAINS)
+
+
+def run(kernel, compiled, field, many, n=N_CHAINS, target=TARGET):
+    """Positions, velocities where there are any, and acceptance rates."""
+    if kernel is gmc:
+        x, acceptance = run_gmc(target, *many, n, step_size=BIG_STEP, kernel=compiled)
+        return x, None, acceptance.mean()
+    if kernel is sggmc:
+        return *run_sggmc(target, field, n, kernel=compiled), 1.0
+    x, v, _ = run_gsgnht(target, field, n, kernel=compiled)
+    return x, v, 1.0
+
+
+@pytest.mark.parametrize("kernel", [gmc, sggmc, gsgnht], ids=lambda kernel: kernel.__name__)
+def test_real_kernels_pass(kernel, field, many):
+    x, v, acceptance = run(kernel, kernel, field, many)
+    assert TARGET.worst(x, v) < LIMIT
+    assert acceptance > 0.8
+
+
+@pytest.mark.parametrize("mutant", BIASED, ids=str)
+def test_biased_kernels_are_rejected(mutant, field, many):
+    x, v, _ = run(mutant.kernel, mutant.compile(), field, many)
+    assert TARGET.worst(x, v) > LIMIT
+
+
+@pytest.mark.parametrize("mutant", REFUSED, ids=str)
+def test_refused_proposals_are_noticed(mutant, field, many):
+    _, _, acceptance = run(mutant.kernel, mutant.compile(), field, many)
+    assert acceptance < 0.8
+
+
+@pytest.mark.parametrize("kernel", [gmc, sggmc, gsgnht], ids=lambda kernel: kernel.__name__)
+def test_velocities_are_tangent_at_every_geodesic(kernel, field):
+    watched = Mutant("none", kernel, {"geodesic": tangent_geodesic}).compile()
+    run(kernel, watched, field, side_by_side(TARGET, 1), n=1)
+
+
+@pytest.mark.parametrize("mutant", UNPROJECTED, ids=str)
+def test_velocities_off_the_tangent_space_are_noticed(mutant, field):
+    with pytest.raises(ArithmeticError, match="not tangent"):
+        run(mutant.kernel, mutant.compile(), field, side_by_side(TARGET, 1), n=1)
+
+
+@pytest.mark.parametrize("mutant", ASYMMETRIC, ids=str)
+def test_kernels_of_lower_order_are_noticed(mutant):
+    assert observed_order(mutant.kernel, mutant.compile()) < 1.5
+
+
+@njit
+def without_volume(q, gradient):
+    """The density of proportions, without the volume of the square-root chart."""
+    total = 0.0
+    for k in range(3):
+        gradient[k] = (2.0 * ALPHA[k] - 2.0) / q[k]
+        total += (2.0 * ALPHA[k] - 2.0) * math.log(abs(q[k]))
+    return total
+
+
+def test_dropped_log_volume_is_rejected():
+    right = DIRICHLET_ON_SPHERE
+    wrong = replace(right, log_density=without_volume)
+    x, v = run_sggmc(right, gradient_field(wrong), N_CHAINS)
+    assert right.worst(x, v) > LIMIT
+
+
+def test_mutants_must_fit_their_kernel():
+    with pytest.raises(ValueError, match="fits its kernel no longer"):
+        Mutant("", sggmc, edit=("no such line", "pass")).compile()
+    with pytest.raises(ValueError, match="fits its kernel no longer"):
+        Mutant("", sggmc, {"no_such_function": np.sin}).compile()

@@ -1,0 +1,54 @@
+"""Kernels leave their target alone: exact draws stay exact draws."""
+
+import numpy as np
+import pytest
+
+from tests.kernels.drivers import gradient_field, run_gmc, run_gsgnht, run_sggmc, side_by_side
+from tests.targets import LIMIT, TARGETS, gradient_error
+
+N_CHAINS = 20_000
+
+
+@pytest.fixture(scope="module", params=TARGETS, ids=str)
+def target(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def field(target):
+    return gradient_field(target)
+
+
+def on_manifold(target, x):
+    return target.product.contains(target.product.from_coordinates(x), atol=1e-12).all()
+
+
+def test_gradient_of_the_target(target):
+    assert gradient_error(target) < 1e-6
+
+
+def test_exact_draws_pass(target):
+    assert target.worst(target.draw(np.random.default_rng(9), N_CHAINS)) < LIMIT
+
+
+def test_sggmc(target, field):
+    x, v = run_sggmc(target, field, N_CHAINS)
+    assert on_manifold(target, x)
+    assert target.worst(x, v) < LIMIT, target.deviations(x, v)
+
+
+def test_gsgnht(target, field):
+    x, v, thermostat = run_gsgnht(target, field, N_CHAINS)
+    assert on_manifold(target, x)
+    assert target.worst(x, v) < LIMIT, target.deviations(x, v)
+    deviation = (thermostat - 1.5) * np.sqrt(2.0 * target.product.dims)
+    assert np.abs(deviation.mean(axis=0)).max() * np.sqrt(N_CHAINS) < LIMIT
+    assert np.abs(deviation.var(axis=0) - 1.0).max() * np.sqrt(N_CHAINS / 2.0) < LIMIT
+
+
+def test_gmc(target):
+    blocks, field = side_by_side(target, N_CHAINS)
+    x, acceptance = run_gmc(target, blocks, field, N_CHAINS)
+    assert on_manifold(target, x)
+    assert target.worst(x) < LIMIT, target.deviations(x)
+    assert acceptance.mean() > 0.5

@@ -1,0 +1,225 @@
+"""Deliberately broken kernels, which the tests of the kernels must reject.
+
+A mutant is the code of the real kernel with one ingredient or one line replaced, so that it stays
+what the kernel is but for one fault.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numba import njit
+
+from pymc_geodesic import integrators
+from pymc_geodesic.jit import FAST_MATH
+from pymc_geodesic.kernels import gmc, gsgnht, sggmc
+from pymc_geodesic.manifolds import product
+from pymc_geodesic.streams import fill_normal
+
+langevin_coefficients = integrators.langevin_coefficients
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A kernel with a fault.
+
+    Attributes
+    ----------
+    name : str
+        What is wrong.
+    kernel : numba dispatcher
+        The kernel it is made of.
+    replaced : mapping
+        Name of an ingredient in the module of the kernel to what stands in for it.
+    edit : tuple of str
+        Text that occurs once in the kernel, and what it becomes.
+    """
+
+    name: str
+    kernel: Any
+    replaced: Mapping[str, Callable] = field(default_factory=dict)
+    edit: tuple[str, str] = ("", "")
+
+    def __str__(self) -> str:
+        return f"{self.kernel.__name__}: {self.name}"
+
+    def compile(self) -> Callable[..., Any]:
+        """Compile the broken kernel.
+
+        Raises
+        ------
+        ValueError
+            If the kernel has no such ingredient or line any more.
+        """
+        function = self.kernel.py_func
+        scope = dict(function.__globals__)
+        missing = set(self.replaced) - set(function.__code__.co_names)
+        source = inspect.getsource(function)
+        if missing or (self.edit[0] and source.count(self.edit[0]) != 1):
+            raise ValueError(f"the mutant {self} fits its kernel no longer")
+        scope.update(self.replaced)
+        text = source[source.index("def ") :].replace(*self.edit)
+        exec(compile("from __future__ import annotations\n" + text, str(self), "exec"), scope)
+        return njit(scope[function.__name__], error_model="numpy", fastmath=FAST_MATH)
+
+
+@njit
+def weaker_noise(friction, diffusion, step_size, splitting):
+    """Standard deviation of the noise 10 % too small."""
+    decay, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
+    return decay, push, 0.81 * variance
+
+
+@njit
+def friction_once(friction, diffusion, step_size, splitting):
+    """Half a friction step instead of two halves."""
+    _, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
+    return math.exp(-0.5 * friction * step_size), push, variance
+
+
+@njit
+def no_friction(friction, diffusion, step_size, splitting):
+    """Noise without friction."""
+    _, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
+    return 1.0, push, variance
+
+
+@njit
+def descent(friction, diffusion, step_size, splitting):
+    """Gradient with the wrong sign."""
+    decay, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
+    return decay, -push, variance
+
+
+@njit
+def weaker_gradient(friction, diffusion, step_size, splitting):
+    """Gradient 10 % too small."""
+    decay, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
+    return decay, 0.9 * push, variance
+
+
+@njit
+def euler(friction, diffusion, step_size, splitting):
+    """Friction of first order."""
+    return 1.0 - friction * step_size, step_size, 2.0 * diffusion * step_size
+
+
+@njit
+def no_projection(blocks, x, v):
+    """Leave the vector as it is."""
+
+
+@njit
+def opposite_kick(blocks, x, v, gradient, time):
+    """Gradient with the wrong sign."""
+    for i in range(x.size):
+        v[i] -= time * gradient[i]
+    product.project(blocks, x, v)
+
+
+@njit
+def slow_velocity(blocks, x, v, stream):
+    """Standard deviation 10 % too small."""
+    integrators.refresh_velocity(blocks, x, v, stream)
+    for i in range(v.size):
+        v[i] *= 0.9
+
+
+@njit
+def tangent_geodesic(blocks, x, v, time):
+    """A geodesic that insists on a velocity tangent to the sphere x lives on."""
+    inner = 0.0
+    for i in range(x.size):
+        inner += x[i] * v[i]
+    if abs(inner) > 1e-12:
+        raise ArithmeticError("the velocity is not tangent")
+    product.geodesic(blocks, x, v, time)
+
+
+@njit
+def unprojected_velocity(blocks, x, v, stream):
+    """No projection."""
+    fill_normal(stream, v)
+
+
+@njit
+def always_small(stream):
+    """A uniform number that accepts everything."""
+    return 1e-300
+
+
+@njit
+def no_kinetic_energy(blocks, v, chains, sign, energy):
+    """Forget the kinetic energy."""
+
+
+@njit
+def low_thermometer(v, dim):
+    """A thermometer that reads 20 % too little."""
+    return 0.8 * integrators.kinetic_temperature(v, dim)
+
+
+LANGEVIN_FAULTS = {
+    "noise 10 % too small": {"langevin_coefficients": weaker_noise},
+    "half of the friction": {"langevin_coefficients": friction_once},
+    "no friction": {"langevin_coefficients": no_friction},
+    "sign of the gradient": {"langevin_coefficients": descent},
+    "gradient 10 % too small": {"langevin_coefficients": weaker_gradient},
+}
+
+BIASED = [
+    *(Mutant(name, sggmc, replaced) for name, replaced in LANGEVIN_FAULTS.items()),
+    Mutant("noise 10 % too small", gsgnht, {"langevin_coefficients": weaker_noise}),
+    Mutant("sign of the gradient", gsgnht, {"langevin_coefficients": descent}),
+    Mutant("wrong thermometer", gsgnht, {"kinetic_temperature": low_thermometer}),
+    Mutant("accepts everything", gmc, {"uniform": always_small}),
+    Mutant("velocities 10 % too small", gmc, {"refresh_velocity": slow_velocity}),
+    Mutant("no kinetic energy", gmc, {"add_kinetic_energy": no_kinetic_energy}),
+    Mutant(
+        "no first half of a kick",
+        gmc,
+        edit=("kick(blocks, proposal, v, output[:size], 0.5 * epsilon)", "pass"),
+    ),
+    Mutant("old energy", gmc, edit=("current[size + chain] = output[size + chain]", "pass")),
+]
+"""Mutants that leave the target."""
+
+UNPROJECTED = [
+    Mutant(
+        "noise off the tangent space",
+        sggmc,
+        {"project": no_projection, "geodesic": tangent_geodesic},
+    ),
+    Mutant(
+        "noise off the tangent space",
+        gsgnht,
+        {"project": no_projection, "geodesic": tangent_geodesic},
+    ),
+    Mutant(
+        "velocity off the tangent space",
+        gmc,
+        {"refresh_velocity": unprojected_velocity, "geodesic": tangent_geodesic},
+        edit=("kick(blocks, proposal, v, output[:size], 0.5 * epsilon)", "pass"),
+    ),
+]
+"""Mutants whose positions pass, because geodesics take out what is not tangent."""
+
+REFUSED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick})]
+"""Mutants that Metropolis corrects: nothing but their acceptance gives them away."""
+
+ASYMMETRIC = [
+    Mutant(
+        "no first half of a geodesic",
+        kernel,
+        edit=("geodesic(blocks, x, v, 0.5 * step_size)", "pass"),
+    )
+    for kernel in (sggmc, gsgnht)
+] + [
+    Mutant("whole last geodesic", sggmc, edit=(" if step < n_steps - 1 else 0.5 * step_size", "")),
+    Mutant("explicit friction", sggmc, {"langevin_coefficients": euler}),
+    Mutant("whole last geodesic", gsgnht, edit=(" if step < n_steps - 1 else 0.5 * step_size", "")),
+    Mutant("thermostat late", gsgnht, edit=("0.5 * step_size * excess", "0.0 * excess")),
+]
+"""Mutants that are not of second order."""
