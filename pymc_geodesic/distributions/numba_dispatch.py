@@ -51,13 +51,16 @@ def bessel_scalar_op(
 @numba_core_rv_funcify.register(VonMisesFisherRV)
 def von_mises_fisher_rv(op: VonMisesFisherRV, node: Apply) -> tuple[Callable[..., Any], int]:
     """Return the draw of one direction and its version in the cache."""
+    dtype = op.dtype
 
     @numba_njit
-    def draw(rng, mu, kappa):  # type: ignore[no-untyped-def]  # typed by Numba
-        out = np.empty(mu.shape[0], dtype=mu.dtype)
+    def draw(rng, mu, kappa, out=None):  # type: ignore[no-untyped-def]  # typed by Numba
+        if out is None:
+            out = np.empty(mu.shape[0], dtype=dtype)
         fill_von_mises_fisher(rng, mu, kappa, out)
         return out
 
+    draw.handles_out = True
     return draw, CODE_VERSION
 
 
@@ -67,26 +70,31 @@ def uniform_sphere_rv(op: UniformSphereRV, node: Apply) -> tuple[Callable[..., A
     dtype = op.dtype
 
     @numba_njit
-    def draw(rng, d):  # type: ignore[no-untyped-def]  # typed by Numba
-        out = np.empty(d, dtype=dtype)
+    def draw(rng, d, out=None):  # type: ignore[no-untyped-def]  # typed by Numba
+        if out is None:
+            out = np.empty(d, dtype=dtype)
         fill_uniform(rng, out)
         return out
 
+    draw.handles_out = True
     return draw, CODE_VERSION
 
 
 @numba_core_rv_funcify.register(SphericalAdmixtureRV)
 def spherical_admixture_rv(op: SphericalAdmixtureRV, node: Apply) -> tuple[Callable[..., Any], int]:
     """Return the draw of one document and its version in the cache."""
+    dtype = op.dtype
 
     @numba_njit
-    def draw(rng, theta, beta, kappa):  # type: ignore[no-untyped-def]  # typed by Numba
-        mean = np.zeros(beta.shape[1], dtype=beta.dtype)
+    def draw(rng, theta, beta, kappa, out=None):  # type: ignore[no-untyped-def]  # typed by Numba
+        mean = np.zeros(beta.shape[1])
         for topic in range(beta.shape[0]):
             mean += theta[topic] * beta[topic]
         mean /= np.sqrt(np.sum(mean * mean))
-        out = np.empty_like(mean)
+        if out is None:
+            out = np.empty(beta.shape[1], dtype=dtype)
         fill_von_mises_fisher(rng, mean, kappa, out)
         return out
 
+    draw.handles_out = True
     return draw, CODE_VERSION

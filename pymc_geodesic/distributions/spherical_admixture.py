@@ -104,8 +104,10 @@ class SphericalAdmixture(Directional):
     ...     theta = pm.Dirichlet("theta", np.ones(2), shape=(2, 2))
     ...     beta = UniformSphere("beta", dims=("topic", "word"))
     ...     v = SphericalAdmixture("v", theta, beta, kappa=5.0, observed=documents)
-    >>> v.type.shape
-    (2, 3)
+    >>> print(model.str_repr())
+    theta ~ Dirichlet(<constant>)
+     beta ~ UniformSphere(3)
+        v ~ SphericalAdmixture(theta, beta, 5)
     """
 
     rv_op = spherical_admixture

@@ -143,6 +143,7 @@ def test_second_derivative_in_kappa():
 
 
 @pytest.mark.filterwarnings("ignore:Skipping Check")  # JAX cannot raise while it computes
+@pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")  # slower, not wrong
 @pytest.mark.parametrize("mode", ["NUMBA", "CVM", "JAX"])
 def test_backends_agree_with_the_closed_form(mode):
     if mode == "JAX":
