@@ -195,7 +195,11 @@ class GeodesicStep(BlockedStep):
         if self.position is None or self._moved_elsewhere(point):
             self._read(point)
         self.estimator.set_others(point)
-        stats = self._move(point)
+        if isinstance(self.estimator, LocalGradientEstimator):
+            with self.estimator.one_blas_thread():
+                stats = self._move(point)
+        else:
+            stats = self._move(point)
         self.draw += 1
         return self._write(point), [stats]
 
