@@ -14,8 +14,8 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.transforms.gram_schmidt import gram_schmidt
 
-LEAST_DEGREES_OF_FREEDOM = 32
-"""Degrees of freedom per column, where the number of coordinates is not larger."""
+LEAST_DEGREES_OF_FREEDOM = 16
+"""Times p + 1, for p columns: the degrees of freedom, unless there are more rows than that."""
 
 
 def log_radial_density(value: TensorVariable) -> TensorVariable:
@@ -52,7 +52,7 @@ def log_radial_density(value: TensorVariable) -> TensorVariable:
     positive = squared > 0
     log_squared = pt.log(pt.where(positive, squared, 1.0))
     dim = pt.cast(value.shape[-1], value.dtype)
-    dof = pt.maximum(dim, LEAST_DEGREES_OF_FREEDOM)
+    dof = pt.maximum(dim, 2 * LEAST_DEGREES_OF_FREEDOM)
     constant = np.log(2.0) + dof / 2 * pt.log(dof / 2) - pt.gammaln(dof / 2)
     density = constant + (dof - dim) / 2 * log_squared - dof / 2 * squared
     return pt.where(positive, density, -np.inf)
@@ -62,7 +62,7 @@ def log_gram_density(value: TensorVariable) -> TensorVariable:
     r"""Log-density that makes the Gram matrix of a matrix a proper variable.
 
     The matrix Y has a frame X and a Gram matrix :math:`W = Y^\top Y`; W is drawn as
-    :math:`\mathrm{Wishart}_p(\nu, I/\nu)` with :math:`\nu = \max(n, 32 p)`, and the density of Y
+    :math:`\mathrm{Wishart}_p(\nu, I/\nu)` with :math:`\nu = \max\{n, 16 (p + 1)\}`, and the density of Y
     is that of X with respect to the surface measure of the Stiefel manifold as a subset of
     R^{n×p} (a rotation of two columns by an angle a has length :math:`\sqrt 2\, a`) times
 
@@ -94,7 +94,7 @@ def log_gram_density(value: TensorVariable) -> TensorVariable:
     _, log_volume = gram_schmidt(value)
     rows = pt.cast(value.shape[-2], value.dtype)
     columns = pt.cast(value.shape[-1], value.dtype)
-    dof = pt.maximum(rows, LEAST_DEGREES_OF_FREEDOM * columns)
+    dof = pt.maximum(rows, LEAST_DEGREES_OF_FREEDOM * (columns + 1))
     constant = (
         columns * (columns + 3) / 4 * np.log(2.0)
         + dof * columns / 2 * pt.log(dof / 2)

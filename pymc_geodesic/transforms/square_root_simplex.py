@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.distributions.dist_math import check_parameters
 from pymc.logprob.transforms import Transform
 from pytensor.graph.basic import Variable
+from pytensor.raise_op import Assert
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.transforms.radial_law import log_radial_density
 from pymc_geodesic.transforms.unit_vector import unit_vector
 
-_PROPORTIONS_REQUIRED = (
+_PROPORTIONS_REQUIRED = Assert(
     "square_root_simplex: the initial value must be proportions, non-negative with sum 1 along "
     "the last axis. If this is a Dirichlet with transform=square_root_simplex, PyMC has stacked "
     "the transform on its own simplex transform: write default_transform=square_root_simplex"
@@ -35,9 +35,12 @@ class SquareRootSimplexTransform(Transform):
     Notes
     -----
     A Dirichlet with concentrations :math:`a_k` has density proportional to
-    :math:`\prod |q_k|^{2 a_k - 1}` on the sphere: flat at :math:`a_k = 1/2`, smooth for all
-    :math:`a_k \ge 1/2`. Below one half it has poles at :math:`q_k = 0`, which no gradient-based
-    sampler likes; there PyMC's own simplex transform is the better choice.
+    :math:`\prod |q_k|^{2 a_k - 1}` on the sphere. It is flat at :math:`a_k = 1/2`, the Jeffreys
+    prior. Large concentrations keep away from the walls :math:`q_k = 0`, and there NUTS is two to
+    three times as efficient as on PyMC's own coordinates. Moderate ones let trajectories run
+    against the walls, where some of them diverge and are rejected; below one half the walls are
+    poles. For such a posterior PyMC's transform is the better choice with NUTS
+    (``docs/transforms.md`` has figures).
 
     Pass it as ``default_transform``: with ``transform=`` PyMC applies it *after* its own simplex
     transform of a Dirichlet, which is an error at the initial point.
@@ -77,13 +80,13 @@ class SquareRootSimplexTransform(Transform):
 
         Raises
         ------
-        ParameterValueError
+        AssertionError
             At evaluation, if a proportion is negative or they do not sum to one.
         """
         value = pt.as_tensor_variable(value)
         total = pt.sum(value, axis=-1)
-        proportions = check_parameters(
-            value, value >= 0, pt.abs(total - 1.0) < 1e-5, msg=_PROPORTIONS_REQUIRED
+        proportions = _PROPORTIONS_REQUIRED(
+            value, pt.all(value >= 0), pt.all(pt.abs(total - 1.0) < 1e-5)
         )
         return pt.sqrt(proportions)
 
@@ -123,6 +126,10 @@ class SquareRootSimplexTransform(Transform):
         direction = unit_vector.backward(value)
         log_volume = pt.sum(pt.log(pt.abs(direction)), axis=-1) - np.log(2.0)
         return log_volume + log_radial_density(value)
+
+    def __reduce__(self) -> str:
+        """Pickle by name: there is one object."""
+        return self.name
 
 
 square_root_simplex = SquareRootSimplexTransform()

@@ -100,5 +100,9 @@ class StiefelTransform(Transform):
         """
         return log_gram_density(pt.as_tensor_variable(value))
 
+    def __reduce__(self) -> str:
+        """Pickle by name: there is one object."""
+        return self.name
+
 
 stiefel = StiefelTransform()

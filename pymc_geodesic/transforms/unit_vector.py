@@ -87,5 +87,9 @@ class UnitVectorTransform(Transform):
         """
         return log_radial_density(pt.as_tensor_variable(value))
 
+    def __reduce__(self) -> str:
+        """Pickle by name: there is one object."""
+        return self.name
+
 
 unit_vector = UnitVectorTransform()
