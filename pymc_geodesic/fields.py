@@ -64,7 +64,7 @@ class Field:
         self._keep_alive = keep_alive
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _data_pointer(typing_context, array):  # type: ignore[no-untyped-def]
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -72,7 +72,7 @@ def _data_pointer(typing_context, array):  # type: ignore[no-untyped-def]
     return types.CPointer(array.dtype)(array), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _as_pointer(typing_context, address):  # type: ignore[no-untyped-def]
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
@@ -80,7 +80,7 @@ def _as_pointer(typing_context, address):  # type: ignore[no-untyped-def]
     return types.voidptr(types.int64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _call(typing_context, address, position, argument, context, output):  # type: ignore[no-untyped-def]
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         double, integer = ir.DoubleType(), ir.IntType(64)
@@ -93,7 +93,7 @@ def _call(typing_context, address, position, argument, context, output):  # type
     return SIGNATURE.return_type(types.int64, *SIGNATURE.args), codegen
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def array_at(address: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """View the memory at ``address`` as a C-contiguous array (inside compiled code only)."""
     return carray(_as_pointer(address), shape, dtype)
@@ -131,7 +131,7 @@ def native_field(
     """
     output_size = size if output_size is None else output_size
 
-    @cfunc(SIGNATURE)  # type: ignore[untyped-decorator]
+    @cfunc(SIGNATURE)
     def field(position, argument, context, output):  # type: ignore[no-untyped-def]
         return function(
             carray(position, (size,)),

@@ -22,6 +22,7 @@ from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.fields import SIGNATURE, Field, array_at, interpreted_field
+from pymc_geodesic.gradients.products import with_loops_for_products
 
 __all__ = ["CompiledField", "FixedArray", "RowBlock", "compile_field"]
 
@@ -136,7 +137,12 @@ def _numba_source(
     lines.append(f"    out = carray(output, ({length},))")
     first = 1 if has_values else 0
     for i in range(n_outputs):
-        lines.append(f"    out[start{i}:stop{i}] = results[{i + first}].ravel()")
+        # A loop, and no ravel where there is nothing to do for it: assignment to a slice costs as
+        # much as the gradient of a small model.
+        ravel = "" if len(coordinate_shapes[i]) == 1 else ".ravel()"
+        lines.append(f"    flat{i} = results[{i + first}]{ravel}")
+        lines.append(f"    for k in range(flat{i}.size):")
+        lines.append(f"        out[start{i} + k] = flat{i}[k]")
     if has_values:
         lines.append(f"    out[stop{len(coordinate_shapes) - 1}:] = results[0]")
     lines.append("    return 0.0")
@@ -168,6 +174,9 @@ def compile_field(
     """
     kwargs = dict(compile_kwargs or {})
     mode = get_mode(kwargs.pop("mode", None))
+    is_native = isinstance(mode.linker, NumbaLinker)
+    if is_native:
+        mode = with_loops_for_products(mode)
     gradients = [
         g if g.owner is not None else pt.add(g, 0.0) for g in gradients
     ]
@@ -181,7 +190,7 @@ def compile_field(
         **kwargs,
     )
     shapes = [coordinate.type.shape for coordinate in coordinates]
-    if isinstance(mode.linker, NumbaLinker):
+    if is_native:
         return CompiledField(
             _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None), inputs
         )

@@ -16,8 +16,8 @@ from pymc.data import MinibatchOp
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.transforms import Transform
-from pymc.model import Model
 from pymc.logprob.utils import replace_rvs_by_values
+from pymc.model import Model
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
@@ -83,18 +83,9 @@ class Density:
         """The log-density estimate, a scalar."""
         return pt.add(*[pt.sum(term) for term in (*self.row_terms, *self.other_terms)])
 
-    def inputs(self) -> list[TensorVariable]:
-        """Every input in the order of the compiled functions."""
-        return [
-            *self.coordinates,
-            *self.others.values(),
-            *self.arrays,
-            *(row.block for row in self.rows),
-        ]
-
 
 def minibatch_variables(graphs: Sequence[Variable]) -> dict[Variable, Variable]:
-    """Outputs of `pymc.Minibatch` in the graphs, with the full data each is drawn from.
+    """Find the outputs of `pymc.Minibatch` in graphs, with the full data each is drawn from.
 
     Two nodes that share one generator draw the same rows, so outputs are told apart by the data
     and not by the node.
@@ -103,8 +94,7 @@ def minibatch_variables(graphs: Sequence[Variable]) -> dict[Variable, Variable]:
     for variable in ancestors(graphs):
         node = variable.owner
         if node is not None and isinstance(node.op, MinibatchOp):
-            for output, data in zip(node.outputs[:-1], node.inputs[:-1], strict=True):
-                found[output] = data
+            found.update(zip(node.outputs[:-1], node.inputs[:-1], strict=True))
     return found
 
 
@@ -154,7 +144,7 @@ def _rebuilt(
 
 
 def _with_rows_of(rv: TensorVariable, value: TensorVariable) -> TensorVariable:
-    """The same random variable with as many rows as ``value``."""
+    """Make the same random variable with as many rows as ``value``."""
     batch_ndim = rv.type.ndim - rv.owner.op.ndim_supp
     rows = [value.shape[axis] for axis in range(batch_ndim)]
     resized = change_dist_size(rv, rows)
@@ -248,9 +238,7 @@ def density_of(
         )
         rvs_to_terms |= {rv: local_terms[new] for rv, new in resized.items()}
     terms = [rvs_to_terms[rv] for rv in rvs]
-    scaled = [
-        isinstance(rv.owner.op if rv.owner else None, MinibatchRandomVariable) for rv in rvs
-    ]
+    scaled = [isinstance(rv.owner.op if rv.owner else None, MinibatchRandomVariable) for rv in rvs]
     names = [rv.name for rv in rvs]
     if model.potentials:
         terms += replace_rvs_by_values(
@@ -305,9 +293,7 @@ def density_of(
             row_terms.append(term * scale if scale != 1.0 else term)
     row_terms += [volume * scale if scale != 1.0 else volume for volume in local_volumes]
 
-    density = Density(
-        coordinates, row_terms, other_terms, list(dict.fromkeys(blocks.values()))
-    )
+    density = Density(coordinates, row_terms, other_terms, list(dict.fromkeys(blocks.values())))
     _make_inputs_explicit(density, model)
     return density
 
@@ -317,7 +303,7 @@ def _make_inputs_explicit(density: Density, model: Model) -> None:
     terms = [*density.row_terms, *density.other_terms]
     replacements: dict[Variable, Variable] = {}
     value_names = {value: value.name for value in model.value_vars}
-    blocks = {row.block for row in density.rows}
+    known = {*density.coordinates, *(row.block for row in density.rows)}
     for variable in graph_inputs(terms):
         if isinstance(variable.type, RandomType):
             continue
@@ -336,16 +322,13 @@ def _make_inputs_explicit(density: Density, model: Model) -> None:
             copy = pt.tensor(dtype=variable.type.dtype, shape=data.shape)
             replacements[variable] = copy
             density.arrays[copy] = data
-        elif not isinstance(variable, Constant) and variable not in density.coordinates:
-            if variable not in blocks:
-                raise ValueError(f"The log-density depends on {variable}, which has no value")
+        elif not isinstance(variable, Constant) and variable not in known:
+            raise ValueError(f"The log-density depends on {variable}, which has no value")
     if replacements:
         terms = _rebuilt(terms, replacements)
         n = len(density.row_terms)
         density.row_terms, density.other_terms = terms[:n], terms[n:]
-    unused = [
-        row for row in density.rows if row.block not in set(explicit_graph_inputs(terms))
-    ]
+    unused = [row for row in density.rows if row.block not in set(explicit_graph_inputs(terms))]
     if unused:
         raise ValueError(
             f"minibatch= names {unused[0].name!r}, which the log-density does not depend on"

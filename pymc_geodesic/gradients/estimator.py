@@ -209,9 +209,7 @@ class GradientEstimator:
             self._point_all(position, buffer)
             position += 1
         for holder in density.arrays.values():
-            array = (
-                holder.get_value(borrow=True) if isinstance(holder, SharedVariable) else holder
-            )
+            array = holder.get_value(borrow=True) if isinstance(holder, SharedVariable) else holder
             self._point_all(position, np.ascontiguousarray(array))
             position += 1
         self._first_row_input = position
@@ -289,9 +287,7 @@ class GradientEstimator:
             FixedArray(v, v.type.shape) for v in (*single.others.values(), *single.arrays)
         ]
         inputs += [RowBlock(block, block.type.shape) for block in blocks]
-        field = compile_field(
-            single.coordinates, inputs, variances, None, self._compile_kwargs
-        )
+        field = compile_field(single.coordinates, inputs, variances, None, self._compile_kwargs)
         self._fields.append(field)
         self.refresh_data()
         return field

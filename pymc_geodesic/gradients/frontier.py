@@ -59,8 +59,11 @@ def split_at_frontier(
     ]
     order = io_toposort([], outputs)
     moves: set[Variable] = set(moving)
-    nodes = [node for node in order if not moves.isdisjoint(node.inputs) and not moves.update(node.outputs)]
-    needed = list(nodes)
+    needed = []
+    for node in order:
+        if not moves.isdisjoint(node.inputs):
+            moves.update(node.outputs)
+            needed.append(node)
     frontier: dict[Variable, None] = {}
     while needed:
         node = needed.pop()

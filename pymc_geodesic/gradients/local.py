@@ -17,6 +17,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,11 @@ class LocalGradientEstimator:
         kwargs = dict(self._compile_kwargs)
         mode = get_mode(kwargs.pop("mode", None))
         return pymc_compile(
-            list(inputs), list(outputs), mode=mode, on_unused_input="ignore", trust_input=True,
+            list(inputs),
+            list(outputs),
+            mode=mode,
+            on_unused_input="ignore",
+            trust_input=True,
             **kwargs,
         )
 
@@ -140,12 +145,13 @@ class LocalGradientEstimator:
         n_global = len(self._variables)
         coordinates = density.coordinates[n_global:]
         terms = [
-            term
-            for term in density.row_terms
-            if not set(coordinates).isdisjoint(ancestors([term]))
+            term for term in density.row_terms if not set(coordinates).isdisjoint(ancestors([term]))
         ]
         log_density = pt.add(
-            *[term if term.ndim == 1 else pt.sum(term, axis=tuple(range(1, term.ndim))) for term in terms]
+            *[
+                term if term.ndim == 1 else pt.sum(term, axis=tuple(range(1, term.ndim)))
+                for term in terms
+            ]
         )
         gradients = grad(pt.sum(log_density), coordinates)
         split = split_at_frontier([log_density, *gradients], coordinates)
@@ -200,7 +206,7 @@ class LocalGradientEstimator:
     def _plan_chunks(self) -> list[slice]:
         size = self.source.batch_size
         bounds = np.linspace(0, size, math.ceil(size / CHUNK) + 1).round().astype(int)
-        return [slice(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [slice(a, b) for a, b in pairwise(bounds)]
 
     def refresh_data(self) -> None:
         """Read the data containers that are not minibatched, and how many cores there are."""
@@ -301,9 +307,7 @@ class LocalGradientEstimator:
         accepted = sum(total for total, _ in results)
         self.acceptance_rate = accepted / self.source.batch_size
         self._store()
-        handed = self._gradient_fixed(
-            *draws, *self._arguments(self._gradient_inputs, self._start)
-        )
+        handed = self._gradient_fixed(*draws, *self._arguments(self._gradient_inputs, self._start))
         for i, array in enumerate(handed):
             self.field.point_at(i, np.ascontiguousarray(array))
         return step_size, results[0][1]
@@ -320,10 +324,7 @@ class LocalGradientEstimator:
             ]
         )
         position = np.concatenate(
-            [
-                q.reshape(self.source.batch_size, -1)[chunk].ravel()
-                for q in self._coordinates
-            ]
+            [q.reshape(self.source.batch_size, -1)[chunk].ravel() for q in self._coordinates]
         )
         context = np.zeros(max(len(fixed), 1), dtype=np.int64)
         for i, (array, variable) in enumerate(zip(fixed, self._rows_frontier.inputs, strict=True)):

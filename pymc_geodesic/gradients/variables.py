@@ -120,7 +120,7 @@ def _default_manifold(transform: Transform | None) -> type[Manifold]:
 
 
 def _place(
-    manifold: type[Manifold], name: str, shape: tuple[int, ...]
+    manifold: Callable[..., Manifold], name: str, shape: tuple[int, ...]
 ) -> tuple[Manifold, int]:
     """Instance of ``manifold`` and number of its points in an array of this shape."""
     if manifold in (Euclidean, HalfLine):

@@ -40,8 +40,8 @@ class GeodesicStepState(StepMethodState):
 
     Attributes
     ----------
-    position : ndarray or None
-        Kernel coordinates; None before the first draw.
+    position : ndarray
+        Kernel coordinates; empty before the first draw.
     stream : ndarray of uint64
         Random stream of the kernel.
     draw : int
@@ -55,7 +55,7 @@ class GeodesicStepState(StepMethodState):
     """
 
     manifold_names: list[str] = field(metadata={"frozen": True})
-    position: np.ndarray | None
+    position: np.ndarray
     stream: np.ndarray
     draw: int
     tune: bool
@@ -83,6 +83,7 @@ class GeodesicStep(BlockedStep):
     """
 
     default_blocked = True
+    stats_dtypes_shapes: dict = {}
     _state_class = GeodesicStepState
     estimator: GradientEstimator | LocalGradientEstimator
 
@@ -115,7 +116,7 @@ class GeodesicStep(BlockedStep):
         self.product = product_of(self.variables)
         self.rng = get_random_generator(rng)
         self.stream = new_stream(self.rng)
-        self.position: np.ndarray | None = None
+        self.position = np.empty(0)
         self.draw = 0
         self.tune = True
         self._n_tune, self._n_draws = 0, 0
@@ -167,7 +168,7 @@ class GeodesicStep(BlockedStep):
         self._n_tune, self._n_draws = tune, draws
         self.draw = 0
         self.tune = tune > 0
-        self.position = None
+        self.position = np.empty(0)
         self.local_adaptation = None
         self._forget_point()
         self._reset()
@@ -192,7 +193,7 @@ class GeodesicStep(BlockedStep):
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Draw once."""
-        if self.position is None or self._moved_elsewhere(point):
+        if self.position.size == 0 or self._moved_elsewhere(point):
             self._read(point)
         self.estimator.set_others(point)
         if isinstance(self.estimator, LocalGradientEstimator):
@@ -205,7 +206,7 @@ class GeodesicStep(BlockedStep):
 
     def _sample_local(self, point: PointType) -> int:
         """Draw the local variables of the next minibatch; return the gradient evaluations."""
-        assert isinstance(self.estimator, LocalGradientEstimator) and self.position is not None
+        assert isinstance(self.estimator, LocalGradientEstimator)
         if not self._has_local_values:
             self.estimator.read_local(point)
             self._has_local_values = True
@@ -239,7 +240,6 @@ class GeodesicStep(BlockedStep):
             self.position[part] = variable.coordinates(point[variable.value_name]).ravel()
 
     def _write(self, point: PointType) -> PointType:
-        assert self.position is not None
         point = dict(point)
         for variable in self.variables:
             part = self.position[self.product.slices[variable.name]]

@@ -3,51 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pymc.model import Model
 
 from pymc_geodesic.gradients.estimator import GradientEstimator, named_row_source
 from pymc_geodesic.gradients.local import LocalGradientEstimator
-from pymc_geodesic.gradients.rows import StreamedRows
 from pymc_geodesic.gradients.variables import ManifoldVariable
 
-__all__ = ["local_counts", "make_estimator"]
+__all__ = ["LocalDraws", "Minibatches", "make_estimator"]
 
 
-def local_counts(local_draws: int, local_tune: int, local_steps: int) -> dict[str, int]:
-    """Check how local variables are to be drawn.
+@dataclass(frozen=True)
+class Minibatches:
+    """The minibatch arguments of a step method; see `pymc_geodesic.SGGMC`."""
+
+    batch_size: int | None = None
+    names: Sequence[str] | str | None = None
+    batches: Iterable[Any] | None = None
+    total_size: int | None = None
+    order: str = "shuffled"
+
+
+@dataclass(frozen=True)
+class LocalDraws:
+    """How local variables are drawn.
+
+    Attributes
+    ----------
+    draws, discarded, steps : int
+        Transitions that are averaged over, transitions before them, leapfrog steps of each.
 
     Raises
     ------
     ValueError
         If a number is not an integer, or too small.
     """
-    for name, value, least in (
-        ("local_draws", local_draws, 1),
-        ("local_tune", local_tune, 0),
-        ("local_steps", local_steps, 1),
-    ):
-        if int(value) != value or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value}")
-    return {
-        "n_draws": int(local_draws), "n_discarded": int(local_tune), "n_local_steps": int(local_steps)
-    }
+
+    draws: int
+    discarded: int
+    steps: int
+
+    def __post_init__(self) -> None:
+        for argument, value, least in (
+            ("local_draws", self.draws, 1),
+            ("local_tune", self.discarded, 0),
+            ("local_steps", self.steps, 1),
+        ):
+            if int(value) != value or value < least:
+                raise ValueError(f"{argument} must be an integer of at least {least}, got {value}")
 
 
 def make_estimator(
     model: Model,
     variables: Sequence[ManifoldVariable],
-    local: Sequence[ManifoldVariable],
+    minibatches: Minibatches,
     *,
-    batch_size: int | None,
-    minibatch: Sequence[str] | str | None,
-    batches: Iterable[Any] | None,
-    total_size: int | None,
-    minibatch_order: str,
-    n_draws: int,
-    n_discarded: int,
-    n_local_steps: int,
+    local: Sequence[ManifoldVariable] = (),
+    local_draws: LocalDraws,
     with_value: bool = False,
     compile_kwargs: Mapping[str, Any] | None,
 ) -> GradientEstimator | LocalGradientEstimator:
@@ -58,44 +72,44 @@ def make_estimator(
     ValueError
         If the arguments contradict each other or the model.
     """
-    if local and minibatch is None:
-        raise ValueError(
-            "local= needs minibatch=[...], the names of the data containers whose rows the local "
-            "variables belong to; batch_size= may be left out to use all rows"
-        )
-    if local and batch_size is None and batches is None:
-        first = minibatch if isinstance(minibatch, str) else minibatch[0]
-        batch_size = len(model[first].get_value(borrow=True))
+    batch_size = minibatches.batch_size
+    if local:
+        if minibatches.names is None:
+            raise ValueError(
+                "local= needs minibatch=[...], the names of the data containers whose rows the "
+                "local variables belong to; batch_size= may be left out to use all rows"
+            )
+        if minibatches.batches is not None:
+            raise ValueError("local= needs rows that can be visited again, not batches=")
+        batch_size = local[0].shape[0] if batch_size is None else batch_size
     source = named_row_source(
         model,
         batch_size=batch_size,
-        minibatch=minibatch,
-        batches=batches,
-        total_size=total_size,
-        minibatch_order=minibatch_order,
+        minibatch=minibatches.names,
+        batches=minibatches.batches,
+        total_size=minibatches.total_size,
+        minibatch_order=minibatches.order,
     )
     if not local:
         return GradientEstimator(
             model,
             variables,
             source=source,
-            total_size=total_size,
-            minibatch_order=minibatch_order,
+            total_size=minibatches.total_size,
+            minibatch_order=minibatches.order,
             with_value=with_value,
             compile_kwargs=compile_kwargs,
         )
-    if isinstance(source, StreamedRows):
-        raise ValueError("local= needs rows that can be visited again, not batches=")
     assert source is not None
     return LocalGradientEstimator(
         model,
         variables,
         local,
         source=source,
-        total_size=total_size,
-        n_draws=n_draws,
-        n_discarded=n_discarded,
-        n_steps=n_local_steps,
+        total_size=minibatches.total_size,
+        n_draws=local_draws.draws,
+        n_discarded=local_draws.discarded,
+        n_steps=local_draws.steps,
         with_value=with_value,
         compile_kwargs=compile_kwargs,
     )

@@ -19,7 +19,7 @@ from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.steps.base import GeodesicStep, GeodesicStepState
-from pymc_geodesic.steps.estimators import local_counts, make_estimator
+from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 
 __all__ = ["GMC"]
 
@@ -115,7 +115,7 @@ class GMC(GeodesicStep):
 
     name = "gmc"
     _state_class = GMCState
-    stats_dtypes_shapes = {
+    stats_dtypes_shapes: dict = {
         "step_size": (np.float64, []),
         "acceptance_rate": (np.float64, []),
         "diverging": (bool, []),
@@ -170,14 +170,10 @@ class GMC(GeodesicStep):
         self.step_size = step_size
         self.n_steps = DEFAULT_STEPS if n_steps is None else int(n_steps)
         self.target_accept = target_accept
-        self._local_arguments = local_counts(local_draws, local_tune, local_steps)
-        self._minibatch_arguments = {
-            "batch_size": batch_size,
-            "minibatch": minibatch,
-            "batches": None,
-            "total_size": total_size,
-            "minibatch_order": minibatch_order,
-        }
+        self._local_draws = LocalDraws(local_draws, local_tune, local_steps)
+        self._minibatches = Minibatches(
+            batch_size, minibatch, total_size=total_size, order=minibatch_order
+        )
         self._kept = np.empty((0, self.product.size))
         self._acceptance = np.empty(1)
         self._compile()
@@ -187,9 +183,9 @@ class GMC(GeodesicStep):
         self.estimator = make_estimator(
             self.model,
             self.variables,
-            self.local,
-            **self._local_arguments,
-            **self._minibatch_arguments,
+            self._minibatches,
+            local=self.local,
+            local_draws=self._local_draws,
             with_value=True,
             compile_kwargs=self.compile_kwargs,
         )
@@ -201,8 +197,7 @@ class GMC(GeodesicStep):
         self._acceptance_sum = 0.0
 
     def _first_step_size(self) -> float:
-        """A step that resolves the largest curvature at the starting point."""
-        assert self.position is not None
+        """Choose a step that resolves the largest curvature at the starting point."""
         direction = np.empty(self.product.size)
         refresh_velocity(self.product.blocks, self.position, direction, self.stream)
         field = self.estimator.field
@@ -227,7 +222,6 @@ class GMC(GeodesicStep):
         return 0.1 / math.sqrt(max(abs(curvature), 1e-2))
 
     def _move(self, point: PointType) -> dict[str, Any]:
-        assert self.position is not None
         local_grad = self._sample_local(point) if self.local else 0
         if not self._has_first_step:
             first = self._first_step_size()

@@ -160,7 +160,10 @@ class gSGNHT(LangevinStep):
     name = "gsgnht"
     last_excess = 0.05
     _state_class = ThermostatState
-    stats_dtypes_shapes = {**LangevinStep.stats_dtypes_shapes, "thermostat": (np.float64, [])}
+    stats_dtypes_shapes: dict = {
+        **LangevinStep.stats_dtypes_shapes,
+        "thermostat": (np.float64, []),
+    }
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from pymc_geodesic.kernels import probe
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import GeodesicStep, GeodesicStepState
-from pymc_geodesic.steps.estimators import local_counts, make_estimator
+from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.steps.tuning import TemperatureTuner
 
 __all__ = ["LangevinState", "LangevinStep"]
@@ -45,8 +45,8 @@ class LangevinState(GeodesicStepState):
 
     Attributes
     ----------
-    velocity : ndarray or None
-        Velocity in the tangent space.
+    velocity : ndarray
+        Velocity in the tangent space; empty before the first draw.
     tuned_step_size : float
         Step size chosen by tuning.
     tuned_friction : ndarray
@@ -55,13 +55,13 @@ class LangevinState(GeodesicStepState):
         What tuning measured.
     """
 
-    velocity: np.ndarray | None
+    velocity: np.ndarray
     tuned_step_size: float
     tuned_friction: np.ndarray
     tuner_state: dict
     temperature_sum: float
     temperature_count: int
-    direction: np.ndarray | None
+    direction: np.ndarray
     last_gradient: np.ndarray
 
 
@@ -69,7 +69,7 @@ class LangevinStep(GeodesicStep):
     """Base of `SGGMC` and `gSGNHT`; see there for the parameters."""
 
     _state_class = LangevinState
-    stats_dtypes_shapes = {
+    stats_dtypes_shapes: dict = {
         "step_size": (np.float64, []),
         "temperature": (np.float64, []),
         "friction": (np.float64, []),
@@ -141,16 +141,10 @@ class LangevinStep(GeodesicStep):
         self.n_steps = int(n_steps)
         self.gradient_noise = gradient_noise
         self._splitting = _SPLITTINGS[splitting]
-        self._local_arguments = local_counts(local_draws, local_tune, local_steps)
+        self._local_draws = LocalDraws(local_draws, local_tune, local_steps)
         if minibatch_order == "shuffled" and self._counts_on_white_noise and not self.local:
             minibatch_order = "independent"
-        self._minibatch_arguments = {
-            "batch_size": batch_size,
-            "minibatch": minibatch,
-            "batches": batches,
-            "total_size": total_size,
-            "minibatch_order": minibatch_order,
-        }
+        self._minibatches = Minibatches(batch_size, minibatch, batches, total_size, minibatch_order)
         self._tuner = TemperatureTuner(
             len(self.variables),
             repeats=self.n_steps if self.local else 1,
@@ -173,9 +167,9 @@ class LangevinStep(GeodesicStep):
         self.estimator = make_estimator(
             self.model,
             self.variables,
-            self.local,
-            **self._local_arguments,
-            **self._minibatch_arguments,
+            self._minibatches,
+            local=self.local,
+            local_draws=self._local_draws,
             compile_kwargs=self.compile_kwargs,
         )
         self._noise_field: CompiledField | None = None
@@ -228,25 +222,23 @@ class LangevinStep(GeodesicStep):
 
     def _reset(self) -> None:
         self._tuner.reset(self._n_tune)
-        self.velocity: np.ndarray | None = None
+        self.velocity = np.empty(0)
         self.tuned_step_size = 0.0
         self.tuned_friction = np.zeros(len(self.variables))
         self.temperature_sum, self.temperature_count = 0.0, 0
-        self.direction: np.ndarray | None = None
+        self.direction = np.empty(0)
         self.last_gradient = np.empty(0)
         self._noise_variance = self._known_noise()
 
     def _read(self, point: PointType) -> None:
         super()._read(point)
-        assert self.position is not None
         self.velocity = np.empty(self.product.size)
         refresh_velocity(self.product.blocks, self.position, self.velocity, self.stream)
         self.last_gradient = np.empty(0)
 
     def _measure(self, argument: int) -> None:
         """Curvature and gradient noise at the present position, for tuning."""
-        assert self.position is not None
-        if self.direction is None:
+        if self.direction.size == 0:
             self.direction = np.empty(self.product.size)
             refresh_velocity(self.product.blocks, self.position, self.direction, self.stream)
         noise = np.zeros(len(self.variables))
@@ -266,7 +258,7 @@ class LangevinStep(GeodesicStep):
         )
         field.raise_error()
         if not math.isfinite(curvature):
-            self.direction = None
+            self.direction = np.empty(0)
         has_noise = self.last_gradient.size > 0
         if self.gradient_noise is not None:
             has_noise = True
@@ -276,7 +268,6 @@ class LangevinStep(GeodesicStep):
 
     def _remember_gradient(self, argument: int) -> None:
         """Keep the gradient at the end of a draw, to compare with another minibatch."""
-        assert self.position is not None
         if isinstance(self.estimator.source, AllRows):
             return
         gradient = np.empty(self.product.size)
@@ -318,7 +309,6 @@ class LangevinStep(GeodesicStep):
         return np.zeros(self.n_steps, dtype=np.int64), n_grad
 
     def _move(self, point: PointType) -> dict[str, Any]:
-        assert self.position is not None and self.velocity is not None
         arguments, n_grad = self._prepare(point)
         n_grad += self.n_steps
         if self._noise_field is not None:
@@ -375,8 +365,11 @@ class LangevinStep(GeodesicStep):
             return None
         names = ", ".join(variable.name for variable in self.variables)
         problem, remedy = (
-            ("wider", "a smaller step_size, more friction, larger minibatches or a known "
-             'gradient_noise ("fisher")')
+            (
+                "wider",
+                "a smaller step_size, more friction, larger minibatches or a known "
+                'gradient_noise ("fisher")',
+            )
             if mean > 1.0
             else ("narrower", "a smaller step_size or less friction")
         )

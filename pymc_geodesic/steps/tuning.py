@@ -60,8 +60,8 @@ def noise_excess(step_size: float, angle: float, noise: float, repeats: int = 1)
     float
         (ε²V / 4) coth(Cε / 2), times the factor for repeated noise; about εV / (2C).
     """
-    return 0.25 * step_size**2 * noise / math.tanh(0.5 * angle) * repetition(
-        math.exp(-angle), repeats
+    return (
+        0.25 * step_size**2 * noise / math.tanh(0.5 * angle) * repetition(math.exp(-angle), repeats)
     )
 
 
