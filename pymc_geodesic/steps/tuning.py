@@ -20,6 +20,7 @@ COOLING = 0.7
 WEAKEST_DECAY, STRONGEST_DECAY = 0.1, 1.0
 """Bounds of Cε, the friction of one step."""
 
+_ANGLES = np.geomspace(WEAKEST_DECAY, STRONGEST_DECAY, 25)
 _MEMORY = 0.95
 
 
@@ -97,6 +98,7 @@ class TemperatureTuner:
         self._repeats = repeats
         self._last_excess = last_excess
         self._least_curvature = max(least_curvature, 1e-12)
+        self._heat = np.array([noise_excess(1.0, angle, 1.0, repeats) for angle in _ANGLES])
         self.reset(0)
 
     def reset(self, n_tune: int) -> None:
@@ -170,16 +172,12 @@ class TemperatureTuner:
         step_size = ACCURACY / math.sqrt(self.curvature)
         worst = float(np.max(self.noise))
         if worst > 0.0:
-            unit = noise_excess(1.0, STRONGEST_DECAY, worst, self._repeats)
-            step_size = min(step_size, math.sqrt(self.allowed_excess / unit))
+            step_size = min(step_size, math.sqrt(self.allowed_excess / (worst * self._heat[-1])))
         return step_size * self._shrink
 
     def friction(self, step_size: float) -> np.ndarray:
         """C of every block, per unit of time, for a given step size."""
-        angles = np.geomspace(WEAKEST_DECAY, STRONGEST_DECAY, 25)
-        friction = np.empty(self._n_blocks)
-        for block, noise in enumerate(self.noise):
-            excess = np.array([noise_excess(step_size, a, noise, self._repeats) for a in angles])
-            enough = excess <= self.allowed_excess * (1.0 + 1e-9)
-            friction[block] = angles[np.argmax(enough) if enough.any() else -1] / step_size
-        return friction
+        allowed = self.allowed_excess * (1.0 + 1e-9)
+        enough = np.outer(self.noise * step_size**2, self._heat) <= allowed
+        first = np.where(enough.any(axis=1), enough.argmax(axis=1), -1)
+        return _ANGLES[first] / step_size
