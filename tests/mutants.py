@@ -15,7 +15,8 @@ from numba import njit
 from pymc_geodesic import integrators
 from pymc_geodesic.jit import FAST_MATH
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc
-from pymc_geodesic.manifolds import product
+from pymc_geodesic.manifolds import product, sphere
+from pymc_geodesic.manifolds.rows import view_rows
 from pymc_geodesic.streams import fill_normal
 
 langevin_coefficients = integrators.langevin_coefficients
@@ -128,6 +129,18 @@ def slow_velocity(blocks, x, v, stream):
 
 
 @njit
+def unprojected_velocity(blocks, x, v, stream):
+    """No projection."""
+    fill_normal(stream, v)
+
+
+@njit
+def sphere_geodesic(blocks, x, v, time):
+    """Great circles on S²: compiles faster than the dispatch over all manifolds."""
+    sphere.geodesic(view_rows(x, 0, x.size // 3, 3), view_rows(v, 0, v.size // 3, 3), time)
+
+
+@njit
 def tangent_geodesic(blocks, x, v, time):
     """A geodesic that insists on a velocity tangent to the sphere x lives on."""
     inner = 0.0
@@ -135,13 +148,7 @@ def tangent_geodesic(blocks, x, v, time):
         inner += x[i] * v[i]
     if abs(inner) > 1e-12:
         raise ArithmeticError("the velocity is not tangent")
-    product.geodesic(blocks, x, v, time)
-
-
-@njit
-def unprojected_velocity(blocks, x, v, stream):
-    """No projection."""
-    fill_normal(stream, v)
+    sphere_geodesic(blocks, x, v, time)
 
 
 @njit
@@ -169,20 +176,28 @@ LANGEVIN_FAULTS = {
     "gradient 10 % too small": {"langevin_coefficients": weaker_gradient},
 }
 
+ON_SPHERE = {"geodesic": sphere_geodesic}
+
 BIASED = [
     *(Mutant(name, sggmc, replaced) for name, replaced in LANGEVIN_FAULTS.items()),
     Mutant("noise 10 % too small", gsgnht, {"langevin_coefficients": weaker_noise}),
     Mutant("sign of the gradient", gsgnht, {"langevin_coefficients": descent}),
     Mutant("wrong thermometer", gsgnht, {"kinetic_temperature": low_thermometer}),
-    Mutant("accepts everything", gmc, {"uniform": always_small}),
-    Mutant("velocities 10 % too small", gmc, {"refresh_velocity": slow_velocity}),
-    Mutant("no kinetic energy", gmc, {"add_kinetic_energy": no_kinetic_energy}),
+    Mutant("accepts everything", gmc, {"uniform": always_small, **ON_SPHERE}),
+    Mutant("velocities 10 % too small", gmc, {"refresh_velocity": slow_velocity, **ON_SPHERE}),
+    Mutant("no kinetic energy", gmc, {"add_kinetic_energy": no_kinetic_energy, **ON_SPHERE}),
     Mutant(
         "no first half of a kick",
         gmc,
+        ON_SPHERE,
         edit=("kick(blocks, proposal, v, output[:size], 0.5 * epsilon)", "pass"),
     ),
-    Mutant("old energy", gmc, edit=("current[size + chain] = output[size + chain]", "pass")),
+    Mutant(
+        "old energy",
+        gmc,
+        ON_SPHERE,
+        edit=("current[size + chain] = output[size + chain]", "pass"),
+    ),
 ]
 """Mutants that leave the target."""
 
@@ -206,20 +221,21 @@ UNPROJECTED = [
 ]
 """Mutants whose positions pass, because geodesics take out what is not tangent."""
 
-REFUSED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick})]
+REFUSED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick, **ON_SPHERE})]
 """Mutants that Metropolis corrects: nothing but their acceptance gives them away."""
 
+LAST = " if step < n_steps - 1 else 0.5 * step_size"
+
 ASYMMETRIC = [
-    Mutant(
-        "no first half of a geodesic",
-        kernel,
-        edit=("geodesic(blocks, x, v, 0.5 * step_size)", "pass"),
-    )
-    for kernel in (sggmc, gsgnht)
-] + [
-    Mutant("whole last geodesic", sggmc, edit=(" if step < n_steps - 1 else 0.5 * step_size", "")),
-    Mutant("explicit friction", sggmc, {"langevin_coefficients": euler}),
-    Mutant("whole last geodesic", gsgnht, edit=(" if step < n_steps - 1 else 0.5 * step_size", "")),
-    Mutant("thermostat late", gsgnht, edit=("0.5 * step_size * excess", "0.0 * excess")),
+    *(
+        Mutant(name, kernel, ON_SPHERE, edit)
+        for kernel in (sggmc, gsgnht)
+        for name, edit in (
+            ("no first half of a geodesic", ("geodesic(blocks, x, v, 0.5 * step_size)", "pass")),
+            ("whole last geodesic", (LAST, "")),
+        )
+    ),
+    Mutant("explicit friction", sggmc, {"langevin_coefficients": euler, **ON_SPHERE}),
+    Mutant("late thermostat", gsgnht, ON_SPHERE, ("0.5 * step_size * excess", "0.0 * excess")),
 ]
 """Mutants that are not of second order."""

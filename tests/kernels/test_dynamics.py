@@ -1,5 +1,6 @@
 """Without noise the kernels are integrators: reversible, and of second order."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -9,89 +10,103 @@ from pymc_geodesic.fields import Field
 from pymc_geodesic.integrators import EXACT, PAPER, refresh_velocity
 from pymc_geodesic.kernels import gsgnht, sggmc
 from pymc_geodesic.streams import new_stream
-from tests.kernels.drivers import NO_NOISE, gradient_field
-from tests.targets import CONCENTRATION_AND_DIRECTION as TARGET
+from tests.kernels.drivers import gradient_field
+from tests.targets import CONCENTRATION_AND_DIRECTION, Target
 
-PRODUCT = TARGET.product
-SILENCED = np.full(PRODUCT.size, 1e300)
-"""A known variance of the gradient that leaves nothing of the injected noise."""
-
+TARGET = CONCENTRATION_AND_DIRECTION
 FRICTION = np.array([1.5, 0.7])
+INERTIA = np.array([2.0, 0.5])
 KERNELS = [pytest.param(kernel, id=kernel.__name__) for kernel in (sggmc, gsgnht)]
 
 
-def run(kernel, compiled, field: Field, state, step_size, n_steps, friction, known, splitting):
-    """End state of a kernel: position, velocity and, for gSGNHT, thermostats."""
-    state = [part.copy() for part in state]
-    context = np.zeros(1, dtype=np.int64)
-    arguments = np.zeros(n_steps, dtype=np.int64)
-    stream = new_stream(np.random.default_rng(1))
-    scratch = np.empty(PRODUCT.size), np.empty(PRODUCT.size)
-    own = (state[2], np.array([2.0, 0.5])) if kernel is gsgnht else ()
-    compiled(
-        field.address, context, arguments, PRODUCT.blocks, PRODUCT.dims, state[0], state[1],
-        *own, step_size, friction, known, splitting, stream, *scratch,
-    )  # fmt: skip
-    return state[:3] if kernel is gsgnht else state[:2]
-
-
-def initial_state():
+def initial_state(kernel: Callable, target: Target = TARGET) -> list[np.ndarray]:
+    """Position, velocity and, for gSGNHT, thermostats."""
     rng = np.random.default_rng(2)
-    x = TARGET.draw(rng, 1)[0]
+    x = target.draw(rng, 1)[0]
     v = np.empty_like(x)
-    refresh_velocity(PRODUCT.blocks, x, v, new_stream(rng))
-    return [x, v, FRICTION.copy()]
+    refresh_velocity(target.product.blocks, x, v, new_stream(rng))
+    return [x, v, FRICTION[: len(target.product.dims)].copy()][: 3 if kernel is gsgnht else 2]
 
 
-def observed_order(kernel, compiled, splitting=EXACT):
-    """Slope of the error of the damped, noiseless flow against the step size."""
-    field = gradient_field(TARGET)
+def run(
+    kernel: Callable,
+    field: Field,
+    state: list[np.ndarray],
+    step_size: float,
+    n_steps: int,
+    *,
+    target: Target = TARGET,
+    compiled: Callable | None = None,
+    friction: np.ndarray = FRICTION,
+    splitting: int = EXACT,
+) -> list[np.ndarray]:
+    """State after some steps, the noise silenced by a known variance that leaves nothing of it."""
+    product = target.product
+    state = [part.copy() for part in state]
+    own = (state[2], INERTIA) if kernel is gsgnht else ()
+    (compiled or kernel)(
+        field.address, np.zeros(1, dtype=np.int64), np.zeros(n_steps, dtype=np.int64),
+        product.blocks, product.dims, state[0], state[1], *own, step_size, friction,
+        np.full(product.size, 1e300), splitting, new_stream(np.random.default_rng(1)),
+        np.empty(product.size), np.empty(product.size),
+    )  # fmt: skip
+    return state
+
+
+def observed_order(
+    kernel: Callable,
+    compiled: Callable | None = None,
+    target: Target = TARGET,
+    splitting: int = EXACT,
+) -> float:
+    """Slope of the error of the damped flow against the step size."""
+    field = gradient_field(target)
+    state = initial_state(kernel, target)
+    options = {"target": target, "compiled": compiled, "splitting": splitting}
     ends = [
-        np.concatenate(
-            run(kernel, compiled, field, initial_state(), 1.0 / n, n, FRICTION, SILENCED, splitting)
-        )
-        for n in (50, 100, 200)
+        np.concatenate(run(kernel, field, state, 1.0 / n, n, **options)) for n in (50, 100, 200)
     ]
     coarse, fine = (np.linalg.norm(a - b) for a, b in pairwise(ends))
     return np.log2(coarse / fine)
 
 
+@pytest.fixture(scope="module")
+def field():
+    return gradient_field(TARGET)
+
+
 @pytest.mark.parametrize("splitting", [EXACT, PAPER])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_second_order(kernel, splitting):
-    assert observed_order(kernel, kernel, splitting) == pytest.approx(2.0, abs=0.05)
+    assert observed_order(kernel, splitting=splitting) == pytest.approx(2.0, abs=0.05)
 
 
-def test_sggmc_without_friction_is_reversible():
-    field = gradient_field(TARGET)
-    x, v, _ = initial_state()
-    forth = run(sggmc, sggmc, field, [x, v], 0.05, 40, np.zeros(2), NO_NOISE, EXACT)
-    back = run(sggmc, sggmc, field, [forth[0], -forth[1]], 0.05, 40, np.zeros(2), NO_NOISE, EXACT)
-    assert np.linalg.norm(forth[0] - x) > 0.1
-    np.testing.assert_allclose(back[0], x, atol=1e-12)
-    np.testing.assert_allclose(back[1], -v, atol=1e-12)
+def test_sggmc_without_friction_is_reversible(field):
+    x, v = initial_state(sggmc)
+    there_x, there_v = run(sggmc, field, [x, v], 0.05, 40, friction=np.zeros(2))
+    back_x, back_v = run(sggmc, field, [there_x, -there_v], 0.05, 40, friction=np.zeros(2))
+    assert np.linalg.norm(there_x - x) > 0.1
+    np.testing.assert_allclose(back_x, x, atol=1e-12)
+    np.testing.assert_allclose(back_v, -v, atol=1e-12)
 
 
 @pytest.mark.parametrize("splitting", [EXACT, PAPER])
-def test_gsgnht_without_noise_is_reversible(splitting):
+def test_gsgnht_without_noise_is_reversible(field, splitting):
     """Time runs backwards when velocities and thermostats change their sign."""
-    field = gradient_field(TARGET)
-    state = initial_state()
-    x, v, xi = run(gsgnht, gsgnht, field, state, 0.05, 40, FRICTION, SILENCED, splitting)
-    back = run(gsgnht, gsgnht, field, [x, -v, -xi], 0.05, 40, FRICTION, SILENCED, splitting)
-    assert np.abs(xi - FRICTION).min() > 0.01
-    for there, again in zip([state[0], -state[1], -state[2]], back, strict=True):
-        np.testing.assert_allclose(again, there, atol=1e-11)
+    x, v, xi = initial_state(gsgnht)
+    there = run(gsgnht, field, [x, v, xi], 0.05, 40, splitting=splitting)
+    turned = [there[0], -there[1], -there[2]]
+    back = run(gsgnht, field, turned, 0.05, 40, splitting=splitting)
+    assert np.abs(there[2] - xi).min() > 0.01
+    for expected, reached in zip([x, -v, -xi], back, strict=True):
+        np.testing.assert_allclose(reached, expected, atol=1e-11)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_two_calls_continue_as_one(kernel):
+def test_two_calls_continue_as_one(kernel, field):
     """The merged half geodesics end a call where the next one begins."""
-    field = gradient_field(TARGET)
-    arguments = (0.05, FRICTION, SILENCED, EXACT)
-    step_size, *rest = arguments
-    whole = run(kernel, kernel, field, initial_state(), step_size, 30, *rest)
-    half = run(kernel, kernel, field, initial_state(), step_size, 10, *rest)
-    halves = run(kernel, kernel, field, half, step_size, 20, *rest)
+    state = initial_state(kernel)
+    whole = run(kernel, field, state, 0.05, 30)
+    halves = run(kernel, field, run(kernel, field, state, 0.05, 10), 0.05, 20)
     for one, two in zip(whole, halves, strict=True):
         np.testing.assert_allclose(one, two, atol=1e-13)

@@ -80,7 +80,7 @@ def test_velocities_off_the_tangent_space_are_noticed(mutant, field):
 
 @pytest.mark.parametrize("mutant", ASYMMETRIC, ids=str)
 def test_kernels_of_lower_order_are_noticed(mutant):
-    assert observed_order(mutant.kernel, mutant.compile()) < 1.5
+    assert observed_order(mutant.kernel, mutant.compile(), TARGET) < 1.5
 
 
 @njit

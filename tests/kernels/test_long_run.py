@@ -1,0 +1,42 @@
+"""Rounding errors do not accumulate over very many inner steps."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from pymc_geodesic.fields import native_field
+from pymc_geodesic.integrators import EXACT, refresh_velocity
+from pymc_geodesic.kernels import sggmc
+from pymc_geodesic.manifolds import Product, Sphere
+from pymc_geodesic.streams import new_stream
+
+SIZE = 5000
+
+
+@njit
+def pull(position, argument, context, output):
+    """Log-density 5000 x₀."""
+    output[:] = 0.0
+    output[0] = 5000.0
+    return 5000.0 * position[0]
+
+
+@pytest.mark.parametrize(
+    "n_steps", [10_000, pytest.param(1_000_000, marks=pytest.mark.slow)], ids="{:,} steps".format
+)
+def test_drift_off_the_sphere(n_steps):
+    product = Product([("x", Sphere(SIZE), 1)])
+    rng = np.random.default_rng(1)
+    x = product.random_point(rng)
+    v = np.empty(SIZE)
+    stream = new_stream(rng)
+    refresh_velocity(product.blocks, x, v, stream)
+    field = native_field(pull, SIZE)
+    temperature, _ = sggmc(
+        field.address, np.zeros(1, dtype=np.int64), np.zeros(n_steps, dtype=np.int64),
+        product.blocks, product.dims, x, v, 0.003, np.array([30.0]), np.empty(0), EXACT, stream,
+        np.empty(SIZE), np.empty(512),
+    )  # fmt: skip
+    assert abs(np.linalg.norm(x) - 1.0) < 1e-10
+    assert abs(x @ v) / np.linalg.norm(v) < 1e-10
+    assert temperature == pytest.approx(1.0, abs=0.02)
