@@ -16,8 +16,9 @@ from pymc.util import RandomGenerator
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.integrators import refresh_velocity
+from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.kernels import gmc, probe
-from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
 from pymc_geodesic.steps.base import GeodesicStep, GeodesicStepState
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 
@@ -26,6 +27,12 @@ __all__ = ["GMC"]
 DEFAULT_STEPS = 10
 JITTER = 0.2
 _POWER_ITERATIONS = 10
+
+
+def longest_step(variables: Sequence[ManifoldVariable]) -> float:
+    """Step with which a free particle goes half around the smallest compact manifold."""
+    dims = [v.manifold.dim for v in variables if not isinstance(v.manifold, Euclidean | HalfLine)]
+    return math.pi / math.sqrt(max(dims)) if dims else math.inf
 
 
 @dataclass_state
@@ -174,6 +181,7 @@ class GMC(GeodesicStep):
         self._minibatches = Minibatches(
             batch_size, minibatch, total_size=total_size, order=minibatch_order
         )
+        self._longest_step = longest_step(self.variables)
         self._kept = np.empty((0, self.product.size))
         self._acceptance = np.empty(1)
         self._compile()
@@ -228,7 +236,7 @@ class GMC(GeodesicStep):
             self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
             self._has_first_step = True
         if self.step_size is None:
-            step_size = float(self.adaptation.current(self.tune))
+            step_size = min(float(self.adaptation.current(self.tune)), self._longest_step)
         else:
             step_size = self.step_size
         field = self.estimator.field
