@@ -46,10 +46,12 @@ class Run(NamedTuple):
 
     @property
     def ess_per_second(self) -> float:
+        """Effective sample size of the worst coordinate per second."""
         return self.smallest_ess / self.seconds
 
     @property
     def ess_per_gradient(self) -> float:
+        """Effective sample size of the worst coordinate per gradient evaluation."""
         return self.smallest_ess / self.gradients
 
 

@@ -62,9 +62,9 @@ def log_gram_density(value: TensorVariable) -> TensorVariable:
     r"""Log-density that makes the Gram matrix of a matrix a proper variable.
 
     The matrix Y has a frame X and a Gram matrix :math:`W = Y^\top Y`; W is drawn as
-    :math:`\mathrm{Wishart}_p(\nu, I/\nu)` with :math:`\nu = \max\{n, 16 (p + 1)\}`, and the density of Y
-    is that of X with respect to the surface measure of the Stiefel manifold as a subset of
-    R^{n×p} (a rotation of two columns by an angle a has length :math:`\sqrt 2\, a`) times
+    :math:`\mathrm{Wishart}_p(\nu, I/\nu)` with :math:`\nu = \max\{n, 16 (p + 1)\}`. The density
+    of Y is that of X, with respect to the surface measure of the Stiefel manifold as a subset of
+    R^{n×p} (a rotation of two columns by an angle a has length :math:`\sqrt 2\, a`), times
 
     .. math:: 2^{p(p-1)/4}\, \frac{2^p\, (\nu/2)^{\nu p/2}}{\Gamma_p(\nu/2)}\,
               |W|^{(\nu-n)/2}\, e^{-\nu \operatorname{tr} W/2} .

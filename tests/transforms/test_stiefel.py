@@ -45,7 +45,7 @@ def test_one_column_is_a_unit_vector():
 
 def tangent_basis(frame):
     """Orthonormal basis of the tangent space in R^{n×p}."""
-    n, p = frame.shape
+    p = frame.shape[1]
     complement = np.linalg.qr(frame, mode="complete").Q[:, p:]
     basis = []
     for j in range(p):
@@ -53,8 +53,7 @@ def tangent_basis(frame):
             rotation = np.zeros((p, p))
             rotation[i, j], rotation[j, i] = 1, -1
             basis.append(frame @ rotation / np.sqrt(2))
-        for k in range(n - p):
-            basis.append(np.outer(complement[:, k], np.eye(p)[j]))
+        basis.extend(np.outer(normal, np.eye(p)[j]) for normal in complement.T)
     return np.array(basis)
 
 
