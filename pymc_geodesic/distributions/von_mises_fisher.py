@@ -113,7 +113,7 @@ class VonMisesFisher(Directional):
     ...     mean = VonMisesFisher("mean", mu=north, kappa=1.0)
     ...     x = VonMisesFisher("x", mu=mean, kappa=10.0, observed=np.eye(3))
     >>> model.free_RVs, model.initial_point()
-    ([mean], {'mean_unit_vector__': array([0., 0., 1.])})
+    ([mean], {'mean_unitvector__': array([0., 0., 1.])})
     """
 
     rv_op = von_mises_fisher

@@ -15,8 +15,8 @@ from pymc.step_methods.step_sizes import DualAverageAdaptation, StepSizeState
 from pymc.util import RandomGenerator
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.gradients.variables import ManifoldVariable
+from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
 from pymc_geodesic.steps.base import GeodesicStep, GeodesicStepState

@@ -56,11 +56,11 @@ class SquareRootSimplexTransform(Transform):
     >>> from pymc_geodesic.transforms import square_root_simplex
     >>> with pm.Model() as model:
     ...     w = pm.Dirichlet("w", [4.0, 4.0, 4.0, 4.0], default_transform=square_root_simplex)
-    >>> model.initial_point()["w_square_root_simplex__"].tolist()
+    >>> model.initial_point()["w_squarerootsimplex__"].tolist()
     [0.5, 0.5, 0.5, 0.5]
     """
 
-    name = "square_root_simplex"
+    name = "squarerootsimplex"
     ndim_supp = 1
 
     def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:

@@ -31,7 +31,7 @@ class UnitVectorTransform(Transform):
     [0.6, 0.8]
     """
 
-    name = "unit_vector"
+    name = "unitvector"
     ndim_supp = 1
 
     def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:

@@ -219,7 +219,7 @@ def test_model_is_well_formed(model):
     copy = cloudpickle.loads(cloudpickle.dumps(model))
     point = model.initial_point()
     point["theta_simplex__"] = np.random.default_rng(2).normal(size=(D, K - 1))
-    point["beta_unit_vector__"] = TOPICS
+    point["beta_unitvector__"] = TOPICS
     values = [m.compile_logp(mode="FAST_COMPILE")(point) for m in (model, copy)]
     assert np.isfinite(values[0])
     assert values[0] == values[1]
