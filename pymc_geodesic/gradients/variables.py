@@ -120,10 +120,14 @@ def _default_manifold(transform: Transform | None) -> type[Manifold]:
 
 
 def _place(
-    manifold: Callable[..., Manifold], name: str, shape: tuple[int, ...]
+    manifold: Callable[..., Manifold], name: str, shape: tuple[int, ...], by_row: bool
 ) -> tuple[Manifold, int]:
     """Instance of ``manifold`` and number of its points in an array of this shape."""
+    if by_row and len(shape) < 1:
+        raise ValueError(f"{name!r} is a scalar: a local variable has a value for each row of data")
     if manifold in (Euclidean, HalfLine):
+        if by_row:
+            return manifold(int(np.prod(shape[1:], dtype=int))), shape[0]
         return manifold(int(np.prod(shape, dtype=int))), 1
     if manifold is Stiefel:
         if len(shape) < 2:
@@ -138,6 +142,7 @@ def manifold_variables(
     model: Model,
     vars: Sequence[TensorVariable | str] | TensorVariable | str | None,
     manifolds: Mapping[str, type[Manifold]] | None = None,
+    by_row: bool = False,
 ) -> list[ManifoldVariable]:
     """Look up the manifold of every variable.
 
@@ -150,6 +155,8 @@ def manifold_variables(
         Manifold of a variable by name, instead of the one its transform implies:
         unit vector → `Sphere`, simplex → `Simplex`, orthonormal frame → `Stiefel`,
         otherwise `Euclidean` in PyMC's unconstrained value.
+    by_row : bool
+        Whether each entry of the first axis is a point of its own, also in Euclidean space.
 
     Raises
     ------
@@ -190,7 +197,7 @@ def manifold_variables(
         else:
             backward, forward = _same, _same
         shape = backward(initial).shape
-        manifold, rows = _place(kind, rv.name, shape)
+        manifold, rows = _place(kind, rv.name, shape, by_row)
         variables.append(
             ManifoldVariable(
                 name=rv.name,

@@ -99,7 +99,7 @@ class GeodesicStep(BlockedStep):
     ) -> None:
         self.model = modelcontext(model)
         self.compile_kwargs = compile_kwargs
-        self.local = [] if local is None else manifold_variables(self.model, local)
+        self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         local_values = [variable.value for variable in self.local]
         every = manifold_variables(self.model, vars, manifolds)
         self.variables = [v for v in every if v.value not in local_values]

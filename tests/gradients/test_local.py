@@ -1,0 +1,217 @@
+"""Local latent variables: a hierarchical model whose marginal is known, and the spherical topics."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.traversal import ancestors
+
+import pymc_geodesic as pg
+from pymc_geodesic.fields import evaluate
+from pymc_geodesic.gradients.frontier import split_at_frontier
+from pymc_geodesic.gradients.local import LocalGradientEstimator
+from pymc_geodesic.gradients.rows import ShuffledRows
+from pymc_geodesic.gradients.variables import manifold_variables
+from pymc_geodesic.models import spherical_admixture
+from pymc_geodesic.streams import new_stream
+
+N_ROWS, BATCH = 120, 30
+
+
+@pytest.fixture(scope="module")
+def hierarchy():
+    """z_i ~ N(m, 1), y_i ~ N(z_i, 1), so that y_i ~ N(m, 2) without z."""
+    y = np.random.default_rng(3).normal(0.7, np.sqrt(2.0), size=N_ROWS)
+    with pm.Model() as model:
+        data = pm.Data("y", y)
+        m = pm.Normal("m", 0.0, 10.0)
+        z = pm.Normal("z", m, 1.0, shape=N_ROWS)
+        pm.Normal("x", z, 1.0, observed=data)
+    return model, y
+
+
+def make_estimator(hierarchy, batch_size=BATCH, **kwargs):
+    model, y = hierarchy
+    return LocalGradientEstimator(
+        model,
+        manifold_variables(model, [model["m"]]),
+        manifold_variables(model, [model["z"]], by_row=True),
+        source=ShuffledRows({"y": y}, batch_size),
+        total_size=None,
+        **({"n_draws": 20, "n_discarded": 10, "n_steps": 5} | kwargs),
+    )
+
+
+@pytest.fixture(scope="module")
+def estimator(hierarchy):
+    return make_estimator(hierarchy)
+
+
+def gradients(estimator, model, m, n, seed):
+    """n estimates of the gradient at m, with the minibatches they come from."""
+    estimator.source.reset(seed)
+    estimator.read_local(model.initial_point())
+    stream = new_stream(np.random.default_rng(seed))
+    output, estimates, starts = np.empty(1), [], []
+    for _ in range(n):
+        estimator.next_minibatch()
+        estimator.sample_local([np.array(m)], 0.6, stream)
+        evaluate(estimator.field.address, np.array([m]), 0, estimator.field.context, output)
+        estimates.append(output[0])
+        starts.append(estimator._start)
+    return np.array(estimates), starts
+
+
+def test_average_gradient_is_that_of_the_marginal(hierarchy, estimator):
+    model, y = hierarchy
+    m = 0.2
+    estimates, starts = gradients(estimator, model, m, 400, seed=1)
+    expected = np.array(
+        [
+            N_ROWS / BATCH * np.sum(y[estimator.source.row_indices(start)] - m) / 2.0 - m / 100.0
+            for start in starts
+        ]
+    )
+    difference = estimates - expected
+    z = difference.mean() / (difference.std() / np.sqrt(difference.size))
+    assert abs(z) < 5
+    # one in a hundred of the gradient would be seen
+    assert difference.std() / np.sqrt(difference.size) < 0.01 * np.abs(expected).mean()
+
+
+def test_a_draw_moves_only_the_rows_of_its_minibatch(hierarchy, estimator):
+    model, _ = hierarchy
+    estimator.source.reset(2)
+    point = model.initial_point()
+    before = point["z"].copy()
+    estimator.read_local(point)
+    estimator.next_minibatch()
+    estimator.sample_local([np.array(0.0)], 0.6, new_stream(np.random.default_rng(2)))
+    after: dict = {}
+    estimator.write_local(after)
+    moved = np.flatnonzero(after["z"] != before)
+    assert np.array_equal(moved, np.sort(estimator.source.row_indices(estimator._start)))
+    assert np.array_equal(point["z"], before)
+
+
+def test_result_does_not_depend_on_the_number_of_cores(hierarchy, estimator):
+    model, _ = hierarchy
+    results = []
+    for workers in (1, 2):
+        estimator.refresh_data()
+        estimator._workers = workers
+        results.append(gradients(estimator, model, 0.5, 5, seed=4)[0])
+    assert np.array_equal(*results)
+
+
+def test_acceptance_is_that_of_single_rows(hierarchy, estimator):
+    model, _ = hierarchy
+    gradients(estimator, model, 0.5, 5, seed=5)
+    # thirty rows that had to accept together would accept far less at this step size
+    assert 0.8 < estimator.acceptance_rate < 1.0
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "sggmc"])
+def test_posterior_of_the_global_variable(hierarchy, sampler):
+    model, y = hierarchy
+    precision = 1 / 100 + N_ROWS / 2
+    mean, sd = np.sum(y) / 2 / precision, 1 / np.sqrt(precision)
+    with model:
+        if sampler == "gibbs":
+            step = pg.GMC([model["m"]], local=[model["z"]], minibatch=["y"], local_tune=5)
+        else:
+            step = pg.SGGMC(
+                [model["m"]], local=[model["z"]], minibatch=["y"], local_tune=10, n_steps=5
+            )
+        idata = pm.sample(
+            2000, tune=1000, chains=1, step=step, random_seed=3, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    draws = idata.posterior["m"].values.ravel()
+    ess = float(pm.stats.ess(idata, var_names=["m"])["m"])
+    assert ess > 50
+    assert abs(draws.mean() - mean) < 5 * sd / np.sqrt(ess)
+    assert abs(draws.std() / sd - 1) < 5 / np.sqrt(2 * ess) + 0.03
+    assert idata.posterior["z"].shape == (1, 2000, N_ROWS)
+    assert "acceptance_rate" in idata.sample_stats
+
+
+def test_frontier_keeps_what_stands_still_out_of_the_moving_graph():
+    beta, data, theta = pt.matrix("beta", shape=(3, 7)), pt.matrix("data", shape=(None, 7)), None
+    theta = pt.matrix("theta", shape=(None, 3))
+    output = pt.sum((data @ beta.T) * theta, axis=1) / pt.sqrt(
+        pt.sum((theta @ (beta @ beta.T)) * theta, axis=1)
+    )
+    split = split_at_frontier([output], [theta])
+    moving = set(ancestors(split.outputs))
+    assert beta not in moving
+    assert data not in moving
+    rng = np.random.default_rng(0)
+    values = {
+        beta: rng.normal(size=(3, 7)),
+        data: rng.normal(size=(5, 7)),
+        theta: rng.random((5, 3)),
+    }
+    fixed = [variable.eval(values, on_unused_input="ignore") for variable in split.fixed]
+    assert sum(array.size for array in fixed) <= 3 * 3 + 5 * 3
+    joined = split.outputs[0].eval(
+        {theta: values[theta], **dict(zip(split.inputs, fixed, strict=True))}
+    )
+    np.testing.assert_allclose(joined, output.eval(values), rtol=1e-12)
+
+
+def test_topic_gradient_meets_the_documents_twice():
+    """Averaged over draws, the documents enter by one product forward and one back."""
+    V = np.abs(np.random.default_rng(0).normal(size=(40, 11)))
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    model = spherical_admixture(V, 3, kappa=50, sigma=10, kappa0=10)
+    estimator = LocalGradientEstimator(
+        model,
+        manifold_variables(model, [model["beta"]]),
+        manifold_variables(model, [model["theta"]], by_row=True),
+        source=ShuffledRows({"V": V}, 20),
+        total_size=None,
+        n_draws=6,
+        n_discarded=3,
+        n_steps=4,
+    )
+    estimator.read_local(model.initial_point(random_seed=1))
+    estimator.next_minibatch()
+    beta = model.initial_point(random_seed=1)["beta_unitvector__"]
+    estimator.sample_local([beta], None, new_stream(np.random.default_rng(1)))
+    gradient = np.empty(beta.size)
+    evaluate(estimator.field.address, beta.ravel(), 0, estimator.field.context, gradient)
+    handed = [array for array in estimator.field._arrays if array is not None]
+    documents = [array for array in handed if array.shape == (20, 11)]
+    assert len(documents) == 1
+    # nothing of the size of draws × documents × words is handed over
+    assert max(array.size for array in handed) <= 6 * 20 * 3 + 20 * 11
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"local": ["z"]}, "minibatch"),
+        ({"local": ["m"], "minibatch": ["y"], "batch_size": 10}, "'m' is a scalar"),
+        ({"local": ["z"], "minibatch": ["y"], "batch_size": 10, "local_draws": 0}, "local_draws"),
+        ({"local": ["z"], "minibatch": ["y"], "batches": []}, "batches"),
+        (
+            {"local": ["z"], "minibatch": ["y"], "batch_size": 10, "gradient_noise": "fisher"},
+            "fisher",
+        ),
+        ({"local": ["nothing"], "minibatch": ["y"], "batch_size": 10}, "nothing"),
+    ],
+)
+def test_errors_name_the_argument(hierarchy, arguments, message):
+    with hierarchy[0], pytest.raises(ValueError, match=message):
+        pg.SGGMC(**arguments)
+
+
+def test_local_variable_must_have_a_point_for_each_row():
+    with pm.Model():
+        data = pm.Data("y", np.zeros(12))
+        m = pm.Normal("m")
+        z = pm.Normal("z", m, shape=11)
+        pm.Normal("x", pt.concatenate([z, [0.0]]), observed=data)
+        with pytest.raises(ValueError, match=r"'z' of shape \(11,\), but there are 12 rows"):
+            pg.SGGMC(local=[z], minibatch=["y"], batch_size=3)
