@@ -273,7 +273,8 @@ class StreamedRows(RowSource):
     ----------
     batches : iterable
         Re-iterable that yields arrays, tuples of arrays in the order of ``names``, or mappings by
-        name, each with the same number of rows. It is started again when it is exhausted.
+        name. The first block says how many rows a minibatch has; what a shorter or longer block
+        leaves over goes into the next minibatch. It is started again when it is exhausted.
     dtypes : mapping of str to str
         Data containers the blocks stand for, with their types.
     n_rows : int
@@ -282,7 +283,7 @@ class StreamedRows(RowSource):
     Raises
     ------
     ValueError
-        If a block has the wrong number of arrays or of rows.
+        If a block has the wrong number of arrays, or arrays of different numbers of rows.
     """
 
     def __init__(self, batches: Iterable[Any], dtypes: Mapping[str, str], n_rows: int) -> None:
@@ -307,23 +308,39 @@ class StreamedRows(RowSource):
                     f"minibatch={list(self._names)}"
                 )
             named = dict(zip(self._names, parts, strict=True))
+        lengths = {name: len(array) for name, array in named.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"batches= yields arrays with different numbers of rows: {lengths}")
         return {name: np.ascontiguousarray(a, self._dtypes[name]) for name, a in named.items()}
 
     def reset(self, seed: int) -> None:
         """Start the iterable again."""
         self._iterator: Iterator[Any] = iter(self._batches)
         self._consumed = 0
+        self._left = {
+            name: np.empty((0, *shape), self._dtypes[name])
+            for name, shape in self._row_shapes.items()
+        }
 
-    def _next_block(self) -> dict[str, np.ndarray]:
+    def _pull(self) -> dict[str, np.ndarray]:
         for _ in range(2):
             for block in self._iterator:
                 self._consumed += 1
-                named = self._named(block)
-                if len(next(iter(named.values()))) == self.batch_size:
-                    return named
+                return self._named(block)
             self._iterator = iter(self._batches)
             self._consumed = 0
         raise ValueError("batches= yields no block; it must be possible to iterate over it again")
+
+    def _next_block(self) -> dict[str, np.ndarray]:
+        rows = self._left
+        while len(next(iter(rows.values()))) < self.batch_size:
+            block = self._pull()
+            rows = {
+                name: np.concatenate([left, block[name]]) if len(left) else block[name]
+                for name, left in rows.items()
+            }
+        self._left = {name: array[self.batch_size :].copy() for name, array in rows.items()}
+        return {name: array[: self.batch_size] for name, array in rows.items()}
 
     def next_starts(self, n: int) -> np.ndarray:
         """Copy the next ``n`` blocks into the resident arrays."""
@@ -350,8 +367,8 @@ class StreamedRows(RowSource):
 
     @property
     def state(self) -> dict[str, Any]:
-        """How many blocks of the current pass were used."""
-        return {"consumed": self._consumed}
+        """How many blocks of the current pass were used, and the rows that are left of them."""
+        return {"consumed": self._consumed, "left": dict(self._left)}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -360,3 +377,4 @@ class StreamedRows(RowSource):
         while self._consumed < state["consumed"]:
             next(self._iterator)
             self._consumed += 1
+        self._left = dict(state["left"])

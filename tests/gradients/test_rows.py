@@ -186,12 +186,23 @@ def test_streamed_rows(batches):
     np.testing.assert_array_equal(seen(source, source.next_starts(2)), expected)
 
 
-def test_short_last_block_of_a_stream_is_passed_over():
-    source = StreamedRows([np.arange(4), np.arange(4, 8), np.arange(8, 10)], {"y": "int64"}, 10)
+def test_short_last_block_is_filled_from_the_next_pass():
+    """So that its rows are used as often as all others."""
+    batches = [np.arange(4), np.arange(4, 8), np.arange(8, 10)]
+    source = StreamedRows(batches, {"y": "int64"}, 10)
     source.reset(0)
-    np.testing.assert_array_equal(
-        seen(source, source.next_starts(3)), [np.arange(4), np.arange(4, 8), np.arange(4)]
-    )
+    rows = seen(source, source.next_starts(6)).ravel()
+    np.testing.assert_array_equal(rows, np.arange(24) % 10)
+    state = copy.deepcopy(source.state)
+    expected = seen(source, source.next_starts(6)).copy()
+    source.state = state
+    np.testing.assert_array_equal(seen(source, source.next_starts(6)), expected)
+    np.testing.assert_array_equal(expected.ravel(), np.arange(24, 48) % 10)
+
+
+def test_stream_of_arrays_of_different_lengths():
+    with pytest.raises(ValueError, match=r"different numbers of rows: {'X': 4, 'y': 3}"):
+        stream([(np.zeros((4, 2)), np.arange(3))])
 
 
 def test_stream_with_the_wrong_number_of_arrays():
