@@ -43,7 +43,7 @@ def evaluate_all(field, context, arguments, position, gradient):
 
 
 def ours(step: SGGMC, n_steps: int, total: int) -> Contestant:
-    """The kernel as the step method calls it, ``n_steps`` inner steps per draw."""
+    """Time the kernel as the step method calls it, ``n_steps`` inner steps per draw."""
     step_size, friction = step._step_and_friction()
 
     def timed() -> float:
@@ -56,7 +56,7 @@ def ours(step: SGGMC, n_steps: int, total: int) -> Contestant:
 
 
 def gradient_alone(step: SGGMC, n_steps: int, total: int) -> Contestant:
-    """The compiled gradient in a compiled loop."""
+    """Time the compiled gradient in a compiled loop."""
     field = step.estimator.field
     position, gradient = step.position.copy(), np.empty(step.product.size)
 
@@ -71,7 +71,7 @@ def gradient_alone(step: SGGMC, n_steps: int, total: int) -> Contestant:
 
 
 def by_hand(problem: Problem, step: SGGMC, n_steps: int, total: int) -> Contestant:
-    """The hand-written kernel on the same blocks of rows."""
+    """Time the hand-written kernel on the same blocks of rows."""
     kernel = hand_kernels.KERNELS[problem.kind]
     source = step.estimator.source
     arrays = tuple(source.arrays.values())
@@ -95,7 +95,7 @@ def by_hand(problem: Problem, step: SGGMC, n_steps: int, total: int) -> Contesta
 def contest(
     name: str, arguments: tuple, total: int, rounds: int, peers: PeerProcess | None
 ) -> list[str]:
-    """Lines of the table for one problem."""
+    """Run one problem and return its lines of the table."""
     problem = getattr(problems, name)(*arguments)
     step = make_step(problem, n_steps=10)
     contestants: dict[str, Contestant] = {}

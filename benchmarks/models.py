@@ -42,8 +42,11 @@ def topics_model(problem: Problem) -> pm.Model:
 def circle_model(problem: Problem) -> pm.Model:
     with pm.Model() as model:
         x = UniformSphere("x", shape=2)
-        heights = CIRCLE_CONCENTRATION * pt.as_tensor(CIRCLE_DIRECTIONS) @ x
-        pm.Potential("mixture", pt.logsumexp(heights + np.log(CIRCLE_WEIGHTS)))
+        heaps = [
+            weight * pt.exp(CIRCLE_CONCENTRATION * pt.dot(direction, x))
+            for weight, direction in zip(CIRCLE_WEIGHTS, CIRCLE_DIRECTIONS, strict=True)
+        ]
+        pm.Potential("mixture", pt.log(pt.add(*heaps)))
     return model
 
 

@@ -1,4 +1,4 @@
-"""The three problems of the inner-loop benchmark, as data: NumPy only, so that every peer reads them.
+"""The problems of the inner-loop benchmark as data: NumPy only, so that every peer reads them.
 
 All samplers integrate dx = v dt, dv = ∇log π dt − C v dt + N(0, 2C dt) with the same step size ε
 and friction C, from the same start.

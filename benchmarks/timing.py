@@ -17,7 +17,7 @@ def use_one_core() -> None:
 
 
 def take_turns(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list]:
-    """Times of every contestant, one per round.
+    """Measure every contestant once per round.
 
     Parameters
     ----------

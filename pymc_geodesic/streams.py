@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.jit import compiled
+from pymc_geodesic.jit import borrow, compiled
 
 ONE_BITS = np.uint64(0x3FF0000000000000)  # the bits of 1.0: an exponent of zero
 SQRT_HALF_BITS = np.int64(0x3FE6A09E667F3BCD)
@@ -110,6 +110,8 @@ def fill_normal(stream: np.ndarray, out: np.ndarray) -> None:
     >>> bool(abs(draws.mean()) < 0.02 and abs(draws.std() - 1) < 0.02)
     True
     """
+    stream = borrow(stream)
+    out = borrow(out)
     key = stream[0]
     counter = stream[1]
     whole = out.size // 2

@@ -38,7 +38,8 @@ class PeerProcess:
         return {sampler: lambda sampler=sampler: self._ask(run=sampler) for sampler in SAMPLERS}
 
     def _ask(self, **order: Any) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()

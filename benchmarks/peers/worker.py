@@ -1,7 +1,7 @@
 """SGMCMCJax's samplers, single precision, in the environment that `setup.sh` made.
 
-Speaks JSON, one object per line: ``{"prepare": problem, "sampler": name, "steps": n, ...}`` compiles
-a sampler, ``{"run": name}`` runs it and answers with microseconds per step.
+Speaks JSON, one object per line: ``{"prepare": problem, "samplers": names, "steps": n, ...}``
+compiles samplers, ``{"run": name}`` runs one and answers with microseconds per step.
 
 Like BlackJAX it has no manifolds: see `benchmarks.blackjax_sgnht`.
 """

@@ -6,7 +6,7 @@ import numpy as np
 
 from pymc_geodesic.fields import evaluate
 from pymc_geodesic.integrators import kinetic_temperature, langevin_coefficients, langevin_kick
-from pymc_geodesic.jit import compiled
+from pymc_geodesic.jit import borrow, compiled
 from pymc_geodesic.manifolds.product import geodesic, project
 
 __all__ = ["sggmc"]
@@ -73,6 +73,9 @@ def sggmc(
     ----------
     Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, eq. 5 and 8, algorithm 1.
     """
+    blocks, x, v = borrow(blocks), borrow(x), borrow(v)
+    gradient, gradient_noise = borrow(gradient), borrow(gradient_noise)
+    stream, noise = borrow(stream), borrow(noise)
     n_steps = arguments.size
     temperature = 0.0
     clips = 0

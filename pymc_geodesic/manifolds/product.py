@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pymc_geodesic.jit import compiled
+from pymc_geodesic.jit import borrow, compiled
 from pymc_geodesic.manifolds import euclidean, flat_simplex, half_line, sphere, stiefel
 from pymc_geodesic.manifolds.euclidean import Euclidean
 from pymc_geodesic.manifolds.flat_simplex import FlatSimplex
 from pymc_geodesic.manifolds.half_line import HalfLine
 from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shape, require_positive
-from pymc_geodesic.manifolds.rows import borrow, view_rows
+from pymc_geodesic.manifolds.rows import view_rows
 from pymc_geodesic.manifolds.simplex import Simplex
 from pymc_geodesic.manifolds.sphere import Sphere
 from pymc_geodesic.manifolds.stiefel import Stiefel

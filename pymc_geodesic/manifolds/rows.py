@@ -5,39 +5,9 @@ from typing import Any
 
 from numba import carray, types
 from numba.core.errors import TypingError
-from numba.extending import intrinsic
 
-from pymc_geodesic.jit import compiled
+from pymc_geodesic.jit import compiled, define_intrinsic
 from pymc_geodesic.manifolds.manifold import Floats
-
-# For a type checker an intrinsic would take the typing context as its first argument.
-define_intrinsic: Any = intrinsic
-
-
-@define_intrinsic
-def borrow(_context: Any, array: Any) -> tuple[Any, Callable[..., Any]]:
-    """Use an array in compiled code without counting references to it.
-
-    A function that loops over a shared array pays some 10 ns per array for the atomic counter,
-    as much as a whole geodesic step of a small variable. A borrowed array has no counter, so it
-    must not outlive the array it came from: borrow the arguments of a function, return none.
-
-    Parameters
-    ----------
-    array : array
-
-    Returns
-    -------
-    array
-        The same data and type.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        borrowed = context.make_array(signature.args[0])(context, builder, arguments[0])
-        borrowed.meminfo = borrowed.meminfo.type(None)
-        return borrowed._getvalue()
-
-    return array(array), generate
 
 
 @define_intrinsic

@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 import pytest
 from numba.core.errors import TypingError
 
+from pymc_geodesic.jit import borrow
 from pymc_geodesic.manifolds import (
     Euclidean,
     FlatSimplex,
@@ -18,7 +19,7 @@ from pymc_geodesic.manifolds import (
     Stiefel,
     product,
 )
-from pymc_geodesic.manifolds.rows import borrow, view_rows
+from pymc_geodesic.manifolds.rows import view_rows
 
 COMPONENTS = [
     ("weights", Euclidean(4), 1),
