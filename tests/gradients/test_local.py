@@ -1,4 +1,4 @@
-"""Local latent variables: a hierarchical model whose marginal is known, and the spherical topics."""
+"""Local latent variables: a hierarchy whose marginal is known, and the spherical topics."""
 
 import numpy as np
 import pymc as pm

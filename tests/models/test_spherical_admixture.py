@@ -28,7 +28,7 @@ def test_collapsed_topics_integrate_the_mean_out():
     model = spherical_admixture(V, 2, kappa=5.0, sigma=3.0, kappa0=2.0, mean=[0.0, 0.0, 1.0])
     point = model.initial_point(random_seed=1)
     beta = point["beta_unitvector__"]
-    logp = model.compile_fn(model.logp(vars=[model["beta"]], jacobian=False))(point)
+    logp = model.compile_logp(vars=[model["beta"]], jacobian=False)(point)
     mu = pm.draw(VonMisesFisher.dist([0.0, 0.0, 1.0], 2.0), draws=400_000, random_seed=2)
     log_c = np.log(3.0 / (4 * np.pi * np.sinh(3.0)))
     weights = np.exp(2 * log_c + 3.0 * (mu @ beta.T).sum(axis=1))
@@ -60,7 +60,7 @@ def test_likelihood_is_the_von_mises_fisher_density(model, vectors):
     mean = theta @ beta
     mean /= np.linalg.norm(mean, axis=1, keepdims=True)
     expected = pm.logp(VonMisesFisher.dist(mean, 40.0), vectors).sum().eval()
-    found = model.compile_fn(model.logp(vars=model.observed_RVs))(point)
+    found = model.compile_logp(vars=model.observed_RVs)(point)
     assert found == pytest.approx(expected, rel=1e-10)
 
 
