@@ -21,6 +21,12 @@ __all__ = [
     "StreamedRows",
 ]
 
+_LONGEST_RUN = 16
+"""Blocks read one after the other; with more, the memory is no faster."""
+
+_LEAST_RUNS = 64
+"""Runs of an epoch whose order is random; with fewer blocks than that, each is a run."""
+
 
 class RowSource(ABC):
     """Source of minibatches.
@@ -102,7 +108,8 @@ class ShuffledRows(RowSource):
     The rows lie on a circle in shuffled order. Each epoch takes the ``N // batch_size`` whole
     blocks that follow the end of the previous epoch, in a new random order, so that no block is
     ever short and all rows are used equally often. Consecutive rows are what memory is fast at:
-    random rows of a large array are a cache miss each.
+    random rows of a large array are a cache miss each. For the same reason it is runs of blocks
+    that are put in random order, of up to 16 blocks where there are many.
 
     Parameters
     ----------
@@ -143,7 +150,11 @@ class ShuffledRows(RowSource):
         self._order_blocks()
 
     def _order_blocks(self) -> None:
-        order = np.random.default_rng([self._seed, 1, self._epoch]).permutation(self._n_blocks)
+        length = min(max(self._n_blocks // _LEAST_RUNS, 1), _LONGEST_RUN)
+        n_runs = -(-self._n_blocks // length)
+        runs = np.random.default_rng([self._seed, 1, self._epoch]).permutation(n_runs)
+        order = (runs[:, np.newaxis] * length + np.arange(length)).ravel()
+        order = order[order < self._n_blocks]
         self._starts = (self._offset + order * self.batch_size) % self.n_rows
 
     def next_starts(self, n: int) -> np.ndarray:
