@@ -30,6 +30,10 @@ class JointUnitVectors(UnitVectorTransform):
         """Sum of the log-densities of the lengths."""
         return pt.sum(super().log_jac_det(value, *inputs), axis=-1)
 
+    def __reduce__(self) -> str:
+        """Pickle by name: there is one object."""
+        return "joint_unit_vectors"
+
 
 joint_unit_vectors = JointUnitVectors()
 

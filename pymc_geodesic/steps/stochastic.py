@@ -37,6 +37,8 @@ KNOWN_NOISE = 0.5
 
 _SPLITTINGS = {"exact": EXACT, "paper": PAPER}
 _NOISE_CHUNK = 512
+FIRST_PROBE = 1e-4
+"""Arc over which curvature is measured before there is a step size."""
 
 
 @dataclass_state
@@ -251,7 +253,7 @@ class LangevinStep(GeodesicStep):
             self.product.dims,
             self.position,
             self.direction,
-            self.tuned_step_size or 1e-6,
+            self.tuned_step_size or FIRST_PROBE,
             self.last_gradient,
             noise,
             0,

@@ -129,7 +129,7 @@ class SquareRootSimplexTransform(Transform):
 
     def __reduce__(self) -> str:
         """Pickle by name: there is one object."""
-        return self.name
+        return "square_root_simplex"
 
 
 square_root_simplex = SquareRootSimplexTransform()

@@ -89,7 +89,7 @@ class UnitVectorTransform(Transform):
 
     def __reduce__(self) -> str:
         """Pickle by name: there is one object."""
-        return self.name
+        return "unit_vector"
 
 
 unit_vector = UnitVectorTransform()
