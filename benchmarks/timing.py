@@ -1,4 +1,8 @@
-"""Timing that survives a busy machine: contestants take turns, and only ratios are compared."""
+"""Timing that survives a busy machine.
+
+Contestants take turns, only ratios within a turn are compared, and what is measured is processor
+time on one core, which on an idle machine is wall time.
+"""
 
 import os
 from collections.abc import Callable, Mapping
