@@ -20,8 +20,9 @@ from pymc.logprob.utils import replace_rvs_by_values
 from pymc.model import Model
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, graph_inputs, io_toposort
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.variable import TensorVariable
@@ -122,20 +123,29 @@ def _named_rows(
     return rows
 
 
+def _changes_no_shape(node: Apply) -> bool:
+    """Whether a node broadcasts a value to the shape that it has already."""
+    if not isinstance(node.op, Alloc):
+        return False
+    shape = node.outputs[0].type.shape
+    return None not in shape and node.inputs[0].type.shape == shape
+
+
 def _rebuilt(
     outputs: Sequence[TensorVariable], replacements: Mapping[Variable, Variable]
 ) -> list[TensorVariable]:
     """Replace variables by others of any number of rows, making the nodes in between anew.
 
     The static shapes of all data and all local variables are wrong for a block of rows, and with
-    them the assertions that PyMC puts where it replaces a random variable by its value.
+    them the assertions that PyMC puts where it replaces a random variable by its value, and the
+    broadcasting of log-densities to a number of rows that was known.
     """
     memo = dict(replacements)
     for node in io_toposort([], outputs):
         if memo.keys().isdisjoint(node.inputs) or not memo.keys().isdisjoint(node.outputs):
             continue
         inputs = [memo.get(variable, variable) for variable in node.inputs]
-        if isinstance(node.op, SpecifyShape):
+        if isinstance(node.op, SpecifyShape) or _changes_no_shape(node):
             memo[node.outputs[0]] = inputs[0]
         else:
             remade = node.clone_with_new_inputs(inputs, strict=False)
