@@ -1,17 +1,23 @@
 """Data that must hold unit vectors: checked when they are known, else by the log-density."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.data import MinibatchOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.variable import TensorVariable
-from scipy import sparse
 
 from pymc_geodesic.distributions.draws import LENGTH_TOLERANCE, are_unit_vectors
+
+
+@cache
+def _minibatch_op() -> type:
+    """Return the class of the Op behind `pymc.Minibatch`, which PyMC does not export."""
+    return type(pm.Minibatch(np.zeros((2, 1)), batch_size=1).owner.op)
 
 
 def known_data(value: Any) -> NDArray[np.generic] | np.ma.MaskedArray | None:
@@ -33,7 +39,7 @@ def known_data(value: Any) -> NDArray[np.generic] | np.ma.MaskedArray | None:
         return np.asarray(value.data)
     if isinstance(value, SharedVariable):
         return np.asarray(value.get_value(borrow=True))
-    if value.owner is not None and isinstance(value.owner.op, MinibatchOp):
+    if value.owner is not None and isinstance(value.owner.op, _minibatch_op()):
         return known_data(value.owner.inputs[value.owner.outputs.index(value)])
     return None
 
@@ -55,7 +61,7 @@ def require_unit_rows(name: str, observed: Any) -> None:
     ValueError
         If a row is missing, zero, infinite, or not of length one.
     """
-    if sparse.issparse(observed):
+    if hasattr(observed, "toarray"):
         raise TypeError(
             f"the observed data of {name!r} are a sparse matrix; pass a dense array, for example "
             "observed.toarray()"
