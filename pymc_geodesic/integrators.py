@@ -139,7 +139,7 @@ def kinetic_temperature(v: np.ndarray, dim: float) -> float:
 def kick(
     blocks: np.ndarray, x: np.ndarray, v: np.ndarray, gradient: np.ndarray, time: float
 ) -> None:
-    """v ← Λ(x)(v + time · ∇log π(x)), Λ the projection onto the tangent space at x."""
+    """V ← Λ(x)(v + time · ∇log π(x)), Λ the projection onto the tangent space at x."""
     for i in range(x.size):
         v[i] += time * gradient[i]
     project(blocks, x, v)

@@ -42,8 +42,8 @@ def log_vmf_normalizer(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.float64]:
     Returns
     -------
     ndarray of float, shape (...)
-        Relative error below 1e-14 (absolute where :math:`|\log c| < 1`) for d from 2 to 1e5
-        and kappa from 0 to 1e8.
+        Relative error below 1e-14 for d from 2 to 1e5 and kappa from 0 to 1e8, except near
+        values of zero, where the absolute error is of the order of 1e-16 (d + kappa).
 
     Raises
     ------
@@ -52,7 +52,7 @@ def log_vmf_normalizer(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.float64]:
 
     References
     ----------
-    Mardia and Jupp, *Directional Statistics* (2000), eq. 9.3.4.
+    Mardia and Jupp, *Directional Statistics* (2000), section 9.3.2.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def mean_resultant_length(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.float64]
 
     References
     ----------
-    Mardia and Jupp, *Directional Statistics* (2000), eq. 9.3.8.
+    Mardia and Jupp, *Directional Statistics* (2000), section 9.3.2.
 
     Examples
     --------

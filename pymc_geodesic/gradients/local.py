@@ -394,5 +394,5 @@ class LocalGradientEstimator:
 
     def _store(self) -> None:
         for variable, values, q in zip(self.local, self._values, self._coordinates, strict=True):
-            moved = variable.values(q.reshape(-1, variable.manifold.size))
+            moved = variable.values(q)
             values[self._rows] = moved.reshape(self.source.batch_size, *values.shape[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from pymc.logprob.transforms import LogTransform, SimplexTransform, Transform
@@ -103,8 +104,19 @@ class ManifoldVariable:
         self.manifold.check(self.name, points)
         return self.manifold.to_coordinates(points).reshape(-1, self.manifold.size)
 
+    @cached_property
+    def coordinates_are_values(self) -> bool:
+        """Whether the coordinates are the very numbers that PyMC passes around."""
+        has_chart = type(self.manifold).from_coordinates is not Manifold.from_coordinates
+        return self.forward is _same and not has_chart
+
     def values(self, coordinates: np.ndarray) -> np.ndarray:
-        """Values that PyMC passes around, of n points with coordinates of shape ``(n, size)``."""
+        """Values that PyMC passes around, a new array that is to be reshaped.
+
+        ``coordinates`` are those of any number of points, in any shape.
+        """
+        if self.coordinates_are_values:
+            return coordinates.copy()
         points = coordinates.reshape(-1, *self.manifold.shape)
         return self.forward(np.asarray(self.manifold.from_coordinates(points)))
 

@@ -243,10 +243,7 @@ class GeodesicStep(BlockedStep):
         point = dict(point)
         for variable in self.variables:
             part = self.position[self.product.slices[variable.name]]
-            coordinates = part.reshape(variable.rows, variable.manifold.size)
-            value = variable.values(coordinates).reshape(variable.value_shape)
-            if np.may_share_memory(value, self.position):
-                value = value.copy()
+            value = variable.values(part).reshape(variable.value_shape)
             point[variable.value_name] = self._written[variable.value_name] = value
         if isinstance(self.estimator, LocalGradientEstimator):
             self.estimator.write_local(point)

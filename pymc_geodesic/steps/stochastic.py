@@ -37,6 +37,7 @@ KNOWN_NOISE = 0.5
 
 _SPLITTINGS = {"exact": EXACT, "paper": PAPER}
 _NOISE_CHUNK = 512
+FIRST_MEASUREMENTS = 10
 FIRST_PROBE = 1e-4
 """Arc over which curvature is measured before there is a step size."""
 
@@ -160,6 +161,7 @@ class LangevinStep(GeodesicStep):
                 default=0.0,
             ),
         )
+        self._ones = np.ones(len(self.variables))
         self._gradient = np.empty(self.product.size)
         self._scratch = np.empty(min(_NOISE_CHUNK, self.product.size))
         self._compile()
@@ -238,7 +240,17 @@ class LangevinStep(GeodesicStep):
         refresh_velocity(self.product.blocks, self.position, self.velocity, self.stream)
         self.last_gradient = np.empty(0)
 
-    def _measure(self, argument: int) -> None:
+    def _measure_before_moving(self, arguments: np.ndarray) -> int:
+        """Measure at the starting point, so that the first step is not a leap in the dark."""
+        for i in range(FIRST_MEASUREMENTS):
+            curvature, noise = self._measure(arguments[i % arguments.size])
+            if i >= FIRST_MEASUREMENTS // 2:  # until then the power iteration turns
+                self._tuner.observe(curvature, noise, counts=False)
+            if arguments[0] != arguments[-1]:  # otherwise there is one minibatch only
+                self._remember_gradient(arguments[i % arguments.size])
+        return 3 * FIRST_MEASUREMENTS
+
+    def _measure(self, argument: int) -> tuple[float, np.ndarray | None]:
         """Curvature and gradient noise at the present position, for tuning."""
         if self.direction.size == 0:
             self.direction = np.empty(self.product.size)
@@ -266,7 +278,7 @@ class LangevinStep(GeodesicStep):
             has_noise = True
             parts = self.product.slices.values()
             noise[:] = [self._noise_variance[part].max() for part in parts]
-        self._tuner.observe(curvature, noise if has_noise else None)
+        return curvature, noise if has_noise else None
 
     def _remember_gradient(self, argument: int) -> None:
         """Keep the gradient at the end of a draw, to compare with another minibatch."""
@@ -287,9 +299,9 @@ class LangevinStep(GeodesicStep):
         else:
             step_size = self.tuned_step_size
         if self.friction is not None:
-            friction = np.full(len(self.variables), float(self.friction))
+            friction = self.friction * self._ones
         elif self.momentum_decay is not None:
-            friction = np.full(len(self.variables), self.momentum_decay / step_size)
+            friction = self.momentum_decay / step_size * self._ones
         elif self.tune or not self.tuned_friction[0]:
             friction = self._tuner.friction(step_size)
             self.tuned_friction = friction
@@ -323,11 +335,14 @@ class LangevinStep(GeodesicStep):
             )
         tuning = self._tunes_itself and (self.tune or not self._tuner.has_measured)
         if tuning:
-            self._measure(arguments[0])
+            if not self._tuner.has_measured:
+                n_grad += self._measure_before_moving(arguments)
+            self._tuner.observe(*self._measure(arguments[0]))
             self.tuned_step_size = self._tuner.step_size()
             n_grad += 2
         step_size, friction = self._step_and_friction()
-        position, velocity = self.position.copy(), self.velocity.copy()
+        if self.tune:
+            position, velocity = self.position.copy(), self.velocity.copy()
         temperature, clips = self._run(arguments, step_size, friction)
         diverging = not math.isfinite(temperature + self.position @ self.position)
         if diverging:

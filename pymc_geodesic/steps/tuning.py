@@ -11,7 +11,7 @@ __all__ = ["TemperatureTuner", "noise_excess"]
 ACCURACY = 0.35
 """Largest step size in units of the fastest oscillation, ε·sqrt(curvature)."""
 
-FIRST_EXCESS, LAST_EXCESS = 10.0, 0.02
+FIRST_EXCESS, LAST_EXCESS = 1.0, 0.02
 """Excess of the temperature by gradient noise that is allowed first and last."""
 
 COOLING = 0.7
@@ -147,9 +147,9 @@ class TemperatureTuner:
         """Variance of a gradient component, by block."""
         return self._noise / self._noise_weight if self._noise_weight else self._noise
 
-    def observe(self, curvature: float, noise: np.ndarray | None) -> None:
-        """Take in one measurement."""
-        self._seen += 1
+    def observe(self, curvature: float, noise: np.ndarray | None, counts: bool = True) -> None:
+        """Take in one measurement, and count it as a draw of the tuning phase or not."""
+        self._seen += counts
         if math.isfinite(curvature):
             self._curvature = _MEMORY * self._curvature + (1.0 - _MEMORY) * abs(curvature)
             self._weight = _MEMORY * self._weight + (1.0 - _MEMORY)
