@@ -54,11 +54,11 @@ def test_the_length_has_a_normalised_law_around_one(dim):
     assert moment(4) - 1 == pytest.approx(2 / max(dim, 32), rel=1e-6)
 
 
-def grid_integral(dim, log_density, half_width=2.2, points=81):
+def grid_integral(dim, log_density, function=lambda y: 1.0, half_width=2.2, points=81):
     """Integrate over R^dim by the trapezoidal rule, spectrally accurate for a density like this."""
     axis = np.linspace(-half_width, half_width, points) + 1e-3
     y = np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
-    return np.exp(log_density(y)).sum() * (axis[1] - axis[0]) ** dim
+    return (function(y) * np.exp(log_density(y))).sum() * (axis[1] - axis[0]) ** dim
 
 
 @pytest.fixture(scope="module", params=[2, 3])
@@ -73,6 +73,17 @@ def log_density_over_y(request):
 def test_the_density_over_y_is_normalised(log_density_over_y):
     dim, log_density = log_density_over_y
     assert grid_integral(dim, log_density) == pytest.approx(1, abs=1e-6)
+
+
+def test_the_density_over_y_has_the_exact_mean_cosine(log_density_over_y):
+    dim, log_density = log_density_over_y
+    mean = on_sphere(dim)
+
+    def cosine(y):
+        return y @ mean / np.linalg.norm(y, axis=-1)
+
+    expected = mean_resultant_length(dim, 2.0)
+    assert grid_integral(dim, log_density, cosine) == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_integral_notices_a_wrong_power_of_the_length(log_density_over_y):
