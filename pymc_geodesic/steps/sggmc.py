@@ -120,8 +120,8 @@ class SGGMC(LangevinStep):
     ...         step=pg.SGGMC(batch_size=50, minibatch=["x"]),
     ...         compute_convergence_checks=False,
     ...     )
-    >>> idata.posterior["mu"].mean("draw").values.round(1)
-    array([[1., 0., 0.]])
+    >>> bool(idata.posterior["mu"].mean("draw")[0, 0] > 0.98)
+    True
     """
 
     name = "sggmc"

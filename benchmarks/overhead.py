@@ -1,0 +1,109 @@
+"""What `pymc.sample` adds to a draw beyond the compiled loop, in microseconds.
+
+    python -m benchmarks.overhead [--draws 20000]
+
+The floor is a step method that returns the same point and the same statistics every time: what
+PyMC needs to record a draw. Processor time of one core, the difference between a long and a short
+run, so that set-up cancels.
+"""
+
+from benchmarks.timing import use_one_core
+
+use_one_core()
+
+import argparse  # noqa: E402  (after the threads are limited)
+import logging  # noqa: E402
+from statistics import median  # noqa: E402
+from time import process_time  # noqa: E402
+from typing import Any  # noqa: E402
+
+import pymc as pm  # noqa: E402
+from pymc.step_methods.compound import BlockedStep  # noqa: E402
+
+from pymc_geodesic import SGGMC, gSGNHT  # noqa: E402
+
+DIMENSION = 28
+ROUNDS = 5
+SHORT = 1000
+
+logging.getLogger("pymc").setLevel(logging.ERROR)
+
+
+class Standstill(BlockedStep):
+    """A step method that does nothing."""
+
+    name = "standstill"
+    stats_dtypes_shapes = SGGMC.stats_dtypes_shapes
+
+    def __init__(self, model: pm.Model) -> None:
+        self.vars = model.continuous_value_vars
+        self._stats = dict.fromkeys(self.stats_dtypes_shapes, 0) | {"warning": None}
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        """Do nothing."""
+
+    def step(self, point: dict) -> tuple[dict, list]:
+        """Return the point."""
+        return point, [self._stats]
+
+
+def time_of_sampling(step: BlockedStep, draws: int) -> float:
+    begin = process_time()
+    pm.sample(
+        draws=draws,
+        tune=0,
+        chains=1,
+        cores=1,
+        step=step,
+        progressbar=False,
+        compute_convergence_checks=False,
+        random_seed=1,
+    )
+    return process_time() - begin
+
+
+def time_of_kernel(step: SGGMC, draws: int) -> float:
+    step_size, friction = step._step_and_friction()
+    arguments = step.estimator.next_arguments(step.n_steps)
+    begin = process_time()
+    for _ in range(draws):
+        step._run(arguments, step_size, friction)
+    return process_time() - begin
+
+
+def main() -> list[str]:
+    """Measure and return the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=20_000)
+    draws = parser.parse_args().draws
+    with pm.Model() as model:
+        pm.Normal("w", shape=DIMENSION)
+        set_values = {"step_size": 0.1, "friction": 1.0, "n_steps": 1}
+        steps = {
+            "nothing (the floor)": Standstill(model),
+            "SGGMC": SGGMC(**set_values),
+            "gSGNHT": gSGNHT(**set_values),
+        }
+        whole: dict[str, list[float]] = {name: [] for name in steps}
+        kernel: dict[str, list[float]] = {name: [] for name in steps}
+        for step in steps.values():
+            time_of_sampling(step, 10)
+        for _ in range(ROUNDS):
+            for name, step in steps.items():
+                long = time_of_sampling(step, draws + SHORT)
+                whole[name].append((long - time_of_sampling(step, SHORT)) / draws * 1e6)
+                spent = 0.0 if isinstance(step, Standstill) else time_of_kernel(step, draws)
+                kernel[name].append(spent / draws * 1e6)
+    lines = [
+        f"| step, d = {DIMENSION}, one inner step | `pm.sample`, µs per draw | kernel | added |",
+        "|---|---:|---:|---:|",
+    ]
+    for name in steps:
+        total, inner = median(whole[name]), median(kernel[name])
+        lines.append(f"| {name} | {total:.1f} | {inner:.1f} | {total - inner:.1f} |")
+    print("\n".join(lines), flush=True)
+    return lines
+
+
+if __name__ == "__main__":
+    main()
