@@ -32,6 +32,8 @@ from pymc_geodesic.streams import new_stream
 __all__ = ["GeodesicStep", "GeodesicStepState"]
 
 LOCAL_TARGET_ACCEPT = 0.8
+LOCAL_TUNE_STEPS = 2000
+"""Default length of the tuning phase with local variables, whose posterior is cooled slowly."""
 
 
 @dataclass_state
@@ -107,6 +109,7 @@ class GeodesicStep(BlockedStep):
             raise ValueError("local= names every variable; leave at least one global variable")
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
         if self.local:
+            self.default_tune_steps = LOCAL_TUNE_STEPS
             self.stats_dtypes_shapes = {
                 **self.stats_dtypes_shapes,
                 "acceptance_rate": (np.float64, []),

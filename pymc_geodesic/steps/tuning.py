@@ -11,7 +11,7 @@ __all__ = ["TemperatureTuner", "noise_excess"]
 ACCURACY = 0.35
 """Largest step size in units of the fastest oscillation, ε·sqrt(curvature)."""
 
-FIRST_EXCESS, LAST_EXCESS = 1.0, 0.02
+FIRST_EXCESS, LAST_EXCESS = 10.0, 0.02
 """Excess of the temperature by gradient noise that is allowed first and last."""
 
 COOLING = 0.7
