@@ -1,15 +1,22 @@
-"""Geodesic and stochastic-gradient Monte Carlo for PyMC."""
+"""Geodesic and stochastic-gradient Monte Carlo for PyMC.
 
-from pymc_geodesic import datasets, diagnostics, manifolds, models, transforms
-from pymc_geodesic.distributions import (
-    MatrixVonMisesFisher,
-    SphericalAdmixture,
-    UniformSphere,
-    UniformStiefel,
-    VonMisesFisher,
-)
-from pymc_geodesic.schedules import PolynomialDecay
-from pymc_geodesic.steps import GMC, SGGMC, gSGNHT
+Every name is imported when it is first used, so that importing the package itself takes no time.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pymc_geodesic import datasets, diagnostics, manifolds, models, transforms
+    from pymc_geodesic.distributions import (
+        MatrixVonMisesFisher,
+        SphericalAdmixture,
+        UniformSphere,
+        UniformStiefel,
+        VonMisesFisher,
+    )
+    from pymc_geodesic.schedules import PolynomialDecay
+    from pymc_geodesic.steps import GMC, SGGMC, gSGNHT
 
 __all__ = [
     "GMC",
@@ -27,3 +34,29 @@ __all__ = [
     "models",
     "transforms",
 ]
+
+_HOMES = {
+    "GMC": "steps",
+    "SGGMC": "steps",
+    "MatrixVonMisesFisher": "distributions",
+    "PolynomialDecay": "schedules",
+    "SphericalAdmixture": "distributions",
+    "UniformSphere": "distributions",
+    "UniformStiefel": "distributions",
+    "VonMisesFisher": "distributions",
+    "gSGNHT": "steps",
+}
+"""Module of every public name that is not a module itself."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_HOMES.get(name, name)}")
+    value = getattr(module, name) if name in _HOMES else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
