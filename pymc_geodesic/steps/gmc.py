@@ -43,9 +43,12 @@ class GMCState(GeodesicStepState):
     ----------
     adaptation : StepSizeState
         Dual averaging of the step size.
+    acceptance_sum : float
+        Sum of the acceptance rates after tuning.
     """
 
     adaptation: StepSizeState
+    acceptance_sum: float
 
 
 class GMC(GeodesicStep):
@@ -201,8 +204,7 @@ class GMC(GeodesicStep):
     def _reset(self) -> None:
         first = 1.0 if self.step_size is None else self.step_size
         self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
-        self._has_first_step = self.step_size is not None
-        self._acceptance_sum = 0.0
+        self.acceptance_sum = 0.0
 
     def _first_step_size(self) -> float:
         """Choose a step that resolves the largest curvature at the starting point."""
@@ -230,11 +232,11 @@ class GMC(GeodesicStep):
         return 0.1 / math.sqrt(max(abs(curvature), 1e-2))
 
     def _move(self, point: PointType) -> dict[str, Any]:
-        local_grad = self._sample_local(point) if self.local else 0
-        if not self._has_first_step:
+        more_grad = self._sample_local(point) if self.local else 0
+        if self.step_size is None and self.draw == 0:
             first = self._first_step_size()
             self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
-            self._has_first_step = True
+            more_grad += 2 * _POWER_ITERATIONS
         if self.step_size is None:
             step_size = min(float(self.adaptation.current(self.tune)), self._longest_step)
         else:
@@ -261,19 +263,19 @@ class GMC(GeodesicStep):
             self.adaptation.update(acceptance_rate, True)
         warning = None
         if not self.tune:
-            self._acceptance_sum += acceptance_rate
+            self.acceptance_sum += acceptance_rate
             if self._is_last_draw:
                 warning = self._acceptance_warning()
         return {
             "step_size": step_size,
             "acceptance_rate": acceptance_rate,
             "diverging": divergences > 0,
-            "n_grad": n_grad + local_grad,
+            "n_grad": n_grad + more_grad,
             "warning": warning,
         }
 
     def _acceptance_warning(self) -> SamplerWarning | None:
-        mean = self._acceptance_sum / self._n_draws
+        mean = self.acceptance_sum / self._n_draws
         if mean >= 0.5 * self.target_accept:
             return None
         return self._warn(

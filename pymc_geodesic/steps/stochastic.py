@@ -242,13 +242,14 @@ class LangevinStep(GeodesicStep):
 
     def _measure_before_moving(self, arguments: np.ndarray) -> int:
         """Measure at the starting point, so that the first step is not a leap in the dark."""
+        n_grad = 2 * FIRST_MEASUREMENTS
         for i in range(FIRST_MEASUREMENTS):
             curvature, noise = self._measure(arguments[i % arguments.size])
             if i >= FIRST_MEASUREMENTS // 2:  # until then the power iteration turns
                 self._tuner.observe(curvature, noise, counts=False)
             if arguments[0] != arguments[-1]:  # otherwise there is one minibatch only
-                self._remember_gradient(arguments[i % arguments.size])
-        return 3 * FIRST_MEASUREMENTS
+                n_grad += self._remember_gradient(arguments[i % arguments.size])
+        return n_grad
 
     def _measure(self, argument: int) -> tuple[float, np.ndarray | None]:
         """Curvature and gradient noise at the present position, for tuning."""
@@ -280,14 +281,18 @@ class LangevinStep(GeodesicStep):
             noise[:] = [self._noise_variance[part].max() for part in parts]
         return curvature, noise if has_noise else None
 
-    def _remember_gradient(self, argument: int) -> None:
-        """Keep the gradient at the end of a draw, to compare with another minibatch."""
+    def _remember_gradient(self, argument: int) -> int:
+        """Keep the gradient at the end of a draw, to compare with another minibatch.
+
+        Return the number of gradient evaluations.
+        """
         if isinstance(self.estimator.source, AllRows):
-            return
+            return 0
         gradient = np.empty(self.product.size)
         field = self.estimator.field
         evaluate(field.address, self.position, argument, field.context, gradient)
         self.last_gradient = gradient
+        return 1
 
     def _step_and_friction(self) -> tuple[float, np.ndarray]:
         if callable(self.step_size):
@@ -295,7 +300,8 @@ class LangevinStep(GeodesicStep):
         elif self.step_size is not None:
             step_size = self.step_size
         elif self.learning_rate is not None:
-            step_size = math.sqrt(self.learning_rate / self.estimator.source.n_rows)
+            n_rows = self._minibatches.total_size or self.estimator.source.n_rows
+            step_size = math.sqrt(self.learning_rate / n_rows)
         else:
             step_size = self.tuned_step_size
         if self.friction is not None:
@@ -355,8 +361,7 @@ class LangevinStep(GeodesicStep):
             self.last_gradient = np.empty(0)
             temperature = np.nan
         elif tuning:
-            self._remember_gradient(arguments[-1])
-            n_grad += 1
+            n_grad += self._remember_gradient(arguments[-1])
         warning = None
         if not self.tune:
             self.temperature_sum += temperature
