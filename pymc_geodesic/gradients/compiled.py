@@ -82,7 +82,8 @@ class CompiledField:
         The array must have the type the field was compiled for and stay where it is.
         """
         expected = self._inputs[position]
-        assert array.dtype == expected.dtype and array.flags.c_contiguous, expected
+        assert array.dtype == expected.dtype, expected
+        assert array.flags.c_contiguous, expected
         self._arrays[position] = array
         self.context[position] = array.ctypes.data
 
@@ -177,9 +178,7 @@ def compile_field(
     is_native = isinstance(mode.linker, NumbaLinker)
     if is_native:
         mode = with_loops_for_products(mode)
-    gradients = [
-        g if g.owner is not None else pt.add(g, 0.0) for g in gradients
-    ]
+    gradients = [g if g.owner is not None else pt.add(g, 0.0) for g in gradients]
     outputs = [*([values] if values is not None else []), *gradients]
     function = pymc_compile(
         [*coordinates, *(data.variable for data in inputs)],
