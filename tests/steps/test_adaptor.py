@@ -1,0 +1,296 @@
+"""Geodesic steps as PyMC steps: variables by name, several steps, seeds, state, stats."""
+
+import ctypes
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.state import equal_dataclass_values
+
+from pymc_geodesic import GMC, SGGMC, VonMisesFisher, gSGNHT
+from pymc_geodesic.fields import interpreted_field
+from tests.steps.runs import INTERPRETED, assert_same_draws, sample, start, walk
+
+NORTH = np.array([0.0, 0.0, 1.0])
+STEPS = [GMC, SGGMC, gSGNHT]
+every_step = pytest.mark.parametrize("step_class", STEPS, ids=lambda step: step.__name__)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Independent variables of different shapes and scales, with a known law each."""
+    with pm.Model() as model:
+        pm.Normal("a", 3.0, 0.5)
+        pm.Normal("b", [-2.0, 5.0], 0.1)
+        VonMisesFisher("mu", NORTH, 20.0)
+        pm.HalfNormal("s", 1.0)
+        pm.Data("unused", np.zeros(3))
+    return model
+
+
+def make(model, step_class, vars=None, **kwargs):
+    with model:
+        chosen = None if vars is None else [model[name] for name in vars]
+        return step_class(chosen, compile_kwargs=INTERPRETED, **kwargs)
+
+
+def check_law(posterior):
+    """Means and spreads within what a short chain can be off."""
+    assert abs(float(posterior["a"].mean()) - 3.0) < 0.4
+    assert np.abs(posterior["b"].mean(("chain", "draw")) - [-2.0, 5.0]).max() < 0.06
+    assert np.abs(posterior["b"].std(("chain", "draw")) - 0.1).max() < 0.05
+    cosine = posterior["mu"].values @ NORTH
+    assert abs(cosine.mean() - (1.0 - 1.0 / 20.0)) < 0.04
+    np.testing.assert_allclose(np.linalg.norm(posterior["mu"], axis=-1), 1.0, atol=1e-12)
+    assert (posterior["s"] > 0.0).all()
+
+
+@every_step
+@pytest.mark.parametrize("order", [["a", "b", "mu", "s"], ["mu", "s", "b", "a"]])
+def test_variables_in_any_order(model, step_class, order):
+    idata = sample(model, make(model, step_class, order), draws=400, tune=300)
+    check_law(idata.posterior)
+
+
+@every_step
+def test_all_variables_by_default(model, step_class):
+    step = make(model, step_class)
+    assert [v.name for v in step.vars] == [v.name for v in model.continuous_value_vars]
+
+
+def test_variables_by_name(model):
+    with model:
+        step = SGGMC(["mu", "a"], compile_kwargs=INTERPRETED)
+    assert step.product.names == ("mu", "a")
+
+
+def test_two_steps_in_one_model(model):
+    steps = [make(model, gSGNHT, ["mu", "b"]), make(model, GMC, ["s", "a"])]
+    idata = sample(model, steps, draws=400, tune=300)
+    check_law(idata.posterior)
+    assert "acceptance_rate" in idata.sample_stats
+    assert "thermostat" in idata.sample_stats
+
+
+def test_steps_see_each_others_draws():
+    """a | b and b | a by different steps: the correlation is that of the joint law."""
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.Normal("b", 0.9 * a, np.sqrt(1.0 - 0.81))
+    with model:
+        steps = [
+            GMC([model["a"]], compile_kwargs=INTERPRETED),
+            SGGMC([model["b"]], compile_kwargs=INTERPRETED),
+        ]
+    posterior = sample(model, steps, draws=2000, tune=300).posterior
+    correlation = np.corrcoef(posterior["a"].values[0], posterior["b"].values[0])[0, 1]
+    assert abs(correlation - 0.9) < 0.06
+
+
+def test_beside_nuts():
+    """κ by NUTS while the mean direction moves on the sphere."""
+    x = pm.draw(VonMisesFisher.dist(NORTH, 30.0), draws=200, random_seed=1)
+    with pm.Model() as model:
+        mu = VonMisesFisher("mu", NORTH, 0.1)
+        kappa = pm.Gamma("kappa", 2.0, 0.1)
+        VonMisesFisher("x", mu, kappa, observed=x)
+        steps = [SGGMC([mu], compile_kwargs=INTERPRETED), pm.NUTS([kappa])]
+    posterior = sample(model, steps, draws=200, tune=200).posterior
+    length = np.linalg.norm(x.mean(axis=0))
+    mean = posterior["mu"].mean(("chain", "draw")).values
+    assert np.abs(mean - x.mean(axis=0) / length).max() < 0.02
+    # on S² the concentration is close to 1 / (1 − length), with a spread of κ / sqrt(n)
+    assert abs(float(posterior["kappa"].mean()) * (1.0 - length) - 1.0) < 0.1
+
+
+@every_step
+def test_same_seed_same_draws(model, step_class):
+    step = make(model, step_class)
+    one, two, other = (
+        sample(model, step, draws=30, tune=30, random_seed=seed) for seed in (1, 1, 2)
+    )
+    assert_same_draws(one, two)
+    assert not np.array_equal(one.posterior["a"].values, other.posterior["a"].values)
+
+
+@every_step
+def test_one_process_and_two(model, step_class):
+    step = make(model, step_class)
+    kwargs = {"draws": 30, "tune": 30, "chains": 2}
+    alone = sample(model, step, cores=1, **kwargs)
+    together = sample(model, step, cores=2, mp_ctx="fork", **kwargs)
+    assert_same_draws(alone, together)
+    assert not np.array_equal(alone.posterior["a"][0], alone.posterior["a"][1])
+
+
+@pytest.mark.slow
+@every_step
+def test_spawned_processes(model, step_class):
+    step = make(model, step_class)
+    kwargs = {"draws": 20, "tune": 20, "chains": 2}
+    alone = sample(model, step, cores=1, **kwargs)
+    assert_same_draws(alone, sample(model, step, cores=2, mp_ctx="spawn", **kwargs))
+
+
+@every_step
+def test_a_pickled_step_goes_on_as_the_original(model, step_class):
+    """By cloudpickle, as PyMC sends steps to its processes; no model pickles without it."""
+    step = make(model, step_class)
+    point = start(model, step, tune=10, draws=20)
+    point = walk(step, point, 10)[0][-1]
+    copy = cloudpickle.loads(cloudpickle.dumps(step))
+    expected, _ = walk(step, point, 5)
+    again, _ = walk(copy, point, 5)
+    for one, two in zip(expected, again, strict=True):
+        for name, value in one.items():
+            np.testing.assert_array_equal(two[name], value)
+
+
+@every_step
+@pytest.mark.parametrize("tuned", [5, 15], ids=["while tuning", "after tuning"])
+def test_replay_from_a_saved_state(model, step_class, tuned):
+    step = make(model, step_class)
+    point = start(model, step, tune=10, draws=20)
+    points, _ = walk(step, point, min(tuned, 10))
+    if tuned > 10:
+        step.stop_tuning()
+        points, _ = walk(step, points[-1], tuned - 10)
+    state = step.sampling_state
+    expected, expected_stats = walk(step, points[-1], 8)
+    end = step.sampling_state
+    assert not equal_dataclass_values(state, end)
+
+    fresh = make(model, step_class)
+    start(model, fresh, tune=10, draws=20, seed=99)
+    for restored in (step, fresh):
+        restored._n_tune, restored._n_draws = 10, 20
+        restored.sampling_state = state
+        assert equal_dataclass_values(restored.sampling_state, state)
+        again, stats = walk(restored, points[-1], 8)
+        for one, two in zip(expected, again, strict=True):
+            for name, value in one.items():
+                np.testing.assert_array_equal(two[name], value)
+        for one, two in zip(expected_stats, stats, strict=True):
+            assert {k: v for k, v in one.items() if k != "warning"} == {
+                k: v for k, v in two.items() if k != "warning"
+            }
+        assert equal_dataclass_values(restored.sampling_state, end)
+
+
+def test_state_of_another_model_is_refused(model):
+    with pm.Model() as other:
+        pm.Normal("z", shape=4)
+    state = make(other, SGGMC).sampling_state
+    with pytest.raises(ValueError, match="same values for the frozen fields"):
+        make(model, SGGMC).sampling_state = state
+
+
+STATS = {
+    GMC: {
+        "step_size": np.float64,
+        "acceptance_rate": np.float64,
+        "diverging": np.bool_,
+        "n_grad": np.int64,
+    },
+    SGGMC: {
+        "step_size": np.float64,
+        "temperature": np.float64,
+        "diverging": np.bool_,
+        "n_grad": np.int64,
+    },
+}
+STATS[gSGNHT] = {**STATS[SGGMC], "thermostat": np.float64}
+
+
+@every_step
+def test_sample_stats(model, step_class):
+    stats = sample(model, make(model, step_class), draws=20, tune=30).sample_stats
+    for name, kind in STATS[step_class].items():
+        assert stats[name].shape == (1, 20), name
+        assert np.issubdtype(stats[name].dtype, kind), name
+        assert np.isfinite(stats[name].values).all(), name
+    declared = make(model, step_class).stats_dtypes_shapes
+    assert set(STATS[step_class]) <= set(declared)
+    assert all(shape in ([], None) for _, shape in declared.values())
+    assert not stats["diverging"].any()
+
+
+def count_calls(field):
+    """Let a compiled field count the calls it gets."""
+    signature = ctypes.CFUNCTYPE(
+        ctypes.c_double,
+        ctypes.POINTER(ctypes.c_double),
+        ctypes.c_int64,
+        ctypes.POINTER(ctypes.c_int64),
+        ctypes.POINTER(ctypes.c_double),
+    )
+    inner, calls = field.field, []
+    call = signature(inner.address)
+
+    def forward(position, argument, context, output):
+        calls.append(inner)  # which also keeps the original alive
+        return call(position, argument, context, output)
+
+    field.field = interpreted_field(forward)
+    return calls
+
+
+@every_step
+def test_gradient_evaluations_are_counted(model, step_class):
+    step = make(model, step_class, n_steps=7)
+    point = start(model, step, tune=3, draws=3)
+    calls = count_calls(step.estimator.field)
+    for draw in range(6):
+        if draw == 3:
+            step.stop_tuning()
+        before = len(calls)
+        point, (stat,) = step.step(point)
+        assert stat["n_grad"] == len(calls) - before
+    assert stat["n_grad"] == (8 if step_class is GMC else 7)
+
+
+def test_discarded_tuning(model):
+    """Only draws after tuning are kept, and they all have the tuned step size."""
+    step = make(model, SGGMC)
+    idata = sample(model, step, draws=40, tune=60)
+    assert idata.posterior.sizes["draw"] == 40
+    sizes = idata.sample_stats["step_size"].values
+    assert len(np.unique(sizes)) == 1
+    kept = sample(model, step, draws=40, tune=60, discard_tuned_samples=False)
+    assert kept.warmup_posterior.sizes["draw"] == 60
+    assert len(np.unique(kept.warmup_sample_stats["step_size"].values)) > 10
+    assert_same_draws(idata, kept)
+
+
+@every_step
+def test_progress_bar(model, step_class):
+    columns, stats = step_class._progressbar_config(2)
+    assert [column._table_column.header for column in columns] == {
+        GMC: ["Step size", "Acceptance"]
+    }.get(step_class, ["Step size", "Temperature"])
+    assert all(values == [0.0, 0.0] for values in stats.values())
+    (update,) = step_class._make_progressbar_update_functions()
+    step = make(model, step_class)
+    _, (stat,) = step.step(start(model, step, tune=2, draws=2))
+    shown = update(stat)
+    assert set(shown) == set(stats)
+    fields = type("Task", (), {"fields": shown})
+    assert all(column.text_format.format(task=fields) for column in columns)
+
+
+@every_step
+def test_runs_with_a_progress_bar(model, step_class, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    sample(model, make(model, step_class), draws=5, tune=5, progressbar=True, quiet=False)
+    assert "Step size" in capsys.readouterr().out
+
+
+def test_no_side_effects_on_pymc():
+    """Without a geodesic step PyMC chooses what it always chose."""
+    with pm.Model() as model:
+        pm.Normal("a")
+    assert all(step.__module__.startswith("pymc.") for step in STEP_METHODS)
+    with model:
+        assert sample(model, None, draws=5, tune=5).sample_stats["acceptance_rate"].size == 5
