@@ -57,7 +57,7 @@ format: $(STAMPS)/dev
 	$(BIN)/ruff format .
 
 bench: $(STAMPS)/bench
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m benchmarks.run
 
 docs: $(STAMPS)/docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -1,6 +1,6 @@
 """Time of one inner step: our SGGMC kernel against the gradient alone, hand kernels and peers.
 
-    python -m benchmarks.inner_loop [--rounds 15] [--skip-peers]
+    python -m benchmarks.inner_loop [--rounds 21] [--skip-peers]
 
 Every contestant has one core, they take turns, and a ratio is the median over the rounds of the
 ratios within a round: slow moments of the machine hit all of them.
@@ -134,7 +134,7 @@ def _same_length(own: str, rival: str) -> bool:
 def main() -> list[str]:
     """Run all cases and return the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--skip-peers", action="store_true", help="leave SGMCMCJax out")
     options = parser.parse_args()
     peers = None if options.skip_peers else PeerProcess()
@@ -144,7 +144,7 @@ def main() -> list[str]:
     ]
     for name, arguments, total in CASES:
         lines += contest(name, arguments, total, options.rounds, peers)
-        print("\n".join(lines[-12:]), flush=True)
+    print("\n".join(lines), flush=True)
     if peers is not None:
         peers.close()
     return lines

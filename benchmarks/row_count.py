@@ -1,0 +1,51 @@
+"""Time of one inner step with 10⁷ rows of data against that with 10⁵, for the same minibatch.
+
+    python -m benchmarks.row_count [--rounds 21]
+
+Needs about 8 GB of memory. A hundred thousand rows fit the cache of the processor, ten million do
+not; that the time hardly grows is due to reading them in order (`gradients.rows.ShuffledRows`).
+"""
+
+from benchmarks.timing import ratio, take_turns, use_one_core
+
+use_one_core()
+
+import argparse  # noqa: E402  (after the threads are limited)
+from statistics import median  # noqa: E402
+
+from benchmarks import problems  # noqa: E402
+from benchmarks.inner_loop import ours  # noqa: E402
+from benchmarks.models import make_step  # noqa: E402
+
+FEW, MANY = 100_000, 10_000_000
+BATCHES = {100: 5_000, 1000: 1_000}
+"""Rows of a minibatch and steps of one turn."""
+
+
+def main() -> list[str]:
+    """Measure and return the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=21)
+    rounds = parser.parse_args().rounds
+    lines = [
+        f"| minibatch | µs per step, N = {FEW:,} | N = {MANY:,} | ratio |",
+        "|---|---:|---:|---:|",
+    ]
+    for batch_size, total in BATCHES.items():
+        times = take_turns(
+            {
+                str(n_rows): ours(make_step(problems.svm(n_rows, batch_size), 10), 10, total)
+                for n_rows in (FEW, MANY)
+            },
+            rounds,
+        )
+        few, many = times[str(FEW)], times[str(MANY)]
+        lines.append(
+            f"| {batch_size} | {median(few):.2f} | {median(many):.2f} | {ratio(many, few):.2f} |"
+        )
+    print("\n".join(lines), flush=True)
+    return lines
+
+
+if __name__ == "__main__":
+    main()
