@@ -233,8 +233,11 @@ class gSGNHT(LangevinStep):
         self.thermostat = np.empty(0)
 
     def _move(self, point: PointType) -> dict[str, Any]:
+        thermostat, last_friction = self.thermostat.copy(), self.last_friction
         stats = super()._move(point)
         stats["thermostat"] = float(self.thermostat.mean())
+        if stats["diverging"]:
+            self.thermostat, self.last_friction = thermostat, last_friction
         return stats
 
     def _run(
