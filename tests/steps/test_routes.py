@@ -1,0 +1,151 @@
+"""Three ways to minibatches: the same posterior, and what belongs to each."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_geodesic import SGGMC, gSGNHT
+from tests.steps.runs import INTERPRETED, sample, start, walk
+
+N_ROWS, BATCH = 600, 50
+PRIOR_SD = 3.0
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(N_ROWS, 2)) @ [[1.0, 0.5], [0.0, 0.5]]
+    return X, rng.normal(X @ [1.0, -2.0], 1.0)
+
+
+@pytest.fixture(scope="module")
+def posterior(table):
+    """Exact mean and covariance."""
+    X, y = table
+    covariance = np.linalg.inv(X.T @ X + np.eye(2) / PRIOR_SD**2)
+    return covariance @ X.T @ y, covariance
+
+
+class Loader:
+    """What a data loader looks like: an iterable of blocks with ``total_size``."""
+
+    def __init__(self, *arrays):
+        self.arrays = arrays
+        self.total_size = len(arrays[0])
+
+    def __iter__(self):
+        order = np.random.default_rng(1).permutation(self.total_size)
+        for i in range(0, self.total_size, BATCH):
+            yield tuple(array[order[i : i + BATCH]] for array in self.arrays)
+
+
+def full_data_model(X, y):
+    with pm.Model() as model:
+        w = pm.Normal("w", 0.0, PRIOR_SD, shape=2)
+        pm.Normal("y_obs", pm.Data("X", X) @ w, 1.0, observed=pm.Data("y", y))
+    return model
+
+
+def named(step_class, X, y, **kwargs):
+    model = full_data_model(X, y)
+    with model:
+        return model, step_class(minibatch=["X", "y"], batch_size=BATCH, **kwargs)
+
+
+def drawn_by_pymc(step_class, X, y, **kwargs):
+    with pm.Model() as model:
+        X_rows, y_rows = pm.Minibatch(X, y, batch_size=BATCH)
+        w = pm.Normal("w", 0.0, PRIOR_SD, shape=2)
+        pm.Normal("y_obs", X_rows @ w, 1.0, observed=y_rows, total_size=N_ROWS)
+        return model, step_class(**kwargs)
+
+
+def streamed(step_class, X, y, **kwargs):
+    model = full_data_model(X[:1], y[:1])  # the data themselves never enter the model
+    with model:
+        return model, step_class(minibatch=["X", "y"], batches=Loader(X, y), **kwargs)
+
+
+ROUTES = pytest.mark.parametrize("route", [named, drawn_by_pymc, streamed])
+
+
+@ROUTES
+def test_posterior(route, table, posterior):
+    model, step = route(gSGNHT, *table, n_steps=40, compile_kwargs=INTERPRETED)
+    draws = sample(model, step, draws=1000, tune=500).posterior["w"].values[0]
+    mean, covariance = posterior
+    root = np.linalg.cholesky(np.linalg.inv(covariance))
+    standard = (draws - mean) @ root
+    assert np.abs(standard.mean(axis=0)).max() < 0.35
+    assert np.abs(np.cov(standard.T) - np.eye(2)).max() < 0.35
+
+
+@pytest.mark.parametrize("step_class", [SGGMC, gSGNHT])
+def test_known_noise_lets_it_move_faster(step_class, table):
+    """As much as half of the noise may come from the gradients once their variance is known."""
+    sizes = {}
+    for noise in (None, "fisher"):
+        model, step = named(step_class, *table, gradient_noise=noise, compile_kwargs=INTERPRETED)
+        stats = sample(model, step, draws=300, tune=200).sample_stats
+        sizes[noise] = stats["step_size"].values[0, -1]
+        assert abs(stats["temperature"].mean() - 1.0) < 0.1
+        assert not stats["noise_clips"].any()
+    assert sizes["fisher"] > 1.5 * sizes[None]
+
+
+def test_fisher_noise_gives_the_posterior(table, posterior):
+    model, step = named(
+        SGGMC, *table, gradient_noise="fisher", n_steps=20, compile_kwargs=INTERPRETED
+    )
+    draws = sample(model, step, draws=1500, tune=300).posterior["w"].values[0]
+    mean, covariance = posterior
+    standard = (draws - mean) @ np.linalg.cholesky(np.linalg.inv(covariance))
+    assert np.abs(standard.mean(axis=0)).max() < 0.3
+    assert np.abs(np.cov(standard.T) - np.eye(2)).max() < 0.3
+
+
+def test_white_noise_where_it_is_counted_on(table):
+    """Epochs for SGGMC; independent blocks where noise is known or left to a thermostat."""
+    kinds = {}
+    for name, step_class, noise in (
+        ("SGGMC", SGGMC, None),
+        ("known", SGGMC, 1.0),
+        ("gSGNHT", gSGNHT, None),
+    ):
+        _, step = named(step_class, *table, gradient_noise=noise, compile_kwargs=INTERPRETED)
+        kinds[name] = type(step.estimator.source).__name__
+    assert kinds == {
+        "SGGMC": "ShuffledRows",
+        "known": "IndependentRows",
+        "gSGNHT": "IndependentRows",
+    }
+    _, step = named(gSGNHT, *table, minibatch_order="random", compile_kwargs=INTERPRETED)
+    assert type(step.estimator.source).__name__ == "RandomRows"
+
+
+def test_every_inner_step_takes_the_next_minibatch(table):
+    model, step = named(SGGMC, *table, n_steps=4, compile_kwargs=INTERPRETED)
+    point = start(model, step, tune=0, draws=9)
+    seen = []
+    original = step.estimator.source.next_starts
+    step.estimator.source.next_starts = lambda n: seen.append(original(n)) or seen[-1]
+    walk(step, point, 9)
+    blocks = np.concatenate(seen)
+    assert [len(starts) for starts in seen] == [4] * 9
+    for epoch in (blocks[:12], blocks[12:24], blocks[24:]):
+        assert len(set(epoch)) == 12
+
+
+def test_one_model_for_minibatches_nuts_and_prediction(table):
+    """The step leaves model and data as they are."""
+    X, y = table
+    model, step = named(SGGMC, X, y, compile_kwargs=INTERPRETED)
+    idata = sample(model, step, draws=20, tune=20)
+    np.testing.assert_array_equal(model["X"].get_value(), X)
+    with model:
+        prediction = pm.sample_posterior_predictive(
+            idata, progressbar=False, random_seed=1, compile_kwargs=INTERPRETED
+        )
+    assert prediction.posterior_predictive["y_obs"].shape == (1, 20, N_ROWS)
+    nuts = sample(model, None, draws=10, tune=10)
+    assert nuts.posterior["w"].shape == (1, 10, 2)

@@ -1,0 +1,267 @@
+"""Tuning ends at kinetic temperature one; what goes wrong is said."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.exceptions import SamplingError
+
+from pymc_geodesic import GMC, SGGMC, PolynomialDecay, UniformSphere, VonMisesFisher, gSGNHT
+from pymc_geodesic.steps.tuning import COOLING, FIRST_EXCESS, TemperatureTuner, noise_excess
+from tests.steps.runs import INTERPRETED, sample, start, walk
+
+LANGEVIN = [SGGMC, gSGNHT]
+stochastic_steps = pytest.mark.parametrize("step_class", LANGEVIN, ids=lambda step: step.__name__)
+
+
+@pytest.fixture(scope="module")
+def directions():
+    x = pm.draw(VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0), draws=1000, random_seed=1)
+    with pm.Model() as model:
+        mu = UniformSphere("mu", shape=3)
+        VonMisesFisher("x_obs", mu, 10.0, observed=pm.Data("x", x))
+    return model
+
+
+@pytest.fixture(scope="module")
+def scales():
+    """Stiff and soft directions, correlated, beside a direction on the circle."""
+    covariance = np.array([[1.0, 0.95], [0.95, 1.0]])
+    with pm.Model() as model:
+        pm.MvNormal("a", np.zeros(2), covariance)
+        pm.Normal("b", 0.0, 30.0)
+        VonMisesFisher("mu", [1.0, 0.0], 2.0)
+    return model
+
+
+def temperature(model, step, tune=500, draws=1000):
+    idata = sample(model, step, tune=tune, draws=draws)
+    return float(idata.sample_stats["temperature"].mean())
+
+
+@stochastic_steps
+def test_temperature_of_full_data(directions, step_class):
+    with directions:
+        step = step_class(compile_kwargs=INTERPRETED)
+    assert temperature(directions, step) == pytest.approx(1.0, abs=0.05)
+
+
+@stochastic_steps
+def test_temperature_of_minibatches(directions, step_class):
+    with directions:
+        step = step_class(minibatch="x", batch_size=50, compile_kwargs=INTERPRETED)
+    assert temperature(directions, step) == pytest.approx(1.0, abs=0.05)
+
+
+@stochastic_steps
+def test_temperature_over_many_scales(scales, step_class):
+    with scales:
+        step = step_class(compile_kwargs=INTERPRETED)
+    assert temperature(scales, step) == pytest.approx(1.0, abs=0.05)
+
+
+def test_acceptance_of_gmc(directions):
+    with directions:
+        step = GMC(compile_kwargs=INTERPRETED)
+    stats = sample(directions, step, tune=300, draws=300).sample_stats
+    assert 0.6 < float(stats["acceptance_rate"].mean()) < 0.95
+    with directions:
+        step = GMC(target_accept=0.95, compile_kwargs=INTERPRETED)
+    careful = sample(directions, step, tune=300, draws=300).sample_stats
+    assert float(careful["step_size"][0, -1]) < float(stats["step_size"][0, -1])
+
+
+@stochastic_steps
+def test_hand_set_values_are_used_as_given(directions, step_class):
+    with directions:
+        step = step_class(
+            minibatch="x", batch_size=50, step_size=2e-4, friction=700.0, compile_kwargs=INTERPRETED
+        )
+    stats = sample(directions, step, tune=20, draws=20).sample_stats
+    np.testing.assert_array_equal(stats["step_size"], 2e-4)
+    np.testing.assert_array_equal(stats["friction"], 700.0)
+
+
+def test_learning_rate_and_momentum_decay(directions):
+    """The parameters of the paper: ε = sqrt(γ / N), C = ρ / ε."""
+    with directions:
+        step = SGGMC(
+            minibatch="x", batch_size=50, learning_rate=1e-4, momentum_decay=0.3,
+            compile_kwargs=INTERPRETED,
+        )  # fmt: skip
+    _, (stat, *_) = walk(step, start(directions, step, tune=0, draws=2), 2)
+    assert stat["step_size"] == pytest.approx(np.sqrt(1e-4 / 1000))
+    assert stat["friction"] == pytest.approx(0.3 / np.sqrt(1e-4 / 1000))
+
+
+@stochastic_steps
+@pytest.mark.parametrize(
+    "schedule", [PolynomialDecay(1e-3, b=5, gamma=0.6), lambda t: 1e-3 / (t + 1)]
+)
+def test_schedules(directions, step_class, schedule):
+    """A function of the draw, which counts from 0 with tuning."""
+    with directions:
+        step = step_class(step_size=schedule, friction=100.0, compile_kwargs=INTERPRETED)
+    point = start(directions, step, tune=4, draws=4)
+    points, stats = walk(step, point, 4)
+    step.stop_tuning()
+    stats += walk(step, points[-1], 4)[1]
+    np.testing.assert_array_equal([s["step_size"] for s in stats], [schedule(t) for t in range(8)])
+
+
+def test_only_the_friction_is_tuned(directions):
+    with directions:
+        step = SGGMC(step_size=1e-3, compile_kwargs=INTERPRETED)
+    stats = sample(directions, step, tune=50, draws=50).sample_stats
+    np.testing.assert_array_equal(stats["step_size"], 1e-3)
+    assert 0.05 < float(stats["friction"][0, -1]) * 1e-3 <= 1.0
+
+
+@pytest.fixture
+def too_hot(directions):
+    with directions:
+        return SGGMC(
+            minibatch="x", batch_size=10, step_size=2e-3, friction=50.0, compile_kwargs=INTERPRETED
+        )
+
+
+def test_warning_where_it_ran_too_hot(directions, too_hot):
+    point = walk(too_hot, start(directions, too_hot, tune=5, draws=10), 5)[0][-1]
+    too_hot.stop_tuning()
+    _, stats = walk(too_hot, point, 10)
+    assert all(stat["warning"] is None for stat in stats[:-1])
+    message = stats[-1]["warning"].message
+    assert "SGGMC[mu] ran at a kinetic temperature of" in message
+    assert "draws are wider than the posterior" in message
+    assert "smaller step_size" in message
+    assert stats[-1]["warning"].level == "warn"
+
+
+def test_warning_of_pymc(directions, too_hot, caplog):
+    with caplog.at_level(logging.WARNING, "pymc"):
+        sample(directions, too_hot, tune=5, draws=10, quiet=False, compute_convergence_checks=True)
+    assert "kinetic temperature" in caplog.text
+
+
+def test_no_warning_where_it_was_tuned(directions, caplog):
+    with directions:
+        step = SGGMC(minibatch="x", batch_size=50, compile_kwargs=INTERPRETED)
+    with caplog.at_level(logging.WARNING, "pymc"):
+        sample(directions, step, tune=500, draws=500, quiet=False)
+    assert "temperature" not in caplog.text
+
+
+def test_warning_where_nothing_is_accepted(directions):
+    with directions:
+        step = GMC(step_size=3.0, compile_kwargs=INTERPRETED)
+    point = walk(step, start(directions, step, tune=1, draws=20), 1)[0][-1]
+    step.stop_tuning()
+    _, stats = walk(step, point, 20)
+    assert "more tuning draws or a smaller step_size" in stats[-1]["warning"].message
+
+
+@pytest.fixture
+def cliff():
+    """A normal law whose gradient is NaN wherever a ≥ limit."""
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=2)
+        pm.Normal("b")
+        limit = pm.Data("limit", np.array(100.0))
+        pm.Potential("edge", pt.sqrt(limit - a).sum())
+    return model
+
+
+def move_cliff(model, step, limit):
+    model["limit"].set_value(np.array(limit))
+    step.estimator.refresh_data()
+
+
+@stochastic_steps
+def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
+    with cliff:
+        step = step_class(compile_kwargs=INTERPRETED)
+    points, stats = walk(step, start(cliff, step, tune=50, draws=50), 5)
+    move_cliff(cliff, step, -100.0)
+    lost, lost_stats = walk(step, points[-1], 3)
+    assert [stat["diverging"] for stat in lost_stats] == [True] * 3
+    for point in lost:
+        np.testing.assert_array_equal(point["a"], points[-1]["a"])
+        np.testing.assert_array_equal(point["b"], points[-1]["b"])
+    if step_class is gSGNHT:
+        assert np.isfinite(step.thermostat).all()
+    sizes = np.array([stat["step_size"] for stat in lost_stats])
+    np.testing.assert_allclose(sizes[1:] / sizes[:-1], 0.5)
+    move_cliff(cliff, step, 100.0)
+    _, after = walk(step, lost[-1], 3)
+    assert not any(stat["diverging"] for stat in after)
+    assert after[0]["step_size"] < 0.2 * stats[-1]["step_size"]
+
+
+@stochastic_steps
+def test_not_finite_after_tuning_stops(cliff, step_class):
+    with cliff:
+        step = step_class(compile_kwargs=INTERPRETED)
+    points, _ = walk(step, start(cliff, step, tune=5, draws=5), 5)
+    step.stop_tuning()
+    move_cliff(cliff, step, -100.0)
+    with pytest.raises(SamplingError) as caught:
+        step.step(points[-1])
+    message = str(caught.value)
+    assert "'a'" in message
+    assert "step size" in message
+    assert "smaller step_size" in message
+
+
+def test_gmc_refuses_what_is_not_finite(cliff):
+    with cliff:
+        step = GMC(step_size=0.3, compile_kwargs=INTERPRETED)
+    points, _ = walk(step, start(cliff, step, tune=0, draws=20), 5)
+    move_cliff(cliff, step, float(points[-1]["a"].max()) + 1e-3)
+    later, stats = walk(step, points[-1], 10)
+    assert any(stat["diverging"] for stat in stats)
+    assert all(np.isfinite(point["a"]).all() for point in later)
+
+
+class TestTuner:
+    def test_what_is_allowed_cools_geometrically(self):
+        tuner = TemperatureTuner(1, last_excess=0.02)
+        tuner.reset(100)
+        allowed = []
+        for _ in range(100):
+            allowed.append(tuner.allowed_excess)
+            tuner.observe(1.0, None)
+        assert allowed[0] == FIRST_EXCESS
+        cooled = round(100 * COOLING)
+        np.testing.assert_allclose(allowed[cooled:], 0.02)
+        ratios = np.diff(np.log(allowed[:cooled]))
+        np.testing.assert_allclose(ratios, ratios[0])
+
+    def test_step_resolves_the_curvature(self):
+        tuner = TemperatureTuner(1)
+        for _ in range(300):
+            tuner.observe(25.0, None)
+        assert tuner.step_size() * 5.0 == pytest.approx(tuner.step_size() / 0.2)
+        assert tuner.step_size() * 5.0 < 0.5
+
+    def test_noise_heats_by_what_is_allowed_and_no_more(self):
+        """The noisiest block is at the limit; the others have weaker friction."""
+        tuner = TemperatureTuner(2, last_excess=0.03)
+        tuner.reset(10)
+        for _ in range(300):
+            tuner.observe(1.0, np.array([1e4, 10.0]))
+        step_size = tuner.step_size()
+        angles = tuner.friction(step_size) * step_size
+        hot = noise_excess(step_size, angles[0], 1e4)
+        cold = noise_excess(step_size, angles[1], 10.0)
+        assert hot == pytest.approx(0.03, rel=1e-6)
+        assert cold <= 0.03
+        assert angles[1] < angles[0]
+
+    def test_measurements_that_are_not_finite_are_passed_over(self):
+        tuner = TemperatureTuner(1)
+        tuner.observe(4.0, np.array([2.0]))
+        tuner.observe(np.nan, np.array([np.inf]))
+        assert tuner.curvature == pytest.approx(4.0)
+        assert tuner.noise == pytest.approx([2.0])
