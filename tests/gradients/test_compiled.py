@@ -11,6 +11,7 @@ from pymc_geodesic.gradients.compiled import FixedArray, RowBlock, compile_field
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.rows import ShuffledRows
 from pymc_geodesic.gradients.variables import manifold_variables
+from tests.processes import in_its_own_process
 
 POSITION = np.array([0.6, 0.0, 0.8, 0.3, -0.2])
 
@@ -57,7 +58,10 @@ def test_gradient_and_value_do_not_depend_on_the_backend(model, mode):
 def test_jax(model):
     pytest.importorskip("jax")
     np.testing.assert_allclose(
-        output_of(model, "JAX"), output_of(model, "FAST_COMPILE"), rtol=1e-9, atol=1e-9
+        in_its_own_process(output_of, model, "JAX"),
+        output_of(model, "FAST_COMPILE"),
+        rtol=1e-9,
+        atol=1e-9,
     )
 
 

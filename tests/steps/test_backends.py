@@ -1,0 +1,85 @@
+"""Every backend of PyTensor gives the same draws for the same seed, up to rounding."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_geodesic import GMC, SGGMC, UniformSphere, VonMisesFisher, gSGNHT
+from tests.processes import in_its_own_process
+from tests.steps.runs import assert_same_draws, sample
+
+ROUNDING = 1e-7
+"""Rounding errors of 1e-16 that grow over a few hundred steps."""
+
+
+@pytest.fixture(scope="module")
+def model():
+    x = pm.draw(VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0), draws=200, random_seed=1)
+    with pm.Model() as model:
+        mu = UniformSphere("mu", shape=3)
+        kappa = pm.Gamma("kappa", 2.0, 0.1)
+        VonMisesFisher("x_obs", mu, kappa, observed=pm.Data("x", x))
+    return model
+
+
+def draws(model, step_class, mode):
+    arguments = {} if step_class is GMC else {"minibatch": "x", "batch_size": 20}
+    with model:
+        step = step_class(compile_kwargs=None if mode is None else {"mode": mode}, **arguments)
+    return sample(model, step, draws=20, tune=20)
+
+
+@pytest.fixture(scope="module")
+def native(model):
+    return {step_class: draws(model, step_class, None) for step_class in (GMC, SGGMC, gSGNHT)}
+
+
+@pytest.mark.parametrize("step_class", [GMC, SGGMC, gSGNHT], ids=lambda step: step.__name__)
+def test_c(model, native, step_class):
+    assert_same_draws(native[step_class], draws(model, step_class, "CVM"), rtol=ROUNDING)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step_class", [GMC, SGGMC, gSGNHT], ids=lambda step: step.__name__)
+def test_jax(model, native, step_class):
+    pytest.importorskip("jax")
+    jax = in_its_own_process(draws, model, step_class, "JAX")
+    assert_same_draws(native[step_class], jax, rtol=100.0 * ROUNDING)
+
+
+def test_fisher_noise(model):
+    """The second compiled function of a step."""
+    runs = []
+    for mode in (None, "CVM"):
+        with model:
+            step = SGGMC(
+                minibatch="x", batch_size=20, gradient_noise="fisher",
+                compile_kwargs=None if mode is None else {"mode": mode},
+            )  # fmt: skip
+        runs.append(sample(model, step, draws=20, tune=20))
+    assert_same_draws(*runs, rtol=ROUNDING)
+
+
+def test_same_bits_in_every_process(model, native):
+    """Compiled code that is forked with the process, and compiled again in it."""
+    with model:
+        step = SGGMC(minibatch="x", batch_size=20)
+    runs = [
+        sample(model, step, draws=10, tune=10, chains=2, cores=cores, mp_ctx="fork")
+        for cores in (1, 2)
+    ]
+    assert_same_draws(*runs)
+    np.testing.assert_array_equal(
+        runs[0].sample_stats["step_size"], runs[1].sample_stats["step_size"]
+    )
+
+
+@pytest.mark.slow
+def test_same_bits_in_spawned_processes(model):
+    with model:
+        step = gSGNHT(minibatch="x", batch_size=20)
+    runs = [
+        sample(model, step, draws=10, tune=10, chains=2, cores=cores, mp_ctx="spawn")
+        for cores in (1, 2)
+    ]
+    assert_same_draws(*runs)
