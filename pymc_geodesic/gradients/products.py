@@ -1,54 +1,151 @@
 """Products of a matrix and a vector as loops, where a call of BLAS costs more than the sum.
 
-A minibatch has few rows and a model few columns. There the loops that PyTensor's Numba backend
-fuses with their surroundings are faster than BLAS, which is called once per product, and none of
-them starts threads.
+The gradient of a regression multiplies a block of rows by a vector, and a vector by the block. A
+minibatch has few rows and a model few columns: there plain loops are faster than BLAS, and they
+take and give vectors, while PyTensor's `Dot` wraps each into a matrix of one column, which makes
+all that follows slower too.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
 from pytensor.graph import node_rewriter
 from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["with_loops_for_products"]
+__all__ = ["MatrixVector", "VectorMatrix", "with_loops_for_products"]
 
-_MOST_ROWS = 128
-"""Rows that are summed by a loop; with more of them BLAS, which takes several at a time, wins."""
+_LARGEST_MATRIX = 2**20
+"""Numbers of a matrix beyond which BLAS, which may use several threads, is called."""
 
 _AFTER_CANONICALIZATION = 1.7
 
 
+class MatrixVector(Op):
+    """The product of a matrix and a vector, one sum for each row."""
+
+    __props__ = ()
+
+    def make_node(self, matrix: TensorVariable, vector: TensorVariable) -> Apply:
+        """Build the node."""
+        dtype = np.promote_types(matrix.type.dtype, vector.type.dtype)
+        output = pt.tensor(dtype=str(dtype), shape=matrix.type.shape[:1])
+        return Apply(self, [matrix, vector], [output])
+
+    def infer_shape(self, node: Apply, shapes: list) -> list:
+        """Shape of the product."""
+        return [shapes[0][:1]]
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        """Multiply in NumPy."""
+        outputs[0][0] = inputs[0] @ inputs[1]
+
+
+class VectorMatrix(Op):
+    """The product of a vector and a matrix, which reads the matrix by rows, four at a time."""
+
+    __props__ = ()
+
+    def make_node(self, vector: TensorVariable, matrix: TensorVariable) -> Apply:
+        """Build the node."""
+        dtype = np.promote_types(matrix.type.dtype, vector.type.dtype)
+        output = pt.tensor(dtype=str(dtype), shape=matrix.type.shape[1:])
+        return Apply(self, [vector, matrix], [output])
+
+    def infer_shape(self, node: Apply, shapes: list) -> list:
+        """Shape of the product."""
+        return [shapes[1][1:]]
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        """Multiply in NumPy."""
+        outputs[0][0] = inputs[0] @ inputs[1]
+
+
+@cache
+def _register_with_numba() -> None:
+    """Give the Ops their loops; not on import, because Numba's dispatch is slow to load."""
+    from pytensor.link.numba.dispatch.basic import (
+        numba_njit,
+        register_funcify_default_op_cache_key,
+    )
+
+    version = 1
+
+    @register_funcify_default_op_cache_key(MatrixVector)
+    def matrix_vector(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, int]:
+        dtype = node.outputs[0].type.numpy_dtype
+
+        @numba_njit
+        def product(matrix, vector):  # type: ignore[no-untyped-def]
+            rows, columns = matrix.shape
+            result = np.empty(rows, dtype)
+            for i in range(rows):
+                total = dtype.type(0)
+                for j in range(columns):
+                    total += matrix[i, j] * vector[j]
+                result[i] = total
+            return result
+
+        return product, version
+
+    @register_funcify_default_op_cache_key(VectorMatrix)
+    def vector_matrix(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, int]:
+        dtype = node.outputs[0].type.numpy_dtype
+
+        @numba_njit
+        def product(vector, matrix):  # type: ignore[no-untyped-def]
+            rows, columns = matrix.shape
+            result = np.zeros(columns, dtype)
+            last = rows - rows % 4
+            for i in range(0, last, 4):
+                a, b, c, d = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
+                for j in range(columns):
+                    result[j] += (
+                        a * matrix[i, j]
+                        + b * matrix[i + 1, j]
+                        + c * matrix[i + 2, j]
+                        + d * matrix[i + 3, j]
+                    )
+            for i in range(last, rows):
+                for j in range(columns):
+                    result[j] += vector[i] * matrix[i, j]
+            return result
+
+        return product, version
+
+
 @node_rewriter([Dot])
 def _product_as_loop(fgraph: Any, node: Apply) -> list[TensorVariable] | None:
-    """Replace the product with a column, or with a row, by a sum of products."""
+    """Replace the product with a matrix of one column, or of one row."""
     left, right = node.inputs
     rows, columns = node.outputs[0].type.shape
     dtype = node.outputs[0].type.dtype
-    exact = {"dtype": dtype, "acc_dtype": dtype}
     if rows == columns == 1:
-        return [pt.sum(left[0] * right[:, 0], **exact)[None, None]]
+        product = pt.sum(left[0] * right[:, 0], dtype=dtype, acc_dtype=dtype)
+        return [product[None, None]]
     if columns == 1:
         matrix, vector = left, right[:, 0]
     elif rows == 1:
         matrix, vector = right.mT, left[0]
     else:
         return None
+    shape = matrix.type.shape
+    if None in shape or shape[0] * shape[1] > _LARGEST_MATRIX or np.dtype(dtype).kind != "f":
+        return None
     operation = matrix.owner.op if matrix.owner is not None else None
     if isinstance(operation, DimShuffle) and operation.is_matrix_transpose:
-        [stored] = matrix.owner.inputs
-        if stored.type.shape[0] is None or stored.type.shape[0] > _MOST_ROWS:
-            return None
-        product = pt.sum(stored * vector[:, None], axis=0, **exact)
+        product = VectorMatrix()(vector, *matrix.owner.inputs)
     else:
-        product = pt.sum(matrix * vector, axis=1, **exact)
+        product = MatrixVector()(matrix, vector)
     return [product[:, None] if columns == 1 else product[None, :]]
 
 
@@ -65,10 +162,11 @@ def with_loops_for_products(mode: Mode) -> Mode:
     >>> import pytensor
     >>> import pytensor.tensor as pt
     >>> from pymc_geodesic.gradients.products import with_loops_for_products
-    >>> matrix, vector = pt.dmatrix(), pt.dvector()
+    >>> matrix, vector = pt.tensor(shape=(2, 2)), pt.tensor(shape=(2,))
     >>> mode = with_loops_for_products(pytensor.compile.mode.get_mode("NUMBA"))
     >>> function = pytensor.function([matrix, vector], matrix @ vector, mode=mode)
     >>> function(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([10.0, 1.0]))
     array([12., 34.])
     """
+    _register_with_numba()
     return mode.register((dfs_rewriter(_product_as_loop), _AFTER_CANONICALIZATION))
