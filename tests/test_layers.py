@@ -34,7 +34,7 @@ MAY_IMPORT = {
 # Layers of plain numerics, without PyMC or PyTensor.
 WITHOUT_PYMC = NUMERICS | {"diagnostics", "datasets"}
 # The public face of both, which every other layer may use.
-PUBLIC = {"pymc", "pytensor", "pytensor.tensor"}
+PUBLIC = {"pymc", "pytensor", "pytensor.graph", "pytensor.tensor"}
 # Whoever writes a distribution, a transform or an Op needs the base classes.
 EXTENSION = (
     "pymc.distributions",
