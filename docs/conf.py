@@ -1,12 +1,16 @@
 """Configuration of the documentation build."""
 
-import os
-from importlib.metadata import version as version_of
+import hashlib
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "pymc_geodesic").rglob("*.py"))
 
 project = "pymc_geodesic"
 author = "The pymc_geodesic developers"
-copyright = "2025, The pymc_geodesic developers"
-release = version_of("pymc_geodesic")
+copyright = "The pymc_geodesic developers"
+release = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 extensions = [
     "myst_nb",
@@ -24,9 +28,10 @@ html_title = "pymc_geodesic"
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
-# Notebooks run when their text or the package version changes, and are kept otherwise.
+# Notebooks run when their text or the package changes, and are kept otherwise.
+digest = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES)).hexdigest()[:16]
 nb_execution_mode = "cache"
-nb_execution_cache_path = os.path.join(os.path.dirname(__file__), "_build", ".jupyter_cache")
+nb_execution_cache_path = str(ROOT / "docs" / "_build" / "jupyter_cache" / digest)
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
 nb_merge_streams = True
