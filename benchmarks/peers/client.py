@@ -22,7 +22,9 @@ class PeerProcess:
     def __init__(self) -> None:
         setup = subprocess.run([HERE / "setup.sh"], stdout=subprocess.PIPE, text=True, check=False)
         if setup.returncode:
-            raise RuntimeError("its environment could not be made, see the message of benchmarks/peers/setup.sh")
+            raise RuntimeError(
+                "its environment could not be made, see the message of benchmarks/peers/setup.sh"
+            )
         self._process = subprocess.Popen(
             [setup.stdout.strip(), "-m", "benchmarks.peers.worker"],
             stdin=subprocess.PIPE,
