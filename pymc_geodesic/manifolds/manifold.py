@@ -42,6 +42,16 @@ class Manifold(ABC):
     ----------
     code : int
         Number of the manifold in the dispatch table of compiled code.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.manifolds import Manifold, Sphere
+    >>> sphere = Sphere(3)
+    >>> isinstance(sphere, Manifold), sphere.dim
+    (True, 2)
+    >>> sphere.project(np.array([0.0, 0.0, 1.0]), np.array([1.0, 2.0, 3.0]))
+    array([1., 2., 0.])
     """
 
     code: ClassVar[int]

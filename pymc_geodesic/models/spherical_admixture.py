@@ -10,8 +10,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
-from pytensor.graph.basic import Variable
-from pytensor.tensor.variable import TensorVariable
+from pytensor.tensor import TensorVariable
 from scipy.sparse import issparse
 
 from pymc_geodesic.distributions import SphericalAdmixture, VonMisesFisher
@@ -26,7 +25,7 @@ class JointUnitVectors(UnitVectorTransform):
 
     ndim_supp = 2
 
-    def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+    def log_jac_det(self, value: TensorVariable, *inputs: Any) -> TensorVariable:
         """Sum of the log-densities of the lengths."""
         return pt.sum(super().log_jac_det(value, *inputs), axis=-1)
 

@@ -29,7 +29,19 @@ from pymc_geodesic.gradients.variables import manifold_variables, product_of
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.streams import new_stream
 
-__all__ = ["GeodesicStep", "GeodesicStepState"]
+# The other steps take what PyMC does not publish from here, so that it is in one place.
+__all__ = [
+    "DualAverageAdaptation",
+    "GeodesicStep",
+    "GeodesicStepState",
+    "Model",
+    "PointType",
+    "RandomGenerator",
+    "SamplerWarning",
+    "StepSizeState",
+    "TensorVariable",
+    "dataclass_state",
+]
 
 LOCAL_TARGET_ACCEPT = 0.8
 LOCAL_TUNE_STEPS = 2000

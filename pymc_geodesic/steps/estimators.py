@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pymc.model import Model
-
 from pymc_geodesic.gradients.estimator import GradientEstimator, named_row_source
 from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.gradients.variables import ManifoldVariable
+from pymc_geodesic.steps.base import Model
 
 __all__ = ["LocalDraws", "Minibatches", "make_estimator"]
 

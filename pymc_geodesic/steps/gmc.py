@@ -7,19 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from pymc.blocking import PointType
-from pymc.model import Model
-from pymc.stats.convergence import SamplerWarning
-from pymc.step_methods.state import dataclass_state
-from pymc.step_methods.step_sizes import DualAverageAdaptation, StepSizeState
-from pymc.util import RandomGenerator
-from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
-from pymc_geodesic.steps.base import GeodesicStep, GeodesicStepState
+from pymc_geodesic.steps.base import (
+    DualAverageAdaptation,
+    GeodesicStep,
+    GeodesicStepState,
+    Model,
+    PointType,
+    RandomGenerator,
+    SamplerWarning,
+    StepSizeState,
+    TensorVariable,
+    dataclass_state,
+)
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 
 __all__ = ["GMC"]

@@ -7,15 +7,17 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pymc.blocking import PointType
-from pymc.model import Model
-from pymc.step_methods.state import dataclass_state
-from pymc.util import RandomGenerator
-from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.kernels import gsgnht
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.base import (
+    Model,
+    PointType,
+    RandomGenerator,
+    TensorVariable,
+    dataclass_state,
+)
 from pymc_geodesic.steps.stochastic import LangevinState, LangevinStep
 
 __all__ = ["gSGNHT"]

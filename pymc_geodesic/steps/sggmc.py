@@ -7,13 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pymc.model import Model
-from pymc.util import RandomGenerator
-from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.stochastic import LangevinStep
 
 __all__ = ["SGGMC"]

@@ -9,12 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pymc.blocking import PointType
-from pymc.model import Model
-from pymc.stats.convergence import SamplerWarning
-from pymc.step_methods.state import dataclass_state
-from pymc.util import RandomGenerator
-from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.fields import evaluate
 from pymc_geodesic.gradients.compiled import CompiledField
@@ -25,7 +19,16 @@ from pymc_geodesic.integrators import EXACT, PAPER, refresh_velocity
 from pymc_geodesic.kernels import probe
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base import GeodesicStep, GeodesicStepState
+from pymc_geodesic.steps.base import (
+    GeodesicStep,
+    GeodesicStepState,
+    Model,
+    PointType,
+    RandomGenerator,
+    SamplerWarning,
+    TensorVariable,
+    dataclass_state,
+)
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.steps.tuning import TemperatureTuner
 

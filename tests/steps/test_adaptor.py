@@ -89,6 +89,16 @@ def test_steps_see_each_others_draws():
     assert abs(correlation - 0.9) < 0.06
 
 
+@every_step
+def test_a_point_that_was_moved_is_read_again(model, step_class):
+    step = make(model, step_class, step_size=1e-6)
+    point = walk(step, start(model, step, tune=2, draws=2), 2)[0][-1]
+    moved = {**point, "a": np.array(7.0)}
+    (there,), _ = walk(step, moved, 1)
+    assert there["a"] == pytest.approx(7.0, abs=1e-3)
+    np.testing.assert_allclose(there["b"], point["b"], atol=1e-3)
+
+
 def test_beside_nuts():
     """κ by NUTS while the mean direction moves on the sphere."""
     x = pm.draw(VonMisesFisher.dist(NORTH, 30.0), draws=200, random_seed=1)

@@ -37,11 +37,11 @@ def posterior(request):
     return model, total / concentration, concentration
 
 
-def relative_spread(model, mean, concentration, step, tune):
+def relative_spread(model, mean, concentration, step, draws=DRAWS):
     """Mean of 1 − m·μ over its exact value, its standard error, and z of the mean direction."""
     with model:
         idata = pm.sample(
-            step=step, draws=DRAWS, tune=tune, chains=CHAINS, cores=2, random_seed=1,
+            step=step, draws=draws, tune=1000, chains=CHAINS, cores=2, random_seed=1,
             progressbar=False, compute_convergence_checks=False, quiet=True,
         )  # fmt: skip
     draws = idata.posterior["mu"].values
@@ -51,7 +51,7 @@ def relative_spread(model, mean, concentration, step, tune):
         exact = (d - 1) / (2.0 * concentration)
     loss = 1.0 - draws @ mean
     error = loss.std() / np.sqrt(az.ess(loss)) / exact
-    # three directions orthogonal to the mean
+    # two directions orthogonal to the mean
     axes = np.linalg.qr(np.column_stack([mean, np.eye(d)[:, :2]]))[0][:, 1:]
     along = draws @ axes
     z = [
@@ -63,7 +63,7 @@ def relative_spread(model, mean, concentration, step, tune):
 
 @pytest.mark.parametrize(
     ("step_class", "noise", "n_steps"),
-    [(SGGMC, "fisher", {3: 200, 50: 100, 1000: 20}), (gSGNHT, None, {3: 1000, 50: 100, 1000: 50})],
+    [(SGGMC, "fisher", {3: 200, 50: 50, 1000: 20}), (gSGNHT, None, {3: 3000, 50: 100, 1000: 50})],
     ids=["SGGMC", "gSGNHT"],
 )
 def test_minibatches(posterior, step_class, noise, n_steps):
@@ -72,7 +72,7 @@ def test_minibatches(posterior, step_class, noise, n_steps):
         step = step_class(
             minibatch="x", batch_size=BATCH, gradient_noise=noise, n_steps=n_steps[mean.size]
         )
-    ratio, error, z, idata = relative_spread(model, mean, concentration, step, tune=1000)
+    ratio, error, z, idata = relative_spread(model, mean, concentration, step)
     print(f"\n{step_class.__name__} d={mean.size}: spread {ratio:.4f} ± {error:.4f}, |z| {z:.2f}")
     assert float(idata.sample_stats["temperature"].mean()) == pytest.approx(1.0, abs=0.05)
     assert abs(ratio - 1.0) < 0.05
@@ -81,13 +81,18 @@ def test_minibatches(posterior, step_class, noise, n_steps):
 
 
 def test_full_data(posterior):
-    model, mean, concentration = posterior
-    with model:
-        step = GMC(n_steps=2 if mean.size == 3 else 3)
-    ratio, error, z, idata = relative_spread(model, mean, concentration, step, tune=500)
-    print(f"\nGMC d={mean.size}: spread {ratio:.4f} ± {error:.4f}, |z| {z:.2f}")
+    """The same posterior by its sufficient statistic; trajectories of a quarter of a period."""
+    _, mean, concentration = posterior
+    d = mean.size
+    with pm.Model() as model:
+        mu = VonMisesFisher("mu", np.eye(d)[0], PRIOR)
+        pm.Potential("likelihood", mu @ (concentration * mean - PRIOR * np.eye(d)[0]))
+        step = GMC(n_steps={3: 1, 50: 3, 1000: 5}[d])
+    ratio, error, z, idata = relative_spread(model, mean, concentration, step, draws=4 * DRAWS)
+    print(f"\nGMC d={d}: spread {ratio:.4f} ± {error:.4f}, |z| {z:.2f}")
     assert float(idata.sample_stats["acceptance_rate"].mean()) > 0.6
     assert abs(ratio - 1.0) < 0.02
+    assert error < 0.01
     assert z < 4.0
 
 

@@ -1,0 +1,113 @@
+"""Every kind of variable under every step: its law, and never off its manifold."""
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_geodesic import GMC, SGGMC, MatrixVonMisesFisher, VonMisesFisher, gSGNHT
+from pymc_geodesic.manifolds import FlatSimplex, HalfLine
+from tests.steps.runs import INTERPRETED, sample
+
+ALPHA = np.array([3.0, 4.0, 6.0])
+FRAME = np.array([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+every_step = pytest.mark.parametrize(
+    "step_class", [GMC, SGGMC, gSGNHT], ids=lambda step: step.__name__
+)
+
+
+def run(model, step_class, **kwargs):
+    n_steps = 5 if step_class is GMC else 15
+    with model:
+        step = step_class(n_steps=n_steps, compile_kwargs=INTERPRETED, **kwargs)
+    return sample(model, step, draws=1500, tune=300).posterior
+
+
+def assert_means(draws, expected):
+    """Means over the draws within five standard errors."""
+    expected = np.asarray(expected)
+    draws = draws.reshape(draws.shape[1], -1)
+    for values, mean in zip(draws.T, expected.ravel(), strict=True):
+        error = values.std() / np.sqrt(az.ess(values[None]))
+        assert abs(values.mean() - mean) < 5.0 * error + 0.01 * values.std()
+
+
+@every_step
+@pytest.mark.parametrize("manifold", [None, FlatSimplex], ids=["square roots", "flat"])
+def test_proportions(step_class, manifold):
+    with pm.Model() as model:
+        pm.Dirichlet("w", ALPHA)
+    if manifold is FlatSimplex and step_class is not GMC:
+        # a density that falls to zero at a wall needs a step shorter than the default
+        extra = {"step_size": 0.01}
+    else:
+        extra = {}
+    manifolds = None if manifold is None else {"w": manifold}
+    draws = run(model, step_class, manifolds=manifolds, **extra)["w"].values
+    np.testing.assert_allclose(draws.sum(axis=-1), 1.0, atol=1e-10)
+    assert (draws >= 0.0).all()
+    total = ALPHA.sum()
+    assert_means(draws, ALPHA / total)
+    assert_means(draws**2, ALPHA * (ALPHA + 1.0) / (total * (total + 1.0)))
+
+
+@every_step
+def test_positive_numbers_between_walls(step_class):
+    """A density that is positive at zero, where the logarithm has a long tail."""
+    with pm.Model() as model:
+        pm.HalfNormal("s", 2.0, shape=2)
+    draws = run(model, step_class, manifolds={"s": HalfLine})["s"].values
+    assert (draws >= 0.0).all()
+    assert_means(draws, np.full(2, 2.0 * np.sqrt(2.0 / np.pi)))
+    assert_means(draws**2, np.full(2, 4.0))
+
+
+@every_step
+def test_frames(step_class):
+    with pm.Model() as model:
+        frame = MatrixVonMisesFisher("frame", FRAME)
+    exact = pm.draw(frame, draws=100_000, random_seed=2)
+    draws = run(model, step_class)["frame"].values
+    gram = np.swapaxes(draws, -1, -2) @ draws
+    np.testing.assert_allclose(gram, np.broadcast_to(np.eye(2), gram.shape), atol=1e-10)
+    assert_means(draws, exact.mean(axis=0))
+    assert_means((draws * FRAME).sum(axis=(-2, -1)), (exact * FRAME).sum(axis=(-2, -1)).mean())
+
+
+@every_step
+def test_many_directions_at_once(step_class):
+    """Rows of one variable with a mean and a concentration each."""
+    means = np.array([[1.0, 0.0, 0.0], [0.0, 0.6, 0.8]])
+    kappa = np.array([3.0, 30.0])
+    with pm.Model() as model:
+        VonMisesFisher("x", means, kappa)
+    draws = run(model, step_class)["x"].values
+    np.testing.assert_allclose(np.linalg.norm(draws, axis=-1), 1.0, atol=1e-10)
+    lengths = 1.0 / np.tanh(kappa) - 1.0 / kappa
+    assert_means(draws, lengths[:, None] * means)
+
+
+def test_thermostat_of_a_single_direction():
+    """Two dimensions and strong friction: a thermostat without inertia would cool by 8 %."""
+    kappa = 1000.0
+    with pm.Model() as model:
+        VonMisesFisher("mu", [1.0, 0.0, 0.0], kappa)
+        step = gSGNHT(step_size=0.1 / np.sqrt(kappa), momentum_decay=1.0, n_steps=200)
+    draws = sample(model, step, draws=6000, tune=100).posterior["mu"].values[..., 0]
+    spread = (1.0 - draws) * kappa
+    error = 1.0 / np.sqrt(az.ess(spread))
+    assert error < 0.015
+    assert abs(spread.mean() - 1.0) < 4.0 * error
+
+
+def test_thermostat_does_not_wind_up_far_from_the_posterior():
+    with pm.Model() as model:
+        VonMisesFisher("mu", [0.0, 0.0, 1.0], 1e6)
+        step = gSGNHT(compile_kwargs=INTERPRETED)
+    start = {"mu": [1.0, 0.0, 0.0]}
+    idata = sample(model, step, draws=300, tune=300, initvals=start)
+    stats = idata.sample_stats
+    assert float((stats["thermostat"] / stats["friction"]).mean()) < 2.0
+    assert float(stats["temperature"].mean()) == pytest.approx(1.0, abs=0.05)
+    spread = 1e6 * (1.0 - idata.posterior["mu"].values[..., 2])
+    assert 0.7 < spread.mean() < 1.4
