@@ -145,7 +145,7 @@ def main() -> None:
     """Run the demonstration."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--topics", type=int, default=6)
-    parser.add_argument("--explore", type=int, default=1000, help="draws with minibatches")
+    parser.add_argument("--explore", type=int, default=900, help="tuning draws with minibatches")
     parser.add_argument("--tune", type=int, default=75, help="tuning draws with all documents")
     parser.add_argument("--draws", type=int, default=225, help="draws with all documents")
     parser.add_argument("--chains", type=int, default=2)
@@ -168,7 +168,7 @@ def main() -> None:
         {"batch_size": 50, "local_tune": 5, "local_draws": 5},
         options,
         tune=options.explore,
-        draws=1,
+        draws=100,
     )
     finds = explored.idata["posterior"]["beta"].values[:, -1]
     best = min(finds, key=lambda beta: perplexity(beta, corpus.train, settings))
