@@ -23,6 +23,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.fields import SIGNATURE, Field, array_at, interpreted_field
 from pymc_geodesic.gradients.products import with_loops_for_products
+from pymc_geodesic.jit import SOURCE_STAMP
 
 __all__ = ["CompiledField", "FixedArray", "RowBlock", "compile_field"]
 
@@ -214,7 +215,8 @@ def _native(
     inner_key = CACHED_SRC_FUNCTIONS.get(jitted.py_func)
     cache_key = None
     if inner_key is not None:
-        cache_key = sha256(f"{__name__}\n{inner_key}\n{source}".encode()).hexdigest()
+        key = f"{__name__}\n{SOURCE_STAMP}\n{inner_key}\n{source}"
+        cache_key = sha256(key.encode()).hexdigest()
     python_function = compile_numba_function_src(source, "field", environment, cache_key=cache_key)
     native = cfunc(SIGNATURE, cache=cache_key is not None)(python_function)
     return Field(native.address, (native, jitted))

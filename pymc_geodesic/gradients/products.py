@@ -78,7 +78,7 @@ def _register_with_numba() -> None:
         register_funcify_default_op_cache_key,
     )
 
-    version = 1
+    version = 1  # PyTensor's cache of machine code goes by it: raise it when a loop changes
 
     @register_funcify_default_op_cache_key(MatrixVector)
     def matrix_vector(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, int]:
