@@ -30,7 +30,7 @@ Contestant = Callable[[], float]
 CASES: list[tuple[str, tuple, int]] = [
     ("svm", (1_000_000, 100), 5_000),
     ("svm", (1_000_000, 1000), 1_000),
-    ("topics", (), 20),
+    ("topics", (), 100),
     ("circle", (), 50_000),
 ]
 """Function of `benchmarks.problems`, its arguments, steps of one turn."""
@@ -100,7 +100,6 @@ def contest(
     step = make_step(problem, n_steps=10)
     contestants: dict[str, Contestant] = {}
     for n_steps in (10, 100):
-        n_steps = min(n_steps, total)
         contestants[f"ours, L={n_steps}"] = ours(step, n_steps, total)
         contestants[f"hand, L={n_steps}"] = by_hand(problem, step, n_steps, total)
         contestants[f"gradient, L={n_steps}"] = gradient_alone(step, n_steps, total)
