@@ -1,6 +1,7 @@
 """The one decorator that compiles every numerical kernel of the package, and loans of arrays."""
 
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, overload
@@ -16,31 +17,49 @@ ignored. NaN and infinity keep their meaning: kernels find divergences by lookin
 """
 
 
-def source_stamp(folder: Path) -> str:
-    """Fingerprint of all modules under a folder that import this one.
+_PACKAGE = Path(__file__).parent
+_MODULE_NAME = re.compile(rb"pymc_geodesic((?:\.\w+)+)")
+
+
+def source_stamp(module: Path) -> str:
+    """Fingerprint of a module and of all modules of the package whose compiled code it may call.
 
     Parameters
     ----------
-    folder : pathlib.Path
+    module : pathlib.Path
+        File of a module in the package's folder.
 
     Returns
     -------
     str
-        Changes when the text of one of these modules does.
+        Changes when the text of the module does, or that of a module that compiles functions and
+        is named in it or, in turn, in one of these.
 
     Examples
     --------
     >>> from pathlib import Path
     >>> from pymc_geodesic import jit
-    >>> jit.source_stamp(Path(jit.__file__).parent) == jit.SOURCE_STAMP
+    >>> jit.source_stamp(Path(jit.__file__)) == jit.source_stamp(Path(jit.__file__))
     True
     """
-    texts = (path.read_bytes() for path in sorted(folder.rglob("*.py")))
-    importers = (text for text in texts if b"pymc_geodesic.jit" in text)
-    return hashlib.sha256(b"".join(importers)).hexdigest()
+    texts: dict[Path, bytes] = {}
+    waiting = [module]
+    while waiting:
+        path = waiting.pop()
+        if path in texts:
+            continue
+        text = path.read_bytes() if path.is_file() else b""
+        compiles = b"pymc_geodesic.jit" in text or path == module or path.name == "__init__.py"
+        texts[path] = text if compiles else b""
+        if compiles:
+            waiting += (_file_of(name) for name in set(_MODULE_NAME.findall(text)))
+    return hashlib.sha256(b"".join(texts[path] for path in sorted(texts))).hexdigest()
 
 
-SOURCE_STAMP = source_stamp(Path(__file__).parent)
+def _file_of(name: bytes) -> Path:
+    """Where ``pymc_geodesic<name>`` is; any path that does not exist if it is not a module."""
+    place = _PACKAGE.joinpath(*name.decode().split(".")[1:])
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
 @overload
@@ -87,7 +106,7 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
     # the functions it calls after their files have changed.
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if file is not None:
-        file._source_stamp = SOURCE_STAMP
+        file._source_stamp = source_stamp(Path(function.__code__.co_filename))
     return dispatcher
 
 

@@ -1,6 +1,7 @@
 """The decorator of the kernels: what fast arithmetic keeps, and when the cache is out of date."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,20 +54,38 @@ def test_sums_are_vectorised():
     assert " x double>" in code
 
 
-def test_stamp_follows_the_text_of_modules_that_compile(tmp_path):
-    def stamp():
-        return jit.source_stamp(tmp_path)
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package whose kernel names a helper, which names a third module."""
+    monkeypatch.setattr(jit, "_PACKAGE", tmp_path)
+    (tmp_path / "deep").mkdir()
+    compiles = "from pymc_geodesic.jit import compiled\n"
+    (tmp_path / "kernel.py").write_text(compiles + "from pymc_geodesic.deep import helper")
+    (tmp_path / "deep" / "__init__.py").write_text("import pymc_geodesic.deep.helper")
+    (tmp_path / "deep" / "helper.py").write_text(compiles + "import pymc_geodesic.third")
+    (tmp_path / "third.py").write_text(compiles)
+    (tmp_path / "other.py").write_text(compiles)
+    (tmp_path / "plain.py").write_text("x = 1")
+    return tmp_path
 
-    kernel = tmp_path / "deep" / "kernel.py"
-    kernel.parent.mkdir()
-    kernel.write_text("from pymc_geodesic.jit import compiled")
-    first = stamp()
-    (tmp_path / "other.py").write_text("x = 1")
-    assert stamp() == first
-    kernel.write_text("from pymc_geodesic.jit import compiled\nx = 1")
-    assert stamp() != first
+
+@pytest.mark.parametrize("changed", ["kernel.py", "deep/helper.py", "third.py"])
+def test_stamp_follows_the_modules_that_are_used(package, changed):
+    before = jit.source_stamp(package / "kernel.py")
+    with (package / changed).open("a") as file:
+        file.write("\nx = 1")
+    assert jit.source_stamp(package / "kernel.py") != before
+
+
+@pytest.mark.parametrize("changed", ["other.py", "plain.py"])
+def test_stamp_ignores_other_modules(package, changed):
+    before = jit.source_stamp(package / "kernel.py")
+    with (package / changed).open("a") as file:
+        file.write("\nx = 2")
+    assert jit.source_stamp(package / "kernel.py") == before
 
 
 def test_cache_of_a_kernel_carries_the_stamp():
     """The attribute is Numba's own, so this fails when a new version calls it otherwise."""
-    assert sphere.geodesic._cache._cache_file._source_stamp == jit.SOURCE_STAMP
+    stamp = jit.source_stamp(Path(sphere.__file__))
+    assert sphere.geodesic._cache._cache_file._source_stamp == stamp

@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.fields import SIGNATURE, Field, array_at, interpreted_field
 from pymc_geodesic.gradients.products import with_loops_for_products
-from pymc_geodesic.jit import SOURCE_STAMP
+from pymc_geodesic.jit import source_stamp
 
 __all__ = ["CompiledField", "FixedArray", "RowBlock", "compile_field"]
 
@@ -215,7 +216,7 @@ def _native(
     inner_key = CACHED_SRC_FUNCTIONS.get(jitted.py_func)
     cache_key = None
     if inner_key is not None:
-        key = f"{__name__}\n{SOURCE_STAMP}\n{inner_key}\n{source}"
+        key = f"{__name__}\n{source_stamp(Path(__file__))}\n{inner_key}\n{source}"
         cache_key = sha256(key.encode()).hexdigest()
     python_function = compile_numba_function_src(source, "field", environment, cache_key=cache_key)
     native = cfunc(SIGNATURE, cache=cache_key is not None)(python_function)
