@@ -155,6 +155,7 @@ def manifold_variables(
     vars: Sequence[TensorVariable | str] | TensorVariable | str | None,
     manifolds: Mapping[str, type[Manifold]] | None = None,
     by_row: bool = False,
+    everywhere: type[Manifold] | None = None,
 ) -> list[ManifoldVariable]:
     """Look up the manifold of every variable.
 
@@ -169,6 +170,8 @@ def manifold_variables(
         otherwise `Euclidean` in PyMC's unconstrained value.
     by_row : bool
         Whether each entry of the first axis is a point of its own, also in Euclidean space.
+    everywhere : class, optional
+        Manifold of all variables that ``manifolds`` does not name, whatever their transform.
 
     Raises
     ------
@@ -201,7 +204,7 @@ def manifold_variables(
                 "variables; leave it to another step method"
             )
         transform = model.rvs_to_transforms[rv]
-        kind = manifolds.pop(rv.name, None) or _default_manifold(transform)
+        kind = manifolds.pop(rv.name, None) or everywhere or _default_manifold(transform)
         initial = np.asarray(initial_point[value.name], dtype=float)
         on_manifold = kind is not Euclidean
         if on_manifold:

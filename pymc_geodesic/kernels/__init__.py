@@ -4,5 +4,7 @@ from pymc_geodesic.kernels.gmc import gmc
 from pymc_geodesic.kernels.gsgnht import gsgnht
 from pymc_geodesic.kernels.probe import probe
 from pymc_geodesic.kernels.sggmc import sggmc
+from pymc_geodesic.kernels.sgld import sgld
+from pymc_geodesic.kernels.ssgnht import ssgnht
 
-__all__ = ["gmc", "gsgnht", "probe", "sggmc"]
+__all__ = ["gmc", "gsgnht", "probe", "sggmc", "sgld", "ssgnht"]

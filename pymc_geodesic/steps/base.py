@@ -7,7 +7,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pymc.blocking import PointType, StatsType
@@ -99,6 +99,8 @@ class GeodesicStep(BlockedStep):
     default_blocked = True
     stats_dtypes_shapes: dict = {}
     _state_class = GeodesicStepState
+    _everywhere: ClassVar[type[Manifold] | None] = None
+    """Manifold of all variables, for a step that knows one only."""
     estimator: GradientEstimator | LocalGradientEstimator
 
     def __init__(
@@ -115,7 +117,7 @@ class GeodesicStep(BlockedStep):
         self.compile_kwargs = compile_kwargs
         self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         local_values = [variable.value for variable in self.local]
-        every = manifold_variables(self.model, vars, manifolds)
+        every = manifold_variables(self.model, vars, manifolds, everywhere=self._everywhere)
         self.variables = [v for v in every if v.value not in local_values]
         if not self.variables:
             raise ValueError("local= names every variable; leave at least one global variable")

@@ -172,7 +172,7 @@ class GMC(GeodesicStep):
         )
         if local is None and (minibatch is not None or batch_size is not None):
             raise ValueError(
-                "GMC corrects with the log-density of all the data and takes minibatch= only "
+                f"{type(self).__name__} corrects with the log-density of all the data and takes minibatch= only "
                 "with local=; use SGGMC or gSGNHT for minibatches"
             )
         if step_size is not None and not step_size > 0:
@@ -283,6 +283,6 @@ class GMC(GeodesicStep):
         if mean >= 0.5 * self.target_accept:
             return None
         return self._warn(
-            f"GMC accepted {mean:.2f} of its proposals where {self.target_accept:.2f} were "
+            f"{type(self).__name__} accepted {mean:.2f} of its proposals where {self.target_accept:.2f} were "
             "wanted. Give it more tuning draws or a smaller step_size."
         )
