@@ -181,6 +181,7 @@ def density_of(
     batch_size: int | None = None,
     scale: float = 1.0,
     local: Sequence[ManifoldVariable] = (),
+    without: Sequence[TensorVariable] = (),
 ) -> Density:
     """Build the log-density of a model in manifold coordinates.
 
@@ -200,6 +201,8 @@ def density_of(
     local : list of ManifoldVariable
         Variables with one point per row; they are coordinates too, after ``variables``, with
         ``batch_size`` rows.
+    without : list of TensorVariable
+        Random variables whose own terms are left out, such as the priors of ``variables``.
 
     Raises
     ------
@@ -238,6 +241,7 @@ def density_of(
 
     rvs = model.free_RVs + model.observed_RVs
     rvs_to_terms = _conditional_terms(rvs, rvs_to_values, rvs_to_transforms)
+    rvs = [rv for rv in rvs if rv not in without]
     if local:
         resized = {v.rv: _with_rows_of(v.rv, rvs_to_values[v.rv]) for v in local}
         parents = {resized.get(rv, rv): rv for rv in model.free_RVs}
