@@ -94,29 +94,3 @@ def test_full_data(posterior):
     assert abs(ratio - 1.0) < 0.02
     assert error < 0.01
     assert z < 4.0
-
-
-def test_nuts_and_gmc_agree():
-    """Mean direction and concentration both unknown: all first and second moments."""
-    x = pm.draw(VonMisesFisher.dist([0.0, 0.6, 0.8], 8.0), draws=100, random_seed=1)
-    with pm.Model():
-        mu = VonMisesFisher("mu", [0.0, 0.0, 1.0], 0.5)
-        kappa = pm.Gamma("kappa", 2.0, 0.2)
-        VonMisesFisher("x_obs", mu, kappa, observed=x)
-        kwargs = {
-            "draws": 4000, "tune": 1000, "chains": 4, "cores": 2, "random_seed": 1,
-            "progressbar": False, "compute_convergence_checks": False, "quiet": True,
-        }  # fmt: skip
-        runs = [pm.sample(step=GMC(), **kwargs), pm.sample(**kwargs)]
-    states = [
-        np.concatenate([run.posterior["mu"].values, run.posterior["kappa"].values[..., None]], -1)
-        for run in runs
-    ]
-    worst = 0.0
-    for i in range(4):
-        for j in range(-1, i + 1):
-            moments = [state[..., i] * (state[..., j] if j >= 0 else 1.0) for state in states]
-            errors = [m.std() / np.sqrt(az.ess(m)) for m in moments]
-            worst = max(worst, abs(moments[0].mean() - moments[1].mean()) / np.hypot(*errors))
-    print(f"\nNUTS and GMC: worst z of 14 moments {worst:.2f}")
-    assert worst < 4.0
