@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1] / PACKAGE
 # What each layer may import from the package, besides itself.
 BOTTOM = {"jit", "streams", "fields", "schedules"}
 NUMERICS = BOTTOM | {"manifolds", "integrators", "kernels"}
-DENSITIES = {"transforms", "distributions"}
+DENSITIES = {"transforms", "distributions", "sparse"}
 MAY_IMPORT = {
     "jit": set(),
     "streams": {"jit"},
@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "kernels": BOTTOM | {"manifolds", "integrators"},
     "transforms": {"manifolds"},
     "distributions": {"jit", "manifolds", "transforms"},
+    "sparse": set(),
     "gradients": NUMERICS | DENSITIES,
     "steps": NUMERICS | DENSITIES | {"gradients"},
     "models": DENSITIES,
@@ -39,6 +40,7 @@ PUBLIC = {"pymc", "pytensor", "pytensor.graph", "pytensor.tensor"}
 EXTENSION = (
     "pymc.distributions",
     "pymc.logprob",
+    "pymc.model",
     "pymc.pytensorf",
     "pytensor.compile",
     "pytensor.gradient",

@@ -29,7 +29,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.gradients.variables import ManifoldVariable
 
-__all__ = ["Density", "RowInput", "density_of", "minibatch_variables"]
+__all__ = ["Density", "RowInput", "density_of", "minibatch_variables", "rebuilt"]
 
 _LARGEST_CONSTANT = 64
 """Longer constant arrays become inputs: compiled in, they make compilation slow."""
@@ -131,7 +131,7 @@ def _changes_no_shape(node: Apply) -> bool:
     return None not in shape and node.inputs[0].type.shape == shape
 
 
-def _rebuilt(
+def rebuilt(
     outputs: Sequence[TensorVariable], replacements: Mapping[Variable, Variable]
 ) -> list[TensorVariable]:
     """Replace variables by others of any number of rows, making the nodes in between anew.
@@ -289,7 +289,7 @@ def density_of(
     row_markers = {*blocks, *(rvs_to_values[v.rv] for v in local)}
     depends = [not row_markers.isdisjoint(ancestors([term])) for term in terms]
     replacements = {**placed, **{old: row.block for old, row in blocks.items()}}
-    terms = _rebuilt(terms, replacements)
+    terms = rebuilt(terms, replacements)
 
     row_terms, other_terms = [], list(volumes)
     for name, term, on_rows, already in zip(names, terms, depends, scaled, strict=True):
@@ -339,7 +339,7 @@ def _make_inputs_explicit(density: Density, model: Model) -> None:
         elif not isinstance(variable, Constant) and variable not in known:
             raise ValueError(f"The log-density depends on {variable}, which has no value")
     if replacements:
-        terms = _rebuilt(terms, replacements)
+        terms = rebuilt(terms, replacements)
         n = len(density.row_terms)
         density.row_terms, density.other_terms = terms[:n], terms[n:]
     unused = [row for row in density.rows if row.block not in set(explicit_graph_inputs(terms))]

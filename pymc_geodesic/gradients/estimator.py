@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from pymc.model import Model
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import grad
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
@@ -16,97 +15,11 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.gradients.compiled import CompiledField, FixedArray, RowBlock, compile_field
 from pymc_geodesic.gradients.density import Density, density_of
 from pymc_geodesic.gradients.fisher import tangential_variance
-from pymc_geodesic.gradients.rows import (
-    AllRows,
-    IndependentRows,
-    RandomRows,
-    RowSource,
-    ShuffledRows,
-    StreamedRows,
-)
+from pymc_geodesic.gradients.rows import AllRows, RowSource
+from pymc_geodesic.gradients.sources import row_source
 from pymc_geodesic.gradients.variables import ManifoldVariable
 
-__all__ = ["GradientEstimator", "named_row_source"]
-
-MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
-    "shuffled": ShuffledRows,
-    "independent": IndependentRows,
-    "random": RandomRows,
-}
-
-
-def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"minibatch= containers have different numbers of rows: {lengths}")
-    n_rows = next(iter(lengths.values()))
-    if not 1 <= batch_size <= n_rows:
-        raise ValueError(
-            f"batch_size={batch_size} does not fit the {n_rows} rows of {next(iter(lengths))!r}; "
-            f"choose 1 to {n_rows}, or leave batch_size out to use all rows"
-        )
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            raise ValueError(f"data container {name!r} holds NaN; drop or impute those rows first")
-
-
-def _make_source(
-    arrays: Mapping[str, np.ndarray], batch_size: int, minibatch_order: str
-) -> RowSource:
-    if minibatch_order not in MINIBATCH_ORDERS:
-        raise ValueError(
-            f"minibatch_order={minibatch_order!r} is unknown; choose one of "
-            f"{sorted(MINIBATCH_ORDERS)}"
-        )
-    _check_rows(arrays, batch_size)
-    return MINIBATCH_ORDERS[minibatch_order](arrays, batch_size)
-
-
-def named_row_source(
-    model: Model,
-    *,
-    batch_size: int | None,
-    minibatch: Sequence[str] | str | None,
-    batches: Iterable[Any] | None,
-    total_size: int | None,
-    minibatch_order: str,
-) -> RowSource | None:
-    """Row source of the minibatch arguments of a step method; None where there are none.
-
-    Raises
-    ------
-    ValueError
-        For an unknown container, missing or contradictory arguments, or a batch that does not
-        fit the data.
-    """
-    if minibatch is None:
-        containers = [data.name for data in model.data_vars]
-        for argument, value in (("batch_size", batch_size), ("batches", batches)):
-            if value is not None:
-                raise ValueError(
-                    f"{argument}= needs minibatch=[...], the names of the data containers whose "
-                    f"rows it divides; this model has {containers}"
-                )
-        return None
-    names = (minibatch,) if isinstance(minibatch, str) else tuple(minibatch)
-    for name in names:
-        container = model.named_vars.get(name)
-        if not isinstance(container, SharedVariable):
-            known = [data.name for data in model.data_vars]
-            raise ValueError(
-                f"minibatch= names {name!r}, which is no pm.Data container of the model; "
-                f"the containers are {known}"
-            )
-    if batches is not None:
-        total = getattr(batches, "total_size", None) if total_size is None else total_size
-        if total is None:
-            raise ValueError("batches= does not say how many rows there are; pass total_size=")
-        dtypes = {name: model[name].type.dtype for name in names}
-        return StreamedRows(batches, dtypes, int(total))
-    if batch_size is None:
-        raise ValueError("minibatch= needs batch_size=, the number of rows of a minibatch")
-    arrays = {name: np.asarray(model[name].get_value(borrow=True)) for name in names}
-    return _make_source(arrays, int(batch_size), minibatch_order)
+__all__ = ["GradientEstimator"]
 
 
 class GradientEstimator:
@@ -154,7 +67,7 @@ class GradientEstimator:
         density = self._density(source, None if source is None else source.batch_size)
         if source is None:
             source = (
-                _make_source(
+                row_source(
                     {row.name: row.data for row in density.rows},
                     density.rows[0].block.type.shape[0],
                     minibatch_order,
@@ -209,7 +122,13 @@ class GradientEstimator:
             self._point_all(position, buffer)
             position += 1
         for holder in density.arrays.values():
-            array = holder.get_value(borrow=True) if isinstance(holder, SharedVariable) else holder
+            array = self.source.whole_array(holder)
+            expected = self._inputs[position].shape
+            if array.shape != expected:
+                raise ValueError(
+                    f"data container {holder.name!r} had shape {expected} when this step was made "
+                    f"and has {array.shape} now; make the step again"
+                )
             self._point_all(position, np.ascontiguousarray(array))
             position += 1
         self._first_row_input = position
@@ -226,7 +145,7 @@ class GradientEstimator:
     def next_arguments(self, n: int) -> np.ndarray:
         """Arguments of the field for the next ``n`` inner steps."""
         starts = self.source.next_starts(n)
-        if not isinstance(self.source, ShuffledRows | AllRows):
+        if self.source.moves:
             self._point_rows()
         return starts
 

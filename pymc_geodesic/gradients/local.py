@@ -25,7 +25,6 @@ import pytensor.tensor as pt
 from pymc.model import Model
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile.mode import get_mode
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import grad
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
@@ -215,12 +214,7 @@ class LocalGradientEstimator:
         threads = [lib["num_threads"] for lib in self._blas.info() if lib["user_api"] == "blas"]
         self._workers = min(threads, default=os.cpu_count() or 1)
         self._fixed_data = {
-            id(density): [
-                np.asarray(
-                    holder.get_value(borrow=True) if isinstance(holder, SharedVariable) else holder
-                )
-                for holder in density.arrays.values()
-            ]
+            id(density): [self.source.whole_array(holder) for holder in density.arrays.values()]
             for density in (self._rows_inputs, self._gradient_inputs)
         }
 

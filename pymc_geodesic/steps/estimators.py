@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pymc_geodesic.gradients.estimator import GradientEstimator, named_row_source
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.local import LocalGradientEstimator
+from pymc_geodesic.gradients.sources import named_row_source
 from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.steps.base import Model
 
@@ -23,6 +24,7 @@ class Minibatches:
     batches: Iterable[Any] | None = None
     total_size: int | None = None
     order: str = "shuffled"
+    draws_per_block: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ def make_estimator(
         batches=minibatches.batches,
         total_size=minibatches.total_size,
         minibatch_order=minibatches.order,
+        draws_per_block=minibatches.draws_per_block,
     )
     if not local:
         return GradientEstimator(

@@ -11,45 +11,13 @@ from numpy.typing import ArrayLike
 from pymc_geodesic.kernels import gsgnht
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base import (
-    Model,
-    PointType,
-    RandomGenerator,
-    TensorVariable,
-    dataclass_state,
-)
-from pymc_geodesic.steps.stochastic import LangevinState, LangevinStep
+from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.thermostat import ThermostatStep
 
 __all__ = ["gSGNHT"]
 
-SMALL_DIMENSION = 20.0
-"""Dimension below which a thermostat needs more inertia than 1 / C².
 
-There a single v·v strays far from its mean, and a thermostat that answers in a few steps bends the
-law of the positions: by −8 % in the variance at dimension 2 and Cε = 1.
-"""
-
-LARGEST_THERMOSTAT = 5.0
-"""Bound of ξ / C while tuning chooses C."""
-
-
-@dataclass_state
-class ThermostatState(LangevinState):
-    """State of gSGNHT.
-
-    Attributes
-    ----------
-    thermostat : ndarray
-        ξ of every variable, per unit of time; empty before the first draw.
-    last_friction : ndarray
-        C of every variable at the last draw; thermostats follow its changes.
-    """
-
-    thermostat: np.ndarray
-    last_friction: np.ndarray
-
-
-class gSGNHT(LangevinStep):
+class gSGNHT(ThermostatStep):
     r"""Geodesic stochastic gradient Nosé-Hoover thermostats.
 
     Simulates
@@ -95,6 +63,8 @@ class gSGNHT(LangevinStep):
         ``pm.Minibatch`` and ``total_size`` needs neither.
     batches : iterable, optional
         Yields blocks of rows for the containers of ``minibatch=``, for data larger than memory.
+        Each block is a minibatch, or with ``batch_size=`` minibatches are taken from it while the
+        next one loads.
     total_size : int, optional
         N, if it is not the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
@@ -103,6 +73,9 @@ class gSGNHT(LangevinStep):
         takes gradient noise to be independent from step to step, so that ``"shuffled"`` means
         ``"independent"`` here (except with ``local=``): noise that adds up to zero over an epoch
         would be cooled away though slow positions never felt it.
+    draws_per_block : int, optional
+        Draws for which a block of ``batches=`` is subsampled: of the first block, and of others
+        in proportion to their rows. As many as make one pass over it by default.
     local : list of variables, optional
         Variables with one point for each row of the minibatch, such as topic proportions of
         documents. Each draw takes one minibatch, runs ``local_tune + local_draws`` GMC
@@ -161,11 +134,6 @@ class gSGNHT(LangevinStep):
 
     name = "gsgnht"
     last_excess = 0.05
-    _state_class = ThermostatState
-    stats_dtypes_shapes: dict = {
-        **LangevinStep.stats_dtypes_shapes,
-        "thermostat": (np.float64, []),
-    }
 
     def __init__(
         self,
@@ -183,6 +151,7 @@ class gSGNHT(LangevinStep):
         batches: Iterable[Any] | None = None,
         total_size: int | None = None,
         minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        draws_per_block: int | None = None,
         local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         local_draws: int = 20,
         local_tune: int = 40,
@@ -194,9 +163,7 @@ class gSGNHT(LangevinStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
-        if thermostat_inertia is not None and not thermostat_inertia > 0:
-            raise ValueError(f"thermostat_inertia must be positive, got {thermostat_inertia}")
-        self.thermostat_inertia = thermostat_inertia
+        self._set_inertia(thermostat_inertia)
         super().__init__(
             vars,
             step_size=step_size,
@@ -211,6 +178,7 @@ class gSGNHT(LangevinStep):
             batches=batches,
             total_size=total_size,
             minibatch_order=minibatch_order,
+            draws_per_block=draws_per_block,
             local=local,
             local_draws=local_draws,
             local_tune=local_tune,
@@ -221,39 +189,10 @@ class gSGNHT(LangevinStep):
             compile_kwargs=compile_kwargs,
         )
 
-    @property
-    def _counts_on_white_noise(self) -> bool:
-        return True
-
-    def _reset(self) -> None:
-        super()._reset()
-        self.thermostat = np.empty(0)
-        self.last_friction = np.empty(0)
-
-    def _read(self, point: PointType) -> None:
-        super()._read(point)
-        self.thermostat = np.empty(0)
-
-    def _move(self, point: PointType) -> dict[str, Any]:
-        thermostat, last_friction = self.thermostat.copy(), self.last_friction
-        stats = super()._move(point)
-        stats["thermostat"] = float(self.thermostat.mean())
-        if stats["diverging"]:
-            self.thermostat, self.last_friction = thermostat, last_friction
-        return stats
-
     def _run(
         self, arguments: np.ndarray, step_size: float, friction: np.ndarray
     ) -> tuple[float, int]:
-        if self.thermostat.size == 0:
-            self.thermostat = friction.copy()
-        else:
-            self.thermostat *= friction / self.last_friction
-        self.last_friction = friction
-        if self.thermostat_inertia is None:
-            inertia = (1.0 + SMALL_DIMENSION / self.product.dims) / friction**2
-        else:
-            inertia = np.full(friction.size, float(self.thermostat_inertia))
+        self._prepare_thermostat(friction)
         field = self.estimator.field
         information = gsgnht(
             field.address,
@@ -264,7 +203,7 @@ class gSGNHT(LangevinStep):
             self.position,
             self.velocity,
             self.thermostat,
-            inertia,
+            self._inertia(friction),
             step_size,
             friction,
             self._noise_variance,
@@ -273,8 +212,5 @@ class gSGNHT(LangevinStep):
             self._gradient,
             self._scratch,
         )
-        if self.tune and self._tunes_itself:
-            # A start far from the posterior winds the thermostat up for longer than tuning lasts.
-            limit = LARGEST_THERMOSTAT * friction
-            np.clip(self.thermostat, -limit, limit, out=self.thermostat)
+        self._bound_thermostat(friction)
         return information

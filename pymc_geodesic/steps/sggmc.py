@@ -59,6 +59,8 @@ class SGGMC(LangevinStep):
         ``pm.Minibatch`` and ``total_size`` needs neither.
     batches : iterable, optional
         Yields blocks of rows for the containers of ``minibatch=``, for data larger than memory.
+        Each block is a minibatch, or with ``batch_size=`` minibatches are taken from it while the
+        next one loads.
     total_size : int, optional
         N, if it is not the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
@@ -67,6 +69,9 @@ class SGGMC(LangevinStep):
         ``gradient_noise``, ``"shuffled"`` means ``"independent"``: the noise of a whole epoch
         adds up to zero, and to subtract what slow positions never felt would leave them too
         cold.
+    draws_per_block : int, optional
+        Draws for which a block of ``batches=`` is subsampled: of the first block, and of others
+        in proportion to their rows. As many as make one pass over it by default.
     local : list of variables, optional
         Variables with one point for each row of the minibatch, such as topic proportions of
         documents. Each draw takes one minibatch, runs ``local_tune + local_draws`` GMC
@@ -140,6 +145,7 @@ class SGGMC(LangevinStep):
         batches: Iterable[Any] | None = None,
         total_size: int | None = None,
         minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        draws_per_block: int | None = None,
         local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         local_draws: int = 20,
         local_tune: int = 40,
@@ -165,6 +171,7 @@ class SGGMC(LangevinStep):
             batches=batches,
             total_size=total_size,
             minibatch_order=minibatch_order,
+            draws_per_block=draws_per_block,
             local=local,
             local_draws=local_draws,
             local_tune=local_tune,

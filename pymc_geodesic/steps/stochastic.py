@@ -90,6 +90,12 @@ class LangevinStep(GeodesicStep):
     )
     _compiled_attributes = ("estimator", "_noise_field", "_source")
     last_excess: float
+    _friction_name = "friction"
+    _too_hot = (
+        "a smaller step_size, more friction, larger minibatches or a known "
+        'gradient_noise ("fisher")'
+    )
+    _too_cold = "a smaller step_size or less friction"
 
     def __init__(
         self,
@@ -107,6 +113,7 @@ class LangevinStep(GeodesicStep):
         batches: Iterable[Any] | None,
         total_size: int | None,
         minibatch_order: Literal["shuffled", "independent", "random"],
+        draws_per_block: int | None,
         local: Sequence[TensorVariable | str] | TensorVariable | str | None,
         local_draws: int,
         local_tune: int,
@@ -150,11 +157,21 @@ class LangevinStep(GeodesicStep):
         self._local_draws = LocalDraws(local_draws, local_tune, local_steps)
         if minibatch_order == "shuffled" and self._counts_on_white_noise and not self.local:
             minibatch_order = "independent"
-        self._minibatches = Minibatches(batch_size, minibatch, batches, total_size, minibatch_order)
-        self._tuner = TemperatureTuner(
+        self._minibatches = Minibatches(
+            batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
+        )
+        self._tuner = self._make_tuner()
+        self._ones = np.ones(len(self.variables))
+        self._gradient = np.empty(self.product.size)
+        self._scratch = np.empty(min(_NOISE_CHUNK, self.product.size))
+        self._compile()
+        self._reset()
+
+    def _make_tuner(self) -> TemperatureTuner:
+        return TemperatureTuner(
             len(self.variables),
             repeats=self.n_steps if self.local else 1,
-            last_excess=self.last_excess if gradient_noise is None else KNOWN_NOISE,
+            last_excess=self.last_excess if self.gradient_noise is None else KNOWN_NOISE,
             least_curvature=max(
                 (
                     0.25 * variable.manifold.dim
@@ -164,11 +181,6 @@ class LangevinStep(GeodesicStep):
                 default=0.0,
             ),
         )
-        self._ones = np.ones(len(self.variables))
-        self._gradient = np.empty(self.product.size)
-        self._scratch = np.empty(min(_NOISE_CHUNK, self.product.size))
-        self._compile()
-        self._reset()
 
     def _compile(self) -> None:
         self.estimator = make_estimator(
@@ -389,17 +401,10 @@ class LangevinStep(GeodesicStep):
         if abs(mean - 1.0) <= TEMPERATURE_TOLERANCE:
             return None
         names = ", ".join(variable.name for variable in self.variables)
-        problem, remedy = (
-            (
-                "wider",
-                "a smaller step_size, more friction, larger minibatches or a known "
-                'gradient_noise ("fisher")',
-            )
-            if mean > 1.0
-            else ("narrower", "a smaller step_size or less friction")
-        )
+        problem = "wider" if mean > 1.0 else "narrower"
+        remedy = self._too_hot if mean > 1.0 else self._too_cold
         return self._warn(
             f"{type(self).__name__}[{names}] ran at a kinetic temperature of {mean:.3g} instead "
-            f"of 1 (step size {step_size:.3g}, friction {friction.max():.3g}): the draws are "
-            f"{problem} than the posterior. Use {remedy}, or let tuning choose."
+            f"of 1 (step size {step_size:.3g}, {self._friction_name} {friction.max():.3g}): the "
+            f"draws are {problem} than the posterior. Use {remedy}, or let tuning choose."
         )

@@ -9,7 +9,7 @@ from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.fields import evaluate
 from pymc_geodesic.gradients.compiled import FixedArray, RowBlock, compile_field
 from pymc_geodesic.gradients.estimator import GradientEstimator
-from pymc_geodesic.gradients.rows import ShuffledRows
+from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
 from pymc_geodesic.gradients.variables import manifold_variables
 from tests.processes import in_its_own_process
 

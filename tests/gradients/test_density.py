@@ -10,7 +10,8 @@ from scipy import stats
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.fields import evaluate
 from pymc_geodesic.gradients.density import density_of
-from pymc_geodesic.gradients.estimator import GradientEstimator, named_row_source
+from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.gradients.sources import named_row_source
 from pymc_geodesic.gradients.variables import manifold_variables, product_of
 from pymc_geodesic.manifolds import HalfLine, Simplex, Sphere
 

@@ -9,7 +9,8 @@ from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.fields import evaluate
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.fisher import tangential_variance
-from pymc_geodesic.gradients.rows import IndependentRows, RandomRows
+from pymc_geodesic.gradients.random_rows import RandomRows
+from pymc_geodesic.gradients.shuffled_rows import IndependentRows
 from pymc_geodesic.gradients.variables import manifold_variables
 from pymc_geodesic.manifolds import Euclidean, FlatSimplex, Simplex, Sphere, Stiefel
 

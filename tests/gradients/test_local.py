@@ -10,7 +10,7 @@ import pymc_geodesic as pg
 from pymc_geodesic.fields import evaluate
 from pymc_geodesic.gradients.frontier import split_at_frontier
 from pymc_geodesic.gradients.local import LocalGradientEstimator
-from pymc_geodesic.gradients.rows import ShuffledRows
+from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
 from pymc_geodesic.gradients.variables import manifold_variables
 from pymc_geodesic.models import spherical_admixture
 from pymc_geodesic.streams import new_stream

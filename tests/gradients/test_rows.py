@@ -5,13 +5,11 @@ import copy
 import numpy as np
 import pytest
 
-from pymc_geodesic.gradients.rows import (
-    AllRows,
-    IndependentRows,
-    RandomRows,
-    ShuffledRows,
-    StreamedRows,
-)
+from pymc_geodesic.gradients.blocks import BlockFormat
+from pymc_geodesic.gradients.random_rows import RandomRows
+from pymc_geodesic.gradients.rows import AllRows
+from pymc_geodesic.gradients.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.gradients.streamed_rows import StreamedRows
 
 N_ROWS = 103
 BATCH = 10
@@ -156,11 +154,13 @@ def test_all_rows():
     assert (source.n_rows, source.batch_size, source.state) == (5, 5, {})
 
 
+ROW_NUMBERS = BlockFormat({"y": "int64"}, {"y": ()})
 BLOCKS = [np.arange(4) + 4 * i for i in range(3)]
 
 
 def stream(batches):
-    return StreamedRows(batches, {"X": "float64", "y": "int64"}, n_rows=12)
+    format = BlockFormat({"X": "float64", "y": "int64"}, {"X": (2,), "y": ()})
+    return StreamedRows(batches, format, n_rows=12)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_streamed_rows(batches):
 def test_short_last_block_is_filled_from_the_next_pass():
     """So that its rows are used as often as all others."""
     batches = [np.arange(4), np.arange(4, 8), np.arange(8, 10)]
-    source = StreamedRows(batches, {"y": "int64"}, 10)
+    source = StreamedRows(batches, ROW_NUMBERS, 10)
     source.reset(0)
     rows = seen(source, source.next_starts(6)).ravel()
     np.testing.assert_array_equal(rows, np.arange(24) % 10)
@@ -211,7 +211,7 @@ def test_stream_with_the_wrong_number_of_arrays():
 
 
 def test_stream_that_cannot_be_started_again():
-    source = StreamedRows(iter([np.arange(4), np.arange(4), np.arange(4)]), {"y": "int64"}, 12)
+    source = StreamedRows(iter([np.arange(4), np.arange(4), np.arange(4)]), ROW_NUMBERS, 12)
     with pytest.raises(ValueError, match="iterate over it again"):
         source.next_starts(5)
 

@@ -1,0 +1,176 @@
+r"""Expected counts of a likelihood, by its gradient.
+
+Where the likelihood of a probability vector ω is Π ωⱼ^{nⱼ}, or a mixture of such terms over
+something latent, ω ∂ log p / ∂ω is the count n, or its expectation over what is latent (Fisher's
+identity). That is true of the likelihood written with ω that need not sum to one. A graph may
+write it with ω/Σω instead, which is the same law but has the gradient n − ω Σn: so a sum over
+entries of ω that is the same number wherever on the simplex ω lies counts as that number, and
+is not differentiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.gradient import disconnected_grad, grad
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.tensor.math import Sum
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.gradients.compiled import CompiledField, compile_field
+from pymc_geodesic.gradients.density import Density, rebuilt, density_of
+from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.gradients.rows import RowSource
+from pymc_geodesic.manifolds import FlatSimplex
+
+__all__ = ["CountEstimator"]
+
+_TRIALS = 3
+_SAME = 1e-9
+
+
+class CountEstimator(GradientEstimator):
+    """Gradient of the likelihood alone, in the variables themselves.
+
+    Takes the arguments of `GradientEstimator`. The variables' own priors are left out, whatever
+    depends on the variables otherwise is likelihood: data, potentials and other variables.
+    """
+
+    def _density(self, source: RowSource | None, batch_size: int | None) -> Density:
+        scale = 1.0 if source is None else (self._n_rows or source.n_rows) / source.batch_size
+        return self._likelihood(self._minibatch, batch_size, scale)
+
+    def _likelihood(
+        self, minibatch: Mapping[str, np.ndarray] | None, batch_size: int | None, scale: float
+    ) -> Density:
+        density = density_of(
+            self._model,
+            self._variables,
+            minibatch=minibatch,
+            batch_size=batch_size,
+            scale=scale,
+            without=[variable.rv for variable in self._variables],
+        )
+        if not density.row_terms and not density.other_terms:
+            density.other_terms.append(pt.zeros(()))
+        self._hold_sums(density)
+        return density
+
+    def _hold_sums(self, density: Density) -> None:
+        """Take sums that are constant on the simplex out of the differentiation."""
+        terms = [*density.row_terms, *density.other_terms]
+        held = [
+            self._constant_sums(density, terms, coordinate)
+            if isinstance(variable.manifold, FlatSimplex)
+            else []
+            for variable, coordinate in zip(self._variables, density.coordinates, strict=True)
+        ]
+        if not any(held):
+            return
+        # One copy of the log-density per variable, of which the other copies are constants: their
+        # sum has the gradients wanted, and PyTensor merges the copies.
+        n_rows_terms = len(density.row_terms)
+        copies = []
+        for own, sums in zip(density.coordinates, held, strict=True):
+            fixed: dict[Variable, Variable] = {
+                other: disconnected_grad(other) for other in density.coordinates if other is not own
+            }
+            with_sums = rebuilt(terms, {total: disconnected_grad(total) for total in sums})
+            copies.append(rebuilt(with_sums, fixed) if fixed else with_sums)
+        density.row_terms = [term for copy in copies for term in copy[:n_rows_terms]]
+        density.other_terms = [term for copy in copies for term in copy[n_rows_terms:]]
+
+    def _constant_sums(
+        self, density: Density, terms: Sequence[TensorVariable], coordinate: TensorVariable
+    ) -> list[Variable]:
+        """Find the sums that depend on a coordinate but not on its place on the simplex."""
+        sums = [
+            node.outputs[0]
+            for node in io_toposort([], terms)
+            if isinstance(node.op, Sum)
+            and node.outputs[0] not in terms
+            and coordinate in ancestors([node.outputs[0]])
+        ]
+        if not sums:
+            return []
+        values = self._example_inputs(density)
+        function = pytensor.function(
+            list(values), sums, mode="FAST_COMPILE", on_unused_input="ignore"
+        )
+        position = list(values).index(coordinate)
+        arguments = list(values.values())
+        rng = np.random.default_rng(1)
+        shape = arguments[position].shape
+        results = []
+        for _ in range(_TRIALS):
+            weights = rng.gamma(0.5, size=shape) + 1e-3
+            arguments[position] = weights / weights.sum(axis=-1, keepdims=True)
+            results.append(function(*arguments))
+        return [
+            total
+            for total, trials in zip(sums, zip(*results, strict=True), strict=True)
+            if all(np.allclose(trial, trials[0], rtol=_SAME, atol=0.0) for trial in trials[1:])
+        ]
+
+    def _example_inputs(self, density: Density) -> dict[TensorVariable, np.ndarray]:
+        """Return one value for every input of the log-density."""
+        point = self._model.initial_point(random_seed=0)
+        rng = np.random.default_rng(0)
+        values: dict[TensorVariable, np.ndarray] = {}
+        for variable, coordinate in zip(self._variables, density.coordinates, strict=True):
+            draws = rng.gamma(2.0, size=variable.shape)
+            if isinstance(variable.manifold, FlatSimplex):
+                draws /= draws.sum(axis=-1, keepdims=True)
+            values[coordinate] = draws
+        for name, other in density.others.items():
+            values[other] = np.asarray(point[name], dtype=other.type.dtype)
+        for array, holder in density.arrays.items():
+            content = holder.get_value(borrow=True) if isinstance(holder, SharedVariable) else holder
+            values[array] = np.asarray(content, dtype=array.type.dtype)
+        for row in density.rows:
+            n_rows = row.block.type.shape[0]
+            values[row.block] = np.asarray(row.data[:n_rows], dtype=row.block.type.dtype)
+        return values
+
+    def compile_all_rows(self) -> CompiledField:
+        """Compile the gradient of the likelihood of all rows, at once.
+
+        Raises
+        ------
+        ValueError
+            If there are no minibatches, the rows are streamed, or the likelihood depends on
+            variables that other steps change.
+        """
+        names = {row.name for row in self._density_inputs.rows}
+        if not names:
+            raise ValueError("control_variates= is of use with minibatches only")
+        if self._density_inputs.others:
+            raise ValueError(
+                "control_variates= needs a likelihood of the sampled variables alone, but it "
+                f"depends on {sorted(self._density_inputs.others)}, which other steps sample"
+            )
+        if self._minibatch is None:
+            data = {row.name: row.data for row in self._density_inputs.rows}
+            minibatch = None
+        else:
+            data = {name: self._model[name].get_value(borrow=True) for name in names}
+            minibatch = data
+        n_rows = len(next(iter(data.values())))
+        if n_rows != self.source.n_rows:
+            raise ValueError("control_variates= needs all rows in memory; leave it out with batches=")
+        density = self._likelihood(minibatch, n_rows, (self._n_rows or n_rows) / n_rows)
+        inputs = self._field_inputs(density)
+        gradients = grad(density.total, density.coordinates, disconnected_inputs="ignore")
+        field = compile_field(
+            density.coordinates, inputs, gradients, compile_kwargs=self._compile_kwargs
+        )
+        holders = [*density.arrays.values(), *(row.data for row in density.rows)]
+        for position, (holder, entry) in enumerate(zip(holders, inputs, strict=True)):
+            array = holder.get_value(borrow=True) if isinstance(holder, SharedVariable) else holder
+            field.point_at(position, np.ascontiguousarray(array, dtype=entry.dtype))
+        return field

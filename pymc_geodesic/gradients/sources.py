@@ -1,0 +1,186 @@
+"""The source of minibatches that the arguments of a step method ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
+
+from pymc_geodesic.gradients.blocks import BlockFormat
+from pymc_geodesic.gradients.random_rows import RandomRows
+from pymc_geodesic.gradients.rows import RowSource
+from pymc_geodesic.gradients.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.gradients.streamed_blocks import StreamedBlocks
+from pymc_geodesic.gradients.streamed_rows import StreamedRows
+from pymc_geodesic.sparse import SparseContainers, in_order, sparse_containers
+
+__all__ = ["named_row_source", "row_source"]
+
+MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
+    "shuffled": ShuffledRows,
+    "independent": IndependentRows,
+    "random": RandomRows,
+}
+
+
+def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"minibatch= containers have different numbers of rows: {lengths}")
+    n_rows = next(iter(lengths.values()))
+    if not 1 <= batch_size <= n_rows:
+        raise ValueError(
+            f"batch_size={batch_size} does not fit the {n_rows} rows of {next(iter(lengths))!r}; "
+            f"choose 1 to {n_rows}, or leave batch_size out to use all rows"
+        )
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise ValueError(f"data container {name!r} holds NaN; drop or impute those rows first")
+
+
+def _check_order(minibatch_order: str) -> None:
+    if minibatch_order not in MINIBATCH_ORDERS:
+        raise ValueError(
+            f"minibatch_order={minibatch_order!r} is unknown; choose one of "
+            f"{sorted(MINIBATCH_ORDERS)}"
+        )
+
+
+def row_source(
+    arrays: Mapping[str, np.ndarray], batch_size: int, minibatch_order: str
+) -> ShuffledRows | RandomRows:
+    """Source of minibatches of rows that are all in memory.
+
+    Raises
+    ------
+    ValueError
+        For an unknown order, a batch that does not fit the data, or data that hold NaN.
+    """
+    _check_order(minibatch_order)
+    _check_rows(arrays, batch_size)
+    return MINIBATCH_ORDERS[minibatch_order](arrays, batch_size)
+
+
+def _streamed_source(
+    batches: Iterable[Any],
+    containers: Mapping[str, SharedVariable],
+    *,
+    total_size: int | None,
+    batch_size: int | None,
+    minibatch_order: str,
+    draws_per_block: int | None,
+) -> RowSource:
+    total = getattr(batches, "total_size", None) if total_size is None else total_size
+    if total is None:
+        raise ValueError("batches= does not say how many rows there are; pass total_size=")
+    blocks = BlockFormat(
+        {name: container.type.dtype for name, container in containers.items()},
+        {
+            name: container.get_value(borrow=True).shape[1:]
+            for name, container in containers.items()
+        },
+    )
+    if batch_size is None:
+        if draws_per_block is not None:
+            raise ValueError(
+                "draws_per_block= needs batch_size=: without it each block of batches= is one "
+                "minibatch"
+            )
+        return StreamedRows(batches, blocks, int(total))
+    _check_order(minibatch_order)
+    return StreamedBlocks(
+        batches,
+        blocks,
+        int(total),
+        batch_size=int(batch_size),
+        order=minibatch_order,
+        draws_per_block=draws_per_block,
+    )
+
+
+def _make_contiguous(source: RowSource, name: str, sparse: SparseContainers) -> None:
+    """Let the rows of a source point into numbers of their own, in the order of the rows."""
+    values = sparse.values.get_value(borrow=True)
+    columns = sparse.columns.get_value(borrow=True)
+    if isinstance(source, ShuffledRows):
+        values, columns, source.arrays[name] = in_order(
+            values, columns, source.arrays[name], source.n_rows
+        )
+    source.whole[sparse.values.name] = values
+    source.whole[sparse.columns.name] = columns
+
+
+def named_row_source(
+    model: Model,
+    *,
+    batch_size: int | None,
+    minibatch: Sequence[str] | str | None,
+    batches: Iterable[Any] | None,
+    total_size: int | None,
+    minibatch_order: str,
+    draws_per_block: int | None = None,
+) -> RowSource | None:
+    """Row source of the minibatch arguments of a step method; None where there are none.
+
+    Raises
+    ------
+    ValueError
+        For an unknown container, missing or contradictory arguments, or a batch that does not
+        fit the data.
+    """
+    if draws_per_block is not None and not (
+        int(draws_per_block) == draws_per_block and draws_per_block >= 1
+    ):
+        raise ValueError(f"draws_per_block must be a positive integer, got {draws_per_block}")
+    if draws_per_block is not None and batches is None:
+        raise ValueError("draws_per_block= is about the blocks of batches=, which is missing")
+    if minibatch is None:
+        containers = [data.name for data in model.data_vars]
+        for argument, value in (("batch_size", batch_size), ("batches", batches)):
+            if value is not None:
+                raise ValueError(
+                    f"{argument}= needs minibatch=[...], the names of the data containers whose "
+                    f"rows it divides; this model has {containers}"
+                )
+        return None
+    names = (minibatch,) if isinstance(minibatch, str) else tuple(minibatch)
+    found: dict[str, SharedVariable] = {}
+    sparse: dict[str, SparseContainers] = {}
+    for name in names:
+        parts = sparse_containers(model, name)
+        if parts is not None:
+            if batches is not None:
+                raise ValueError(
+                    f"batches= cannot stand for the sparse matrix {name!r}; keep it in memory "
+                    "and use batch_size= without batches="
+                )
+            sparse[parts.rows.name] = parts
+            found[parts.rows.name] = parts.rows
+            continue
+        container = model.named_vars.get(name)
+        if not isinstance(container, SharedVariable):
+            known = [data.name for data in model.data_vars]
+            raise ValueError(
+                f"minibatch= names {name!r}, which is no pm.Data container of the model; "
+                f"the containers are {known}"
+            )
+        found[name] = container
+    if batches is not None:
+        return _streamed_source(
+            batches,
+            found,
+            total_size=total_size,
+            batch_size=batch_size,
+            minibatch_order=minibatch_order,
+            draws_per_block=draws_per_block,
+        )
+    if batch_size is None:
+        raise ValueError("minibatch= needs batch_size=, the number of rows of a minibatch")
+    arrays = {name: np.asarray(data.get_value(borrow=True)) for name, data in found.items()}
+    source = row_source(arrays, int(batch_size), minibatch_order)
+    for name, parts in sparse.items():
+        _make_contiguous(source, name, parts)
+    return source

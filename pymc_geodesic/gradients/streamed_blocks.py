@@ -1,0 +1,244 @@
+"""Minibatches of large blocks of rows, of which the next one loads in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.gradients.background import BackgroundWork
+from pymc_geodesic.gradients.blocks import BlockFormat, BlockPass, pieces_of
+from pymc_geodesic.gradients.random_rows import RandomRows
+from pymc_geodesic.gradients.rows import RowSource
+from pymc_geodesic.gradients.shuffled_rows import shuffled_order
+from pymc_geodesic.gradients.streamed_rows import NO_ROW_NUMBERS
+from pymc_geodesic.gradients.walks import IndependentWalk, ShuffledWalk, Walk
+
+__all__ = ["StreamedBlocks"]
+
+_WALKS: dict[str, type[Walk]] = {"shuffled": ShuffledWalk, "independent": IndependentWalk}
+_ROUNDING = 1e-9
+"""Draws that lack no more than this to be whole are whole."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Rows in memory, in random order.
+
+    Attributes
+    ----------
+    arrays : dict of str to ndarray
+        The rows, some of the first repeated at the end.
+    buffers : dict of str to ndarray
+        The memory they are in, which may be longer.
+    n_rows : int
+        Rows without the repeated ones.
+    begin, end : int
+        Blocks of the iterable before it, and up to it, in their passes.
+    """
+
+    arrays: dict[str, np.ndarray]
+    buffers: dict[str, np.ndarray]
+    n_rows: int
+    begin: int
+    end: int
+
+
+class StreamedBlocks(RowSource):
+    r"""Blocks of an iterable that stay in memory for some draws.
+
+    A block of B rows is put in random order while it is read, and minibatches are taken from it
+    for a number of draws while the next block loads. The number is proportional to B, what a
+    whole number of draws leaves over being carried on to the next block, so that every row is used
+    equally often in the long run and the average gradient of an epoch,
+
+    .. math:: \frac{1}{D} \sum_b D_b \frac{N}{B_b} \sum_{i \in b} g_i, \qquad
+              \frac{D_b}{D} = \frac{B_b}{N},
+
+    is that of all rows. Two blocks are in memory at most.
+
+    Parameters
+    ----------
+    batches : iterable
+        Re-iterable that yields arrays, tuples of arrays in the order of the names, or mappings by
+        name. Arrays that are sliced only, such as those of `pymc_geodesic.datasets.row_blocks`,
+        are read piece by piece. A block with fewer rows than a minibatch is joined to the next.
+    format : BlockFormat
+        Data containers the blocks stand for.
+    n_rows : int
+        N, all rows of the data.
+    batch_size : int
+        Rows of a minibatch.
+    order : {"shuffled", "independent", "random"}
+        Order of the minibatches within a block.
+    draws_per_block : int, optional
+        Draws for which a block as long as the first one stays; by default as many as make one
+        pass over it.
+
+    Raises
+    ------
+    ValueError
+        If the first block has fewer rows than a minibatch, or a block does not fit the data
+        containers or holds NaN.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[Any],
+        format: BlockFormat,
+        n_rows: int,
+        *,
+        batch_size: int,
+        order: str,
+        draws_per_block: int | None,
+    ) -> None:
+        super().__init__()
+        self._format = format
+        self._pass = BlockPass(batches, format)
+        self.n_rows = n_rows
+        self.batch_size = batch_size
+        self.with_replacement = order == "random"
+        self._order = order
+        self._draws_per_block = draws_per_block
+        self._first_length = _length(self._pass.next_block())
+        if not 1 <= batch_size <= self._first_length:
+            raise ValueError(
+                f"batch_size={batch_size} does not fit the first block of batches=, which has "
+                f"{self._first_length} rows; choose 1 to {self._first_length}, or make the "
+                "blocks longer"
+            )
+        self.arrays = format.empty(batch_size)
+        self._loading: BackgroundWork[_Block] | None = None
+        self._spare: dict[str, np.ndarray] = {}
+        self.reset(0)
+
+    def reset(self, seed: int) -> None:
+        """Start a chain at the first block."""
+        self._stop_loading()
+        self._seed = seed
+        self._visits = 0
+        self._draws_left = 0
+        self._remainder = 0.0
+        self._block: _Block | None = None
+        self._begin = 0
+        self._pass.restart(0)
+
+    def _stop_loading(self) -> None:
+        if self._loading is not None:
+            self._loading.abandon()
+            self._loading = None
+
+    def _load(self, begin: int) -> _Block:
+        """Read the next block that is long enough, in random order."""
+        if self._pass.consumed != begin:
+            self._pass.restart(begin)
+        parts = [self._pass.next_block()]
+        while (n_rows := sum(map(_length, parts))) < self.batch_size:
+            parts.append(self._pass.next_block())
+        length = n_rows if self.with_replacement else n_rows + self.batch_size - 1
+        buffers, self._spare = self._spare, {}
+        if not buffers or _length(buffers) < length:
+            buffers = self._format.empty(length)
+        arrays = {name: buffer[:length] for name, buffer in buffers.items()}
+        positions = shuffled_order(n_rows)
+        for name, array in arrays.items():
+            start = 0
+            for piece in (piece for part in parts for piece in pieces_of(part[name])):
+                if piece.dtype.kind == "f" and np.isnan(piece).any():
+                    raise ValueError(
+                        f"batches= yields NaN for {name!r} in block {self._pass.consumed}; "
+                        "drop or impute those rows first"
+                    )
+                array[positions[start : start + len(piece)]] = piece
+                start += len(piece)
+            array[n_rows:] = array[: length - n_rows]
+        return _Block(arrays, buffers, n_rows, begin, self._pass.consumed)
+
+    def _install(self, block: _Block) -> None:
+        """Take minibatches from this block from now on."""
+        if self._block is not None:
+            self._spare = self._block.buffers
+        self._block = block
+        seed = int(np.random.default_rng([self._seed, 4, self._visits]).integers(2**63))
+        self._visits += 1
+        self._walk: Walk | RandomRows
+        if self.with_replacement:
+            self._walk = RandomRows(block.arrays, self.batch_size)
+        else:
+            self._walk = _WALKS[self._order](block.n_rows, self.batch_size)
+            self.arrays = block.arrays
+        self._walk.reset(seed)
+
+    def _take_block(self) -> None:
+        if self._loading is not None:
+            block = self._loading.result()
+            self._loading = None
+        else:
+            block = self._load(self._begin if self._block is None else self._block.end)
+        self._install(block)
+
+    def _allot_draws(self, n_steps: int) -> None:
+        """Give the block that has just come its number of draws."""
+        assert self._block is not None
+        if self._draws_per_block is None:
+            one_pass = self._first_length / (self.batch_size * n_steps)
+            self._draws_per_block = max(1, round(one_pass))
+        draws = self._draws_per_block * self._block.n_rows / self._first_length + self._remainder
+        self._draws_left = int(draws + _ROUNDING)
+        self._remainder = max(draws - self._draws_left, 0.0)
+
+    def next_starts(self, n: int) -> np.ndarray:
+        """First rows of the minibatches of one draw, all in the same block."""
+        while self._draws_left == 0:
+            self._take_block()
+            self._allot_draws(n)
+        assert self._block is not None
+        if self._loading is None:
+            end = self._block.end
+            self._loading = BackgroundWork(lambda: self._load(end))
+        self._draws_left -= 1
+        starts = self._walk.next_starts(n)
+        if isinstance(self._walk, RandomRows):
+            self.arrays = self._walk.arrays
+        return starts
+
+    def row_indices(self, start: int) -> np.ndarray:
+        """Not known for streamed rows.
+
+        Raises
+        ------
+        ValueError
+            Always: rows that only pass by have no place to keep the value of a local variable.
+        """
+        raise ValueError(NO_ROW_NUMBERS)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Seed, place in the iterable, and place in the block."""
+        return {
+            "seed": self._seed,
+            "visits": self._visits,
+            "draws_left": self._draws_left,
+            "remainder": self._remainder,
+            "begin": self._begin if self._block is None else self._block.begin,
+            "walk": None if self._block is None else self._walk.state,
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._stop_loading()
+        self._seed, self._begin = state["seed"], state["begin"]
+        self._pass.restart(self._begin)
+        self._block = None
+        if state["walk"] is not None:
+            self._visits = state["visits"] - 1
+            self._take_block()
+            self._walk.state = state["walk"]
+        self._visits = state["visits"]
+        self._draws_left, self._remainder = state["draws_left"], state["remainder"]
+
+
+def _length(block: Mapping[str, Any]) -> int:
+    return int(next(iter(block.values())).shape[0])

@@ -1,0 +1,15 @@
+"""Sparse design matrices: a data container, and products whose cost follows the non-zeros."""
+
+from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
+from pymc_geodesic.sparse.data import SparseData
+from pymc_geodesic.sparse.order import in_order
+from pymc_geodesic.sparse.products import SparseDot, SparseTransposeDot
+
+__all__ = [
+    "SparseContainers",
+    "SparseData",
+    "SparseDot",
+    "SparseTransposeDot",
+    "in_order",
+    "sparse_containers",
+]

@@ -1,0 +1,46 @@
+"""The data containers of a model that hold a sparse matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
+
+__all__ = ["SparseContainers", "sparse_containers"]
+
+
+@dataclass(frozen=True)
+class SparseContainers:
+    """Data containers of a `SparseData`.
+
+    Attributes
+    ----------
+    values, columns : SharedVariable, shape (nnz,)
+        Non-zeros and their columns.
+    rows : SharedVariable, shape (n, 2)
+        Where each row begins and ends.
+    """
+
+    values: SharedVariable
+    columns: SharedVariable
+    rows: SharedVariable
+
+
+def sparse_containers(model: Model, name: str) -> SparseContainers | None:
+    """Find the containers of a `SparseData` by its name.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    name : str
+
+    Returns
+    -------
+    SparseContainers or None
+        None if the model has no sparse matrix of this name.
+    """
+    found = [model.named_vars.get(f"{name}_{part}") for part in ("values", "columns", "rows")]
+    if not all(isinstance(part, SharedVariable) for part in found):
+        return None
+    return SparseContainers(*found)

@@ -1,0 +1,213 @@
+"""Data container for a sparse matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+from pymc.model import Model, modelcontext
+from pytensor.tensor.variable import TensorVariable
+from scipy import sparse
+
+from pymc_geodesic.sparse.containers import SparseContainers
+from pymc_geodesic.sparse.products import SparseDot
+
+__all__ = ["SparseData"]
+
+
+def _canonical(name: str, matrix: Any) -> sparse.csr_array:
+    """Rows of any SciPy sparse matrix, in order and without duplicates."""
+    if not sparse.issparse(matrix) or matrix.ndim != 2:
+        raise TypeError(
+            f"SparseData {name!r} needs a scipy.sparse matrix, got {type(matrix).__name__}; "
+            "use pm.Data for dense arrays, or scipy.sparse.csr_array(array)"
+        )
+    rows = sparse.csr_array(matrix)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    if rows.dtype.kind != "f":
+        rows = rows.astype(pytensor.config.floatX)
+    if not np.isfinite(rows.data).all():
+        raise ValueError(f"SparseData {name!r} holds NaN or infinity; drop or impute them first")
+    return rows
+
+
+def _arrays(rows: sparse.csr_array) -> dict[str, np.ndarray]:
+    bounds = np.column_stack([rows.indptr[:-1], rows.indptr[1:]]).astype(np.int64)
+    return {"values": rows.data, "columns": rows.indices.astype(np.int32), "rows": bounds}
+
+
+class SparseData:
+    r"""Data container for a sparse design matrix.
+
+    To be made inside a model, like `pymc.Data`. The product ``X @ w`` and its gradient cost time
+    in proportion to the non-zeros, for all rows and for minibatches of them:
+    ``SGGMC(batch_size=100, minibatch=["X", "y"])`` with the name of a sparse matrix among the names
+    of other containers.
+
+    .. math:: (Xw)_i = \sum_{k \in \text{row } i} \mathrm{values}_k\, w_{\mathrm{columns}_k}
+
+    Parameters
+    ----------
+    name : str
+        The data are registered as three ordinary containers: ``name_values`` and
+        ``name_columns``, shape (nnz,), and ``name_rows``, shape (n, 2), where each row begins and
+        ends. ArviZ keeps them in ``constant_data``.
+    matrix : scipy.sparse matrix or array, shape (n, d)
+        CSR; other formats are converted. Numbers keep single precision if they have it; integers
+        become floating-point numbers.
+    dims : tuple of str, optional
+        Names of the two dimensions. Coordinates that the model does not know yet get the
+        length of the matrix.
+    model : pymc.Model, optional
+        Taken from the context by default.
+
+    Attributes
+    ----------
+    values, columns, rows : SharedVariable
+        The three containers.
+    width : int
+        d, which `set_value` cannot change.
+
+    Raises
+    ------
+    TypeError
+        If ``matrix`` is not a two-dimensional sparse matrix.
+    ValueError
+        If it holds NaN or infinity, or ``dims`` does not have two names.
+
+    Notes
+    -----
+    The products run on the Numba and C backends of PyTensor; there is no implementation for JAX.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc_geodesic as pg
+    >>> from scipy import sparse
+    >>> words = sparse.random_array((50, 1000), density=0.01, rng=np.random.default_rng(1))
+    >>> with pm.Model() as model:
+    ...     X = pg.SparseData("X", words)
+    ...     w = pm.Normal("w", shape=1000)
+    ...     y = pm.Normal("y", X @ w, 1.0, observed=np.zeros(50))
+    >>> X.get_value().shape
+    (50, 1000)
+    >>> [data.name for data in model.data_vars]
+    ['X_values', 'X_columns', 'X_rows']
+    """
+
+    def __init__(
+        self,
+        name: str,
+        matrix: Any,
+        *,
+        dims: Sequence[str] | None = None,
+        model: Model | None = None,
+    ) -> None:
+        if dims is not None and (isinstance(dims, str) or len(dims) != 2):
+            raise ValueError(f"dims of SparseData {name!r} must be two names, got {dims!r}")
+        rows = _canonical(name, matrix)
+        self._model = modelcontext(model)
+        self.name = self._model.name_for(name)
+        self.width = int(rows.shape[1])
+        # pm.Data would turn the numbers into others of the default precision.
+        shared = {
+            part: pytensor.shared(array, f"{self.name}_{part}")
+            for part, array in _arrays(rows).items()
+        }
+        containers = SparseContainers(**shared)
+        self.values, self.columns, self.rows = (
+            containers.values,
+            containers.columns,
+            containers.rows,
+        )
+        if dims is not None:
+            dims = self._named_dimensions(*dims)
+        self._model.register_data_var(self.values)
+        self._model.register_data_var(self.columns)
+        self._model.register_data_var(self.rows, dims=dims)
+
+    def _named_dimensions(self, row: str, column: str) -> tuple[str, str]:
+        """Make the two dimensions known to the model; return those of the container of rows."""
+        for dim, length in ((row, self.rows.shape[0]), (column, self.width)):
+            if dim not in self._model.dim_lengths:
+                self._model.add_coord(dim, length=length)
+        known = int(self._model.dim_lengths[column].eval())
+        if known != self.width:
+            raise ValueError(
+                f"SparseData {self.name!r} has {self.width} columns, but dimension {column!r} has "
+                f"length {known}"
+            )
+        bounds = f"{self.name}_bounds"
+        self._model.add_coord(bounds, ("begin", "end"))
+        return row, bounds
+
+    @property
+    def shape(self) -> tuple[TensorVariable, int]:
+        """Number of rows, which is symbolic, and of columns."""
+        return self.rows.shape[0], self.width
+
+    def dot(self, weights: Any) -> TensorVariable:
+        """Multiply by a vector or a matrix.
+
+        Parameters
+        ----------
+        weights : tensor_like, shape (d,) or (d, k)
+
+        Returns
+        -------
+        TensorVariable, shape (n,) or (n, k)
+
+        Raises
+        ------
+        ValueError
+            If ``weights`` has another length or number of axes.
+        """
+        return SparseDot(self.width)(self.values, self.columns, self.rows, weights)
+
+    def __matmul__(self, weights: Any) -> TensorVariable:
+        """Multiply by a vector or a matrix, as `dot` does."""
+        return self.dot(weights)
+
+    def get_value(self) -> sparse.csr_array:
+        """Return the matrix as SciPy has it, shape (n, d)."""
+        rows = self.rows.get_value(borrow=True)
+        starts = np.concatenate([rows[:1, 0], rows[:, 1]])
+        return sparse.csr_array(
+            (self.values.get_value(), self.columns.get_value(), starts),
+            shape=(len(rows), self.width),
+        )
+
+    def set_value(self, matrix: Any, coords: Mapping[str, Sequence] | None = None) -> None:
+        """Put other rows in the place of the present ones, as `pymc.set_data` does.
+
+        Parameters
+        ----------
+        matrix : scipy.sparse matrix or array, shape (m, d)
+        coords : mapping, optional
+            New coordinates of the first dimension, where it has any.
+
+        Raises
+        ------
+        TypeError
+            If ``matrix`` is not a two-dimensional sparse matrix.
+        ValueError
+            If it has another number of columns, or holds NaN or infinity.
+        """
+        rows = _canonical(self.name, matrix)
+        if rows.shape[1] != self.width:
+            raise ValueError(
+                f"SparseData {self.name!r} has {self.width} columns, the new rows have "
+                f"{rows.shape[1]}; use the same vocabulary or features"
+            )
+        arrays = _arrays(rows)
+        self._model.set_data(
+            self.rows.name, arrays["rows"], coords=None if coords is None else dict(coords)
+        )
+        self.rows.set_value(arrays["rows"])
+        self.values.set_value(arrays["values"].astype(self.values.type.dtype, copy=False))
+        self.columns.set_value(arrays["columns"])

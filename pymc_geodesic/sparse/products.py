@@ -1,0 +1,203 @@
+r"""Products with a sparse matrix whose rows may be any part of it, in any order.
+
+The matrix is given by its non-zeros ``values`` (nnz,) in ``columns`` (nnz,), and by ``rows``
+(n, 2): row i holds the non-zeros from position ``rows[i, 0]`` up to ``rows[i, 1]``. A minibatch is
+a block of ``rows`` alone, so that it costs nothing to take one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedType, grad_not_implemented
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.tensor.variable import TensorVariable
+from scipy import sparse
+
+from pymc_geodesic.sparse.order import positions_of
+
+__all__ = ["SparseDot", "SparseTransposeDot"]
+
+_NOT_FROM = "The non-zeros are data; only products with them are differentiated"
+
+
+@cache
+def _register_with_numba() -> None:
+    """Give the Ops their loops; not on import, because Numba's dispatch is slow to load."""
+    import pymc_geodesic.sparse.numba_dispatch  # noqa: F401  # imported for its effect
+
+
+def _as_matrix(
+    values: np.ndarray, columns: np.ndarray, rows: np.ndarray, width: int
+) -> sparse.csr_array:
+    """SciPy's form of the rows, without a copy where they lie one after the other."""
+    if len(rows) and np.array_equal(rows[1:, 0], rows[:-1, 1]):
+        part = slice(rows[0, 0], rows[-1, 1])
+        starts = np.append(rows[:, 0], rows[-1, 1]) - rows[0, 0]
+        return sparse.csr_array((values[part], columns[part], starts), shape=(len(rows), width))
+    positions = positions_of(rows)
+    starts = np.concatenate([[0], np.cumsum(rows[:, 1] - rows[:, 0])])
+    return sparse.csr_array(
+        (values[positions], columns[positions], starts), shape=(len(rows), width)
+    )
+
+
+class _Product(Op):
+    """Base of the two products; ``width`` is the number of columns of the matrix."""
+
+    __props__ = ("width",)
+
+    def __init__(self, width: int) -> None:
+        _register_with_numba()
+        self.width = width
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled Op."""
+        _register_with_numba()
+        self.__dict__.update(state)
+
+    def _other_length(self, rows: TensorVariable) -> int | None:
+        raise NotImplementedError
+
+    def _result_length(self, rows: TensorVariable) -> int | None:
+        raise NotImplementedError
+
+    def make_node(self, values: Any, columns: Any, rows: Any, other: Any) -> Apply:
+        """Build the node.
+
+        Raises
+        ------
+        ValueError
+            If the number of axes or the length of ``other`` does not fit.
+        """
+        values, columns, rows, other = map(pt.as_tensor, (values, columns, rows, other))
+        if other.type.ndim not in (1, 2):
+            raise ValueError(
+                f"{other} has {other.type.ndim} axes: a sparse matrix is multiplied by a vector "
+                "or a matrix"
+            )
+        length, expected = other.type.shape[0], self._other_length(rows)
+        if None not in (length, expected) and length != expected:
+            raise ValueError(
+                f"{other} has length {length}, but the sparse matrix needs {expected}: "
+                f"it has {self.width} columns and {rows.type.shape[0]} rows"
+            )
+        dtype = np.promote_types(values.type.dtype, other.type.dtype)
+        shape = (self._result_length(rows), *other.type.shape[1:])
+        return Apply(
+            self, [values, columns, rows, other], [pt.tensor(dtype=str(dtype), shape=shape)]
+        )
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Return that positions are no numbers to differentiate by."""
+        return [[True], [False], [False], [True]]
+
+    def _transposed(self) -> Op:
+        raise NotImplementedError
+
+    def pullback(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], gradients: Sequence[Variable]
+    ) -> list[Variable]:
+        """Multiply the gradient by the transposed matrix."""
+        values, columns, rows, _ = inputs
+        return [
+            grad_not_implemented(self, 0, values, _NOT_FROM),
+            DisconnectedType()(),
+            DisconnectedType()(),
+            self._transposed()(values, columns, rows, gradients[0]),
+        ]
+
+
+class SparseDot(_Product):
+    r"""Product of a sparse matrix and a vector, or a dense matrix.
+
+    .. math:: y_i = \sum_{k = \mathrm{rows}_{i0}}^{\mathrm{rows}_{i1} - 1}
+              \mathrm{values}_k \, w_{\mathrm{columns}_k}
+
+    Parameters
+    ----------
+    width : int
+        d, columns of the sparse matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.sparse import SparseDot
+    >>> values, columns = np.array([2.0, 3.0]), np.array([0, 2], dtype="int32")
+    >>> product = SparseDot(3)(values, columns, np.array([[0, 1], [0, 2]]), np.array([1.0, 10, 100]))
+    >>> product.eval(mode="FAST_COMPILE")
+    array([  2., 302.])
+    """
+
+    def _other_length(self, rows: TensorVariable) -> int | None:
+        return self.width
+
+    def _result_length(self, rows: TensorVariable) -> int | None:
+        return rows.type.shape[0]
+
+    def _transposed(self) -> Op:
+        return SparseTransposeDot(self.width)
+
+    def infer_shape(self, node: Apply, shapes: list) -> list:
+        """Shape of the product."""
+        return [(shapes[2][0], *shapes[3][1:])]
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        """Multiply in SciPy."""
+        values, columns, rows, weights = inputs
+        if len(weights) != self.width:
+            raise ValueError(
+                f"the weights have length {len(weights)}, but the sparse matrix has {self.width} "
+                "columns"
+            )
+        product = _as_matrix(values, columns, rows, self.width) @ weights
+        outputs[0][0] = product.astype(node.outputs[0].type.dtype, copy=False)
+
+
+class SparseTransposeDot(_Product):
+    r"""Product of a transposed sparse matrix and a vector, or a dense matrix.
+
+    .. math:: g_j = \sum_i \sum_{k = \mathrm{rows}_{i0}}^{\mathrm{rows}_{i1} - 1}
+              [\mathrm{columns}_k = j] \, \mathrm{values}_k \, r_i
+
+    Parameters
+    ----------
+    width : int
+        d, columns of the sparse matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.sparse import SparseTransposeDot
+    >>> values, columns = np.array([2.0, 3.0]), np.array([0, 2], dtype="int32")
+    >>> rows = np.array([[0, 1], [0, 2]])
+    >>> product = SparseTransposeDot(3)(values, columns, rows, np.array([1.0, 10.0]))
+    >>> product.eval(mode="FAST_COMPILE")
+    array([22.,  0., 30.])
+    """
+
+    def _other_length(self, rows: TensorVariable) -> int | None:
+        return rows.type.shape[0]
+
+    def _result_length(self, rows: TensorVariable) -> int | None:
+        return self.width
+
+    def _transposed(self) -> Op:
+        return SparseDot(self.width)
+
+    def infer_shape(self, node: Apply, shapes: list) -> list:
+        """Shape of the product."""
+        return [(pt.constant(self.width, dtype="int64"), *shapes[3][1:])]
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        """Multiply in SciPy."""
+        values, columns, rows, residuals = inputs
+        if len(residuals) != len(rows):
+            raise ValueError(f"there are {len(rows)} rows, but {len(residuals)} residuals")
+        product = _as_matrix(values, columns, rows, self.width).T @ residuals
+        outputs[0][0] = product.astype(node.outputs[0].type.dtype, copy=False)
