@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pymc_geodesic import datasets, diagnostics, manifolds, models, transforms
     from pymc_geodesic.distributions import (
+        Hinge,
         MatrixVonMisesFisher,
+        MulticlassHinge,
         SphericalAdmixture,
         UniformSphere,
         UniformStiefel,
         VonMisesFisher,
     )
     from pymc_geodesic.schedules import PolynomialDecay
+    from pymc_geodesic.sparse import SparseData
     from pymc_geodesic.steps import GMC, SGGMC, gSGNHT
 
 __all__ = [
     "GMC",
     "SGGMC",
+    "Hinge",
     "MatrixVonMisesFisher",
+    "MulticlassHinge",
     "PolynomialDecay",
+    "SparseData",
     "SphericalAdmixture",
     "UniformSphere",
     "UniformStiefel",
@@ -38,8 +44,11 @@ __all__ = [
 _HOMES = {
     "GMC": "steps",
     "SGGMC": "steps",
+    "Hinge": "distributions",
     "MatrixVonMisesFisher": "distributions",
+    "MulticlassHinge": "distributions",
     "PolynomialDecay": "schedules",
+    "SparseData": "sparse",
     "SphericalAdmixture": "distributions",
     "UniformSphere": "distributions",
     "UniformStiefel": "distributions",

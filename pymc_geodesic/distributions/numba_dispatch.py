@@ -18,6 +18,8 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pymc_geodesic.distributions import bessel, compiled_draws, debye
 from pymc_geodesic.distributions.bessel import BesselFunctions, bessel_functions
 from pymc_geodesic.distributions.compiled_draws import fill_uniform, fill_von_mises_fisher
+from pymc_geodesic.distributions.hinge import HingeRV
+from pymc_geodesic.distributions.multiclass_hinge import MulticlassHingeRV
 from pymc_geodesic.distributions.special_ops import BesselScalarOp
 from pymc_geodesic.distributions.spherical_admixture import SphericalAdmixtureRV
 from pymc_geodesic.distributions.uniform_sphere import UniformSphereRV
@@ -97,4 +99,46 @@ def spherical_admixture_rv(op: SphericalAdmixtureRV, node: Apply) -> tuple[Calla
         return out
 
     draw.handles_out = True
+    return draw, CODE_VERSION
+
+
+@numba_core_rv_funcify.register(HingeRV)
+def hinge_rv(op: HingeRV, node: Apply) -> tuple[Callable[..., Any], int]:
+    """Return the draw of one label and its version in the cache."""
+
+    @numba_njit
+    def draw(rng, score, cost, margin):  # type: ignore[no-untyped-def]  # typed by Numba
+        log_odds = cost * (max(0.0, margin + score) - max(0.0, margin - score))
+        return np.int64(1 if rng.random() * (1.0 + np.exp(-log_odds)) < 1.0 else -1)
+
+    return draw, CODE_VERSION
+
+
+@numba_core_rv_funcify.register(MulticlassHingeRV)
+def multiclass_hinge_rv(op: MulticlassHingeRV, node: Apply) -> tuple[Callable[..., Any], int]:
+    """Return the draw of one label and its version in the cache."""
+
+    @numba_njit
+    def draw(rng, scores, cost, margin):  # type: ignore[no-untyped-def]  # typed by Numba
+        best, first, second = 0, -np.inf, -np.inf
+        for k in range(scores.shape[0]):
+            if scores[k] > first:
+                best, first, second = k, scores[k], first
+            elif scores[k] > second:
+                second = scores[k]
+        total = 0.0
+        weights = np.empty(scores.shape[0])
+        for k in range(scores.shape[0]):
+            rival = second if k == best else first
+            # The best label has the largest weight: relative to it nothing overflows.
+            loss = max(0.0, margin + rival - scores[k]) - max(0.0, margin + second - first)
+            weights[k] = np.exp(-cost * loss)
+            total += weights[k]
+        left = total * rng.random()
+        label = 0
+        while label < scores.shape[0] - 1 and left >= weights[label]:
+            left -= weights[label]
+            label += 1
+        return np.int64(label)
+
     return draw, CODE_VERSION

@@ -20,6 +20,12 @@ def _minibatch_op() -> type:
     return type(pm.Minibatch(np.zeros((2, 1)), batch_size=1).owner.op)
 
 
+def is_minibatch(value: Any) -> bool:
+    """Say whether a value is an output of `pymc.Minibatch`."""
+    owner = value.owner if isinstance(value, Variable) else None
+    return owner is not None and isinstance(owner.op, _minibatch_op())
+
+
 def known_data(value: Any) -> NDArray[np.generic] | np.ma.MaskedArray | None:
     """Return the numbers behind a value, where they are known while the graph is built.
 
@@ -39,7 +45,7 @@ def known_data(value: Any) -> NDArray[np.generic] | np.ma.MaskedArray | None:
         return np.asarray(value.data)
     if isinstance(value, SharedVariable):
         return np.asarray(value.get_value(borrow=True))
-    if value.owner is not None and isinstance(value.owner.op, _minibatch_op()):
+    if is_minibatch(value):
         return known_data(value.owner.inputs[value.owner.outputs.index(value)])
     return None
 
