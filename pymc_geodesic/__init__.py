@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     )
     from pymc_geodesic.schedules import PolynomialDecay
     from pymc_geodesic.sparse import SparseData
-    from pymc_geodesic.steps import GMC, SGGMC, gSGNHT
+    from pymc_geodesic.steps import GMC, SCIR, SGGMC, SGRLD, gSGNHT
 
 __all__ = [
     "GMC",
+    "SCIR",
     "SGGMC",
+    "SGRLD",
     "Hinge",
     "MatrixVonMisesFisher",
     "MulticlassHinge",
@@ -43,7 +45,9 @@ __all__ = [
 
 _HOMES = {
     "GMC": "steps",
+    "SCIR": "steps",
     "SGGMC": "steps",
+    "SGRLD": "steps",
     "Hinge": "distributions",
     "MatrixVonMisesFisher": "distributions",
     "MulticlassHinge": "distributions",

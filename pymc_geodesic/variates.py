@@ -29,6 +29,7 @@ from pymc_geodesic.streams import fill_normal, fill_uniform, normal, uniform
 LARGE_RATE = 10.0
 """Rate from which transformed rejection is used; its constants are fitted for no smaller one."""
 
+HUGE_RATE = 1e15
 STIRLING_FROM = 16.0
 CHUNK = 256
 
@@ -170,7 +171,8 @@ def poisson(stream: np.ndarray, rate: float) -> float:
     ----------
     stream : array of uint64, shape (2,)
     rate : float
-        λ ≥ 0, up to 10¹⁵.
+        λ ≥ 0. From 10¹⁵ on, where neighbouring numbers are further apart than the skewness is
+        felt, a rounded normal variate is drawn.
 
     Returns
     -------
@@ -194,6 +196,8 @@ def poisson(stream: np.ndarray, rate: float) -> float:
             product *= uniform(stream)
             count += 1.0
         return count
+    if rate >= HUGE_RATE:
+        return math.floor(rate + math.sqrt(rate) * normal(stream))
     b = 0.931 + 2.53 * math.sqrt(rate)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)

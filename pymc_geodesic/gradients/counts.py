@@ -130,7 +130,9 @@ class CountEstimator(GradientEstimator):
         for name, other in density.others.items():
             values[other] = np.asarray(point[name], dtype=other.type.dtype)
         for array, holder in density.arrays.items():
-            content = holder.get_value(borrow=True) if isinstance(holder, SharedVariable) else holder
+            content = (
+                holder.get_value(borrow=True) if isinstance(holder, SharedVariable) else holder
+            )
             values[array] = np.asarray(content, dtype=array.type.dtype)
         for row in density.rows:
             n_rows = row.block.type.shape[0]
@@ -162,7 +164,9 @@ class CountEstimator(GradientEstimator):
             minibatch = data
         n_rows = len(next(iter(data.values())))
         if n_rows != self.source.n_rows:
-            raise ValueError("control_variates= needs all rows in memory; leave it out with batches=")
+            raise ValueError(
+                "control_variates= needs all rows in memory; leave it out with batches="
+            )
         density = self._likelihood(minibatch, n_rows, (self._n_rows or n_rows) / n_rows)
         inputs = self._field_inputs(density)
         gradients = grad(density.total, density.coordinates, disconnected_inputs="ignore")

@@ -2,6 +2,8 @@
 
 from pymc_geodesic.steps.gmc import GMC
 from pymc_geodesic.steps.gsgnht import gSGNHT
+from pymc_geodesic.steps.scir import SCIR
 from pymc_geodesic.steps.sggmc import SGGMC
+from pymc_geodesic.steps.sgrld import SGRLD
 
-__all__ = ["GMC", "SGGMC", "gSGNHT"]
+__all__ = ["GMC", "SCIR", "SGGMC", "SGRLD", "gSGNHT"]

@@ -1,0 +1,319 @@
+"""The stochastic Cox–Ingersoll–Ross process: gamma laws without discretisation error."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pymc_geodesic.fields import evaluate
+from pymc_geodesic.jit import borrow, compiled
+from pymc_geodesic.variates import fill_log_gamma, poisson
+
+__all__ = [
+    "POSITIVE",
+    "SIMPLEX",
+    "cir_transition",
+    "estimate_counts",
+    "expand_values",
+    "scir",
+]
+
+SIMPLEX, POSITIVE = 0, 1
+"""Kinds of blocks: rows that are divided by their sums, and plain positive numbers."""
+
+SMALLEST_VALUE = 1e-290
+"""Least component the gradient is evaluated at: counts up to 10¹⁸ over it are finite."""
+
+ROUNDING = 1e-9
+"""Negative part of a count, relative to the largest one, that rounding may explain."""
+
+_CHUNK = 256
+
+
+@compiled
+def cir_transition(
+    log_state: np.ndarray,
+    shape: np.ndarray,
+    log_rate: np.ndarray,
+    time: np.ndarray,
+    stream: np.ndarray,
+) -> None:
+    r"""Draw from the exact transition of the CIR process, in place.
+
+    The process dθ = (a − bθ) dt + √(2θ) dW has the stationary law Gamma(a, rate b). With
+    y = bθ and t = bτ for a step of time τ,
+
+    .. math::
+
+        y' = \tfrac{1 - e^{-t}}{2} W, \qquad
+        W \sim \chi^2\Bigl(2a, \tfrac{2 y e^{-t}}{1 - e^{-t}}\Bigr),
+
+    and W is drawn as twice a Gamma(a + K) variate, K ~ Poisson(y / (eᵗ − 1)). All of it is done
+    with logarithms, so that states below the smallest number keep their value.
+
+    Parameters
+    ----------
+    log_state : ndarray, shape (n,)
+        log θ.
+    shape : ndarray, shape (n,)
+        a > 0.
+    log_rate : ndarray, shape (n,) or (1,)
+        log b.
+    time : ndarray, shape (n,) or (1,)
+        t = bτ > 0, without unit.
+    stream : ndarray of uint64, shape (2,)
+        Random stream, advanced.
+
+    References
+    ----------
+    Baker, Fearnhead, Fox, Nemeth (2018), Large-Scale Stochastic Sampling from the Probability
+    Simplex, eq. 2.2.
+    """
+    log_state, shape, stream = borrow(log_state), borrow(shape), borrow(stream)
+    log_rate, time = borrow(log_rate), borrow(time)
+    size = log_state.size
+    shapes = np.empty(min(_CHUNK, size))
+    draws = np.empty(min(_CHUNK, size))
+    own_rate = 1 if log_rate.size > 1 else 0
+    own_time = 1 if time.size > 1 else 0
+    shift = 0.0
+    scale = 0.0
+    for start in range(0, size, _CHUNK):
+        n = min(_CHUNK, size - start)
+        for i in range(n):
+            at = start + i
+            if own_time or at == 0:
+                shift = -math.log(math.expm1(time[own_time * at]))
+            log_y = log_state[at] + log_rate[own_rate * at]
+            shapes[i] = shape[at] + poisson(stream, math.exp(log_y + shift))
+        fill_log_gamma(stream, shapes[:n], draws[:n])
+        for i in range(n):
+            at = start + i
+            if own_time or at == 0:
+                scale = math.log(-math.expm1(-time[own_time * at]))
+            log_state[at] = draws[i] + scale - log_rate[own_rate * at]
+
+
+@compiled
+def expand_values(blocks: np.ndarray, log_state: np.ndarray, values: np.ndarray) -> None:
+    """Turn log θ into what the likelihood sees: θ / Σθ by rows of a simplex block, θ otherwise.
+
+    Parameters
+    ----------
+    blocks : ndarray of int64, shape (n_blocks, 4)
+        Kind, first number, rows and numbers per row of every block.
+    log_state : ndarray, shape (size,)
+    values : ndarray, shape (size,)
+        Receives numbers of at least 10⁻²⁹⁰.
+    """
+    for block in range(blocks.shape[0]):
+        kind, first, rows, width = blocks[block]
+        for row in range(rows):
+            start = first + row * width
+            if kind != SIMPLEX:
+                for i in range(start, start + width):
+                    values[i] = max(math.exp(log_state[i]), SMALLEST_VALUE)
+                continue
+            top = log_state[start]
+            for i in range(start + 1, start + width):
+                top = max(top, log_state[i])
+            total = 0.0
+            for i in range(start, start + width):
+                values[i] = math.exp(log_state[i] - top)
+                total += values[i]
+            scale = 1.0 / total
+            for i in range(start, start + width):
+                values[i] = max(values[i] * scale, SMALLEST_VALUE)
+
+
+@compiled
+def estimate_counts(
+    field: int,
+    context: np.ndarray,
+    argument: int,
+    blocks: np.ndarray,
+    splits: np.ndarray,
+    values: np.ndarray,
+    counts: np.ndarray,
+    exposures: np.ndarray,
+) -> int:
+    r"""Read counts, and exposures of positive variables, off a gradient.
+
+    A likelihood proportional to Π ωⱼ^{nⱼ} exp(−cⱼωⱼ) has ω ∂ log p = n − cω. For a simplex
+    c = 0. For a positive variable it is told from n by evaluating the gradient a second time,
+    where the variable is half as large.
+
+    Parameters
+    ----------
+    field : int
+        Address of a field that writes ∂ log p / ∂ω.
+    context, argument
+        Passed on to the field.
+    blocks : ndarray of int64, shape (n_blocks, 4)
+        See `expand_values`.
+    splits : ndarray of bool, shape (n_blocks,)
+        Blocks whose likelihood may have an exponential part.
+    values : ndarray, shape (size,)
+        ω; halved for a while and given back as it was.
+    counts, exposures : ndarray, shape (size,)
+        Receive n and c.
+
+    Returns
+    -------
+    int
+        Index of a negative or undefined count or exposure, −1 if there is none. What rounding
+        may explain is set to zero.
+
+    References
+    ----------
+    Baker et al. (2018), algorithm 1, with expected counts by Fisher's identity.
+    """
+    size = values.size
+    evaluate(field, values, argument, context, counts)
+    for i in range(size):
+        counts[i] *= values[i]
+        exposures[i] = 0.0
+    if np.any(splits):
+        halved = np.empty(size)
+        for block in range(blocks.shape[0]):
+            if not splits[block]:
+                continue
+            start = blocks[block, 1]
+            stop = start + blocks[block, 2] * blocks[block, 3]
+            values[start:stop] *= 0.5
+            evaluate(field, values, argument, context, halved)
+            for i in range(start, stop):
+                at_half = values[i] * halved[i]
+                linear = 2.0 * (at_half - counts[i])
+                values[i] *= 2.0
+                exposures[i] = linear / values[i]
+                counts[i] += linear
+    for block in range(blocks.shape[0]):
+        start = blocks[block, 1]
+        stop = start + blocks[block, 2] * blocks[block, 3]
+        largest = 1.0
+        for i in range(start, stop):
+            largest = max(largest, counts[i], exposures[i] * values[i])
+        for i in range(start, stop):
+            if not counts[i] >= -ROUNDING * largest:
+                return i
+            if not exposures[i] * values[i] >= -ROUNDING * largest:
+                return i
+            counts[i] = max(counts[i], 0.0)
+            exposures[i] = max(exposures[i], 0.0)
+    return -1
+
+
+@compiled
+def scir(
+    field: int,
+    context: np.ndarray,
+    arguments: np.ndarray,
+    blocks: np.ndarray,
+    splits: np.ndarray,
+    log_state: np.ndarray,
+    prior_shape: np.ndarray,
+    prior_rate: np.ndarray,
+    unit: np.ndarray,
+    step_size: float,
+    reference: np.ndarray,
+    reference_counts: np.ndarray,
+    reference_exposures: np.ndarray,
+    stream: np.ndarray,
+    values: np.ndarray,
+    counts: np.ndarray,
+    exposures: np.ndarray,
+) -> tuple[int, int]:
+    r"""Run the inner steps of one SCIR draw, in place.
+
+    Each step estimates â = α + n̂ and b̂ = β + ĉ from the next minibatch and follows
+    dθ = (â − b̂θ) dt + √(2θ) dW exactly for the time h / b̄.
+
+    Parameters
+    ----------
+    field, context
+        See `estimate_counts`; the gradient is that of the likelihood of the minibatch times N/n,
+        without the prior.
+    arguments : ndarray of int64, shape (n_steps,)
+        One argument per inner step, usually the first row of its minibatch.
+    blocks, splits
+        See `estimate_counts`.
+    log_state : ndarray, shape (size,)
+        log θ, where ω = θ / Σθ in simplex blocks.
+    prior_shape, prior_rate : ndarray, shape (size,)
+        α and β; β = 1 in simplex blocks.
+    unit : ndarray, shape (size,)
+        b̄, a fixed rate near b, which makes h a number without unit; 1 in simplex blocks.
+    step_size : float
+        h.
+    reference : ndarray, shape (size,) or (0,)
+        Where control variates are evaluated; empty for none.
+    reference_counts, reference_exposures : ndarray, shape (size,) or (0,)
+        n and c of all data at the reference.
+    stream : ndarray of uint64, shape (2,)
+        Random stream, advanced.
+    values, counts, exposures : ndarray, shape (size,)
+        Receive ω before the last step and the estimates of that step, or of the one that failed.
+
+    Returns
+    -------
+    failed : int
+        Index of a number whose count estimate was negative, −1 if there was none. The state is
+        then that before the step that failed.
+    clips : int
+        Control-variate estimates that were negative and set to zero.
+
+    References
+    ----------
+    Baker et al. (2018), algorithm 1 and eq. 2.3.
+    """
+    size = log_state.size
+    shape = np.empty(size)
+    log_rate = np.zeros(size)
+    time = np.empty(size)
+    one_time = np.full(1, step_size)
+    no_rate = np.zeros(1)
+    with_reference = reference.size > 0
+    old_counts = np.empty(reference.size)
+    old_exposures = np.empty(reference.size)
+    clips = 0
+    for argument in arguments:
+        expand_values(blocks, log_state, values)
+        failed = estimate_counts(
+            field, context, argument, blocks, splits, values, counts, exposures
+        )
+        if failed < 0 and with_reference:
+            failed = estimate_counts(
+                field, context, argument, blocks, splits, reference, old_counts, old_exposures
+            )
+        if failed >= 0:
+            return failed, clips
+        if with_reference:
+            for i in range(size):
+                counts[i] += reference_counts[i] - old_counts[i]
+                exposures[i] += reference_exposures[i] - old_exposures[i]
+                if counts[i] < 0.0:
+                    clips += counts[i] < -ROUNDING * max(1.0, reference_counts[i])
+                    counts[i] = 0.0
+                if exposures[i] < 0.0:
+                    clips += exposures[i] < -ROUNDING * max(1.0, reference_exposures[i])
+                    exposures[i] = 0.0
+        for block in range(blocks.shape[0]):
+            kind = blocks[block, 0]
+            start = blocks[block, 1]
+            stop = start + blocks[block, 2] * blocks[block, 3]
+            for i in range(start, stop):
+                shape[i] = prior_shape[i] + counts[i]
+            if kind == SIMPLEX:
+                cir_transition(log_state[start:stop], shape[start:stop], no_rate, one_time, stream)
+                continue
+            for i in range(start, stop):
+                rate = prior_rate[i] + exposures[i]
+                log_rate[i] = math.log(rate)
+                time[i] = step_size * rate / unit[i]
+            cir_transition(
+                log_state[start:stop], shape[start:stop], log_rate[start:stop], time[start:stop],
+                stream,
+            )  # fmt: skip
+    return -1, clips

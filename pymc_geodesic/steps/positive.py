@@ -1,0 +1,414 @@
+"""What the samplers of simplices and positive numbers share: logarithms, priors, noise of counts."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pymc import modelcontext
+
+from pymc_geodesic.gradients.conjugate import ConjugatePriors, family_of, variables_of_families
+from pymc_geodesic.gradients.counts import CountEstimator
+from pymc_geodesic.gradients.logarithms import log_of_value, value_of_log
+from pymc_geodesic.gradients.rows import AllRows
+from pymc_geodesic.gradients.sources import named_row_source
+from pymc_geodesic.kernels.scir import POSITIVE, SIMPLEX, estimate_counts, expand_values
+from pymc_geodesic.manifolds import FlatSimplex, HalfLine, Manifold
+from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.base import (
+    GeodesicStep,
+    GeodesicStepState,
+    Model,
+    PointType,
+    RandomGenerator,
+    SamplerWarning,
+    TensorVariable,
+    dataclass_state,
+)
+from pymc_geodesic.steps.estimators import Minibatches
+from pymc_geodesic.variates import log_gamma
+
+__all__ = ["PositiveState", "PositiveStep"]
+
+FIRST_INFLATION, LAST_INFLATION = 10.0, 0.05
+"""Relative excess of the variance that tuning allows first and last."""
+
+COOLING = 0.7
+"""Part of the tuning phase over which the allowed excess falls."""
+
+REPORTED_INFLATION = 0.1
+"""Excess of the variance from which there is a warning."""
+
+LONGEST_STEP = 5.0
+"""Step after which the past is forgotten to within e⁻⁵."""
+
+MEASURED_DRAWS = 20
+"""Tuning draws whose noise is measured if the step size is given."""
+
+TRIALS = 3
+
+
+@dataclass_state
+class PositiveState(GeodesicStepState):
+    """State of a sampler of positive numbers; ``position`` holds log θ.
+
+    Attributes
+    ----------
+    lacks_totals : bool
+        Whether Σθ of the simplex rows is still to be drawn.
+    tuned_step_size : float
+        Step size chosen by tuning.
+    shrinkage : float
+        Factor by which failed draws have made the step shorter.
+    noise_sum : ndarray, shape (n_variables,)
+        Sum of the measured noise of the estimates, relative to the variance.
+    noise_count : int
+        How many measurements that is.
+    exposure_sum : ndarray, shape (size,)
+        Sum of as many estimated exposures.
+    """
+
+    lacks_totals: bool
+    tuned_step_size: float
+    shrinkage: float
+    noise_sum: np.ndarray
+    noise_count: int
+    exposure_sum: np.ndarray
+
+
+class PositiveStep(GeodesicStep):
+    """Base of `SCIR` and `SGRLD`; see there for the parameters."""
+
+    _state_class = PositiveState
+    stats_dtypes_shapes: dict = {
+        "step_size": (np.float64, []),
+        "variance_inflation": (np.float64, []),
+        "diverging": (bool, []),
+        "n_grad": (np.int64, []),
+        "warning": (SamplerWarning, None),
+    }
+    _progress_stats = (
+        ("step_size", ".2e", "Step size"),
+        ("variance_inflation", ".3f", "Inflation"),
+    )
+    _compiled_attributes = ("estimator", "priors")
+    _needs_counts: bool
+    """Whether counts must not be negative."""
+    _longest_step = LONGEST_STEP
+    estimator: CountEstimator
+
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None,
+        *,
+        step_size: float | Schedule | None,
+        n_steps: int,
+        batch_size: int | None,
+        minibatch: Sequence[str] | str | None,
+        batches: Iterable[Any] | None,
+        total_size: int | None,
+        minibatch_order: Literal["shuffled", "independent", "random"],
+        model: Model | None,
+        rng: RandomGenerator,
+        compile_kwargs: Mapping[str, Any] | None,
+    ) -> None:
+        model = modelcontext(model)
+        name = type(self).__name__
+        rvs = variables_of_families(model, vars, ("Dirichlet", "Gamma"), name)
+        manifolds: dict[str, type[Manifold]] = {
+            rv.name: FlatSimplex if family_of(rv) == "Dirichlet" else HalfLine for rv in rvs
+        }
+        super().__init__(
+            rvs,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+            manifolds=manifolds,
+            local=None,
+        )
+        if step_size is not None and not callable(step_size) and not step_size > 0:
+            raise ValueError(f"step_size must be positive, got {step_size}")
+        if int(n_steps) != n_steps or n_steps < 1:
+            raise ValueError(f"n_steps must be a positive integer, got {n_steps}")
+        self.step_size = step_size
+        self.n_steps = int(n_steps)
+        self._minibatches = Minibatches(batch_size, minibatch, batches, total_size, minibatch_order)
+        self.blocks = np.array([self._block(v.name) for v in self.variables], dtype=np.int64)
+        self._splits = self.blocks[:, 0] == POSITIVE
+        self._values = np.empty(self.product.size)
+        self._counts = np.empty(self.product.size)
+        self._exposures = np.empty(self.product.size)
+        self.unit = np.ones(self.product.size)
+        self._compile()
+        self._reset()
+        self._probe()
+
+    def _block(self, name: str) -> tuple[int, int, int, int]:
+        variable = next(v for v in self.variables if v.name == name)
+        start = self.product.slices[name].start
+        if isinstance(variable.manifold, FlatSimplex):
+            return SIMPLEX, start, variable.rows, variable.manifold.n
+        return POSITIVE, start, 1, variable.manifold.size
+
+    def _compile(self) -> None:
+        minibatches = self._minibatches
+        source = named_row_source(
+            self.model,
+            batch_size=minibatches.batch_size,
+            minibatch=minibatches.names,
+            batches=minibatches.batches,
+            total_size=minibatches.total_size,
+            minibatch_order=minibatches.order,
+        )
+        self.estimator = CountEstimator(
+            self.model,
+            self.variables,
+            source=source,
+            total_size=minibatches.total_size,
+            minibatch_order=minibatches.order,
+            compile_kwargs=self.compile_kwargs,
+        )
+        divided = () if source is None else tuple(source.arrays)
+        self.priors = ConjugatePriors(self.model, self.variables, divided)
+
+    def _reset(self) -> None:
+        self.lacks_totals = True
+        self.tuned_step_size = 0.0
+        self.shrinkage = 1.0
+        self.noise_sum = np.zeros(len(self.variables))
+        self.noise_count = 0
+        self.exposure_sum = np.zeros(self.product.size)
+
+    @property
+    def _has_noise(self) -> bool:
+        return not isinstance(self.estimator.source, AllRows)
+
+    def _name_at(self, index: int) -> str:
+        return next(n for n, part in self.product.slices.items() if part.start <= index < part.stop)
+
+    def _estimate(self, values: np.ndarray, argument: int) -> int:
+        """Write counts and exposures; return the index of a bad one or −1."""
+        field = self.estimator.field
+        failed = estimate_counts(
+            field.address,
+            field.context,
+            argument,
+            self.blocks,
+            self._splits,
+            values,
+            self._counts,
+            self._exposures,
+        )
+        field.raise_error()
+        return failed
+
+    def _probe(self) -> None:
+        """Look at the counts of some random points, to refuse a model before it runs.
+
+        Sets ``_depends``: whether counts change with the point.
+        """
+        point = self.model.initial_point(random_seed=0)
+        self.estimator.set_others(point)
+        argument = int(self.estimator.next_arguments(1)[0])
+        rng = np.random.default_rng(1)
+        found = []
+        for trial in range(TRIALS):
+            log_state = np.log(rng.gamma(1.0 if trial else 0.3, size=self.product.size) + 1e-12)
+            expand_values(self.blocks, log_state, self._values)
+            failed = self._estimate(self._values, argument)
+            if self._needs_counts:
+                if failed >= 0 and math.isfinite(self._counts[failed]):
+                    raise ValueError(self._refusal(failed))
+                if failed < 0:
+                    self._check_form(argument)
+            found.append((self._counts.copy(), self._exposures.copy()))
+        with np.errstate(invalid="ignore"):
+            self._depends = not all(
+                np.allclose(one, other, rtol=1e-6, atol=1e-9)
+                for trial in found[1:]
+                for one, other in zip(trial, found[0], strict=True)
+            )
+        self.estimator.source.reset(0)
+
+    def _check_form(self, argument: int) -> None:
+        """Check that positive variables have a likelihood of the form θⁿ exp(−cθ)."""
+        counts, exposures = self._counts.copy(), self._exposures.copy()
+        for variable, split in zip(self.variables, self._splits, strict=True):
+            if not split:
+                continue
+            part = self.product.slices[variable.name]
+            scaled = self._values.copy()
+            scaled[part] *= 3.0
+            failed = self._estimate(scaled, argument)
+            size = 1.0 + np.abs(counts[part]) + np.abs(exposures[part] * scaled[part])
+            deviation = np.abs(self._counts[part] - counts[part])
+            deviation += np.abs(self._exposures[part] - exposures[part]) * scaled[part]
+            if failed >= 0 or np.any(deviation > 1e-6 * size):
+                raise ValueError(
+                    f"{type(self).__name__} cannot sample {variable.name!r}: its likelihood is "
+                    "not of the form θⁿ exp(−cθ), as that of Poisson rates, precisions and "
+                    "exponential rates is, so that its conditional law is no gamma law. Sample it "
+                    "with SGGMC, GMC or NUTS"
+                )
+        self._counts[:], self._exposures[:] = counts, exposures
+
+    def _refusal(self, index: int) -> str:
+        name = self._name_at(index)
+        place = index - self.product.slices[name].start
+        count, exposure = self._counts[index], self._exposures[index]
+        what = f"count is {count:.3g}" if not count >= 0.0 else f"exposure is {exposure:.3g}"
+        return (
+            f"{type(self).__name__} cannot sample {name!r}: at its component {place} the estimated "
+            f"{what}, and a gamma law has no negative parameter. The counts are ω ∂ log p / ∂ω of "
+            "the likelihood, so it must grow with every component, as that of Categorical, "
+            "Multinomial and Poisson data and of mixtures of them does (write it with the "
+            f"probabilities themselves, not with 1 − {name}). Sample {name!r} with SGRLD, SGGMC, "
+            "GMC or NUTS"
+        )
+
+    def _read(self, point: PointType) -> None:
+        self.position = np.empty(self.product.size)
+        for variable in self.variables:
+            logarithm = log_of_value(variable, self.model, np.asarray(point[variable.value_name]))
+            self.position[self.product.slices[variable.name]] = logarithm.ravel()
+        self.lacks_totals = True
+
+    def _write(self, point: PointType) -> PointType:
+        point = dict(point)
+        for variable in self.variables:
+            logarithm = self.position[self.product.slices[variable.name]].reshape(variable.shape)
+            value = value_of_log(variable, self.model, logarithm)
+            point[variable.value_name] = self._written[variable.value_name] = value
+        return point
+
+    def _draw_totals(self, argument: int) -> None:
+        """Give every simplex row a sum Σθ from the gamma law of the sum."""
+        expand_values(self.blocks, self.position, self._values)
+        self._estimate(self._values, argument)
+        for kind, start, rows, width in self.blocks:
+            if kind != SIMPLEX:
+                continue
+            part = slice(start, start + rows * width)
+            shapes = self._prior_shape[part] + np.maximum(self._counts[part], 0.0)
+            totals = shapes.reshape(rows, width).sum(axis=1)
+            state = self.position[part].reshape(rows, width)
+            top = state.max(axis=1, keepdims=True)
+            state -= top + np.log(np.exp(state - top).sum(axis=1, keepdims=True))
+            for row, total in enumerate(totals):
+                state[row] += log_gamma(self.stream, total if math.isfinite(total) else 1.0)
+        self.lacks_totals = False
+
+    def _measure(self, arguments: np.ndarray) -> int:
+        """Measure the noise of the estimates of two minibatches at the present position.
+
+        Return the number of gradient evaluations.
+        """
+        expand_values(self.blocks, self.position, self._values)
+        if self._estimate(self._values, arguments[0]) >= 0:
+            return 1
+        counts, exposures = self._counts.copy(), self._exposures.copy()
+        push = self._push(arguments[0], counts, exposures)
+        evaluations = self._evaluations
+        if self._has_noise:
+            if self._estimate(self._values, arguments[1]) >= 0:
+                return 2
+            other = self._push(arguments[1], self._counts.copy(), self._exposures.copy())
+            evaluations *= 2
+            for i, part in enumerate(self.product.slices.values()):
+                variance = 0.5 * np.sum((push[part] - other[part]) ** 2)
+                self.noise_sum[i] += variance / np.sum(self._prior_shape[part] + counts[part])
+        self.noise_count += 1
+        self.exposure_sum += exposures
+        return evaluations
+
+    def _push(self, argument: int, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
+        """Drift that one minibatch estimates, without the prior."""
+        return counts - exposures * self._values
+
+    @property
+    def _evaluations(self) -> int:
+        """Gradient evaluations of one step."""
+        return 1 + int(self._splits.sum())
+
+    @property
+    def _noise(self) -> float:
+        """Largest relative noise of a variable, Var[â] / a."""
+        return float((self.noise_sum / max(self.noise_count, 1)).max())
+
+    def _allowed_inflation(self) -> float:
+        if not self.tune:
+            return LAST_INFLATION
+        progress = min(self.draw / max(COOLING * self._n_tune, 1.0), 1.0)
+        return FIRST_INFLATION * (LAST_INFLATION / FIRST_INFLATION) ** progress
+
+    def _tune_step_size(self) -> float:
+        error = self._noise + (1.0 if self._depends else 0.0)
+        longest = math.tanh(0.5 * self._longest_step)
+        allowed = min(self._allowed_inflation() / max(error, 1e-300), longest)
+        return 2.0 * math.atanh(allowed)
+
+    @abstractmethod
+    def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
+        """Run the kernel; return the index of a failure or −1, and further stats."""
+
+    def _before_moving(self) -> int:
+        """Prepare the draw; return gradient evaluations."""
+        return 0
+
+    def _move(self, point: PointType) -> dict[str, Any]:
+        first = self.noise_count == 0
+        measures = first or (self.tune and (self.step_size is None or self.draw < MEASURED_DRAWS))
+        n_grad = 0
+        arguments = self.estimator.next_arguments(max(self.n_steps, 2 if measures else 1))
+        self._prior_shape, self._prior_rate = self.priors(point)
+        if self.lacks_totals:
+            self._draw_totals(arguments[0])
+            n_grad += self._evaluations
+        n_grad += self._before_moving()
+        if measures:
+            n_grad += self._measure(arguments)
+            if self.tune or first:
+                self.tuned_step_size = self._tune_step_size()
+        positive = np.repeat(self._splits, [p.stop - p.start for p in self.product.slices.values()])
+        mean_exposure = self.exposure_sum / max(self.noise_count, 1)
+        self.unit = np.where(positive, self._prior_rate + mean_exposure, 1.0)
+        if callable(self.step_size):
+            step_size = float(self.step_size(self.draw))
+        else:
+            step_size = self.tuned_step_size if self.step_size is None else self.step_size
+        step_size *= self.shrinkage
+        before = self.position.copy()
+        failed, more = self._run(arguments[: self.n_steps], step_size)
+        self.estimator.field.raise_error()
+        diverging = failed >= 0
+        if diverging:
+            self._handle_failure(failed, step_size)
+            self.position[:] = before
+        inflation = math.tanh(0.5 * step_size) * self._noise
+        warning = self._inflation_warning(inflation, step_size) if self._is_last_draw else None
+        return {
+            "step_size": step_size,
+            "variance_inflation": inflation,
+            "diverging": diverging,
+            "n_grad": n_grad + self.n_steps * self._evaluations,
+            "warning": warning,
+            **more,
+        }
+
+    def _handle_failure(self, failed: int, step_size: float) -> None:
+        if not self.tune:
+            raise self._fail(step_size, f"gradient in {self._name_at(failed)!r}")
+        self.shrinkage *= 0.5
+
+    def _inflation_warning(self, inflation: float, step_size: float) -> SamplerWarning | None:
+        if inflation <= REPORTED_INFLATION:
+            return None
+        names = ", ".join(variable.name for variable in self.variables)
+        return self._warn(
+            f"{type(self).__name__}[{names}] ran with step size {step_size:.3g}, at which the "
+            f"noise of the minibatches widens the variance by {100 * inflation:.0f} %. Use a "
+            "smaller step_size or larger minibatches, or let tuning choose."
+        )

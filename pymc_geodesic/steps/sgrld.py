@@ -1,0 +1,149 @@
+"""Stochastic gradient Riemannian Langevin dynamics as a PyMC step method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from pymc_geodesic.kernels.sgrld import sgrld
+from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.positive import PositiveStep
+
+__all__ = ["SGRLD"]
+
+
+class SGRLD(PositiveStep):
+    r"""Stochastic gradient Riemannian Langevin dynamics for Dirichlet and Gamma variables.
+
+    The baseline of `SCIR`: Euler steps of the same process in the expanded mean ω = θ / Σθ,
+    reflected at zero,
+
+    .. math::
+
+        \theta_j \leftarrow \Bigl|\theta_j + h\,\bigl(\alpha_j + \hat n_j - \omega_j
+        \textstyle\sum_i \hat n_i - \theta_j\bigr) + \sqrt{2h\theta_j}\,\eta_j\Bigr|, \qquad
+        \hat n = \frac{N}{n}\,\omega \odot \partial_\omega \log p(\text{batch} \mid \omega).
+
+    Its error of discretisation is of the order of h in θ itself, which is nothing for a large
+    component and everything for one near zero. It samples every Dirichlet and Gamma
+    variable with a differentiable likelihood, also where counts are negative and `SCIR` declines.
+
+    Parameters
+    ----------
+    vars : list of variables or names, optional
+        All Dirichlet and Gamma variables by default.
+    step_size : float or callable, optional
+        h, a time: half of the ε of Patterson and Teh, the same unit as that of `SCIR`. A number, or
+        a schedule such as ``PolynomialDecay(h0, b, gamma)``, h0 (1 + t/b)^−γ at draw t. Tuned by
+        default.
+    n_steps : int
+        Inner steps of a draw, each with the next minibatch.
+    batch_size : int, optional
+        Rows of a minibatch, with ``minibatch=``.
+    minibatch : list of str, optional
+        Names of the ``pm.Data`` containers whose rows are subsampled together. A model with
+        ``pm.Minibatch`` and ``total_size`` needs neither. All rows by default.
+    batches : iterable, optional
+        Yields blocks of rows for the containers of ``minibatch=``, for data larger than memory.
+    total_size : int, optional
+        N, if it is not the number of rows in memory.
+    minibatch_order : {"shuffled", "independent", "random"}
+        See `SGGMC`.
+    model : pymc.Model, optional
+    rng : RandomGenerator, optional
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
+
+    Raises
+    ------
+    ValueError
+        For a variable that is neither Dirichlet nor Gamma or whose prior depends on another
+        variable of the step, and for contradictory minibatch arguments.
+
+    Notes
+    -----
+    A step size of None follows the rule of `SCIR`: the noise of the minibatches adds at most 5 % to
+    the variance; and it is at most 0.1.
+
+    Sample stats: ``step_size``, ``variance_inflation``, ``diverging``, ``n_grad``.
+
+    References
+    ----------
+    Patterson, Teh (2013), Stochastic Gradient Riemannian Langevin Dynamics on the Probability
+    Simplex.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc_geodesic as pg
+    >>> labels = np.repeat([0, 1, 2], [500, 300, 200])
+    >>> with pm.Model():
+    ...     z = pm.Data("z", labels)
+    ...     w = pm.Dirichlet("w", np.ones(3))
+    ...     pm.Categorical("y", w, observed=z)
+    ...     idata = pm.sample(
+    ...         draws=300, tune=300, chains=1, progressbar=False, random_seed=1,
+    ...         step=pg.SGRLD(
+    ...             batch_size=100, minibatch=["z"],
+    ...             step_size=pg.PolynomialDecay(0.05, b=1000, gamma=0.6),
+    ...         ),
+    ...         compute_convergence_checks=False,
+    ...     )
+    >>> bool(abs(idata.posterior["w"].mean("draw")[0, 0] - 0.5) < 0.05)
+    True
+    """
+
+    name = "sgrld"
+    _needs_counts = False
+    _longest_step = 0.1
+
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None = None,
+        *,
+        step_size: float | Schedule | None = None,
+        n_steps: int = 10,
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+        batches: Iterable[Any] | None = None,
+        total_size: int | None = None,
+        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        model: Model | None = None,
+        rng: RandomGenerator = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
+    ) -> None:
+        super().__init__(
+            vars,
+            step_size=step_size,
+            n_steps=n_steps,
+            batch_size=batch_size,
+            minibatch=minibatch,
+            batches=batches,
+            total_size=total_size,
+            minibatch_order=minibatch_order,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
+
+    def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
+        field = self.estimator.field
+        failed = sgrld(
+            field.address,
+            field.context,
+            arguments,
+            self.blocks,
+            self.position,
+            self._prior_shape,
+            self._prior_rate,
+            self.unit,
+            step_size,
+            self.stream,
+            self._values,
+        )
+        return failed, {}
