@@ -14,12 +14,15 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.gradients.compiled import CompiledField, FixedArray, RowBlock, compile_field
 from pymc_geodesic.gradients.density import Density, density_of
-from pymc_geodesic.gradients.fisher import tangential_variance
+from pymc_geodesic.gradients.fisher import sparse_variance, tangential_variance
 from pymc_geodesic.gradients.rows import AllRows, RowSource
 from pymc_geodesic.gradients.sources import row_source
 from pymc_geodesic.gradients.variables import ManifoldVariable
 
 __all__ = ["GradientEstimator"]
+
+_LARGEST_FISHER = 2**27
+"""Numbers, a gibibyte of them, that the gradients of the rows of a minibatch may have."""
 
 
 class GradientEstimator:
@@ -198,10 +201,19 @@ class GradientEstimator:
         ):
             if gradient.ndim == coordinate.ndim:
                 variances.append(pt.zeros_like(coordinate))
-            else:
+                continue
+            variance = sparse_variance(variable.manifold, gradient)
+            if variance is None:
+                size = batch_size * variable.manifold.size * variable.rows
+                if size > _LARGEST_FISHER:
+                    raise ValueError(
+                        f'gradient_noise="fisher" needs the gradient in {variable.name!r} of each '
+                        f"row, {size} numbers in all; leave gradient_noise out, or use a smaller "
+                        "batch_size"
+                    )
                 centred = gradient - gradient.mean(axis=0)
                 variance = tangential_variance(variable.manifold, coordinate, centred)
-                variances.append(scale * variance)
+            variances.append(scale * variance)
         inputs: list[FixedArray] = [
             FixedArray(v, v.type.shape) for v in (*single.others.values(), *single.arrays)
         ]

@@ -5,11 +5,21 @@ from __future__ import annotations
 from functools import singledispatch
 
 import pytensor.tensor as pt
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.manifolds import FlatSimplex, Manifold, Simplex, Sphere, Stiefel
+from pymc_geodesic.manifolds import (
+    Euclidean,
+    FlatSimplex,
+    HalfLine,
+    Manifold,
+    Simplex,
+    Sphere,
+    Stiefel,
+)
+from pymc_geodesic.sparse import SparseTransposeDot
 
-__all__ = ["tangential_variance"]
+__all__ = ["sparse_variance", "tangential_variance"]
 
 
 @singledispatch
@@ -88,3 +98,38 @@ def tangential_variance(
     axes = tuple(range(-len(manifold.shape), 0))
     mean = pt.sum(variance, axis=axes, keepdims=True) / manifold.dim
     return variance + mean * normal
+
+
+def sparse_variance(manifold: Manifold, gradients: TensorVariable) -> TensorVariable | None:
+    r"""Mean square of gradients that are sparse rows times a factor, less the square of the mean.
+
+    With the rows x_i and g_i = x_i r_iᵀ this is
+
+    .. math:: \frac1n (X \circ X)^\top (r \circ r) - \bigl(\tfrac1n X^\top r\bigr)^2 ,
+
+    for which no g_i, which would be dense, is needed.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    gradients : TensorVariable, shape (n, d) or (n, d, k)
+        Gradient of every row.
+
+    Returns
+    -------
+    TensorVariable or None
+        Shape (d,) or (d, k); None for gradients of another form and manifolds with a constraint.
+    """
+    node = gradients.owner
+    if node is None or not isinstance(manifold, Euclidean | HalfLine):
+        return None
+    if not (isinstance(node.op, Blockwise) and isinstance(node.op.core_op, SparseTransposeDot)):
+        return None
+    values, columns, rows, residuals = node.inputs
+    if not all(each.type.shape[0] == 1 for each in (values, columns)):
+        return None
+    values, columns, rows, residuals = values[0], columns[0], rows[:, 0], residuals[:, 0]
+    width, n = node.op.core_op.width, rows.shape[0]
+    mean = SparseTransposeDot(width)(values, columns, rows, residuals) / n
+    squares = SparseTransposeDot(width, squared=True)(values, columns, rows, residuals**2) / n
+    return pt.maximum(squares - mean**2, 0.0)

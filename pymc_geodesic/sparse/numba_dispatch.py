@@ -60,7 +60,7 @@ def sparse_dot(op: SparseDot, node: Apply, **kwargs: Any) -> tuple[Any, int]:
 def sparse_transpose_dot(op: SparseTransposeDot, node: Apply, **kwargs: Any) -> tuple[Any, int]:
     """Return the loop over the rows and its version in the cache."""
     dtype = node.outputs[0].type.numpy_dtype
-    width = op.width
+    width, squared = op.width, op.squared
 
     if node.inputs[3].type.ndim == 1:
 
@@ -74,7 +74,8 @@ def sparse_transpose_dot(op: SparseTransposeDot, node: Apply, **kwargs: Any) -> 
                 residual = residuals[i]
                 if residual != 0.0:
                     for k in range(rows[i, 0], rows[i, 1]):
-                        result[np.uintp(columns[k])] += values[k] * residual
+                        value = values[k] * values[k] if squared else values[k]
+                        result[np.uintp(columns[k])] += value * residual
             return result
 
     else:
@@ -88,7 +89,7 @@ def sparse_transpose_dot(op: SparseTransposeDot, node: Apply, **kwargs: Any) -> 
             for i in range(n):
                 residual = residuals[i]
                 for k in range(rows[i, 0], rows[i, 1]):
-                    value = values[k]
+                    value = values[k] * values[k] if squared else values[k]
                     row = result[np.uintp(columns[k])]
                     for j in range(m):
                         row[j] += value * residual[j]

@@ -97,19 +97,22 @@ class _Product(Op):
         """Return that positions are no numbers to differentiate by."""
         return [[True], [False], [False], [True]]
 
-    def _transposed(self) -> Op:
+    def _transposed(self) -> Op | None:
         raise NotImplementedError
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], gradients: Sequence[Variable]
     ) -> list[Variable]:
         """Multiply the gradient by the transposed matrix."""
-        values, columns, rows, _ = inputs
+        values, columns, rows, other = inputs
+        transposed = self._transposed()
         return [
             grad_not_implemented(self, 0, values, _NOT_FROM),
             DisconnectedType()(),
             DisconnectedType()(),
-            self._transposed()(values, columns, rows, gradients[0]),
+            grad_not_implemented(self, 3, other, "Squares of values are not differentiated")
+            if transposed is None
+            else transposed(values, columns, rows, gradients[0]),
         ]
 
 
@@ -129,7 +132,8 @@ class SparseDot(_Product):
     >>> import numpy as np
     >>> from pymc_geodesic.sparse import SparseDot
     >>> values, columns = np.array([2.0, 3.0]), np.array([0, 2], dtype="int32")
-    >>> product = SparseDot(3)(values, columns, np.array([[0, 1], [0, 2]]), np.array([1.0, 10, 100]))
+    >>> rows = np.array([[0, 1], [0, 2]])
+    >>> product = SparseDot(3)(values, columns, rows, np.array([1.0, 10.0, 100.0]))
     >>> product.eval(mode="FAST_COMPILE")
     array([  2., 302.])
     """
@@ -140,7 +144,7 @@ class SparseDot(_Product):
     def _result_length(self, rows: TensorVariable) -> int | None:
         return rows.type.shape[0]
 
-    def _transposed(self) -> Op:
+    def _transposed(self) -> Op | None:
         return SparseTransposeDot(self.width)
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
@@ -169,6 +173,8 @@ class SparseTransposeDot(_Product):
     ----------
     width : int
         d, columns of the sparse matrix.
+    squared : bool
+        Whether the squares of the values stand in their place. There is no gradient then.
 
     Examples
     --------
@@ -181,14 +187,20 @@ class SparseTransposeDot(_Product):
     array([22.,  0., 30.])
     """
 
+    __props__ = ("width", "squared")
+
+    def __init__(self, width: int, squared: bool = False) -> None:
+        super().__init__(width)
+        self.squared = squared
+
     def _other_length(self, rows: TensorVariable) -> int | None:
         return rows.type.shape[0]
 
     def _result_length(self, rows: TensorVariable) -> int | None:
         return self.width
 
-    def _transposed(self) -> Op:
-        return SparseDot(self.width)
+    def _transposed(self) -> Op | None:
+        return None if self.squared else SparseDot(self.width)
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
         """Shape of the product."""
@@ -197,6 +209,7 @@ class SparseTransposeDot(_Product):
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
         """Multiply in SciPy."""
         values, columns, rows, residuals = inputs
+        values = values**2 if self.squared else values
         if len(residuals) != len(rows):
             raise ValueError(f"there are {len(rows)} rows, but {len(residuals)} residuals")
         product = _as_matrix(values, columns, rows, self.width).T @ residuals
