@@ -23,6 +23,7 @@ def gsgnht(
     v: np.ndarray,
     thermostat: np.ndarray,
     inertia: np.ndarray,
+    targets: np.ndarray,
     step_size: float,
     diffusion: np.ndarray,
     gradient_noise: np.ndarray,
@@ -33,8 +34,8 @@ def gsgnht(
 ) -> tuple[float, int]:
     r"""Run the inner steps of one gSGNHT draw, in place.
 
-    SGGMC whose friction is a thermostat ξ, one per block, driven towards kinetic temperature 1:
-    dv = Λ(x)(∇log π dt − ξ v dt + N(0, 2C dt)), dξ = (v·v/m − 1)/Q dt. The thermostat moves with
+    SGGMC whose friction is a thermostat ξ, one per block, driven towards kinetic temperature
+    T = 1: dv = Λ(x)(∇log π dt − ξ v dt + N(0, 2C dt)), dξ = (v·v/m − T)/Q dt. The thermostat moves with
     the geodesics, along which v·v is constant, so that ξ is exact there too.
 
     Parameters
@@ -44,6 +45,8 @@ def gsgnht(
     inertia : ndarray, shape (n_blocks,)
         Q of each block, a time squared; 1 in the paper. The stationary law of ξ has variance
         1/(mQ).
+    targets : ndarray, shape (n_blocks,)
+        T, the kinetic temperature each thermostat holds: 1 for the posterior, more to anneal.
     diffusion : ndarray, shape (n_blocks,)
         C of each block.
     field, context, arguments, blocks, dims, x, v, step_size
@@ -68,7 +71,7 @@ def gsgnht(
     clips = 0
     for block in range(blocks.shape[0]):
         part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-        excess = kinetic_temperature(v[part], dims[block]) - 1.0
+        excess = kinetic_temperature(v[part], dims[block]) - targets[block]
         thermostat[block] += 0.5 * step_size * excess / inertia[block]
     geodesic(blocks, x, v, 0.5 * step_size)
     for step in range(n_steps):
@@ -88,6 +91,6 @@ def gsgnht(
             part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
             block_temperature = kinetic_temperature(v[part], dims[block])
             temperature += block_temperature
-            thermostat[block] += time * (block_temperature - 1.0) / inertia[block]
+            thermostat[block] += time * (block_temperature - targets[block]) / inertia[block]
         geodesic(blocks, x, v, time)
     return temperature / (n_steps * blocks.shape[0]), clips

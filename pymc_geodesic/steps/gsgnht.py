@@ -193,6 +193,8 @@ class gSGNHT(ThermostatStep):
         self, arguments: np.ndarray, step_size: float, friction: np.ndarray
     ) -> tuple[float, int]:
         self._prepare_thermostat(friction)
+        anneals = self.tune and self._tunes_itself
+        targets = self._tuner.annealing(step_size, friction) if anneals else self._ones
         field = self.estimator.field
         information = gsgnht(
             field.address,
@@ -203,7 +205,8 @@ class gSGNHT(ThermostatStep):
             self.position,
             self.velocity,
             self.thermostat,
-            self._inertia(friction),
+            self._inertia(friction) * targets,
+            targets,
             step_size,
             friction,
             self._noise_variance,
@@ -212,5 +215,5 @@ class gSGNHT(ThermostatStep):
             self._gradient,
             self._scratch,
         )
-        self._bound_thermostat(friction)
+        self._bound_thermostat(friction, heats=targets == 1.0)
         return information

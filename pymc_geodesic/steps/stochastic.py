@@ -18,6 +18,7 @@ from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.integrators import EXACT, PAPER, refresh_velocity
 from pymc_geodesic.kernels import probe
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
+from pymc_geodesic.manifolds.product import project
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import (
     GeodesicStep,
@@ -30,7 +31,7 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
-from pymc_geodesic.steps.tuning import TemperatureTuner
+from pymc_geodesic.steps.tuning import FIRST_EXCESS, FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
 
 __all__ = ["LangevinState", "LangevinStep"]
 
@@ -41,8 +42,15 @@ KNOWN_NOISE = 0.5
 _SPLITTINGS = {"exact": EXACT, "paper": PAPER}
 _NOISE_CHUNK = 512
 FIRST_MEASUREMENTS = 10
-FIRST_PROBE = 1e-4
-"""Arc over which curvature is measured before there is a step size."""
+LONGEST_PROBE = 0.1
+"""Arc over which curvature is measured before there is a step size, where the density is flat."""
+
+RUNAWAY = 1e9
+"""Kinetic temperature in tuning from which a draw counts as diverging.
+
+Steps that are too long for the curvature grow without bound, but where the density has tails like a
+normal law they take a long time to overflow, and what is finite so far away is no good state.
+"""
 
 
 @dataclass_state
@@ -171,6 +179,7 @@ class LangevinStep(GeodesicStep):
         return TemperatureTuner(
             len(self.variables),
             repeats=self.n_steps if self.local else 1,
+            first_excess=FIRST_EXCESS_WITH_LOCAL if self.local else FIRST_EXCESS,
             last_excess=self.last_excess if self.gradient_noise is None else KNOWN_NOISE,
             least_curvature=max(
                 (
@@ -257,17 +266,23 @@ class LangevinStep(GeodesicStep):
 
     def _measure_before_moving(self, arguments: np.ndarray) -> int:
         """Measure at the starting point, so that the first step is not a leap in the dark."""
-        n_grad = 2 * FIRST_MEASUREMENTS
+        n_grad = 1 + 2 * FIRST_MEASUREMENTS
+        field = self.estimator.field
+        gradient = np.empty(self.product.size)
+        evaluate(field.address, self.position, arguments[0], field.context, gradient)
+        project(self.product.blocks, self.position, gradient)
+        # over this length the density changes by a factor e, and a few kinks are likely crossed
+        length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / LONGEST_PROBE)
         for i in range(FIRST_MEASUREMENTS):
-            curvature, noise = self._measure(arguments[i % arguments.size])
+            curvature, noise = self._measure(arguments[i % arguments.size], length)
             if i >= FIRST_MEASUREMENTS // 2:  # until then the power iteration turns
                 self._tuner.observe(curvature, noise, counts=False)
             if arguments[0] != arguments[-1]:  # otherwise there is one minibatch only
                 n_grad += self._remember_gradient(arguments[i % arguments.size])
         return n_grad
 
-    def _measure(self, argument: int) -> tuple[float, np.ndarray | None]:
-        """Curvature and gradient noise at the present position, for tuning."""
+    def _measure(self, argument: int, length: float) -> tuple[float, np.ndarray | None]:
+        """Curvature over an arc and gradient noise at the present position, for tuning."""
         if self.direction.size == 0:
             self.direction = np.empty(self.product.size)
             refresh_velocity(self.product.blocks, self.position, self.direction, self.stream)
@@ -281,7 +296,7 @@ class LangevinStep(GeodesicStep):
             self.product.dims,
             self.position,
             self.direction,
-            self.tuned_step_size or FIRST_PROBE,
+            length,
             self.last_gradient,
             noise,
             0,
@@ -358,7 +373,8 @@ class LangevinStep(GeodesicStep):
         if tuning:
             if not self._tuner.has_measured:
                 n_grad += self._measure_before_moving(arguments)
-            self._tuner.observe(*self._measure(arguments[0]))
+                self.tuned_step_size = self._tuner.step_size()
+            self._tuner.observe(*self._measure(arguments[0], self.tuned_step_size))
             self.tuned_step_size = self._tuner.step_size()
             n_grad += 2
         step_size, friction = self._step_and_friction()
@@ -366,7 +382,8 @@ class LangevinStep(GeodesicStep):
             position, velocity = self.position.copy(), self.velocity.copy()
         temperature, clips = self._run(arguments, step_size, friction)
         diverging = not math.isfinite(temperature + self.position @ self.position)
-        if diverging:
+        if diverging or (self.tune and temperature > RUNAWAY):
+            diverging = True
             self.estimator.field.raise_error()
             if not self.tune:
                 raise self._fail(step_size, self._failing_names(self.velocity + self.position))

@@ -1,4 +1,4 @@
-"""Choosing step size and friction so that the kinetic temperature is one."""
+"""Choosing step size and friction so that the temperature is one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import math
 
 import numpy as np
 
-__all__ = ["TemperatureTuner", "noise_excess"]
+__all__ = [
+    "DiffusionTuner",
+    "EulerTuner",
+    "TemperatureTuner",
+    "euler_noise_excess",
+    "noise_excess",
+]
 
 ACCURACY = 0.35
 """Largest step size in units of the fastest oscillation, ε·sqrt(curvature)."""
@@ -14,13 +20,29 @@ ACCURACY = 0.35
 FIRST_EXCESS, LAST_EXCESS = 10.0, 0.02
 """Excess of the temperature by gradient noise that is allowed first and last."""
 
+FIRST_EXCESS_WITH_LOCAL = 100.0
+"""The first where variables have local ones, which make a posterior of many modes."""
+
+LAST_DIFFUSION_EXCESS = 0.05
+"""What is allowed last without a velocity, of the variance of the draws."""
+
 COOLING = 0.7
 """Part of the tuning phase over which the allowed excess falls."""
 
 WEAKEST_DECAY, STRONGEST_DECAY = 0.1, 1.0
 """Bounds of Cε, the friction of one step."""
 
-_ANGLES = np.geomspace(WEAKEST_DECAY, STRONGEST_DECAY, 25)
+WEAKEST_EULER_DECAY, STRONGEST_EULER_DECAY = 0.01, 0.05
+"""The same bounds for Euler's scheme, whose positions are colder by half of Cε.
+
+Where gradient noise limits the step nothing is lost by little friction: a position diffuses by
+ε²/(Cε) per step, which the allowed excess ε²V/(2Cε) fixes whatever Cε is.
+"""
+
+STRONGEST_PULL = 1.0
+"""Bound of h² · curvature for a step without velocity, which diverges from 4 on."""
+
+_N_ANGLES = 25
 _MEMORY = 0.95
 
 
@@ -66,39 +88,52 @@ def noise_excess(step_size: float, angle: float, noise: float, repeats: int = 1)
     )
 
 
-class TemperatureTuner:
-    """Chooses ε and C from the measured curvature and gradient noise.
-
-    The step size is the largest that resolves the fastest oscillation and, with the strongest
-    friction, keeps the excess of the temperature below what is allowed at that moment; the
-    friction is then the weakest that does. What is allowed falls from hot, where the sampler
-    crosses the posterior quickly, to cold.
+def euler_noise_excess(step_size: float, angle: float, noise: float) -> float:
+    r"""Excess of the kinetic temperature over 1 by gradient noise, in Euler's scheme.
 
     Parameters
     ----------
-    n_blocks : int
-        Number of variables; each has its own friction.
-    repeats : int
-        Inner steps that see the same minibatch.
-    last_excess : float
-        Allowed excess at the end of tuning.
+    step_size : float
+        ε.
+    angle : float
+        Cε.
+    noise : float
+        V, variance of a component of the gradient estimate.
+
+    Returns
+    -------
+    float
+        ε²V / (2Cε), as v ← (1 − Cε)v + noise of variance 2Cε + ε²V has it where Cε is small.
+    """
+    return 0.5 * step_size**2 * noise / angle
+
+
+class CoolingTuner:
+    """Running averages of curvature and gradient noise, and the excess they may cause.
+
+    What is allowed falls from hot, where the sampler crosses the posterior quickly, to cold.
+
+    Parameters
+    ----------
+    n_noises : int
+        Numbers that describe the noise.
+    last_excess, first_excess : float
+        Allowed excess of the temperature at the end and at the beginning of tuning.
     least_curvature : float
         Curvature that bounds the step size where the density is flat.
     """
 
     def __init__(
         self,
-        n_blocks: int,
-        *,
-        repeats: int = 1,
-        last_excess: float = LAST_EXCESS,
-        least_curvature: float = 0.0,
+        n_noises: int,
+        last_excess: float,
+        least_curvature: float,
+        first_excess: float = FIRST_EXCESS,
     ) -> None:
-        self._n_blocks = n_blocks
-        self._repeats = repeats
+        self._n_noises = n_noises
+        self._first_excess = first_excess
         self._last_excess = last_excess
         self._least_curvature = max(least_curvature, 1e-12)
-        self._heat = np.array([noise_excess(1.0, angle, 1.0, repeats) for angle in _ANGLES])
         self.reset(0)
 
     def reset(self, n_tune: int) -> None:
@@ -106,7 +141,7 @@ class TemperatureTuner:
         self._n_tune = n_tune
         self._seen = 0
         self._curvature = 0.0
-        self._noise = np.zeros(self._n_blocks)
+        self._noise = np.zeros(self._n_noises)
         self._weight = 0.0
         self._noise_weight = 0.0
         self._shrink = 1.0
@@ -144,7 +179,7 @@ class TemperatureTuner:
 
     @property
     def noise(self) -> np.ndarray:
-        """Variance of a gradient component, by block."""
+        """What describes the noise, averaged."""
         return self._noise / self._noise_weight if self._noise_weight else self._noise
 
     def observe(self, curvature: float, noise: np.ndarray | None, counts: bool = True) -> None:
@@ -165,7 +200,42 @@ class TemperatureTuner:
     def allowed_excess(self) -> float:
         """Excess of the temperature allowed at this moment of the tuning phase."""
         progress = min(self._seen / max(COOLING * self._n_tune, 1.0), 1.0)
-        return float(FIRST_EXCESS * (self._last_excess / FIRST_EXCESS) ** progress)
+        return float(self._first_excess * (self._last_excess / self._first_excess) ** progress)
+
+
+class TemperatureTuner(CoolingTuner):
+    """Chooses ε and C from the measured curvature and gradient noise.
+
+    The step size is the largest that resolves the fastest oscillation and, with the strongest
+    friction, keeps the excess of the temperature below what is allowed at that moment; the
+    friction is then the weakest that does.
+
+    Parameters
+    ----------
+    n_blocks : int
+        Number of variables; each has its own friction and its own variance of a component of the
+        gradient.
+    repeats : int
+        Inner steps that see the same minibatch.
+    first_excess, last_excess : float
+        Allowed excess at the beginning and at the end of tuning.
+    least_curvature : float
+        Curvature that bounds the step size where the density is flat.
+    """
+
+    def __init__(
+        self,
+        n_blocks: int,
+        *,
+        repeats: int = 1,
+        first_excess: float = FIRST_EXCESS,
+        last_excess: float = LAST_EXCESS,
+        least_curvature: float = 0.0,
+    ) -> None:
+        self._angles = np.geomspace(WEAKEST_DECAY, STRONGEST_DECAY, _N_ANGLES)
+        self._heat = np.array([noise_excess(1.0, angle, 1.0, repeats) for angle in self._angles])
+        self._repeats = repeats
+        super().__init__(n_blocks, last_excess, least_curvature, first_excess)
 
     def step_size(self) -> float:
         """ε, a time."""
@@ -180,4 +250,60 @@ class TemperatureTuner:
         allowed = self.allowed_excess * (1.0 + 1e-9)
         enough = np.outer(self.noise * step_size**2, self._heat) <= allowed
         first = np.where(enough.any(axis=1), enough.argmax(axis=1), -1)
-        return _ANGLES[first] / step_size
+        return self._angles[first] / step_size
+
+    def annealing(self, step_size: float, friction: np.ndarray) -> np.ndarray:
+        """Kinetic temperature of every block that is wanted at this moment of the tuning phase.
+
+        What the gradient noise makes of it, less what is allowed at the end: 1 where that is
+        little, and after tuning.
+        """
+        excess = [
+            noise_excess(step_size, one * step_size, noise, self._repeats)
+            for one, noise in zip(friction, self.noise, strict=True)
+        ]
+        return 1.0 + np.maximum(np.array(excess) - self._last_excess, 0.0)
+
+
+class EulerTuner(TemperatureTuner):
+    """`TemperatureTuner` for Euler's scheme, which bears less friction.
+
+    Parameters
+    ----------
+    n_blocks : int
+    last_excess : float
+    """
+
+    def __init__(self, n_blocks: int, *, last_excess: float) -> None:
+        super().__init__(n_blocks, last_excess=last_excess)
+        self._angles = np.geomspace(WEAKEST_EULER_DECAY, STRONGEST_EULER_DECAY, _N_ANGLES)
+        self._heat = np.array([euler_noise_excess(1.0, angle, 1.0) for angle in self._angles])
+
+
+class DiffusionTuner(CoolingTuner):
+    r"""Chooses the step h of Langevin dynamics without velocity.
+
+    Along a direction with curvature λ and gradient noise V the variance is too large by the
+    factor (1 + h²V/4) / (1 − h²λ/4); h is the largest with which that exceeds 1 by no more than is
+    allowed for the largest λ and the V below.
+
+    The noise is described by tr S and tr S², S being its covariance matrix, and counts as
+    V = tr S² / tr S: the variance along the noise itself, which is the same in all directions
+    for isotropic noise and close to the largest one otherwise.
+
+    Parameters
+    ----------
+    last_excess : float
+        Allowed excess at the end of tuning.
+    """
+
+    def __init__(self, *, last_excess: float = LAST_DIFFUSION_EXCESS) -> None:
+        super().__init__(2, last_excess, 0.0)
+
+    def step_size(self) -> float:
+        """h, a time."""
+        trace, square = self.noise
+        noise = square / trace if trace > 0.0 else 0.0
+        excess = self.allowed_excess
+        squared = 4.0 * excess / (noise + (1.0 + excess) * self.curvature)
+        return self._shrink * math.sqrt(min(squared, STRONGEST_PULL / self.curvature))

@@ -8,7 +8,7 @@ from numba import njit
 
 from pymc_geodesic.fields import Field, native_field
 from pymc_geodesic.integrators import EXACT, refresh_velocity
-from pymc_geodesic.kernels import gmc, gsgnht, sggmc
+from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.streams import new_stream, split_stream
 from tests.targets import Target
 
@@ -144,8 +144,8 @@ def run_gsgnht(
     for chain in range(n):
         kernel(
             field.address, context, arguments, product.blocks, product.dims, x[chain], v[chain],
-            thermostats[chain], inertias, step_size, diffusions, NO_NOISE, splitting,
-            streams[chain], gradient, noise,
+            thermostats[chain], inertias, np.ones(len(product.dims)), step_size, diffusions,
+            NO_NOISE, splitting, streams[chain], gradient, noise,
         )  # fmt: skip
     return x, v, thermostats
 
@@ -172,3 +172,57 @@ def run_gmc(
         new_stream(np.random.default_rng(1)), acceptance,
     )  # fmt: skip
     return unpacked(target, x, n), acceptance
+
+
+def run_sgld(
+    target: Target,
+    field: Field,
+    n: int,
+    *,
+    step_size: float,
+    n_steps: int,
+    squares: np.ndarray = NO_NOISE,
+    kernel: Callable[..., Any] = sgld,
+) -> np.ndarray:
+    """Positions of ``n`` chains after one call of SGLD each, all with the same first squares."""
+    x, _, streams = start(target, n)
+    context, arguments = np.zeros(1, dtype=np.int64), np.zeros(n_steps, dtype=np.int64)
+    gradient, noise = np.empty(x.shape[1]), np.empty(x.shape[1])
+    for chain in range(n):
+        kernel(
+            field.address, context, arguments, x[chain], step_size, squares.copy(),
+            streams[chain], gradient, noise,
+        )  # fmt: skip
+    return x
+
+
+def run_ssgnht(
+    target: Target,
+    field: Field,
+    n: int,
+    *,
+    step_size: float,
+    n_steps: int,
+    diffusion: float = 1.5,
+    inertia: float = 2.0,
+    kernel: Callable[..., Any] = ssgnht,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions, velocities and thermostats of ``n`` chains after one call of SSGNHT each.
+
+    The thermostats start from their stationary law N(A, 1/(mQ)).
+    """
+    product = target.product
+    x, v, streams = start(target, n)
+    context, arguments = np.zeros(1, dtype=np.int64), np.zeros(n_steps, dtype=np.int64)
+    diffusions = np.full(len(product.dims), diffusion)
+    inertias = np.full(len(product.dims), inertia)
+    rng = np.random.default_rng(4)
+    spread = 1.0 / np.sqrt(product.dims * inertia)
+    thermostats = diffusion + spread * rng.standard_normal((n, len(product.dims)))
+    gradient, noise = np.empty(product.size), np.empty(product.size)
+    for chain in range(n):
+        kernel(
+            field.address, context, arguments, product.blocks, product.dims, x[chain], v[chain],
+            thermostats[chain], inertias, step_size, diffusions, streams[chain], gradient, noise,
+        )  # fmt: skip
+    return x, v, thermostats

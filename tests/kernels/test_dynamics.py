@@ -43,7 +43,7 @@ def run(
     """State after some steps, the noise silenced by a known variance that leaves nothing of it."""
     product = target.product
     state = [part.copy() for part in state]
-    own = (state[2], INERTIA) if kernel is gsgnht else ()
+    own = (state[2], INERTIA, np.ones(len(product.dims))) if kernel is gsgnht else ()
     (compiled or kernel)(
         field.address, np.zeros(1, dtype=np.int64), np.zeros(n_steps, dtype=np.int64),
         product.blocks, product.dims, state[0], state[1], *own, step_size, friction,

@@ -87,23 +87,23 @@ def test_sggmc_is_sghmc(state, splitting):
 def test_gsgnht_is_sgnht(state):
     """Inertia 1 and the splitting of the paper: Ding et al. (2014), with the ABOBA scheme."""
     x, v, stream = state
-    diffusion = 0.9
+    diffusion, temperature = 0.9, 1.3
     expected_x, expected_v, xi, same_stream = x.copy(), v.copy(), 0.4, stream.copy()
     for _ in range(N_STEPS):
         expected_x += 0.5 * STEP * expected_v
-        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - 1.0)
+        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - temperature)
         expected_v = friction_and_noise(
             expected_v, gradient(expected_x), xi, diffusion, PAPER, normals(same_stream)
         )
-        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - 1.0)
+        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - temperature)
         expected_x += 0.5 * STEP * expected_v
 
     field = native_field(compiled_density, SIZE)
     thermostat = np.array([0.4])
     gsgnht(
         field.address, np.zeros(1, dtype=np.int64), np.zeros(N_STEPS, dtype=np.int64), FLAT.blocks,
-        FLAT.dims, x, v, thermostat, np.ones(1), STEP, np.array([diffusion]), np.empty(0), PAPER,
-        stream, np.empty(SIZE), np.empty(SIZE),
+        FLAT.dims, x, v, thermostat, np.ones(1), np.array([temperature]), STEP,
+        np.array([diffusion]), np.empty(0), PAPER, stream, np.empty(SIZE), np.empty(SIZE),
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(v, expected_v, rtol=1e-12, atol=1e-12)

@@ -259,6 +259,19 @@ class TestTuner:
         assert cold <= 0.03
         assert angles[1] < angles[0]
 
+    def test_annealing_leaves_the_heat_of_the_noise(self):
+        """Beyond what is allowed at the end; nothing where there is no noise, or little."""
+        tuner = TemperatureTuner(3, last_excess=0.03)
+        tuner.reset(10)
+        noise = np.array([1e4, 10.0, 0.0])
+        tuner.observe(1.0, noise)
+        friction = np.array([3.0, 2.0, 1.0])
+        targets = tuner.annealing(0.1, friction)
+        heat = [noise_excess(0.1, 0.1 * c, v) for c, v in zip(friction, noise, strict=True)]
+        assert heat[0] > 1.0
+        np.testing.assert_allclose(targets, 1.0 + np.maximum(np.array(heat) - 0.03, 0.0))
+        assert targets[2] == 1.0
+
     def test_measurements_that_are_not_finite_are_passed_over(self):
         tuner = TemperatureTuner(1)
         tuner.observe(4.0, np.array([2.0]))
