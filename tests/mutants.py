@@ -14,7 +14,7 @@ from numba import njit
 
 from pymc_geodesic import integrators
 from pymc_geodesic.jit import FAST_MATH
-from pymc_geodesic.kernels import gmc, gsgnht, sggmc
+from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.manifolds import product, sphere
 from pymc_geodesic.manifolds.rows import view_rows
 from pymc_geodesic.streams import fill_normal
@@ -239,3 +239,42 @@ ASYMMETRIC = [
     Mutant("late thermostat", gsgnht, ON_SPHERE, ("0.5 * step_size * excess", "0.0 * excess")),
 ]
 """Mutants that are not of second order."""
+
+BIASED_LANGEVIN = [
+    Mutant("noise 10 % too small", sgld, edit=("+ step_size * noise", "+ 0.9 * step_size * noise")),
+    Mutant("whole square of the step", sgld, edit=("0.5 * step_size *", "step_size *")),
+    Mutant("gradient 10 % too small", sgld, edit=("0.5 * step_size *", "0.45 * step_size *")),
+    Mutant("sign of the gradient", sgld, edit=("0.5 * step_size *", "-0.5 * step_size *")),
+]
+"""Mutants that leave a Euclidean target."""
+
+BIASED_ADAGRAD = [
+    Mutant("noise not scaled", sgld, edit=("step_size * math.sqrt(metric)", "step_size")),
+    Mutant(
+        "noise scaled twice", sgld, edit=("step_size * math.sqrt(metric)", "step_size * metric")
+    ),
+    Mutant("drift not scaled", sgld, edit=("drift * metric * gradient", "drift * gradient")),
+]
+"""Mutants that leave a Euclidean target where coordinates have steps of their own."""
+
+BIASED_EULER = [
+    Mutant("noise 10 % too small", ssgnht, edit=("2.0 * diffusion", "1.62 * diffusion")),
+    Mutant(
+        "sign of the gradient",
+        ssgnht,
+        edit=("gradient[part], decay, step_size", "gradient[part], decay, -step_size"),
+    ),
+    Mutant(
+        "gradient 10 % too small",
+        ssgnht,
+        edit=("gradient[part], decay, step_size", "gradient[part], decay, 0.9 * step_size"),
+    ),
+    Mutant("no friction", ssgnht, edit=("1.0 - thermostat[block] * step_size", "1.0")),
+    Mutant("wrong thermometer", ssgnht, edit=("(before - 1.0)", "(0.8 * before - 1.0)")),
+]
+"""Mutants that leave a Euclidean target."""
+
+OTHER_RECURSIONS = [
+    Mutant("old velocity", ssgnht, edit=("x[i] += step_size * v[i]", "x[i] += 0.0")),
+    Mutant("thermostat after the kick", ssgnht, edit=("(before - 1.0)", "(after - 1.0)")),
+]

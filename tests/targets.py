@@ -170,6 +170,39 @@ LOG_GAMMA = Target(
     laws={"x": stats.loggamma(SHAPE).cdf},
 )
 
+RISE, FALL = 1.0, 2.5
+
+
+@njit
+def _laplace(x, gradient):
+    """A Laplace law, and one that falls faster than it rises: kinks at zero."""
+    total = 0.0
+    for i in range(2):
+        rate = FALL if i == 1 and x[i] > 0.0 else RISE
+        gradient[i] = -rate * np.sign(x[i])
+        total -= rate * abs(x[i])
+    return total
+
+
+def _draw_laplace(rng, n):
+    falls = rng.uniform(size=n) < RISE / (RISE + FALL)
+    size = rng.exponential(size=n)
+    return np.column_stack([rng.laplace(size=n), np.where(falls, size / FALL, -size / RISE)])
+
+
+LAPLACE = Target(
+    "Laplace",
+    Product([("x", Euclidean(2), 1)]),
+    _laplace,
+    _draw_laplace,
+    lambda x: {"x0": x[:, 0], "x1": x[:, 1]},
+    means={"x0": 0.0, "x1": 1.0 / FALL - 1.0 / RISE},
+    laws={
+        "x0": stats.laplace.cdf,
+        "x1": stats.laplace_asymmetric(math.sqrt(FALL / RISE), scale=(RISE * FALL) ** -0.5).cdf,
+    },
+)
+
 SPREAD = 0.5
 
 
@@ -362,6 +395,7 @@ MATRIX_VON_MISES_FISHER = Target(
 TARGETS = [
     VON_MISES_FISHER,
     LOG_GAMMA,
+    LAPLACE,
     CONCENTRATION_AND_DIRECTION,
     DIRICHLET_ON_SPHERE,
     DIRICHLET_ON_SIMPLEX,

@@ -86,8 +86,9 @@ def ssgnht(
             langevin_kick(
                 v[part], gradient[part], decay, step_size, variance, exactly_known, stream, noise
             )
+            after = kinetic_temperature(v[part], dims[block])
             thermostat[block] += step_size * (before - 1.0) / inertia[block]
-            temperature += kinetic_temperature(v[part], dims[block])
+            temperature += after
         for i in range(x.size):
             x[i] += step_size * v[i]
     return temperature / (arguments.size * blocks.shape[0])

@@ -210,8 +210,11 @@ class GMC(GeodesicStep):
         self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
         self.acceptance_sum = 0.0
 
-    def _first_step_size(self) -> float:
-        """Choose a step that resolves the largest curvature at the starting point."""
+    def _first_step_size(self) -> tuple[float, int]:
+        """Choose a step that resolves the largest curvature at the starting point.
+
+        Return it and the number of gradient evaluations.
+        """
         direction = np.empty(self.product.size)
         refresh_velocity(self.product.blocks, self.position, direction, self.stream)
         field = self.estimator.field
@@ -233,14 +236,14 @@ class GMC(GeodesicStep):
             field.raise_error()
         if not math.isfinite(curvature):
             raise self._fail(1e-6, self._failing_names(direction))
-        return 0.1 / math.sqrt(max(abs(curvature), 1e-2))
+        return 0.1 / math.sqrt(max(abs(curvature), 1e-2)), 2 * _POWER_ITERATIONS
 
     def _move(self, point: PointType) -> dict[str, Any]:
         more_grad = self._sample_local(point) if self.local else 0
         if self.step_size is None and self.draw == 0:
-            first = self._first_step_size()
+            first, n_grad = self._first_step_size()
             self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
-            more_grad += 2 * _POWER_ITERATIONS
+            more_grad += n_grad
         if self.step_size is None:
             step_size = min(float(self.adaptation.current(self.tune)), self._longest_step)
         else:

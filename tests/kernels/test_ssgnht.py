@@ -1,0 +1,200 @@
+"""SSGNHT: its recursion, its order, its moments in closed form, and broken copies of it."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numba import njit
+
+from pymc_geodesic.fields import native_field
+from pymc_geodesic.kernels import ssgnht
+from pymc_geodesic.manifolds import Euclidean, Product
+from pymc_geodesic.streams import fill_normal, new_stream, split_stream
+from tests.kernels.drivers import gradient_field, run_ssgnht
+from tests.mutants import BIASED_EULER, OTHER_RECURSIONS
+from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
+
+N_CHAINS = 20_000
+SHORT = {"step_size": 0.01, "n_steps": 200}
+BLOCKS = Product([("a", Euclidean(3), 1), ("b", Euclidean(2), 1)])
+PARTS = list(BLOCKS.slices.values())
+SIZE = BLOCKS.size
+
+
+@njit
+def rugged(position, argument, context, output):
+    """∇ of −Σ (xᵢ²/2 + i sin xᵢ), times 1 + argument."""
+    for i in range(position.size):
+        output[i] = -(1.0 + argument) * (position[i] + i * np.cos(position[i]))
+    return 0.0
+
+
+def run(field, product, state, inertia, step_size, diffusion, arguments, stream, kernel=ssgnht):
+    return kernel(
+        field.address, np.zeros(1, dtype=np.int64), arguments, product.blocks, product.dims,
+        *state, inertia, step_size, diffusion, stream,
+        np.empty(product.size), np.empty(product.size),
+    )  # fmt: skip
+
+
+def initial_state():
+    return np.linspace(-2.0, 2.0, SIZE), np.linspace(1.0, -1.5, SIZE), np.array([0.7, 1.3])
+
+
+INERTIA, DIFFUSION = np.array([1.0, 0.5]), np.array([0.9, 0.4])
+
+
+def recursion_by_hand(step_size, arguments, stream):
+    """Eq. 30 in NumPy, with a thermostat for each variable."""
+    x, v, xi = initial_state()
+    temperatures = []
+    for argument in arguments:
+        gradient = -(1.0 + argument) * (x + np.arange(SIZE) * np.cos(x))
+        old, v, old_xi = v, v.copy(), xi.copy()
+        for b, part in enumerate(PARTS):
+            noise = np.empty(part.stop - part.start)
+            fill_normal(stream, noise)
+            v[part] = (
+                old[part]
+                - old_xi[b] * old[part] * step_size
+                + step_size * gradient[part]
+                + np.sqrt(2.0 * DIFFUSION[b] * step_size) * noise
+            )
+            xi[b] += step_size / INERTIA[b] * (np.mean(old[part] ** 2) - 1.0)
+            temperatures.append(np.mean(v[part] ** 2))
+        x = x + step_size * v
+    return np.concatenate([x, v, xi, [np.mean(temperatures)]])
+
+
+def recursion_of(kernel, step_size, arguments, stream):
+    state = initial_state()
+    field = native_field(rugged, SIZE)
+    heat = run(field, BLOCKS, state, INERTIA, step_size, DIFFUSION, arguments, stream, kernel)
+    return np.concatenate([*state, [heat]])
+
+
+def recursion_error(kernel):
+    arguments = np.random.default_rng(1).integers(3, size=40)
+    expected, found = (
+        step(0.1, arguments, new_stream(np.random.default_rng(2)))
+        for step in (recursion_by_hand, lambda *rest: recursion_of(kernel, *rest))
+    )
+    return np.abs(found / expected - 1.0).max()
+
+
+def test_recursion_by_hand():
+    assert recursion_error(ssgnht) < 1e-11
+
+
+@pytest.mark.parametrize("mutant", OTHER_RECURSIONS, ids=str)
+def test_other_recursions_are_noticed(mutant):
+    assert recursion_error(mutant.compile()) > 1e-3
+
+
+def test_first_order():
+    """Without noise the kernel is Euler's method."""
+    ends = []
+    for n in (100, 200, 400):
+        state, stream = initial_state(), new_stream(np.random.default_rng(2))
+        arguments = np.zeros(n, dtype=np.int64)
+        run(
+            native_field(rugged, SIZE), BLOCKS, state, INERTIA, 1.0 / n, np.zeros(2), arguments,
+            stream,
+        )  # fmt: skip
+        ends.append(np.concatenate(state))
+    coarse, fine = (np.linalg.norm(a - b) for a, b in pairwise(ends))
+    assert np.log2(coarse / fine) == pytest.approx(1.0, abs=0.1)
+
+
+CURVATURES = np.array([0.5, 2.0, 8.0])
+KICK = 2.0
+
+
+@njit
+def noisy_normal(position, argument, context, output):
+    """Gradient of a normal law plus a kick whose sign is the argument."""
+    for i in range(position.size):
+        output[i] = -CURVATURES[i % 3] * position[i] + KICK * argument
+    return 0.0
+
+
+def test_moments_of_a_normal_law():
+    """At constant friction: temperature (A + hV/2)/ξ / (1 − ξh/2 − h²λ/4), positions 1 − ξh/2 of it.
+
+    The velocity is half a step behind, so that it is correlated with the position, ⟨xv⟩ = hT/2.
+    """
+    step_size, friction, diffusion, n_steps = 0.3, 1.2, 1.0, 120
+    product = Product([(f"x{i}", Euclidean(1), 1) for i in range(3)])
+    rng = np.random.default_rng(3)
+    heat = (diffusion + 0.5 * step_size * KICK**2) / friction
+    cold = 1.0 - 0.5 * friction * step_size
+    temperature = heat / (cold - 0.25 * step_size**2 * CURVATURES)
+    x = rng.standard_normal((N_CHAINS, 3)) * np.sqrt(cold * temperature / CURVATURES)
+    v = rng.standard_normal((N_CHAINS, 3)) * np.sqrt(temperature)
+    streams = split_stream(new_stream(rng), N_CHAINS)
+    signs = rng.choice([-1, 1], size=(N_CHAINS, n_steps))
+    field = native_field(noisy_normal, 3)
+    for chain in range(N_CHAINS):
+        state = x[chain], v[chain], np.full(3, friction)
+        run(
+            field, product, state, np.full(3, 1e300), step_size, np.full(3, diffusion),
+            signs[chain], streams[chain],
+        )  # fmt: skip
+    error = math.sqrt(2.0 / N_CHAINS)
+    assert np.abs((v**2).mean(axis=0) / temperature - 1.0).max() < LIMIT * error
+    positions = (x**2).mean(axis=0) * CURVATURES / (cold * temperature)
+    assert np.abs(positions - 1.0).max() < LIMIT * error
+    product_of_both = x * v
+    deviation = product_of_both.mean(axis=0) - 0.5 * step_size * temperature
+    assert (np.abs(deviation) < LIMIT * product_of_both.std(axis=0) / math.sqrt(N_CHAINS)).all()
+
+
+def test_thermostat_absorbs_gradient_noise():
+    """Temperature 1 whatever the noise: ξ rises from A until it takes it all up."""
+    size, step_size, diffusion = 300, 0.1, 1.0
+    product = Product([("x", Euclidean(size), 1)])
+    rng = np.random.default_rng(5)
+    state = np.zeros(size), rng.standard_normal(size), np.array([diffusion])
+    field, stream = native_field(noisy_normal, size), new_stream(rng)
+    inertia, diffusions = np.ones(1), np.array([diffusion])
+
+    def go(n):
+        signs = rng.choice([-1, 1], size=n)
+        return run(field, product, state, inertia, step_size, diffusions, signs, stream)
+
+    go(2000)
+    temperatures, frictions = [], []
+    for _ in range(2000):
+        temperatures.append(go(10))
+        frictions.append(state[2][0])
+    assert np.mean(temperatures) == pytest.approx(1.0, abs=0.01)
+    expected = diffusion + 0.5 * step_size * KICK**2
+    cold = 1.0 - 0.5 * expected * step_size - 0.25 * step_size**2 * CURVATURES.mean()
+    assert np.mean(frictions) == pytest.approx(expected / cold, rel=0.03)
+
+
+@pytest.fixture(scope="module", params=[LOG_GAMMA, LAPLACE], ids=str)
+def target(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def field(target):
+    return gradient_field(target)
+
+
+def worst(target, field, kernel=ssgnht):
+    x, v, thermostat = run_ssgnht(target, field, N_CHAINS, kernel=kernel, **SHORT)
+    deviation = (thermostat - 1.5) * np.sqrt(2.0 * target.product.dims)
+    of_thermostat = np.abs(deviation.mean(axis=0)).max() * math.sqrt(N_CHAINS)
+    return max(target.worst(x, v), of_thermostat)
+
+
+def test_exact_draws_stay_exact(target, field):
+    assert worst(target, field) < LIMIT
+
+
+@pytest.mark.parametrize("mutant", BIASED_EULER, ids=str)
+def test_broken_kernels_are_rejected(mutant):
+    assert worst(LAPLACE, gradient_field(LAPLACE), mutant.compile()) > LIMIT
