@@ -36,6 +36,8 @@ from pymc_geodesic.steps.tuning import FIRST_EXCESS, FIRST_EXCESS_WITH_LOCAL, Te
 __all__ = ["LangevinState", "LangevinStep"]
 
 TEMPERATURE_TOLERANCE = 0.1
+TEMPERATURE_ERRORS = 3.0
+"""Standard errors by which a mean temperature must leave the tolerance to be reported."""
 KNOWN_NOISE = 0.5
 """Largest part of the noise of the dynamics that gradient noise of known variance may stand for."""
 
@@ -51,6 +53,31 @@ RUNAWAY = 1e9
 Steps that are too long for the curvature grow without bound, but where the density has tails like a
 normal law they take a long time to overflow, and what is finite so far away is no good state.
 """
+
+
+def temperature_error(dims: np.ndarray, decay: np.ndarray, n_steps: int) -> float:
+    """Return the standard error of a mean kinetic temperature whose expectation is 1.
+
+    A component v² has variance 2 and forgets e^(−2Cε) of itself in a step.
+
+    Parameters
+    ----------
+    dims : ndarray, shape (n_variables,)
+        Dimension of every variable; the temperature is the mean over the variables.
+    decay : ndarray, shape (n_variables,)
+        Cε, the friction of one step.
+    n_steps : int
+        Inner steps that the mean is over.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.steps.stochastic import temperature_error
+    >>> temperature_error(np.array([50]), np.array([0.1]), 100_000)
+    0.002
+    """
+    dependence = np.minimum(1.0 / (np.tanh(decay) * n_steps), 1.0)
+    return float(np.sqrt(np.sum(2.0 / dims * dependence)) / len(dims))
 
 
 @dataclass_state
@@ -415,7 +442,10 @@ class LangevinStep(GeodesicStep):
 
     def _temperature_warning(self, step_size: float, friction: np.ndarray) -> SamplerWarning | None:
         mean = self.temperature_sum / self.temperature_count
-        if abs(mean - 1.0) <= TEMPERATURE_TOLERANCE:
+        error = temperature_error(
+            self.product.dims, step_size * friction, self.n_steps * self.temperature_count
+        )
+        if abs(mean - 1.0) <= TEMPERATURE_TOLERANCE + TEMPERATURE_ERRORS * error:
             return None
         names = ", ".join(variable.name for variable in self.variables)
         problem = "wider" if mean > 1.0 else "narrower"

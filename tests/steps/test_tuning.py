@@ -9,6 +9,7 @@ import pytest
 from pymc.exceptions import SamplingError
 
 from pymc_geodesic import GMC, SGGMC, PolynomialDecay, UniformSphere, VonMisesFisher, gSGNHT
+from pymc_geodesic.steps.stochastic import temperature_error
 from pymc_geodesic.steps.tuning import COOLING, FIRST_EXCESS, TemperatureTuner, noise_excess
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
@@ -120,6 +121,13 @@ def test_only_the_friction_is_tuned(directions):
 
 
 @pytest.fixture
+def normal():
+    with pm.Model() as model:
+        pm.Normal("x")
+    return model
+
+
+@pytest.fixture
 def too_hot(directions):
     with directions:
         return SGGMC(
@@ -143,6 +151,32 @@ def test_warning_of_pymc(directions, too_hot, caplog):
     with caplog.at_level(logging.WARNING, "pymc"):
         sample(directions, too_hot, tune=5, draws=10, quiet=False, compute_convergence_checks=True)
     assert "kinetic temperature" in caplog.text
+
+
+def test_no_warning_of_a_few_draws(normal):
+    """Two draws have 20 velocities in one dimension: they say nothing about a tenth."""
+    with normal:
+        step = SGGMC(step_size=0.1, friction=10.0, compile_kwargs=INTERPRETED)
+    farthest = 0.0
+    for seed in range(20):
+        point = start(normal, step, tune=0, draws=2, seed=seed)
+        _, stats = walk(step, point, 2)
+        assert stats[-1]["warning"] is None
+        farthest = max(farthest, abs(np.mean([stat["temperature"] for stat in stats]) - 1.0))
+    assert farthest > 0.2
+
+
+@pytest.mark.parametrize("friction", [2.0, 20.0])
+def test_error_of_a_mean_temperature(normal, friction):
+    """Means over runs of 300 steps scatter by as much as the warning allows for."""
+    n_steps, h = 300, 0.05
+    with normal:
+        step = SGGMC(step_size=h, friction=friction, n_steps=n_steps, compile_kwargs=INTERPRETED)
+    run = sample(normal, step, tune=10, draws=500)
+    means = run.sample_stats["temperature"].values
+    assert float(means.mean()) == pytest.approx(1.0, abs=0.05)
+    expected = temperature_error(np.ones(1), np.array([h * friction]), n_steps)
+    assert means.std() == pytest.approx(expected, rel=0.1)
 
 
 def test_no_warning_where_it_was_tuned(directions, caplog):
