@@ -19,19 +19,33 @@ if TYPE_CHECKING:
     )
     from pymc_geodesic.schedules import PolynomialDecay
     from pymc_geodesic.sparse import SparseData
-    from pymc_geodesic.steps import GMC, SCIR, SGGMC, SGRLD, gSGNHT
+    from pymc_geodesic.steps import (
+        GMC,
+        SCIR,
+        SGGMC,
+        SGLD,
+        SGRLD,
+        SSGLD,
+        SSGNHT,
+        SubgradientHMC,
+        gSGNHT,
+    )
 
 __all__ = [
     "GMC",
     "SCIR",
     "SGGMC",
+    "SGLD",
     "SGRLD",
+    "SSGLD",
+    "SSGNHT",
     "Hinge",
     "MatrixVonMisesFisher",
     "MulticlassHinge",
     "PolynomialDecay",
     "SparseData",
     "SphericalAdmixture",
+    "SubgradientHMC",
     "UniformSphere",
     "UniformStiefel",
     "VonMisesFisher",
@@ -47,13 +61,17 @@ _HOMES = {
     "GMC": "steps",
     "SCIR": "steps",
     "SGGMC": "steps",
+    "SGLD": "steps",
     "SGRLD": "steps",
+    "SSGLD": "steps",
+    "SSGNHT": "steps",
     "Hinge": "distributions",
     "MatrixVonMisesFisher": "distributions",
     "MulticlassHinge": "distributions",
     "PolynomialDecay": "schedules",
     "SparseData": "sparse",
     "SphericalAdmixture": "distributions",
+    "SubgradientHMC": "steps",
     "UniformSphere": "distributions",
     "UniformStiefel": "distributions",
     "VonMisesFisher": "distributions",

@@ -67,7 +67,8 @@ def sgld(
     References
     ----------
     Welling, Teh (2011), Bayesian Learning via Stochastic Gradient Langevin Dynamics, eq. 4;
-    Hu, Zhu, Zhang, Fast Sampling Methods for Bayesian Max-Margin Models, eq. 26; Duchi, Hazan, Singer (2011), AdaGrad.
+    Hu, Zhu, Zhang, Fast Sampling Methods for Bayesian Max-Margin Models, eq. 26;
+    Duchi, Hazan, Singer (2011), Adaptive Subgradient Methods, figure 1.
     """
     x, squares = borrow(x), borrow(squares)
     gradient, noise, stream = borrow(gradient), borrow(noise), borrow(stream)

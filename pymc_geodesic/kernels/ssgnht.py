@@ -70,7 +70,8 @@ def ssgnht(
 
     References
     ----------
-    Hu, Zhu, Zhang, Fast Sampling Methods for Bayesian Max-Margin Models, eq. 30; Ding et al. (2014), algorithm 2.
+    Hu, Zhu, Zhang, Fast Sampling Methods for Bayesian Max-Margin Models, eq. 30;
+    Ding et al. (2014), Bayesian Sampling Using Stochastic Gradient Thermostats, algorithm 2.
     """
     blocks, x, v = borrow(blocks), borrow(x), borrow(v)
     gradient, stream, noise = borrow(gradient), borrow(stream), borrow(noise)

@@ -172,8 +172,8 @@ class GMC(GeodesicStep):
         )
         if local is None and (minibatch is not None or batch_size is not None):
             raise ValueError(
-                f"{type(self).__name__} corrects with the log-density of all the data and takes minibatch= only "
-                "with local=; use SGGMC or gSGNHT for minibatches"
+                f"{type(self).__name__} corrects with the log-density of all the data and takes "
+                "minibatch= only with local=; use SGGMC or gSGNHT for minibatches"
             )
         if step_size is not None and not step_size > 0:
             raise ValueError(f"step_size must be positive, got {step_size}")

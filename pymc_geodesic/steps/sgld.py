@@ -31,7 +31,7 @@ __all__ = ["SGLD", "SSGLD"]
 
 FIRST_MEASUREMENTS = 20
 LONGEST_PROBE = 0.1
-"""Length over which curvature is measured before there is a step size, where the density is flat."""
+"""Length over which curvature is measured at first, where the density is flat."""
 
 RUNAWAY = 1e12
 """Squared distance in units of that of free noise, from which a tuning draw counts as diverging.

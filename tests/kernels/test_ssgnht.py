@@ -120,7 +120,7 @@ def noisy_normal(position, argument, context, output):
 
 
 def test_moments_of_a_normal_law():
-    """At constant friction: temperature (A + hV/2)/ξ / (1 − ξh/2 − h²λ/4), positions 1 − ξh/2 of it.
+    """Temperature (A + hV/2)/ξ / (1 − ξh/2 − h²λ/4) at constant ξ; positions have 1 − ξh/2 of it.
 
     The velocity is half a step behind, so that it is correlated with the position, ⟨xv⟩ = hT/2.
     """
