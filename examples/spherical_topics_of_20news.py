@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--data", default=None, help="folder of the data set")
     parser.add_argument("--seconds", type=float, default=120.0, help="wall time of each sampler")
     parser.add_argument("--tune", type=int, default=2000, help="tuning draws")
-    parser.add_argument("--only", nargs="*", help="samplers to run; all by default")
+    parser.add_argument("--only", nargs="*", help="samplers to run, adding to results in the folder")
     parser.add_argument("--output", type=Path, default=Path("output"))
     arguments = parser.parse_args()
     matplotlib.use("Agg")
@@ -153,7 +153,10 @@ def main() -> None:
         corpus.train, N_TOPICS, alpha=ALPHA, kappa=KAPPA, sigma=SIGMA, kappa0=SIGMA
     )
     arguments.output.mkdir(parents=True, exist_ok=True)
+    results = arguments.output / "spherical_topics_of_20news.json"
     curves: dict[str, dict[str, list[float]]] = {}
+    if arguments.only and results.exists():
+        curves = json.loads(results.read_text())
     for name, make in steps(model, corpus.train.shape[0]).items():
         if arguments.only and name not in arguments.only:
             continue
@@ -177,7 +180,7 @@ def main() -> None:
             f"acceptance {np.mean(seen['acceptance'][last]):.2f} in the second half",
             flush=True,
         )
-    (arguments.output / "spherical_topics_of_20news.json").write_text(json.dumps(curves))
+    results.write_text(json.dumps(curves))
     plot(curves, arguments.output / "spherical_topics_of_20news.png")
 
 
