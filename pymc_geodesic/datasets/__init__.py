@@ -1,5 +1,6 @@
 """Data for examples, tests and benchmarks: loaders, generators, and text to practise on."""
 
+from pymc_geodesic.datasets.blocks import RowBlocks, RowSlices, row_blocks
 from pymc_geodesic.datasets.corpus import Corpus
 from pymc_geodesic.datasets.directional import Directional, load_directional
 from pymc_geodesic.datasets.docstrings import docstring_corpus
@@ -12,6 +13,8 @@ __all__ = [
     "Corpus",
     "Directional",
     "Household",
+    "RowBlocks",
+    "RowSlices",
     "build_20news_different",
     "count_words",
     "docstring_corpus",
@@ -21,6 +24,7 @@ __all__ = [
     "load_household",
     "make_shared_mean_mixture",
     "make_vmf_mixture",
+    "row_blocks",
     "tf_idf",
     "tokenize",
 ]

@@ -1,0 +1,214 @@
+"""Blocks of the rows of arrays that need not fit into memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_PIECE = 2**16
+"""Rows that are read at a time."""
+
+
+@dataclass(frozen=True)
+class _RowsOfFile:
+    """Array in a file, of which no page stays in memory after it was read.
+
+    The pages of a memory map belong to the process until somebody else needs the memory, and
+    in another process a pickled map becomes an array.
+    """
+
+    path: str
+    offset: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, _ = rows.indices(self.shape[0])
+        size = int(np.prod(self.shape[1:], dtype=int))
+        numbers = np.fromfile(
+            self.path,
+            self.dtype,
+            count=(stop - start) * size,
+            offset=self.offset + start * size * self.dtype.itemsize,
+        )
+        return numbers.reshape(stop - start, *self.shape[1:])
+
+
+def _readable(array: Any) -> Any:
+    """Something that can be sliced by rows, without keeping what was read."""
+    if (
+        isinstance(array, np.memmap)
+        and isinstance(array.base, mmap.mmap)  # a part of a map does not know where it begins
+        and array.flags.c_contiguous
+    ):
+        path = os.fspath(array.filename)  # type: ignore[arg-type]  # None for maps without a file
+        return _RowsOfFile(path, array.offset, array.dtype, array.shape)
+    return array if hasattr(array, "shape") else np.asarray(array)
+
+
+class RowSlices:
+    """Some ranges of rows of an array, read when they are asked for.
+
+    Yielded by `row_blocks`; NumPy makes an array of it where it wants one.
+
+    Parameters
+    ----------
+    array : array_like
+        Anything with ``shape`` and ``dtype`` whose rows can be sliced.
+    ranges : list of (int, int)
+        First and last row, exclusive, of each range.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.datasets import RowSlices
+    >>> rows = RowSlices(np.arange(10), [(0, 2), (6, 9)])
+    >>> rows.shape
+    (5,)
+    >>> np.asarray(rows)
+    array([0, 1, 6, 7, 8])
+    """
+
+    def __init__(self, array: Any, ranges: list[tuple[int, int]]) -> None:
+        self._array = array
+        self._ranges = ranges
+        length = sum(stop - start for start, stop in ranges)
+        self.shape: tuple[int, ...] = (length, *array.shape[1:])
+        self.dtype = np.dtype(array.dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """Read the rows in consecutive arrays that are short, or as long as a stored chunk."""
+        chunks = getattr(self._array, "chunks", None)
+        longest = max(_PIECE, chunks[0]) if chunks else _PIECE
+        for start, stop in self._ranges:
+            while start < stop:
+                end = min(stop, (start // longest + 1) * longest)
+                yield np.asarray(self._array[start:end])
+                start = end
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Read all rows."""
+        out = np.empty(self.shape, self.dtype if dtype is None else dtype)
+        first = 0
+        for piece in self.pieces():
+            out[first : first + len(piece)] = piece
+            first += len(piece)
+        return out
+
+
+class RowBlocks:
+    """Iterable made by `row_blocks`.
+
+    Attributes
+    ----------
+    total_size : int
+        N, rows of the arrays.
+    block_size : int
+        Rows of every block but the last.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.datasets import RowBlocks, row_blocks
+    >>> isinstance(row_blocks(np.zeros(10), block_size=5), RowBlocks)
+    True
+    """
+
+    def __init__(self, arrays: tuple[Any, ...], block_size: int, stretches: int) -> None:
+        self._arrays = tuple(_readable(array) for array in arrays)
+        self.total_size = int(self._arrays[0].shape[0])
+        self.block_size = block_size
+        self._stretches = stretches
+
+    def __len__(self) -> int:
+        return -(-self.total_size // self.block_size)
+
+    def __iter__(self) -> Iterator[tuple[RowSlices, ...]]:
+        for block in range(len(self)):
+            ranges = self._ranges(block)
+            yield tuple(RowSlices(array, ranges) for array in self._arrays)
+
+    def _ranges(self, block: int) -> list[tuple[int, int]]:
+        """Rows of a block: one range, or one of each of as many parts of the data."""
+        first = min(block * self.block_size, self.total_size)
+        last = min(first + self.block_size, self.total_size)
+        ranges = []
+        for part in range(self._stretches):
+            # The part holds the share of the rows of all blocks together that it has of the data.
+            begin = part * self.total_size // self._stretches
+            length = (part + 1) * self.total_size // self._stretches - begin
+            start = begin + first * length // self.total_size
+            stop = begin + last * length // self.total_size
+            if start < stop:
+                ranges.append((start, stop))
+        return ranges
+
+
+def row_blocks(*arrays: Any, block_size: int, stretches: int = 1) -> RowBlocks:
+    """Divide arrays, in memory or on disk, into blocks of rows for ``batches=``.
+
+    Nothing is read before a sampler asks for it, and then in pieces, so that a block is in memory
+    once. In an epoch every row is in exactly one block.
+
+    Parameters
+    ----------
+    *arrays : array_like, shape (N, ...)
+        `numpy.memmap`, zarr and HDF5 arrays, ordinary arrays: anything with ``shape`` and ``dtype``
+        whose rows can be sliced. A memory map in C order is read as a file, so that its pages
+        do not add up in memory.
+    block_size : int
+        Rows of a block, those of the last one excepted. Two blocks are in memory at a time.
+    stretches : int
+        Parts of the data of which every block takes its share, a range of consecutive rows. With
+        1 a block is one range, and rows that are sorted by time or label make blocks that
+        do not look like all the data; with 20, say, each block has rows from twenty places.
+        Blocks then differ in length by up to ``stretches`` rows.
+
+    Returns
+    -------
+    RowBlocks
+        Iterable, any number of times, with the attribute ``total_size``; yields a tuple with one
+        `RowSlices` for each array.
+
+    Raises
+    ------
+    ValueError
+        If there is no array, arrays have different numbers of rows, or ``block_size`` or
+        ``stretches`` does not lie between 1 and N.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.datasets import row_blocks
+    >>> blocks = row_blocks(np.arange(10), np.arange(10) ** 2, block_size=4)
+    >>> blocks.total_size, len(blocks)
+    (10, 3)
+    >>> [[np.asarray(array).tolist() for array in block] for block in blocks][-1]
+    [[8, 9], [64, 81]]
+    >>> blocks = row_blocks(np.arange(8), block_size=4, stretches=2)
+    >>> [np.asarray(rows).tolist() for (rows,) in blocks]
+    [[0, 1, 4, 5], [2, 3, 6, 7]]
+    """
+    if not arrays:
+        raise ValueError("row_blocks needs at least one array")
+    blocks = RowBlocks(arrays, int(block_size), int(stretches))
+    lengths = [int(array.shape[0]) for array in blocks._arrays]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"the arrays have different numbers of rows: {lengths}")
+    for name, number in (("block_size", block_size), ("stretches", stretches)):
+        if int(number) != number or not 1 <= number <= lengths[0]:
+            raise ValueError(f"{name} must be an integer from 1 to {lengths[0]}, got {number}")
+    return blocks

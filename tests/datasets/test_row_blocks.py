@@ -1,0 +1,109 @@
+"""Blocks hold every row once, wherever the rows are, and read no more than they must."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from pymc_geodesic.datasets import row_blocks
+
+N = 1003
+
+
+@pytest.fixture
+def memmap(tmp_path):
+    """Numbers behind a header, so that the offset counts."""
+    path = tmp_path / "rows.bin"
+    with path.open("wb") as file:
+        file.write(b"header")
+        np.arange(2 * N, dtype="float32").tofile(file)
+    return np.memmap(path, "float32", mode="r", offset=6, shape=(N, 2))
+
+
+def read(blocks):
+    return [tuple(np.asarray(rows) for rows in block) for block in blocks]
+
+
+@pytest.mark.parametrize("block_size", [10, 17, N])
+@pytest.mark.parametrize("stretches", [1, 2, 7, N])
+def test_every_row_is_in_one_block(block_size, stretches):
+    rows = np.arange(N)
+    blocks = row_blocks(rows, -rows, block_size=block_size, stretches=stretches)
+    assert blocks.total_size == N
+    seen = read(blocks)
+    assert len(seen) == len(blocks)
+    np.testing.assert_array_equal(np.sort(np.concatenate([x for x, _ in seen])), rows)
+    for x, y in seen:
+        np.testing.assert_array_equal(x, -y)
+    if stretches == 1:
+        assert [len(x) for x, _ in seen[:-1]] == [block_size] * (len(seen) - 1)
+
+
+def test_stretches_come_from_everywhere():
+    means = [x.mean() for (x,) in read(row_blocks(np.arange(1000), block_size=100, stretches=20))]
+    np.testing.assert_allclose(means, 499.5, atol=25.0)
+
+
+def test_blocks_of_a_file(memmap):
+    first, second = read(row_blocks(memmap, block_size=600)), np.asarray(memmap)
+    np.testing.assert_array_equal(np.concatenate([x for (x,) in first]), second)
+    assert first[0][0].dtype == np.float32
+
+
+def test_part_of_a_map_and_a_transposed_one_are_read_as_arrays(memmap):
+    for array in (memmap[700:], memmap.T):
+        seen = np.concatenate([x for (x,) in read(row_blocks(array, block_size=2))])
+        np.testing.assert_array_equal(seen, array)
+
+
+def test_a_file_is_not_read_into_a_pickle(memmap):
+    blocks = row_blocks(memmap, block_size=600)
+    pickled = pickle.dumps(blocks)
+    assert len(pickled) < 1000 < memmap.nbytes
+    np.testing.assert_array_equal(read(pickle.loads(pickled))[0][0], memmap[:600])
+
+
+def test_pieces_follow_the_chunks_of_the_store():
+    class Chunked:
+        """Counts what is read."""
+
+        shape, dtype, chunks = (300_000,), np.dtype("int64"), (100_000,)
+
+        def __init__(self):
+            self.reads = []
+
+        def __getitem__(self, rows):
+            self.reads.append((rows.start, rows.stop))
+            return np.arange(rows.start, rows.stop)
+
+    store = Chunked()
+    for (rows,) in row_blocks(store, block_size=150_000):
+        np.asarray(rows)
+    assert store.reads == [(0, 100_000), (100_000, 150_000), (150_000, 200_000), (200_000, 300_000)]
+
+
+def test_zarr(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    store = zarr.create_array(
+        store=str(tmp_path / "rows.zarr"), shape=(N, 2), chunks=(200, 2), dtype="float64"
+    )
+    store[:] = np.arange(2.0 * N).reshape(N, 2)
+    blocks = pickle.loads(pickle.dumps(row_blocks(store, block_size=400)))
+    np.testing.assert_array_equal(
+        np.concatenate([x for (x,) in read(blocks)]), np.arange(2.0 * N).reshape(N, 2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("arrays", "arguments", "message"),
+    [
+        ([], {"block_size": 1}, "at least one array"),
+        ([np.zeros(3), np.zeros(4)], {"block_size": 1}, r"numbers of rows: \[3, 4\]"),
+        ([np.zeros(3)], {"block_size": 4}, "block_size must be an integer from 1 to 3, got 4"),
+        ([np.zeros(3)], {"block_size": 1.5}, "block_size must be an integer"),
+        ([np.zeros(3)], {"block_size": 1, "stretches": 0}, "stretches must be an integer from 1"),
+    ],
+)
+def test_wrong_arguments(arrays, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        row_blocks(*arrays, **arguments)

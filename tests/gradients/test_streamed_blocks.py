@@ -1,0 +1,312 @@
+"""Blocks that stay for some draws: fair to every row, reproducible, two at a time."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_geodesic as pg
+from pymc_geodesic.datasets import row_blocks
+from pymc_geodesic.gradients.blocks import BlockFormat
+from pymc_geodesic.gradients.streamed_blocks import StreamedBlocks
+
+N, BATCH = 120, 5
+FORMAT = BlockFormat({"X": "float64", "y": "int64"}, {"X": (2,), "y": ()})
+ORDERS = ["shuffled", "independent", "random"]
+
+
+def table(n=N):
+    rows = np.arange(n)
+    return np.column_stack([rows, -rows]).astype("float32"), rows.astype("int32")
+
+
+def source_of(batches, n_rows=N, *, batch_size=BATCH, order="shuffled", draws_per_block=None):
+    source = StreamedBlocks(
+        batches,
+        FORMAT,
+        n_rows,
+        batch_size=batch_size,
+        order=order,
+        draws_per_block=draws_per_block,
+    )
+    source.reset(1)
+    return source
+
+
+def blocks_of(lengths):
+    """Ordinary arrays in blocks of these lengths."""
+    X, y = table(sum(lengths))
+    ends = np.cumsum(lengths)
+    return [(X[end - n : end], y[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
+
+
+def take(source, n_steps):
+    """Rows of the minibatches of one draw, by what lies in memory."""
+    starts = source.next_starts(n_steps)
+    rows = np.concatenate([np.arange(start, start + source.batch_size) for start in starts])
+    y = source.arrays["y"][rows]
+    np.testing.assert_array_equal(source.arrays["X"][rows], np.column_stack([y, -y]))
+    return y.reshape(n_steps, source.batch_size)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_draw_takes_rows_of_one_block(order):
+    source = source_of(row_blocks(*table(), block_size=40), order=order, draws_per_block=3)
+    for draw in range(18):
+        assert set(take(source, 4).ravel() // 40) == {draw // 3 % 3}
+    assert {a.dtype for a in source.arrays.values()} == {np.dtype(d) for d in ("f8", "i8")}
+    assert all(a.flags.c_contiguous for a in source.arrays.values())
+
+
+def test_default_is_one_pass_over_a_block():
+    """Forty rows are four draws of two minibatches of five."""
+    source = source_of(row_blocks(*table(), block_size=40))
+    epoch = np.concatenate([take(source, 2).ravel() for _ in range(12)])
+    np.testing.assert_array_equal(np.sort(epoch), np.arange(N))
+    assert not np.array_equal(epoch[:40], np.sort(epoch[:40]))
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [[40, 40, 40], [40, 40, 13], [40, 40, 3], [40, 3, 40, 2, 17], [20, 90]],
+    ids=str,
+)
+@pytest.mark.parametrize("draws_per_block", [None, 1, 7])
+def test_rows_are_used_equally_often_whatever_the_lengths_of_the_blocks(lengths, draws_per_block):
+    """The estimate over many epochs is that of all rows: blocks count by their rows.
+
+    A block that is shorter than a minibatch is joined to the next.
+    """
+    n = sum(lengths)
+    source = source_of(blocks_of(lengths), n, draws_per_block=draws_per_block)
+    counts = np.zeros(n)
+    n_draws = 4000
+    for _ in range(n_draws):
+        counts += np.bincount(take(source, 2).ravel(), minlength=n)
+    by_block = [part.mean() for part in np.split(counts, np.cumsum(lengths)[:-1])]
+    np.testing.assert_allclose(by_block, 2 * BATCH * n_draws / n, rtol=0.02)
+
+
+def test_gradient_over_an_epoch_is_unbiased():
+    """Mean of a column that differs from block to block, with unequal blocks."""
+    lengths = [40, 25, 55, 10]
+    source = source_of(blocks_of(lengths), 130, draws_per_block=8)
+    means = [take(source, 5).mean() for _ in range(26 * 40)]
+    assert np.mean(means) == pytest.approx(64.5, rel=0.01)
+    equal_weights = np.mean([y.mean() for _, y in blocks_of(lengths)])
+    assert abs(equal_weights - 64.5) > 5.0
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("taken", [0, 1, 5, 13])
+def test_state_continues_the_walk(order, taken):
+    batches = blocks_of([40, 3, 40, 37])
+    source = source_of(batches, order=order, draws_per_block=3)
+    for _ in range(taken):
+        take(source, 2)
+    state = pickle.loads(pickle.dumps(source.state))
+    expected = [take(source, 2) for _ in range(12)]
+    restored = source_of(batches, order=order, draws_per_block=3)
+    restored.reset(9)
+    take(restored, 2)
+    restored.state = copy.deepcopy(state)
+    assert restored.state == state
+    for rows in expected:
+        np.testing.assert_array_equal(take(restored, 2), rows)
+    source.state = state
+    np.testing.assert_array_equal(take(source, 2), expected[0])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_chains_differ_by_their_seed_only(order):
+    source = source_of(row_blocks(*table(), block_size=40), order=order)
+    walks = []
+    for seed in (1, 2, 1):
+        source.reset(seed)
+        walks.append(np.concatenate([take(source, 2) for _ in range(9)]))
+    np.testing.assert_array_equal(walks[0], walks[2])
+    assert not np.array_equal(walks[0], walks[1])
+
+
+def test_no_thread_before_the_first_draw_and_none_after_a_block_has_come():
+    source = source_of(row_blocks(*table(), block_size=40))
+    before = threading.active_count()
+    source.reset(2)
+    assert threading.active_count() == before
+    take(source, 2)
+    source._loading._thread.join(10)
+    assert threading.active_count() == before
+
+
+def test_next_block_is_read_while_this_one_is_used():
+    """Another thread reads it, and it is there before it is asked for."""
+    readers = []
+
+    class Batches:
+        def __iter__(self):
+            for block in blocks_of([40, 40, 40]):
+                readers.append(threading.current_thread())
+                yield block
+
+    source = source_of(Batches(), draws_per_block=2)
+    take(source, 1)
+    source._loading._thread.join(10)
+    assert readers[-1] is not threading.main_thread()
+    n_read = len(readers)
+    take(source, 1)
+    assert len(readers) == n_read
+
+
+def test_two_blocks_are_in_memory():
+    source = source_of(row_blocks(*table(), block_size=40), draws_per_block=1)
+    buffers = set()
+    for _ in range(20):
+        take(source, 2)
+        buffers.add(source.arrays["X"].ctypes.data)
+    assert len(buffers) == 2
+
+
+def test_data_of_the_user_are_not_touched():
+    batches = blocks_of([40, 40, 40])
+    before = copy.deepcopy(batches)
+    source = source_of(batches)
+    for _ in range(30):
+        take(source, 2)
+    for block, original in zip(batches, before, strict=True):
+        np.testing.assert_array_equal(block[0], original[0])
+
+
+def nan_in_the_second():
+    blocks = blocks_of([40, 40])
+    blocks[1][0][3, 1] = np.nan
+    return blocks
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        (nan_in_the_second(), r"NaN for 'X' in block 2; drop or impute"),
+        ([*blocks_of([40]), (np.zeros((40, 3)), np.zeros(40, int))], r"shape \(3,\) for 'X'"),
+        ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(40))], "float64 for 'y'.*holds int64"),
+        ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(3, int))], "numbers of rows"),
+        ([*blocks_of([40]), {"X": np.zeros((40, 2))}], "a mapping without 'y'"),
+        (iter(blocks_of([40, 40])), "iterate over it again"),
+    ],
+)
+def test_bad_blocks_are_reported_where_they_come(batches, message):
+    source = source_of(batches, draws_per_block=1)
+    with pytest.raises(ValueError, match=message):
+        for _ in range(4):
+            take(source, 1)
+
+
+def test_batch_larger_than_the_first_block():
+    with pytest.raises(ValueError, match="batch_size=41 does not fit the first block.*40 rows"):
+        source_of(row_blocks(*table(), block_size=40), batch_size=41)
+
+
+def test_no_row_numbers():
+    with pytest.raises(ValueError, match="local= needs rows that can be visited again"):
+        source_of(row_blocks(*table(), block_size=40)).row_indices(0)
+
+
+def linear_model():
+    """A model without its data: one row stands in for them."""
+    with pm.Model() as model:
+        X, y = pm.Data("X", np.zeros((1, 2))), pm.Data("y", np.zeros(1))
+        w = pm.Normal("w", 0.0, 10.0, shape=2)
+        pm.Normal("y_obs", X @ w, 1.0, observed=y)
+    return model
+
+
+def linear_data():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2000, 2)).astype("float32")
+    return X, (X @ [1.0, -2.0] + rng.normal(size=2000)).astype("float32")
+
+
+def sample(cores=1, **kwargs):
+    with linear_model():
+        step = pg.SGGMC(
+            minibatch=["X", "y"],
+            batches=row_blocks(*linear_data(), block_size=700),
+            batch_size=50,
+            compile_kwargs={"mode": "FAST_COMPILE"},
+            **kwargs,
+        )
+        return (
+            pm.sample(
+                draws=60,
+                tune=20,
+                chains=2,
+                cores=cores,
+                step=step,
+                random_seed=2,
+                progressbar=False,
+                compute_convergence_checks=False,
+            )
+            .posterior["w"]
+            .to_numpy()
+        )
+
+
+def test_sampling_in_processes_is_sampling_in_one():
+    settings = {"step_size": 2e-3, "friction": 100.0, "draws_per_block": 5}
+    draws = sample(**settings)
+    np.testing.assert_array_equal(sample(cores=2, **settings), draws)
+    np.testing.assert_allclose(draws[:, 30:].mean((0, 1)), [1.0, -2.0], atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"draws_per_block": 0}, "draws_per_block must be a positive integer, got 0"),
+        ({"draws_per_block": 2.5}, "draws_per_block must be a positive integer, got 2.5"),
+        ({"draws_per_block": 2, "batches": None}, "the blocks of batches=, which is missing"),
+        ({"draws_per_block": 2, "batch_size": None}, "draws_per_block= needs batch_size="),
+        ({"batch_size": 701}, "batch_size=701 does not fit the first block"),
+        ({"minibatch_order": "sorted"}, "'sorted' is unknown"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    settings = {
+        "minibatch": ["X", "y"],
+        "batches": row_blocks(*linear_data(), block_size=700),
+        "batch_size": 50,
+    } | arguments
+    with linear_model(), pytest.raises(ValueError, match=message):
+        pg.SGGMC(**settings)
+
+
+MEASURE = Path(__file__).with_name("measure_memory.py")
+
+
+def peak_of(n_rows, block_size, folder):
+    """Largest memory of a fresh process that samples from rows on disk, in bytes."""
+    result = subprocess.run(
+        [sys.executable, MEASURE, str(n_rows), str(block_size), str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    return int(result.stdout.split()[-1])
+
+
+def check_memory(n_rows, block_size, folder):
+    row_bytes = 29 * 8  # in memory the numbers have double precision, as the data containers
+    grown = peak_of(n_rows, block_size, folder) - peak_of(block_size, block_size, folder)
+    # The smaller run holds one block and loads it again, which is as much: two blocks.
+    assert grown < 0.2 * block_size * row_bytes
+    assert n_rows * row_bytes > 5 * block_size * row_bytes
+
+
+def test_memory_does_not_grow_with_the_data(tmp_path):
+    check_memory(600_000, 60_000, tmp_path)
