@@ -23,7 +23,7 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.gradients.compiled import CompiledField, compile_field
-from pymc_geodesic.gradients.density import Density, rebuilt, density_of
+from pymc_geodesic.gradients.density import Density, density_of, rebuilt
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.rows import RowSource
 from pymc_geodesic.manifolds import FlatSimplex

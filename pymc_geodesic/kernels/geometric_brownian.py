@@ -26,7 +26,7 @@ def log_normal_transition(
     With y = log θ the process dy = (A − By) dt + √2 dW has the stationary law N(A/B, 1/B), so
     that θ is log-normal. After the time τ, with t = Bτ,
 
-    .. math:: y' = A/B + e^{-t} (y - A/B) + \sqrt{(1 - e^{-2t}) / B}\;\eta, \qquad \eta \sim N(0, 1).
+    .. math:: y' = A/B + e^{-t} (y - A/B) + \sqrt{(1 - e^{-2t}) / B}\;\eta, \quad \eta \sim N(0, 1).
 
     Parameters
     ----------

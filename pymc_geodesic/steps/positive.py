@@ -1,4 +1,4 @@
-"""What the samplers of simplices and positive numbers share: logarithms, priors, noise of counts."""
+"""What samplers of simplices and positive numbers share: logarithms, priors, noise of counts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pymc_geodesic.gradients.conjugate import ConjugatePriors, family_of, variab
 from pymc_geodesic.gradients.counts import CountEstimator
 from pymc_geodesic.gradients.logarithms import log_of_value, value_of_log
 from pymc_geodesic.gradients.rows import AllRows
+from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
 from pymc_geodesic.gradients.sources import named_row_source
 from pymc_geodesic.kernels.scir import POSITIVE, SIMPLEX, estimate_counts, expand_values
 from pymc_geodesic.manifolds import FlatSimplex, HalfLine, Manifold
@@ -29,6 +30,11 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.estimators import Minibatches
+from pymc_geodesic.steps.inflation import (
+    independent_inflation,
+    longest_time,
+    shuffled_inflation,
+)
 from pymc_geodesic.variates import log_gamma
 
 __all__ = ["PositiveState", "PositiveStep"]
@@ -344,11 +350,20 @@ class PositiveStep(GeodesicStep):
         progress = min(self.draw / max(COOLING * self._n_tune, 1.0), 1.0)
         return FIRST_INFLATION * (LAST_INFLATION / FIRST_INFLATION) ** progress
 
+    def _inflation(self, time: float) -> float:
+        """Relative variance that the noise of the minibatches adds."""
+        source = self.estimator.source
+        if type(source) is ShuffledRows:
+            return self._noise * shuffled_inflation(time, source.n_rows // source.batch_size)
+        return self._noise * independent_inflation(time)
+
     def _tune_step_size(self) -> float:
-        error = self._noise + (1.0 if self._depends else 0.0)
-        longest = math.tanh(0.5 * self._longest_step)
-        allowed = min(self._allowed_inflation() / max(error, 1e-300), longest)
-        return 2.0 * math.atanh(allowed)
+        lag = 1.0 if self._depends else 0.0
+        return longest_time(
+            lambda time: self._inflation(time) + lag * independent_inflation(time),
+            self._allowed_inflation(),
+            self._longest_step,
+        )
 
     @abstractmethod
     def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
@@ -387,7 +402,7 @@ class PositiveStep(GeodesicStep):
         if diverging:
             self._handle_failure(failed, step_size)
             self.position[:] = before
-        inflation = math.tanh(0.5 * step_size) * self._noise
+        inflation = self._inflation(step_size)
         warning = self._inflation_warning(inflation, step_size) if self._is_last_draw else None
         return {
             "step_size": step_size,

@@ -1,0 +1,322 @@
+"""The CIR transition against its density, and SCIR chains against theorem 3.1."""
+
+import math
+
+import numpy as np
+import pytest
+from numba import njit
+from scipy import integrate, special, stats
+
+from pymc_geodesic.fields import native_field
+from pymc_geodesic.jit import compiled
+from pymc_geodesic.kernels.scir import (
+    POSITIVE,
+    SIMPLEX,
+    cir_transition,
+    estimate_counts,
+    expand_values,
+    scir,
+)
+from pymc_geodesic.streams import new_stream
+from pymc_geodesic.variates import fill_log_gamma, poisson
+
+N = 100_000
+ZERO, ONE = np.zeros(1), np.ones(1)
+NO_CONTEXT = np.zeros(1, dtype=np.int64)
+EMPTY = np.empty(0)
+
+
+def stream(seed=1):
+    return new_stream(np.random.default_rng(seed))
+
+
+def cir_law(shape, state, time):
+    """Distribution function of log θ after a time, from the non-central χ² law."""
+    scale = 0.5 * -math.expm1(-time)
+    return lambda x: stats.ncx2.cdf(np.exp(x) / scale, 2.0 * shape, state / math.expm1(time) * 2.0)
+
+
+CASES = [
+    (0.1, 0.5, 0.3), (0.1, 1e-8, 0.3), (1e-3, 0.2, 1.0), (3.0, 2.0, 0.05), (0.7, 40.0, 0.5),
+    (800.0, 750.0, 0.1), (0.5, 30.0, 5.0),
+]  # fmt: skip
+
+
+def check_transition(transition, seed=1):
+    """Smallest p-value over the cases."""
+    worst = 1.0
+    for shape, state, time in CASES:
+        log_state = np.full(N, math.log(state))
+        transition(log_state, np.full(N, shape), ZERO, np.full(1, time), stream(seed))
+        # Where an atom-like mass lies below the range of doubles the law is compared above 1e-290.
+        seen = np.maximum(log_state, math.log(1e-290))
+        law = cir_law(shape, state, time)
+        low = law(np.array([math.log(1e-290)]))[0]
+        above = seen[seen > math.log(1e-290)]
+        share = stats.binomtest(len(seen) - len(above), N, min(low, 1.0)).pvalue if low else 1.0
+        p_value = stats.kstest(
+            above, lambda x, law=law, low=low: (law(x) - low) / (1.0 - low)
+        ).pvalue
+        worst = min(worst, p_value, share)
+    return worst
+
+
+def test_the_transition_has_the_non_central_chi_squared_law():
+    assert check_transition(cir_transition) > 1e-4
+
+
+def test_the_transition_density_solves_the_process():
+    """Mean and variance of the law above are those of dθ = (a − θ)dt + √(2θ) dW."""
+    for shape, state, time in CASES:
+        law = stats.ncx2(
+            2.0 * shape, 2.0 * state / math.expm1(time), scale=0.5 * -math.expm1(-time)
+        )
+        decay = math.exp(-time)
+        assert law.mean() == pytest.approx(state * decay + shape * (1 - decay), rel=1e-9)
+        variance = 2 * state * (decay - decay**2) + shape * (1 - decay) ** 2
+        assert law.var() == pytest.approx(variance, rel=1e-9)
+
+
+@pytest.mark.parametrize("state", [-700.0, -1e5])
+def test_states_below_every_number_keep_their_logarithm(state):
+    """From far below, θ is a gamma variate times 1 − e⁻ʰ; nothing is zero."""
+    log_state = np.full(N, state)
+    cir_transition(log_state, np.full(N, 1e-3), ZERO, np.full(1, 0.4), stream())
+    assert np.isfinite(log_state).all()
+    gammas = np.empty(N)
+    fill_log_gamma(stream(3), np.full(N, 1e-3), gammas)
+    gammas += math.log(-math.expm1(-0.4))
+    assert stats.ks_2samp(log_state, gammas).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("shape", [1e-3, 0.1, 1.0, 50.0])
+def test_the_gamma_law_is_stationary(shape):
+    start, end = np.empty((2, N))
+    fill_log_gamma(stream(5), np.full(N, shape), start)
+    end[:] = start
+    for _ in range(3):
+        cir_transition(end, np.full(N, shape), ZERO, np.full(1, 0.3), stream(6))
+    exact = np.empty(N)
+    fill_log_gamma(stream(7), np.full(N, shape), exact)
+    assert stats.ks_2samp(end, exact).pvalue > 1e-4
+    assert not np.array_equal(start, end)
+
+
+def test_a_rate_scales_the_state_and_the_time():
+    """b θ of the process with rate b is the process with rate 1, over b times the time."""
+    shape, rate, time = 2.5, 40.0, 0.2
+    start = np.linspace(-3.0, 2.0, 1000)
+    plain, scaled = start.copy(), start - math.log(rate)
+    cir_transition(plain, np.full(1000, shape), ZERO, np.full(1, rate * time), stream())
+    cir_transition(
+        scaled, np.full(1000, shape), np.full(1000, math.log(rate)), np.full(1000, rate * time),
+        stream(),
+    )  # fmt: skip
+    np.testing.assert_allclose(scaled + math.log(rate), plain, atol=1e-12)
+
+
+@compiled(cache=False)
+def without_mixture(log_state, shape, log_rate, time, stream):
+    """Mutant: the mean of the Poisson variate in its place."""
+    shapes = shape + np.exp(log_state) / math.expm1(time[0])
+    fill_log_gamma(stream, shapes, log_state)
+    log_state += math.log(-math.expm1(-time[0]))
+
+
+@compiled(cache=False)
+def doubled_centrality(log_state, shape, log_rate, time, stream):
+    """Mutant: the non-centrality is taken for the rate of the Poisson variate."""
+    shapes = shape.copy()
+    for i in range(shapes.size):
+        shapes[i] += poisson(stream, 2.0 * math.exp(log_state[i]) / math.expm1(time[0]))
+    fill_log_gamma(stream, shapes, log_state)
+    log_state += math.log(-math.expm1(-time[0]))
+
+
+@compiled(cache=False)
+def halved_freedom(log_state, shape, log_rate, time, stream):
+    """Mutant: a degrees of freedom for 2a."""
+    cir_transition(log_state, 0.5 * shape, log_rate, time, stream)
+
+
+@compiled(cache=False)
+def euler(log_state, shape, log_rate, time, stream):
+    """Mutant: the first-order coefficients of the time."""
+    shapes = shape.copy()
+    for i in range(shapes.size):
+        shapes[i] += poisson(stream, math.exp(log_state[i]) / time[0])
+    fill_log_gamma(stream, shapes, log_state)
+    log_state += math.log(time[0])
+
+
+@pytest.mark.parametrize("mutant", [without_mixture, doubled_centrality, halved_freedom, euler])
+def test_mutants_of_the_transition_are_found(mutant):
+    assert check_transition(mutant) < 1e-8
+
+
+# SCIR chains with noise: the argument of the field picks one of two minibatches.
+
+COUNTS = np.array([[0.0, 3.0, 40.0], [1.0, 9.0, 0.0]])
+
+
+@njit
+def two_minibatches(position, argument, context, output):
+    """Gradient of the log of Π ω^n for one of two minibatches; every chain sees the same."""
+    for chain in range(position.size // 3):
+        for j in range(3):
+            output[3 * chain + j] = COUNTS[argument, j] / position[3 * chain + j]
+    return 0.0
+
+
+def noisy_chains(n, steps, step_size, start, prior):
+    """θ of ``n`` independent chains after some steps, each with minibatches of its own."""
+    field = native_field(two_minibatches, 3)
+    rng = np.random.default_rng(3)
+    arguments = rng.integers(2, size=(n, steps))
+    blocks = np.array([[SIMPLEX, 0, 1, 3]], dtype=np.int64)
+    log_state = np.tile(np.log(start), (n, 1))
+    scratch = np.empty((3, 3))
+    own = stream(4)
+    for chain in range(n):
+        failed, clips = scir(
+            field.address, NO_CONTEXT, arguments[chain], blocks, np.zeros(1, dtype=bool),
+            log_state[chain], prior, np.ones(3), np.ones(3), step_size, EMPTY, EMPTY, EMPTY, own,
+            scratch[0], scratch[1], scratch[2],
+        )  # fmt: skip
+        assert (failed, clips) == (-1, 0)
+    return np.exp(log_state)
+
+
+@pytest.fixture(scope="module")
+def chains():
+    prior = np.array([0.1, 0.5, 2.0])
+    start = np.array([0.3, 12.0, 1.0])
+    steps, step_size = 5, 0.35
+    return prior, start, steps, step_size, noisy_chains(60_000, steps, step_size, start, prior)
+
+
+def test_moment_generating_function_of_theorem_3_1(chains):
+    prior, start, steps, h, theta = chains
+    for j in range(3):
+        a = prior[j] + COUNTS[:, j].mean()
+        for s in (-0.02, -0.3, -2.0, 0.01):
+            decay = math.exp(-steps * h)
+            free = 1.0 - s * (1.0 - decay)
+            exact = free**-a * math.exp(start[j] * s * decay / free)
+            for m in range(1, steps + 1):
+                base = (1 - s * (1 - math.exp(-m * h))) / (1 - s * (1 - math.exp(-(m - 1) * h)))
+                # mean over the two minibatches of base^-(â - a)
+                exact *= np.mean(base ** -(prior[j] + COUNTS[:, j] - a))
+            values = np.exp(s * theta[:, j])
+            error = values.std() / math.sqrt(len(values))
+            assert abs(values.mean() - exact) < 5.0 * error, (j, s)
+
+
+def test_mean_and_variance_of_corollary_3_2(chains):
+    prior, start, steps, h, theta = chains
+    decay, n = math.exp(-steps * h), len(theta)
+    for j in range(3):
+        a, noise = prior[j] + COUNTS[:, j].mean(), COUNTS[:, j].var()
+        mean = start[j] * decay + a * (1 - decay)
+        variance = 2 * start[j] * (decay - decay**2) + a * (1 - decay) ** 2
+        variance += (1 - decay**2) * math.tanh(0.5 * h) * noise
+        sample = theta[:, j]
+        assert abs(sample.mean() - mean) < 5 * sample.std() / math.sqrt(n)
+        square = (sample - mean) ** 2
+        assert abs(square.mean() - variance) < 5 * square.std() / math.sqrt(n)
+
+
+# Counts and exposures.
+
+
+@njit
+def poisson_like(position, argument, context, output):
+    """Two numbers of a simplex, 3 and 5 counts; two positive ones, θ⁷ e^(−2θ) and e^(−θ/2)."""
+    output[0] = 3.0 / position[0]
+    output[1] = 5.0 / position[1]
+    output[2] = 7.0 / position[2] - 2.0
+    output[3] = -0.5
+    return 0.0
+
+
+BLOCKS = np.array([[SIMPLEX, 0, 1, 2], [POSITIVE, 2, 1, 2]], dtype=np.int64)
+SPLITS = np.array([False, True])
+
+
+@pytest.mark.parametrize("log_theta", [[0.0, 1.0], [-600.0, 4.0]])
+def test_counts_and_exposures_are_told_apart(log_theta):
+    field = native_field(poisson_like, 4)
+    values, counts, exposures = np.empty((3, 4))
+    expand_values(BLOCKS, np.array([-900.0, 2.0, *log_theta]), values)
+    before = values.copy()
+    failed = estimate_counts(
+        field.address, NO_CONTEXT, 0, BLOCKS, SPLITS, values, counts, exposures
+    )  # fmt: skip
+    assert failed == -1
+    np.testing.assert_array_equal(values, before)
+    np.testing.assert_allclose(counts, [3, 5, 7, 0], rtol=1e-12)
+    np.testing.assert_allclose(exposures[[0, 1, 3]], [0.0, 0.0, 0.5], atol=1e-12)
+    if log_theta[0] == 0.0:
+        assert exposures[2] == pytest.approx(2.0)
+
+
+def test_values_are_probabilities_and_never_zero():
+    values = np.empty(6)
+    blocks = np.array([[SIMPLEX, 0, 2, 2], [POSITIVE, 4, 1, 2]], dtype=np.int64)
+    expand_values(blocks, np.array([-1e6, 5.0, 800.0, 801.0, -1e6, 3.0]), values)
+    assert values[0] == 1e-290
+    assert values[4] == 1e-290
+    np.testing.assert_allclose(values[[1, 3]], [1.0, 1.0 / (1.0 + math.exp(-1.0))])
+    assert values[5] == pytest.approx(math.exp(3.0))
+
+
+@njit
+def negative(position, argument, context, output):
+    output[0] = 1.0
+    output[1] = -4.0 if argument else 2.0
+    return 0.0
+
+
+def run_two(function, arguments, state):
+    field = native_field(function, 2)
+    scratch = np.empty((3, 2))
+    return scir(
+        field.address, NO_CONTEXT, np.array(arguments), np.array([[SIMPLEX, 0, 1, 2]]),
+        np.zeros(1, dtype=bool), state, np.ones(2), np.ones(2), np.ones(2), 0.1, EMPTY, EMPTY,
+        EMPTY, stream(), *scratch,
+    )  # fmt: skip
+
+
+def test_a_negative_count_stops_before_the_step():
+    state, other = np.zeros((2, 2))
+    assert run_two(negative, [0, 1, 0], state) == (1, 0)
+    run_two(negative, [0], other)
+    np.testing.assert_array_equal(state, other)
+
+
+@njit
+def undefined(position, argument, context, output):
+    output[:] = np.nan
+    return 0.0
+
+
+def test_an_undefined_count_stops_too():
+    assert run_two(undefined, [0], np.zeros(2))[0] == 0
+
+
+def test_density_of_the_transition_integrates_to_the_law():
+    """The law used as the reference is that of eq. 2.2, whose density is a Bessel function."""
+    shape, state, time = 0.7, 2.0, 0.4
+    c = 1.0 / -math.expm1(-time)
+    u = c * state * math.exp(-time)
+
+    def density(theta):
+        v = c * theta
+        order = shape - 1.0
+        root = 2.0 * math.sqrt(u * v)
+        return c * math.exp(-u - v + root) * (v / u) ** (0.5 * order) * special.ive(order, root)
+
+    law = cir_law(shape, state, time)
+    for upper in (0.1, 1.0, 3.0):
+        mass = integrate.quad(density, 0.0, upper)[0]
+        assert mass == pytest.approx(law(math.log(upper)), abs=1e-7)
