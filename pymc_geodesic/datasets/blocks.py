@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-_PIECE = 2**16
+_PIECE = 2**14
 """Rows that are read at a time."""
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["BlockFormat", "BlockPass", "pieces_of"]
 
-_PIECE = 2**16
+_PIECE = 2**14
 """Rows that are read at a time from a block that may still be on disk."""
 
 

@@ -19,6 +19,9 @@ from pymc_geodesic.gradients.walks import IndependentWalk, ShuffledWalk, Walk
 __all__ = ["StreamedBlocks"]
 
 _WALKS: dict[str, type[Walk]] = {"shuffled": ShuffledWalk, "independent": IndependentWalk}
+_FIRST_REMAINDER = 0.5
+"""So that the first pass rounds draws to the nearest whole number."""
+
 _ROUNDING = 1e-9
 """Draws that lack no more than this to be whole are whole."""
 
@@ -51,8 +54,8 @@ class StreamedBlocks(RowSource):
 
     A block of B rows is put in random order while it is read, and minibatches are taken from it
     for a number of draws while the next block loads. The number is proportional to B, what a
-    whole number of draws leaves over being carried on to the next block, so that every row is used
-    equally often in the long run and the average gradient of an epoch,
+    whole number of draws leaves over being added when the same block comes again, so that every
+    row is used equally often in the long run and the average gradient of an epoch,
 
     .. math:: \frac{1}{D} \sum_b D_b \frac{N}{B_b} \sum_{i \in b} g_i, \qquad
               \frac{D_b}{D} = \frac{B_b}{N},
@@ -120,7 +123,7 @@ class StreamedBlocks(RowSource):
         self._seed = seed
         self._visits = 0
         self._draws_left = 0
-        self._remainder = 0.0
+        self._remainders: dict[int, float] = {}
         self._block: _Block | None = None
         self._begin = 0
         self._pass.restart(0)
@@ -185,9 +188,10 @@ class StreamedBlocks(RowSource):
         if self._draws_per_block is None:
             one_pass = self._first_length / (self.batch_size * n_steps)
             self._draws_per_block = max(1, round(one_pass))
-        draws = self._draws_per_block * self._block.n_rows / self._first_length + self._remainder
+        share = self._draws_per_block * self._block.n_rows / self._first_length
+        draws = share + self._remainders.get(self._block.begin, _FIRST_REMAINDER)
         self._draws_left = int(draws + _ROUNDING)
-        self._remainder = max(draws - self._draws_left, 0.0)
+        self._remainders[self._block.begin] = draws - self._draws_left
 
     def next_starts(self, n: int) -> np.ndarray:
         """First rows of the minibatches of one draw, all in the same block."""
@@ -221,7 +225,7 @@ class StreamedBlocks(RowSource):
             "seed": self._seed,
             "visits": self._visits,
             "draws_left": self._draws_left,
-            "remainder": self._remainder,
+            "remainders": dict(self._remainders),
             "begin": self._begin if self._block is None else self._block.begin,
             "walk": None if self._block is None else self._walk.state,
         }
@@ -237,7 +241,7 @@ class StreamedBlocks(RowSource):
             self._take_block()
             self._walk.state = state["walk"]
         self._visits = state["visits"]
-        self._draws_left, self._remainder = state["draws_left"], state["remainder"]
+        self._draws_left, self._remainders = state["draws_left"], dict(state["remainders"])
 
 
 def _length(block: Mapping[str, Any]) -> int:
