@@ -33,8 +33,8 @@ FIRST_MEASUREMENTS = 20
 LONGEST_PROBE = 0.1
 """Length over which curvature is measured at first, where the density is flat."""
 
-RUNAWAY = 1e12
-"""Squared distance in units of that of free noise, from which a tuning draw counts as diverging.
+RUNAWAY = 1e6
+"""Distance in units of that of free noise, from which a draw in tuning counts as diverging.
 
 Steps that are too long for the curvature grow without bound, but take a long time to overflow.
 """
@@ -314,10 +314,10 @@ class SGLD(GeodesicStep):
             self._gradient,
             self._scratch,
         )
-        diverging = not math.isfinite(self.position @ self.position)
+        diverging = not np.isfinite(self.position).all()
         if before is not None and not diverging:
-            moved = self.position - before[0]
-            diverging = moved @ moved > RUNAWAY * step_size**2 * self.n_steps * moved.size
+            moved = float(np.abs(self.position - before[0]).max())
+            diverging = moved > RUNAWAY * step_size * math.sqrt(self.n_steps)
         if diverging:
             field.raise_error()
             if before is None:

@@ -90,7 +90,7 @@ class SSGNHT(ThermostatStep):
     -----
     The thermostat holds the kinetic temperature v·v/m at 1, but Euler's method leaves positions
     with 1 − ξh/2 times their variance. Where that is off by more than 10 % a sampler warning says
-    so; tuning keeps Ah at 0.1 or less. Gradient noise of variance V raises ξ by hV/2; along
+    so; tuning chooses Ah = 0.05. Gradient noise of variance V raises ξ by hV/2; along
     directions where it differs from the average the temperature is off by h(V − average)/(2A),
     which tuning keeps below 5 %.
 

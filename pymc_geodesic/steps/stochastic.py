@@ -408,9 +408,9 @@ class LangevinStep(GeodesicStep):
         if self.tune:
             position, velocity = self.position.copy(), self.velocity.copy()
         temperature, clips = self._run(arguments, step_size, friction)
-        diverging = not math.isfinite(temperature + self.position @ self.position)
-        if diverging or (self.tune and temperature > RUNAWAY):
-            diverging = True
+        diverging = not (math.isfinite(temperature) and np.isfinite(self.position).all())
+        diverging = diverging or (self.tune and temperature > RUNAWAY)
+        if diverging:
             self.estimator.field.raise_error()
             if not self.tune:
                 raise self._fail(step_size, self._failing_names(self.velocity + self.position))

@@ -32,8 +32,8 @@ COOLING = 0.7
 WEAKEST_DECAY, STRONGEST_DECAY = 0.1, 1.0
 """Bounds of Cε, the friction of one step."""
 
-WEAKEST_EULER_DECAY, STRONGEST_EULER_DECAY = 0.01, 0.05
-"""The same bounds for Euler's scheme, whose positions are colder by half of Cε.
+EULER_DECAY = 0.05
+"""Cε for Euler's scheme, whose positions are colder by half of it.
 
 Where gradient noise limits the step nothing is lost by little friction: a position diffuses by
 ε²/(Cε) per step, which the allowed excess ε²V/(2Cε) fixes whatever Cε is.
@@ -266,7 +266,7 @@ class TemperatureTuner(CoolingTuner):
 
 
 class EulerTuner(TemperatureTuner):
-    """`TemperatureTuner` for Euler's scheme, which bears less friction.
+    """`TemperatureTuner` for Euler's scheme, which bears little friction.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ class EulerTuner(TemperatureTuner):
 
     def __init__(self, n_blocks: int, *, last_excess: float) -> None:
         super().__init__(n_blocks, last_excess=last_excess)
-        self._angles = np.geomspace(WEAKEST_EULER_DECAY, STRONGEST_EULER_DECAY, _N_ANGLES)
+        self._angles = np.array([EULER_DECAY])
         self._heat = np.array([euler_noise_excess(1.0, angle, 1.0) for angle in self._angles])
 
 

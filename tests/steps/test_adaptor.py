@@ -9,12 +9,20 @@ import pytest
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.state import equal_dataclass_values
 
-from pymc_geodesic import GMC, SGGMC, VonMisesFisher, gSGNHT
+from pymc_geodesic import (
+    GMC,
+    SGGMC,
+    SGLD,
+    SSGNHT,
+    SubgradientHMC,
+    VonMisesFisher,
+    gSGNHT,
+)
 from pymc_geodesic.fields import interpreted_field
 from tests.steps.runs import INTERPRETED, assert_same_draws, sample, start, walk
 
 NORTH = np.array([0.0, 0.0, 1.0])
-STEPS = [GMC, SGGMC, gSGNHT]
+STEPS = [GMC, SGGMC, gSGNHT, SubgradientHMC, SGLD, SSGNHT]
 every_step = pytest.mark.parametrize("step_class", STEPS, ids=lambda step: step.__name__)
 
 
@@ -211,7 +219,9 @@ STATS = {
         "n_grad": np.int64,
     },
 }
-STATS[gSGNHT] = {**STATS[SGGMC], "thermostat": np.float64}
+STATS[gSGNHT] = STATS[SSGNHT] = {**STATS[SGGMC], "thermostat": np.float64}
+STATS[SubgradientHMC] = STATS[GMC]
+STATS[SGLD] = {"step_size": np.float64, "diverging": np.bool_, "n_grad": np.int64}
 
 
 @every_step
@@ -258,7 +268,7 @@ def test_gradient_evaluations_are_counted(model, step_class):
         before = len(calls)
         point, (stat,) = step.step(point)
         assert stat["n_grad"] == len(calls) - before
-    assert stat["n_grad"] == (8 if step_class is GMC else 7)
+    assert stat["n_grad"] == (8 if issubclass(step_class, GMC) else 7)
 
 
 def test_discarded_tuning(model):
@@ -278,7 +288,9 @@ def test_discarded_tuning(model):
 def test_progress_bar(model, step_class):
     columns, stats = step_class._progressbar_config(2)
     assert [column._table_column.header for column in columns] == {
-        GMC: ["Step size", "Acceptance"]
+        GMC: ["Step size", "Acceptance"],
+        SubgradientHMC: ["Step size", "Acceptance"],
+        SGLD: ["Step size"],
     }.get(step_class, ["Step size", "Temperature"])
     assert all(values == [0.0, 0.0] for values in stats.values())
     (update,) = step_class._make_progressbar_update_functions()

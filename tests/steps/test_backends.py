@@ -4,7 +4,16 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_geodesic import GMC, SGGMC, UniformSphere, VonMisesFisher, gSGNHT
+from pymc_geodesic import (
+    GMC,
+    SGGMC,
+    SGLD,
+    SSGNHT,
+    SubgradientHMC,
+    UniformSphere,
+    VonMisesFisher,
+    gSGNHT,
+)
 from tests.processes import in_its_own_process
 from tests.steps.runs import assert_same_draws, sample
 
@@ -13,6 +22,11 @@ ROUNDING = 1e-9
 
 ROUNDING_IN_TUNING = 1e-3
 """They grow further where the length of every step depends on all the draws before it."""
+
+
+STEPS = [GMC, SGGMC, gSGNHT, SubgradientHMC, SGLD, SSGNHT]
+every_step = pytest.mark.parametrize("step_class", STEPS, ids=lambda step: step.__name__)
+STRENGTH = {SGGMC: {"friction": 10.0}, gSGNHT: {"friction": 10.0}, SSGNHT: {"diffusion": 10.0}}
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +41,9 @@ def model():
 
 def draws(model, step_class, mode, tune=0):
     arguments = {} if tune else {"step_size": 0.01, "n_steps": 5}
-    if step_class is not GMC:
+    if not issubclass(step_class, GMC):
         arguments |= {"minibatch": "x", "batch_size": 20}
-        arguments |= {} if tune else {"friction": 10.0}
+        arguments |= {} if tune else STRENGTH.get(step_class, {})
     with model:
         step = step_class(compile_kwargs=None if mode is None else {"mode": mode}, **arguments)
     return sample(model, step, draws=20, tune=tune)
@@ -37,22 +51,22 @@ def draws(model, step_class, mode, tune=0):
 
 @pytest.fixture(scope="module")
 def native(model):
-    return {step_class: draws(model, step_class, None) for step_class in (GMC, SGGMC, gSGNHT)}
+    return {step_class: draws(model, step_class, None) for step_class in STEPS}
 
 
-@pytest.mark.parametrize("step_class", [GMC, SGGMC, gSGNHT], ids=lambda step: step.__name__)
+@every_step
 def test_c(model, native, step_class):
     assert_same_draws(native[step_class], draws(model, step_class, "CVM"), rtol=ROUNDING)
 
 
-@pytest.mark.parametrize("step_class", [GMC, SGGMC, gSGNHT], ids=lambda step: step.__name__)
+@every_step
 def test_c_with_tuning(model, step_class):
     runs = [draws(model, step_class, mode, tune=20) for mode in (None, "CVM")]
     assert_same_draws(*runs, rtol=ROUNDING_IN_TUNING)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step_class", [GMC, SGGMC, gSGNHT], ids=lambda step: step.__name__)
+@every_step
 def test_jax(model, native, step_class):
     pytest.importorskip("jax")
     jax = in_its_own_process(draws, model, step_class, "JAX")

@@ -4,7 +4,16 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_geodesic import GMC, SGGMC, UniformSphere, VonMisesFisher, gSGNHT
+from pymc_geodesic import (
+    GMC,
+    SGGMC,
+    SGLD,
+    SSGNHT,
+    SubgradientHMC,
+    UniformSphere,
+    VonMisesFisher,
+    gSGNHT,
+)
 from tests.steps.runs import INTERPRETED, sample
 
 
@@ -33,7 +42,6 @@ COMMON = [
     ({"step_size": 0.0}, "step_size must be positive, got 0.0"),
     ({"n_steps": 0}, "n_steps must be a positive integer, got 0"),
     ({"n_steps": 2.5}, "n_steps must be a positive integer, got 2.5"),
-    ({"local": ["mu"]}, "local= names every variable; leave at least one global"),
 ]
 
 LANGEVIN = [
@@ -60,11 +68,20 @@ LANGEVIN = [
 ]
 
 
-@pytest.mark.parametrize("step_class", [GMC, SGGMC, gSGNHT], ids=lambda step: step.__name__)
+COMMON_STEPS = [GMC, SGGMC, gSGNHT, SubgradientHMC, SGLD, SSGNHT]
+
+
+@pytest.mark.parametrize("step_class", COMMON_STEPS, ids=lambda step: step.__name__)
 @pytest.mark.parametrize(("arguments", "message"), COMMON)
 def test_every_step(model, step_class, arguments, message):
     with pytest.raises(ValueError, match=message):
         make(model, step_class, **arguments)
+
+
+@pytest.mark.parametrize("step_class", [GMC, SGGMC, gSGNHT], ids=lambda step: step.__name__)
+def test_no_global_variable(model, step_class):
+    with pytest.raises(ValueError, match="local= names every variable; leave at least one global"):
+        make(model, step_class, local=["mu"])
 
 
 @pytest.mark.parametrize(("arguments", "message"), LANGEVIN)

@@ -8,13 +8,25 @@ import pytensor.tensor as pt
 import pytest
 from pymc.exceptions import SamplingError
 
-from pymc_geodesic import GMC, SGGMC, PolynomialDecay, UniformSphere, VonMisesFisher, gSGNHT
+from pymc_geodesic import (
+    GMC,
+    SGGMC,
+    SGLD,
+    SSGNHT,
+    PolynomialDecay,
+    UniformSphere,
+    VonMisesFisher,
+    gSGNHT,
+)
 from pymc_geodesic.steps.stochastic import temperature_error
 from pymc_geodesic.steps.tuning import COOLING, FIRST_EXCESS, TemperatureTuner, noise_excess
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
 LANGEVIN = [SGGMC, gSGNHT]
 stochastic_steps = pytest.mark.parametrize("step_class", LANGEVIN, ids=lambda step: step.__name__)
+uncorrected_steps = pytest.mark.parametrize(
+    "step_class", [*LANGEVIN, SSGNHT, SGLD], ids=lambda step: step.__name__
+)
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +224,7 @@ def move_cliff(model, step, limit):
     step.estimator.refresh_data()
 
 
-@stochastic_steps
+@uncorrected_steps
 def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
     with cliff:
         step = step_class(compile_kwargs=INTERPRETED)
@@ -223,7 +235,7 @@ def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
     for point in lost:
         np.testing.assert_array_equal(point["a"], points[-1]["a"])
         np.testing.assert_array_equal(point["b"], points[-1]["b"])
-    if step_class is gSGNHT:
+    if step_class in (gSGNHT, SSGNHT):
         assert np.isfinite(step.thermostat).all()
     sizes = np.array([stat["step_size"] for stat in lost_stats])
     np.testing.assert_allclose(sizes[1:] / sizes[:-1], 0.5)
@@ -233,7 +245,7 @@ def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
     assert after[0]["step_size"] < 0.2 * stats[-1]["step_size"]
 
 
-@stochastic_steps
+@uncorrected_steps
 def test_not_finite_after_tuning_stops(cliff, step_class):
     with cliff:
         step = step_class(compile_kwargs=INTERPRETED)

@@ -1,0 +1,242 @@
+"""Posteriors with kinks, and what the steps on unconstrained values have of their own."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.exceptions import SamplingError
+from scipy import optimize
+
+from pymc_geodesic import (
+    SGLD,
+    SSGLD,
+    SSGNHT,
+    PolynomialDecay,
+    SubgradientHMC,
+    UniformSphere,
+    gSGNHT,
+)
+from pymc_geodesic.diagnostics import temperature_summary
+from pymc_geodesic.streams import fill_normal
+from tests.steps.runs import INTERPRETED, sample, start, walk
+
+N_ROWS, BATCH = 1000, 100
+
+
+def hinge_model(X, y):
+    with pm.Model() as model:
+        features, labels = pm.Data("X", X), pm.Data("y", y)
+        w = pm.Normal("w", shape=2)
+        pm.Potential("hinge", -pm.math.maximum(0.0, 1.0 - labels * (features @ w)))
+    return model
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    """A thousand points of the unit square with noisy labels."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(size=(N_ROWS, 2))
+    y = np.where(rng.uniform(size=N_ROWS) < 1.0 / (1.0 + np.exp(-3.0 * (X @ [1.0, -1.0]))), 1, -1)
+    return X, y.astype(float)
+
+
+@pytest.fixture(scope="module")
+def model(classifier):
+    return hinge_model(*classifier)
+
+
+@pytest.fixture(scope="module")
+def exact(classifier):
+    """Mean and covariance of the posterior, by quadrature."""
+    X, y = classifier
+
+    def energy(w):
+        losses = sum(np.maximum(0.0, 1.0 - b * (w @ a)) for a, b in zip(X, y, strict=True))
+        return 0.5 * np.sum(w**2, axis=-1) + losses
+
+    middle = optimize.minimize(energy, np.zeros(2), method="Nelder-Mead").x
+    offsets = np.stack(np.meshgrid(*2 * [np.linspace(-0.7, 0.7, 141)], indexing="ij"), -1)
+    grid = middle + offsets.reshape(-1, 2)
+    energies = energy(grid)
+    weight = np.exp(energies.min() - energies)
+    edge = np.abs(grid - middle).max(axis=1) > 0.69
+    assert weight[edge].max() < 1e-4
+    weight /= weight.sum()
+    mean = weight @ grid
+    return mean, (grid - mean).T @ ((grid - mean) * weight[:, None])
+
+
+def in_standard_deviations(posterior, exact):
+    """Errors of the means, and ratios of the standard deviations."""
+    mean, covariance = exact
+    draws, deviation = posterior["w"].values[0], np.sqrt(np.diag(covariance))
+    return (draws.mean(axis=0) - mean) / deviation, draws.std(axis=0) / deviation
+
+
+def make(model, step_class, **kwargs):
+    with model:
+        return step_class(**({"compile_kwargs": INTERPRETED} | kwargs))
+
+
+def test_subgradient_hmc_is_exact(model, exact):
+    step = make(model, SubgradientHMC, compile_kwargs=None)
+    posterior = sample(model, step, draws=8000, tune=500).posterior
+    errors, ratios = in_standard_deviations(posterior, exact)
+    # some three thousand effective draws
+    assert np.abs(errors).max() < 0.07
+    assert np.abs(ratios - 1.0).max() < 0.05
+
+
+@pytest.mark.parametrize("step_class", [SSGLD, SSGNHT], ids=lambda step: step.__name__)
+def test_minibatches_of_a_hinge_loss(model, exact, step_class):
+    """Left to tuning: means within 0.1 and spreads within 10 % of the standard deviations."""
+    step = make(
+        model, step_class, n_steps=100, batch_size=BATCH, minibatch=["X", "y"], compile_kwargs=None
+    )
+    posterior = sample(model, step, draws=10_000, tune=1000).posterior
+    errors, ratios = in_standard_deviations(posterior, exact)
+    assert np.abs(errors).max() < 0.1
+    assert np.abs(ratios - 1.0).max() < 0.1
+
+
+@pytest.mark.parametrize("step_class", [SGLD, SSGNHT, gSGNHT], ids=lambda step: step.__name__)
+def test_tuning_is_not_misled_between_kinks(model, step_class):
+    """The curvature of a hinge loss is zero over short distances; a long step would run away."""
+    step = make(model, step_class, compile_kwargs=None)
+    for seed in range(3):
+        idata = sample(model, step, draws=50, tune=100, random_seed=seed)
+        assert not idata.sample_stats["diverging"].any()
+        assert np.abs(idata.posterior["w"]).max() < 10.0
+        assert 0.003 < float(idata.sample_stats["step_size"][0, -1]) < 0.06
+
+
+@pytest.mark.parametrize("batch", [{}, {"batch_size": BATCH, "minibatch": ["X", "y"]}])
+def test_temperature_of_ssgnht(model, batch):
+    step = make(model, SSGNHT, compile_kwargs=None, **batch)
+    idata = sample(model, step, draws=1000, tune=500)
+    assert float(temperature_summary(idata)["mean"][0]) == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("step_class", [SGLD, SSGNHT], ids=lambda step: step.__name__)
+@pytest.mark.parametrize(
+    "schedule", [PolynomialDecay(1e-3, b=5, gamma=0.6), lambda t: 1e-3 / (t + 1), 2e-3]
+)
+def test_step_sizes_are_used_as_given(model, step_class, schedule):
+    step = make(model, step_class, step_size=schedule)
+    points, stats = walk(step, start(model, step, tune=4, draws=4), 4)
+    step.stop_tuning()
+    stats += walk(step, points[-1], 4)[1]
+    expected = [schedule(t) if callable(schedule) else schedule for t in range(8)]
+    np.testing.assert_array_equal([stat["step_size"] for stat in stats], expected)
+
+
+def test_diffusion_is_used_as_given(model):
+    """With the inertia of the paper; the thermostat starts at A."""
+    step = make(model, SSGNHT, step_size=1e-6, diffusion=30.0)
+    _, stats = walk(step, start(model, step, tune=0, draws=2), 2)
+    assert [stat["diffusion"] for stat in stats] == [30.0, 30.0]
+    assert stats[0]["thermostat"] == pytest.approx(30.0, abs=1e-3)
+    assert step._inertia(np.array([30.0])) == 1.0
+    assert make(model, SSGNHT)._inertia(np.array([30.0])) == pytest.approx(11.0 / 900.0)
+
+
+def test_adagrad_of_a_draw(classifier, model):
+    """The inner steps of one draw by hand, with the gradient of all the data."""
+    X, y = classifier
+    step = make(model, SGLD, step_size=0.3, preconditioner="adagrad", n_steps=3)
+    point = start(model, step, tune=0, draws=2) | {"w": np.array([0.3, -0.2])}
+    w, squares, stream, noise = point["w"].copy(), np.zeros(2), step.stream.copy(), np.empty(2)
+    for _ in range(3):
+        gradient = -w + (y * (y * (X @ w) < 1.0)) @ X
+        squares += gradient**2
+        metric = 1.0 / (1.0 + np.sqrt(squares))
+        fill_normal(stream, noise)
+        w += 0.5 * 0.3**2 * metric * gradient + 0.3 * np.sqrt(metric) * noise
+    (drawn,), _ = walk(step, point, 1)
+    np.testing.assert_allclose(drawn["w"], w, rtol=1e-12)
+    np.testing.assert_allclose(step.sampling_state.squares, squares, rtol=1e-12)
+
+
+def test_every_variable_moves_in_unconstrained_space():
+    """Simplices, positive numbers and unit vectors, with the Jacobians of their transforms."""
+    with pm.Model() as model:
+        pm.Dirichlet("theta", [4.0, 2.0, 6.0])
+        pm.Gamma("tau", 5.0, 2.0)
+        UniformSphere("mu", shape=3)
+    step = make(model, SubgradientHMC, compile_kwargs=None)
+    assert {str(variable.manifold) for variable in step.variables} == {
+        "Euclidean(n=2)",
+        "Euclidean(n=1)",
+        "Euclidean(n=3)",
+    }
+    posterior = sample(model, step, draws=3000, tune=500).posterior
+    means = posterior.mean(("chain", "draw"))
+    np.testing.assert_allclose(means["theta"], np.array([4.0, 2.0, 6.0]) / 12.0, atol=0.02)
+    assert float(means["tau"]) == pytest.approx(2.5, abs=0.15)
+    np.testing.assert_allclose(means["mu"], 0.0, atol=0.1)
+    np.testing.assert_allclose((posterior["mu"] ** 2).mean(("chain", "draw")), 1 / 3, atol=0.04)
+
+
+def test_naive_langevin_of_a_dirichlet():
+    """Multinomial counts: the posterior of the proportions is known."""
+    counts = np.array([30, 10, 60])
+    with pm.Model() as model:
+        theta = pm.Dirichlet("theta", np.ones(3))
+        pm.Multinomial("counts", 100, theta, observed=counts)
+    step = make(model, SGLD, n_steps=50, compile_kwargs=None)
+    posterior = sample(model, step, draws=2000, tune=500).posterior
+    mean = posterior["theta"].mean(("chain", "draw"))
+    np.testing.assert_allclose(mean, (counts + 1) / 103.0, atol=0.01)
+    assert float(posterior["theta"].std(("chain", "draw"))[0]) == pytest.approx(0.0451, rel=0.1)
+
+
+def test_warning_where_euler_leaves_too_little(model):
+    """A friction of one half per step takes a quarter of the variance."""
+    step = make(model, SSGNHT, step_size=0.01, diffusion=50.0, thermostat_inertia=0.05)
+    middle = start(model, step, tune=20, draws=300) | {"w": np.array([1.5, -1.5])}
+    point = walk(step, middle, 20)[0][-1]
+    step.stop_tuning()
+    _, stats = walk(step, point, 300)
+    assert all(stat["warning"] is None for stat in stats[:-1])
+    message = stats[-1]["warning"].message
+    assert "SSGNHT[w] ran with a thermostat of 0." in message
+    assert "of their variance missing" in message
+    assert "smaller step_size" in message
+
+
+def test_warning_names_the_arguments_of_ssgnht(model):
+    step = make(
+        model, SSGNHT, step_size=0.01, diffusion=1.0, thermostat_inertia=1e6, batch_size=5,
+        minibatch=["X", "y"],
+    )  # fmt: skip
+    point = walk(step, start(model, step, tune=1, draws=100), 1)[0][-1]
+    step.stop_tuning()
+    _, stats = walk(step, point, 100)
+    message = stats[-1]["warning"].message
+    assert "kinetic temperature of" in message
+    assert "diffusion 1): the draws are wider" in message
+    assert "more diffusion" in message
+
+
+def test_start_where_nothing_is_finite():
+    with pm.Model() as model:
+        pm.Normal("a")
+        pm.Potential("never", pm.math.log(-1.0 - model["a"] ** 2))
+    step = make(model, SubgradientHMC)
+    with pytest.raises(SamplingError, match="not finite while sampling 'a'.*model.debug"):
+        step.step(start(model, step, tune=1, draws=1))
+
+
+@pytest.mark.parametrize(
+    ("step_class", "arguments", "message"),
+    [
+        (SGLD, {"preconditioner": "adam"}, "preconditioner='adam' is unknown; choose None or"),
+        (SSGNHT, {"diffusion": -1.0}, "diffusion must be positive, got -1.0"),
+        (SSGNHT, {"thermostat_inertia": 0.0}, "thermostat_inertia must be positive, got 0.0"),
+        (SGLD, {"minibatch": ["X"], "batch_size": 2000}, "batch_size=2000 does not fit the 1000"),
+        (SSGLD, {"batch_size": 5}, "batch_size= needs minibatch="),
+        (SubgradientHMC, {"target_accept": 1.5}, "target_accept must lie between 0 and 1"),
+    ],
+)
+def test_errors(model, step_class, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(model, step_class, **arguments)
