@@ -286,6 +286,6 @@ class GMC(GeodesicStep):
         if mean >= 0.5 * self.target_accept:
             return None
         return self._warn(
-            f"{type(self).__name__} accepted {mean:.2f} of its proposals where {self.target_accept:.2f} were "
-            "wanted. Give it more tuning draws or a smaller step_size."
+            f"{type(self).__name__} accepted {mean:.2f} of its proposals where "
+            f"{self.target_accept:.2f} were wanted. Give it more tuning draws or a smaller step_size."
         )

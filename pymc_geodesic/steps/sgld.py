@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pymc_geodesic.fields import evaluate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.kernels import sgld
 from pymc_geodesic.kernels.sgld import adagrad_metric
@@ -292,6 +293,7 @@ class SGLD(GeodesicStep):
         return n_grad
 
     def _move(self, point: PointType) -> dict[str, Any]:
+        assert isinstance(self.estimator, GradientEstimator)
         arguments = self.estimator.next_arguments(self.n_steps)
         n_grad = self.n_steps
         tuning = self.step_size is None and (self.tune or not self._tuner.has_measured)

@@ -222,7 +222,7 @@ def test_start_where_nothing_is_finite():
         pm.Normal("a")
         pm.Potential("never", pm.math.log(-1.0 - model["a"] ** 2))
     step = make(model, SubgradientHMC)
-    with pytest.raises(SamplingError, match="not finite while sampling 'a'.*model.debug"):
+    with pytest.raises(SamplingError, match=r"not finite while sampling 'a'.*model\.debug"):
         step.step(start(model, step, tune=1, draws=1))
 
 
