@@ -1,6 +1,7 @@
 """The models of the source papers, as functions that return a `pymc.Model`."""
 
+from pymc_geodesic.models.lda import lda
 from pymc_geodesic.models.linear_svm import linear_svm
 from pymc_geodesic.models.spherical_admixture import spherical_admixture
 
-__all__ = ["linear_svm", "spherical_admixture"]
+__all__ = ["lda", "linear_svm", "spherical_admixture"]

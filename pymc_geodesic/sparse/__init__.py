@@ -1,5 +1,6 @@
 """Sparse design matrices: a data container, and products whose cost follows the non-zeros."""
 
+from pymc_geodesic.sparse.admixture import admixture_log_likelihood
 from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
 from pymc_geodesic.sparse.data import SparseData
 from pymc_geodesic.sparse.order import in_order
@@ -10,6 +11,7 @@ __all__ = [
     "SparseData",
     "SparseDot",
     "SparseTransposeDot",
+    "admixture_log_likelihood",
     "in_order",
     "sparse_containers",
 ]

@@ -1,0 +1,268 @@
+r"""Collapsed Gibbs sampling of the topics of words, document by document, given the topics.
+
+With :math:`z_i` the topic of token i of a document, its word :math:`w_i`, and the document's
+topic proportions θ ~ Dirichlet(α) integrated out,
+
+.. math:: P(z_i = k \mid z_{-i}, \varphi) \propto (\alpha_k + n_k^{-i})\, \varphi_{k w_i},
+
+where :math:`n_k^{-i}` counts the other tokens of the document in topic k. Documents are
+independent of each other given the topics φ, so that they can be sampled side by side.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pymc_geodesic.jit import borrow, compiled
+from pymc_geodesic.streams import fill_uniform
+from pymc_geodesic.variates import fill_log_gamma
+
+__all__ = ["collect_words", "gather_topics", "sample_documents", "scatter_counts"]
+
+SMALLEST_TOTAL = 1e-280
+"""Sum of weights below which they are taken to logarithms: some may have become zero."""
+
+_GROUP = 8
+
+
+@compiled
+def collect_words(columns: np.ndarray, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """List the words of some documents, each once, in the order in which they come.
+
+    Parameters
+    ----------
+    columns : ndarray of int, shape (nnz,)
+        Word of every non-zero count.
+    rows : ndarray of int, shape (n, 2)
+        Where each document begins and ends in ``columns``.
+    slots : ndarray of int32, shape (V,)
+        All −1 on entry; receives the place of every word in the list.
+
+    Returns
+    -------
+    ndarray of int32, shape (n_words,)
+    """
+    words = np.empty(slots.size, dtype=np.int32)
+    n_words = 0
+    for row in range(rows.shape[0]):
+        for position in range(rows[row, 0], rows[row, 1]):
+            word = columns[position]
+            if slots[word] < 0:
+                slots[word] = n_words
+                words[n_words] = word
+                n_words += 1
+    return words[:n_words].copy()
+
+
+@compiled
+def gather_topics(topics: np.ndarray, words: np.ndarray, gathered: np.ndarray) -> None:
+    """Copy the weights of some words, one word after the other.
+
+    Parameters
+    ----------
+    topics : ndarray, shape (K, V)
+    words : ndarray of int32, shape (n_words,)
+    gathered : ndarray, shape (n_words, K)
+        Receives φ of these words.
+    """
+    n_topics = topics.shape[0]
+    for topic in range(n_topics):
+        for slot in range(words.size):
+            gathered[slot, topic] = topics[topic, words[slot]]
+
+
+@compiled
+def scatter_counts(parts: np.ndarray, words: np.ndarray, scale: float, counts: np.ndarray) -> None:
+    """Add up the counts of the parts of a minibatch, put in the columns of their words.
+
+    Parameters
+    ----------
+    parts : ndarray, shape (n_parts, n_words, K)
+    words : ndarray of int32, shape (n_words,)
+    scale : float
+        Factor of the sums.
+    counts : ndarray, shape (K, V)
+        Receives the sums, and zero for every other word.
+    """
+    counts[:] = 0.0
+    n_topics = counts.shape[0]
+    for part in range(parts.shape[0]):
+        for slot in range(words.size):
+            for topic in range(n_topics):
+                counts[topic, words[slot]] += scale * parts[part, slot, topic]
+
+
+@compiled(inline="always")
+def _pick(weights: np.ndarray, total: float, uniform: float) -> int:
+    """Index drawn with probability weights / total."""
+    size = weights.size
+    left = uniform * total
+    start = 0
+    # Whole groups are stepped over by their sums, which are vector instructions.
+    while start + _GROUP < size:
+        group = 0.0
+        for k in range(_GROUP):
+            group += weights[start + k]
+        if left < group:
+            break
+        left -= group
+        start += _GROUP
+    for k in range(start, size - 1):
+        left -= weights[k]
+        if left < 0.0:
+            return k
+    return size - 1
+
+
+@compiled
+def _first_assignments(
+    words: np.ndarray,
+    topics: np.ndarray,
+    log_theta: np.ndarray,
+    uniforms: np.ndarray,
+    weights: np.ndarray,
+    assignments: np.ndarray,
+    totals: np.ndarray,
+) -> None:
+    """Draw the topic of every token given the proportions θ of its document."""
+    n_topics = log_theta.size
+    theta = np.exp(log_theta - log_theta.max())
+    totals[:] = 0
+    for i in range(words.size):
+        row = topics[words[i]]
+        total = 0.0
+        for k in range(n_topics):
+            weights[k] = row[k] * theta[k]
+            total += weights[k]
+        if total < SMALLEST_TOTAL:
+            top = -np.inf
+            for k in range(n_topics):
+                weights[k] = math.log(row[k]) + log_theta[k]
+                top = max(top, weights[k])
+            total = 0.0
+            for k in range(n_topics):
+                weights[k] = math.exp(weights[k] - top)
+                total += weights[k]
+        topic = _pick(weights, total, uniforms[i])
+        assignments[i] = topic
+        totals[topic] += 1.0
+
+
+@compiled
+def sample_documents(
+    values: np.ndarray,
+    columns: np.ndarray,
+    rows: np.ndarray,
+    slots: np.ndarray,
+    topics: np.ndarray,
+    alpha: np.ndarray,
+    n_discarded: int,
+    n_kept: int,
+    streams: np.ndarray,
+    log_theta: np.ndarray,
+    counts: np.ndarray,
+    proportions: np.ndarray,
+) -> None:
+    r"""Sample the topics of all tokens of some documents, and the proportions of the documents.
+
+    The first topics are drawn from p(z | θ, φ), followed by sweeps that draw every one from
+    p(z_i | z₋ᵢ, φ), θ integrated out, and θ from p(θ | z): transitions that leave p(z, θ | φ, w)
+    as it is.
+
+    Parameters
+    ----------
+    values : ndarray, shape (nnz,)
+        Counts, whole numbers.
+    columns : ndarray of int, shape (nnz,)
+    rows : ndarray of int, shape (n, 2)
+        Where each document begins and ends in ``values`` and ``columns``. A document may be empty.
+    slots : ndarray of int32, shape (V,)
+        Row of each word in ``topics``.
+    topics : ndarray, shape (n_words, K)
+        φ of the words of the documents, positive.
+    alpha : ndarray, shape (K,)
+        Concentration of the proportions.
+    n_discarded, n_kept : int
+        Sweeps that are not counted, and sweeps that are.
+    streams : ndarray of uint64, shape (n, 2)
+        One random stream for each document, advanced.
+    log_theta : ndarray, shape (n, K)
+        log θ; replaced by the draw.
+    counts : ndarray, shape (n_words, K)
+        Receives, added over documents and kept sweeps, P(z_i = k | z₋ᵢ, φ) of all tokens: the
+        counts of words in topics, with the draw of the token itself averaged over.
+    proportions : ndarray, shape (n, K)
+        Receives E[θ | z], averaged over the kept sweeps.
+
+    References
+    ----------
+    Griffiths, Steyvers (2004), Finding scientific topics; Patterson, Teh (2013), section 4.
+    """
+    values, columns, rows, slots = borrow(values), borrow(columns), borrow(rows), borrow(slots)
+    topics, alpha, counts = borrow(topics), borrow(alpha), borrow(counts)
+    n_topics = alpha.size
+    longest = 0
+    for document in range(rows.shape[0]):
+        length = 0
+        for position in range(rows[document, 0], rows[document, 1]):
+            length += int(values[position])
+        longest = max(longest, length)
+    words = np.empty(longest, dtype=np.int32)
+    assignments = np.empty(longest, dtype=np.int32)
+    uniforms = np.empty(longest)
+    weights = np.empty(n_topics)
+    totals = np.empty(n_topics)
+    shapes = np.empty(n_topics)
+    alpha_sum = alpha.sum()
+    for document in range(rows.shape[0]):
+        length = 0
+        for position in range(rows[document, 0], rows[document, 1]):
+            for _ in range(int(values[position])):
+                words[length] = slots[columns[position]]
+                length += 1
+        stream = streams[document]
+        fill_uniform(stream, uniforms[:length])
+        _first_assignments(
+            words[:length], topics, log_theta[document], uniforms, weights, assignments, totals
+        )
+        for k in range(n_topics):
+            proportions[document, k] = 0.0
+            totals[k] += alpha[k]
+        for sweep in range(n_discarded + n_kept):
+            fill_uniform(stream, uniforms[:length])
+            kept = sweep >= n_discarded
+            for i in range(length):
+                word = words[i]
+                totals[assignments[i]] -= 1.0
+                total = 0.0
+                for k in range(n_topics):
+                    weight = topics[word, k] * totals[k]
+                    weights[k] = weight
+                    total += weight
+                topic = _pick(weights, total, uniforms[i])
+                assignments[i] = topic
+                totals[topic] += 1.0
+                if kept:
+                    share = 1.0 / total
+                    for k in range(n_topics):
+                        counts[word, k] += share * weights[k]
+            if kept:
+                share = 1.0 / (n_kept * (length + alpha_sum))
+                for k in range(n_topics):
+                    proportions[document, k] += share * totals[k]
+            # Taken from one and added to another, counts keep the rounding of α: set right here.
+            for k in range(n_topics):
+                totals[k] = alpha[k]
+            for i in range(length):
+                totals[assignments[i]] += 1.0
+        shapes[:] = totals
+        fill_log_gamma(stream, shapes, log_theta[document])
+        top = log_theta[document].max()
+        total = 0.0
+        for k in range(n_topics):
+            total += math.exp(log_theta[document, k] - top)
+        shift = top + math.log(total)
+        for k in range(n_topics):
+            log_theta[document, k] -= shift

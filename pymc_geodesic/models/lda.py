@@ -1,0 +1,140 @@
+"""Latent Dirichlet allocation, a topic model of counts of words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from pymc_geodesic.sparse import SparseData, admixture_log_likelihood
+
+__all__ = ["lda"]
+
+
+def _word_counts(counts: Any) -> sparse.csr_array:
+    matrix = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise ValueError(f"counts must be a matrix (document, word), got shape {matrix.shape}")
+    data = matrix.data
+    if not np.all(np.isfinite(data)):
+        raise ValueError("counts holds NaN or infinite numbers")
+    if np.any(data < 0) or np.any(data != np.floor(data)):
+        raise ValueError(
+            "counts must be whole numbers of at least 0: LDA is a model of how often words occur, "
+            "not of tf-idf features (see spherical_admixture for those)"
+        )
+    matrix = matrix.astype(np.float64)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def _concentration(name: str, value: ArrayLike, length: int) -> np.ndarray:
+    array = np.asarray(value, dtype=float)
+    if array.shape not in ((), (length,)) or not np.all((array > 0) & np.isfinite(array)):
+        raise ValueError(
+            f"{name} must be one positive number or {length} of them, got {np.array2string(array)}"
+        )
+    return np.broadcast_to(array, (length,)).copy()
+
+
+def lda(
+    counts: ArrayLike | sparse.csr_array,
+    n_topics: int,
+    alpha: ArrayLike = 0.1,
+    beta: ArrayLike = 0.01,
+    *,
+    documents: Sequence[Any] | None = None,
+    vocabulary: Sequence[Any] | None = None,
+) -> pm.Model:
+    r"""Latent Dirichlet allocation (LDA) of documents given as counts of words.
+
+    .. math::
+
+        \varphi_k \sim \text{Dirichlet}(\beta), \quad
+        \theta_d \sim \text{Dirichlet}(\alpha), \quad
+        \log p(c \mid \theta, \varphi)
+        = \sum_{d, w} c_{dw} \log \sum_k \theta_{dk} \varphi_{kw}
+
+    The topic of every single word is summed over in the likelihood, which is evaluated on the
+    non-zero counts only. Three ways of sampling it:
+
+    - ``SCIR(["topics", "theta"], local=["theta"], minibatch=["counts"], batch_size=50)``, or
+      `SGRLD`: collapsed Gibbs sweeps over the words of the documents of each minibatch, as in
+      the papers;
+    - ``SGGMC(local=["theta"], minibatch=["counts"], batch_size=50)``: geodesic Monte Carlo of θ;
+    - ``pm.sample()``: NUTS, for a few documents.
+
+    Parameters
+    ----------
+    counts : array_like or scipy.sparse matrix, shape (document, word)
+        How often every word occurs in every document. Documents may be empty. For streams
+        (``batches=``) these are as many documents as the largest block has, such as the first.
+    n_topics : int
+        K.
+    alpha : float or array_like, shape (topic,)
+        Concentration of the topic proportions of a document.
+    beta : float or array_like, shape (word,)
+        Concentration of the words of a topic.
+    documents, vocabulary : sequence, optional
+        Coordinates of the dimensions.
+
+    Returns
+    -------
+    pymc.Model
+        With free variables ``topics`` (topic, word) and ``theta`` (document, topic); the
+        potential ``words`` (document), the log-likelihood of each document without its
+        multinomial coefficient; and data ``alpha`` (topic), ``beta`` (word) and the
+        `SparseData` named ``counts``, in the containers ``counts_values``, ``counts_columns`` and
+        ``counts_rows``.
+
+    Raises
+    ------
+    ValueError
+        If counts are negative, broken or not finite, or a number is out of range.
+
+    References
+    ----------
+    Blei, Ng, Jordan (2003), Latent Dirichlet Allocation.
+    Patterson, Teh (2013), Stochastic Gradient Riemannian Langevin Dynamics on the Probability
+    Simplex, section 4.
+    Baker, Fearnhead, Fox, Nemeth (2018), Large-Scale Stochastic Sampling from the Probability
+    Simplex, section 4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.models import lda
+    >>> model = lda(np.random.default_rng(1).poisson(0.5, size=(30, 8)), n_topics=3)
+    >>> model.named_vars_to_dims["topics"], model.named_vars_to_dims["theta"]
+    (('topic', 'word'), ('document', 'topic'))
+    """
+    matrix = _word_counts(counts)
+    n_documents, n_words = matrix.shape
+    if int(n_topics) != n_topics or n_topics < 2:
+        raise ValueError(f"n_topics must be an integer of at least 2, got {n_topics}")
+    if n_words < 2:
+        raise ValueError("counts needs at least two words (columns)")
+    concentrations = {
+        "alpha": _concentration("alpha", alpha, int(n_topics)),
+        "beta": _concentration("beta", beta, n_words),
+    }
+    coords = {
+        "document": np.arange(n_documents) if documents is None else list(documents),
+        "word": np.arange(n_words) if vocabulary is None else list(vocabulary),
+        "topic": np.arange(int(n_topics)),
+    }
+    with pm.Model(coords=coords) as model:
+        data = SparseData("counts", matrix, dims=("document", "word"))
+        a = pm.Data("alpha", concentrations["alpha"], dims="topic")
+        b = pm.Data("beta", concentrations["beta"], dims="word")
+        # A draw from a sparse prior has zeros, and equal topics would stay equal for long.
+        start = pm.Dirichlet.dist(np.ones(n_words), size=int(n_topics))
+        topics = pm.Dirichlet("topics", b, initval=start, dims=("topic", "word"))
+        theta = pm.Dirichlet("theta", a, dims=("document", "topic"))
+        pm.Potential("words", admixture_log_likelihood(data, theta, topics), dims="document")
+    return model
