@@ -147,8 +147,8 @@ class ConjugatePriors:
         Returns
         -------
         first, second : ndarray, shape (size,)
-            Shape and rate of a Gamma, concentration and ones of a Dirichlet, location and
-            precision of the logarithm of a LogNormal variable.
+            Shape and rate of a Gamma, concentration and ones of a Dirichlet, μ/σ² and 1/σ² of a
+            LogNormal variable.
 
         Raises
         ------
@@ -164,6 +164,7 @@ class ConjugatePriors:
                 second = 1.0 / second
             elif family == "LogNormal":
                 second = second**-2.0
+                first = first * second
             for parameter in (second,) if family == "LogNormal" else (first, second):
                 if not np.all((parameter > 0.0) & np.isfinite(parameter)):
                     raise ValueError(

@@ -28,6 +28,7 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.gradients.variables import ManifoldVariable
+from pymc_geodesic.manifolds import Manifold
 
 __all__ = ["Density", "RowInput", "density_of", "minibatch_variables", "rebuilt"]
 
@@ -234,7 +235,7 @@ def density_of(
         coordinate = pt.tensor(f"{variable.name}_coordinates", dtype="float64", shape=shape)
         coordinates.append(coordinate)
         placed[value] = variable.manifold.from_coordinates(coordinate, xp=pt).astype(value.dtype)
-        if variable.on_manifold:
+        if variable.on_manifold and type(variable.manifold).log_volume is not Manifold.log_volume:
             volume = variable.manifold.log_volume(coordinate, xp=pt)
             if isinstance(volume, TensorVariable):
                 (local_volumes if variable in local else volumes).append(volume)

@@ -62,11 +62,11 @@ def value_of_log(variable: ManifoldVariable, model: Model, logarithm: np.ndarray
         top = logarithm.max(axis=-1, keepdims=True)
         total = top + np.log(np.exp(logarithm - top).sum(axis=-1, keepdims=True))
         logarithm = logarithm - total
-    logarithm = np.maximum(logarithm, LOG_SMALLEST)
+    logarithm = np.asarray(np.maximum(logarithm, LOG_SMALLEST))
     transform = model.rvs_to_transforms[variable.rv]
     if isinstance(transform, SimplexTransform):
         centred = logarithm - logarithm.mean(axis=-1, keepdims=True)
         return centred[..., :-1]
     if isinstance(transform, LogTransform):
         return logarithm
-    return variable.forward(np.exp(logarithm)).reshape(variable.value_shape)
+    return np.asarray(variable.forward(np.exp(logarithm))).reshape(variable.value_shape)

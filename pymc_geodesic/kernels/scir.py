@@ -8,9 +8,12 @@ import numpy as np
 
 from pymc_geodesic.fields import evaluate
 from pymc_geodesic.jit import borrow, compiled
+from pymc_geodesic.kernels.geometric_brownian import log_normal_transition
+from pymc_geodesic.streams import fill_normal
 from pymc_geodesic.variates import fill_log_gamma, poisson
 
 __all__ = [
+    "LOG_NORMAL",
     "POSITIVE",
     "SIMPLEX",
     "cir_transition",
@@ -19,8 +22,8 @@ __all__ = [
     "scir",
 ]
 
-SIMPLEX, POSITIVE = 0, 1
-"""Kinds of blocks: rows that are divided by their sums, and plain positive numbers."""
+SIMPLEX, POSITIVE, LOG_NORMAL = 0, 1, 2
+"""Kinds of blocks: rows that are divided by their sums, positive numbers, log-normal ones."""
 
 SMALLEST_VALUE = 1e-290
 """Least component the gradient is evaluated at: counts up to 10¹⁸ over it are finite."""
@@ -142,7 +145,8 @@ def estimate_counts(
 
     A likelihood proportional to Π ωⱼ^{nⱼ} exp(−cⱼωⱼ) has ω ∂ log p = n − cω. For a simplex
     c = 0. For a positive variable it is told from n by evaluating the gradient a second time,
-    where the variable is half as large.
+    where the variable is half as large. For a log-normal variable, whose likelihood has
+    θ ∂ log p = A − B log θ, the second evaluation is at θ/e, and A and B are returned.
 
     Parameters
     ----------
@@ -153,11 +157,11 @@ def estimate_counts(
     blocks : ndarray of int64, shape (n_blocks, 4)
         See `expand_values`.
     splits : ndarray of bool, shape (n_blocks,)
-        Blocks whose likelihood may have an exponential part.
+        Blocks that need the second evaluation: all but simplices, unless it is known that c = 0.
     values : ndarray, shape (size,)
-        ω; halved for a while and given back as it was.
+        ω; changed for a while and given back as it was.
     counts, exposures : ndarray, shape (size,)
-        Receive n and c.
+        Receive n and c, or A and B.
 
     Returns
     -------
@@ -175,32 +179,43 @@ def estimate_counts(
         counts[i] *= values[i]
         exposures[i] = 0.0
     if np.any(splits):
-        halved = np.empty(size)
+        there = np.empty(size)
         for block in range(blocks.shape[0]):
             if not splits[block]:
                 continue
             start = blocks[block, 1]
             stop = start + blocks[block, 2] * blocks[block, 3]
-            values[start:stop] *= 0.5
-            evaluate(field, values, argument, context, halved)
-            for i in range(start, stop):
-                at_half = values[i] * halved[i]
-                linear = 2.0 * (at_half - counts[i])
-                values[i] *= 2.0
-                exposures[i] = linear / values[i]
-                counts[i] += linear
+            own = values[start:stop].copy()
+            if blocks[block, 0] == LOG_NORMAL:
+                values[start:stop] /= math.e
+                evaluate(field, values, argument, context, there)
+                for i in range(start, stop):
+                    exposures[i] = values[i] * there[i] - counts[i]
+                    counts[i] += exposures[i] * math.log(own[i - start])
+            else:
+                values[start:stop] *= 0.5
+                evaluate(field, values, argument, context, there)
+                for i in range(start, stop):
+                    linear = 2.0 * (values[i] * there[i] - counts[i])
+                    exposures[i] = linear / own[i - start]
+                    counts[i] += linear
+            values[start:stop] = own
     for block in range(blocks.shape[0]):
         start = blocks[block, 1]
         stop = start + blocks[block, 2] * blocks[block, 3]
+        any_sign = blocks[block, 0] == LOG_NORMAL
         largest = 1.0
         for i in range(start, stop):
-            largest = max(largest, counts[i], exposures[i] * values[i])
+            scale = 1.0 if any_sign else values[i]
+            largest = max(largest, counts[i], exposures[i] * scale)
         for i in range(start, stop):
-            if not counts[i] >= -ROUNDING * largest:
+            scale = 1.0 if any_sign else values[i]
+            if not (any_sign or counts[i] >= -ROUNDING * largest) or counts[i] != counts[i]:
                 return i
-            if not exposures[i] * values[i] >= -ROUNDING * largest:
+            if not exposures[i] * scale >= -ROUNDING * largest:
                 return i
-            counts[i] = max(counts[i], 0.0)
+            if not any_sign:
+                counts[i] = max(counts[i], 0.0)
             exposures[i] = max(exposures[i], 0.0)
     return -1
 
@@ -228,7 +243,8 @@ def scir(
     r"""Run the inner steps of one SCIR draw, in place.
 
     Each step estimates â = α + n̂ and b̂ = β + ĉ from the next minibatch and follows
-    dθ = (â − b̂θ) dt + √(2θ) dW exactly for the time h / b̄.
+    dθ = (â − b̂θ) dt + √(2θ) dW exactly for the time h / b̄; log-normal variables follow
+    d log θ = (Â − B̂ log θ) dt + √2 dW in the same way.
 
     Parameters
     ----------
@@ -242,7 +258,7 @@ def scir(
     log_state : ndarray, shape (size,)
         log θ, where ω = θ / Σθ in simplex blocks.
     prior_shape, prior_rate : ndarray, shape (size,)
-        α and β; β = 1 in simplex blocks.
+        α and β; β = 1 in simplex blocks; μ/σ² and 1/σ² in log-normal ones.
     unit : ndarray, shape (size,)
         b̄, a fixed rate near b, which makes h a number without unit; 1 in simplex blocks.
     step_size : float
@@ -270,10 +286,12 @@ def scir(
     """
     size = log_state.size
     shape = np.empty(size)
-    log_rate = np.zeros(size)
+    rate = np.empty(size)
+    log_rate = np.empty(size)
     time = np.empty(size)
     one_time = np.full(1, step_size)
     no_rate = np.zeros(1)
+    noise = np.empty(size)
     with_reference = reference.size > 0
     old_counts = np.empty(reference.size)
     old_exposures = np.empty(reference.size)
@@ -290,15 +308,17 @@ def scir(
         if failed >= 0:
             return failed, clips
         if with_reference:
-            for i in range(size):
-                counts[i] += reference_counts[i] - old_counts[i]
-                exposures[i] += reference_exposures[i] - old_exposures[i]
-                if counts[i] < 0.0:
-                    clips += counts[i] < -ROUNDING * max(1.0, reference_counts[i])
-                    counts[i] = 0.0
-                if exposures[i] < 0.0:
-                    clips += exposures[i] < -ROUNDING * max(1.0, reference_exposures[i])
-                    exposures[i] = 0.0
+            for block in range(blocks.shape[0]):
+                start = blocks[block, 1]
+                for i in range(start, start + blocks[block, 2] * blocks[block, 3]):
+                    counts[i] += reference_counts[i] - old_counts[i]
+                    exposures[i] += reference_exposures[i] - old_exposures[i]
+                    if counts[i] < 0.0 and blocks[block, 0] != LOG_NORMAL:
+                        clips += counts[i] < -ROUNDING * max(1.0, reference_counts[i])
+                        counts[i] = 0.0
+                    if exposures[i] < 0.0:
+                        clips += exposures[i] < -ROUNDING * max(1.0, reference_exposures[i])
+                        exposures[i] = 0.0
         for block in range(blocks.shape[0]):
             kind = blocks[block, 0]
             start = blocks[block, 1]
@@ -308,12 +328,16 @@ def scir(
             if kind == SIMPLEX:
                 cir_transition(log_state[start:stop], shape[start:stop], no_rate, one_time, stream)
                 continue
+            part = slice(start, stop)
             for i in range(start, stop):
-                rate = prior_rate[i] + exposures[i]
-                log_rate[i] = math.log(rate)
-                time[i] = step_size * rate / unit[i]
-            cir_transition(
-                log_state[start:stop], shape[start:stop], log_rate[start:stop], time[start:stop],
-                stream,
-            )  # fmt: skip
+                rate[i] = prior_rate[i] + exposures[i]
+                log_rate[i] = math.log(rate[i])
+                time[i] = step_size * rate[i] / unit[i]
+            if kind == POSITIVE:
+                cir_transition(log_state[part], shape[part], log_rate[part], time[part], stream)
+            else:
+                fill_normal(stream, noise[part])
+                log_normal_transition(
+                    log_state[part], shape[part], rate[part], time[part], noise[part]
+                )
     return -1, clips

@@ -13,6 +13,8 @@ from pymc_geodesic.streams import fill_normal
 
 __all__ = ["sgrld"]
 
+LARGEST_STATE = 1e300
+
 
 @compiled
 def sgrld(
@@ -83,7 +85,7 @@ def sgrld(
                     drift -= prior_rate[i] * state
                     state += time * drift + math.sqrt(2.0 * time * state) * noise[i]
                     moved[i] = math.log(max(abs(state), SMALLEST_VALUE))
-                    if not math.isfinite(state):
+                    if not abs(state) <= LARGEST_STATE:
                         return i
         log_state[:] = moved
     return -1

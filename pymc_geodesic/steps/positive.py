@@ -16,7 +16,7 @@ from pymc_geodesic.gradients.logarithms import log_of_value, value_of_log
 from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
 from pymc_geodesic.gradients.sources import named_row_source
-from pymc_geodesic.kernels.scir import POSITIVE, SIMPLEX, estimate_counts, expand_values
+from pymc_geodesic.kernels.scir import LOG_NORMAL, POSITIVE, SIMPLEX, estimate_counts, expand_values
 from pymc_geodesic.manifolds import FlatSimplex, HalfLine, Manifold
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import (
@@ -101,6 +101,7 @@ class PositiveStep(GeodesicStep):
         ("variance_inflation", ".3f", "Inflation"),
     )
     _compiled_attributes = ("estimator", "priors")
+    _families: tuple[str, ...] = ("Dirichlet", "Gamma")
     _needs_counts: bool
     """Whether counts must not be negative."""
     _longest_step = LONGEST_STEP
@@ -123,7 +124,7 @@ class PositiveStep(GeodesicStep):
     ) -> None:
         model = modelcontext(model)
         name = type(self).__name__
-        rvs = variables_of_families(model, vars, ("Dirichlet", "Gamma"), name)
+        rvs = variables_of_families(model, vars, self._families, name)
         manifolds: dict[str, type[Manifold]] = {
             rv.name: FlatSimplex if family_of(rv) == "Dirichlet" else HalfLine for rv in rvs
         }
@@ -143,7 +144,8 @@ class PositiveStep(GeodesicStep):
         self.n_steps = int(n_steps)
         self._minibatches = Minibatches(batch_size, minibatch, batches, total_size, minibatch_order)
         self.blocks = np.array([self._block(v.name) for v in self.variables], dtype=np.int64)
-        self._splits = self.blocks[:, 0] == POSITIVE
+        self._splits = self.blocks[:, 0] != SIMPLEX
+        self._is_log_normal = self._by_number(LOG_NORMAL)
         self._values = np.empty(self.product.size)
         self._counts = np.empty(self.product.size)
         self._exposures = np.empty(self.product.size)
@@ -157,7 +159,12 @@ class PositiveStep(GeodesicStep):
         start = self.product.slices[name].start
         if isinstance(variable.manifold, FlatSimplex):
             return SIMPLEX, start, variable.rows, variable.manifold.n
-        return POSITIVE, start, 1, variable.manifold.size
+        kind = LOG_NORMAL if family_of(variable.rv) == "LogNormal" else POSITIVE
+        return kind, start, 1, variable.manifold.size
+
+    def _by_number(self, kind: int) -> np.ndarray:
+        """Say of every number whether it belongs to a block of some kind."""
+        return np.repeat(self.blocks[:, 0] == kind, self.blocks[:, 2] * self.blocks[:, 3])
 
     def _compile(self) -> None:
         minibatches = self._minibatches
@@ -240,24 +247,29 @@ class PositiveStep(GeodesicStep):
         self.estimator.source.reset(0)
 
     def _check_form(self, argument: int) -> None:
-        """Check that positive variables have a likelihood of the form θⁿ exp(−cθ)."""
+        """Check that the likelihood of each positive variable has the form of its prior."""
         counts, exposures = self._counts.copy(), self._exposures.copy()
-        for variable, split in zip(self.variables, self._splits, strict=True):
-            if not split:
+        for variable, block in zip(self.variables, self.blocks, strict=True):
+            if block[0] == SIMPLEX:
                 continue
             part = self.product.slices[variable.name]
             scaled = self._values.copy()
             scaled[part] *= 3.0
             failed = self._estimate(scaled, argument)
-            size = 1.0 + np.abs(counts[part]) + np.abs(exposures[part] * scaled[part])
+            unit = 1.0 if block[0] == LOG_NORMAL else scaled[part]
+            size = 1.0 + np.abs(counts[part]) + np.abs(exposures[part]) * unit
             deviation = np.abs(self._counts[part] - counts[part])
-            deviation += np.abs(self._exposures[part] - exposures[part]) * scaled[part]
+            deviation += np.abs(self._exposures[part] - exposures[part]) * unit
             if failed >= 0 or np.any(deviation > 1e-6 * size):
+                form = (
+                    "exp(A log θ − B (log θ)²/2), as that of log-normal data"
+                    if block[0] == LOG_NORMAL
+                    else "θⁿ exp(−cθ), as that of Poisson rates, precisions and exponential rates"
+                )
                 raise ValueError(
                     f"{type(self).__name__} cannot sample {variable.name!r}: its likelihood is "
-                    "not of the form θⁿ exp(−cθ), as that of Poisson rates, precisions and "
-                    "exponential rates is, so that its conditional law is no gamma law. Sample it "
-                    "with SGGMC, GMC or NUTS"
+                    f"not of the form {form} is, so that its conditional law is of another kind "
+                    "than its prior. Sample it with SGGMC, GMC or NUTS"
                 )
         self._counts[:], self._exposures[:] = counts, exposures
 
@@ -265,6 +277,13 @@ class PositiveStep(GeodesicStep):
         name = self._name_at(index)
         place = index - self.product.slices[name].start
         count, exposure = self._counts[index], self._exposures[index]
+        if any(block[0] == LOG_NORMAL and block[1] == self.product.slices[name].start
+               for block in self.blocks):  # fmt: skip
+            return (
+                f"{type(self).__name__} cannot sample {name!r}: at its component {place} the "
+                f"likelihood of its logarithm has the negative precision {exposure:.3g}. Sample it "
+                "with SGGMC, GMC or NUTS"
+            )
         what = f"count is {count:.3g}" if not count >= 0.0 else f"exposure is {exposure:.3g}"
         return (
             f"{type(self).__name__} cannot sample {name!r}: at its component {place} the estimated "
@@ -317,6 +336,9 @@ class PositiveStep(GeodesicStep):
             return 1
         counts, exposures = self._counts.copy(), self._exposures.copy()
         push = self._push(arguments[0], counts, exposures)
+        spread = np.where(
+            self._is_log_normal, self._prior_rate + exposures, self._prior_shape + counts
+        )
         evaluations = self._evaluations
         if self._has_noise:
             if self._estimate(self._values, arguments[1]) >= 0:
@@ -325,14 +347,15 @@ class PositiveStep(GeodesicStep):
             evaluations *= 2
             for i, part in enumerate(self.product.slices.values()):
                 variance = 0.5 * np.sum((push[part] - other[part]) ** 2)
-                self.noise_sum[i] += variance / np.sum(self._prior_shape[part] + counts[part])
+                self.noise_sum[i] += variance / np.sum(np.maximum(spread[part], 0.0))
         self.noise_count += 1
         self.exposure_sum += exposures
         return evaluations
 
     def _push(self, argument: int, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
         """Drift that one minibatch estimates, without the prior."""
-        return counts - exposures * self._values
+        place = np.where(self._is_log_normal, self.position, self._values)
+        return counts - exposures * place
 
     @property
     def _evaluations(self) -> int:
@@ -387,9 +410,8 @@ class PositiveStep(GeodesicStep):
             n_grad += self._measure(arguments)
             if self.tune or first:
                 self.tuned_step_size = self._tune_step_size()
-        positive = np.repeat(self._splits, [p.stop - p.start for p in self.product.slices.values()])
         mean_exposure = self.exposure_sum / max(self.noise_count, 1)
-        self.unit = np.where(positive, self._prior_rate + mean_exposure, 1.0)
+        self.unit = np.where(self._by_number(SIMPLEX), 1.0, self._prior_rate + mean_exposure)
         if callable(self.step_size):
             step_size = float(self.step_size(self.draw))
         else:

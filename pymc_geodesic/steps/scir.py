@@ -44,7 +44,7 @@ class SCIRState(PositiveState):
 
 
 class SCIR(PositiveStep):
-    r"""Stochastic Cox–Ingersoll–Ross process for Dirichlet and Gamma variables.
+    r"""Stochastic Cox–Ingersoll–Ross process for Dirichlet, Gamma and LogNormal variables.
 
     A Dirichlet variable is ω = θ / Σθ with independent gamma variables θ, and each of these, as
     every Gamma variable, follows
@@ -57,12 +57,13 @@ class SCIR(PositiveStep):
     whose stationary law is Gamma(a, b), by its exact transition, a non-central χ² draw. There is no
     error of discretisation, however small θ is; what is left is the noise of the estimate â from
     n of N rows. b is 1 for a Dirichlet variable, and the rate β of the prior plus the exposure c of
-    a likelihood θⁿ exp(−cθ) for a Gamma variable.
+    a likelihood θⁿ exp(−cθ) for a Gamma variable. A LogNormal variable follows geometric Brownian
+    motion that reverts to its mean, d log θ = (Â − B̂ log θ) dt + √2 dW, likewise exactly.
 
     Parameters
     ----------
     vars : list of variables or names, optional
-        All Dirichlet and Gamma variables by default.
+        All Dirichlet, Gamma and LogNormal variables by default.
     step_size : float or callable, optional
         h, the time for which an estimate is followed, in units of the relaxation time 1/b: the past
         fades by e^{-h}. A number, or a schedule, a function of the draw such as
@@ -93,7 +94,7 @@ class SCIR(PositiveStep):
     Raises
     ------
     ValueError
-        For a variable that is neither Dirichlet nor Gamma, whose prior depends on another variable
+        For a variable of another distribution, or whose prior depends on another variable
         of the step or on rows of a minibatch, or whose likelihood has counts that can be
         negative (see Notes), and for contradictory minibatch arguments.
 
@@ -109,9 +110,9 @@ class SCIR(PositiveStep):
 
     It applies to likelihoods with non-negative ω ∂ log p / ∂ω: Categorical and Multinomial data
     with the variable as probabilities, mixtures of them, discrete variables of other steps
-    whose probabilities it is, and for Gamma variables Poisson, exponential and gamma rates and
-    normal precisions. Other models are refused by name when the step is made, or with an error
-    while sampling.
+    whose probabilities it is; for Gamma variables Poisson, exponential and gamma rates and normal
+    precisions; for LogNormal variables log-normal data in their logarithm. Other models are
+    refused by name when the step is made, or with an error while sampling.
 
     Components are kept as logarithms. The trace holds no number below 10⁻³⁰⁷.
 
@@ -131,7 +132,7 @@ class SCIR(PositiveStep):
     >>> with pm.Model():
     ...     z = pm.Data("z", labels)
     ...     w = pm.Dirichlet("w", np.full(5, 0.1))
-    ...     pm.Categorical("y", w, observed=z)
+    ...     y = pm.Categorical("y", w, observed=z)
     ...     idata = pm.sample(
     ...         draws=300, tune=300, chains=1, progressbar=False, random_seed=1,
     ...         step=pg.SCIR(batch_size=100, minibatch=["z"]),
@@ -150,6 +151,7 @@ class SCIR(PositiveStep):
         "count_clips": (np.int64, []),
     }
     _compiled_attributes = (*PositiveStep._compiled_attributes, "_all_rows")
+    _families = ("Dirichlet", "Gamma", "LogNormal")
     _needs_counts = True
 
     def __init__(
@@ -205,7 +207,7 @@ class SCIR(PositiveStep):
         expand_values(self.blocks, self.position, self._values)
         self.value_sum += self._values
         self.value_count += 1
-        times = [math.ceil(part * self._n_tune) for part in REFRESHES]
+        times = [math.ceil(part * self._n_tune) - 1 for part in REFRESHES]
         if self.reference.size and self.draw not in times:
             return 0
         self.reference = self.value_sum / self.value_count
@@ -244,7 +246,7 @@ class SCIR(PositiveStep):
         if self.reference.size and self._estimate(self.reference, argument) < 0:
             counts = counts + self.reference_counts - self._counts
             exposures = exposures + self.reference_exposures - self._exposures
-        return counts - exposures * self._values
+        return super()._push(argument, counts, exposures)
 
     def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
         field = self.estimator.field
@@ -272,7 +274,8 @@ class SCIR(PositiveStep):
         return failed, {"count_clips": clips}
 
     def _handle_failure(self, failed: int, step_size: float) -> None:
-        if self._counts[failed] < 0.0 or self._exposures[failed] < 0.0:
+        negative_count = self._counts[failed] < 0.0 and not self._is_log_normal[failed]
+        if negative_count or self._exposures[failed] < 0.0:
             raise self._negative(failed, step_size)
         super()._handle_failure(failed, step_size)
 

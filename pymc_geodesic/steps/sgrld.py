@@ -84,7 +84,7 @@ class SGRLD(PositiveStep):
     >>> with pm.Model():
     ...     z = pm.Data("z", labels)
     ...     w = pm.Dirichlet("w", np.ones(3))
-    ...     pm.Categorical("y", w, observed=z)
+    ...     y = pm.Categorical("y", w, observed=z)
     ...     idata = pm.sample(
     ...         draws=300, tune=300, chains=1, progressbar=False, random_seed=1,
     ...         step=pg.SGRLD(

@@ -125,7 +125,7 @@ def test_minibatches_are_scaled_and_average_to_all_rows(route):
             pm.Categorical("y", w, observed=pm.Data("z", LABELS))
             arguments = {"batch_size": 5, "minibatch": ["z"], "control_variates": True}
         else:
-            batch = pm.Minibatch(LABELS, batch_size=5)
+            batch = pm.Minibatch(LABELS.astype("int32"), batch_size=5)
             pm.Categorical("y", w, observed=batch, total_size=30)
             arguments = {"minibatch_order": "shuffled", "control_variates": True}
     step = make(model, **arguments)
@@ -188,6 +188,20 @@ def test_counts_and_exposures_of_gamma_variables(likelihood):
         np.testing.assert_allclose(np.ravel(found), [count, exposure], rtol=1e-9, atol=1e-9)
 
 
+def test_log_normal_variables():
+    """Pull and precision of the likelihood of the logarithm."""
+    data = np.array([1.0, 2.0, 4.0])
+    with pm.Model() as model:
+        x = pm.LogNormal("x", 0.3, 2.0)
+        pm.LogNormal("y", pm.math.log(x), 0.5, observed=data)
+    step = make(model)
+    for value in (0.1, 4.0):
+        found = counts_at(step, {"x": value})
+        np.testing.assert_allclose(np.ravel(found), [np.log(data).sum() / 0.25, 12.0], rtol=1e-9)
+    first, second = step.priors(model.initial_point())
+    np.testing.assert_allclose([first[0], second[0]], [0.3 / 4.0, 1.0 / 4.0])
+
+
 def test_both_kinds_in_one_step():
     """The parameters of a product are told apart variable by variable."""
     with pm.Model() as model:
@@ -234,6 +248,17 @@ def test_a_gamma_variable_with_another_likelihood_is_refused():
         make(model)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_log_normal_variable_with_another_likelihood_is_refused(sign):
+    with pm.Model() as model:
+        x = pm.LogNormal("x", 0.0, 1.0)
+        pm.Normal("y", sign * x**2, 1.0, observed=[1.0, 2.0])
+    with pytest.raises(ValueError, match="SCIR cannot sample 'x'"):
+        make(model)
+    with pytest.raises(ValueError, match="SGRLD samples Dirichlet and Gamma variables"):
+        make(model, SGRLD, vars=["x"])
+
+
 def test_a_prior_that_depends_on_the_step_is_refused():
     with pm.Model() as model:
         c = pm.Gamma("c", 2.0, 1.0)
@@ -248,6 +273,7 @@ def test_a_prior_that_depends_on_rows_is_refused():
         x = pm.Data("x", np.ones(4))
         w = pm.Dirichlet("w", x)
         pm.Categorical("y", w, observed=pm.Data("z", LABELS[:4]))
+        pm.Potential("v", pt.sum(x))
     with pytest.raises(ValueError, match="prior of 'w' depends on rows of 'x'"):
         make(model, batch_size=2, minibatch=["x", "z"])
 

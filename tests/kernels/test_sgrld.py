@@ -27,8 +27,7 @@ def multinomial_and_poisson(position, argument, context, output):
     return 0.0
 
 
-def advance(log_state, step_size, n_steps, stream):
-    field = native_field(multinomial_and_poisson, 4)
+def advance(field, log_state, step_size, n_steps, stream):
     arguments = np.zeros(n_steps, dtype=np.int64)
     return sgrld(
         field.address, NO_CONTEXT, arguments, BLOCKS, log_state, PRIOR, RATE, UNIT, step_size,
@@ -42,7 +41,8 @@ def test_one_step_is_that_of_the_paper():
     noise = np.empty(4)
     fill_normal(stream.copy(), noise)
     state = np.log(theta)
-    assert advance(state, 0.3, 1, stream) == -1
+    field = native_field(multinomial_and_poisson, 4)
+    assert advance(field, state, 0.3, 1, stream) == -1
     omega = theta[:3] / theta[:3].sum()
     drift = np.append(
         PRIOR[:3] + np.array([2.0, 0.0, 9.0]) - 11.0 * omega - theta[:3],
@@ -56,13 +56,14 @@ def test_one_step_is_that_of_the_paper():
 def test_short_steps_reach_the_posterior_of_large_components():
     """Beta and gamma marginals where nothing is near zero; with long steps they are missed."""
     law, gamma = stats.beta(12.0, 3.9), stats.gamma(6.0, scale=1.0 / 5.0)
+    field = native_field(multinomial_and_poisson, 4)
     p_values = []
     for step_size in (0.01, 0.7):
         stream = new_stream(np.random.default_rng(2))
         state = np.log([2.0, 1.5, 12.0, 1.2])
         draws = np.empty((1000, 4))
         for draw in draws:
-            advance(state, step_size, math.ceil(4.0 / step_size), stream)
+            advance(field, state, step_size, math.ceil(4.0 / step_size), stream)
             draw[:] = np.exp(state)
         share = draws[:, 2] / draws[:, :3].sum(axis=1)
         p_values.append(min(stats.kstest(share, law.cdf).pvalue,

@@ -1,0 +1,93 @@
+"""One SCIR update of a block of topics, against NumPy drawing as many gamma variates.
+
+Prints, for blocks of 50 topics and 7,702 words, nanoseconds per number and the ratio within a
+round. The update is everything but the gradient: probabilities, counts, Poisson and gamma variates.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+from benchmarks.timing import ratio, take_turns, use_one_core
+
+use_one_core()
+
+import numpy as np  # noqa: E402 - after the number of threads is set
+from numba import njit  # noqa: E402
+
+from pymc_geodesic.fields import native_field  # noqa: E402
+from pymc_geodesic.kernels.scir import SIMPLEX, scir  # noqa: E402
+from pymc_geodesic.streams import new_stream  # noqa: E402
+
+TOPICS, WORDS = 50, 7702
+EMPTY = np.empty(0)
+
+
+@njit
+def no_likelihood(position, argument, context, output):
+    output[:] = 0.0
+    return 0.0
+
+
+def cases(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Gamma shapes: topics with a few hundred words each, all alike small, all alike large."""
+    size = TOPICS * WORDS
+    some = np.where(rng.random(size) < 0.05, rng.gamma(0.3, 300.0, size), 0.0)
+    return {
+        "sparse topics": 0.01 + some,
+        "all shapes 0.01": np.full(size, 0.01),
+        "all shapes 0.5": np.full(size, 0.5),
+        "all shapes 100": np.full(size, 100.0),
+    }
+
+
+def processor_time(work: Callable[[], object]) -> Callable[[], float]:
+    def run() -> float:
+        start = time.process_time()
+        work()
+        return (time.process_time() - start) / (TOPICS * WORDS)
+
+    return run
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    arguments = parser.parse_args()
+    rng = np.random.default_rng(1)
+    size = TOPICS * WORDS
+    field = native_field(no_likelihood, size)
+    blocks = np.array([[SIMPLEX, 0, TOPICS, WORDS]], dtype=np.int64)
+    context, one_step = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    ones, scratch = np.ones(size), np.empty((3, size))
+    no_splits = np.zeros(1, dtype=bool)
+    stream = new_stream(rng)
+    print("| gamma shapes | step | NumPy gamma, ns | SCIR update, ns | ratio |")
+    print("|---|---|---|---|---|")
+    for name, shapes in cases(rng).items():
+        state = np.log(np.maximum(rng.gamma(shapes), 1e-300))
+        for step_size in (0.01, 0.5):
+
+            def update(shapes=shapes, state=state, step_size=step_size) -> None:
+                scir(
+                    field.address, context, one_step, blocks, no_splits, state, shapes, ones, ones,
+                    step_size, EMPTY, EMPTY, EMPTY, stream, scratch[0], scratch[1], scratch[2],
+                )  # fmt: skip
+
+            def gammas(shapes=shapes) -> np.ndarray:
+                return rng.standard_gamma(shapes)
+
+            times = take_turns(
+                {"numpy": processor_time(gammas), "scir": processor_time(update)}, arguments.rounds
+            )
+            print(
+                f"| {name} | {step_size} | {1e9 * np.median(times['numpy']):.1f} "
+                f"| {1e9 * np.median(times['scir']):.1f} "
+                f"| {ratio(times['scir'], times['numpy']):.2f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
