@@ -1,16 +1,16 @@
 """A Bayesian support vector machine on ten million rows that stay on disk.
 
-The rows are those of the HIGGS data in the data folder, repeated and jittered by a hundredth of each
-feature's standard deviation until there are ten million, in random order (1.2 GB in single
-precision; written once to a temporary folder and deleted at the end unless ``--keep``). A thermostat
-with stochastic subgradients takes minibatches of 100 rows from a block of 500,000 that is in memory
-while the next one loads. Beside it runs the Gibbs sampler with data augmentation (Polson and Scott,
-2011), which has to see all rows once before it has moved at all; its sweep goes over the same
-blocks, through compiled loops.
+The rows are those of the HIGGS data in the data folder, repeated and jittered by a hundredth of
+each feature's standard deviation until there are ten million, in random order (1.2 GB in single
+precision; written once to a temporary folder and deleted at the end unless ``--keep``). Thermostats
+with stochastic subgradients take minibatches of 100 rows from a block of 500,000 that is in memory
+while the next one loads. Beside them runs the Gibbs sampler with data augmentation (Polson and
+Scott, 2011), which has to see all rows once before it moves at all; its sweep goes over the same
+blocks in a compiled loop.
 
-It shows the test accuracy of the running posterior mean over the wall time and the time of that one
-sweep. Run it with ``python examples/higgs_from_disk.py``; it takes some two minutes, half of them to
-write the rows. ``PYMC_GEODESIC_DATA`` names the data folder.
+It shows the test accuracy of the running posterior mean over the wall time, and the time of a
+sweep. Run it with ``python examples/higgs_from_disk.py``; it takes some two minutes.
+``PYMC_GEODESIC_DATA`` names the data folder.
 """
 
 import argparse
