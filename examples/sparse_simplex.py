@@ -35,7 +35,7 @@ COUNTS = {
 PROPORTIONS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5)
 GRIDS = {
     "SCIR": np.array([0.002, 0.005, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0]),
-    "SGRLD": np.array([1e-4, 5e-4, 2e-3, 5e-3, 0.01, 0.03, 0.1, 0.3]),
+    "SGRLD": np.array([2e-4, 5e-4, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3, 0.01, 0.03]),
 }
 SAMPLERS = {"SCIR": pg.SCIR, "SGRLD": pg.SGRLD}
 COMPONENT = 4  # the fifth
@@ -154,7 +154,7 @@ def by_proportion(data: str) -> dict[str, np.ndarray]:
 
 def plot_boxes(draws: dict[str, np.ndarray]) -> plt.Figure:
     """Draw box plots of the fifth component, decimal logarithm."""
-    figure, ax = plt.subplots(figsize=(5, 3.6), layout="constrained")
+    figure, ax = plt.subplots(figsize=(5, 3.2), layout="constrained")
     values = [np.log10(weights[:, COMPONENT]) for weights in draws.values()]
     ax.boxplot(values, tick_labels=list(draws), widths=0.5, flierprops={"markersize": 2})
     ax.set_ylabel("log10 of the fifth component")

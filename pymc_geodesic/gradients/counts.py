@@ -41,6 +41,8 @@ class CountEstimator(GradientEstimator):
     depends on the variables otherwise is likelihood: data, potentials and other variables.
     """
 
+    _all_rows: tuple[CompiledField, Density] | None = None
+
     def _density(self, source: RowSource | None, batch_size: int | None) -> Density:
         scale = 1.0 if source is None else (self._n_rows or source.n_rows) / source.batch_size
         return self._likelihood(self._minibatch, batch_size, scale)
@@ -173,8 +175,19 @@ class CountEstimator(GradientEstimator):
         field = compile_field(
             density.coordinates, inputs, gradients, compile_kwargs=self._compile_kwargs
         )
+        self._all_rows = field, density
+        self.refresh_data()
+        return field
+
+    def refresh_data(self) -> None:
+        """Point the contexts at the present values of the data containers."""
+        super().refresh_data()
+        if self._all_rows is None:
+            return
+        field, density = self._all_rows
         holders = [*density.arrays.values(), *(row.data for row in density.rows)]
-        for position, (holder, entry) in enumerate(zip(holders, inputs, strict=True)):
+        for position, (holder, entry) in enumerate(
+            zip(holders, self._field_inputs(density), strict=True)
+        ):
             array = holder.get_value(borrow=True) if isinstance(holder, SharedVariable) else holder
             field.point_at(position, np.ascontiguousarray(array, dtype=entry.dtype))
-        return field

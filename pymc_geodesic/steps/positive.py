@@ -336,9 +336,7 @@ class PositiveStep(GeodesicStep):
             return 1
         counts, exposures = self._counts.copy(), self._exposures.copy()
         push = self._push(arguments[0], counts, exposures)
-        spread = np.where(
-            self._is_log_normal, self._prior_rate + exposures, self._prior_shape + counts
-        )
+        spread = self._spread(counts, exposures)
         evaluations = self._evaluations
         if self._has_noise:
             if self._estimate(self._values, arguments[1]) >= 0:
@@ -347,10 +345,17 @@ class PositiveStep(GeodesicStep):
             evaluations *= 2
             for i, part in enumerate(self.product.slices.values()):
                 variance = 0.5 * np.sum((push[part] - other[part]) ** 2)
-                self.noise_sum[i] += variance / np.sum(np.maximum(spread[part], 0.0))
+                self.noise_sum[i] += variance / np.sum(spread[part])
         self.noise_count += 1
         self.exposure_sum += exposures
         return evaluations
+
+    def _spread(self, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
+        """Variance of each number that the noise is compared with."""
+        spread = np.where(
+            self._is_log_normal, self._prior_rate + exposures, self._prior_shape + counts
+        )
+        return np.maximum(spread, 0.0)
 
     def _push(self, argument: int, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
         """Drift that one minibatch estimates, without the prior."""
@@ -366,6 +371,11 @@ class PositiveStep(GeodesicStep):
     def _noise(self) -> float:
         """Largest relative noise of a variable, Var[â] / a."""
         return float((self.noise_sum / max(self.noise_count, 1)).max())
+
+    @property
+    def _longest_step(self) -> float:
+        """Bound of the step size that tuning chooses."""
+        return LONGEST_STEP
 
     def _allowed_inflation(self) -> float:
         if not self.tune:

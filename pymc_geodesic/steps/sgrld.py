@@ -7,12 +7,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pymc_geodesic.kernels.scir import SIMPLEX
 from pymc_geodesic.kernels.sgrld import sgrld
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.inflation import independent_inflation
 from pymc_geodesic.steps.positive import PositiveStep
 
 __all__ = ["SGRLD"]
+
+LONGEST_STEP = 0.1
+"""Bound of the tuned step size where no likelihood asks for a shorter one."""
 
 
 class SGRLD(PositiveStep):
@@ -65,8 +70,10 @@ class SGRLD(PositiveStep):
 
     Notes
     -----
-    A step size of None follows the rule of `SCIR`: the noise of the minibatches adds at most 5 % to
-    the variance; and it is at most 0.1.
+    θ has the sum of the prior, Σα on average, and not that of prior and counts, Σα + Σn; so the
+    likelihood brings ω back within the time Σα / (Σα + Σn). A step size of None is at most half of
+    that, at most 0.1, and such that the noise of the minibatches, h Var[n̂] / 2θ, adds at most 5 %
+    to the variance. The sample stat ``variance_inflation`` is that share.
 
     Sample stats: ``step_size``, ``variance_inflation``, ``diverging``, ``n_grad``.
 
@@ -130,6 +137,34 @@ class SGRLD(PositiveStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
+
+    def _spread(self, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
+        theta = np.exp(self.position)
+        return np.where(self._by_number(SIMPLEX), theta, self._prior_shape + np.maximum(counts, 0.0))
+
+    def _push(self, argument: int, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
+        push = super()._push(argument, counts, exposures)
+        for kind, start, rows, width in self.blocks:
+            if kind == SIMPLEX:
+                part = slice(start, start + rows * width)
+                totals = counts[part].reshape(rows, width).sum(axis=1)
+                push[part] -= (self._values[part].reshape(rows, width) * totals[:, None]).ravel()
+        return push
+
+    def _inflation(self, time: float) -> float:
+        return self._noise * independent_inflation(time)
+
+    @property
+    def _longest_step(self) -> float:
+        """Half the time in which the likelihood brings ω back, which is that of the prior over n."""
+        longest = LONGEST_STEP
+        for kind, start, rows, width in self.blocks:
+            if kind == SIMPLEX:
+                part = slice(start, start + rows * width)
+                prior = self._prior_shape[part].reshape(rows, width).sum(axis=1)
+                counts = np.abs(self._counts[part]).reshape(rows, width).sum(axis=1)
+                longest = min(longest, 0.5 * float(np.min(prior / (prior + counts))))
+        return longest
 
     def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
         field = self.estimator.field

@@ -145,7 +145,7 @@ def test_other_minibatches_of_control_variates():
     step = make(model, batch_size=5, minibatch=["z"], control_variates=True)
     step.reference = P.copy()
     step._centre()
-    step._values[:] = Q[0]
+    step._values[:], step.position = Q[0], np.log(Q[0])
     for start in step.estimator.next_arguments(3):
         counts = counts_at(step, {"w": Q[0]}, start)[0]
         pushed = step._push(int(start), counts, np.zeros(4))
