@@ -9,7 +9,7 @@ Two figures: box plots of the fifth component by minibatches of 10 labels, for w
 say nothing but that it is small; and the Kolmogorov–Smirnov distance to the exact posterior
 against the share of the data in a minibatch. The distance of a vector is that of its Rosenblatt
 transform, ωⱼ / (ωⱼ + … + ω_d) through its beta law, averaged over j. Either sampler runs 1,000
-steps after 1,000 of burn-in, at the step size that a grid search found best.
+steps after 1,000 of burn-in, at the step size that a grid search with two other seeds found best.
 
 Run it with ``python examples/sparse_simplex.py``; it takes some five minutes.
 """
@@ -39,7 +39,7 @@ GRIDS = {
 }
 SAMPLERS = {"SCIR": pg.SCIR, "SGRLD": pg.SGRLD}
 COMPONENT = 4  # the fifth
-GRID_SEED, SEEDS = 100, (1, 2, 3, 4, 5)
+GRID_SEEDS, SEEDS = (100, 101), (1, 2, 3, 4, 5)
 
 
 def posterior_shapes(data: str) -> np.ndarray:
@@ -105,7 +105,9 @@ def vector_distance(weights: np.ndarray, data: str) -> float:
 def tuned(contestant: Contestant, distance: Any) -> tuple[float, dict[float, float]]:
     """Return the best step size of the grid, and the distance at each."""
     found = {
-        float(h): distance(contestant.run(h, GRID_SEED), contestant.data)
+        float(h): float(
+            np.mean([distance(contestant.run(h, s), contestant.data) for s in GRID_SEEDS])
+        )
         for h in GRIDS[contestant.name]
     }
     return min(found, key=found.__getitem__), found

@@ -351,16 +351,26 @@ class PositiveStep(GeodesicStep):
         return evaluations
 
     def _spread(self, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
-        """Variance of each number that the noise is compared with."""
+        """Variance of each number that the noise is compared with; at given ω on a simplex."""
         spread = np.where(
             self._is_log_normal, self._prior_rate + exposures, self._prior_shape + counts
         )
-        return np.maximum(spread, 0.0)
+        share = np.where(self._by_number(SIMPLEX), self._values, 0.0)
+        return np.maximum(spread * (1.0 - share), 0.0)
 
     def _push(self, argument: int, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
-        """Drift that one minibatch estimates, without the prior."""
+        """Drift that one minibatch estimates, without the prior.
+
+        On a simplex only what moves ω, and not the sum of θ, counts.
+        """
         place = np.where(self._is_log_normal, self.position, self._values)
-        return counts - exposures * place
+        push = counts - exposures * place
+        for kind, start, rows, width in self.blocks:
+            if kind == SIMPLEX:
+                part = slice(start, start + rows * width)
+                totals = push[part].reshape(rows, width).sum(axis=1)
+                push[part] -= (self._values[part].reshape(rows, width) * totals[:, None]).ravel()
+        return push
 
     @property
     def _evaluations(self) -> int:

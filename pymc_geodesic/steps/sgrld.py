@@ -139,17 +139,8 @@ class SGRLD(PositiveStep):
         )
 
     def _spread(self, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
-        theta = np.exp(self.position)
+        theta = np.exp(self.position) * (1.0 - self._values)
         return np.where(self._by_number(SIMPLEX), theta, self._prior_shape + np.maximum(counts, 0.0))
-
-    def _push(self, argument: int, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
-        push = super()._push(argument, counts, exposures)
-        for kind, start, rows, width in self.blocks:
-            if kind == SIMPLEX:
-                part = slice(start, start + rows * width)
-                totals = counts[part].reshape(rows, width).sum(axis=1)
-                push[part] -= (self._values[part].reshape(rows, width) * totals[:, None]).ravel()
-        return push
 
     def _inflation(self, time: float) -> float:
         return self._noise * independent_inflation(time)
