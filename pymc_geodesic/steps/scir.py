@@ -103,11 +103,11 @@ class SCIR(PositiveStep):
     After many steps the variance is that of the posterior plus tanh(h/2) Var[â] (corollary 3.2).
     A step size of None is the longest at which this adds at most 5 % to the variance of any
     variable (of ω, which the noise of Σn̂ leaves alone; and less is added by the default
-    minibatches, whose noise adds up to zero over an epoch); during the first 70 % of the tuning phase more is allowed, so that a chain that starts
-    far away arrives. If the counts change with ω (because something latent is summed over, as
-    in a mixture), they are out of date by the end of a step, which costs another tanh(h/2)
-    at most, and the rule counts it as noise. The sample stat ``variance_inflation`` is the share
-    that the noise adds.
+    minibatches, whose noise adds up to zero over an epoch). During the first 70 % of the tuning
+    phase more is allowed, so that a chain that starts far away arrives. If the counts change with
+    ω (because something latent is summed over, as in a mixture), they are out of date by the end
+    of a step, which costs another tanh(h/2) at most, and the rule counts it as noise. The sample
+    stat ``variance_inflation`` is the share that the noise adds.
 
     It applies to likelihoods with non-negative ω ∂ log p / ∂ω: Categorical and Multinomial data
     with the variable as probabilities, mixtures of them, discrete variables of other steps

@@ -140,14 +140,16 @@ class SGRLD(PositiveStep):
 
     def _spread(self, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
         theta = np.exp(self.position) * (1.0 - self._values)
-        return np.where(self._by_number(SIMPLEX), theta, self._prior_shape + np.maximum(counts, 0.0))
+        return np.where(
+            self._by_number(SIMPLEX), theta, self._prior_shape + np.maximum(counts, 0.0)
+        )
 
     def _inflation(self, time: float) -> float:
         return self._noise * independent_inflation(time)
 
     @property
     def _longest_step(self) -> float:
-        """Half the time in which the likelihood brings ω back, which is that of the prior over n."""
+        """Half the time in which the likelihood brings ω back, Σα / (Σα + Σn)."""
         longest = LONGEST_STEP
         for kind, start, rows, width in self.blocks:
             if kind == SIMPLEX:
