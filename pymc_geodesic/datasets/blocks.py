@@ -41,13 +41,10 @@ class _RowsOfFile:
 
 def _readable(array: Any) -> Any:
     """Something that can be sliced by rows, without keeping what was read."""
-    if (
-        isinstance(array, np.memmap)
-        and isinstance(array.base, mmap.mmap)  # a part of a map does not know where it begins
-        and array.flags.c_contiguous
-    ):
-        path = os.fspath(array.filename)  # type: ignore[arg-type]  # None for maps without a file
-        return _RowsOfFile(path, array.offset, array.dtype, array.shape)
+    if isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous:
+        base: object = array.base
+        if isinstance(base, mmap.mmap):  # a part of a map does not know where it begins
+            return _RowsOfFile(os.fspath(array.filename), array.offset, array.dtype, array.shape)
     return array if hasattr(array, "shape") else np.asarray(array)
 
 

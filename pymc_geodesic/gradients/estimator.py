@@ -124,12 +124,12 @@ class GradientEstimator:
             self._other_values[name] = buffer
             self._point_all(position, buffer)
             position += 1
-        for holder in density.arrays.values():
+        for copy, holder in density.arrays.items():
             array = self.source.whole_array(holder)
             expected = self._inputs[position].shape
             if array.shape != expected:
                 raise ValueError(
-                    f"data container {holder.name!r} had shape {expected} when this step was made "
+                    f"data container {copy.name!r} had shape {expected} when this step was made "
                     f"and has {array.shape} now; make the step again"
                 )
             self._point_all(position, np.ascontiguousarray(array))

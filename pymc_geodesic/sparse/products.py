@@ -50,7 +50,7 @@ def _as_matrix(
 class _Product(Op):
     """Base of the two products; ``width`` is the number of columns of the matrix."""
 
-    __props__ = ("width",)
+    __props__: tuple[str, ...] = ("width",)
 
     def __init__(self, width: int) -> None:
         _register_with_numba()
