@@ -100,11 +100,10 @@ class PositiveStep(GeodesicStep):
         ("step_size", ".2e", "Step size"),
         ("variance_inflation", ".3f", "Inflation"),
     )
-    _compiled_attributes = ("estimator", "priors")
+    _compiled_attributes: tuple[str, ...] = ("estimator", "priors")
     _families: tuple[str, ...] = ("Dirichlet", "Gamma")
     _needs_counts: bool
     """Whether counts must not be negative."""
-    _longest_step = LONGEST_STEP
     estimator: CountEstimator
 
     def __init__(

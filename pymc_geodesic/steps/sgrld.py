@@ -106,7 +106,6 @@ class SGRLD(PositiveStep):
 
     name = "sgrld"
     _needs_counts = False
-    _longest_step = 0.1
 
     def __init__(
         self,

@@ -149,7 +149,7 @@ def test_other_minibatches_of_control_variates():
     for start in step.estimator.next_arguments(3):
         counts = counts_at(step, {"w": Q[0]}, start)[0]
         pushed = step._push(int(start), counts, np.zeros(4))
-        np.testing.assert_allclose(pushed, COUNTS, atol=1e-9)
+        np.testing.assert_allclose(pushed, COUNTS - 30.0 * Q[0], atol=1e-9)
 
 
 def poisson_rate(g):
