@@ -28,8 +28,8 @@ MAY_IMPORT = {
     "sparse": set(),
     "gradients": NUMERICS | DENSITIES,
     "steps": NUMERICS | DENSITIES | {"gradients"},
-    "models": DENSITIES,
-    "diagnostics": {"distributions"},
+    "models": NUMERICS | DENSITIES,
+    "diagnostics": NUMERICS | {"distributions"},
     "datasets": set(),
 }
 

@@ -1,6 +1,10 @@
 """Diagnostics of samplers, topic models and classifiers, and plots in the ArviZ manner."""
 
 from pymc_geodesic.diagnostics.alignment import align_topics
+from pymc_geodesic.diagnostics.completion import (
+    completion_probabilities,
+    document_completion_perplexity,
+)
 from pymc_geodesic.diagnostics.linear_classifier import LinearClassifier
 from pymc_geodesic.diagnostics.perplexity import log_perplexity
 from pymc_geodesic.diagnostics.plots import (
@@ -19,6 +23,8 @@ from pymc_geodesic.diagnostics.words import top_words
 __all__ = [
     "LinearClassifier",
     "align_topics",
+    "completion_probabilities",
+    "document_completion_perplexity",
     "log_perplexity",
     "plot_circle_density",
     "plot_decision_band",

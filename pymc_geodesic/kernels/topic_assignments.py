@@ -19,7 +19,7 @@ from pymc_geodesic.jit import borrow, compiled
 from pymc_geodesic.streams import fill_uniform
 from pymc_geodesic.variates import fill_log_gamma
 
-__all__ = ["collect_words", "gather_topics", "sample_documents", "scatter_counts"]
+__all__ = ["collect_words", "gather_topics", "pick", "sample_documents", "scatter_counts"]
 
 SMALLEST_TOTAL = 1e-280
 """Sum of weights below which they are taken to logarithms: some may have become zero."""
@@ -95,8 +95,22 @@ def scatter_counts(parts: np.ndarray, words: np.ndarray, scale: float, counts: n
 
 
 @compiled(inline="always")
-def _pick(weights: np.ndarray, total: float, uniform: float) -> int:
-    """Index drawn with probability weights / total."""
+def pick(weights: np.ndarray, total: float, uniform: float) -> int:
+    """Choose an index with probability ``weights / total``, from a uniform number.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (n,)
+        Not negative.
+    total : float
+        Their sum.
+    uniform : float
+        In (0, 1).
+
+    Returns
+    -------
+    int
+    """
     size = weights.size
     left = uniform * total
     start = 0
@@ -145,7 +159,7 @@ def _first_assignments(
             for k in range(n_topics):
                 weights[k] = math.exp(weights[k] - top)
                 total += weights[k]
-        topic = _pick(weights, total, uniforms[i])
+        topic = pick(weights, total, uniforms[i])
         assignments[i] = topic
         totals[topic] += 1.0
 
@@ -241,7 +255,7 @@ def sample_documents(
                     weight = topics[word, k] * totals[k]
                     weights[k] = weight
                     total += weight
-                topic = _pick(weights, total, uniforms[i])
+                topic = pick(weights, total, uniforms[i])
                 assignments[i] = topic
                 totals[topic] += 1.0
                 if kept:

@@ -15,7 +15,8 @@ from pymc_geodesic.sparse import SparseData, admixture_log_likelihood
 __all__ = ["lda"]
 
 
-def _word_counts(counts: Any) -> sparse.csr_array:
+def word_counts(counts: Any) -> sparse.csr_array:
+    """Take counts of words as a sparse matrix, or raise ValueError if they are none."""
     matrix = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"counts must be a matrix (document, word), got shape {matrix.shape}")
@@ -33,7 +34,8 @@ def _word_counts(counts: Any) -> sparse.csr_array:
     return matrix
 
 
-def _concentration(name: str, value: ArrayLike, length: int) -> np.ndarray:
+def concentration(name: str, value: ArrayLike, length: int) -> np.ndarray:
+    """Take a vector of concentrations, or raise ValueError if they are none."""
     array = np.asarray(value, dtype=float)
     if array.shape not in ((), (length,)) or not np.all((array > 0) & np.isfinite(array)):
         raise ValueError(
@@ -113,15 +115,15 @@ def lda(
     >>> model.named_vars_to_dims["topics"], model.named_vars_to_dims["theta"]
     (('topic', 'word'), ('document', 'topic'))
     """
-    matrix = _word_counts(counts)
+    matrix = word_counts(counts)
     n_documents, n_words = matrix.shape
     if int(n_topics) != n_topics or n_topics < 2:
         raise ValueError(f"n_topics must be an integer of at least 2, got {n_topics}")
     if n_words < 2:
         raise ValueError("counts needs at least two words (columns)")
     concentrations = {
-        "alpha": _concentration("alpha", alpha, int(n_topics)),
-        "beta": _concentration("beta", beta, n_words),
+        "alpha": concentration("alpha", alpha, int(n_topics)),
+        "beta": concentration("beta", beta, n_words),
     }
     coords = {
         "document": np.arange(n_documents) if documents is None else list(documents),

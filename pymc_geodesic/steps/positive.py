@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from pymc import modelcontext
 
+from pymc_geodesic.gradients.compiled import CompiledField
 from pymc_geodesic.gradients.conjugate import ConjugatePriors, family_of, variables_of_families
 from pymc_geodesic.gradients.counts import CountEstimator
 from pymc_geodesic.gradients.logarithms import log_of_value, value_of_log
 from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
 from pymc_geodesic.gradients.sources import named_row_source
+from pymc_geodesic.gradients.topic_counts import TopicCountEstimator
+from pymc_geodesic.gradients.variables import manifold_variables
 from pymc_geodesic.kernels.scir import LOG_NORMAL, POSITIVE, SIMPLEX, estimate_counts, expand_values
+from pymc_geodesic.kernels.topic_moves import expand_topics
 from pymc_geodesic.manifolds import FlatSimplex, HalfLine, Manifold
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import (
@@ -29,12 +33,13 @@ from pymc_geodesic.steps.base import (
     TensorVariable,
     dataclass_state,
 )
-from pymc_geodesic.steps.estimators import Minibatches
+from pymc_geodesic.steps.estimators import LocalDraws, Minibatches
 from pymc_geodesic.steps.inflation import (
     independent_inflation,
     longest_time,
     shuffled_inflation,
 )
+from pymc_geodesic.streams import split_stream
 from pymc_geodesic.variates import log_gamma
 
 __all__ = ["PositiveState", "PositiveStep"]
@@ -55,6 +60,9 @@ MEASURED_DRAWS = 20
 """Tuning draws whose noise is measured if the step size is given."""
 
 TRIALS = 3
+
+LOCAL_SWEEPS = 5
+"""Default sweeps over the words of a document, kept and not."""
 
 
 @dataclass_state
@@ -104,7 +112,7 @@ class PositiveStep(GeodesicStep):
     _families: tuple[str, ...] = ("Dirichlet", "Gamma")
     _needs_counts: bool
     """Whether counts must not be negative."""
-    estimator: CountEstimator
+    estimator: CountEstimator | TopicCountEstimator  # type: ignore[assignment]  # counts instead
 
     def __init__(
         self,
@@ -117,6 +125,9 @@ class PositiveStep(GeodesicStep):
         batches: Iterable[Any] | None,
         total_size: int | None,
         minibatch_order: Literal["shuffled", "independent", "random"],
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = LOCAL_SWEEPS,
+        local_tune: int = LOCAL_SWEEPS,
         model: Model | None,
         rng: RandomGenerator,
         compile_kwargs: Mapping[str, Any] | None,
@@ -124,6 +135,9 @@ class PositiveStep(GeodesicStep):
         model = modelcontext(model)
         name = type(self).__name__
         rvs = variables_of_families(model, vars, self._families, name)
+        by_row = [] if local is None else manifold_variables(model, local, by_row=True)
+        rvs = [rv for rv in rvs if rv not in [variable.rv for variable in by_row]]
+        self._local_draws = LocalDraws(local_draws, local_tune, 1)
         manifolds: dict[str, type[Manifold]] = {
             rv.name: FlatSimplex if family_of(rv) == "Dirichlet" else HalfLine for rv in rvs
         }
@@ -135,6 +149,8 @@ class PositiveStep(GeodesicStep):
             manifolds=manifolds,
             local=None,
         )
+        self.local = by_row
+        self.vars = [variable.value for variable in (*self.variables, *self.local)]
         if step_size is not None and not callable(step_size) and not step_size > 0:
             raise ValueError(f"step_size must be positive, got {step_size}")
         if int(n_steps) != n_steps or n_steps < 1:
@@ -167,6 +183,9 @@ class PositiveStep(GeodesicStep):
 
     def _compile(self) -> None:
         minibatches = self._minibatches
+        if self.local:
+            self._compile_local()
+            return
         source = named_row_source(
             self.model,
             batch_size=minibatches.batch_size,
@@ -186,6 +205,38 @@ class PositiveStep(GeodesicStep):
         divided = () if source is None else tuple(source.arrays)
         self.priors = ConjugatePriors(self.model, self.variables, divided)
 
+    def _compile_local(self) -> None:
+        """Count words in topics that Gibbs sampling assigns them to."""
+        if len(self.variables) != 1 or len(self.variables[0].shape) != 2 or not self._is_simplex:
+            names = [variable.name for variable in self.variables]
+            raise ValueError(
+                "local= needs one global variable, a Dirichlet variable of topics with shape "
+                f"(topic, word), not {names}; give the others to another step method"
+            )
+        minibatches = self._minibatches
+        self.estimator = TopicCountEstimator(
+            self.model,
+            self.variables[0],
+            self.local,
+            batch_size=minibatches.batch_size,
+            minibatch=minibatches.names,
+            batches=minibatches.batches,
+            total_size=minibatches.total_size,
+            minibatch_order=minibatches.order,
+            n_kept=self._local_draws.draws,
+            n_discarded=self._local_draws.discarded,
+        )
+        self.priors = ConjugatePriors(self.model, self.variables)
+
+    @property
+    def _is_simplex(self) -> bool:
+        return isinstance(self.variables[0].manifold, FlatSimplex)
+
+    @property
+    def _field(self) -> CompiledField:
+        assert isinstance(self.estimator, CountEstimator)
+        return self.estimator.field
+
     def _reset(self) -> None:
         self.lacks_totals = True
         self.tuned_step_size = 0.0
@@ -203,7 +254,14 @@ class PositiveStep(GeodesicStep):
 
     def _estimate(self, values: np.ndarray, argument: int) -> int:
         """Write counts and exposures; return the index of a bad one or −1."""
-        field = self.estimator.field
+        if isinstance(self.estimator, TopicCountEstimator):
+            shape = self.variables[0].shape
+            self.estimator.count(
+                values.reshape(shape), argument, self.stream, self._counts.reshape(shape)
+            )
+            self._exposures[:] = 0.0
+            return -1
+        field = self._field
         failed = estimate_counts(
             field.address,
             field.context,
@@ -222,6 +280,9 @@ class PositiveStep(GeodesicStep):
 
         Sets ``_depends``: whether counts change with the point.
         """
+        if self.local:  # the estimator knows its model, whose counts are what they are called
+            self._depends = True
+            return
         point = self.model.initial_point(random_seed=0)
         self.estimator.set_others(point)
         argument = int(self.estimator.next_arguments(1)[0])
@@ -306,6 +367,8 @@ class PositiveStep(GeodesicStep):
             logarithm = self.position[self.product.slices[variable.name]].reshape(variable.shape)
             value = value_of_log(variable, self.model, logarithm)
             point[variable.value_name] = self._written[variable.value_name] = value
+        if isinstance(self.estimator, TopicCountEstimator):
+            self.estimator.write_local(point)
         return point
 
     def _draw_totals(self, argument: int) -> None:
@@ -411,11 +474,39 @@ class PositiveStep(GeodesicStep):
     def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
         """Run the kernel; return the index of a failure or −1, and further stats."""
 
+    _topic_kernel: Callable[..., None]
+    """Moves rows of topics given their counts."""
+
+    def _run_with_local(self, arguments: np.ndarray, step_size: float) -> int:
+        """Run the inner steps, each of which samples the local variables of its minibatch."""
+        assert isinstance(self.estimator, TopicCountEstimator)
+        shape = self.variables[0].shape
+        state, topics = self.position.reshape(shape), self._values.reshape(shape)
+        counts, prior = self._counts.reshape(shape), self._prior_shape.reshape(shape)
+        parts = self.estimator.topic_parts()
+        kernel = type(self)._topic_kernel
+        self.estimator.side_by_side(lambda part: expand_topics(state[part], topics[part]), parts)
+        for argument in arguments:
+            self.estimator.count(topics, argument, self.stream, counts)
+            streams = split_stream(self.stream, shape[0])
+
+            def move(part: slice, streams: np.ndarray = streams) -> None:
+                kernel(
+                    state[part], prior[part], counts[part], topics[part], step_size, streams[part]
+                )
+
+            self.estimator.side_by_side(move, parts)
+        finite = np.isfinite(self.position)
+        return -1 if finite.all() else int(np.argmin(finite))
+
     def _before_moving(self) -> int:
         """Prepare the draw; return gradient evaluations."""
         return 0
 
     def _move(self, point: PointType) -> dict[str, Any]:
+        if isinstance(self.estimator, TopicCountEstimator) and not self._has_local_values:
+            self.estimator.read_local(point)
+            self._has_local_values = True
         first = self.noise_count == 0
         measures = first or (self.tune and (self.step_size is None or self.draw < MEASURED_DRAWS))
         n_grad = 0
@@ -438,7 +529,8 @@ class PositiveStep(GeodesicStep):
         step_size *= self.shrinkage
         before = self.position.copy()
         failed, more = self._run(arguments[: self.n_steps], step_size)
-        self.estimator.field.raise_error()
+        if not self.local:
+            self._field.raise_error()
         diverging = failed >= 0
         if diverging:
             self._handle_failure(failed, step_size)

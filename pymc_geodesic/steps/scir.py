@@ -9,10 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from pymc_geodesic.gradients.compiled import CompiledField
+from pymc_geodesic.gradients.counts import CountEstimator
 from pymc_geodesic.kernels.scir import estimate_counts, expand_values, scir
+from pymc_geodesic.kernels.topic_moves import scir_topics
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable, dataclass_state
-from pymc_geodesic.steps.positive import PositiveState, PositiveStep
+from pymc_geodesic.steps.positive import LOCAL_SWEEPS, PositiveState, PositiveStep
 
 __all__ = ["SCIR"]
 
@@ -81,6 +83,12 @@ class SCIR(PositiveStep):
         N, if it is not the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
         See `SGGMC`.
+    local : list of variables or names, optional
+        Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
+        `pymc_geodesic.models.lda`. The counts of words in topics are then averages over
+        collapsed Gibbs sweeps over the words of the documents of each minibatch (Notes).
+    local_draws, local_tune : int
+        Sweeps over a document that are averaged over, and sweeps before them.
     control_variates : bool
         Estimate the counts as n(ω*) + n̂(ω) − n̂(ω*), with the counts n(ω*) of all rows at a
         reference ω*, the mean over the last quarter of the tuning phase. Each step then takes two
@@ -114,6 +122,18 @@ class SCIR(PositiveStep):
     whose probabilities it is; for Gamma variables Poisson, exponential and gamma rates and normal
     precisions; for LogNormal variables log-normal data in their logarithm. Other models are
     refused by name when the step is made, or with an error while sampling.
+
+    With ``local=["theta"]`` the model must have the likelihood
+    `pymc_geodesic.sparse.admixture_log_likelihood` of counts, ``minibatch=`` names them, and this
+    step samples the topics and theta. For each document of a minibatch the topics of its words
+    are drawn given θ, then by ``local_tune + local_draws`` sweeps with θ integrated out, then θ
+    given them; in memory θ is where the next visit starts. Documents run side by side over the
+    cores, with the same numbers on any number of them. With ``batches=`` (blocks of sparse
+    counts, such as ``[counts[i : i + 50] for i in range(0, n, 50)]``) documents pass by: θ then
+    has the rows of the largest block and belongs to the present one. The topics are known only as
+    well as the step size allows: with minibatches of 50 of 10⁵ documents a schedule such as
+    ``PolynomialDecay(0.5, b=10, gamma=0.6)`` is of more use than the tuned step, which is for
+    posteriors that are to be right in their variance.
 
     Components are kept as logarithms. The trace holds no number below 10⁻³⁰⁷.
 
@@ -153,6 +173,7 @@ class SCIR(PositiveStep):
     }
     _compiled_attributes = (*PositiveStep._compiled_attributes, "_all_rows")
     _families = ("Dirichlet", "Gamma", "LogNormal")
+    _topic_kernel = staticmethod(scir_topics)
     _needs_counts = True
 
     def __init__(
@@ -166,6 +187,9 @@ class SCIR(PositiveStep):
         batches: Iterable[Any] | None = None,
         total_size: int | None = None,
         minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = LOCAL_SWEEPS,
+        local_tune: int = LOCAL_SWEEPS,
         control_variates: bool = False,
         model: Model | None = None,
         rng: RandomGenerator = None,
@@ -182,6 +206,9 @@ class SCIR(PositiveStep):
             batches=batches,
             total_size=total_size,
             minibatch_order=minibatch_order,
+            local=local,
+            local_draws=local_draws,
+            local_tune=local_tune,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
@@ -191,6 +218,8 @@ class SCIR(PositiveStep):
         super()._compile()
         self._all_rows: CompiledField | None = None
         if self.control_variates:
+            if not isinstance(self.estimator, CountEstimator):
+                raise ValueError("control_variates= is not available with local=")
             self._all_rows = self.estimator.compile_all_rows()
 
     def _reset(self) -> None:
@@ -250,7 +279,9 @@ class SCIR(PositiveStep):
         return super()._push(argument, counts, exposures)
 
     def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
-        field = self.estimator.field
+        if self.local:
+            return self._run_with_local(arguments, step_size), {"count_clips": 0}
+        field = self._field
         failed, clips = scir(
             field.address,
             field.context,

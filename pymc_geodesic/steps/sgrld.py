@@ -9,10 +9,11 @@ import numpy as np
 
 from pymc_geodesic.kernels.scir import SIMPLEX
 from pymc_geodesic.kernels.sgrld import sgrld
+from pymc_geodesic.kernels.topic_moves import sgrld_topics
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.inflation import independent_inflation
-from pymc_geodesic.steps.positive import PositiveStep
+from pymc_geodesic.steps.positive import LOCAL_SWEEPS, PositiveStep
 
 __all__ = ["SGRLD"]
 
@@ -57,6 +58,13 @@ class SGRLD(PositiveStep):
         N, if it is not the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
         See `SGGMC`.
+    local : list of variables or names, optional
+        Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
+        `pymc_geodesic.models.lda`. The counts of words in topics are then averages over
+        collapsed Gibbs sweeps over the words of the documents of each minibatch; see
+        the notes of `SCIR`.
+    local_draws, local_tune : int
+        Sweeps over a document that are averaged over, and sweeps before them.
     model : pymc.Model, optional
     rng : RandomGenerator, optional
     compile_kwargs : dict, optional
@@ -105,6 +113,7 @@ class SGRLD(PositiveStep):
     """
 
     name = "sgrld"
+    _topic_kernel = staticmethod(sgrld_topics)
     _needs_counts = False
 
     def __init__(
@@ -118,6 +127,9 @@ class SGRLD(PositiveStep):
         batches: Iterable[Any] | None = None,
         total_size: int | None = None,
         minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = LOCAL_SWEEPS,
+        local_tune: int = LOCAL_SWEEPS,
         model: Model | None = None,
         rng: RandomGenerator = None,
         compile_kwargs: Mapping[str, Any] | None = None,
@@ -132,6 +144,9 @@ class SGRLD(PositiveStep):
             batches=batches,
             total_size=total_size,
             minibatch_order=minibatch_order,
+            local=local,
+            local_draws=local_draws,
+            local_tune=local_tune,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
@@ -159,7 +174,9 @@ class SGRLD(PositiveStep):
         return longest
 
     def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
-        field = self.estimator.field
+        if self.local:
+            return self._run_with_local(arguments, step_size), {}
+        field = self._field
         failed = sgrld(
             field.address,
             field.context,

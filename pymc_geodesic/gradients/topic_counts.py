@@ -1,0 +1,360 @@
+"""Expected counts of words in topics, from collapsed Gibbs sampling of a minibatch of documents.
+
+By Fisher's identity ω ∂ log p(batch | ω) of topics ω is the expectation of the counts of words in
+topics, given ω and the documents, over the topics z of all their words. Here it is an average over
+sweeps of a Gibbs sampler of z in which the proportions θ of the documents are integrated out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pymc.logprob.transforms import SimplexTransform
+from pymc.logprob.utils import replace_rvs_by_values
+from pymc.model import Model
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.variable import TensorVariable
+from threadpoolctl import ThreadpoolController
+
+from pymc_geodesic.gradients.documents import StreamedDocuments, check_counts
+from pymc_geodesic.gradients.logarithms import LOG_SMALLEST, log_of_value
+from pymc_geodesic.gradients.rows import RowSource
+from pymc_geodesic.gradients.sources import named_row_source
+from pymc_geodesic.gradients.variables import ManifoldVariable
+from pymc_geodesic.kernels.topic_assignments import (
+    collect_words,
+    gather_topics,
+    sample_documents,
+    scatter_counts,
+)
+from pymc_geodesic.sparse import SparseContainers, sparse_containers
+from pymc_geodesic.sparse.admixture import AdmixtureLogLikelihood
+from pymc_geodesic.streams import split_stream
+
+__all__ = ["TopicCountEstimator"]
+
+DOCUMENTS_OF_PART = 25
+MOST_PARTS = 16
+"""Parts of a minibatch; the sums depend on them to rounding, and so not on the number of cores."""
+
+_REMEDY = (
+    "local= needs a likelihood made by sparse.admixture_log_likelihood(counts, theta, topics), as "
+    "models.lda has it, with Dirichlet priors of its own on theta and topics and no other use of "
+    "them"
+)
+
+
+def _origin(variable: Variable) -> Variable:
+    """Variable that another is a copy of."""
+    while (
+        variable.owner is not None
+        and isinstance(variable.owner.op, Elemwise)
+        and len(variable.owner.inputs) == 1
+        and variable.owner.op.scalar_op.__class__.__name__ == "Identity"
+    ):
+        variable = variable.owner.inputs[0]
+    return variable
+
+
+def _likelihood_node(model: Model, topics: TensorVariable, theta: TensorVariable) -> Apply:
+    """Find the likelihood that connects topics and proportions, and check that nothing else does.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or the variables occur elsewhere.
+    """
+    nodes = []
+    for term in [*model.potentials, *model.basic_RVs]:
+        if term in (topics, theta) or {topics, theta}.isdisjoint(ancestors([term])):
+            continue
+        node = _origin(term).owner
+        if node is None or not isinstance(node.op, AdmixtureLogLikelihood):
+            raise ValueError(
+                f"{term.name!r} depends on {topics.name!r} or {theta.name!r} in a way that Gibbs "
+                f"sampling of topics of words does not know. {_REMEDY}"
+            )
+        nodes.append(node)
+    if len(nodes) != 1:
+        raise ValueError(
+            f"{len(nodes)} likelihoods connect {topics.name!r} and {theta.name!r}. {_REMEDY}"
+        )
+    by_word = nodes[0].inputs[4]
+    transposed = by_word.owner is not None and isinstance(by_word.owner.op, DimShuffle)
+    if nodes[0].inputs[3] is not theta or not transposed or by_word.owner.inputs[0] is not topics:
+        raise ValueError(
+            f"The likelihood is of other variables than {theta.name!r} and {topics.name!r}. "
+            f"{_REMEDY}"
+        )
+    return nodes[0]
+
+
+class _Proportions:
+    """Concentration α of the prior of the proportions, as a function of other variables."""
+
+    def __init__(self, model: Model, theta: TensorVariable, topics: TensorVariable) -> None:
+        alpha = theta.owner.op.dist_params(theta.owner)[0]
+        if topics in ancestors([alpha]):
+            raise ValueError(f"the prior of {theta.name!r} must not depend on {topics.name!r}")
+        graphs = [alpha] if alpha.type.ndim == 1 else [alpha[0], pt.all(pt.eq(alpha, alpha[0]))]
+        graphs = replace_rvs_by_values(
+            graphs, rvs_to_values=model.rvs_to_values, rvs_to_transforms=model.rvs_to_transforms
+        )
+        needed = set(ancestors(graphs))
+        values = [value for value in model.value_vars if value in needed]
+        self._names = [value.name for value in values]
+        self._function = pytensor.function(values, graphs[0], mode="FAST_COMPILE")
+        if len(graphs) > 1:
+            same = pytensor.function(values, graphs[1], mode="FAST_COMPILE")
+            point = model.initial_point(random_seed=0)
+            if not same(*(point[name] for name in self._names)):
+                raise ValueError(
+                    f"the prior of {theta.name!r} must be the same for all documents, but its "
+                    "concentration is not"
+                )
+
+    def __call__(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        alpha = np.asarray(self._function(*(point[name] for name in self._names)), dtype=float)
+        if not np.all((alpha > 0.0) & np.isfinite(alpha)):
+            raise ValueError(f"the proportions have a concentration that is not positive: {alpha}")
+        return alpha
+
+
+class TopicCountEstimator:
+    """Counts of words in topics, estimated from minibatches of documents.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    topics : ManifoldVariable
+        Dirichlet variable of shape (K, V).
+    local : list of ManifoldVariable
+        The proportions θ, a Dirichlet variable of shape (D, K).
+    batch_size, minibatch, batches, total_size, minibatch_order
+        See `pymc_geodesic.SCIR`. With ``batches`` the rows of θ are those of the present block.
+    n_kept, n_discarded : int
+        Sweeps over a document that are averaged over, and sweeps before them.
+
+    Attributes
+    ----------
+    source : RowSource
+
+    Raises
+    ------
+    ValueError
+        If the model has another likelihood, or the minibatch arguments do not name its counts.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        topics: ManifoldVariable,
+        local: Sequence[ManifoldVariable],
+        *,
+        batch_size: int | None,
+        minibatch: Sequence[str] | str | None,
+        batches: Iterable[Any] | None,
+        total_size: int | None,
+        minibatch_order: str,
+        n_kept: int,
+        n_discarded: int,
+    ) -> None:
+        if len(local) != 1:
+            raise ValueError(f"local= takes one variable, the proportions, got {len(local)}")
+        (self._theta,) = local
+        self._model = model
+        self._n_kept, self._n_discarded = n_kept, n_discarded
+        node = _likelihood_node(model, topics.rv, self._theta.rv)
+        self._alpha_of = _Proportions(model, self._theta.rv, topics.rv)
+        self._n_topics, self._n_words = topics.shape[-2:]
+        names = [minibatch] if isinstance(minibatch, str) else list(minibatch or ())
+        containers = sparse_containers(model, names[0]) if len(names) == 1 else None
+        if containers is None or containers.rows is not node.inputs[2]:
+            raise ValueError(
+                "local= needs minibatch=[name] with the name of the counts of the likelihood, "
+                f"got minibatch={minibatch!r}"
+            )
+        self._name, self._containers = names[0], containers
+        n_documents = self._theta.shape[0]
+        self.source: RowSource
+        if batches is None:
+            source = named_row_source(
+                model,
+                batch_size=n_documents if batch_size is None else batch_size,
+                minibatch=names,
+                batches=None,
+                total_size=total_size,
+                minibatch_order=minibatch_order,
+            )
+            assert source is not None
+            if source.n_rows != n_documents:
+                raise ValueError(
+                    f"{self._theta.name!r} has {n_documents} rows, but {self._name!r} has "
+                    f"{source.n_rows} documents"
+                )
+            self.source = source
+            self._total = total_size or source.n_rows
+        else:
+            total = getattr(batches, "total_size", None) if total_size is None else total_size
+            if total is None:
+                raise ValueError(
+                    "batches= does not say how many documents there are; pass total_size="
+                )
+            if batch_size is not None:
+                raise ValueError("batches= of documents are minibatches: leave out batch_size=")
+            self._total = int(total)
+            self.source = StreamedDocuments(
+                batches, self._name, self._n_words, n_documents, self._total
+            )
+        self._slots = np.full(self._n_words, -1, dtype=np.int32)
+        self._values = np.empty((0, 0))
+        self.proportions = np.empty((0, self._n_topics))
+        self._pool: ThreadPoolExecutor | None = None
+        self.refresh_data()
+
+    def refresh_data(self) -> None:
+        """Read the data containers, and how many cores there are."""
+        blas = ThreadpoolController().info()
+        threads = [lib["num_threads"] for lib in blas if lib["user_api"] == "blas"]
+        self._workers = min(threads, default=os.cpu_count() or 1)
+        self._pool = None
+        if not isinstance(self.source, StreamedDocuments):
+            check_counts(self._name, self._array(self._containers, "values"))
+
+    def _array(self, containers: SparseContainers, part: str) -> np.ndarray:
+        return self.source.whole_array(getattr(containers, part))
+
+    def side_by_side(self, run: Callable[[slice], Any], parts: Sequence[slice]) -> None:
+        """Run compiled code for each part of an array, over the cores."""
+        if len(parts) == 1 or self._workers == 1:
+            for part in parts:
+                run(part)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._workers)
+        list(self._pool.map(run, parts))
+
+    def topic_parts(self) -> list[slice]:
+        """Ranges of topics, as many as there are cores."""
+        return parts_of(self._n_topics, min(self._workers, self._n_topics))
+
+    def next_arguments(self, n: int) -> np.ndarray:
+        """Arguments of `count` for the next ``n`` minibatches."""
+        return self.source.next_starts(n)
+
+    def set_others(self, point: Mapping[str, np.ndarray]) -> None:
+        """Take over the values of variables that other steps sample."""
+        self._alpha = self._alpha_of(point)
+
+    def read_local(self, point: Mapping[str, np.ndarray]) -> None:
+        """Take over the proportions of all documents."""
+        self._values = np.array(point[self._theta.value_name], dtype=float)
+
+    def write_local(self, point: dict[str, np.ndarray]) -> None:
+        """Put the proportions of all documents into a point."""
+        point[self._theta.value_name] = self._values
+
+    @property
+    def _keeps_logarithms(self) -> bool:
+        return isinstance(self._model.rvs_to_transforms[self._theta.rv], SimplexTransform)
+
+    def _log_theta(self, documents: np.ndarray) -> np.ndarray:
+        """Logarithms of the proportions of some documents, up to a constant."""
+        return log_of_value(self._theta, self._model, self._values[documents])
+
+    def _store(self, documents: np.ndarray, log_theta: np.ndarray) -> None:
+        log_theta = np.maximum(log_theta, LOG_SMALLEST)
+        if self._keeps_logarithms:
+            centred = log_theta - log_theta.mean(axis=-1, keepdims=True)
+            self._values[documents] = centred[:, :-1]
+        else:
+            self._values[documents] = self._theta.forward(np.exp(log_theta))
+
+    def _minibatch(
+        self, argument: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Find counts, words and rows of a minibatch, and which documents they are."""
+        if isinstance(self.source, StreamedDocuments):
+            block = self.source.blocks[argument]
+            bounds = np.column_stack([block.indptr[:-1], block.indptr[1:]]).astype(np.int64)
+            return block.data.astype(np.float64, copy=False), block.indices, bounds, None
+        rows = self.source.arrays[f"{self._name}_rows"]
+        return (
+            self._array(self._containers, "values"),
+            self._array(self._containers, "columns"),
+            rows[argument : argument + self.source.batch_size],
+            self.source.row_indices(argument),
+        )
+
+    def count(
+        self, topics: np.ndarray, argument: int, stream: np.ndarray, counts: np.ndarray
+    ) -> None:
+        """Estimate the counts of all documents from one minibatch, and draw its proportions.
+
+        Parameters
+        ----------
+        topics : ndarray, shape (K, V)
+            ω.
+        argument : int
+            Which minibatch.
+        stream : ndarray of uint64, shape (2,)
+            Random stream, advanced.
+        counts : ndarray, shape (K, V)
+            Receives N / n times the expected counts of the minibatch.
+        """
+        values, columns, rows, documents = self._minibatch(int(argument))
+        self._slots.fill(-1)
+        words = collect_words(columns, rows, self._slots)
+        gathered = np.empty((len(words), self._n_topics))
+        gather_topics(topics, words, gathered)
+        n = len(rows)
+        log_theta = (
+            np.zeros((n, self._n_topics)) if documents is None else self._log_theta(documents)
+        )
+        parts = parts_of(n, min(-(-n // DOCUMENTS_OF_PART), MOST_PARTS))
+        of_part = {part.start: i for i, part in enumerate(parts)}
+        sums = np.zeros((len(parts), len(words), self._n_topics))
+        means = np.empty((n, self._n_topics))
+        streams = split_stream(stream, n)
+
+        def run(part: slice) -> None:
+            sample_documents(
+                values,
+                columns,
+                rows[part],
+                self._slots,
+                gathered,
+                self._alpha,
+                self._n_discarded,
+                self._n_kept,
+                streams[part],
+                log_theta[part],
+                sums[of_part[part.start]],
+                means[part],
+            )
+
+        self.side_by_side(run, parts)
+        scatter_counts(sums, words, self._total / (n * self._n_kept), counts)
+        self._store(np.arange(n) if documents is None else documents, log_theta)
+
+
+def parts_of(n: int, n_parts: int) -> list[slice]:
+    """Divide a range into consecutive parts of about the same length.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.gradients.topic_counts import parts_of
+    >>> parts_of(5, 2)
+    [slice(0, 2, None), slice(2, 5, None)]
+    """
+    bounds = [n * part // n_parts for part in range(n_parts + 1)]
+    return [slice(first, last) for first, last in pairwise(bounds)]

@@ -1,0 +1,139 @@
+"""Latent Dirichlet allocation by collapsed Gibbs sampling of all documents at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base import from_dict
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from pymc_geodesic.kernels.collapsed_gibbs import collapsed_sweep, count_assignments
+from pymc_geodesic.models.lda import concentration, word_counts
+from pymc_geodesic.streams import new_stream
+
+__all__ = ["lda_gibbs"]
+
+
+def lda_gibbs(
+    counts: ArrayLike | sparse.csr_array,
+    n_topics: int,
+    alpha: ArrayLike = 0.1,
+    beta: ArrayLike = 0.01,
+    *,
+    draws: int = 100,
+    tune: int = 100,
+    thin: int = 1,
+    chains: int = 1,
+    documents: Sequence[Any] | None = None,
+    vocabulary: Sequence[Any] | None = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> xr.DataTree:
+    r"""Sample latent Dirichlet allocation by collapsed Gibbs sweeps over all words.
+
+    The posterior of `lda`, without minibatches: exact in the limit of many sweeps, and the
+    comparison for samplers that scale. Topics and proportions are integrated out of the sweeps
+    and drawn from their conditional laws afterwards,
+
+    .. math::
+
+        \varphi_k \mid z \sim \text{Dirichlet}(\beta + n_{k \cdot}), \qquad
+        \theta_d \mid z \sim \text{Dirichlet}(\alpha + n_{d \cdot}).
+
+    Parameters
+    ----------
+    counts, n_topics, alpha, beta, documents, vocabulary
+        See `lda`.
+    draws, tune : int
+        Draws that are kept, and sweeps before the first.
+    thin : int
+        Sweeps of each draw.
+    chains : int
+        Independent runs, one after the other.
+    random_seed : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    xarray.DataTree
+        ``posterior`` with ``topics`` (chain, draw, topic, word) and ``theta`` (chain, draw,
+        document, topic), and ``constant_data`` with ``alpha`` and ``beta``.
+
+    Raises
+    ------
+    ValueError
+        As `lda`, and if a number of draws, sweeps or chains is too small.
+
+    References
+    ----------
+    Griffiths, Steyvers (2004), Finding scientific topics.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.models import lda_gibbs
+    >>> counts = np.array([[5, 5, 0, 0], [0, 0, 5, 5], [4, 6, 0, 0]])
+    >>> idata = lda_gibbs(counts, n_topics=2, draws=20, tune=20, random_seed=1)
+    >>> dict(idata.posterior["topics"].sizes)
+    {'chain': 1, 'draw': 20, 'topic': 2, 'word': 4}
+    """
+    matrix = word_counts(counts)
+    n_documents, n_words = matrix.shape
+    for name, value, least in (
+        ("n_topics", n_topics, 2),
+        ("draws", draws, 1),
+        ("tune", tune, 0),
+        ("thin", thin, 1),
+        ("chains", chains, 1),
+    ):
+        if int(value) != value or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value}")
+    a = concentration("alpha", alpha, int(n_topics))
+    b = concentration("beta", beta, n_words)
+    rng = np.random.default_rng(random_seed)
+    lengths = np.asarray(matrix.sum(axis=1)).ravel().astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    words = np.repeat(matrix.indices, matrix.data.astype(np.int64)).astype(np.int32)
+
+    topics = np.empty((chains, draws, int(n_topics), n_words))
+    theta = np.empty((chains, draws, n_documents, int(n_topics)))
+    of_documents = np.empty((n_documents, int(n_topics)))
+    of_words = np.empty((n_words, int(n_topics)))
+    of_topics = np.empty(int(n_topics))
+    for chain in range(chains):
+        stream = new_stream(rng)
+        assignments = rng.integers(int(n_topics), size=len(words), dtype=np.int32)
+        totals = (of_documents, of_words, of_topics)
+        count_assignments(starts, words, assignments, *totals)
+        for sweep in range(tune + draws * thin):
+            collapsed_sweep(starts, words, a, b, stream, assignments, *totals)
+            draw, left = divmod(sweep - tune + 1, thin)
+            if sweep >= tune and left == 0:
+                topics[chain, draw - 1] = _dirichlet(rng, of_words.T + b)
+                theta[chain, draw - 1] = _dirichlet(rng, of_documents + a)
+    return from_dict(
+        {"posterior": {"topics": topics, "theta": theta}, "constant_data": {"alpha": a, "beta": b}},
+        dims={
+            "topics": ["topic", "word"],
+            "theta": ["document", "topic"],
+            "alpha": ["topic"],
+            "beta": ["word"],
+        },
+        coords={
+            "document": np.arange(n_documents) if documents is None else np.asarray(documents),
+            "word": np.arange(n_words) if vocabulary is None else np.asarray(vocabulary),
+            "topic": np.arange(int(n_topics)),
+        },
+    )
+
+
+def _dirichlet(rng: np.random.Generator, concentration: np.ndarray) -> np.ndarray:
+    """Draw rows on the simplex whose components are never zero."""
+    # A gamma variate of small shape may underflow; its logarithm does not.
+    gamma = np.log(rng.standard_gamma(concentration + 1.0))
+    gamma += np.log1p(-rng.uniform(size=concentration.shape)) / concentration
+    gamma -= gamma.max(axis=-1, keepdims=True)
+    draw = np.maximum(np.exp(gamma), 1e-307)
+    return draw / draw.sum(axis=-1, keepdims=True)

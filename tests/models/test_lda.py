@@ -1,0 +1,409 @@
+"""Latent Dirichlet allocation: likelihood, Gibbs kernels against enumeration, steps, edge cases."""
+
+import itertools
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.replace import vectorize_graph
+from scipy import sparse
+from scipy.special import gammaln
+
+from pymc_geodesic import SCIR, SGRLD, PolynomialDecay, SparseData
+from pymc_geodesic.diagnostics import (
+    completion_probabilities,
+    document_completion_perplexity,
+    top_words,
+)
+from pymc_geodesic.kernels.collapsed_gibbs import collapsed_sweep, count_assignments
+from pymc_geodesic.kernels.topic_assignments import sample_documents
+from pymc_geodesic.models import lda, lda_gibbs
+from pymc_geodesic.sparse import admixture_log_likelihood
+from pymc_geodesic.streams import new_stream, split_stream
+
+QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1, "chains": 1}
+
+
+def stream(seed=1):
+    return new_stream(np.random.default_rng(seed))
+
+
+def log_dirichlet_multinomial(counts, concentration):
+    """Log-probability of labels with these counts, in a given order; last axis summed."""
+    total = gammaln(concentration.sum()) - gammaln(concentration.sum() + counts.sum(axis=-1))
+    return total + np.sum(gammaln(concentration + counts) - gammaln(concentration), axis=-1)
+
+
+# --- likelihood
+
+
+@pytest.fixture(scope="module")
+def counts():
+    counts = np.random.default_rng(0).poisson(0.5, size=(40, 8))
+    counts[3] = 0  # an empty document
+    counts[:, 5] = 0  # a word that never occurs
+    return counts
+
+
+def test_likelihood_is_that_of_the_dense_formula(counts):
+    model = lda(counts, 3, alpha=0.5, beta=[0.2] * 8)
+    point = model.initial_point(random_seed=1)
+    with pm.Model() as dense:
+        topics = pm.Dirichlet("topics", 0.2 * np.ones(8), shape=(3, 8))
+        theta = pm.Dirichlet("theta", 0.5 * np.ones(3), shape=(40, 3))
+        pm.Potential("words", (counts * pm.math.log(theta @ topics)).sum())
+    assert model.compile_logp()(point) == pytest.approx(dense.compile_logp()(point), rel=1e-12)
+    gradient = dense.compile_dlogp()(point)
+    np.testing.assert_allclose(model.compile_dlogp()(point), gradient, rtol=1e-10, atol=1e-10)
+    values = [point[value.name] for value in model.value_vars]
+    numpy_path = pytensor.function(model.value_vars, model.dlogp(), mode="FAST_COMPILE")
+    np.testing.assert_allclose(numpy_path(*values), gradient, rtol=1e-10, atol=1e-10)
+
+
+def test_draws_of_the_proportions_are_so_many_more_documents(counts):
+    with pm.Model():
+        data = SparseData("counts", sparse.csr_array(counts))
+    rng = np.random.default_rng(1)
+    topics, draws = rng.dirichlet(np.ones(8), size=3), rng.dirichlet(np.ones(3), size=(5, 40))
+    theta = pt.dmatrix("theta")
+    one = admixture_log_likelihood(data, theta, topics)
+    many = vectorize_graph(one, {theta: pt.as_tensor(draws)})
+    expected = [np.sum(counts * np.log(each @ topics), axis=1) for each in draws]
+    np.testing.assert_allclose(many.eval(mode="FAST_COMPILE"), expected, rtol=1e-12)
+
+
+def test_dimensions_and_data(counts):
+    words = [f"w{i}" for i in range(8)]
+    model = lda(sparse.coo_array(counts), 3, vocabulary=words)
+    assert model.named_vars_to_dims["words"] == ("document",)
+    assert model.coords["word"] == tuple(words)
+    assert {"alpha", "beta", "counts_values", "counts_columns", "counts_rows"} == {
+        data.name for data in model.data_vars
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([[0.5, 1.0]], 2), "whole numbers"),
+        (([[-1, 1]], 2), "whole numbers"),
+        (([[np.nan, 1]], 2), "NaN"),
+        (([[1, 1]], 1), "n_topics"),
+        (([[1, 1]], 2, 0.0), "alpha"),
+        (([[1, 1]], 2, [0.1, 0.1, 0.1]), "alpha"),
+        (([[1, 1]], 2, 0.1, -1.0), "beta"),
+        (([[1], [2]], 2), "two words"),
+    ],
+)
+def test_bad_input_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        lda(*arguments)
+
+
+# --- Gibbs kernels against enumeration of all assignments
+
+
+WORDS = np.array([0, 0, 1, 1, 2], dtype=np.int32)
+STARTS = np.array([0, 3, 5])
+ALPHA, BETA = np.array([0.4, 0.9]), np.array([0.3, 0.5, 0.2])
+
+
+def test_collapsed_gibbs_has_the_exact_law_of_all_assignments():
+    states = np.array(list(itertools.product(range(2), repeat=5)))
+    one_hot = np.eye(2)[states]
+    log_p = sum(
+        log_dirichlet_multinomial(one_hot[:, a:b].sum(axis=1), ALPHA)
+        for a, b in itertools.pairwise(STARTS)
+    )
+    of_words = np.einsum("sik,iv->skv", one_hot, np.eye(3)[WORDS])
+    log_p = log_p + log_dirichlet_multinomial(of_words, BETA).sum(axis=1)
+    exact = np.exp(log_p - log_p.max())
+    exact /= exact.sum()
+
+    n, thin = 40_000, 8
+    assignments = np.zeros(5, dtype=np.int32)
+    totals = np.empty((2, 2)), np.empty((3, 2)), np.empty(2)
+    count_assignments(STARTS, WORDS, assignments, *totals)
+    source = stream()
+    seen = np.zeros(32)
+    for _ in range(n):
+        for _ in range(thin):
+            collapsed_sweep(STARTS, WORDS, ALPHA, BETA, source, assignments, *totals)
+        seen[int("".join(map(str, assignments)), 2)] += 1
+    z = (seen - n * exact) / np.sqrt(n * exact * (1 - exact))
+    assert np.abs(z).max() < 5
+    np.testing.assert_array_equal(totals[2], totals[0].sum(axis=0))
+
+
+PHI = np.array([[0.7, 0.1], [0.2, 0.3], [0.1, 0.6]])  # by word
+DOCUMENT = np.array([0, 0, 2, 1])
+
+
+def exact_assignments():
+    """All topics of the words of DOCUMENT, and their probabilities given PHI."""
+    states = np.array(list(itertools.product(range(2), repeat=4)))
+    log_p = log_dirichlet_multinomial(np.eye(2)[states].sum(axis=1), ALPHA)
+    log_p = log_p + np.log(PHI[DOCUMENT, states]).sum(axis=1)
+    return states, np.exp(log_p) / np.exp(log_p).sum()
+
+
+def sample_copies(n, log_theta, n_discarded, n_kept):
+    values, columns = np.array([2.0, 1.0, 1.0]), np.array([0, 1, 2], dtype=np.int32)
+    counts, proportions = np.zeros((3, 2)), np.empty((n, 2))
+    sample_documents(
+        values, columns, np.tile([0, 3], (n, 1)), np.arange(3, dtype=np.int32), PHI, ALPHA,
+        n_discarded, n_kept, split_stream(stream(), n), log_theta, counts, proportions,
+    )  # fmt: skip
+    return counts / (n * n_kept), proportions
+
+
+def test_expected_counts_of_a_document_are_exact():
+    states, p = exact_assignments()
+    in_topic = np.eye(2)[states]
+    exact = np.einsum("s,sik,iv->vk", p, in_topic, np.eye(3)[DOCUMENT])
+    n = 100_000
+    counts, proportions = sample_copies(n, np.zeros((n, 2)), 10, 1)
+    np.testing.assert_allclose(counts, exact, atol=5 * 0.5 / np.sqrt(n))
+    np.testing.assert_allclose(counts.sum(axis=1), [2.0, 1.0, 1.0], rtol=1e-12)
+    mean = p @ (ALPHA + in_topic.sum(axis=1)) / (ALPHA.sum() + 4)
+    np.testing.assert_allclose(proportions.mean(axis=0), mean, atol=5 * 0.3 / np.sqrt(n))
+
+
+def test_proportions_keep_their_exact_law():
+    """From exact draws one transition leads to exact draws."""
+    states, p = exact_assignments()
+    n, rng = 100_000, np.random.default_rng(2)
+    topics = states[rng.choice(len(p), size=n, p=p)]
+    theta = rng.beta(ALPHA[0] + (topics == 0).sum(axis=1), ALPHA[1] + (topics == 1).sum(axis=1))
+    log_theta = np.log(np.stack([theta, 1 - theta], axis=1)) + 3.0  # any constant
+    sample_copies(n, log_theta, 0, 1)
+    after = np.exp(log_theta)
+    np.testing.assert_allclose(after.sum(axis=1), 1.0, rtol=1e-12)
+    shape = ALPHA + np.eye(2)[states].sum(axis=1)
+    first = shape[:, 0] / shape.sum(axis=1)
+    second = first * (shape[:, 0] + 1) / (shape.sum(axis=1) + 1)
+    for power, exact in ((1, p @ first), (2, p @ second)):
+        moved = after[:, 0] ** power
+        assert abs(moved.mean() - exact) < 5 * moved.std() / np.sqrt(n)
+
+
+def test_weights_below_the_smallest_number_are_taken_to_logarithms():
+    n = 1000
+    log_theta = np.tile([0.0, -1000.0], (n, 1))
+    phi = np.array([[1e-290, 0.5]])
+    counts, proportions = np.zeros((1, 2)), np.empty((n, 2))
+    sample_documents(
+        np.ones(1), np.zeros(1, dtype=np.int32), np.tile([0, 1], (n, 1)),
+        np.zeros(1, dtype=np.int32), phi, np.full(2, 1e-3), 0, 1, split_stream(stream(), n),
+        log_theta, counts, proportions,
+    )  # fmt: skip
+    assert np.isfinite(log_theta).all()
+    np.testing.assert_allclose(counts, [[0.0, n]], atol=1e-6)
+
+
+# --- steps
+
+
+def corpus(n_documents=60, seed=3):
+    rng = np.random.default_rng(seed)
+    topics = np.array([[4, 4, 4, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 4, 4, 4]]) + 0.05
+    theta = rng.dirichlet([0.2, 0.2], size=n_documents)
+    mixtures = theta @ (topics / topics.sum(axis=1, keepdims=True))
+    return np.array([rng.multinomial(30, row / row.sum()) for row in mixtures])
+
+
+def sample(step, model, draws=30, tune=10, **kwargs):
+    with model:
+        return pm.sample(draws=draws, tune=tune, step=step(), **(QUIET | kwargs))
+
+
+@pytest.mark.parametrize("method", [SCIR, SGRLD])
+def test_steps_find_the_topics(method):
+    documents = corpus()
+    model = lda(documents, 2, alpha=0.2, beta=0.1)
+    idata = sample(
+        lambda: method(
+            local=["theta"], minibatch=["counts"], batch_size=20,
+            step_size=PolynomialDecay(0.3 if method is SCIR else 1e-3, b=20, gamma=0.6),
+        ),
+        model, draws=100, tune=200,
+    )  # fmt: skip
+    words = top_words(idata, var_name="topics", n=3)["word"].values
+    assert {frozenset(row) for row in words.tolist()} == {
+        frozenset({0, 1, 2}),
+        frozenset({5, 6, 7}),
+    }
+    theta = idata.posterior["theta"].values
+    np.testing.assert_allclose(theta.sum(axis=-1), 1.0, rtol=1e-9)
+    share = documents[:, :4].sum(axis=1) / documents.sum(axis=1)
+    found = theta.mean(axis=(0, 1))[:, 0]
+    assert abs(np.corrcoef(share, found)[0, 1]) > 0.98
+
+
+def test_all_documents_give_the_posterior_of_collapsed_gibbs():
+    """Functions of the topics that do not depend on their order."""
+    documents = np.array([[3, 1, 0, 0], [0, 2, 1, 0], [0, 0, 2, 2], [1, 0, 0, 3], [2, 2, 0, 0]])
+    prior = {"alpha": 0.5, "beta": 0.5}
+    gibbs = lda_gibbs(documents, 2, **prior, draws=20_000, tune=100, random_seed=1)
+    idata = sample(
+        lambda: SCIR(
+            local=["theta"], minibatch=["counts"], step_size=0.1, n_steps=20, local_draws=2,
+            local_tune=1,
+        ),
+        lda(documents, 2, **prior), draws=3000, tune=50,
+    )  # fmt: skip
+
+    def functions(tree):
+        topics = tree.posterior["topics"].values[0]
+        gram = np.einsum("mki,mkj->mij", topics, topics)
+        return np.stack([gram[:, 0, 0], gram[:, 0, 1], gram[:, 2, 3], gram[:, 0, 3]], axis=1)
+
+    exact, found = functions(gibbs), functions(idata)
+    batches = found.reshape(30, 100, 4).mean(axis=1)
+    error = np.sqrt(batches.var(axis=0, ddof=1) / 30 + exact.var(axis=0) / 5000)
+    assert np.abs((batches.mean(axis=0) - exact.mean(axis=0)) / error).max() < 5
+    np.testing.assert_allclose(batches.mean(axis=0), exact.mean(axis=0), rtol=0.1)
+
+
+def test_edge_cases_give_finite_positive_draws():
+    """Empty documents, unused words, a very long document, small concentrations, all rows."""
+    documents = np.zeros((6, 5))
+    documents[0, :2] = [70_000, 60_000]
+    documents[2, 1:3] = 1
+    documents[3, 3] = 2
+    for options in ({"batch_size": 2}, {}):
+        for method, step_size in ((SCIR, 0.5), (SGRLD, 1e-6)):
+            idata = sample(
+                lambda method=method, step_size=step_size, options=options: method(
+                    local=["theta"], minibatch=["counts"], step_size=step_size, n_steps=2,
+                    local_draws=2, local_tune=2, **options,
+                ),
+                lda(documents, 3, alpha=1e-3, beta=1e-3), draws=5, tune=2,
+            )  # fmt: skip
+            for name in ("topics", "theta"):
+                values = idata.posterior[name].values
+                assert np.isfinite(values).all()
+                assert (values > 0).all()
+                np.testing.assert_allclose(values.sum(axis=-1), 1.0, rtol=1e-9)
+
+
+def streamed(blocks, **kwargs):
+    return lambda: SCIR(
+        local=["theta"], minibatch=["counts"], batches=blocks, step_size=0.3, n_steps=2, **kwargs
+    )
+
+
+def test_documents_may_pass_by():
+    documents = sparse.csr_array(corpus())
+    blocks = [documents[i : i + 25] for i in range(0, 60, 25)]  # the last one is shorter
+    model = lda(blocks[0], 2, alpha=0.2, beta=0.1)
+    idata = sample(streamed(blocks, total_size=60), model, draws=40, tune=5)
+    assert idata.posterior["theta"].shape == (1, 40, 25, 2)
+    words = top_words(idata, var_name="topics", n=3)["word"].values
+    assert {frozenset(row) for row in words.tolist()} == {
+        frozenset({0, 1, 2}),
+        frozenset({5, 6, 7}),
+    }
+    dense = [{"counts": block.toarray().astype(int)} for block in blocks]
+    again = sample(streamed(dense, total_size=60), model, draws=40, tune=5)
+    np.testing.assert_array_equal(idata.posterior["topics"], again.posterior["topics"])
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_replay_from_a_saved_state_and_any_number_of_cores(streams):
+    documents = sparse.csr_array(corpus())
+    blocks = [documents[i : i + 30] for i in (0, 30)]
+    with lda(blocks[0] if streams else documents, 2) as model:
+        options = {"batches": blocks, "total_size": 60} if streams else {"batch_size": 30}
+        step = SCIR(
+            local=["theta"], minibatch=["counts"], step_size=0.3, n_steps=2, rng=1, **options
+        )
+        point = model.initial_point(random_seed=1)
+    for _ in range(3):
+        point, _ = step.step(point)
+    saved = step.sampling_state
+    begin = {name: np.array(value) for name, value in point.items()}
+    ends = []
+    for workers in (1, 2):
+        step.sampling_state = saved
+        step.estimator._workers = workers
+        after = {name: np.array(value) for name, value in begin.items()}
+        for _ in range(3):
+            after, _ = step.step(after)
+        ends.append({name: np.array(value) for name, value in after.items()})
+    for name in begin:
+        np.testing.assert_array_equal(ends[0][name], ends[1][name])
+        assert not np.array_equal(ends[0][name], begin[name])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"minibatch": ["alpha"], "batch_size": 1}, "name of the counts"),
+        ({"minibatch": ["counts"], "batches": [np.ones((9, 4))], "total_size": 9}, "places"),
+        ({"minibatch": ["counts"], "batches": [np.ones((2, 3))], "total_size": 9}, "4 words"),
+        ({"minibatch": ["counts"], "batches": [np.ones((2, 4)) / 2], "total_size": 9}, "counts"),
+        ({"minibatch": ["counts"], "batches": [np.ones((2, 4))]}, "total_size"),
+        ({"minibatch": ["counts"], "control_variates": True}, "control_variates"),
+        ({"minibatch": ["counts"], "local_draws": 0}, "local_draws"),
+    ],
+)
+def test_wrong_arguments_are_named(options, message):
+    model = lda(np.ones((3, 4)), 2)
+
+    def make_and_run():
+        step = SCIR(local=["theta"], model=model, **options)
+        step.step(model.initial_point(random_seed=1))
+
+    with pytest.raises(ValueError, match=message):
+        make_and_run()
+
+
+def test_other_likelihoods_are_refused():
+    with pm.Model() as scaled:
+        data = SparseData("counts", sparse.csr_array(np.ones((3, 4))))
+        topics = pm.Dirichlet("topics", np.ones(4), shape=(2, 4))
+        theta = pm.Dirichlet("theta", np.ones(2), shape=(3, 2))
+        pm.Potential("words", 2.0 * admixture_log_likelihood(data, theta, topics))
+    with pytest.raises(ValueError, match="does not know"):
+        SCIR(local=["theta"], minibatch=["counts"], model=scaled)
+    with lda(np.ones((3, 4)), 2) as larger:
+        pm.Gamma("rate", 1.0, 1.0)
+    with pytest.raises(ValueError, match="one global variable"):
+        SCIR(local=["theta"], minibatch=["counts"], model=larger)
+
+
+# --- perplexity
+
+
+def test_perplexity_by_enumeration():
+    """E[θ | words] of all assignments of the observed words, in the formula."""
+    states, p = exact_assignments()
+    theta = p @ (ALPHA + np.eye(2)[states].sum(axis=1)) / (ALPHA.sum() + 4)
+    observed, held_out = np.array([[2, 1, 1], [0, 0, 0]]), np.array([[0, 3, 1], [1, 0, 0]])
+    expected = np.array([*(PHI[1:] @ theta), PHI[0] @ ALPHA / ALPHA.sum()])
+    found = completion_probabilities(
+        PHI.T, observed, held_out, alpha=ALPHA, n_tune=50, n_sweeps=100_000, random_seed=1
+    )
+    np.testing.assert_allclose(found, expected, rtol=0.01)
+    perplexity = document_completion_perplexity(
+        np.stack([PHI.T, PHI.T]), observed, held_out, alpha=ALPHA, n_sweeps=20_000, random_seed=1
+    )
+    assert perplexity == pytest.approx(np.exp(-np.sum([3, 1, 1] * np.log(expected)) / 5), rel=0.01)
+
+
+def test_perplexity_takes_alpha_from_the_draws_and_names_bad_input():
+    idata = lda_gibbs(corpus(), 2, draws=3, tune=20, random_seed=1)
+    held = np.ones((1, 8))
+    value = document_completion_perplexity(idata, held, held, random_seed=1)
+    assert value == document_completion_perplexity(idata, held, held, alpha=0.1, random_seed=1)
+    with pytest.raises(ValueError, match="alpha"):
+        document_completion_perplexity(np.ones((2, 8)) / 8, held, held)
+    with pytest.raises(ValueError, match="8"):
+        document_completion_perplexity(idata, np.ones((1, 7)), held)
+    with pytest.raises(ValueError, match="no word"):
+        document_completion_perplexity(idata, held, 0 * held)
+    with pytest.raises(ValueError, match="documents"):
+        document_completion_perplexity(idata, np.ones((2, 8)), held)
