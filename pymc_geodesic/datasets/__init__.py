@@ -8,8 +8,10 @@ from pymc_geodesic.datasets.household import Household, load_household
 from pymc_geodesic.datasets.mixtures import make_shared_mean_mixture, make_vmf_mixture
 from pymc_geodesic.datasets.newsgroups import build_20news_different, load_20news_different
 from pymc_geodesic.datasets.text import count_words, document_frequency, tf_idf, tokenize
+from pymc_geodesic.datasets.wikipedia import CompletionCorpus, load_wikipedia
 
 __all__ = [
+    "CompletionCorpus",
     "Corpus",
     "Directional",
     "Household",
@@ -22,6 +24,7 @@ __all__ = [
     "load_20news_different",
     "load_directional",
     "load_household",
+    "load_wikipedia",
     "make_shared_mean_mixture",
     "make_vmf_mixture",
     "row_blocks",

@@ -8,6 +8,7 @@ from pymc_geodesic.datasets import (
     load_20news_different,
     load_directional,
     load_household,
+    load_wikipedia,
     tf_idf,
 )
 
@@ -15,6 +16,7 @@ LOADERS = [
     (load_20news_different, "20news_different_tfidf.npz", "changliu/sggmcmc-sam"),
     (load_directional, "directional.npz", "sphunif"),
     (load_household, "household.npz", "HSAUR3"),
+    (load_wikipedia, "wiki_bow_7702.npz", "Patterson"),
 ]
 
 
@@ -126,3 +128,20 @@ def test_document_frequency_ignores_stored_zeros():
     counts = sparse.csr_matrix(np.array([[2.0, 1.0], [1.0, 0.0]]))
     counts.data[0] = 0.0
     np.testing.assert_array_equal(document_frequency(counts), [1, 1])
+
+
+def test_wikipedia(data_home):
+    corpus = load_wikipedia(data_home)
+    assert corpus.observed.shape == corpus.held_out.shape == (1000, 7702)
+    assert corpus.train.shape == (150_355, 7702)
+    length = np.asarray((corpus.observed + corpus.held_out).sum(axis=1)).ravel()
+    assert length.min() >= 20
+    assert np.asarray(corpus.train.sum(axis=1)).min() >= 20
+    held_out = np.asarray(corpus.held_out.sum(axis=1)).ravel()
+    np.testing.assert_allclose(held_out, length / 10, atol=1.0)
+    frequency = np.asarray(corpus.train.sum(axis=0)).ravel() + 1.0
+    words = np.asarray(corpus.held_out.sum(axis=0)).ravel()
+    unigram = np.exp(-words @ np.log(frequency / frequency.sum()) / words.sum())
+    assert 2000 < unigram < 3500
+    with pytest.raises(ValueError, match="151355 pages"):
+        load_wikipedia(data_home, n_test=10**6)

@@ -1,0 +1,285 @@
+"""Online latent Dirichlet allocation on Wikipedia: SCIR, SGRLD and four other programs.
+
+Section 4.1 of Baker, Fearnhead, Fox, Nemeth (2018): K = 50 topics over 7,702 words, 50 new
+documents per iteration, perplexity of the held-out words of 1,000 other documents. The step sizes
+of SCIR and SGRLD come from a grid search on the first 10,000 documents. Beside them are online
+variational Bayes of scikit-learn and gensim and the collapsed Gibbs sampler of tomotopy, where they
+are installed. All topics are judged by the same `document_completion_perplexity`.
+
+    python examples/lda_wikipedia.py --data FOLDER                       # everything
+    python examples/lda_wikipedia.py --data FOLDER --only SCIR --seeds 2 # adds to earlier results
+    python examples/lda_wikipedia.py --data FOLDER --only grid
+
+See `pymc_geodesic.datasets.load_wikipedia` for the folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from scipy import sparse
+
+import pymc_geodesic as pg
+from pymc_geodesic.datasets import CompletionCorpus, load_wikipedia
+from pymc_geodesic.diagnostics.completion import completion_probabilities, perplexity_of
+
+N_TOPICS = 50
+BATCH_SIZE = 50
+ALPHA, BETA = 0.1, 0.01
+N_STEPS = 10
+"""Minibatches of a draw."""
+SNAPSHOTS = 10
+"""Draws whose predictions are averaged."""
+
+GRID = {
+    "SCIR": {"h0": (0.1, 0.3, 1.0), "b": (10.0, 30.0)},
+    "SGRLD": {"h0": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2), "b": (30.0, 300.0)},
+}
+GAMMA = 0.6
+GRID_DOCUMENTS = 10_000
+
+Snapshot = tuple[float, int, np.ndarray, np.ndarray | float]
+"""Seconds so far, documents so far, topics, concentration of the proportions."""
+
+
+def topics_of(point: dict) -> np.ndarray:
+    """Topics on the simplex, from what PyMC keeps of them."""
+    value = point["topics_simplex__"]
+    logarithm = np.concatenate([value, -value.sum(axis=-1, keepdims=True)], axis=-1)
+    topics = np.exp(logarithm - logarithm.max(axis=-1, keepdims=True))
+    return topics / topics.sum(axis=-1, keepdims=True)
+
+
+def sample(
+    method: type, schedule: pg.PolynomialDecay, train: sparse.csr_matrix, total: int, seed: int
+) -> Iterator[Snapshot]:
+    """Run a stochastic gradient sampler over documents that pass by."""
+    blocks = [train[i : i + BATCH_SIZE] for i in range(0, train.shape[0], BATCH_SIZE)]
+    model = pg.models.lda(blocks[0], N_TOPICS, ALPHA, BETA)
+    step = method(
+        local=["theta"],
+        minibatch=["counts"],
+        batches=blocks,
+        total_size=total,
+        step_size=schedule,
+        n_steps=N_STEPS,
+        local_draws=5,
+        local_tune=5,
+        model=model,
+    )
+    n_draws = len(blocks) // N_STEPS
+    point = model.initial_point(random_seed=seed)
+    step.setup_chain(np.random.default_rng(seed), 0, n_draws)
+    step.step(point)  # compiles
+    step.setup_chain(np.random.default_rng(seed), 0, n_draws)
+    seconds = 0.0
+    for draw in range(n_draws):
+        began = time.perf_counter()
+        point, _ = step.step(point)
+        seconds += time.perf_counter() - began
+        yield seconds, (draw + 1) * N_STEPS * BATCH_SIZE, topics_of(point), ALPHA
+
+
+def scikit_learn(train: sparse.csr_matrix, total: int, seed: int) -> Iterator[Snapshot]:
+    """Online variational Bayes, batches of 500."""
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    model = LatentDirichletAllocation(
+        N_TOPICS,
+        doc_topic_prior=ALPHA,
+        topic_word_prior=BETA,
+        learning_method="online",
+        learning_offset=10.0,
+        total_samples=total,
+        n_jobs=2,
+        random_state=seed,
+    )
+    seconds, size = 0.0, 500
+    for first in range(0, train.shape[0], size):
+        began = time.perf_counter()
+        model.partial_fit(train[first : first + size])
+        seconds += time.perf_counter() - began
+        topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
+        yield seconds, first + size, topics, ALPHA
+
+
+def gensim(train: sparse.csr_matrix, total: int, seed: int) -> Iterator[Snapshot]:
+    """Online variational Bayes, batches of 500, two processes."""
+    from gensim.matutils import Sparse2Corpus
+    from gensim.models import LdaMulticore
+
+    names = {i: str(i) for i in range(train.shape[1])}
+    model = LdaMulticore(
+        num_topics=N_TOPICS,
+        id2word=names,
+        alpha=ALPHA,
+        eta=BETA,
+        workers=2,
+        chunksize=500,
+        random_state=seed,
+    )
+    seconds, size = 0.0, 2500
+    for first in range(0, train.shape[0], size):
+        documents = list(Sparse2Corpus(train[first : first + size], documents_columns=False))
+        began = time.perf_counter()
+        model.update(documents)
+        seconds += time.perf_counter() - began
+        yield seconds, first + size, model.get_topics().astype(float), ALPHA
+
+
+def tomotopy(train: sparse.csr_matrix, total: int, seed: int) -> Iterator[Snapshot]:
+    """Collapsed Gibbs sampling of all documents, two threads; documents count once a sweep."""
+    import tomotopy
+
+    model = tomotopy.LDAModel(k=N_TOPICS, alpha=ALPHA, eta=BETA, seed=seed)
+    for row in range(train.shape[0]):
+        part = slice(train.indptr[row], train.indptr[row + 1])
+        words = np.repeat(train.indices[part], train.data[part].astype(int))
+        model.add_doc([str(word) for word in words])
+    seconds = 0.0
+    for sweeps in range(5, 205, 5):
+        began = time.perf_counter()
+        model.train(5, workers=2)
+        seconds += time.perf_counter() - began
+        known = np.array([int(word) for word in model.used_vocabs])
+        topics = np.full((N_TOPICS, train.shape[1]), 1e-12)
+        for topic in range(N_TOPICS):
+            topics[topic, known] = model.get_topic_word_dist(topic)
+        yield seconds, sweeps * train.shape[0], topics, np.asarray(model.alpha, dtype=float)
+
+
+def watch(
+    snapshots: Iterator[Snapshot], corpus: CompletionCorpus, *, every: int, seconds: float
+) -> dict[str, list[float]]:
+    """Perplexity after every so many documents, of the last topics and averaged over the latest."""
+    seen: dict[str, list[float]] = {
+        key: [] for key in ("seconds", "documents", "perplexity", "averaged")
+    }
+    latest: list[np.ndarray] = []
+    for elapsed, documents, topics, alpha in snapshots:
+        if documents // every == (seen["documents"] or [0])[-1] // every:
+            continue
+        probabilities = completion_probabilities(
+            topics, corpus.observed, corpus.held_out, alpha=alpha, random_seed=1
+        )
+        latest = [*latest[1 - SNAPSHOTS :], probabilities]
+        seen["seconds"].append(elapsed)
+        seen["documents"].append(documents)
+        seen["perplexity"].append(perplexity_of(probabilities, corpus.held_out))
+        seen["averaged"].append(perplexity_of(np.mean(latest, axis=0), corpus.held_out))
+        if elapsed > seconds:
+            break
+    return seen
+
+
+def search(
+    train: sparse.csr_matrix, total: int, corpus: CompletionCorpus, methods: list[str]
+) -> dict[str, dict]:
+    """Perplexity of every schedule on the first documents, and the best schedule."""
+    found: dict[str, dict] = {}
+    for name in methods:
+        trials = []
+        for h0, b in product(GRID[name]["h0"], GRID[name]["b"]):
+            schedule = pg.PolynomialDecay(h0, b, GAMMA)
+            run = sample(getattr(pg, name), schedule, train[:GRID_DOCUMENTS], total, seed=0)
+            seen = watch(run, corpus, every=GRID_DOCUMENTS // 5, seconds=np.inf)
+            trials.append({"h0": h0, "b": b, "perplexity": seen["perplexity"][-1]})
+            print(
+                f"{name} h0={h0:g} b={b:g}: perplexity {trials[-1]['perplexity']:.0f}", flush=True
+            )
+        found[name] = {"trials": trials, "best": min(trials, key=lambda trial: trial["perplexity"])}
+    return found
+
+
+def plot(curves: dict[str, list[dict]], path: Path) -> None:
+    """Draw perplexity against documents and against wall time."""
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, sharey=True, figsize=(11, 4.5), layout="constrained")
+    for index, (name, runs) in enumerate(curves.items()):
+        for number, seen in enumerate(runs):
+            label = name if number == 0 else None
+            color = f"C{index}"
+            for axis, key in ((left, "documents"), (right, "seconds")):
+                axis.plot(seen[key], seen["perplexity"], color=color, label=label, linewidth=1.0)
+                if name in GRID:
+                    axis.plot(seen[key], seen["averaged"], color=color, linestyle="--")
+    left.plot([], [], color="grey", linestyle="--", label=f"mean of {SNAPSHOTS} draws")
+    left.set(
+        xlabel="documents", ylabel="perplexity of held-out words", xscale="log", ylim=(None, 3000)
+    )
+    right.set(xlabel="wall time (s)", xscale="log")
+    left.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Run the samplers and programs that are asked for, and draw all results so far."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default=None, help="folder of the data set")
+    parser.add_argument("--documents", type=int, default=50_000, help="documents to learn from")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--seconds", type=float, default=np.inf, help="wall time of each run")
+    parser.add_argument("--every", type=int, default=2500, help="documents between perplexities")
+    parser.add_argument("--only", nargs="*", help="grid, SCIR, SGRLD, scikit-learn, …")
+    parser.add_argument("--output", type=Path, default=Path("output"))
+    arguments = parser.parse_args()
+    matplotlib.use("Agg")
+
+    corpus = load_wikipedia(arguments.data)
+    train = corpus.train[: arguments.documents]
+    total = train.shape[0]
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    path = arguments.output / "lda_wikipedia.json"
+    results = json.loads(path.read_text()) if path.exists() else {"grid": {}, "curves": {}}
+    wanted = arguments.only or ["grid", "SCIR", "SGRLD", "scikit-learn", "gensim", "tomotopy"]
+
+    if "grid" in wanted:
+        methods = [name for name in GRID if name in wanted] or list(GRID)
+        results["grid"] |= search(train, total, corpus, methods)
+        path.write_text(json.dumps(results))
+    for name in GRID:
+        if name in wanted and name not in results["grid"]:
+            parser.error(f"no step size for {name} yet: run with --only grid {name}")
+    runs: dict[str, Callable[[int], Iterator[Snapshot]]] = {
+        "scikit-learn": lambda seed: scikit_learn(train, total, seed),
+        "gensim": lambda seed: gensim(train, total, seed),
+        "tomotopy": lambda seed: tomotopy(train, total, seed),
+    }
+    for name in GRID:
+        if name in results["grid"]:
+            best = results["grid"][name]["best"]
+            schedule = pg.PolynomialDecay(best["h0"], best["b"], GAMMA)
+            runs[name] = lambda seed, name=name, schedule=schedule: sample(
+                getattr(pg, name), schedule, train, total, seed
+            )
+    if not find_spec("gensim"):
+        runs.pop("gensim")
+    if not find_spec("tomotopy"):
+        runs.pop("tomotopy")
+    for name in [name for name in runs if name in wanted]:
+        for seed in arguments.seeds if name in GRID else arguments.seeds[:1]:
+            seen = watch(runs[name](seed), corpus, every=arguments.every, seconds=arguments.seconds)
+            kept = [run for run in results["curves"].get(name, []) if run["seed"] != seed]
+            results["curves"][name] = [*kept, {"seed": seed, **seen}]
+            path.write_text(json.dumps(results))
+            print(
+                f"{name:12s} seed {seed}: {seen['documents'][-1]} documents in "
+                f"{seen['seconds'][-1]:.1f} s, perplexity {seen['perplexity'][-1]:.0f}, "
+                f"averaged {seen['averaged'][-1]:.0f}",
+                flush=True,
+            )
+    plot(results["curves"], arguments.output / "lda_wikipedia.png")
+
+
+if __name__ == "__main__":
+    main()
