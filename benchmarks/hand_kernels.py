@@ -49,6 +49,35 @@ def svm(rng, arrays, starts, batch_size, w, v, step_size, friction):
 
 
 @njit(**FAST)
+def svm_thermostat(rng, arrays, starts, batch_size, w, v, thermostat, step_size, diffusion):
+    """Eq. 30 of the max-margin paper: Euler's scheme with a thermostat of inertia 1."""
+    X, y = arrays
+    d = w.size
+    # the arrays hold the first rows twice, so that a block may begin at every row
+    scale = (X.shape[0] - batch_size + 1) / batch_size
+    noise = np.sqrt(2.0 * diffusion * step_size)
+    gradient = np.empty(d)
+    for start in starts:
+        for j in range(d):
+            gradient[j] = -w[j]
+        for i in range(start, start + batch_size):
+            score = 0.0
+            for j in range(d):
+                score += X[i, j] * w[j]
+            factor = scale * y[i] if y[i] * score < 1.0 else 0.0
+            for j in range(d):
+                gradient[j] += factor * X[i, j]
+        decay = 1.0 - thermostat * step_size
+        energy = 0.0
+        for j in range(d):
+            energy += v[j] * v[j]
+            v[j] = decay * v[j] + step_size * gradient[j] + noise * rng.standard_normal()
+            w[j] += step_size * v[j]
+        thermostat += step_size * (energy / d - 1.0)
+    return thermostat
+
+
+@njit(**FAST)
 def follow_great_circle(x, v, time):
     speed = 0.0
     for i in range(x.size):
