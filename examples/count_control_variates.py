@@ -3,9 +3,10 @@
 Documents of two topics with known proportions; the topics are sampled by minibatches.
 Corollary 3.2 of the SCIR paper says that the noise of the counts adds tanh(h/2) Var[â] to the
 variance of each gamma variable, for independent minibatches. The script prints, by size of the
-minibatch and with and without control variates, Var[â] / a summed over the components, the
-inflation of the variance that the corollary predicts, and the one that is seen: the variance of the
-components in a long chain over that in a chain with all documents at the same step size, less one.
+minibatch and with and without control variates, Var[â] / a summed over the components (of the part
+of the noise that moves the topics, not the sums of their gamma variables), the inflation of the
+variance that the corollary predicts, and the one that is seen: the variance of the components in a
+long chain over that in a chain with all documents at the same step size, less one.
 
 Run it with ``python examples/count_control_variates.py``; it takes some two minutes.
 """
