@@ -1,6 +1,7 @@
 """Data for examples, tests and benchmarks: loaders, generators, and text to practise on."""
 
 from pymc_geodesic.datasets.blocks import RowBlocks, RowSlices, row_blocks
+from pymc_geodesic.datasets.completion import hold_out_words
 from pymc_geodesic.datasets.corpus import Corpus
 from pymc_geodesic.datasets.directional import Directional, load_directional
 from pymc_geodesic.datasets.docstrings import docstring_corpus
@@ -21,6 +22,7 @@ __all__ = [
     "count_words",
     "docstring_corpus",
     "document_frequency",
+    "hold_out_words",
     "load_20news_different",
     "load_directional",
     "load_household",

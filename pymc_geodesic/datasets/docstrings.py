@@ -30,9 +30,10 @@ def docstring_corpus(
     max_share: float = 0.1177,
     min_words: int = 20,
     test_fraction: float = 0.2,
+    features: str = "tfidf",
     cache: bool = True,
 ) -> Corpus:
-    """Collect the docstrings of installed packages as tf-idf unit vectors.
+    """Collect the docstrings of installed packages as tf-idf unit vectors, or counts of words.
 
     A document is the docstring of a public module, function, class or method, without its code
     examples; equal texts count once. The vocabulary holds the words whose share of training
@@ -50,6 +51,8 @@ def docstring_corpus(
         Documents with fewer words of the vocabulary are left out.
     test_fraction : float
         Share of documents that are held out.
+    features : {"tfidf", "counts"}
+        Unit vectors of tf-idf features, or raw term frequencies.
     cache : bool
         Keep the texts in the user's cache folder (``XDG_CACHE_HOME`` or ``~/.cache``), one file
         per combination of package versions. Collecting them imports every public module of the
@@ -65,7 +68,8 @@ def docstring_corpus(
     ModuleNotFoundError
         If a package is not installed.
     ValueError
-        If the shares are not in order, or no document or no word is left.
+        If the shares are not in order, no document or no word is left, or `features` is neither
+        of the two.
 
     Examples
     --------
@@ -74,6 +78,8 @@ def docstring_corpus(
     >>> corpus.train.shape[1] == len(corpus.vocabulary)
     True
     """
+    if features not in ("tfidf", "counts"):
+        raise ValueError(f"`features` must be 'tfidf' or 'counts', not {features!r}.")
     if not 0 <= min_share < max_share < 1:
         raise ValueError(
             "The band of document frequencies needs 0 <= `min_share` < `max_share` < 1, got "
@@ -103,10 +109,13 @@ def docstring_corpus(
     train, test = count_words(train_words, vocabulary), count_words(test_words, vocabulary)
     train_kept = np.flatnonzero(np.asarray(train.sum(axis=1)).ravel() >= min_words)
     test_kept = np.flatnonzero(np.asarray(test.sum(axis=1)).ravel() >= min_words)
-    frequency = document_frequency(train)
+    kept = train[train_kept], test[test_kept]
+    if features == "tfidf":
+        weights = {"frequency": document_frequency(train), "n_documents": len(train_words)}
+        kept = tf_idf(kept[0], **weights), tf_idf(kept[1], **weights)
     return Corpus(
-        train=tf_idf(train[train_kept], frequency=frequency, n_documents=len(train_words)),
-        test=tf_idf(test[test_kept], frequency=frequency, n_documents=len(train_words)),
+        train=kept[0],
+        test=kept[1],
         vocabulary=np.array(vocabulary),
         train_titles=np.array(train_titles)[train_kept],
         test_titles=np.array(test_titles)[test_kept],

@@ -1,0 +1,135 @@
+"""One minibatch of 50 documents through SCIR, against a sweep of tomotopy, per document.
+
+Prints milliseconds of processor time per minibatch, in parts, and microseconds per document
+beside one collapsed Gibbs sweep of tomotopy with one thread. 50 topics, 7,702 words; documents of
+Wikipedia where the data folder has them, else of the same lengths from a Zipf law.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+from benchmarks.timing import take_turns, use_one_core
+
+use_one_core()
+
+import numpy as np  # noqa: E402 - after the number of threads is set
+from scipy import sparse  # noqa: E402
+
+import pymc_geodesic as pg  # noqa: E402
+from pymc_geodesic.datasets import load_wikipedia  # noqa: E402
+from pymc_geodesic.kernels.topic_moves import expand_topics, scir_topics  # noqa: E402
+from pymc_geodesic.streams import new_stream, split_stream  # noqa: E402
+
+TOPICS, WORDS, BATCH = 50, 7702, 50
+ALPHA, BETA = 0.1, 0.01
+
+
+def documents(data: str | None, n: int) -> sparse.csr_matrix:
+    """Load or make counts of words of some documents."""
+    try:
+        return load_wikipedia(data).train[:n]
+    except FileNotFoundError:
+        rng = np.random.default_rng(1)
+        lengths = rng.geometric(1 / 145, size=n)
+        share = 1.0 / np.arange(10, WORDS + 10)
+        words = rng.choice(WORDS, size=lengths.sum(), p=share / share.sum())
+        rows = np.repeat(np.arange(n), lengths)
+        return sparse.csr_matrix((np.ones(len(words)), (rows, words)), shape=(n, WORDS))
+
+
+def tomotopy_sweep(counts: sparse.csr_matrix) -> Callable[[], float] | None:
+    """Time of one sweep per document, after some sweeps to warm up."""
+    try:
+        import tomotopy
+    except ImportError:
+        return None
+    model = tomotopy.LDAModel(k=TOPICS, alpha=ALPHA, eta=BETA, seed=1)
+    model.optim_interval = 0
+    for row in range(counts.shape[0]):
+        part = slice(counts.indptr[row], counts.indptr[row + 1])
+        words = np.repeat(counts.indices[part], counts.data[part].astype(int))
+        model.add_doc([str(word) for word in words])
+    model.train(20, workers=1)
+
+    def run() -> float:
+        began = time.process_time()
+        model.train(5, workers=1)
+        return (time.process_time() - began) / (5 * counts.shape[0])
+
+    return run
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default=None, help="folder of the data set")
+    parser.add_argument("--documents", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    counts = documents(arguments.data, arguments.documents)
+    blocks = [counts[i : i + BATCH] for i in range(0, counts.shape[0] - BATCH + 1, BATCH)]
+    model = pg.models.lda(blocks[0], TOPICS, ALPHA, BETA)
+    sweeps = {"1 + 1": (1, 1), "5 + 5": (5, 5)}
+    contestants: dict[str, Callable[[], float]] = {}
+    n_steps = 20
+    for label, (discarded, kept) in sweeps.items():
+        step = pg.SCIR(
+            local=["theta"], minibatch=["counts"], batches=blocks, total_size=50_000,
+            step_size=pg.PolynomialDecay(0.3, 10, 0.6), n_steps=n_steps, local_tune=discarded,
+            local_draws=kept, model=model,
+        )  # fmt: skip
+        step.setup_chain(np.random.default_rng(1), 0, 10**6)
+        state = {"point": model.initial_point(random_seed=1)}
+        for _ in range(3):
+            state["point"], _ = step.step(state["point"])
+
+        def whole(step=step, state=state) -> float:
+            began = time.process_time()
+            state["point"], _ = step.step(state["point"])
+            return (time.process_time() - began) / n_steps
+
+        def gibbs(step=step) -> float:
+            topics = step._values.reshape(TOPICS, WORDS)
+            found = np.empty_like(topics)
+            arguments = step.estimator.next_arguments(n_steps)
+            began = time.process_time()
+            for argument in arguments:
+                step.estimator.count(topics, argument, step.stream, found)
+            return (time.process_time() - began) / n_steps
+
+        contestants[f"minibatch, sweeps {label}"] = whole
+        contestants[f"of it Gibbs, sweeps {label}"] = gibbs
+    log_state = step.position.reshape(TOPICS, WORDS).copy()
+    topics, found = np.empty_like(log_state), step._counts.reshape(TOPICS, WORDS).copy()
+    stream = new_stream(np.random.default_rng(1))
+
+    def move() -> float:
+        began = time.process_time()
+        scir_topics(
+            log_state, np.full_like(found, BETA), found, topics, 0.01, split_stream(stream, TOPICS)
+        )
+        return time.process_time() - began
+
+    def expand() -> float:
+        began = time.process_time()
+        expand_topics(log_state, topics)
+        return time.process_time() - began
+
+    contestants["of it moving the topics"] = move
+    contestants["of that ω from log θ"] = expand
+    sweep = tomotopy_sweep(counts)
+    if sweep is not None:
+        contestants["tomotopy, one sweep"] = lambda: BATCH * sweep()
+    times = take_turns(contestants, arguments.rounds)
+    words = counts.sum() / counts.shape[0]
+    print(f"{words:.0f} words per document")
+    print("| | ms per 50 documents | µs per document |")
+    print("|---|---:|---:|")
+    for name, seconds in times.items():
+        middle = float(np.median(seconds))
+        print(f"| {name} | {1e3 * middle:.2f} | {1e6 * middle / BATCH:.1f} |")
+
+
+if __name__ == "__main__":
+    main()
