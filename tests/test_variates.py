@@ -8,7 +8,13 @@ from scipy import special, stats
 
 from pymc_geodesic.jit import compiled
 from pymc_geodesic.streams import new_stream
-from pymc_geodesic.variates import fill_log_gamma, log_gamma, poisson
+from pymc_geodesic.variates import (
+    exponential,
+    fill_log_gamma,
+    fill_poisson,
+    log_gamma,
+    poisson,
+)
 
 N = 100_000
 SHAPES = [1e-3, 0.03, 0.1, 0.5, 0.999, 1.0, 1.5, 20.0, 1e4, 1e9]
@@ -69,11 +75,37 @@ def test_shapes_that_change_within_a_block():
     assert abs(np.corrcoef(uniforms[:-1], uniforms[1:])[0, 1]) < 5.0 / math.sqrt(N)
 
 
+def fill_same_rate(stream, rate, out):
+    fill_poisson(stream, np.full(out.size, rate), out)
+
+
+def test_exponential():
+    x = np.concatenate([np.linspace(-699.0, 699.0, 9973), np.linspace(-1.0, 1.0, 101)])
+    found = np.array([exponential(each) for each in x])
+    assert np.abs(found / np.exp(x) - 1.0).max() < 2e-13
+    near = np.abs(x) < 1.0
+    assert np.abs(found[near] / np.exp(x[near]) - 1.0).max() < 4e-16
+    assert exponential(-1e9) == pytest.approx(math.exp(-700.0))
+    assert exponential(1e9) == pytest.approx(math.exp(700.0))
+
+
+def test_rates_that_change_within_a_block():
+    rates = np.tile([0.0, 2.0, 300.0, 9.0], N // 4)
+    counts = np.empty(N)
+    fill_poisson(stream(), rates, counts)
+    assert (counts[::4] == 0.0).all()
+    for start in (1, 2, 3):
+        own, rate = counts[start::4], rates[start]
+        assert abs(own.mean() - rate) < 5.0 * math.sqrt(rate / len(own))
+        assert own.var() == pytest.approx(rate, rel=0.05)
+
+
+@pytest.mark.parametrize("draw", [many_poissons, fill_same_rate])
 @pytest.mark.parametrize("rate", RATES)
-def test_poisson_follows_its_law(rate):
+def test_poisson_follows_its_law(draw, rate):
     """χ² over cells of about equal probability."""
     counts = np.empty(N)
-    many_poissons(stream(), rate, counts)
+    draw(stream(), rate, counts)
     assert np.array_equal(counts, np.floor(counts))
     if rate < 1e-6:
         assert counts.max() == 0.0

@@ -10,7 +10,7 @@ from pymc_geodesic.fields import evaluate
 from pymc_geodesic.jit import borrow, compiled
 from pymc_geodesic.kernels.geometric_brownian import log_normal_transition
 from pymc_geodesic.streams import fill_normal
-from pymc_geodesic.variates import fill_log_gamma, poisson
+from pymc_geodesic.variates import exponential, fill_log_gamma, fill_poisson
 
 __all__ = [
     "LOG_NORMAL",
@@ -78,6 +78,7 @@ def cir_transition(
     size = log_state.size
     shapes = np.empty(min(_CHUNK, size))
     draws = np.empty(min(_CHUNK, size))
+    rates = np.empty(min(_CHUNK, size))
     own_rate = 1 if log_rate.size > 1 else 0
     own_time = 1 if time.size > 1 else 0
     shift = 0.0
@@ -88,8 +89,12 @@ def cir_transition(
             at = start + i
             if own_time or at == 0:
                 shift = -math.log(math.expm1(time[own_time * at]))
-            log_y = log_state[at] + log_rate[own_rate * at]
-            shapes[i] = shape[at] + poisson(stream, math.exp(log_y + shift))
+            rates[i] = log_state[at] + log_rate[own_rate * at] + shift
+        for i in range(n):
+            rates[i] = exponential(rates[i])
+        fill_poisson(stream, rates[:n], draws[:n])
+        for i in range(n):
+            shapes[i] = shape[start + i] + draws[i]
         fill_log_gamma(stream, shapes[:n], draws[:n])
         for i in range(n):
             at = start + i
@@ -116,14 +121,14 @@ def expand_values(blocks: np.ndarray, log_state: np.ndarray, values: np.ndarray)
             start = first + row * width
             if kind != SIMPLEX:
                 for i in range(start, start + width):
-                    values[i] = max(math.exp(log_state[i]), SMALLEST_VALUE)
+                    values[i] = max(exponential(log_state[i]), SMALLEST_VALUE)
                 continue
             top = log_state[start]
             for i in range(start + 1, start + width):
                 top = max(top, log_state[i])
             total = 0.0
             for i in range(start, start + width):
-                values[i] = math.exp(log_state[i] - top)
+                values[i] = exponential(log_state[i] - top)
                 total += values[i]
             scale = 1.0 / total
             for i in range(start, start + width):
