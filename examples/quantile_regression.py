@@ -5,7 +5,7 @@ of the lines for the 10, 50 and 90 % quantiles is linear between thousands of ki
 pseudo-likelihood: its maximum is the quantile regression of Koenker and Bassett, while its width
 depends on the scale that is given to the likelihood, here 1.
 
-`SubgradientHMC` on all two thousand observations and `SSGLD` on minibatches of two hundred are
+`SubgradientHMC` on all thousand observations and `SSGLD` on minibatches of two hundred are
 compared with NUTS.
 
 Run it with ``python examples/quantile_regression.py``; it takes less than a minute.
@@ -24,7 +24,7 @@ import pymc as pm
 
 import pymc_geodesic as pg
 
-N_ROWS, BATCH = 2000, 200
+N_ROWS, BATCH = 1000, 200
 QUANTILES = np.array([0.1, 0.5, 0.9])
 SEED = 2
 
@@ -50,7 +50,7 @@ def run(model: pm.Model, draws: int) -> dict[str, tuple[Any, float]]:
     """Sample with each step method; return draws and seconds by name."""
     makers = {
         "NUTS": (1, lambda: None),
-        "SubgradientHMC": (1, lambda: pg.SubgradientHMC(n_steps=20)),
+        "SubgradientHMC": (1, lambda: pg.SubgradientHMC(n_steps=30)),
         "SSGLD, batch 200": (
             5,
             lambda: pg.SSGLD(n_steps=50, batch_size=BATCH, minibatch=["X", "y"]),

@@ -97,7 +97,8 @@ def plot(results: dict[str, tuple[Any, float]], truth: np.ndarray) -> plt.Figure
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 3.6), layout="constrained", width_ratios=[2, 1]
     )
-    idle = int(np.argmin(np.abs(results["NUTS"][0].posterior["slopes"].mean(("chain", "draw")))))
+    means = results["NUTS"][0].posterior["slopes"].values.mean(axis=(0, 1))
+    idle = int(np.argmin(np.abs(means)))
     for i, (name, (idata, _)) in enumerate(results.items()):
         draws = idata.posterior["slopes"].values.reshape(-1, N_FEATURES)
         low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95], axis=0)
@@ -117,7 +118,7 @@ def plot(results: dict[str, tuple[Any, float]], truth: np.ndarray) -> plt.Figure
 def main() -> None:
     """Run the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--draws", type=int, default=2000, help="of NUTS, in each of two chains")
+    parser.add_argument("--draws", type=int, default=4000, help="of NUTS, in each of two chains")
     parser.add_argument("--output", type=Path, default=Path("output"))
     options = parser.parse_args()
     matplotlib.use("Agg")
