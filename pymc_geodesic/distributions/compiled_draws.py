@@ -21,29 +21,46 @@ def fill_uniform(rng: np.random.Generator, out: Array) -> None:
 
 
 @numba_njit
-def deficit(rng: np.random.Generator, kappa: float, d: int) -> tuple[float, float]:
-    """Draw t, one minus the cosine to the mean direction, and, for d = 2, the side."""
+def circle_deficit(rng: np.random.Generator, kappa: float) -> tuple[float, float]:
+    """Draw t, one minus the cosine to the mean direction, and the sine, for d = 2.
+
+    The odds Z / (1 − Z) of Beta(1/2, 1/2) are the square of a Cauchy variable, a ratio of two
+    normal ones, whose sign is the side of the mean direction. The logarithm of the acceptance
+    probability lies above the parabola −x² / (2 (1 + min(x, 0))), which settles most proposals.
+    """
+    slope = 1.0 / (2.0 * kappa + np.sqrt(4.0 * kappa * kappa + 1.0))
+    mode = 2.0 * slope / (1.0 + slope)
+    width = np.sqrt(slope)
+    while True:
+        half_tangent = width * (rng.standard_normal() / rng.standard_normal())
+        odds = half_tangent * half_tangent
+        deficit = 2.0 * odds / (1.0 + odds)
+        excess = kappa * (deficit - mode)
+        limit = rng.standard_exponential()
+        # An odds of infinity makes these comparisons fail, and the proposal is drawn again.
+        if limit >= 0.5 * excess * excess / (1.0 + min(excess, 0.0)) or (
+            limit >= excess - np.log1p(excess)
+        ):
+            return deficit, 2.0 * half_tangent / (1.0 + odds)
+
+
+@numba_njit
+def deficit(rng: np.random.Generator, kappa: float, d: int) -> float:
+    """Draw t, one minus the cosine to the mean direction, for d at least 3."""
     if d == 3:
         uniform = rng.random()
         if kappa == 0.0:
-            return 2.0 * uniform, 1.0
-        return -np.log1p(uniform * np.expm1(-2.0 * kappa)) / kappa, 1.0
+            return 2.0 * uniform
+        return -np.log1p(uniform * np.expm1(-2.0 * kappa)) / kappa
     freedom = d - 1.0
     slope = freedom / (2.0 * kappa + np.sqrt(4.0 * kappa * kappa + freedom * freedom))
     mode = 2.0 * slope / (1.0 + slope)
-    side = 1.0
     while True:
-        if d == 2:
-            # The arcsine law, Beta(1/2, 1/2), has a shorter way than two Gamma variables.
-            uniform = rng.random() - 0.5
-            side = 1.0 if uniform >= 0.0 else -1.0
-            odds = slope * np.tan(np.pi * uniform) ** 2
-        else:
-            odds = slope * rng.standard_gamma(freedom / 2.0) / rng.standard_gamma(freedom / 2.0)
+        odds = slope * rng.standard_gamma(freedom / 2.0) / rng.standard_gamma(freedom / 2.0)
         proposal = 2.0 * odds / (1.0 + odds)
         excess = kappa / freedom * (proposal - mode)
         if rng.standard_exponential() >= freedom * (excess - np.log1p(excess)):
-            return proposal, side
+            return proposal
 
 
 @numba_njit
@@ -57,12 +74,12 @@ def fill_von_mises_fisher(rng: np.random.Generator, mu: Array, kappa: float, out
         raise ValueError("mu must hold unit vectors; divide each by its length")
     if not (kappa >= 0.0 and kappa < np.inf):
         raise ValueError("kappa must be finite and at least 0")
-    t, side = deficit(rng, kappa, d)
     if d == 2:
-        sine = side * np.sqrt(t * (2.0 - t))
+        t, sine = circle_deficit(rng, kappa)
         out[0] = (1.0 - t) * mu[0] - sine * mu[1]
         out[1] = (1.0 - t) * mu[1] + sine * mu[0]
         return
+    t = deficit(rng, kappa, d)
     sign = 1.0 if mu[d - 1] >= 0.0 else -1.0
     squared = 0.0
     along = 0.0
