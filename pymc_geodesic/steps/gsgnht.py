@@ -72,7 +72,8 @@ class gSGNHT(ThermostatStep):
         blocks at independent random places; or random rows with replacement. A thermostat
         takes gradient noise to be independent from step to step, so that ``"shuffled"`` means
         ``"independent"`` here (except with ``local=``): noise that adds up to zero over an epoch
-        would be cooled away though slow positions never felt it.
+        would be cooled away though slow positions never felt it. With a known ``gradient_noise``
+        and fewer than 1,000 blocks it means ``"random"``, as in `SGGMC`.
     draws_per_block : int, optional
         Draws for which a block of ``batches=`` is subsampled: of the first block, and of others
         in proportion to their rows. As many as make one pass over it by default.

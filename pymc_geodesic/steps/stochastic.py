@@ -38,6 +38,8 @@ __all__ = ["LangevinState", "LangevinStep"]
 TEMPERATURE_TOLERANCE = 0.1
 TEMPERATURE_ERRORS = 3.0
 """Standard errors by which a mean temperature must leave the tolerance to be reported."""
+FEW_BLOCKS = 1000
+"""Blocks of shuffled rows below which rows are drawn at random where their noise must be known."""
 KNOWN_NOISE = 0.5
 """Largest part of the noise of the dynamics that gradient noise of known variance may stand for."""
 
@@ -191,7 +193,9 @@ class LangevinStep(GeodesicStep):
         self._splitting = _SPLITTINGS[splitting]
         self._local_draws = LocalDraws(local_draws, local_tune, local_steps)
         if minibatch_order == "shuffled" and self._counts_on_white_noise and not self.local:
-            minibatch_order = "independent"
+            minibatch_order = (
+                "random" if self._has_few_blocks(minibatch, batch_size) else "independent"
+            )
         self._minibatches = Minibatches(
             batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
         )
@@ -239,6 +243,22 @@ class LangevinStep(GeodesicStep):
                     'gradient_noise="fisher" is not available with local=; leave it to tuning'
                 )
             self._noise_field = self.estimator.compile_noise()
+
+    def _has_few_blocks(
+        self, minibatch: Sequence[str] | str | None, batch_size: int | None
+    ) -> bool:
+        """Whether gradient noise of known variance has another variance over the blocks there are.
+
+        Over K blocks of rows shuffled once, the variance in a direction is off by about
+        sqrt(2 / K) of itself.
+        """
+        if self.gradient_noise is None or minibatch is None or not batch_size:
+            return False
+        first = minibatch if isinstance(minibatch, str) else next(iter(minibatch), "")
+        rows = self.model.named_vars.get(first)
+        if not hasattr(rows, "get_value"):
+            return False
+        return len(rows.get_value(borrow=True)) < FEW_BLOCKS * batch_size
 
     def _known_noise(self) -> np.ndarray:
         if self.gradient_noise is None:

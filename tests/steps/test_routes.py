@@ -89,7 +89,7 @@ def test_known_noise_lets_it_move_faster(step_class, table):
         stats = sample(model, step, draws=300, tune=200).sample_stats
         sizes[noise] = stats["step_size"].values[0, -1]
         assert abs(stats["temperature"].mean() - 1.0) < 0.1
-        assert not stats["noise_clips"].any()
+        assert (stats["noise_clips"] > 0).mean() < 0.05
     assert sizes["fisher"] > 1.5 * sizes[None]
 
 
@@ -101,26 +101,34 @@ def test_fisher_noise_gives_the_posterior(table, posterior):
     mean, covariance = posterior
     standard = (draws - mean) @ np.linalg.cholesky(np.linalg.inv(covariance))
     assert np.abs(standard.mean(axis=0)).max() < 0.3
-    assert np.abs(np.cov(standard.T) - np.eye(2)).max() < 0.3
+    assert np.abs(np.cov(standard.T) - np.eye(2)).max() < 0.2
 
 
 def test_white_noise_where_it_is_counted_on(table):
-    """Epochs for SGGMC; independent blocks where noise is known or left to a thermostat."""
+    """Epochs for SGGMC; independent rows where noise is known or left to a thermostat."""
+    many = np.tile(table[0], (100, 1)), np.tile(table[1], 100)
     kinds = {}
-    for name, step_class, noise in (
-        ("SGGMC", SGGMC, None),
-        ("known", SGGMC, 1.0),
-        ("gSGNHT", gSGNHT, None),
+    for name, step_class, noise, rows in (
+        ("SGGMC", SGGMC, None, table),
+        ("known, 12 blocks", SGGMC, 1.0, table),
+        ("known, 1200 blocks", SGGMC, 1.0, many),
+        ("gSGNHT", gSGNHT, None, table),
+        ("gSGNHT, known", gSGNHT, 1.0, table),
     ):
-        _, step = named(step_class, *table, gradient_noise=noise, compile_kwargs=INTERPRETED)
+        _, step = named(step_class, *rows, gradient_noise=noise, compile_kwargs=INTERPRETED)
         kinds[name] = type(step.estimator.source).__name__
     assert kinds == {
         "SGGMC": "ShuffledRows",
-        "known": "IndependentRows",
+        "known, 12 blocks": "RandomRows",
+        "known, 1200 blocks": "IndependentRows",
         "gSGNHT": "IndependentRows",
+        "gSGNHT, known": "RandomRows",
     }
-    _, step = named(gSGNHT, *table, minibatch_order="random", compile_kwargs=INTERPRETED)
-    assert type(step.estimator.source).__name__ == "RandomRows"
+    for order, kind in (("random", "RandomRows"), ("independent", "IndependentRows")):
+        _, step = named(
+            gSGNHT, *table, minibatch_order=order, gradient_noise=1.0, compile_kwargs=INTERPRETED
+        )
+        assert type(step.estimator.source).__name__ == kind
 
 
 def test_every_inner_step_takes_the_next_minibatch(table):
