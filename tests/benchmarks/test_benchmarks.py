@@ -1,0 +1,118 @@
+"""Benchmarks load, and what they measure with is right on small problems."""
+
+import os
+import subprocess
+import sys
+from itertools import product
+
+import numpy as np
+import pytensor
+import pytest
+
+from tests.examples.scripts import ROOT, script_paths
+
+LIBRARIES = ("OPENBLAS", "OMP", "MKL")
+PEERS = {"blackjax_sgnht", "inner_loop", "row_count"}
+"""Scripts that need BlackJAX."""
+
+BENCHMARKS = [path.stem for path in script_paths("benchmarks")]
+
+
+@pytest.fixture(autouse=True)
+def contained(monkeypatch):
+    """Let benchmarks bind neither this process to one core nor its libraries to one thread."""
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None, raising=False)
+    for library in LIBRARIES:
+        monkeypatch.setenv(f"{library}_NUM_THREADS", "1")
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        yield
+
+
+def benchmark(name):
+    return pytest.importorskip(f"benchmarks.{name}")
+
+
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in PEERS])
+def test_loads(name):
+    if name == "unit_vector_transform":
+        pytest.importorskip("nutpie")
+    assert benchmark(name).__doc__
+
+
+def test_those_with_peers_load():
+    """In a process of their own, because they set up JAX."""
+    pytest.importorskip("blackjax")
+    code = "; ".join(f"import benchmarks.{name}" for name in sorted(PEERS))
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=True)
+
+
+def test_quadrature_of_the_regression():
+    """Five nodes around the mode agree with a fine grid."""
+    known = benchmark("known_posteriors")
+    X, y = known.regression_rows(400, 2)
+    mean, covariance = known.moments_by_quadrature(X, y)
+    mode, about = known.mode_and_covariance(X, y)
+    axis = np.linspace(-7.0, 7.0, 141)
+    grid = np.array(list(product(axis, axis))) @ np.linalg.cholesky(about).T + mode
+    logs = known.log_density_at(X, y, grid)
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    exact = weights @ grid
+    scale = np.sqrt(np.diag(about))
+    np.testing.assert_allclose((mean - exact) / scale, 0.0, atol=1e-3)
+    spread = (grid - exact).T @ ((grid - exact) * weights[:, None])
+    np.testing.assert_allclose(covariance / spread, 1.0, rtol=0.02)
+
+
+def test_directions_are_standardised():
+    """Exact draws of the posterior have mean zero and covariance one."""
+    known = benchmark("known_posteriors")
+    posterior = known.directional(200, 4)
+    from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+
+    kappa = 1.0 / posterior.scale**2
+    rng = np.random.default_rng(1)
+    z = posterior.standardise(draw_von_mises_fisher(rng, posterior.mode, kappa, (20_000,)))
+    assert z.shape == (20_000, 3)
+    assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(20_000)
+    assert np.abs(np.cov(z.T) - np.eye(3)).max() < 0.05
+
+
+def test_bias_table(monkeypatch, tmp_path):
+    module = benchmark("bias_table")
+    monkeypatch.setattr(module, "STEP_SIZES", (0.3,))
+    monkeypatch.setattr(module, "BATCH_SIZES", (20,))
+    monkeypatch.setattr(module, "N_STEPS", 2)
+    monkeypatch.setattr(module, "LEAST_ESS", 2.0)
+    lines = list(module.by_step_size(200, 0.3))
+    assert len(lines) == 2 + len(module.STOCHASTIC) + 1
+    assert all(line.count("|") == 4 for line in lines)
+    assert "%" in lines[2]
+    assert module.errors(np.full((10, 3), 2.0)) == (2.0, 1.0)
+    curves = {("a", "NUTS"): (np.arange(1.0, 4.0), np.ones((3, 2)))}
+    module.draw_curves(curves, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").exists()
+
+
+def test_a_contestant_of_the_inner_loop():
+    from benchmarks.problems import circle
+
+    step = benchmark("models").make_step(circle(), 3)
+    assert step.position @ step.position == pytest.approx(1.0)
+
+
+def test_simplex():
+    module = benchmark("simplex")
+    from pymc_geodesic.manifolds import FlatSimplex
+
+    figures = module.measure(np.full(3, 2.0), FlatSimplex, 20, 1)
+    assert np.all(np.isfinite(figures))
+
+
+def test_draws_of_directions(capsys):
+    module = benchmark("von_mises_fisher_draws")
+    rng = np.random.default_rng(1)
+    draws = module.compiled(1, 2, 7)(rng, np.array([0.6, 0.8]))
+    np.testing.assert_allclose(np.linalg.norm(draws, axis=-1), 1.0)
+    module.report("nothing", *[lambda: None] * 3)
+    assert capsys.readouterr().out.startswith("nothing")
