@@ -8,8 +8,11 @@ while the next one loads. Beside them runs the Gibbs sampler with data augmentat
 Scott, 2011), which has to see all rows once before it moves at all; its sweep goes over the same
 blocks in a compiled loop.
 
-It shows the test accuracy of the running posterior mean over the wall time, and the time of a
-sweep. Run it with ``python examples/higgs_from_disk.py``; it takes some two minutes.
+It shows the test accuracy of the mean of the later half of the draws so far over the wall time, and
+the time of a sweep. SSGNHT runs at a step so long that gradient noise, whose variance grows with the
+square of the number of rows, keeps it some hundred times too hot: the mean, which classifies, is
+there within a second, while the draws spread far wider than the posterior, as the temperature says.
+gSGNHT is tuned to temperature 1 and needs longer than a sweep. Run it with ``python examples/higgs_from_disk.py``; it takes some two minutes.
 ``PYMC_GEODESIC_DATA`` names the data folder.
 """
 
@@ -39,7 +42,11 @@ ORIGIN = (
 JITTER = 0.01
 COST, PRIOR_SCALE = 1.0, 1.0
 BATCH, N_STEPS, BLOCK = 100, 100, 500_000
-SEED = 1
+SEED, N_TUNE = 1, 1000
+SAMPLERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "SSGNHT, long steps": (pg.SSGNHT, {"step_size": 2e-5, "diffusion": 2.5e4}),
+    "gSGNHT, tuned": (pg.gSGNHT, {}),
+}
 
 
 def read_higgs(data: str | None) -> tuple[np.ndarray, ...]:
@@ -150,12 +157,11 @@ def time_sampler(
     start = {name: np.zeros_like(value) for name, value in start.items()}
     step.setup_chain(np.random.default_rng(SEED), tune=0, draws=1)
     step.step(start)
-    n_tune = settings.get("n_tune", 1000)
-    step.setup_chain(np.random.default_rng(SEED), tune=n_tune, draws=10**9)
+    step.setup_chain(np.random.default_rng(SEED), tune=N_TUNE, draws=10**9)
     point, draws, times, stats = start, [], [], []
     begin = time.perf_counter()
     while not times or times[-1] < seconds:
-        if len(times) == n_tune:
+        if len(times) == N_TUNE:
             step.stop_tuning()
         point, (stat,) = step.step(point)
         draws.append(point["weights"])
@@ -213,8 +219,8 @@ def main() -> None:
         blocks = write_rows(folder, X, y, arguments.rows)
         print(f"{arguments.rows:,} rows written in {time.perf_counter() - begin:.0f} s")
         results = {
-            name: time_sampler(kind, blocks, arguments.seconds, d, {})
-            for name, kind in (("SSGNHT", pg.SSGNHT), ("gSGNHT", pg.gSGNHT))
+            name: time_sampler(kind, blocks, arguments.seconds, d, settings)
+            for name, (kind, settings) in SAMPLERS.items()
         }
         memory = largest_memory()
         sweep_seconds, sweep_draws = time_gibbs(blocks, arguments.sweeps, d)
@@ -228,7 +234,7 @@ def main() -> None:
         seconds = result["seconds"]
         shown = np.unique(np.geomspace(1, len(seconds), 300).astype(int) - 1)
         percent = accuracy(running_mean(result["draws"])[shown], X_test, y_test)
-        axes.plot(seconds[shown], percent, label=f"{name}, minibatches of {BATCH}")
+        axes.plot(seconds[shown], percent, label=name)
         for limit in (seconds[-1], sweep_seconds[0]):
             half = (seconds[shown] > 0.5 * limit) & (seconds[shown] <= limit)
             if half.any():

@@ -40,8 +40,8 @@ SNAPSHOTS = 10
 """Draws whose predictions are averaged."""
 
 GRID = {
-    "SCIR": {"h0": (0.1, 0.3, 1.0), "b": (10.0, 30.0)},
-    "SGRLD": {"h0": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2), "b": (30.0, 300.0)},
+    "SCIR": {"h0": (0.01, 0.03, 0.1, 0.3), "b": (10.0, 100.0)},
+    "SGRLD": {"h0": (0.003, 0.01, 0.03, 0.1), "b": (10.0, 100.0)},
 }
 GAMMA = 0.6
 GRID_DOCUMENTS = 10_000
@@ -181,22 +181,17 @@ def watch(
 
 
 def search(
-    train: sparse.csr_matrix, total: int, corpus: CompletionCorpus, methods: list[str]
-) -> dict[str, dict]:
-    """Perplexity of every schedule on the first documents, and the best schedule."""
-    found: dict[str, dict] = {}
-    for name in methods:
-        trials = []
-        for h0, b in product(GRID[name]["h0"], GRID[name]["b"]):
-            schedule = pg.PolynomialDecay(h0, b, GAMMA)
-            run = sample(getattr(pg, name), schedule, train[:GRID_DOCUMENTS], total, seed=0)
-            seen = watch(run, corpus, every=GRID_DOCUMENTS // 5, seconds=np.inf)
-            trials.append({"h0": h0, "b": b, "perplexity": seen["perplexity"][-1]})
-            print(
-                f"{name} h0={h0:g} b={b:g}: perplexity {trials[-1]['perplexity']:.0f}", flush=True
-            )
-        found[name] = {"trials": trials, "best": min(trials, key=lambda trial: trial["perplexity"])}
-    return found
+    name: str, train: sparse.csr_matrix, total: int, corpus: CompletionCorpus, known: list[dict]
+) -> Iterator[dict]:
+    """Perplexity on the first documents of every schedule that is not known yet."""
+    for h0, b in product(GRID[name]["h0"], GRID[name]["b"]):
+        if any((trial["h0"], trial["b"]) == (h0, b) for trial in known):
+            continue
+        schedule = pg.PolynomialDecay(h0, b, GAMMA)
+        run = sample(getattr(pg, name), schedule, train[:GRID_DOCUMENTS], total, seed=0)
+        seen = watch(run, corpus, every=GRID_DOCUMENTS // 5, seconds=np.inf)
+        print(f"{name} h0={h0:g} b={b:g}: perplexity {seen['perplexity'][-1]:.0f}", flush=True)
+        yield {"h0": h0, "b": b, "perplexity": seen["perplexity"][-1]}
 
 
 def plot(curves: dict[str, list[dict]], path: Path) -> None:
@@ -244,11 +239,15 @@ def main() -> None:
     wanted = arguments.only or ["grid", "SCIR", "SGRLD", "scikit-learn", "gensim", "tomotopy"]
 
     if "grid" in wanted:
-        methods = [name for name in GRID if name in wanted] or list(GRID)
-        results["grid"] |= search(train, total, corpus, methods)
-        path.write_text(json.dumps(results))
+        for name in [name for name in GRID if name in wanted] or list(GRID):
+            trials = results["grid"].setdefault(name, [])
+            for trial in search(name, train, total, corpus, trials):
+                trials.append(trial)
+                path.write_text(json.dumps(results))
+        if arguments.only:
+            return
     for name in GRID:
-        if name in wanted and name not in results["grid"]:
+        if name in wanted and not results["grid"].get(name):
             parser.error(f"no step size for {name} yet: run with --only grid {name}")
     runs: dict[str, Callable[[int], Iterator[Snapshot]]] = {
         "scikit-learn": lambda seed: scikit_learn(train, total, seed),
@@ -256,8 +255,8 @@ def main() -> None:
         "tomotopy": lambda seed: tomotopy(train, total, seed),
     }
     for name in GRID:
-        if name in results["grid"]:
-            best = results["grid"][name]["best"]
+        if results["grid"].get(name):
+            best = min(results["grid"][name], key=lambda trial: trial["perplexity"])
             schedule = pg.PolynomialDecay(best["h0"], best["b"], GAMMA)
             runs[name] = lambda seed, name=name, schedule=schedule: sample(
                 getattr(pg, name), schedule, train, total, seed

@@ -139,6 +139,8 @@ class StreamedBlocks(RowSource):
             self._pass.restart(begin)
         parts = [self._pass.next_block()]
         while (n_rows := sum(map(_length, parts))) < self.batch_size:
+            # An iterable may use the memory of a block for the next one.
+            parts[-1] = {name: np.array(array) for name, array in parts[-1].items()}
             parts.append(self._pass.next_block())
         length = n_rows if self.with_replacement else n_rows + self.batch_size - 1
         buffers, self._spare = self._spare, {}

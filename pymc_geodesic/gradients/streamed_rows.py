@@ -60,10 +60,8 @@ class StreamedRows(RowSource):
         rows = self._left
         while len(next(iter(rows.values()))) < self.batch_size:
             block = self._read(self._pass.next_block())
-            rows = {
-                name: np.concatenate([left, block[name]]) if len(left) else block[name]
-                for name, left in rows.items()
-            }
+            # A copy: an iterable may use the memory of a block for the next one.
+            rows = {name: np.concatenate([left, block[name]]) for name, left in rows.items()}
         self._left = {name: array[self.batch_size :].copy() for name, array in rows.items()}
         return {name: array[: self.batch_size] for name, array in rows.items()}
 

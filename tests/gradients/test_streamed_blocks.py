@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -185,6 +186,49 @@ def test_data_of_the_user_are_not_touched():
         np.testing.assert_array_equal(block[0], original[0])
 
 
+class OneBuffer:
+    """Yields every block in the memory of the one before."""
+
+    def __iter__(self):
+        X, y = np.empty((40, 2), "float32"), np.empty(40, "int32")
+        for block in blocks_of([40, 3, 37, 40]):
+            n = len(block[1])
+            X[:n], y[:n] = block
+            yield X[:n], y[:n]
+
+
+def test_blocks_may_share_their_memory():
+    source = source_of(OneBuffer())
+    for _ in range(40):
+        take(source, 2)
+    counts = np.bincount(np.concatenate([take(source, 2).ravel() for _ in range(36)]), minlength=N)
+    assert counts.min() > 0
+
+
+def test_data_loader_of_pymc_extras():
+    """One array for everything, blocks of one length."""
+    module = pytest.importorskip("pymc_extras.variational.dataloader")
+    X, _ = table()
+    loader = module.DataLoader(lambda: iter(np.split(X, 4)), batch_size=30, total_size=N)
+    source = StreamedBlocks(
+        loader,
+        BlockFormat({"X": "float64"}, {"X": (2,)}),
+        loader.total_size,
+        batch_size=BATCH,
+        order="shuffled",
+        draws_per_block=None,
+    )
+    source.reset(1)
+    rows = np.concatenate([source.arrays["X"][i : i + 5] for i in take_starts(source, 24)])
+    np.testing.assert_array_equal(np.sort(rows[:, 0]), np.arange(N))
+
+
+def take_starts(source, n):
+    """One start per draw, so that it belongs to the arrays of the moment."""
+    for _ in range(n):
+        yield source.next_starts(1)[0]
+
+
 def nan_in_the_second():
     blocks = blocks_of([40, 40])
     blocks[1][0][3, 1] = np.nan
@@ -267,6 +311,37 @@ def test_sampling_in_processes_is_sampling_in_one():
     draws = sample(**settings)
     np.testing.assert_array_equal(sample(cores=2, **settings), draws)
     np.testing.assert_allclose(draws[:, 30:].mean((0, 1)), [1.0, -2.0], atol=0.1)
+
+
+def test_a_step_is_pickled_while_the_next_block_loads(tmp_path):
+    """Neither the thread nor the rows travel to another process, only their names."""
+    X, y = linear_data()
+    for name, array in (("X", X), ("y", y)):
+        array.tofile(tmp_path / name)
+    files = [
+        np.memmap(tmp_path / name, array.dtype, mode="r", shape=array.shape)
+        for name, array in (("X", X), ("y", y))
+    ]
+    with linear_model() as model:
+        step = pg.SGGMC(
+            step_size=1e-3,
+            friction=100.0,
+            minibatch=["X", "y"],
+            batches=row_blocks(*files, block_size=700),
+            batch_size=50,
+            compile_kwargs={"mode": "FAST_COMPILE"},
+        )
+    step.setup_chain(np.random.default_rng(1), tune=0, draws=100)
+    point, _ = step.step(model.initial_point())
+    pickled = cloudpickle.dumps(step)
+    assert len(pickled) < X.nbytes + y.nbytes
+    copied = cloudpickle.loads(pickled)
+    copied.sampling_state = step.sampling_state
+    other = point
+    for _ in range(12):
+        point, _ = step.step(point)
+        other, _ = copied.step(other)
+    np.testing.assert_array_equal(point["w"], other["w"])
 
 
 @pytest.mark.parametrize(
