@@ -11,7 +11,7 @@ from pytensor.graph.replace import vectorize_graph
 from scipy import sparse
 from scipy.special import gammaln
 
-from pymc_geodesic import SCIR, SGRLD, PolynomialDecay, SparseData
+from pymc_geodesic import SCIR, SGGMC, SGRLD, PolynomialDecay, SparseData
 from pymc_geodesic.diagnostics import (
     completion_probabilities,
     document_completion_perplexity,
@@ -242,8 +242,14 @@ def test_steps_find_the_topics(method):
     assert abs(np.corrcoef(share, found)[0, 1]) > 0.98
 
 
+def order_free(tree):
+    """Functions of the topics that do not depend on their order, shape (draws, 4)."""
+    topics = tree.posterior["topics"].values[0]
+    gram = np.einsum("mki,mkj->mij", topics, topics)
+    return np.stack([gram[:, 0, 0], gram[:, 0, 1], gram[:, 2, 3], gram[:, 0, 3]], axis=1)
+
+
 def test_all_documents_give_the_posterior_of_collapsed_gibbs():
-    """Functions of the topics that do not depend on their order."""
     documents = np.array([[3, 1, 0, 0], [0, 2, 1, 0], [0, 0, 2, 2], [1, 0, 0, 3], [2, 2, 0, 0]])
     prior = {"alpha": 0.5, "beta": 0.5}
     gibbs = lda_gibbs(documents, 2, **prior, draws=20_000, tune=100, random_seed=1)
@@ -254,14 +260,25 @@ def test_all_documents_give_the_posterior_of_collapsed_gibbs():
         ),
         lda(documents, 2, **prior), draws=3000, tune=50,
     )  # fmt: skip
+    exact = order_free(gibbs)
+    batches = order_free(idata).reshape(30, 100, 4).mean(axis=1)
+    error = np.sqrt(batches.var(axis=0, ddof=1) / 30 + exact.var(axis=0) / 5000)
+    assert np.abs((batches.mean(axis=0) - exact.mean(axis=0)) / error).max() < 5
+    np.testing.assert_allclose(batches.mean(axis=0), exact.mean(axis=0), rtol=0.1)
 
-    def functions(tree):
-        topics = tree.posterior["topics"].values[0]
-        gram = np.einsum("mki,mkj->mij", topics, topics)
-        return np.stack([gram[:, 0, 0], gram[:, 0, 1], gram[:, 2, 3], gram[:, 0, 3]], axis=1)
 
-    exact, found = functions(gibbs), functions(idata)
-    batches = found.reshape(30, 100, 4).mean(axis=1)
+@pytest.mark.slow
+def test_geodesic_monte_carlo_of_the_proportions_agrees_with_collapsed_gibbs():
+    documents = np.array([[3, 1, 0, 0], [0, 2, 1, 0], [0, 0, 2, 2], [1, 0, 0, 3], [2, 2, 0, 0]])
+    prior = {"alpha": 1.0, "beta": 1.5}
+    gibbs = lda_gibbs(documents, 2, **prior, draws=20_000, tune=100, random_seed=1)
+    model = lda(documents, 2, **prior)
+    idata = sample(
+        lambda: SGGMC(local=["theta"], minibatch=["counts"], batch_size=5),
+        model, draws=6000, tune=2000,
+    )  # fmt: skip
+    exact = order_free(gibbs)
+    batches = order_free(idata).reshape(30, 200, 4).mean(axis=1)
     error = np.sqrt(batches.var(axis=0, ddof=1) / 30 + exact.var(axis=0) / 5000)
     assert np.abs((batches.mean(axis=0) - exact.mean(axis=0)) / error).max() < 5
     np.testing.assert_allclose(batches.mean(axis=0), exact.mean(axis=0), rtol=0.1)
