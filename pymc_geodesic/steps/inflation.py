@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-__all__ = ["independent_inflation", "longest_time", "shuffled_inflation"]
+__all__ = ["allowed_inflation", "independent_inflation", "longest_time", "shuffled_inflation"]
+
+FIRST_INFLATION, LAST_INFLATION = 10.0, 0.05
+"""Relative excess of the variance that tuning allows first and last."""
+
+COOLING = 0.7
+"""Part of the tuning phase over which the allowed excess falls."""
 
 _HALVINGS = 60
 
@@ -88,3 +94,17 @@ def longest_time(added: Callable[[float], float], allowed: float, longest: float
         else:
             high = middle
     return low if low > 0.0 else high
+
+
+def allowed_inflation(draw: int, n_tune: int) -> float:
+    """Relative excess of the variance that a draw may have: falling first, then 5 %.
+
+    Parameters
+    ----------
+    draw : int
+        Number of the draw, with tuning.
+    n_tune : int
+        Draws of the tuning phase.
+    """
+    progress = min(draw / max(COOLING * n_tune, 1.0), 1.0) if n_tune else 1.0
+    return FIRST_INFLATION * (LAST_INFLATION / FIRST_INFLATION) ** progress

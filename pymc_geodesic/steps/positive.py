@@ -33,22 +33,19 @@ from pymc_geodesic.steps.base import (
     TensorVariable,
     dataclass_state,
 )
+from pymc_geodesic.steps.count_noise import CountNoise
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches
 from pymc_geodesic.steps.inflation import (
+    allowed_inflation,
     independent_inflation,
     longest_time,
     shuffled_inflation,
 )
+from pymc_geodesic.steps.refusals import negative_estimate, wrong_form
 from pymc_geodesic.streams import split_stream
 from pymc_geodesic.variates import log_gamma
 
 __all__ = ["PositiveState", "PositiveStep"]
-
-FIRST_INFLATION, LAST_INFLATION = 10.0, 0.05
-"""Relative excess of the variance that tuning allows first and last."""
-
-COOLING = 0.7
-"""Part of the tuning phase over which the allowed excess falls."""
 
 REPORTED_INFLATION = 0.1
 """Excess of the variance from which there is a warning."""
@@ -57,7 +54,7 @@ LONGEST_STEP = 5.0
 """Step after which the past is forgotten to within e⁻⁵."""
 
 MEASURED_DRAWS = 20
-"""Tuning draws whose noise is measured if the step size is given."""
+"""Draws of each half of the tuning phase whose noise is measured if the step size is given."""
 
 TRIALS = 3
 
@@ -77,20 +74,14 @@ class PositiveState(GeodesicStepState):
         Step size chosen by tuning.
     shrinkage : float
         Factor by which failed draws have made the step shorter.
-    noise_sum : ndarray, shape (n_variables,)
-        Sum of the measured noise of the estimates, relative to the variance.
-    noise_count : int
-        How many measurements that is.
-    exposure_sum : ndarray, shape (size,)
-        Sum of as many estimated exposures.
+    noise_state : dict
+        What tuning measured of the estimates.
     """
 
     lacks_totals: bool
     tuned_step_size: float
     shrinkage: float
-    noise_sum: np.ndarray
-    noise_count: int
-    exposure_sum: np.ndarray
+    noise_state: dict
 
 
 class PositiveStep(GeodesicStep):
@@ -165,6 +156,7 @@ class PositiveStep(GeodesicStep):
         self._counts = np.empty(self.product.size)
         self._exposures = np.empty(self.product.size)
         self.unit = np.ones(self.product.size)
+        self._noise = CountNoise(len(self.variables), self.product.size)
         self._compile()
         self._reset()
         self._probe()
@@ -241,9 +233,16 @@ class PositiveStep(GeodesicStep):
         self.lacks_totals = True
         self.tuned_step_size = 0.0
         self.shrinkage = 1.0
-        self.noise_sum = np.zeros(len(self.variables))
-        self.noise_count = 0
-        self.exposure_sum = np.zeros(self.product.size)
+        self._noise.reset()
+
+    @property
+    def noise_state(self) -> dict[str, Any]:
+        """What tuning measured of the estimates."""
+        return self._noise.state
+
+    @noise_state.setter
+    def noise_state(self, state: dict[str, Any]) -> None:
+        self._noise.state = state
 
     @property
     def _has_noise(self) -> bool:
@@ -321,37 +320,22 @@ class PositiveStep(GeodesicStep):
             deviation = np.abs(self._counts[part] - counts[part])
             deviation += np.abs(self._exposures[part] - exposures[part]) * unit
             if failed >= 0 or np.any(deviation > 1e-6 * size):
-                form = (
-                    "exp(A log θ − B (log θ)²/2), as that of log-normal data"
-                    if block[0] == LOG_NORMAL
-                    else "θⁿ exp(−cθ), as that of Poisson rates, precisions and exponential rates"
-                )
                 raise ValueError(
-                    f"{type(self).__name__} cannot sample {variable.name!r}: its likelihood is "
-                    f"not of the form {form} is, so that its conditional law is of another kind "
-                    "than its prior. Sample it with SGGMC, GMC or NUTS"
+                    wrong_form(
+                        type(self).__name__, variable.name, log_normal=block[0] == LOG_NORMAL
+                    )
                 )
         self._counts[:], self._exposures[:] = counts, exposures
 
     def _refusal(self, index: int) -> str:
         name = self._name_at(index)
-        place = index - self.product.slices[name].start
-        count, exposure = self._counts[index], self._exposures[index]
-        if any(block[0] == LOG_NORMAL and block[1] == self.product.slices[name].start
-               for block in self.blocks):  # fmt: skip
-            return (
-                f"{type(self).__name__} cannot sample {name!r}: at its component {place} the "
-                f"likelihood of its logarithm has the negative precision {exposure:.3g}. Sample it "
-                "with SGGMC, GMC or NUTS"
-            )
-        what = f"count is {count:.3g}" if not count >= 0.0 else f"exposure is {exposure:.3g}"
-        return (
-            f"{type(self).__name__} cannot sample {name!r}: at its component {place} the estimated "
-            f"{what}, and a gamma law has no negative parameter. The counts are ω ∂ log p / ∂ω of "
-            "the likelihood, so it must grow with every component, as that of Categorical, "
-            "Multinomial and Poisson data and of mixtures of them does (write it with the "
-            f"probabilities themselves, not with 1 − {name}). Sample {name!r} with SGRLD, SGGMC, "
-            "GMC or NUTS"
+        return negative_estimate(
+            type(self).__name__,
+            name,
+            index - self.product.slices[name].start,
+            self._counts[index],
+            self._exposures[index],
+            log_normal=bool(self._is_log_normal[index]),
         )
 
     def _read(self, point: PointType) -> None:
@@ -400,16 +384,15 @@ class PositiveStep(GeodesicStep):
         push = self._push(arguments[0], counts, exposures)
         spread = self._spread(counts, exposures)
         evaluations = self._evaluations
+        noise = np.zeros(len(self.variables))
         if self._has_noise:
             if self._estimate(self._values, arguments[1]) >= 0:
                 return 2
             other = self._push(arguments[1], self._counts.copy(), self._exposures.copy())
             evaluations *= 2
             for i, part in enumerate(self.product.slices.values()):
-                variance = 0.5 * np.sum((push[part] - other[part]) ** 2)
-                self.noise_sum[i] += variance / np.sum(spread[part])
-        self.noise_count += 1
-        self.exposure_sum += exposures
+                noise[i] = 0.5 * np.sum((push[part] - other[part]) ** 2) / np.sum(spread[part])
+        self._noise.observe(noise, exposures)
         return evaluations
 
     def _spread(self, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
@@ -440,33 +423,24 @@ class PositiveStep(GeodesicStep):
         return 1 + int(self._splits.sum())
 
     @property
-    def _noise(self) -> float:
-        """Largest relative noise of a variable, Var[â] / a."""
-        return float((self.noise_sum / max(self.noise_count, 1)).max())
-
-    @property
     def _longest_step(self) -> float:
         """Bound of the step size that tuning chooses."""
         return LONGEST_STEP
-
-    def _allowed_inflation(self) -> float:
-        if not self.tune:
-            return LAST_INFLATION
-        progress = min(self.draw / max(COOLING * self._n_tune, 1.0), 1.0)
-        return FIRST_INFLATION * (LAST_INFLATION / FIRST_INFLATION) ** progress
 
     def _inflation(self, time: float) -> float:
         """Relative variance that the noise of the minibatches adds."""
         source = self.estimator.source
         if type(source) is ShuffledRows:
-            return self._noise * shuffled_inflation(time, source.n_rows // source.batch_size)
-        return self._noise * independent_inflation(time)
+            return self._noise.largest * shuffled_inflation(
+                time, source.n_rows // source.batch_size
+            )
+        return self._noise.largest * independent_inflation(time)
 
     def _tune_step_size(self) -> float:
         lag = 1.0 if self._depends else 0.0
         return longest_time(
             lambda time: self._inflation(time) + lag * independent_inflation(time),
-            self._allowed_inflation(),
+            allowed_inflation(self.draw, self._n_tune),
             self._longest_step,
         )
 
@@ -507,21 +481,24 @@ class PositiveStep(GeodesicStep):
         if isinstance(self.estimator, TopicCountEstimator) and not self._has_local_values:
             self.estimator.read_local(point)
             self._has_local_values = True
-        first = self.noise_count == 0
-        measures = first or (self.tune and (self.step_size is None or self.draw < MEASURED_DRAWS))
-        n_grad = 0
-        arguments = self.estimator.next_arguments(max(self.n_steps, 2 if measures else 1))
+        half = self._n_tune // 2
+        if self.tune and self.draw == half:  # what was measured on the way says less
+            self._noise.reset()
         self._prior_shape, self._prior_rate = self.priors(point)
+        n_grad = self._before_moving()
+        first = self._noise.count == 0
+        wanted = self.step_size is None or (self.draw % max(half, 1)) < MEASURED_DRAWS
+        measures = first or (self.tune and wanted)
+        arguments = self.estimator.next_arguments(max(self.n_steps, 2 if measures else 1))
         if self.lacks_totals:
             self._draw_totals(arguments[0])
             n_grad += self._evaluations
-        n_grad += self._before_moving()
         if measures:
             n_grad += self._measure(arguments)
             if self.tune or first:
                 self.tuned_step_size = self._tune_step_size()
-        mean_exposure = self.exposure_sum / max(self.noise_count, 1)
-        self.unit = np.where(self._by_number(SIMPLEX), 1.0, self._prior_rate + mean_exposure)
+        rate = self._prior_rate + self._noise.exposures
+        self.unit = np.where(self._by_number(SIMPLEX), 1.0, rate)
         if callable(self.step_size):
             step_size = float(self.step_size(self.draw))
         else:

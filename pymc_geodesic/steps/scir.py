@@ -244,8 +244,7 @@ class SCIR(PositiveStep):
         self.value_sum = np.zeros(self.product.size)
         self.value_count = 0
         self._centre()
-        self.noise_sum[:] = 0.0
-        self.noise_count, self.exposure_sum = 0, np.zeros(self.product.size)
+        self._noise.reset()
         return self._evaluations
 
     def _centre(self) -> None:

@@ -159,7 +159,7 @@ class SGRLD(PositiveStep):
         )
 
     def _inflation(self, time: float) -> float:
-        return self._noise * independent_inflation(time)
+        return self._noise.largest * independent_inflation(time)
 
     @property
     def _longest_step(self) -> float:

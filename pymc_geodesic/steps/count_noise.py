@@ -1,0 +1,69 @@
+"""What tuning measures of count estimates: how noisy they are, and how large exposures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CountNoise"]
+
+
+class CountNoise:
+    """Averages over the measurements of a tuning phase.
+
+    Parameters
+    ----------
+    n_variables, size : int
+        Number of variables, and of numbers in all of them.
+
+    Attributes
+    ----------
+    count : int
+        Measurements so far.
+    """
+
+    def __init__(self, n_variables: int, size: int) -> None:
+        self._shape = n_variables, size
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all measurements."""
+        n_variables, size = self._shape
+        self.count = 0
+        self._noise = np.zeros(n_variables)
+        self._exposures = np.zeros(size)
+
+    def observe(self, noise: np.ndarray, exposures: np.ndarray) -> None:
+        """Add a measurement.
+
+        Parameters
+        ----------
+        noise : ndarray, shape (n_variables,)
+            Variance of the estimates of each variable, relative to that of the variable.
+        exposures : ndarray, shape (size,)
+            Estimated exposures.
+        """
+        self.count += 1
+        self._noise += noise
+        self._exposures += exposures
+
+    @property
+    def largest(self) -> float:
+        """Relative noise of the variable where it is largest, Var[â] / a."""
+        return float(self._noise.max() / max(self.count, 1))
+
+    @property
+    def exposures(self) -> np.ndarray:
+        """Mean of the exposures, shape (size,)."""
+        return self._exposures / max(self.count, 1)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All of it."""
+        return {"count": self.count, "noise": self._noise, "exposures": self._exposures}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.count = state["count"]
+        self._noise, self._exposures = state["noise"].copy(), state["exposures"].copy()

@@ -1,0 +1,58 @@
+"""Why a variable cannot be sampled by exact transitions, in words."""
+
+from __future__ import annotations
+
+__all__ = ["negative_estimate", "wrong_form"]
+
+
+def wrong_form(sampler: str, name: str, *, log_normal: bool) -> str:
+    """Message about a likelihood that is not conjugate to the prior.
+
+    Parameters
+    ----------
+    sampler, name : str
+        Step method and variable.
+    log_normal : bool
+        Whether the prior is log-normal, or else a gamma law.
+    """
+    form = (
+        "exp(A log θ − B (log θ)²/2), as that of log-normal data"
+        if log_normal
+        else "θⁿ exp(−cθ), as that of Poisson rates, precisions and exponential rates"
+    )
+    return (
+        f"{sampler} cannot sample {name!r}: its likelihood is not of the form {form} is, so that "
+        "its conditional law is of another kind than its prior. Sample it with SGGMC, GMC or NUTS"
+    )
+
+
+def negative_estimate(
+    sampler: str, name: str, place: int, count: float, exposure: float, *, log_normal: bool
+) -> str:
+    """Message about a count, exposure or precision that is negative.
+
+    Parameters
+    ----------
+    sampler, name : str
+        Step method and variable.
+    place : int
+        Component of the variable.
+    count, exposure : float
+        The estimates, one of which is negative.
+    log_normal : bool
+        Whether they are the pull and the precision of a logarithm.
+    """
+    if log_normal:
+        return (
+            f"{sampler} cannot sample {name!r}: at its component {place} the likelihood of its "
+            f"logarithm has the negative precision {exposure:.3g}. Sample it with SGGMC, GMC or "
+            "NUTS"
+        )
+    what = f"count is {count:.3g}" if not count >= 0.0 else f"exposure is {exposure:.3g}"
+    return (
+        f"{sampler} cannot sample {name!r}: at its component {place} the estimated {what}, and a "
+        "gamma law has no negative parameter. The counts are ω ∂ log p / ∂ω of the likelihood, so "
+        "it must grow with every component, as that of Categorical, Multinomial and Poisson data "
+        "and of mixtures of them does (write it with the probabilities themselves, not with "
+        f"1 − {name}). Sample {name!r} with SGRLD, SGGMC, GMC or NUTS"
+    )
