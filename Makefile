@@ -42,7 +42,7 @@ demo: $(STAMPS)/examples
 	$(BIN)/python examples/spherical_topics_of_docstrings.py
 
 test: $(STAMPS)/dev
-	$(ONE_THREAD_BLAS) $(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(ONE_THREAD_BLAS) $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(STAMPS)/dev
 	$(ONE_THREAD_BLAS) $(BIN)/python -m pytest -m slow $(PYTEST_ARGS)

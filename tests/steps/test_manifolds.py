@@ -62,11 +62,16 @@ def test_positive_numbers_between_walls(step_class):
     assert_means(draws**2, np.full(2, 4.0))
 
 
+@pytest.fixture(scope="module")
+def exact_frames():
+    return pm.draw(MatrixVonMisesFisher.dist(FRAME), draws=20_000, random_seed=2)
+
+
 @every_step
-def test_frames(step_class):
+def test_frames(step_class, exact_frames):
+    exact = exact_frames
     with pm.Model() as model:
-        frame = MatrixVonMisesFisher("frame", FRAME)
-    exact = pm.draw(frame, draws=100_000, random_seed=2)
+        MatrixVonMisesFisher("frame", FRAME)
     draws = run(model, step_class)["frame"].values
     gram = np.swapaxes(draws, -1, -2) @ draws
     np.testing.assert_allclose(gram, np.broadcast_to(np.eye(2), gram.shape), atol=1e-10)
