@@ -29,7 +29,7 @@ def _design_matrix(X: Any) -> Any:
 
 
 def _labels(y: ArrayLike, n_rows: int, n_classes: int | None) -> tuple[np.ndarray, int | None]:
-    """Check the labels; return them as small integers, and L unless there are two signs."""
+    """Check the labels; return them as floats, and L unless there are two signs."""
     y = np.asarray(y)
     if y.shape != (n_rows,):
         raise ValueError(
@@ -39,16 +39,16 @@ def _labels(y: ArrayLike, n_rows: int, n_classes: int | None) -> tuple[np.ndarra
         raise ValueError("X has no rows")
     if n_classes is None and y.dtype.kind in "iuf" and np.any(y == -1):
         require_signs("y", y)
-        return y.astype(np.int8), None
+        return y.astype(float), None
     if n_classes is None and y.dtype.kind in "biuf" and y.max() <= 1:
         if y.min() == 1:
-            return y.astype(np.int8), None
+            return y.astype(float), None
         raise ValueError(
             "y holds the labels 0 and 1: pass 2 * y - 1 for one signed score, or n_classes=2 for "
             "one score per class"
         )
     require_classes("y", y, n_classes)
-    return y.astype(np.int32), int(y.max()) + 1 if n_classes is None else n_classes
+    return y.astype(float), int(y.max()) + 1 if n_classes is None else n_classes
 
 
 def linear_svm(

@@ -134,7 +134,7 @@ def test_predictions_are_those_of_the_posterior_predictive(rows, signs):
             400, tune=200, chains=2, cores=1, random_seed=1, progressbar=False,
             step=pg.GMC(), compute_convergence_checks=False,
         )  # fmt: skip
-        pm.set_data({"X": new, "y": [1, 1, 1]})
+        pm.set_data({"X": new, "y": np.ones(3)})
         predicted = pm.sample_posterior_predictive(idata, random_seed=1, progressbar=False)
     classifier = LinearClassifier(idata)
     expected = classifier.predict_proba(new)[:, 1]
