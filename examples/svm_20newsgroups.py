@@ -160,7 +160,7 @@ def main() -> None:
     """Run both classifiers, measure the time of a step, write the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=None, help="data folder")
-    parser.add_argument("--tune", type=int, default=200)
+    parser.add_argument("--tune", type=int, default=100)
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--output", type=Path, default=Path("output"))
     arguments = parser.parse_args()
