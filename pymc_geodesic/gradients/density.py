@@ -7,7 +7,8 @@ explicit inputs, so that nothing is hidden in shared variables or generators.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,6 +37,10 @@ _LARGEST_CONSTANT = 64
 """Longer constant arrays become inputs: compiled in, they make compilation slow."""
 
 
+class _ModelError(ValueError):
+    """An error that says all there is to say."""
+
+
 @dataclass(frozen=True, eq=False)
 class RowInput:
     """Data of which every gradient sees a block of consecutive rows.
@@ -48,11 +53,14 @@ class RowInput:
         All rows.
     block : TensorVariable, shape (batch_size, ...)
         Stands for the block in the graph.
+    container : SharedVariable or None
+        Where `pymc.Minibatch` has the rows from, if they can be exchanged.
     """
 
     name: str
     data: np.ndarray
     block: TensorVariable
+    container: SharedVariable | None = None
 
 
 @dataclass
@@ -278,6 +286,7 @@ def density_of(
                     getattr(full, "name", None) or f"minibatch_{i}",
                     data,
                     _block(f"minibatch_{i}_block", data, size, output),
+                    full if isinstance(full, SharedVariable) else None,
                 )
             blocks[output] = by_data[full]
 
@@ -290,7 +299,8 @@ def density_of(
     row_markers = {*blocks, *(rvs_to_values[v.rv] for v in local)}
     depends = [not row_markers.isdisjoint(ancestors([term])) for term in terms]
     replacements = {**placed, **{old: row.block for old, row in blocks.items()}}
-    terms = rebuilt(terms, replacements)
+    with _naming_containers(model, minibatch):
+        terms = rebuilt(terms, replacements)
 
     row_terms, other_terms = [], list(volumes)
     for name, term, on_rows, already in zip(names, terms, depends, scaled, strict=True):
@@ -309,8 +319,27 @@ def density_of(
     row_terms += [volume * scale if scale != 1.0 else volume for volume in local_volumes]
 
     density = Density(coordinates, row_terms, other_terms, list(dict.fromkeys(blocks.values())))
-    _make_inputs_explicit(density, model)
+    with _naming_containers(model, minibatch):
+        _make_inputs_explicit(density, model)
     return density
+
+
+@contextmanager
+def _naming_containers(model: Model, minibatch: Mapping[str, np.ndarray] | None) -> Iterator[None]:
+    """Say which containers there are when a block of rows does not fit the rest of a model."""
+    try:
+        yield
+    except _ModelError:
+        raise
+    except (ValueError, TypeError) as error:
+        if not minibatch:
+            raise
+        others = [data.name for data in model.data_vars if data.name not in minibatch]
+        raise ValueError(
+            f"a block of rows of minibatch={list(minibatch)} does not fit the rest of the model "
+            f"({error}). Name every container with a row per observation, and put observed values "
+            f"into containers; the model also has {others}"
+        ) from error
 
 
 def _make_inputs_explicit(density: Density, model: Model) -> None:
@@ -318,12 +347,19 @@ def _make_inputs_explicit(density: Density, model: Model) -> None:
     terms = [*density.row_terms, *density.other_terms]
     replacements: dict[Variable, Variable] = {}
     value_names = {value: value.name for value in model.value_vars}
+    initial_point: dict[str, np.ndarray] | None = None
     known = {*density.coordinates, *(row.block for row in density.rows)}
     for variable in graph_inputs(terms):
         if isinstance(variable.type, RandomType):
             continue
         if variable in value_names:
-            density.others[value_names[variable]] = variable
+            name = value_names[variable]
+            density.others[name] = variable
+            if None in variable.type.shape:  # as with dims, whose length may change
+                if initial_point is None:
+                    initial_point = model.initial_point(random_seed=0)
+                fixed = pt.tensor(name, dtype=variable.dtype, shape=initial_point[name].shape)
+                replacements[variable] = density.others[name] = fixed
         elif isinstance(variable, SharedVariable):
             copy = pt.tensor(
                 variable.name,
@@ -338,13 +374,13 @@ def _make_inputs_explicit(density: Density, model: Model) -> None:
             replacements[variable] = copy
             density.arrays[copy] = data
         elif not isinstance(variable, Constant) and variable not in known:
-            raise ValueError(f"The log-density depends on {variable}, which has no value")
+            raise _ModelError(f"The log-density depends on {variable}, which has no value")
     if replacements:
         terms = rebuilt(terms, replacements)
         n = len(density.row_terms)
         density.row_terms, density.other_terms = terms[:n], terms[n:]
     unused = [row for row in density.rows if row.block not in set(explicit_graph_inputs(terms))]
     if unused:
-        raise ValueError(
+        raise _ModelError(
             f"minibatch= names {unused[0].name!r}, which the log-density does not depend on"
         )

@@ -78,6 +78,8 @@ class GradientEstimator:
                 if density.rows
                 else AllRows()
             )
+            containers = {row.name: row.container for row in density.rows}
+            source.watch({name: each for name, each in containers.items() if each is not None})
         self.source = source
         total = density.total
         gradients = grad(total, density.coordinates, disconnected_inputs="ignore")

@@ -46,6 +46,9 @@ class RandomRows(RowSource):
         """Start a chain."""
         self._rng = np.random.default_rng([seed, 2])
 
+    def _take_rows(self, name: str, rows: np.ndarray) -> None:
+        self._data[name] = rows
+
     def next_starts(self, n: int) -> np.ndarray:
         """Gather the rows of the next ``n`` minibatches into the resident arrays."""
         if self._starts.size != n:

@@ -13,7 +13,19 @@ from typing import Any
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 
-__all__ = ["AllRows", "RowSource"]
+__all__ = ["AllRows", "RowSource", "check_numbers"]
+
+
+def check_numbers(name: str, array: np.ndarray) -> None:
+    """Refuse data that hold NaN.
+
+    Raises
+    ------
+    ValueError
+        The message names the container.
+    """
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise ValueError(f"data container {name!r} holds NaN; drop or impute those rows first")
 
 
 class RowSource(ABC):
@@ -44,6 +56,41 @@ class RowSource(ABC):
 
     def __init__(self) -> None:
         self.whole: dict[str, np.ndarray] = {}
+        self._containers: dict[str, SharedVariable] = {}
+        self._copied: dict[str, np.ndarray] = {}
+
+    def watch(self, containers: Mapping[str, SharedVariable]) -> None:
+        """Remember which values of data containers the rows were copied from."""
+        self._containers = dict(containers)
+        self._copied = {name: each.get_value(borrow=True) for name, each in containers.items()}
+
+    def refresh(self) -> None:
+        """Copy the rows again of containers that `pymc.set_data` has given other values.
+
+        Raises
+        ------
+        ValueError
+            If their shape is another, they hold NaN, or a sparse matrix has changed.
+        """
+        for name, container in self._containers.items():
+            value = container.get_value(borrow=True)
+            if value is self._copied[name]:
+                continue
+            if name not in self.arrays:
+                raise ValueError(f"the sparse data {name!r} have changed; make the step again")
+            expected = (self.n_rows, *self.arrays[name].shape[1:])
+            if value.shape != expected:
+                raise ValueError(
+                    f"data container {name!r} had shape {expected} when this step was made and "
+                    f"has {value.shape} now; make the step again"
+                )
+            check_numbers(name, value)
+            self._take_rows(name, value)
+            self._copied[name] = value
+
+    def _take_rows(self, name: str, rows: np.ndarray) -> None:
+        """Put other rows in the place of those of a container."""
+        raise NotImplementedError(f"{type(self).__name__} copies no rows of data containers")
 
     def whole_array(self, holder: np.ndarray | SharedVariable) -> np.ndarray:
         """Array that every gradient sees all of: a constant, or the value of a data container."""

@@ -45,13 +45,16 @@ class ShuffledRows(RowSource):
         self.n_rows = len(next(iter(arrays.values())))
         self.batch_size = batch_size
         self._order = shuffled_order(self.n_rows)
-        circle = np.concatenate([self._order, self._order[: batch_size - 1]])
-        self.arrays = {name: np.ascontiguousarray(a[circle]) for name, a in arrays.items()}
+        self._circle = np.concatenate([self._order, self._order[: batch_size - 1]])
+        self.arrays = {name: np.ascontiguousarray(a[self._circle]) for name, a in arrays.items()}
         self._walk = self._walk_type(self.n_rows, batch_size)
 
     def reset(self, seed: int) -> None:
         """Start a chain at a random place of the circle."""
         self._walk.reset(seed)
+
+    def _take_rows(self, name: str, rows: np.ndarray) -> None:
+        np.take(rows, self._circle, axis=0, out=self.arrays[name], mode="clip")
 
     def next_starts(self, n: int) -> np.ndarray:
         """First rows of the next ``n`` blocks."""

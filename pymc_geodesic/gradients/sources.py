@@ -11,7 +11,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_geodesic.gradients.blocks import BlockFormat
 from pymc_geodesic.gradients.random_rows import RandomRows
-from pymc_geodesic.gradients.rows import RowSource
+from pymc_geodesic.gradients.rows import RowSource, check_numbers
 from pymc_geodesic.gradients.shuffled_rows import IndependentRows, ShuffledRows
 from pymc_geodesic.gradients.streamed_blocks import StreamedBlocks
 from pymc_geodesic.gradients.streamed_rows import StreamedRows
@@ -27,6 +27,9 @@ MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
 
 
 def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
+    scalars = [name for name, array in arrays.items() if array.ndim == 0]
+    if scalars:
+        raise ValueError(f"minibatch= names {scalars[0]!r}, a scalar, which has no rows")
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"minibatch= containers have different numbers of rows: {lengths}")
@@ -37,8 +40,7 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
             f"choose 1 to {n_rows}, or leave batch_size out to use all rows"
         )
     for name, array in arrays.items():
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            raise ValueError(f"data container {name!r} holds NaN; drop or impute those rows first")
+        check_numbers(name, array)
 
 
 def _check_order(minibatch_order: str) -> None:
@@ -181,6 +183,9 @@ def named_row_source(
         raise ValueError("minibatch= needs batch_size=, the number of rows of a minibatch")
     arrays = {name: np.asarray(data.get_value(borrow=True)) for name, data in found.items()}
     source = row_source(arrays, int(batch_size), minibatch_order)
+    watched = {name: data for name, data in found.items() if name not in sparse}
     for name, parts in sparse.items():
         _make_contiguous(source, name, parts)
+        watched[parts.values.name] = parts.values
+    source.watch(watched)
     return source

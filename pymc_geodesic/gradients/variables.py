@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from pymc.distributions.transforms import _default_transform
 from pymc.logprob.transforms import LogTransform, SimplexTransform, Transform
 from pymc.model import Model
 from pymc.util import get_value_vars_from_user_vars
@@ -122,6 +123,7 @@ class ManifoldVariable:
 
 
 def _default_manifold(transform: Transform | None) -> type[Manifold]:
+    """Return where a variable lives that PyMC keeps under this transform."""
     if transform is unit_vector or isinstance(transform, type(unit_vector)):
         return Sphere
     if isinstance(transform, type(stiefel)):
@@ -176,7 +178,8 @@ def manifold_variables(
     Raises
     ------
     ValueError
-        For an unknown, discrete or observed variable.
+        For an unknown, discrete, observed or empty variable, one that has bounds and no
+        transform, or a direction in single precision.
     """
     if vars is None:
         values = list(model.continuous_value_vars)
@@ -204,8 +207,24 @@ def manifold_variables(
                 "variables; leave it to another step method"
             )
         transform = model.rvs_to_transforms[rv]
-        kind = manifolds.pop(rv.name, None) or everywhere or _default_manifold(transform)
         initial = np.asarray(initial_point[value.name], dtype=float)
+        if initial.size == 0:
+            raise ValueError(f"{rv.name!r} has shape {initial.shape}: there is nothing to sample")
+        kind = manifolds.pop(rv.name, None)
+        if kind is None:
+            kind = everywhere or _default_manifold(transform)
+            if transform is None and (natural := _default_transform(rv.owner.op, rv)) is not None:
+                kind = _default_manifold(natural)
+                if kind is Euclidean or everywhere is not None:
+                    raise ValueError(
+                        f"{rv.name!r} has bounds and no transform, so that a step could leave its "
+                        "support; keep the default transform of its distribution"
+                    )
+        if kind in (Sphere, Stiefel) and value.dtype != "float64":
+            raise ValueError(
+                f"{rv.name!r} is {value.dtype}, too coarse to stay on {kind.__name__}; make the "
+                'model with pytensor.config.floatX = "float64"'
+            )
         on_manifold = kind is not Euclidean
         if on_manifold:
             backward, forward = _NUMERICAL_TRANSFORMS.get(type(transform), (_same, _same))

@@ -180,6 +180,7 @@ class GeodesicStep(BlockedStep):
         super().setup_chain(rng, tune, draws)
         self.stream = new_stream(self.rng)
         self._limit_threads()
+        self.estimator.source.refresh()
         self.estimator.refresh_data()
         self.estimator.source.reset(int(self.rng.integers(2**63)))
         self._n_tune, self._n_draws = tune, draws
@@ -269,9 +270,9 @@ class GeodesicStep(BlockedStep):
     def _fail(self, step_size: float, what: str) -> SamplingError:
         names = ", ".join(repr(variable.name) for variable in self.variables)
         return SamplingError(
-            f"{type(self).__name__} met a {what} that is not finite while sampling {names} with "
-            f"step size {step_size:.3g} at draw {self.draw}. Try a smaller step_size, more tuning "
-            "draws, or model.debug() at the starting point."
+            f"{type(self).__name__} met a {what or 'velocity'} that is not finite while sampling "
+            f"{names} with step size {step_size:.3g} at draw {self.draw}. Try a smaller step_size, "
+            "more tuning draws, or model.debug() at the starting point."
         )
 
     def _failing_names(self, vector: np.ndarray) -> str:

@@ -11,6 +11,7 @@ from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.gradients.sources import named_row_source
 from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.steps.base import Model
+from pymc_geodesic.steps.settings import check_count
 
 __all__ = ["LocalDraws", "Minibatches", "make_estimator"]
 
@@ -25,6 +26,10 @@ class Minibatches:
     total_size: int | None = None
     order: str = "shuffled"
     draws_per_block: int | None = None
+
+    def __post_init__(self) -> None:
+        check_count("batch_size", self.batch_size)
+        check_count("total_size", self.total_size)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pymc_geodesic.fields import evaluate
+from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
@@ -25,6 +27,7 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
+from pymc_geodesic.steps.settings import check_count, check_positive
 
 __all__ = ["GMC"]
 
@@ -99,7 +102,8 @@ class GMC(GeodesicStep):
     Raises
     ------
     ValueError
-        For an unknown, discrete or observed variable or a ``target_accept`` outside (0, 1).
+        For an unknown, discrete or observed variable, a ``target_accept`` outside (0, 1) or a
+        model with `pymc.Minibatch`.
 
     Notes
     -----
@@ -175,10 +179,10 @@ class GMC(GeodesicStep):
                 f"{type(self).__name__} corrects with the log-density of all the data and takes "
                 "minibatch= only with local=; use SGGMC or gSGNHT for minibatches"
             )
-        if step_size is not None and not step_size > 0:
-            raise ValueError(f"step_size must be positive, got {step_size}")
-        if n_steps is not None and (int(n_steps) != n_steps or n_steps < 1):
-            raise ValueError(f"n_steps must be a positive integer, got {n_steps}")
+        check_positive("step_size", step_size)
+        if callable(step_size):
+            raise ValueError(f"{type(self).__name__} takes a number for step_size=, no schedule")
+        check_count("n_steps", n_steps)
         if not 0 < target_accept < 1:
             raise ValueError(f"target_accept must lie between 0 and 1, got {target_accept}")
         self.step_size = step_size
@@ -204,6 +208,11 @@ class GMC(GeodesicStep):
             with_value=True,
             compile_kwargs=self.compile_kwargs,
         )
+        if not self.local and not isinstance(self.estimator.source, AllRows):
+            raise ValueError(
+                f"the model sees a pm.Minibatch, but {type(self).__name__} corrects with the "
+                "log-density of all the data; give the model all rows, or use SGGMC or gSGNHT"
+            )
 
     def _reset(self) -> None:
         first = 1.0 if self.step_size is None else self.step_size
@@ -238,6 +247,20 @@ class GMC(GeodesicStep):
             raise self._fail(1e-6, self._failing_names(direction))
         return 0.1 / math.sqrt(max(abs(curvature), 1e-2)), 2 * _POWER_ITERATIONS
 
+    def _check_start(self) -> None:
+        """Refuse a start where the log-density is not finite, which no proposal would leave.
+
+        Raises
+        ------
+        SamplingError
+            It says what to look at.
+        """
+        output = np.empty(self.product.size + 1)
+        field = self.estimator.field
+        evaluate(field.address, self.position, 0, field.context, output)
+        if not math.isfinite(output[-1]):
+            raise self._fail(self.step_size or 0.0, "log-density")
+
     def _move(self, point: PointType) -> dict[str, Any]:
         more_grad = self._sample_local(point) if self.local else 0
         if self.step_size is None and self.draw == 0:
@@ -265,6 +288,8 @@ class GMC(GeodesicStep):
             self._acceptance,
         )
         field.raise_error()
+        if divergences and self.draw == 0:
+            self._check_start()
         acceptance_rate = float(self._acceptance[0])
         if self.step_size is None and self.tune:
             self.adaptation.update(acceptance_rate, True)
@@ -283,9 +308,11 @@ class GMC(GeodesicStep):
 
     def _acceptance_warning(self) -> SamplerWarning | None:
         mean = self.acceptance_sum / self._n_draws
-        if mean >= 0.5 * self.target_accept:
+        largest_error = 0.5 / math.sqrt(self._n_draws)
+        if mean + 2.0 * largest_error >= 0.5 * self.target_accept:
             return None
         return self._warn(
             f"{type(self).__name__} accepted {mean:.2f} of its proposals where "
-            f"{self.target_accept:.2f} were wanted. Give it more tuning draws or a smaller step_size."
+            f"{self.target_accept:.2f} were wanted. Give it more tuning draws or a smaller "
+            "step_size."
         )

@@ -31,6 +31,7 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
+from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
 from pymc_geodesic.steps.tuning import FIRST_EXCESS, FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
 
 __all__ = ["LangevinState", "LangevinStep"]
@@ -178,10 +179,10 @@ class LangevinStep(GeodesicStep):
             ("friction", friction),
             ("momentum_decay", momentum_decay),
         ):
-            if value is not None and not callable(value) and not value > 0:
-                raise ValueError(f"{name} must be positive, got {value}")
-        if int(n_steps) != n_steps or n_steps < 1:
-            raise ValueError(f"n_steps must be a positive integer, got {n_steps}")
+            check_positive(name, value)
+            if callable(value) and name != "step_size":
+                raise ValueError(f"{name} must be a number; only step_size= takes a schedule")
+        check_count("n_steps", n_steps)
         if splitting not in _SPLITTINGS:
             raise ValueError(f"splitting={splitting!r} is unknown; choose from {list(_SPLITTINGS)}")
         self.step_size = step_size
@@ -373,7 +374,7 @@ class LangevinStep(GeodesicStep):
 
     def _step_and_friction(self) -> tuple[float, np.ndarray]:
         if callable(self.step_size):
-            step_size = float(self.step_size(self.draw))
+            step_size = step_size_at(self.step_size, self.draw)
         elif self.step_size is not None:
             step_size = self.step_size
         elif self.learning_rate is not None:

@@ -15,6 +15,7 @@ from pymc_geodesic import (
     SGLD,
     SSGNHT,
     SubgradientHMC,
+    UniformSphere,
     VonMisesFisher,
     gSGNHT,
 )
@@ -121,6 +122,17 @@ def test_beside_nuts():
     assert np.abs(mean - x.mean(axis=0) / length).max() < 0.02
     # on S² the concentration is close to 1 / (1 − length), with a spread of κ / sqrt(n)
     assert abs(float(posterior["kappa"].mean()) * (1.0 - length) - 1.0) < 0.1
+
+
+def test_beside_a_variable_with_dims():
+    """The length of a dimension is not in the type of the other variable."""
+    x = pm.draw(VonMisesFisher.dist(np.eye(3), 30.0), random_seed=1)
+    with pm.Model(coords={"group": range(3)}) as model:
+        mu = UniformSphere("mu", shape=(3, 3))
+        kappa = pm.Gamma("kappa", 2.0, 0.1, dims="group")
+        VonMisesFisher("x", mu, kappa, observed=x)
+        steps = [SGGMC([mu], compile_kwargs=INTERPRETED), pm.NUTS([kappa])]
+    assert sample(model, steps, draws=5, tune=5).posterior["kappa"].shape == (1, 5, 3)
 
 
 @every_step

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
+from pymc.exceptions import SamplingError
 
 from pymc_geodesic import (
     GMC,
@@ -49,6 +51,12 @@ LANGEVIN = [
     ({"friction": 1.0, "momentum_decay": 1.0}, "friction= and momentum_decay=.*give one of them"),
     ({"friction": -1.0}, "friction must be positive, got -1.0"),
     ({"momentum_decay": np.nan}, "momentum_decay must be positive, got nan"),
+    ({"step_size": np.array([0.1, 0.2])}, "step_size must be one positive number, got array"),
+    ({"step_size": np.inf}, "step_size must be positive, got inf"),
+    ({"friction": lambda draw: 1.0}, "friction must be a number; only step_size= takes a schedule"),
+    ({"n_steps": "10"}, "n_steps must be a positive integer, got '10'"),
+    ({"minibatch": ["x"], "batch_size": 2.5}, "batch_size must be a positive integer, got 2.5"),
+    ({"minibatch": ["x"], "batch_size": 0}, "batch_size must be a positive integer, got 0"),
     ({"learning_rate": -2.0}, "learning_rate must be positive, got -2.0"),
     ({"splitting": "euler"}, r"splitting='euler' is unknown; choose from \['exact', 'paper'\]"),
     ({"gradient_noise": "known"}, "gradient_noise='known' is unknown.*\"fisher\""),
@@ -90,6 +98,17 @@ def test_stochastic_steps(model, arguments, message):
         make(model, SGGMC, **arguments)
 
 
+def test_schedule_that_leaves_the_positive_numbers(model):
+    step = make(model, SGGMC, step_size=lambda draw: 0.01 * (2 - draw), friction=1.0)
+    with pytest.raises(ValueError, match=r"step_size= gave 0.0 at draw 2; it must be positive"):
+        sample(model, [step], draws=5, tune=0)
+
+
+def test_schedule_for_gmc(model):
+    with pytest.raises(ValueError, match="GMC takes a number for step_size=, no schedule"):
+        make(model, GMC, step_size=lambda draw: 0.1)
+
+
 def test_thermostat(model):
     with pytest.raises(ValueError, match="thermostat_inertia must be positive, got 0"):
         make(model, gSGNHT, thermostat_inertia=0)
@@ -106,10 +125,80 @@ def test_minibatches_for_gmc(model):
         make(model, GMC, minibatch=["x"], batch_size=5)
 
 
+@pytest.mark.parametrize("step_class", [GMC, SubgradientHMC])
+def test_a_minibatch_model_for_corrected_steps(step_class):
+    with pm.Model():
+        rows = pm.Minibatch(np.arange(20.0), batch_size=5)
+        pm.Normal("y_obs", pm.Normal("a"), observed=rows, total_size=20)
+        with pytest.raises(ValueError, match=r"sees a pm.Minibatch, but .* all the data"):
+            step_class(compile_kwargs=INTERPRETED)
+
+
 def test_initial_value_off_the_manifold(model):
     step = make(model, SGGMC)
     with pytest.raises(ValueError, match=r"points of mu are not on Sphere.*Euclidean norm"):
         sample(model, [step], initvals={"mu": [2.0, 0.0, 0.0]}, draws=5, tune=5)
+
+
+def test_rows_that_do_not_fit():
+    """One of two containers is named, or the observed values are in none."""
+    rows = np.arange(50.0)
+    with pm.Model():
+        a = pm.Normal("a")
+        pm.Normal("y_obs", a * pm.Data("x", rows), observed=pm.Data("y", rows))
+        with pytest.raises(ValueError, match=r"minibatch=\['y'\] does not fit.*also has \['x'\]"):
+            SGGMC(minibatch="y", batch_size=10, compile_kwargs=INTERPRETED)
+    with pm.Model():
+        a = pm.Normal("a")
+        pm.Normal("y_obs", a * pm.Data("x", rows), observed=rows)
+        with pytest.raises(ValueError, match="put observed values into containers"):
+            SGGMC(minibatch="x", batch_size=10, compile_kwargs=INTERPRETED)
+
+
+def test_container_without_rows():
+    with pm.Model():
+        pm.Normal("y_obs", pm.Normal("a"), observed=pm.Data("y", 1.0))
+        with pytest.raises(ValueError, match="minibatch= names 'y', a scalar, which has no rows"):
+            SGGMC(minibatch="y", batch_size=1, compile_kwargs=INTERPRETED)
+
+
+def test_variables_that_cannot_be_sampled():
+    with pm.Model() as model:
+        pm.Uniform("u", -1.0, 1.0, default_transform=None)
+        pm.Normal("nothing", shape=0)
+    for step_class in (SGGMC, GMC, SSGNHT):
+        with pytest.raises(ValueError, match=r"'u' has bounds and no transform.*keep the default"):
+            make(model, step_class, vars=["u"])
+    with pytest.raises(ValueError, match=r"'nothing' has shape \(0,\): there is nothing to sample"):
+        make(model, SGGMC, vars=["nothing"])
+
+
+def test_directions_in_single_precision():
+    with pytensor.config.change_flags(floatX="float32"), pm.Model():
+        UniformSphere("mu", shape=3)
+        with pytest.raises(ValueError, match="'mu' is float32, too coarse to stay on Sphere"):
+            SGGMC(compile_kwargs=INTERPRETED)
+
+
+@pytest.mark.parametrize("step_class", [GMC, SubgradientHMC])
+@pytest.mark.parametrize("tune", [0, 5])
+def test_start_without_a_density(step_class, tune):
+    """The log-density is NaN at the start and its gradient is finite."""
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.Potential("p", pm.math.log(a - 1.0))
+        step = step_class(step_size=0.1, compile_kwargs=INTERPRETED)
+    with pytest.raises(SamplingError, match=r"log-density.*not finite.*'a'.*model\.debug"):
+        sample(model, [step], draws=5, tune=tune)
+
+
+def test_velocities_that_overflow():
+    """The position is still finite when the velocity is not."""
+    with pm.Model() as model:
+        pm.Normal("a", 0.0, 1e-3)
+        step = gSGNHT(step_size=10.0, friction=0.1, compile_kwargs=INTERPRETED)
+    with pytest.raises(SamplingError, match=r"gSGNHT met a ('a'|velocity) that is not finite"):
+        sample(model, [step], draws=500, tune=0)
 
 
 def test_no_model():

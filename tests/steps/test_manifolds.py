@@ -116,3 +116,15 @@ def test_thermostat_does_not_wind_up_far_from_the_posterior():
     assert float(stats["temperature"].mean()) == pytest.approx(1.0, abs=0.05)
     spread = 1e6 * (1.0 - idata.posterior["mu"].values[..., 2])
     assert 0.7 < spread.mean() < 1.4
+
+
+def test_variables_without_their_transform():
+    """PyMC's value is then the variable itself, and the manifold the same."""
+    with pm.Model() as model:
+        VonMisesFisher("mu", [0.0, 0.6, 0.8], 20.0, default_transform=None)
+        pm.Dirichlet("w", ALPHA, default_transform=None)
+    posterior = run(model, GMC)
+    np.testing.assert_allclose(np.linalg.norm(posterior["mu"], axis=-1), 1.0, atol=1e-10)
+    length = 1.0 / np.tanh(20.0) - 1.0 / 20.0
+    assert_means(posterior["mu"].values, length * np.array([0.0, 0.6, 0.8]))
+    assert_means(posterior["w"].values, ALPHA / ALPHA.sum())

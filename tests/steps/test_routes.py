@@ -104,6 +104,31 @@ def test_fisher_noise_gives_the_posterior(table, posterior):
     assert np.abs(np.cov(standard.T) - np.eye(2)).max() < 0.2
 
 
+@pytest.mark.parametrize("order", ["shuffled", "random"])
+@pytest.mark.parametrize("route", ["named", "pymc"])
+def test_data_that_were_set_again(table, posterior, order, route):
+    """The rows a step copied follow their container when a chain begins."""
+    X, y = table
+    with pm.Model() as model:
+        columns, values = pm.Data("X", X[::-1]), pm.Data("y", np.zeros(N_ROWS))
+        if route == "pymc":
+            columns, values = pm.Minibatch(columns, values, batch_size=BATCH)
+        w = pm.Normal("w", 0.0, PRIOR_SD, shape=2)
+        pm.Normal("y_obs", columns @ w, 1.0, observed=values, total_size=N_ROWS)
+        rows = {"minibatch": ["X", "y"], "batch_size": BATCH} if route == "named" else {}
+        step = SGGMC(**rows, minibatch_order=order, n_steps=20, compile_kwargs=INTERPRETED)
+    sample(model, step, draws=2, tune=2)
+    with model:
+        pm.set_data({"X": X, "y": y})
+    draws = sample(model, step, draws=300, tune=200).posterior["w"].values[0]
+    mean, covariance = posterior
+    assert np.abs((draws.mean(axis=0) - mean) / np.sqrt(np.diag(covariance))).max() < 1.0
+    with model:
+        pm.set_data({"X": X[:100], "y": y[:100]})
+    with pytest.raises(ValueError, match=r"'X' had shape .* make the step again"):
+        sample(model, step, draws=2, tune=2)
+
+
 def test_white_noise_where_it_is_counted_on(table):
     """Epochs for SGGMC; independent rows where noise is known or left to a thermostat."""
     many = np.tile(table[0], (100, 1)), np.tile(table[1], 100)

@@ -200,12 +200,16 @@ def test_no_warning_where_it_was_tuned(directions, caplog):
 
 
 def test_warning_where_nothing_is_accepted(directions):
+    """After twenty draws, but not after two, which may have been unlucky."""
     with directions:
         step = GMC(step_size=3.0, compile_kwargs=INTERPRETED)
-    point = walk(step, start(directions, step, tune=1, draws=20), 1)[0][-1]
-    step.stop_tuning()
-    _, stats = walk(step, point, 20)
-    assert "more tuning draws or a smaller step_size" in stats[-1]["warning"].message
+    for draws, warns in ((20, True), (2, False)):
+        point = walk(step, start(directions, step, tune=1, draws=draws), 1)[0][-1]
+        step.stop_tuning()
+        _, stats = walk(step, point, draws)
+        assert (stats[-1]["warning"] is not None) == warns
+        if warns:
+            assert "more tuning draws or a smaller step_size" in stats[-1]["warning"].message
 
 
 @pytest.fixture
