@@ -77,13 +77,13 @@ class ThermostatStep(LangevinStep):
     def _inertia(self, friction: np.ndarray) -> np.ndarray:
         if self.thermostat_inertia is None:
             return (1.0 + SMALL_DIMENSION / self.product.dims) / friction**2
-        return np.full(friction.size, float(self.thermostat_inertia))
+        return self.thermostat_inertia * self._ones
 
     def _prepare_thermostat(self, friction: np.ndarray) -> None:
         """Start the thermostats at C, or let them follow its changes."""
         if self.thermostat.size == 0:
             self.thermostat = friction.copy()
-        else:
+        elif friction is not self.last_friction:
             self.thermostat *= friction / self.last_friction
         self.last_friction = friction
 

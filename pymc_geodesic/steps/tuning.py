@@ -6,6 +6,12 @@ import math
 
 import numpy as np
 
+from pymc_geodesic.steps.inflation import (
+    independent_inflation,
+    longest_time,
+    shuffled_inflation,
+)
+
 __all__ = [
     "DiffusionTuner",
     "EulerTuner",
@@ -39,8 +45,8 @@ Where gradient noise limits the step nothing is lost by little friction: a posit
 ε²/(Cε) per step, which the allowed excess ε²V/(2Cε) fixes whatever Cε is.
 """
 
-STRONGEST_PULL = 1.0
-"""Bound of h² · curvature for a step without velocity, which diverges from 4 on."""
+LONGEST_TIME = 0.5
+"""Bound of h² · curvature / 2 for a step without velocity, which diverges from 2 on."""
 
 _N_ANGLES = 25
 _MEMORY = 0.95
@@ -283,8 +289,10 @@ class EulerTuner(TemperatureTuner):
 class DiffusionTuner(CoolingTuner):
     r"""Chooses the step h of Langevin dynamics without velocity.
 
-    Along a direction with curvature λ and gradient noise V the variance is too large by the
-    factor (1 + h²V/4) / (1 − h²λ/4); h is the largest with which that exceeds 1 by no more than is
+    Along a direction with curvature λ and gradient noise V a step takes the time a = h²λ/2, and
+    the variance is too large by the part (V/λ) i(a) + a/2, where i is
+    `pymc_geodesic.steps.inflation.independent_inflation` or `shuffled_inflation`: noise that adds
+    up to zero over an epoch allows for longer steps. h is the longest that keeps to what is
     allowed for the largest λ and the V below.
 
     The noise is described by tr S and tr S², S being its covariance matrix, and counts as
@@ -293,17 +301,32 @@ class DiffusionTuner(CoolingTuner):
 
     Parameters
     ----------
+    epoch : int, optional
+        Steps after which the noise of shuffled rows adds up to zero; None for independent noise.
     last_excess : float
         Allowed excess at the end of tuning.
     """
 
-    def __init__(self, *, last_excess: float = LAST_DIFFUSION_EXCESS) -> None:
+    def __init__(
+        self, *, epoch: int | None = None, last_excess: float = LAST_DIFFUSION_EXCESS
+    ) -> None:
         super().__init__(2, last_excess, 0.0)
+        self._epoch = epoch
+
+    def excess(self, time: float) -> float:
+        """Excess of the variance for steps of a given time a."""
+        trace, square = self.noise
+        excess = 0.5 * time
+        if trace > 0.0:
+            inflation = (
+                shuffled_inflation(time, self._epoch)
+                if self._epoch is not None
+                else independent_inflation(time)
+            )
+            excess += square / (trace * self.curvature) * inflation
+        return excess
 
     def step_size(self) -> float:
         """h, a time."""
-        trace, square = self.noise
-        noise = square / trace if trace > 0.0 else 0.0
-        excess = self.allowed_excess
-        squared = 4.0 * excess / (noise + (1.0 + excess) * self.curvature)
-        return self._shrink * math.sqrt(min(squared, STRONGEST_PULL / self.curvature))
+        time = longest_time(self.excess, self.allowed_excess, LONGEST_TIME)
+        return self._shrink * math.sqrt(2.0 * time / self.curvature)

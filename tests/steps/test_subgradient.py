@@ -16,6 +16,7 @@ from pymc_geodesic import (
     gSGNHT,
 )
 from pymc_geodesic.diagnostics import temperature_summary
+from pymc_geodesic.steps.tuning import DiffusionTuner, EulerTuner, euler_noise_excess
 from pymc_geodesic.streams import fill_normal
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
@@ -240,3 +241,53 @@ def test_start_where_nothing_is_finite():
 def test_errors(model, step_class, arguments, message):
     with pytest.raises(ValueError, match=message):
         make(model, step_class, **arguments)
+
+
+def tuned(tuner, curvature, noise, n=300):
+    """Make a tuner that has seen the same measurement many times and is done with cooling."""
+    tuner.reset(10)
+    for _ in range(n):
+        tuner.observe(curvature, noise)
+    return tuner
+
+
+class TestDiffusionTuner:
+    @pytest.mark.parametrize("noise", [0.0, 10.0, 1e4])
+    def test_excess_is_what_is_allowed(self, noise):
+        """(V/λ) tanh(h²λ/4) + h²λ/4, for noise along one direction and for isotropic noise."""
+        for dim in (1, 7):
+            measured = np.array([dim * noise, dim * noise**2])
+            step_size = tuned(DiffusionTuner(last_excess=0.05), 4.0, measured).step_size()
+            pull = step_size**2 * 4.0 / 4.0
+            assert noise / 4.0 * np.tanh(pull) + pull == pytest.approx(0.05, rel=1e-9)
+
+    def test_noise_that_adds_up_to_zero_allows_longer_steps(self):
+        noise = np.array([1e4, 1e8])
+        independent = tuned(DiffusionTuner(), 1.0, noise).step_size()
+        shuffled = [tuned(DiffusionTuner(epoch=n), 1.0, noise).step_size() for n in (2, 20, 10**7)]
+        assert shuffled[0] > shuffled[1] > 1.5 * independent
+        assert shuffled[2] == pytest.approx(independent, rel=0.01)
+
+    def test_hot_steps_stay_stable(self):
+        tuner = DiffusionTuner()
+        tuner.reset(1000)
+        tuner.observe(9.0, None)
+        assert tuner.allowed_excess > 1.0
+        assert tuner.step_size() ** 2 * 9.0 <= 1.0 + 1e-9
+
+
+def test_friction_of_euler_is_small():
+    tuner = tuned(EulerTuner(2, last_excess=0.05), 1.0, np.array([1e4, 10.0]))
+    step_size = tuner.step_size()
+    np.testing.assert_allclose(tuner.friction(step_size) * step_size, 0.05)
+    assert euler_noise_excess(step_size, 0.05, 1e4) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("order", "epoch"), [("shuffled", N_ROWS // BATCH), ("independent", None), ("random", None)]
+)
+def test_epochs_that_tuning_counts_on(model, order, epoch):
+    step = make(
+        model, SGLD, batch_size=BATCH, minibatch=["X", "y"], minibatch_order=order
+    )  # fmt: skip
+    assert step._tuner._epoch == epoch
