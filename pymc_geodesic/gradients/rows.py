@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -53,16 +54,17 @@ class RowSource(ABC):
     n_rows: int
     with_replacement: bool = False
     moves: bool = True
+    _containers: Mapping[str, SharedVariable] = MappingProxyType({})
 
     def __init__(self) -> None:
         self.whole: dict[str, np.ndarray] = {}
-        self._containers: dict[str, SharedVariable] = {}
-        self._copied: dict[str, np.ndarray] = {}
 
     def watch(self, containers: Mapping[str, SharedVariable]) -> None:
         """Remember which values of data containers the rows were copied from."""
         self._containers = dict(containers)
-        self._copied = {name: each.get_value(borrow=True) for name, each in containers.items()}
+        self._copied: dict[str, np.ndarray] = {
+            name: each.get_value(borrow=True) for name, each in containers.items()
+        }
 
     def refresh(self) -> None:
         """Copy the rows again of containers that `pymc.set_data` has given other values.
