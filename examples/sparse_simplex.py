@@ -39,6 +39,7 @@ GRIDS = {
 }
 SAMPLERS = {"SCIR": pg.SCIR, "SGRLD": pg.SGRLD}
 COMPONENT = 4  # the fifth
+STEPS = 1000  # of burn-in, and again of draws
 GRID_SEEDS, SEEDS = (100, 101), (1, 2, 3, 4, 5)
 
 
@@ -72,12 +73,12 @@ class Contestant:
                 minibatch_order="independent",
             )
 
-    def run(self, step_size: float, seed: int, draws: int = 1000) -> np.ndarray:
+    def run(self, step_size: float, seed: int) -> np.ndarray:
         """Return draws of the weights, shape (draws, 10)."""
         self.step.step_size = float(step_size)
         with self.model:
             idata = pm.sample(
-                draws=draws, tune=1000, chains=1, cores=1, step=self.step, random_seed=seed,
+                draws=STEPS, tune=STEPS, chains=1, cores=1, step=self.step, random_seed=seed,
                 progressbar=False, compute_convergence_checks=False,
             )  # fmt: skip
         return idata.posterior["weights"].values[0]
@@ -113,7 +114,7 @@ def tuned(contestant: Contestant, distance: Any) -> tuple[float, dict[float, flo
     return min(found, key=found.__getitem__), found
 
 
-def exact_draws(data: str, seed: int, n: int = 1000) -> np.ndarray:
+def exact_draws(data: str, seed: int, n: int = STEPS) -> np.ndarray:
     """Return independent draws from the posterior."""
     return np.random.default_rng(seed).dirichlet(posterior_shapes(data), n)
 

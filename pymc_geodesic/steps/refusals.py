@@ -22,7 +22,8 @@ def wrong_form(sampler: str, name: str, *, log_normal: bool) -> str:
     )
     return (
         f"{sampler} cannot sample {name!r}: its likelihood is not of the form {form} is, so that "
-        "its conditional law is of another kind than its prior. Sample it with SGGMC, GMC or NUTS"
+        "its conditional law is of another kind than its prior. Sample it with SGGMC, GMC or NUTS, "
+        f"and give {sampler} the other variables by name"
     )
 
 
@@ -46,7 +47,7 @@ def negative_estimate(
         return (
             f"{sampler} cannot sample {name!r}: at its component {place} the likelihood of its "
             f"logarithm has the negative precision {exposure:.3g}. Sample it with SGGMC, GMC or "
-            "NUTS"
+            f"NUTS, and give {sampler} the other variables by name"
         )
     what = f"count is {count:.3g}" if not count >= 0.0 else f"exposure is {exposure:.3g}"
     return (
@@ -54,5 +55,6 @@ def negative_estimate(
         "gamma law has no negative parameter. The counts are ω ∂ log p / ∂ω of the likelihood, so "
         "it must grow with every component, as that of Categorical, Multinomial and Poisson data "
         "and of mixtures of them does (write it with the probabilities themselves, not with "
-        f"1 − {name}). Sample {name!r} with SGRLD, SGGMC, GMC or NUTS"
+        f"1 − {name}). Sample {name!r} with SGRLD, SGGMC, GMC or NUTS, and give {sampler} the "
+        "other variables by name"
     )

@@ -192,7 +192,7 @@ def chains():
     prior = np.array([0.1, 0.5, 2.0])
     start = np.array([0.3, 12.0, 1.0])
     steps, step_size = 5, 0.35
-    return prior, start, steps, step_size, noisy_chains(60_000, steps, step_size, start, prior)
+    return prior, start, steps, step_size, noisy_chains(30_000, steps, step_size, start, prior)
 
 
 def test_moment_generating_function_of_theorem_3_1(chains):

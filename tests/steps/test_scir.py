@@ -40,7 +40,7 @@ def make(model, step_class=SCIR, vars=None, **kwargs):
         return step_class(vars, compile_kwargs=INTERPRETED, **kwargs)
 
 
-def independent_ends(step, seed, n=400):
+def independent_ends(step, seed, n=200):
     """ω of draws far enough apart to count as independent."""
     point = start(step.model, step, tune=0, draws=n, seed=seed)
     values = np.array([point["w_simplex__"] for point in walk(step, point, n)[0]])
@@ -60,8 +60,8 @@ def test_full_data_chains_are_exact_draws(model):
 
 
 def test_longer_chains_of_short_steps_are_exact_too(model):
-    step = make(model, step_size=0.5, n_steps=20)
-    full = independent_ends(step, 1, n=2000)
+    step = make(model, step_size=0.5, n_steps=15)
+    full = independent_ends(step, 1, n=600)
     for j in SEEN:
         law = stats.beta(SHAPES[j], SHAPES.sum() - SHAPES[j])
         assert stats.kstest(full[:, j], law.cdf).pvalue > 0.01
@@ -72,7 +72,7 @@ def test_prior_only(concentration):
     """Marginals of ω in the log, against exact gamma ratios; nothing is zero or undefined."""
     with pm.Model() as model:
         pm.Dirichlet("w", np.full(5, concentration), shape=(2, 5))
-    idata = sample(model, make(model, step_size=10.0, n_steps=1), draws=2000, tune=0)
+    idata = sample(model, make(model, step_size=10.0, n_steps=1), draws=1000, tune=0)
     w = idata.posterior["w"].values[0]
     assert np.isfinite(w).all()
     assert w.min() > 0.0
@@ -109,7 +109,7 @@ def test_gamma_posteriors_are_exact():
         pm.Normal("values", 0.0, tau=tau, observed=values)
         pm.Dirichlet("w", np.ones(3))
     step = make(model, step_size=6.0, n_steps=1)
-    posterior = sample(model, step, draws=3000, tune=10).posterior
+    posterior = sample(model, step, draws=1000, tune=10).posterior
     for draws, shape, exposure in (
         (posterior["rate"][0, :, 0], 2.0 + counts[::2].sum(), 0.5 + 6.0),
         (posterior["rate"][0, :, 1], 2.0 + counts[1::2].sum(), 0.5 + 6.0),
@@ -127,10 +127,10 @@ def test_log_normal_posteriors_are_exact():
         pm.LogNormal("v", pm.math.log(x), 0.5, observed=y)
     precision = 0.25 + 40 / 0.25
     law = stats.lognorm(precision**-0.5, scale=math.exp(np.log(data).sum() / 0.25 / precision))
-    full = sample(model, make(model, step_size=6.0, n_steps=1), draws=2000, tune=10)
+    full = sample(model, make(model, step_size=6.0, n_steps=1), draws=1000, tune=10)
     assert stats.kstest(full.posterior["x"][0], law.cdf).pvalue > 1e-3
     step = make(model, batch_size=4, minibatch=["y"])
-    part = sample(model, step, draws=2000, tune=200)
+    part = sample(model, step, draws=600, tune=100)
     assert float(part.sample_stats["variance_inflation"][0, -1]) < 0.0501
     assert abs(np.log(part.posterior["x"].values).mean() - np.log(law.median())) < 0.05
 
@@ -315,7 +315,7 @@ def test_beside_nuts():
         mu = pm.Normal("mu", 0.0, 5.0, shape=2, initval=[-1.0, 1.0])
         pm.NormalMixture("y", w, mu, 1.0, observed=data)
     step = make(model)  # and pm.sample gives the other variable to NUTS
-    posterior = sample(model, step, draws=300, tune=200).posterior
+    posterior = sample(model, step, draws=150, tune=100).posterior
     assert abs(float(posterior["w"][..., 0].mean()) - 0.75) < 0.06
     np.testing.assert_allclose(posterior["mu"].mean(("chain", "draw")), [-2.0, 2.0], atol=0.4)
 
