@@ -128,6 +128,8 @@ def by_step_size(n_rows: int, seconds: float) -> Iterator[str]:
         return f"| {label} | {batch} | " + " | ".join(cells) + " |"
 
     for label, (sampler, options) in STOCHASTIC.items():
+        if "gradient_noise" in options:  # blocks, to show what few of them do
+            options = options | {"minibatch_order": "independent"}
         for batch in BATCH_SIZES:
             if batch > n_rows:
                 continue
