@@ -114,24 +114,28 @@ class StreamedBlocks(RowSource):
             )
         self.arrays = format.empty(batch_size)
         self._loading: BackgroundWork[_Block] | None = None
+        self._block: _Block | None = None
         self._spare: dict[str, np.ndarray] = {}
         self.reset(0)
 
     def reset(self, seed: int) -> None:
         """Start a chain at the first block."""
-        self._stop_loading()
+        self._leave_block()
         self._seed = seed
         self._visits = 0
         self._draws_left = 0
         self._remainders: dict[int, float] = {}
-        self._block: _Block | None = None
         self._begin = 0
         self._pass.restart(0)
 
-    def _stop_loading(self) -> None:
+    def _leave_block(self) -> None:
+        """Forget the blocks; the next one gets the memory of the present one."""
         if self._loading is not None:
             self._loading.abandon()
             self._loading = None
+        if self._block is not None:
+            self._spare = self._block.buffers
+            self._block = None
 
     def _load(self, begin: int) -> _Block:
         """Read the next block that is long enough, in random order."""
@@ -234,10 +238,9 @@ class StreamedBlocks(RowSource):
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._stop_loading()
+        self._leave_block()
         self._seed, self._begin = state["seed"], state["begin"]
         self._pass.restart(self._begin)
-        self._block = None
         if state["walk"] is not None:
             self._visits = state["visits"] - 1
             self._take_block()

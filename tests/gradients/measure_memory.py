@@ -84,7 +84,7 @@ def sample(rows: np.memmap, block_size: int) -> int:
     point, _ = step.step(point)
     held = step.estimator.source.arrays["rows"].nbytes
     step.setup_chain(np.random.default_rng(1), tune=0, draws=10**6)
-    before = forget_peak() - 2 * held  # what the first draw left behind
+    before = forget_peak() - held  # which the first draw left behind
     for _ in range(5 * len(rows) // block_size + 5):
         point, _ = step.step(point)
     assert np.isfinite(point["w"]).all()

@@ -176,6 +176,15 @@ def test_two_blocks_are_in_memory():
     assert len(buffers) == 2
 
 
+def test_a_new_chain_takes_the_memory_of_the_last():
+    source = source_of(row_blocks(*table(), block_size=40), draws_per_block=1)
+    take(source, 2)
+    first = source.arrays["X"].ctypes.data
+    source.reset(2)
+    take(source, 2)
+    assert source.arrays["X"].ctypes.data == first
+
+
 def test_data_of_the_user_are_not_touched():
     batches = blocks_of([40, 40, 40])
     before = copy.deepcopy(batches)
