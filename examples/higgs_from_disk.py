@@ -46,7 +46,7 @@ COST, PRIOR_SCALE = 1.0, 1.0
 BATCH, N_STEPS, BLOCK = 100, 100, 500_000
 SEED, N_TUNE = 1, 1000
 SAMPLERS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "SSGNHT, long steps": (pg.SSGNHT, {"step_size": 2e-5, "diffusion": 2.5e4}),
+    "SSGNHT, long steps": (pg.SSGNHT, {"step_size": 2e-5, "diffusion": 5e3}),
     "gSGNHT, tuned": (pg.gSGNHT, {}),
 }
 
