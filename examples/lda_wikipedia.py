@@ -59,7 +59,12 @@ def topics_of(point: dict) -> np.ndarray:
 
 
 def sample(
-    method: type, schedule: pg.PolynomialDecay, train: sparse.csr_matrix, total: int, seed: int
+    method: type,
+    schedule: pg.PolynomialDecay,
+    train: sparse.csr_matrix,
+    total: int,
+    seed: int,
+    passes: int = 1,
 ) -> Iterator[Snapshot]:
     """Run a stochastic gradient sampler over documents that pass by."""
     blocks = [train[i : i + BATCH_SIZE] for i in range(0, train.shape[0], BATCH_SIZE)]
@@ -75,7 +80,7 @@ def sample(
         local_tune=5,
         model=model,
     )
-    n_draws = len(blocks) // N_STEPS
+    n_draws = passes * len(blocks) // N_STEPS
     point = model.initial_point(random_seed=seed)
     step.setup_chain(np.random.default_rng(seed), 0, n_draws)
     step.step(point)  # compiles
@@ -88,7 +93,9 @@ def sample(
         yield seconds, (draw + 1) * N_STEPS * BATCH_SIZE, topics_of(point), ALPHA
 
 
-def scikit_learn(train: sparse.csr_matrix, total: int, seed: int) -> Iterator[Snapshot]:
+def scikit_learn(
+    train: sparse.csr_matrix, total: int, seed: int, passes: int
+) -> Iterator[Snapshot]:
     """Online variational Bayes, batches of 500."""
     from sklearn.decomposition import LatentDirichletAllocation
 
@@ -103,15 +110,16 @@ def scikit_learn(train: sparse.csr_matrix, total: int, seed: int) -> Iterator[Sn
         random_state=seed,
     )
     seconds, size = 0.0, 500
-    for first in range(0, train.shape[0], size):
+    for seen in range(0, passes * train.shape[0], size):
+        first = seen % train.shape[0]
         began = time.perf_counter()
         model.partial_fit(train[first : first + size])
         seconds += time.perf_counter() - began
         topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
-        yield seconds, first + size, topics, ALPHA
+        yield seconds, seen + size, topics, ALPHA
 
 
-def gensim(train: sparse.csr_matrix, total: int, seed: int) -> Iterator[Snapshot]:
+def gensim(train: sparse.csr_matrix, total: int, seed: int, passes: int) -> Iterator[Snapshot]:
     """Online variational Bayes, batches of 500, two processes."""
     from gensim.matutils import Sparse2Corpus
     from gensim.models import LdaMulticore
@@ -127,12 +135,13 @@ def gensim(train: sparse.csr_matrix, total: int, seed: int) -> Iterator[Snapshot
         random_state=seed,
     )
     seconds, size = 0.0, 2500
-    for first in range(0, train.shape[0], size):
+    for seen in range(0, passes * train.shape[0], size):
+        first = seen % train.shape[0]
         documents = list(Sparse2Corpus(train[first : first + size], documents_columns=False))
         began = time.perf_counter()
         model.update(documents)
         seconds += time.perf_counter() - began
-        yield seconds, first + size, model.get_topics().astype(float), ALPHA
+        yield seconds, seen + size, model.get_topics().astype(float), ALPHA
 
 
 def tomotopy(train: sparse.csr_matrix, total: int, seed: int) -> Iterator[Snapshot]:
@@ -188,8 +197,9 @@ def search(
         if any((trial["h0"], trial["b"]) == (h0, b) for trial in known):
             continue
         schedule = pg.PolynomialDecay(h0, b, GAMMA)
-        run = sample(getattr(pg, name), schedule, train[:GRID_DOCUMENTS], total, seed=0)
-        seen = watch(run, corpus, every=GRID_DOCUMENTS // 5, seconds=np.inf)
+        first = train[:GRID_DOCUMENTS]
+        run = sample(getattr(pg, name), schedule, first, total, seed=0)
+        seen = watch(run, corpus, every=first.shape[0] // 5, seconds=np.inf)
         print(f"{name} h0={h0:g} b={b:g}: perplexity {seen['perplexity'][-1]:.0f}", flush=True)
         yield {"h0": h0, "b": b, "perplexity": seen["perplexity"][-1]}
 
@@ -222,6 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=None, help="folder of the data set")
     parser.add_argument("--documents", type=int, default=50_000, help="documents to learn from")
+    parser.add_argument("--passes", type=int, default=1, help="how often documents are seen")
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3, 4, 5])
     parser.add_argument("--seconds", type=float, default=np.inf, help="wall time of each run")
     parser.add_argument("--every", type=int, default=2500, help="documents between perplexities")
@@ -250,8 +261,8 @@ def main() -> None:
         if name in wanted and not results["grid"].get(name):
             parser.error(f"no step size for {name} yet: run with --only grid {name}")
     runs: dict[str, Callable[[int], Iterator[Snapshot]]] = {
-        "scikit-learn": lambda seed: scikit_learn(train, total, seed),
-        "gensim": lambda seed: gensim(train, total, seed),
+        "scikit-learn": lambda seed: scikit_learn(train, total, seed, arguments.passes),
+        "gensim": lambda seed: gensim(train, total, seed, arguments.passes),
         "tomotopy": lambda seed: tomotopy(train, total, seed),
     }
     for name in GRID:
@@ -259,7 +270,7 @@ def main() -> None:
             best = min(results["grid"][name], key=lambda trial: trial["perplexity"])
             schedule = pg.PolynomialDecay(best["h0"], best["b"], GAMMA)
             runs[name] = lambda seed, name=name, schedule=schedule: sample(
-                getattr(pg, name), schedule, train, total, seed
+                getattr(pg, name), schedule, train, total, seed, arguments.passes
             )
     if not find_spec("gensim"):
         runs.pop("gensim")

@@ -111,8 +111,11 @@ def docstring_corpus(
     test_kept = np.flatnonzero(np.asarray(test.sum(axis=1)).ravel() >= min_words)
     kept = train[train_kept], test[test_kept]
     if features == "tfidf":
-        weights = {"frequency": document_frequency(train), "n_documents": len(train_words)}
-        kept = tf_idf(kept[0], **weights), tf_idf(kept[1], **weights)
+        frequency, n_documents = document_frequency(train), len(train_words)
+        kept = (
+            tf_idf(kept[0], frequency=frequency, n_documents=n_documents),
+            tf_idf(kept[1], frequency=frequency, n_documents=n_documents),
+        )
     return Corpus(
         train=kept[0],
         test=kept[1],

@@ -94,7 +94,7 @@ def document_completion_perplexity(
     else:
         tree = convert_to_datatree(idata)
         topics = topics_of(tree, var_name).values
-        stored = tree["constant_data"]["alpha"].values if _has_alpha(tree) else None
+        stored = _stored_alpha(tree)
     if topics.ndim < 2:
         raise ValueError(f"Topics need the shape (..., K, V), got {topics.shape}.")
     topics = topics.reshape(-1, *topics.shape[-2:])
@@ -213,8 +213,12 @@ def perplexity_of(probabilities: np.ndarray, held_out: Any) -> float:
         return float(np.exp(-np.sum(counts * np.log(probabilities)) / np.sum(counts)))
 
 
-def _has_alpha(tree: xr.DataTree) -> bool:
-    return "constant_data" in tree.children and "alpha" in tree["constant_data"].data_vars
+def _stored_alpha(tree: xr.DataTree) -> np.ndarray | None:
+    """Return the concentration that was stored with the draws."""
+    if "constant_data" not in tree.children:
+        return None
+    data = tree["constant_data"].to_dataset()
+    return np.asarray(data["alpha"].values) if "alpha" in data.data_vars else None
 
 
 def _counts(name: str, counts: Any, n_words: int) -> sparse.csr_array:

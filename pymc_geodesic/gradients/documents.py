@@ -96,6 +96,9 @@ class StreamedDocuments(RowSource):
                 "block has, such as the first block"
             )
         check_counts(self._name, rows.data)
+        # One type, so that the same compiled code, which rounds the same, sees every block.
+        rows = rows.astype(np.float64)
+        rows.indices = rows.indices.astype(np.int32, copy=False)
         return rows
 
     def next_starts(self, n: int) -> np.ndarray:

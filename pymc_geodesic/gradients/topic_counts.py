@@ -286,7 +286,7 @@ class TopicCountEstimator:
         if isinstance(self.source, StreamedDocuments):
             block = self.source.blocks[argument]
             bounds = np.column_stack([block.indptr[:-1], block.indptr[1:]]).astype(np.int64)
-            return block.data.astype(np.float64, copy=False), block.indices, bounds, None
+            return block.data, block.indices, bounds, None
         rows = self.source.arrays[f"{self._name}_rows"]
         return (
             self._array(self._containers, "values"),
