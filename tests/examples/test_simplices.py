@@ -29,16 +29,15 @@ def test_distances_know_the_posterior(simplex, data):
     assert simplex.vector_distance(other, data) > 0.03
 
 
+@pytest.mark.slow
 def test_samplers_are_compared(simplex, monkeypatch):
     monkeypatch.setattr(simplex, "PROPORTIONS", (0.1,))
     monkeypatch.setattr(simplex, "SEEDS", (1,))
     monkeypatch.setattr(simplex, "GRID_SEEDS", (100,))
-    monkeypatch.setattr(simplex, "STEPS", 300)
-    monkeypatch.setattr(
-        simplex, "GRIDS", {"SCIR": np.array([0.05, 1.0]), "SGRLD": np.array([2e-3])}
-    )
+    monkeypatch.setattr(simplex, "STEPS", 100)
+    monkeypatch.setattr(simplex, "GRIDS", {"SCIR": np.array([1.0]), "SGRLD": np.array([2e-3])})
     draws, distances = simplex.box_plots(50)
-    assert distances["SCIR"][0] < 0.15 < 0.4 < distances["SGRLD"][0]
+    assert distances["SCIR"][0] < 0.25 < 0.4 < distances["SGRLD"][0]
     found = simplex.by_proportion("sparse")
     assert found["SCIR"].shape == found["SGRLD"].shape == (1, 1)
     assert found["SCIR"].mean() < 0.5 * found["SGRLD"].mean()
