@@ -387,7 +387,7 @@ class SSGLD(SGLD):
     >>> with pm.Model():
     ...     X, y = pm.Data("X", features), pm.Data("y", labels)
     ...     weights = pm.Normal("weights", shape=2)
-    ...     hinge = pm.Potential("hinge", -pm.math.maximum(0.0, 1.0 - y * (X @ weights)))
+    ...     label = pg.Hinge("label", X @ weights, observed=y)
     ...     idata = pm.sample(
     ...         draws=500, tune=500, chains=1, progressbar=False, random_seed=1,
     ...         step=pg.SSGLD(batch_size=50, minibatch=["X", "y"]),
