@@ -132,7 +132,7 @@ class SCIR(PositiveStep):
     counts, such as ``[counts[i : i + 50] for i in range(0, n, 50)]``) documents pass by: θ then
     has the rows of the largest block and belongs to the present one. The topics are known only as
     well as the step size allows: with minibatches of 50 of 10⁵ documents a schedule such as
-    ``PolynomialDecay(0.5, b=10, gamma=0.6)`` is of more use than the tuned step, which is for
+    ``PolynomialDecay(0.1, b=10, gamma=0.6)`` is of more use than the tuned step, which is for
     posteriors that are to be right in their variance.
 
     Components are kept as logarithms. The trace holds no number below 10⁻³⁰⁷.
