@@ -28,6 +28,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from pymc.exceptions import SamplingError
 from svm_baselines import DataAugmentationGibbs, StochasticRandomWalk
 
 import pymc_geodesic as pg
@@ -41,13 +42,14 @@ ORIGIN = (
 TARGET = 0.918 - 0.002
 BATCH_SIZES = (10, 30, 100, 300, 1000, 3000)
 N_STEPS = 25
-SSGNHT_SETTINGS = {
-    "step_size": PolynomialDecay(4e-3, 10.0, 0.5),
+SSGNHT_SETTINGS = {"step_size": 3e-4, "diffusion": 300.0, "n_steps": N_STEPS}
+DECAYING_SETTINGS = {
+    "step_size": PolynomialDecay(2e-3, 10.0, 0.5),
     "diffusion": 100.0,
     "n_steps": N_STEPS,
 }
-ADAGRAD_SETTINGS = {"step_size": 0.3, "preconditioner": "adagrad", "n_steps": N_STEPS}
-ADAGRAD_STEPS = (0.1, 0.3, 1.0)
+ADAGRAD_SETTINGS = {"step_size": 1.0, "preconditioner": "adagrad", "n_steps": N_STEPS}
+ADAGRAD_STEPS = (0.3, 1.0, 3.0)
 POLYNOMIAL_STEPS = (3e-3, 1e-2)
 SEED = 7
 
@@ -96,11 +98,15 @@ class Experiment:
 
 
 def run(draw: Callable[[], np.ndarray], seconds: float) -> tuple[np.ndarray, np.ndarray]:
-    """Draw for some time; return times and weights, shape (draw, feature)."""
+    """Draw for some time, or until the sampler gives up; return times and weights."""
     times, weights = [], []
     began = now = time.process_time()
     while now - began < seconds:
-        weights.append(np.array(draw()))
+        try:
+            weights.append(np.array(draw()))
+        except SamplingError as error:
+            print(f"stopped: {error}", flush=True)
+            break
         now = time.process_time()
         times.append(now - began)
     return np.array(times), np.stack(weights)
@@ -145,7 +151,8 @@ def contestants(experiment: Experiment) -> dict[str, Callable[[], Callable[[], n
         return sampler.step
 
     return {
-        "SSGNHT, decaying steps": step(pg.SSGNHT, **SSGNHT_SETTINGS),
+        "SSGNHT, h = 0.0003": step(pg.SSGNHT, **SSGNHT_SETTINGS),
+        "SSGNHT, decaying h": step(pg.SSGNHT, **DECAYING_SETTINGS),
         "SSGNHT, tuned": step(pg.SSGNHT, n_steps=N_STEPS),
         "gSGNHT, tuned": step(pg.gSGNHT, n_steps=N_STEPS),
         "SSGLD, AdaGrad": step(pg.SSGLD, **ADAGRAD_SETTINGS),
@@ -206,7 +213,7 @@ def batch_sizes(experiment: Experiment, seconds: float) -> dict[str, dict[str, A
             for size in BATCH_SIZES
         }
         for name, make, settings in (
-            ("SSGNHT, decaying steps", pg.SSGNHT, SSGNHT_SETTINGS),
+            ("SSGNHT, decaying h", pg.SSGNHT, DECAYING_SETTINGS),
             ("SSGLD, AdaGrad", pg.SSGLD, ADAGRAD_SETTINGS),
         )
     }
