@@ -104,9 +104,7 @@ def plot(results: dict[str, tuple[Any, float]], truth: np.ndarray) -> plt.Figure
         low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95], axis=0)
         place = np.arange(N_FEATURES) + 0.25 * (i - 1)
         left.errorbar(place, middle, [middle - low, high - middle], fmt=".", label=name, lw=1.2)
-        right.hist(
-            draws[:, idle], 80, range=(-0.4, 0.4), density=True, histtype="step", label=name
-        )
+        right.hist(draws[:, idle], 80, range=(-0.4, 0.4), density=True, histtype="step", label=name)
     left.plot(np.arange(N_FEATURES), truth, "k_", ms=14, label="truth")
     left.set(xlabel="feature", ylabel="coefficient, 90 % interval", xticks=range(N_FEATURES))
     left.legend(fontsize=8)

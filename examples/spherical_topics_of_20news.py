@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--data", default=None, help="folder of the data set")
     parser.add_argument("--seconds", type=float, default=120.0, help="wall time of each sampler")
     parser.add_argument("--tune", type=int, default=2000, help="tuning draws")
-    parser.add_argument("--only", nargs="*", help="samplers to run, adding to results in the folder")
+    parser.add_argument("--only", nargs="*", help="samplers to run; results add up")
     parser.add_argument("--output", type=Path, default=Path("output"))
     arguments = parser.parse_args()
     matplotlib.use("Agg")

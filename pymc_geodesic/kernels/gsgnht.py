@@ -35,8 +35,8 @@ def gsgnht(
     r"""Run the inner steps of one gSGNHT draw, in place.
 
     SGGMC whose friction is a thermostat ξ, one per block, driven towards kinetic temperature
-    T = 1: dv = Λ(x)(∇log π dt − ξ v dt + N(0, 2C dt)), dξ = (v·v/m − T)/Q dt. The thermostat moves with
-    the geodesics, along which v·v is constant, so that ξ is exact there too.
+    T = 1: dv = Λ(x)(∇log π dt − ξ v dt + N(0, 2C dt)), dξ = (v·v/m − T)/Q dt. The thermostat
+    moves with the geodesics, along which v·v is constant, so that ξ is exact there too.
 
     Parameters
     ----------
