@@ -14,8 +14,8 @@ ORIGIN = (
     "It holds counts of words of English Wikipedia pages over the list of 7,702 words that "
     "Patterson and Teh (2013) took from Hoffman, Blei and Bach (2010): CSR matrices of shape "
     "(pages, words) as 'X_data', 'X_indices', 'X_indptr', 'X_shape' and 'H_data', 'H_indices', "
-    "'H_indptr', where H has every tenth word of a page that is in the list and X the others, and "
-    "the words as 'vocab'."
+    "'H_indptr', where X has all words of a page that are in the list and H every tenth of them, "
+    "and the words as 'vocab'."
 )
 
 
@@ -84,7 +84,7 @@ def load_wikipedia(
     FileNotFoundError
         If the file is missing; the message says what it must hold.
     ValueError
-        If there are not that many pages.
+        If there are not that many pages, or the file holds out words that a page does not have.
 
     References
     ----------
@@ -102,8 +102,7 @@ def load_wikipedia(
     """
     arrays = read_arrays(FILENAME, data_home=data_home, origin=ORIGIN)
     arrays["H_shape"] = arrays["X_shape"]
-    observed, held_out = sparse_rows(arrays, "X"), sparse_rows(arrays, "H")
-    every = sparse.csr_matrix(observed + held_out)
+    every, held_out = sparse_rows(arrays, "X"), sparse_rows(arrays, "H")
     lengths = np.asarray(every.sum(axis=1)).ravel()
     n_held_out = np.asarray(held_out.sum(axis=1)).ravel()
     pages = np.flatnonzero((lengths >= least_words) & (n_held_out > 0))
@@ -114,9 +113,13 @@ def load_wikipedia(
         )
     pages = np.random.default_rng(random_seed).permutation(pages)
     test, train = pages[:n_test], pages[n_test:]
+    observed = sparse.csr_matrix(every[test] - held_out[test])
+    if observed.nnz and observed.data.min() < 0:
+        raise ValueError(f"{FILENAME!r} holds out words that its pages do not have.")
+    observed.eliminate_zeros()
     return CompletionCorpus(
         train=sparse.csr_matrix(every[train]),
-        observed=sparse.csr_matrix(observed[test]),
+        observed=observed,
         held_out=sparse.csr_matrix(held_out[test]),
         vocabulary=arrays["vocab"],
     )

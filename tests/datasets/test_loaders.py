@@ -130,18 +130,37 @@ def test_document_frequency_ignores_stored_zeros():
     np.testing.assert_array_equal(document_frequency(counts), [1, 1])
 
 
+def test_held_out_words_of_wikipedia_are_not_seen(tmp_path):
+    """The file has whole pages as X, of which H is a part."""
+    whole = np.array([[12, 8, 0], [0, 15, 6], [1, 0, 0]])
+    part = np.array([[2, 0, 0], [0, 1, 2], [1, 0, 0]])
+    arrays = {}
+    for name, matrix in (("X", whole), ("H", part)):
+        rows = sparse.csr_matrix(matrix)
+        arrays |= {f"{name}_data": rows.data, f"{name}_indices": rows.indices}
+        arrays |= {f"{name}_indptr": rows.indptr}
+    arrays |= {"X_shape": np.array(whole.shape), "vocab": np.array(["a", "b", "c"])}
+    np.savez(tmp_path / "wiki_bow_7702.npz", **arrays)
+    corpus = load_wikipedia(tmp_path, n_test=1)
+    seen, held_out = corpus.observed.toarray()[0], corpus.held_out.toarray()[0]
+    row = int(np.flatnonzero((part == held_out).all(axis=1))[0])
+    np.testing.assert_array_equal(seen, whole[row] - part[row])
+    np.testing.assert_array_equal(corpus.train.toarray()[0], whole[1 - row])
+
+
 def test_wikipedia(data_home):
     corpus = load_wikipedia(data_home)
     assert corpus.observed.shape == corpus.held_out.shape == (1000, 7702)
-    assert corpus.train.shape == (150_355, 7702)
+    assert corpus.train.shape == (144_471, 7702)
     length = np.asarray((corpus.observed + corpus.held_out).sum(axis=1)).ravel()
     assert length.min() >= 20
     assert np.asarray(corpus.train.sum(axis=1)).min() >= 20
     held_out = np.asarray(corpus.held_out.sum(axis=1)).ravel()
-    np.testing.assert_allclose(held_out, length / 10, atol=1.0)
+    np.testing.assert_array_equal(held_out, np.ceil(length / 10))
+    assert corpus.observed.data.min() > 0
     frequency = np.asarray(corpus.train.sum(axis=0)).ravel() + 1.0
     words = np.asarray(corpus.held_out.sum(axis=0)).ravel()
     unigram = np.exp(-words @ np.log(frequency / frequency.sum()) / words.sum())
     assert 2000 < unigram < 3500
-    with pytest.raises(ValueError, match="151355 pages"):
+    with pytest.raises(ValueError, match="145471 pages"):
         load_wikipedia(data_home, n_test=10**6)
