@@ -56,8 +56,13 @@ def check_law(posterior):
     assert (posterior["s"] > 0.0).all()
 
 
-@every_step
-@pytest.mark.parametrize("order", [["a", "b", "mu", "s"], ["mu", "s", "b", "a"]])
+@pytest.mark.parametrize(
+    ("step_class", "order"),
+    [
+        *((step, ["mu", "s", "b", "a"]) for step in STEPS),
+        *((step, ["a", "b", "mu", "s"]) for step in (GMC, SGGMC, gSGNHT)),
+    ],
+)
 def test_variables_in_any_order(model, step_class, order):
     idata = sample(model, make(model, step_class, order), draws=400, tune=300)
     check_law(idata.posterior)
