@@ -10,15 +10,13 @@ Run it with ``python examples/sparse_regression.py``; it takes less than a minut
 """
 
 import argparse
-import time
 from pathlib import Path
-from typing import Any
 
-import arviz as az
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
+from beside_nuts import Runs, report, run_beside_nuts
 
 import pymc_geodesic as pg
 
@@ -46,53 +44,19 @@ def build_model(features: np.ndarray, responses: np.ndarray) -> pm.Model:
     return model
 
 
-def run(model: pm.Model, draws: int) -> dict[str, tuple[Any, float]]:
+def run(model: pm.Model, draws: int) -> Runs:
     """Sample with each step method; return draws and seconds by name."""
-    makers = {
-        "NUTS": (1, lambda: None),
+    samplers = {
         "SubgradientHMC": (2, lambda: pg.SubgradientHMC(n_steps=20)),
         "SSGNHT, batch 100": (
             4,
             lambda: pg.SSGNHT(n_steps=100, batch_size=BATCH, minibatch=["X", "y"]),
         ),
     }
-    results = {}
-    for name, (longer, make_step) in makers.items():
-        with model:
-            begin = time.perf_counter()
-            idata = pm.sample(
-                draws=longer * draws,
-                tune=1000,
-                chains=2,
-                cores=2,
-                step=make_step(),
-                random_seed=SEED,
-                progressbar=False,
-                compute_convergence_checks=False,
-            )
-        results[name] = idata, time.perf_counter() - begin
-    return results
+    return run_beside_nuts(model, samplers, draws=draws, random_seed=SEED)
 
 
-def report(results: dict[str, tuple[Any, float]]) -> None:
-    """Print how far each sampler is from NUTS."""
-    reference = results["NUTS"][0].posterior["slopes"]
-    mean, deviation = reference.mean(("chain", "draw")), reference.std(("chain", "draw"))
-    print(f"{'':20}{'mean off by':>13}{'spread':>16}{'ESS':>8}{'R-hat':>8}{'seconds':>9}")
-    for name, (idata, seconds) in results.items():
-        slopes = idata.posterior["slopes"]
-        off = float(np.abs((slopes.mean(("chain", "draw")) - mean) / deviation).max())
-        ratio = slopes.std(("chain", "draw")) / deviation
-        ess, rhat = az.ess(idata)["slopes"], az.rhat(idata)["slopes"]
-        print(
-            f"{name:20}{off:13.3f}{float(ratio.min()):9.3f}–{float(ratio.max()):.3f}"
-            f"{float(ess.min()):8.0f}{float(rhat.max()):8.3f}{seconds:9.1f}"
-        )
-    print("Largest error of a mean in posterior standard deviations, and spreads as multiples of")
-    print("those of NUTS, whose draws have errors of their own; seconds include compilation.")
-
-
-def plot(results: dict[str, tuple[Any, float]], truth: np.ndarray) -> plt.Figure:
+def plot(results: Runs, truth: np.ndarray) -> plt.Figure:
     """Draw the intervals of all coefficients, and the density of one that is idle."""
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 3.6), layout="constrained", width_ratios=[2, 1]
@@ -124,7 +88,7 @@ def main() -> None:
 
     features, responses, truth = make_data()
     results = run(build_model(features, responses), options.draws)
-    report(results)
+    report(results, "slopes")
     path = options.output / "sparse_regression.png"
     plot(results, truth).savefig(path, dpi=110)
     print(f"Figure: {path}")
