@@ -20,22 +20,22 @@ from benchmarks.timing import use_one_core
 
 use_one_core()
 
-import argparse  # noqa: E402  (after the threads are limited)
-import logging  # noqa: E402
-import warnings  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
-from pathlib import Path  # noqa: E402
-from time import process_time  # noqa: E402
-from typing import Any  # noqa: E402
+import argparse
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import process_time
+from typing import Any
 
-import arviz as az  # noqa: E402
-import matplotlib  # noqa: E402
-import numpy as np  # noqa: E402
-import pymc as pm  # noqa: E402
-from pymc.initial_point import make_initial_point_fn  # noqa: E402
+import arviz as az
+import matplotlib
+import numpy as np
+import pymc as pm
+from pymc.initial_point import make_initial_point_fn
 
-from benchmarks.known_posteriors import KnownPosterior, directional, regression  # noqa: E402
-from pymc_geodesic import GMC, SGGMC, gSGNHT  # noqa: E402
+from benchmarks.known_posteriors import KnownPosterior, directional, regression
+from pymc_geodesic import GMC, SGGMC, gSGNHT
 
 DIMENSION, N_DIRECTIONS = 10, 100_000
 N_RESPONSES, N_COEFFICIENTS = 100_000, 4

@@ -10,20 +10,20 @@ from benchmarks.timing import ratio, take_turns, use_one_core
 
 use_one_core()
 
-import argparse  # noqa: E402  (after the threads are limited)
-from collections.abc import Callable  # noqa: E402
-from statistics import median  # noqa: E402
-from time import process_time  # noqa: E402
+import argparse
+from collections.abc import Callable
+from statistics import median
+from time import process_time
 
-import numpy as np  # noqa: E402
-from numba import njit  # noqa: E402
+import numpy as np
+from numba import njit
 
-from benchmarks import blackjax_sgnht, hand_kernels, problems  # noqa: E402
-from benchmarks.models import make_step  # noqa: E402
-from benchmarks.peers.client import PeerProcess  # noqa: E402
-from benchmarks.problems import Problem  # noqa: E402
-from pymc_geodesic import SGGMC  # noqa: E402
-from pymc_geodesic.fields import evaluate  # noqa: E402
+from benchmarks import blackjax_sgnht, hand_kernels, problems
+from benchmarks.models import make_step
+from benchmarks.peers.client import PeerProcess
+from benchmarks.problems import Problem
+from pymc_geodesic import SGGMC
+from pymc_geodesic.fields import evaluate
 
 Contestant = Callable[[], float]
 

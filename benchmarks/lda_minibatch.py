@@ -13,13 +13,13 @@ from benchmarks.timing import take_turns, use_one_core
 
 use_one_core()
 
-import numpy as np  # noqa: E402 - after the number of threads is set
-from scipy import sparse  # noqa: E402
+import numpy as np
+from scipy import sparse
 
-import pymc_geodesic as pg  # noqa: E402
-from pymc_geodesic.datasets import load_wikipedia  # noqa: E402
-from pymc_geodesic.kernels.topic_moves import expand_topics, scir_topics  # noqa: E402
-from pymc_geodesic.streams import new_stream, split_stream  # noqa: E402
+import pymc_geodesic as pg
+from pymc_geodesic.datasets import load_wikipedia
+from pymc_geodesic.kernels.topic_moves import expand_topics, scir_topics
+from pymc_geodesic.streams import new_stream, split_stream
 
 TOPICS, WORDS, BATCH = 50, 7702, 50
 ALPHA, BETA = 0.1, 0.01

@@ -11,16 +11,16 @@ from benchmarks.timing import use_one_core
 
 use_one_core()
 
-import argparse  # noqa: E402  (after the threads are limited)
-import logging  # noqa: E402
-from statistics import median  # noqa: E402
-from time import process_time  # noqa: E402
-from typing import Any  # noqa: E402
+import argparse
+import logging
+from statistics import median
+from time import process_time
+from typing import Any
 
-import pymc as pm  # noqa: E402
-from pymc.step_methods.compound import BlockedStep  # noqa: E402
+import pymc as pm
+from pymc.step_methods.compound import BlockedStep
 
-from pymc_geodesic import SGGMC, gSGNHT  # noqa: E402
+from pymc_geodesic import SGGMC, gSGNHT
 
 DIMENSION = 28
 ROUNDS = 5

@@ -10,12 +10,12 @@ from benchmarks.timing import ratio, take_turns, use_one_core
 
 use_one_core()
 
-import argparse  # noqa: E402  (after the threads are limited)
-from statistics import median  # noqa: E402
+import argparse
+from statistics import median
 
-from benchmarks import problems  # noqa: E402
-from benchmarks.inner_loop import ours  # noqa: E402
-from benchmarks.models import make_step  # noqa: E402
+from benchmarks import problems
+from benchmarks.inner_loop import ours
+from benchmarks.models import make_step
 
 FEW, MANY = 100_000, 10_000_000
 BATCHES = {100: 5_000, 1000: 1_000}

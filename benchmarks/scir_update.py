@@ -12,12 +12,12 @@ from benchmarks.timing import ratio, take_turns, use_one_core
 
 use_one_core()
 
-import numpy as np  # noqa: E402 - after the number of threads is set
-from numba import njit  # noqa: E402
+import numpy as np
+from numba import njit
 
-from pymc_geodesic.fields import native_field  # noqa: E402
-from pymc_geodesic.kernels.scir import SIMPLEX, scir  # noqa: E402
-from pymc_geodesic.streams import new_stream  # noqa: E402
+from pymc_geodesic.fields import native_field
+from pymc_geodesic.kernels.scir import SIMPLEX, scir
+from pymc_geodesic.streams import new_stream
 
 TOPICS, WORDS = 50, 7702
 EMPTY = np.empty(0)

@@ -15,21 +15,21 @@ from benchmarks.timing import ratio, take_turns, use_one_core
 
 use_one_core()
 
-import argparse  # noqa: E402  (after the threads are limited)
-import logging  # noqa: E402
-from collections.abc import Callable  # noqa: E402
-from statistics import median  # noqa: E402
-from time import process_time  # noqa: E402
+import argparse
+import logging
+from collections.abc import Callable
+from statistics import median
+from time import process_time
 
-import numpy as np  # noqa: E402
-import pymc as pm  # noqa: E402
-import pytensor.tensor as pt  # noqa: E402
-from numba import njit  # noqa: E402
-from scipy import sparse  # noqa: E402
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numba import njit
+from scipy import sparse
 
-import pymc_geodesic as pg  # noqa: E402
-from pymc_geodesic.fields import evaluate  # noqa: E402
-from pymc_geodesic.streams import fill_normal, new_stream  # noqa: E402
+import pymc_geodesic as pg
+from pymc_geodesic.fields import evaluate
+from pymc_geodesic.streams import fill_normal, new_stream
 
 WIDTHS = (500, 2_000, 8_000, 61_188)
 N_ROWS, WORDS, CLASSES, BATCH, N_STEPS = 11_269, 130, 20, 100, 10

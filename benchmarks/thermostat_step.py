@@ -10,17 +10,17 @@ from benchmarks.timing import ratio, take_turns, use_one_core
 
 use_one_core()
 
-import argparse  # noqa: E402  (after the threads are limited)
-from collections.abc import Callable  # noqa: E402
-from statistics import median  # noqa: E402
-from time import process_time  # noqa: E402
+import argparse
+from collections.abc import Callable
+from statistics import median
+from time import process_time
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from benchmarks import blackjax_sgnht, hand_kernels, problems  # noqa: E402
-from benchmarks.models import svm_model  # noqa: E402
-from benchmarks.problems import Problem  # noqa: E402
-from pymc_geodesic import SSGNHT  # noqa: E402
+from benchmarks import blackjax_sgnht, hand_kernels, problems
+from benchmarks.models import svm_model
+from benchmarks.problems import Problem
+from pymc_geodesic import SSGNHT
 
 CASES = ((100, 5000), (1000, 1000))
 """Rows of a minibatch, and steps of one turn."""
