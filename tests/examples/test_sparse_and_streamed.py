@@ -36,7 +36,7 @@ def higgs(monkeypatch):
 
 
 def test_higgs_from_disk(higgs, monkeypatch, tmp_path):
-    sizes = ["--rows", "1000", "--test-rows", "500", "--seconds", "0.2", "--sweeps", "3"]
+    sizes = ["--rows", "2000", "--test-rows", "500", "--seconds", "0.2", "--sweeps", "3"]
     sizes += ["--seeds", "1", "--long-seeds", "1", "--folder", str(tmp_path / "rows")]
     monkeypatch.setattr(sys, "argv", ["script", *sizes, "--output", str(tmp_path / "output")])
     higgs.main()
@@ -48,7 +48,7 @@ def test_higgs_from_disk(higgs, monkeypatch, tmp_path):
         "higgs_from_disk.png",
         "higgs_temperature.png",
     }
-    assert (tmp_path / "rows" / "y.bin").stat().st_size == 1000
+    assert (tmp_path / "rows" / "y.bin").stat().st_size == 2000
 
 
 def test_control_variates_leave_the_posterior_of_higgs_as_it_is(higgs):
