@@ -374,7 +374,7 @@ def plot_accuracy(
     """Draw the accuracy of the mean of the later half of the draws so far, for two test sets."""
     sweep = gibbs.seconds[0]
     names = [next(iter(sets)), list(sets)[-1]]
-    figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True, layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for ax, name in zip(panels, names, strict=True):
         middle = accuracy(mode, *sets[name])[0]
         for number, (method, each) in enumerate(traces.items()):
@@ -386,12 +386,12 @@ def plot_accuracy(
                     accuracy(trace.means(0.5)[shown], *sets[name]),
                     color=f"C{number}",
                     linewidth=0.8,
+                    drawstyle="steps-post",
                     label=method if trace is each[0] else None,
                 )
-        few = slice(0, 20)
         ax.plot(
-            gibbs.seconds[few],
-            accuracy(gibbs.means(0.5)[few], *sets[name]),
+            gibbs.seconds,
+            accuracy(gibbs.means(0.5), *sets[name]),
             "o--",
             color="C2",
             markersize=4,
@@ -438,8 +438,8 @@ def main() -> None:
     parser.add_argument("--test-rows", type=int, default=500_000)
     parser.add_argument("--seeds", type=int, default=5, help="runs over one Gibbs sweep")
     parser.add_argument("--long-seeds", type=int, default=3, help="longer runs")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each longer run")
-    parser.add_argument("--sweeps", type=int, default=20, help="of the Gibbs sampler")
+    parser.add_argument("--seconds", type=float, default=12.0, help="of each longer run")
+    parser.add_argument("--sweeps", type=int, default=12, help="of the Gibbs sampler")
     parser.add_argument("--folder", type=Path, help="keeps the rows, and has them the next time")
     parser.add_argument("--output", type=Path, default=Path("output"))
     options = parser.parse_args()
