@@ -103,6 +103,10 @@ class Trace:
         start = begin + (part * (stop - begin)).astype(int)
         return (total[stop] - total[start]) / (stop - start)[:, None]
 
+    def shortest(self) -> float:
+        """Return the shortest time that a draw took."""
+        return float(np.min(np.diff(self.seconds, prepend=0.0)))
+
 
 def build_model(n_features: int, *, controlled: bool) -> pm.Model:
     """Return the classifier; one row stands in for the data.
@@ -379,7 +383,7 @@ def plot_accuracy(
     traces: dict[str, list[Trace]], gibbs: Trace, sets: dict[str, Any], mode: np.ndarray
 ) -> Any:
     """Draw the accuracy of the mean of the later half of the draws so far, for two test sets."""
-    sweep = gibbs.seconds[0]
+    sweep = gibbs.shortest()
     names = [next(iter(sets)), list(sets)[-1]]
     figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for ax, name in zip(panels, names, strict=True):
@@ -465,7 +469,7 @@ def main() -> None:
             for name, (kind, controlled, rates, few) in STEADY.items()
         }
         gibbs = run_gibbs(blocks, options.sweeps, d)
-        sweep = gibbs.seconds[0]
+        sweep = gibbs.shortest()
         short = {
             name: [run(first, *others[name], blocks, k, 1.5 * sweep) for k in range(options.seeds)]
             for name in SHORT
