@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 
-__all__ = ["SparseContainers", "sparse_containers"]
+__all__ = ["SparseContainers", "remember_width", "sparse_containers"]
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,19 @@ class SparseContainers:
         Non-zeros and their columns.
     rows : SharedVariable, shape (n, 2)
         Where each row begins and ends.
+    width : int
+        Columns of the matrix.
     """
 
     values: SharedVariable
     columns: SharedVariable
     rows: SharedVariable
+    width: int
+
+
+def remember_width(rows: SharedVariable, width: int) -> None:
+    """Note the number of columns, which no array of a sparse matrix has, on its container."""
+    rows.tag.sparse_width = width
 
 
 def sparse_containers(model: Model, name: str) -> SparseContainers | None:
@@ -43,4 +51,6 @@ def sparse_containers(model: Model, name: str) -> SparseContainers | None:
     found = [model.named_vars.get(f"{name}_{part}") for part in ("values", "columns", "rows")]
     if not all(isinstance(part, SharedVariable) for part in found):
         return None
-    return SparseContainers(*found)
+    values, columns, rows = found
+    width = getattr(rows.tag, "sparse_width", None)
+    return None if width is None else SparseContainers(values, columns, rows, width)

@@ -11,7 +11,8 @@ from pymc.model import Model, modelcontext
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
-from pymc_geodesic.sparse.containers import SparseContainers
+from pymc_geodesic.sparse.canonical import canonical_rows
+from pymc_geodesic.sparse.containers import remember_width
 from pymc_geodesic.sparse.products import SparseDot
 
 __all__ = ["SparseData"]
@@ -24,15 +25,7 @@ def _canonical(name: str, matrix: Any) -> sparse.csr_array:
             f"SparseData {name!r} needs a scipy.sparse matrix, got {type(matrix).__name__}; "
             "use pm.Data for dense arrays, or scipy.sparse.csr_array(array)"
         )
-    rows = sparse.csr_array(matrix)
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    if rows.dtype.kind != "f":
-        rows = rows.astype(pytensor.config.floatX)
-    if not np.isfinite(rows.data).all():
-        raise ValueError(f"SparseData {name!r} holds NaN or infinity; drop or impute them first")
-    return rows
+    return canonical_rows(matrix, f"SparseData {name!r}")
 
 
 def _arrays(rows: sparse.csr_array) -> dict[str, np.ndarray]:
@@ -77,7 +70,8 @@ class SparseData:
     TypeError
         If ``matrix`` is not a two-dimensional sparse matrix.
     ValueError
-        If it holds NaN or infinity, or ``dims`` does not have two names.
+        If it holds NaN or infinity or columns outside its shape, or ``dims`` does not have two
+        names.
 
     Notes
     -----
@@ -119,12 +113,12 @@ class SparseData:
             part: pytensor.shared(array, f"{self.name}_{part}")
             for part, array in _arrays(rows).items()
         }
-        containers = SparseContainers(**shared)
         self.values, self.columns, self.rows = (
-            containers.values,
-            containers.columns,
-            containers.rows,
+            shared["values"],
+            shared["columns"],
+            shared["rows"],
         )
+        remember_width(self.rows, self.width)
         if dims is not None:
             dims = self._named_dimensions(*dims)
         self._model.register_data_var(self.values)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pymc_geodesic.datasets import row_blocks
+from pymc_geodesic.gradients.block_rows import DenseRows
 from pymc_geodesic.gradients.blocks import BlockFormat
 from pymc_geodesic.gradients.streamed_blocks import StreamedBlocks
 
@@ -46,7 +47,7 @@ def take_rows(rows: np.memmap, block_size: int) -> int:
     """Take minibatches until every block has been in memory."""
     source = StreamedBlocks(
         row_blocks(rows, block_size=block_size),
-        BlockFormat({"rows": "float32"}, {"rows": rows.shape[1:]}),
+        BlockFormat([DenseRows("rows", "float32", rows.shape[1:])]),
         len(rows),
         batch_size=BATCH,
         order="shuffled",
