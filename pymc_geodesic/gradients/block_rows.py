@@ -267,14 +267,13 @@ class SparseRows(ContainerRows):
         n = len(sizes)
         if positions is None:
             positions = np.arange(n)
-        in_place = np.empty(n, np.int64)
-        in_place[positions] = sizes
-        ends = np.cumsum(in_place)
-        total = int(ends[-1]) if n else 0
+        rows = memory.take(self._rows, (length, 2), np.dtype(np.int64))
+        rows[positions, 0] = sizes
+        np.cumsum(rows[:n, 0], out=rows[:n, 1])
+        rows[:n, 0] = rows[:n, 1] - rows[:n, 0]
+        total = int(rows[n - 1, 1]) if n else 0
         values = memory.take(self._values, (total,), self.dtype)
         columns = memory.take(self._columns, (total,), np.dtype(np.int32))
-        rows = memory.take(self._rows, (length, 2), np.dtype(np.int64))
-        rows[:n, 0] = ends - in_place
         first = 0
         for piece in (piece for part in parts for piece in pieces_of(part)):
             piece = canonical_rows(piece, f"{self.name!r} in {where} of batches=")
