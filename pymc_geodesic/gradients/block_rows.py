@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pymc_geodesic.sparse import SparseContainers, canonical_rows, positions_of
+from pymc_geodesic.gradients.scattered_rows import scatter_rows
+from pymc_geodesic.sparse import SparseContainers, canonical_rows
 
 __all__ = ["ContainerRows", "DenseRows", "LaidOut", "Memory", "SparseRows", "length_of"]
 
@@ -279,10 +280,9 @@ class SparseRows(ContainerRows):
             piece = canonical_rows(piece, f"{self.name!r} in {where} of batches=")
             here = positions[first : first + length_of(piece)]
             # Where entries of the same column were added up, rows end before the next ones begin.
-            rows[here, 1] = rows[here, 0] + np.diff(piece.indptr)
-            to = positions_of(rows[here])
-            values[to] = piece.data
-            columns[to] = piece.indices
+            begins = rows[here, 0]
+            rows[here, 1] = begins + np.diff(piece.indptr)
+            scatter_rows(piece.data, piece.indices, piece.indptr, begins, values, columns)
             first += length_of(piece)
         rows[n:] = rows[: length - n]
         return {self._rows: rows}, {self._values: values, self._columns: columns}

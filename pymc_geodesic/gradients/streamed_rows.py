@@ -86,7 +86,10 @@ class StreamedRows(RowSource):
                 self._next_block()
                 continue
             rows = slice(self._used, min(self._used + missing, self._length))
-            parts.append({name: part[rows] for name, part in self._block.items()})
+            whole = rows.stop - rows.start == self._length
+            parts.append(
+                self._block if whole else {name: part[rows] for name, part in self._block.items()}
+            )
             self._used = rows.stop
             missing -= rows.stop - rows.start
         where = f"block {self._pass.consumed}"

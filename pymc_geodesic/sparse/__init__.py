@@ -4,7 +4,7 @@ from pymc_geodesic.sparse.admixture import admixture_log_likelihood
 from pymc_geodesic.sparse.canonical import canonical_rows
 from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
 from pymc_geodesic.sparse.data import SparseData
-from pymc_geodesic.sparse.order import in_order, positions_of
+from pymc_geodesic.sparse.order import in_order
 from pymc_geodesic.sparse.products import SparseDot, SparseTransposeDot
 
 __all__ = [
@@ -15,6 +15,5 @@ __all__ = [
     "admixture_log_likelihood",
     "canonical_rows",
     "in_order",
-    "positions_of",
     "sparse_containers",
 ]
