@@ -381,7 +381,7 @@ def test_wrong_arguments_are_named(options, message):
 @pytest.mark.parametrize("step_class", [SCIR, SGRLD])
 def test_minibatches_of_documents_need_local_proportions(step_class):
     model = lda(np.ones((3, 4)), 2)
-    with pytest.raises(ValueError, match="3 rows for 1 documents; .*local="):
+    with pytest.raises(ValueError, match=r"3 rows for 1 documents; .*local="):
         step_class(minibatch=["counts"], batch_size=1, model=model)
 
 
