@@ -47,7 +47,7 @@ class PolynomialDecay:
     gamma: float
 
     def __post_init__(self) -> None:
-        if not (0.0 < self.h0 < math.inf and 0.0 < self.b < math.inf and 0.0 <= self.gamma):
+        if not (0.0 < self.h0 < math.inf and 0.0 < self.b < math.inf and self.gamma >= 0.0):
             raise ValueError(f"h0 and b must be positive and gamma must not be negative: {self}")
 
     def __call__(self, draw: int) -> float:

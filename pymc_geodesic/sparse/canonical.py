@@ -50,7 +50,7 @@ def canonical_rows(matrix: Any, what: str) -> sparse.csr_array:
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
-    if rows.dtype.kind != "f":
+    if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(pytensor.config.floatX)
     if not np.isfinite(rows.data).all():
         raise ValueError(f"{what} holds NaN or infinity; drop or impute them first")

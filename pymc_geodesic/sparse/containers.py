@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 
-__all__ = ["SparseContainers", "remember_width", "sparse_containers"]
+__all__ = ["SparseContainers", "sparse_containers"]
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,6 @@ class SparseContainers:
     width: int
 
 
-def remember_width(rows: SharedVariable, width: int) -> None:
-    """Note the number of columns, which no array of a sparse matrix has, on its container."""
-    rows.tag.sparse_width = width
-
-
 def sparse_containers(model: Model, name: str) -> SparseContainers | None:
     """Find the containers of a `SparseData` by its name.
 
@@ -52,5 +47,5 @@ def sparse_containers(model: Model, name: str) -> SparseContainers | None:
     if not all(isinstance(part, SharedVariable) for part in found):
         return None
     values, columns, rows = found
-    width = getattr(rows.tag, "sparse_width", None)
+    width = getattr(rows.tag, "width", None)
     return None if width is None else SparseContainers(values, columns, rows, width)

@@ -280,9 +280,7 @@ def test_several_simplices_are_the_same_in_two_processes():
     """Also in the last bit, which exponentials of views and of copies do not share."""
     with pm.Model() as model:
         pm.Dirichlet("w", np.full(12, 0.5), shape=(3, 12))
-    runs = [
-        sample(model, make(model), draws=20, tune=5, chains=2, cores=cores) for cores in (1, 2)
-    ]
+    runs = [sample(model, make(model), draws=20, tune=5, chains=2, cores=cores) for cores in (1, 2)]
     assert_same_draws(*runs)
 
 
