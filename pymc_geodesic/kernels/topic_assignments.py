@@ -19,7 +19,7 @@ from pymc_geodesic.jit import borrow, compiled
 from pymc_geodesic.streams import fill_uniform
 from pymc_geodesic.variates import fill_log_gamma
 
-__all__ = ["collect_words", "gather_topics", "pick", "sample_documents", "scatter_counts"]
+__all__ = ["collect_words", "pick", "sample_documents"]
 
 SMALLEST_TOTAL = 1e-280
 """Sum of weights below which they are taken to logarithms: some may have become zero."""
@@ -54,44 +54,6 @@ def collect_words(columns: np.ndarray, rows: np.ndarray, slots: np.ndarray) -> n
                 words[n_words] = word
                 n_words += 1
     return words[:n_words].copy()
-
-
-@compiled
-def gather_topics(topics: np.ndarray, words: np.ndarray, gathered: np.ndarray) -> None:
-    """Copy the weights of some words, one word after the other.
-
-    Parameters
-    ----------
-    topics : ndarray, shape (K, V)
-    words : ndarray of int32, shape (n_words,)
-    gathered : ndarray, shape (n_words, K)
-        Receives φ of these words.
-    """
-    n_topics = topics.shape[0]
-    for topic in range(n_topics):
-        for slot in range(words.size):
-            gathered[slot, topic] = topics[topic, words[slot]]
-
-
-@compiled
-def scatter_counts(parts: np.ndarray, words: np.ndarray, scale: float, counts: np.ndarray) -> None:
-    """Add up the counts of the parts of a minibatch, put in the columns of their words.
-
-    Parameters
-    ----------
-    parts : ndarray, shape (n_parts, n_words, K)
-    words : ndarray of int32, shape (n_words,)
-    scale : float
-        Factor of the sums.
-    counts : ndarray, shape (K, V)
-        Receives the sums, and zero for every other word.
-    """
-    counts[:] = 0.0
-    n_topics = counts.shape[0]
-    for part in range(parts.shape[0]):
-        for slot in range(words.size):
-            for topic in range(n_topics):
-                counts[topic, words[slot]] += scale * parts[part, slot, topic]
 
 
 @compiled(inline="always")
