@@ -31,7 +31,7 @@ LARGE_RATE = 10.0
 
 HUGE_RATE = 1e15
 STIRLING_FROM = 16.0
-CHUNK = 256
+CHUNK = 512
 INVERSE_E = math.exp(-1.0)
 ACCEPTED = 2.0
 """Written over a uniform number that has accepted its proposal."""

@@ -247,7 +247,6 @@ class TopicCountEstimator:
             self.source = StreamedDocuments(
                 batches, self._name, self._n_words, n_documents, self._total
             )
-        self._slots = np.full(self._n_words, -1, dtype=np.int32)
         self._values = np.empty((0, 0))
         self.refresh_data()
 
@@ -327,11 +326,10 @@ class TopicCountEstimator:
         Returns
         -------
         TopicCounts
-            Valid until the next call.
         """
         values, columns, rows, documents = self._minibatch(int(argument))
-        self._slots.fill(-1)
-        words = collect_words(columns, rows, self._slots)
+        slots = np.full(self._n_words, -1, dtype=np.int32)
+        words = collect_words(columns, rows, slots)
         topics = np.empty((len(words), self._n_topics))
         read_words(log_state, log_totals, words, topics)
         n = len(rows)
@@ -350,7 +348,7 @@ class TopicCountEstimator:
                 values,
                 columns,
                 rows[part],
-                self._slots,
+                slots,
                 topics,
                 self._alpha,
                 self._n_discarded,
@@ -363,7 +361,7 @@ class TopicCountEstimator:
 
         self.workers.run(sample, len(parts))
         self._store(np.arange(n) if documents is None else documents, log_theta)
-        return TopicCounts(words, self._slots, counts, self._total / (n * self._n_kept))
+        return TopicCounts(words, slots, counts, self._total / (n * self._n_kept))
 
     def estimate(
         self,

@@ -31,7 +31,7 @@ SMALLEST_VALUE = 1e-290
 ROUNDING = 1e-9
 """Negative part of a count, relative to the largest one, that rounding may explain."""
 
-_CHUNK = 256
+_CHUNK = 1024
 
 
 @compiled
