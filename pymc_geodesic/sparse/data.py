@@ -11,7 +11,7 @@ from pymc.model import Model, modelcontext
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
-from pymc_geodesic.sparse.containers import SparseContainers
+from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
 from pymc_geodesic.sparse.products import SparseDot
 
 __all__ = ["SparseData"]
@@ -28,7 +28,9 @@ def _canonical(name: str, matrix: Any) -> sparse.csr_array:
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
-    if rows.dtype.kind != "f":
+    if rows.dtype.kind == "c":
+        raise TypeError(f"SparseData {name!r} holds complex numbers")
+    if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(pytensor.config.floatX)
     if not np.isfinite(rows.data).all():
         raise ValueError(f"SparseData {name!r} holds NaN or infinity; drop or impute them first")
@@ -75,9 +77,10 @@ class SparseData:
     Raises
     ------
     TypeError
-        If ``matrix`` is not a two-dimensional sparse matrix.
+        If ``matrix`` is not a two-dimensional sparse matrix of real numbers.
     ValueError
-        If it holds NaN or infinity, or ``dims`` does not have two names.
+        If it holds NaN or infinity, ``dims`` does not have two names, or a dimension has another
+        length.
 
     Notes
     -----
@@ -120,6 +123,7 @@ class SparseData:
             for part, array in _arrays(rows).items()
         }
         containers = SparseContainers(**shared)
+        containers.rows.tag.width = self.width  # for those who find the containers in the model
         self.values, self.columns, self.rows = (
             containers.values,
             containers.columns,
@@ -131,17 +135,70 @@ class SparseData:
         self._model.register_data_var(self.columns)
         self._model.register_data_var(self.rows, dims=dims)
 
+    @classmethod
+    def find(cls, name: str, model: Model | None = None) -> SparseData:
+        """Return the sparse matrix of a model by its name.
+
+        Parameters
+        ----------
+        name : str
+        model : pymc.Model, optional
+            Taken from the context by default.
+
+        Returns
+        -------
+        SparseData
+            For the same containers: `set_value` changes the data of the model.
+
+        Raises
+        ------
+        ValueError
+            If the model has no sparse matrix of this name.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pymc_geodesic as pg
+        >>> from scipy import sparse
+        >>> model = pg.models.linear_svm(sparse.eye_array(3, format="csr"), [1, -1, 1])
+        >>> X = pg.SparseData.find("X", model=model)
+        >>> X.set_value(sparse.csr_array(np.ones((5, 3))))
+        >>> X.get_value().shape
+        (5, 3)
+        """
+        model = modelcontext(model)
+        containers = sparse_containers(model, name)
+        width = None if containers is None else getattr(containers.rows.tag, "width", None)
+        if containers is None or width is None:
+            raise ValueError(
+                f"the model has no SparseData {name!r}; its data containers are "
+                f"{[data.name for data in model.data_vars]}"
+            )
+        found = cls.__new__(cls)
+        found._model, found.name, found.width = model, name, width
+        found.values, found.columns, found.rows = (
+            containers.values,
+            containers.columns,
+            containers.rows,
+        )
+        return found
+
     def _named_dimensions(self, row: str, column: str) -> tuple[str, str]:
         """Make the two dimensions known to the model; return those of the container of rows."""
-        for dim, length in ((row, self.rows.shape[0]), (column, self.width)):
+        n_rows = len(self.rows.get_value(borrow=True))
+        for dim, symbolic, length in (
+            (row, self.rows.shape[0], n_rows),
+            (column, self.width, self.width),
+        ):
             if dim not in self._model.dim_lengths:
-                self._model.add_coord(dim, length=length)
-        known = int(self._model.dim_lengths[column].eval())
-        if known != self.width:
-            raise ValueError(
-                f"SparseData {self.name!r} has {self.width} columns, but dimension {column!r} has "
-                f"length {known}"
-            )
+                self._model.add_coord(dim, length=symbolic)
+            known = int(self._model.dim_lengths[dim].eval())
+            if known != length:
+                axis = "rows" if dim == row else "columns"
+                raise ValueError(
+                    f"SparseData {self.name!r} has {length} {axis}, but dimension {dim!r} has "
+                    f"length {known}"
+                )
         bounds = f"{self.name}_bounds"
         self._model.add_coord(bounds, ("begin", "end"))
         return row, bounds

@@ -39,6 +39,7 @@ from pymc_geodesic.steps.inflation import (
     longest_time,
     shuffled_inflation,
 )
+from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
 from pymc_geodesic.steps.topic_run import MoveWords, run_topics
 from pymc_geodesic.variates import log_gamma
 
@@ -137,10 +138,8 @@ class PositiveStep(GeodesicStep):
         )
         self.local = by_row
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
-        if step_size is not None and not callable(step_size) and not step_size > 0:
-            raise ValueError(f"step_size must be positive, got {step_size}")
-        if int(n_steps) != n_steps or n_steps < 1:
-            raise ValueError(f"n_steps must be a positive integer, got {n_steps}")
+        check_positive("step_size", step_size)
+        check_count("n_steps", n_steps)
         self.step_size = step_size
         self.n_steps = int(n_steps)
         self._minibatches = Minibatches(batch_size, minibatch, batches, total_size, minibatch_order)
@@ -368,7 +367,7 @@ class PositiveStep(GeodesicStep):
         rate = self._prior_rate + self._noise.exposures
         self.unit = np.where(self._by_number(SIMPLEX), 1.0, rate)
         if callable(self.step_size):
-            step_size = float(self.step_size(self.draw))
+            step_size = step_size_at(self.step_size, self.draw)
         else:
             step_size = self.tuned_step_size if self.step_size is None else self.step_size
         step_size *= self.shrinkage

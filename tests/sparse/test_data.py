@@ -211,6 +211,10 @@ def test_wrong_matrices(table):
             pg.SparseData("X", X, dims="row")
         with pytest.raises(ValueError, match="has 9 columns, but dimension 'word' has length 2"):
             pg.SparseData("X", X, dims=("row", "word"))
+        with pytest.raises(ValueError, match="has 24 rows, but dimension 'word' has length 2"):
+            pg.SparseData("X", X, dims=("word", "column"))
+        with pytest.raises(TypeError, match="'X' holds complex numbers"):
+            pg.SparseData("X", X.astype(complex))
     with pm.Model():
         data = pg.SparseData("X", X)
         with pytest.raises(ValueError, match="has 9 columns, the new rows have 3"):
