@@ -215,7 +215,7 @@ class GeodesicStep(BlockedStep):
             self._read(point)
         self.estimator.set_others(point)
         if isinstance(self.estimator, LocalGradientEstimator):
-            with self.estimator.one_blas_thread():
+            with self.estimator.workers.one_blas_thread():
                 stats = self._move(point)
         else:
             stats = self._move(point)
