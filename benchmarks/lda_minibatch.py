@@ -18,8 +18,8 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import load_wikipedia
-from pymc_geodesic.kernels.topic_moves import expand_topics, scir_topics
-from pymc_geodesic.streams import new_stream, split_stream
+from pymc_geodesic.kernels.topic_moves import add_counts, scir_words
+from pymc_geodesic.streams import new_stream
 
 TOPICS, WORDS, BATCH = 50, 7702, 50
 ALPHA, BETA = 0.1, 0.01
@@ -90,34 +90,31 @@ def main() -> None:
             return (time.process_time() - began) / n_steps
 
         def gibbs(step=step) -> float:
-            topics = step._values.reshape(TOPICS, WORDS)
-            found = np.empty_like(topics)
+            log_state = np.ascontiguousarray(step.position.reshape(TOPICS, WORDS).T)
+            log_totals = np.log(np.exp(log_state).sum(axis=0))
             arguments = step.estimator.next_arguments(n_steps)
             began = time.process_time()
             for argument in arguments:
-                step.estimator.count(topics, argument, step.stream, found)
+                step.estimator.assign(log_state, log_totals, argument, step.stream)
             return (time.process_time() - began) / n_steps
 
         contestants[f"minibatch, sweeps {label}"] = whole
         contestants[f"of it Gibbs, sweeps {label}"] = gibbs
-    log_state = step.position.reshape(TOPICS, WORDS).copy()
-    topics, found = np.empty_like(log_state), step._counts.reshape(TOPICS, WORDS).copy()
+    log_state = np.ascontiguousarray(step.position.reshape(TOPICS, WORDS).T)
+    argument = step.estimator.next_arguments(1)[0]
+    found = step.estimator.assign(
+        log_state, np.log(np.exp(log_state).sum(axis=0)), argument, step.stream
+    )
+    prior, shape = np.full_like(log_state, BETA), np.empty_like(log_state)
     stream = new_stream(np.random.default_rng(1))
 
     def move() -> float:
         began = time.process_time()
-        scir_topics(
-            log_state, np.full_like(found, BETA), found, topics, 0.01, split_stream(stream, TOPICS)
-        )
-        return time.process_time() - began
-
-    def expand() -> float:
-        began = time.process_time()
-        expand_topics(log_state, topics)
+        add_counts(prior, found.slots, found.parts, found.scale, shape)
+        scir_words(log_state, shape, 0.01, stream)
         return time.process_time() - began
 
     contestants["of it moving the topics"] = move
-    contestants["of that ω from log θ"] = expand
     sweep = tomotopy_sweep(counts)
     if sweep is not None:
         contestants["tomotopy, one sweep"] = lambda: BATCH * sweep()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -24,6 +25,11 @@ class PolynomialDecay:
     gamma : float
         Rate, in (0.5, 1] for a step size whose sum diverges while that of its square does not.
 
+    Raises
+    ------
+    ValueError
+        If h0 or b is not positive, or gamma negative.
+
     Examples
     --------
     >>> from pymc_geodesic.schedules import PolynomialDecay
@@ -39,6 +45,10 @@ class PolynomialDecay:
     h0: float
     b: float
     gamma: float
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.h0 < math.inf and 0.0 < self.b < math.inf and self.gamma >= 0.0):
+            raise ValueError(f"h0 and b must be positive and gamma must not be negative: {self}")
 
     def __call__(self, draw: int) -> float:
         """Step size of a draw."""

@@ -31,7 +31,12 @@ LARGE_RATE = 10.0
 
 HUGE_RATE = 1e15
 STIRLING_FROM = 16.0
-CHUNK = 256
+CHUNK = 512
+INVERSE_E = math.exp(-1.0)
+ACCEPTED = 2.0
+"""Written over a uniform number that has accepted its proposal."""
+SMALL_SHAPE = 0.1
+"""Shape below which gamma variates are proposed by a power of a uniform number."""
 
 
 @compiled(inline="always")
@@ -86,6 +91,116 @@ def _log_gamma_again(stream: np.ndarray, d: float, c: float) -> float:
 
 
 @compiled
+def _small_log_gamma_again(stream: np.ndarray, a: float) -> float:
+    """Log of a gamma variate of small shape a, after a rejected proposal."""
+    bound = 1.0 + a * INVERSE_E
+    while True:
+        p = bound * uniform(stream)
+        u = uniform(stream)
+        if p <= 1.0:
+            log_x = math.log(p) / a
+            if u <= math.exp(-math.exp(log_x)):
+                return log_x
+        else:
+            log_x = math.log(-math.log((bound - p) / a))
+            if u <= math.exp((a - 1.0) * log_x):
+                return log_x
+
+
+@compiled
+def _fill_small_log_gamma(
+    stream: np.ndarray, shape: np.ndarray, out: np.ndarray, scratch: np.ndarray
+) -> None:
+    """Fill `out` with logarithms of gamma variates of small shapes."""
+    n = shape.size
+    stream, shape, out = borrow(stream), borrow(shape), borrow(out)
+    proposed, uniforms = borrow(scratch[0]), borrow(scratch[1])
+    fill_uniform(stream, proposed[:n])
+    fill_uniform(stream, uniforms[:n])
+    # The first loop has no branch, so that it runs on vectors; few proposals need the second.
+    for i in range(n):
+        a = shape[i]
+        p = (1.0 + a * INVERSE_E) * proposed[i]
+        log_x = _log(p) / a
+        inside = p <= 1.0 and uniforms[i] <= exponential(-exponential(log_x))
+        proposed[i] = p
+        out[i] = log_x if inside else 1.0
+    for i in range(n):
+        if out[i] <= 0.0:
+            continue
+        a, p = shape[i], proposed[i]
+        if p > 1.0:
+            log_x = math.log(-math.log((1.0 + a * INVERSE_E - p) / a))
+            if uniforms[i] <= math.exp((a - 1.0) * log_x):
+                out[i] = log_x
+                continue
+        out[i] = _small_log_gamma_again(stream, a)
+
+
+@compiled
+def _fill_large_log_gamma(
+    stream: np.ndarray, shape: np.ndarray, out: np.ndarray, scratch: np.ndarray
+) -> None:
+    """Fill `out` with logarithms of gamma variates of shapes that are not small."""
+    n = shape.size
+    stream, shape, out = borrow(stream), borrow(shape), borrow(out)
+    normals, uniforms = borrow(scratch[0]), borrow(scratch[1])
+    fill_normal(stream, normals[:n])
+    fill_uniform(stream, uniforms[:n])
+    any_boost = False
+    for i in range(n):
+        any_boost |= shape[i] < 1.0
+    # As above: a first loop for vectors, a second one for what it rejects.
+    for i in range(n):
+        a = shape[i]
+        d = a - 1.0 / 3.0 if a >= 1.0 else a + 2.0 / 3.0
+        x = normals[i]
+        base = 1.0 + x / math.sqrt(9.0 * d)
+        square = x * x
+        inside = base > 0.0 and uniforms[i] < 1.0 - 0.0331 * square * square
+        uniforms[i] = ACCEPTED if inside else uniforms[i]
+        base = base if inside else 1.0
+        out[i] = _log(d * base * base * base)
+    for i in range(n):
+        if uniforms[i] == ACCEPTED:
+            continue
+        a = shape[i]
+        d = a - 1.0 / 3.0 if a >= 1.0 else a + 2.0 / 3.0
+        c = 1.0 / math.sqrt(9.0 * d)
+        x = normals[i]
+        base = 1.0 + c * x
+        if base > 0.0 and math.log(uniforms[i]) < 0.5 * x * x + d * (
+            1.0 - base * base * base + 3.0 * math.log(base)
+        ):
+            out[i] = math.log(d) + 3.0 * math.log(base)
+        else:
+            out[i] = _log_gamma_again(stream, d, c)
+    if any_boost:
+        fill_uniform(stream, uniforms[:n])
+        for i in range(n):
+            boost = _log(uniforms[i]) / shape[i]
+            out[i] += boost if shape[i] < 1.0 else 0.0
+
+
+@compiled(inline="always")
+def _divide(numbers: np.ndarray, bound: float, places: np.ndarray) -> int:
+    """Write the places of the numbers below a bound, then those of the others; count the first.
+
+    Uses one entry of `places` more than there are numbers.
+    """
+    n = numbers.size
+    below = 0
+    for i in range(n):  # without a branch, which would be guessed wrong
+        places[below] = i
+        below += numbers[i] < bound
+    above = below
+    for i in range(n):
+        places[above] = i
+        above += numbers[i] >= bound
+    return below
+
+
+@compiled
 def fill_log_gamma(stream: np.ndarray, shape: np.ndarray, out: np.ndarray) -> None:
     r"""Fill `out` with logarithms of independent Gamma(shape, 1) variates.
 
@@ -110,48 +225,24 @@ def fill_log_gamma(stream: np.ndarray, shape: np.ndarray, out: np.ndarray) -> No
     stream, shape, out = borrow(stream), borrow(shape), borrow(out)
     size = shape.size
     length = min(CHUNK, size)
-    normals = np.empty(length)
-    uniforms = np.empty(length)
-    boosts = np.empty(length)
-    accepted = np.empty(length)
+    scratch = np.empty((2, length))
+    shapes, draws = np.empty(length), np.empty(length)
+    places = np.empty(length + 1, dtype=np.int64)
     for start in range(0, size, CHUNK):
         n = min(CHUNK, size - start)
-        fill_normal(stream, normals[:n])
-        fill_uniform(stream, uniforms[:n])
-        any_small = False
-        for i in range(n):
-            any_small |= shape[start + i] < 1.0
-        if any_small:
-            fill_uniform(stream, boosts[:n])
-        # The first loop has no branch, so that it runs on vectors; few proposals need the second.
-        for i in range(n):
-            a = shape[start + i]
-            d = a - 1.0 / 3.0 if a >= 1.0 else a + 2.0 / 3.0
-            x = normals[i]
-            base = 1.0 + x / math.sqrt(9.0 * d)
-            square = x * x
-            inside = base > 0.0 and uniforms[i] < 1.0 - 0.0331 * square * square
-            accepted[i] = 1.0 if inside else 0.0
-            base = base if inside else 1.0
-            out[start + i] = _log(d * base * base * base)
-        for i in range(n):
-            if accepted[i] == 0.0:
-                a = shape[start + i]
-                d = a - 1.0 / 3.0 if a >= 1.0 else a + 2.0 / 3.0
-                c = 1.0 / math.sqrt(9.0 * d)
-                x = normals[i]
-                base = 1.0 + c * x
-                if base > 0.0 and math.log(uniforms[i]) < 0.5 * x * x + d * (
-                    1.0 - base * base * base + 3.0 * math.log(base)
-                ):
-                    out[start + i] = math.log(d) + 3.0 * math.log(base)
-                else:
-                    out[start + i] = _log_gamma_again(stream, d, c)
-        if any_small:
+        own, found = shape[start : start + n], out[start : start + n]
+        n_small = _divide(own, SMALL_SHAPE, places)
+        if n_small == n:
+            _fill_small_log_gamma(stream, own, found, scratch)
+        elif n_small == 0:
+            _fill_large_log_gamma(stream, own, found, scratch)
+        else:
             for i in range(n):
-                a = shape[start + i]
-                boost = _log(boosts[i]) / a
-                out[start + i] += boost if a < 1.0 else 0.0
+                shapes[i] = own[places[i]]
+            _fill_small_log_gamma(stream, shapes[:n_small], draws[:n_small], scratch)
+            _fill_large_log_gamma(stream, shapes[n_small:n], draws[n_small:n], scratch)
+            for i in range(n):
+                found[places[i]] = draws[i]
 
 
 @compiled
@@ -275,6 +366,45 @@ def poisson(stream: np.ndarray, rate: float) -> float:
 
 
 @compiled
+def _fill_small_poisson(
+    stream: np.ndarray, rate: np.ndarray, out: np.ndarray, scratch: np.ndarray
+) -> None:
+    """Fill `out` with Poisson variates of rates below 10, by products of uniform numbers."""
+    n = rate.size
+    stream, rate, out = borrow(stream), borrow(rate), borrow(out)
+    uniforms, bounds = borrow(scratch[0]), borrow(scratch[1])
+    fill_uniform(stream, uniforms[:n])
+    for i in range(n):
+        bounds[i] = exponential(-rate[i])
+    for i in range(n):
+        product = uniforms[i]
+        count = 0.0
+        while product > bounds[i]:
+            product *= uniform(stream)
+            count += 1.0
+        out[i] = count
+
+
+@compiled
+def _fill_large_poisson(
+    stream: np.ndarray, rate: np.ndarray, out: np.ndarray, scratch: np.ndarray
+) -> None:
+    """Fill `out` with Poisson variates of rates of at least 10, by transformed rejection."""
+    n = rate.size
+    stream, rate, out = borrow(stream), borrow(rate), borrow(out)
+    firsts, seconds = borrow(scratch[0]), borrow(scratch[1])
+    fill_uniform(stream, firsts[:n])
+    fill_uniform(stream, seconds[:n])
+    for i in range(n):
+        count, edge, acceptance = _proposed_poisson(rate[i], firsts[i] - 0.5)
+        inside = edge >= 0.07 and seconds[i] <= acceptance and rate[i] < HUGE_RATE
+        out[i] = count if inside else -1.0
+    for i in range(n):
+        if out[i] < 0.0:
+            out[i] = _large_poisson(stream, rate[i], firsts[i] - 0.5, seconds[i])
+
+
+@compiled
 def fill_poisson(stream: np.ndarray, rate: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` with independent Poisson variates, as floats.
 
@@ -299,33 +429,19 @@ def fill_poisson(stream: np.ndarray, rate: np.ndarray, out: np.ndarray) -> None:
     stream, rate, out = borrow(stream), borrow(rate), borrow(out)
     size = rate.size
     length = min(CHUNK, size)
-    uniforms, bounds = np.empty(length), np.empty(length)
-    seconds, accepted = np.empty(length), np.empty(length)
+    scratch = np.empty((2, length))
+    rates, draws = np.empty(length), np.empty(length)
+    places = np.empty(length + 1, dtype=np.int64)
     for start in range(0, size, CHUNK):
         n = min(CHUNK, size - start)
-        own = rate[start : start + n]
-        found = out[start : start + n]
-        fill_uniform(stream, uniforms[:n])
-        any_large = False
-        for i in range(n):
-            any_large |= own[i] >= LARGE_RATE
-        if any_large:
-            fill_uniform(stream, seconds[:n])
+        own, found = rate[start : start + n], out[start : start + n]
+        n_small = _divide(own, LARGE_RATE, places)
+        if n_small == n:
+            _fill_small_poisson(stream, own, found, scratch)
+        else:
             for i in range(n):
-                proposal = _proposed_poisson(max(own[i], LARGE_RATE), uniforms[i] - 0.5)
-                inside = proposal[1] >= 0.07 and seconds[i] <= proposal[2] and own[i] < HUGE_RATE
-                found[i] = proposal[0]
-                accepted[i] = 1.0 if inside else 0.0
-        for i in range(n):
-            bounds[i] = exponential(-own[i])
-        for i in range(n):
-            if own[i] >= LARGE_RATE:
-                if accepted[i] == 0.0:
-                    found[i] = _large_poisson(stream, own[i], uniforms[i] - 0.5, seconds[i])
-                continue
-            product = uniforms[i]
-            count = 0.0
-            while product > bounds[i]:
-                product *= uniform(stream)
-                count += 1.0
-            found[i] = count
+                rates[i] = own[places[i]]
+            _fill_small_poisson(stream, rates[:n_small], draws[:n_small], scratch)
+            _fill_large_poisson(stream, rates[n_small:n], draws[n_small:n], scratch)
+            for i in range(n):
+                found[places[i]] = draws[i]

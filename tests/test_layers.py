@@ -11,12 +11,13 @@ PACKAGE = "pymc_geodesic"
 ROOT = Path(__file__).parents[1] / PACKAGE
 
 # What each layer may import from the package, besides itself.
-BOTTOM = {"jit", "streams", "variates", "fields", "schedules"}
+BOTTOM = {"jit", "streams", "workers", "variates", "fields", "schedules"}
 NUMERICS = BOTTOM | {"manifolds", "integrators", "kernels"}
 DENSITIES = {"transforms", "distributions", "sparse"}
 MAY_IMPORT = {
     "jit": set(),
     "streams": {"jit"},
+    "workers": set(),
     "variates": {"jit", "streams"},
     "fields": {"jit"},
     "schedules": {"jit"},

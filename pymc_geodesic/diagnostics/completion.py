@@ -12,7 +12,6 @@ from scipy import sparse
 from pymc_geodesic.diagnostics.alignment import topics_of
 from pymc_geodesic.kernels.topic_assignments import (
     collect_words,
-    gather_topics,
     sample_documents,
 )
 from pymc_geodesic.streams import new_stream, split_stream
@@ -255,8 +254,7 @@ def _proportions(
     slots = np.full(seen.shape[1], -1, dtype=np.int32)
     columns = seen.indices.astype(np.int32, copy=False)
     words = collect_words(columns, rows, slots)
-    gathered = np.empty((len(words), n_topics))
-    gather_topics(topics, words, gathered)
+    gathered = np.ascontiguousarray(topics[:, words].T)
     proportions = np.empty((n_documents, n_topics))
     sample_documents(
         seen.data,

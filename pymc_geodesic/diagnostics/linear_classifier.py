@@ -142,7 +142,7 @@ class LinearClassifier:
         Raises
         ------
         ValueError
-            If X does not have one column for each feature.
+            If X does not have one column for each feature, or holds NaN.
         """
         X = self._matrix(X)
         features = self._weights.shape[1]
@@ -251,16 +251,38 @@ class LinearClassifier:
         Returns
         -------
         float
+
+        Raises
+        ------
+        ValueError
+            If there is not one label for each row, or a label is no entry of `classes`.
         """
-        return float(np.mean(self.predict(X) == np.asarray(y)))
+        predicted, labels = self.predict(X), np.asarray(y)
+        if labels.shape != predicted.shape:
+            raise ValueError(
+                f"y must hold one label for each of the {len(predicted)} rows of X, got shape "
+                f"{labels.shape}"
+            )
+        unknown = ~np.isin(labels, self.classes)
+        if unknown.any():
+            raise ValueError(
+                f"y holds the label {labels[unknown][0]!r}, which is not among the classes "
+                f"{self.classes.tolist()}"
+            )
+        return float(np.mean(predicted == labels))
 
     def _matrix(self, X: Any) -> Any:
-        X = X if hasattr(X, "toarray") else np.asarray(X)
+        is_sparse = hasattr(X, "tocsr")
+        X = X.tocsr() if is_sparse else np.asarray(X)
+        if X.dtype.kind != "f":
+            X = X.astype(float)
         features = self._weights.shape[1]
         if X.ndim != 2 or X.shape[1] != features:
             raise ValueError(
                 f"X needs the shape (rows, {features}) of the features, got {X.shape}."
             )
+        if not np.all(np.isfinite(X.data if is_sparse else X)):
+            raise ValueError("X holds NaN or infinite numbers: drop these rows or impute them")
         return X
 
     def _chosen(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -271,7 +293,6 @@ class LinearClassifier:
     def _blocks(self, X: Any) -> Any:
         """Yield rows and their scores under every draw, a bounded number of them at a time."""
         block = max(1, _BLOCK_SIZE // self._intercept.size)
-        X = X.tocsr() if hasattr(X, "tocsr") else X
         for start in range(0, X.shape[0], block):
             rows = slice(start, min(start + block, X.shape[0]))
             yield rows, self.draw_scores(X[rows])

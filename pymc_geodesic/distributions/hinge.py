@@ -11,6 +11,7 @@ from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.known_shapes import known_shape
 from pymc_geodesic.distributions.labels import probability_of_plus_one, require_signs
 from pymc_geodesic.distributions.lazy_dispatch import CompiledRandomVariable
 
@@ -79,7 +80,7 @@ class Hinge(Discrete):
         When the log-density is evaluated with a label that is neither −1 nor +1, or with a
         negative ``cost`` or ``margin``.
     ValueError
-        If observed labels are known and not −1 or +1.
+        If observed labels are known and not −1 or +1, or not one for each score.
 
     Notes
     -----
@@ -106,11 +107,14 @@ class Hinge(Discrete):
 
     rv_op = hinge
 
-    def __new__(cls, name: str, *args: Any, observed: Any = None, **kwargs: Any) -> TensorVariable:
+    def __new__(
+        cls, name: str, score: Any, *args: Any, observed: Any = None, **kwargs: Any
+    ) -> TensorVariable:
         """Check the observed labels and add the variable to the model."""
         if observed is not None:
-            require_signs(name, observed)
-        return super().__new__(cls, name, *args, observed=observed, **kwargs)
+            score = pt.as_tensor_variable(floatX(score))
+            require_signs(name, observed, known_shape(score))
+        return super().__new__(cls, name, score, *args, observed=observed, **kwargs)
 
     @classmethod
     def dist(cls, score: Any, cost: Any = 1.0, margin: Any = 1.0, **kwargs: Any) -> TensorVariable:

@@ -96,7 +96,7 @@ def label_probabilities(
     return softmax(-cost * np.maximum(0.0, slack), axis=-1)
 
 
-def require_signs(name: str, observed: Any) -> None:
+def require_signs(name: str, observed: Any, shape: tuple[int, ...] | None = None) -> None:
     """Reject observed labels that are not −1 or +1, as far as they are known.
 
     Parameters
@@ -104,17 +104,20 @@ def require_signs(name: str, observed: Any) -> None:
     name : str
         Name of the random variable, for the message.
     observed : array_like or Variable, shape (...)
+    shape : tuple of int, optional
+        Shape of the scores, where it is known.
 
     Raises
     ------
     TypeError
         If the labels are a `pymc.Minibatch` of integers, which PyMC does not accept.
     ValueError
-        If a label is missing or is neither −1 nor +1.
+        If a label is missing or is neither −1 nor +1, or labels do not fit the scores.
     """
     labels = _known_labels(name, observed)
     if labels is None:
         return
+    _require_one_of_each(name, observed, labels.shape, shape)
     wrong = np.abs(labels) != 1
     if wrong.any():
         hint = (
@@ -128,7 +131,9 @@ def require_signs(name: str, observed: Any) -> None:
         )
 
 
-def require_classes(name: str, observed: Any, n_classes: int | None) -> None:
+def require_classes(
+    name: str, observed: Any, n_classes: int | None, shape: tuple[int, ...] | None = None
+) -> None:
     """Reject observed labels that are not integers from 0 to L − 1, as far as they are known.
 
     Parameters
@@ -138,17 +143,28 @@ def require_classes(name: str, observed: Any, n_classes: int | None) -> None:
     observed : array_like or Variable, shape (...)
     n_classes : int or None
         L, where it is known.
+    shape : tuple of int, optional
+        Shape of the scores without their last axis, where it is known.
 
     Raises
     ------
     TypeError
         If the labels are a `pymc.Minibatch` of integers, which PyMC does not accept.
     ValueError
-        If a label is missing, no integer, negative, or L and more.
+        If a label is missing, no integer, negative, or L and more, or labels do not fit the
+        scores.
     """
     labels = _known_labels(name, observed)
     if labels is None:
         return
+    one_hot = shape is not None and n_classes is not None and labels.shape == (*shape, n_classes)
+    _require_one_of_each(
+        name,
+        observed,
+        labels.shape,
+        shape,
+        "np.argmax(y, axis=-1) makes numbers of indicators" if one_hot else None,
+    )
     wrong = (labels != np.floor(labels)) | (labels < 0)
     if n_classes is not None:
         wrong |= labels >= n_classes
@@ -160,6 +176,36 @@ def require_classes(name: str, observed: Any, n_classes: int | None) -> None:
             f"{labels[wrong].flat[0]:g}; number the classes by "
             "np.unique(y, return_inverse=True)[1]"
         )
+
+
+def _require_one_of_each(
+    name: str,
+    observed: Any,
+    labels: tuple[int, ...],
+    scores: tuple[int, ...] | None,
+    remedy: str | None = None,
+) -> None:
+    """Reject labels that make PyMC broadcast the scores against them, or fail without a remedy.
+
+    Several labels may share a score. Rows of a minibatch are not compared.
+    """
+    if scores is None or is_minibatch(observed) or labels == ():
+        return
+    last = labels[max(len(labels) - len(scores), 0) :]
+    if len(scores) == len(last) and all(
+        of_score in (1, of_label) for of_score, of_label in zip(scores, last, strict=True)
+    ):
+        return
+    if remedy is None:
+        remedy = "a column of labels becomes a vector by np.ravel(y)"
+        if len(scores) > len(labels):
+            remedy = "a column of scores becomes a vector by scores[:, 0]"
+        elif labels[-1] != 1:
+            remedy = "check that the rows of both are the same observations"
+    raise ValueError(
+        f"the labels of {name!r} have the shape {labels}, but the scores {scores}; there must be "
+        f"one label for each score: {remedy}"
+    )
 
 
 def _known_labels(name: str, observed: Any) -> NDArray[np.float64] | None:

@@ -11,6 +11,7 @@ from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.known_shapes import known_shape
 from pymc_geodesic.distributions.labels import label_probabilities, require_classes
 from pymc_geodesic.distributions.lazy_dispatch import CompiledRandomVariable
 
@@ -74,8 +75,8 @@ class MulticlassHinge(Discrete):
         When the log-density is evaluated with a label outside 0 … L − 1, or with a negative
         ``cost`` or ``margin``.
     ValueError
-        If observed labels are known and not integers from 0 to L − 1, or if there are fewer than
-        two scores.
+        If observed labels are known and not integers from 0 to L − 1, or not one for each row of
+        scores, or if there are fewer than two scores.
 
     Notes
     -----
@@ -112,8 +113,12 @@ class MulticlassHinge(Discrete):
         """Check the observed labels and add the variable to the model."""
         if observed is not None:
             scores = pt.as_tensor_variable(floatX(scores))
-            n_classes = scores.type.shape[-1] if scores.type.ndim else None
-            require_classes(name, observed, n_classes)
+            shape = known_shape(scores)
+            if shape:
+                require_classes(name, observed, shape[-1], shape[:-1])
+            else:
+                n_classes = scores.type.shape[-1] if scores.type.ndim else None
+                require_classes(name, observed, n_classes)
         return super().__new__(cls, name, scores, *args, observed=observed, **kwargs)
 
     @classmethod

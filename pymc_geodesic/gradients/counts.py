@@ -11,6 +11,7 @@ is not differentiated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import pytensor
@@ -23,15 +24,38 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.gradients.compiled import CompiledField, compile_field
+from pymc_geodesic.gradients.conjugate import family_of
 from pymc_geodesic.gradients.density import Density, density_of, rebuilt
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.rows import RowSource
+from pymc_geodesic.gradients.variables import ManifoldVariable
+from pymc_geodesic.kernels.scir import LOG_NORMAL, POSITIVE, SIMPLEX, estimate_counts
 from pymc_geodesic.manifolds import FlatSimplex
 
-__all__ = ["CountEstimator"]
+__all__ = ["CountEstimator", "count_blocks"]
 
 _TRIALS = 3
 _SAME = 1e-9
+
+
+def count_blocks(variables: Sequence[ManifoldVariable]) -> np.ndarray:
+    """Describe the variables to the kernels.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_variables, 4)
+        Kind, first number, rows and numbers per row; see `pymc_geodesic.kernels.scir`.
+    """
+    blocks, start = [], 0
+    for variable in variables:
+        if isinstance(variable.manifold, FlatSimplex):
+            block = SIMPLEX, start, variable.rows, variable.manifold.n
+        else:
+            kind = LOG_NORMAL if family_of(variable.rv) == "LogNormal" else POSITIVE
+            block = kind, start, 1, variable.manifold.size
+        blocks.append(block)
+        start += block[2] * block[3]
+    return np.array(blocks, dtype=np.int64)
 
 
 class CountEstimator(GradientEstimator):
@@ -39,9 +63,87 @@ class CountEstimator(GradientEstimator):
 
     Takes the arguments of `GradientEstimator`. The variables' own priors are left out, whatever
     depends on the variables otherwise is likelihood: data, potentials and other variables.
+
+    Attributes
+    ----------
+    blocks : ndarray of int64, shape (n_variables, 4)
+        See `count_blocks`.
+    splits : ndarray of bool, shape (n_variables,)
+        Variables for which counts and exposures are told apart by a second gradient.
     """
 
     _all_rows: tuple[CompiledField, Density] | None = None
+
+    @cached_property
+    def blocks(self) -> np.ndarray:
+        """What the kernels know of the variables."""
+        return count_blocks(self._variables)
+
+    @cached_property
+    def splits(self) -> np.ndarray:
+        """Variables for which counts and exposures are told apart by a second gradient."""
+        return self.blocks[:, 0] != SIMPLEX
+
+    @property
+    def evaluations(self) -> int:
+        """Gradient evaluations of one estimate."""
+        return 1 + int(self.splits.sum())
+
+    def estimate(
+        self,
+        values: np.ndarray,
+        argument: int,
+        stream: np.ndarray,
+        counts: np.ndarray,
+        exposures: np.ndarray,
+    ) -> int:
+        """Estimate counts and exposures from one minibatch.
+
+        Parameters
+        ----------
+        values : ndarray, shape (size,)
+            ω.
+        argument : int
+            Which minibatch.
+        stream : ndarray of uint64, shape (2,)
+            Not used: the gradient is not random.
+        counts, exposures : ndarray, shape (size,)
+            Receive the estimates.
+
+        Returns
+        -------
+        int
+            Index of a negative or undefined estimate, or −1.
+        """
+        return self._estimate_with(self.field, values, argument, counts, exposures)
+
+    def _estimate_with(
+        self,
+        field: CompiledField,
+        values: np.ndarray,
+        argument: int,
+        counts: np.ndarray,
+        exposures: np.ndarray,
+    ) -> int:
+        failed = estimate_counts(
+            field.address,
+            field.context,
+            argument,
+            self.blocks,
+            self.splits,
+            values,
+            counts,
+            exposures,
+        )
+        field.raise_error()
+        return failed
+
+    def estimate_all_rows(
+        self, values: np.ndarray, counts: np.ndarray, exposures: np.ndarray
+    ) -> int:
+        """Count all rows, once `compile_all_rows` was called; see `estimate`."""
+        assert self._all_rows is not None
+        return self._estimate_with(self._all_rows[0], values, 0, counts, exposures)
 
     def _density(self, source: RowSource | None, batch_size: int | None) -> Density:
         scale = 1.0 if source is None else (self._n_rows or source.n_rows) / source.batch_size
@@ -57,6 +159,7 @@ class CountEstimator(GradientEstimator):
             batch_size=batch_size,
             scale=scale,
             without=[variable.rv for variable in self._variables],
+            resized=self._resized,
         )
         if not density.row_terms and not density.other_terms:
             density.other_terms.append(pt.zeros(()))
@@ -141,7 +244,7 @@ class CountEstimator(GradientEstimator):
             values[row.block] = np.asarray(row.data[:n_rows], dtype=row.block.type.dtype)
         return values
 
-    def compile_all_rows(self) -> CompiledField:
+    def compile_all_rows(self) -> None:
         """Compile the gradient of the likelihood of all rows, at once.
 
         Raises
@@ -177,7 +280,6 @@ class CountEstimator(GradientEstimator):
         )
         self._all_rows = field, density
         self.refresh_data()
-        return field
 
     def refresh_data(self) -> None:
         """Point the contexts at the present values of the data containers."""

@@ -13,11 +13,7 @@ row accepts by itself and rows run side by side over the cores.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +25,6 @@ from pytensor.gradient import grad
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
-from threadpoolctl import ThreadpoolController
 
 from pymc_geodesic.gradients.compiled import FixedArray, compile_field
 from pymc_geodesic.gradients.density import Density, density_of
@@ -40,6 +35,7 @@ from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.streams import split_stream
+from pymc_geodesic.workers import Workers, parts_of
 
 __all__ = ["LocalGradientEstimator"]
 
@@ -204,27 +200,15 @@ class LocalGradientEstimator:
 
     def _plan_chunks(self) -> list[slice]:
         size = self.source.batch_size
-        bounds = np.linspace(0, size, math.ceil(size / CHUNK) + 1).round().astype(int)
-        return [slice(a, b) for a, b in pairwise(bounds)]
+        return parts_of(size, math.ceil(size / CHUNK))
 
     def refresh_data(self) -> None:
         """Read the data containers that are not minibatched, and how many cores there are."""
-        self._blas = ThreadpoolController()
-        self._pool: ThreadPoolExecutor | None = None
-        threads = [lib["num_threads"] for lib in self._blas.info() if lib["user_api"] == "blas"]
-        self._workers = min(threads, default=os.cpu_count() or 1)
+        self.workers = Workers()
         self._fixed_data = {
             id(density): [self.source.whole_array(holder) for holder in density.arrays.values()]
             for density in (self._rows_inputs, self._gradient_inputs)
         }
-
-    def one_blas_thread(self) -> AbstractContextManager:
-        """Keep BLAS to one thread: its threads wait for each other busily.
-
-        The products here are thin, and on a machine that does anything else a team of BLAS
-        threads was measured to be fifteen times slower than one.
-        """
-        return self._blas.limit(limits=1, user_api="blas")
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
         """Take over the values of variables that other steps sample."""
@@ -291,12 +275,7 @@ class LocalGradientEstimator:
         def run(i: int) -> tuple[float, int]:
             return self._run_chunk(self._chunks[i], *jobs[i], step_size, streams[i], draws)
 
-        if len(jobs) > 1 and self._workers > 1:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._workers)
-            results = list(self._pool.map(run, range(len(jobs))))
-        else:
-            results = [run(i) for i in range(len(jobs))]
+        results = self.workers.run(run, len(jobs))
         self._rows_field.raise_error()
         accepted = sum(total for total, _ in results)
         self.acceptance_rate = accepted / self.source.batch_size

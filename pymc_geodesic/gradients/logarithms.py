@@ -66,7 +66,9 @@ def value_of_log(variable: ManifoldVariable, model: Model, logarithm: np.ndarray
     transform = model.rvs_to_transforms[variable.rv]
     if isinstance(transform, SimplexTransform):
         centred = logarithm - logarithm.mean(axis=-1, keepdims=True)
-        return centred[..., :-1]
+        # NumPy rounds exponentials of a view differently from those of the copy that another
+        # process sends.
+        return np.ascontiguousarray(centred[..., :-1])
     if isinstance(transform, LogTransform):
         return logarithm
     return np.asarray(variable.forward(np.exp(logarithm))).reshape(variable.value_shape)

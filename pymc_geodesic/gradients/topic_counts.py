@@ -7,10 +7,9 @@ sweeps of a Gibbs sampler of z in which the proportions θ of the documents are 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,28 +22,27 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.variable import TensorVariable
-from threadpoolctl import ThreadpoolController
 
 from pymc_geodesic.gradients.documents import StreamedDocuments, check_counts
 from pymc_geodesic.gradients.logarithms import LOG_SMALLEST, log_of_value
 from pymc_geodesic.gradients.rows import RowSource
 from pymc_geodesic.gradients.sources import named_row_source
 from pymc_geodesic.gradients.variables import ManifoldVariable
-from pymc_geodesic.kernels.topic_assignments import (
-    collect_words,
-    gather_topics,
-    sample_documents,
-    scatter_counts,
-)
+from pymc_geodesic.kernels.topic_assignments import collect_words, sample_documents
+from pymc_geodesic.kernels.topic_moves import read_words
 from pymc_geodesic.sparse import SparseContainers, sparse_containers
 from pymc_geodesic.sparse.admixture import AdmixtureLogLikelihood
 from pymc_geodesic.streams import split_stream
+from pymc_geodesic.workers import Workers, parts_of
 
-__all__ = ["TopicCountEstimator"]
+__all__ = ["TopicCountEstimator", "TopicCounts"]
 
 DOCUMENTS_OF_PART = 25
-MOST_PARTS = 16
-"""Parts of a minibatch; the sums depend on them to rounding, and so not on the number of cores."""
+MOST_PARTS = 4
+"""Parts of a minibatch; the sums depend on them to rounding, and so not on the number of cores.
+
+Each has counts of its own in memory.
+"""
 
 _REMEDY = (
     "local= needs a likelihood made by sparse.admixture_log_likelihood(counts, theta, topics), as "
@@ -129,6 +127,37 @@ class _Proportions:
         return alpha
 
 
+@dataclass(frozen=True)
+class TopicCounts:
+    """Counts of the words of a minibatch in topics.
+
+    Attributes
+    ----------
+    words : ndarray of int32, shape (n_words,)
+        The words of the minibatch.
+    slots : ndarray of int32, shape (V,)
+        Place of every word in ``words``, or −1.
+    parts : ndarray, shape (n_parts, n_words, K)
+        Counts in the parts of the minibatch, to be added.
+    scale : float
+        What turns them into counts of all documents.
+    """
+
+    words: np.ndarray
+    slots: np.ndarray
+    parts: np.ndarray
+    scale: float
+
+    def of_words(self) -> np.ndarray:
+        """Estimated counts of all documents in the words of the minibatch, shape (n_words, K)."""
+        return self.scale * self.parts.sum(axis=0)
+
+    @cached_property
+    def totals(self) -> np.ndarray:
+        """Estimated counts of all documents in each topic, shape (K,)."""
+        return self.scale * self.parts.sum(axis=(0, 1))
+
+
 class TopicCountEstimator:
     """Counts of words in topics, estimated from minibatches of documents.
 
@@ -153,6 +182,9 @@ class TopicCountEstimator:
     ValueError
         If the model has another likelihood, or the minibatch arguments do not name its counts.
     """
+
+    evaluations = 1
+    """Gradient evaluations that one estimate stands for."""
 
     def __init__(
         self,
@@ -215,40 +247,20 @@ class TopicCountEstimator:
             self.source = StreamedDocuments(
                 batches, self._name, self._n_words, n_documents, self._total
             )
-        self._slots = np.full(self._n_words, -1, dtype=np.int32)
         self._values = np.empty((0, 0))
-        self.proportions = np.empty((0, self._n_topics))
-        self._pool: ThreadPoolExecutor | None = None
         self.refresh_data()
 
     def refresh_data(self) -> None:
         """Read the data containers, and how many cores there are."""
-        blas = ThreadpoolController().info()
-        threads = [lib["num_threads"] for lib in blas if lib["user_api"] == "blas"]
-        self._workers = min(threads, default=os.cpu_count() or 1)
-        self._pool = None
+        self.workers = Workers()
         if not isinstance(self.source, StreamedDocuments):
             check_counts(self._name, self._array(self._containers, "values"))
 
     def _array(self, containers: SparseContainers, part: str) -> np.ndarray:
         return self.source.whole_array(getattr(containers, part))
 
-    def side_by_side(self, run: Callable[[slice], Any], parts: Sequence[slice]) -> None:
-        """Run compiled code for each part of an array, over the cores."""
-        if len(parts) == 1 or self._workers == 1:
-            for part in parts:
-                run(part)
-            return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._workers)
-        list(self._pool.map(run, parts))
-
-    def topic_parts(self) -> list[slice]:
-        """Ranges of topics, as many as there are cores."""
-        return parts_of(self._n_topics, min(self._workers, self._n_topics))
-
     def next_arguments(self, n: int) -> np.ndarray:
-        """Arguments of `count` for the next ``n`` minibatches."""
+        """Arguments of `assign` for the next ``n`` minibatches."""
         return self.source.next_starts(n)
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
@@ -295,66 +307,92 @@ class TopicCountEstimator:
             self.source.row_indices(argument),
         )
 
-    def count(
-        self, topics: np.ndarray, argument: int, stream: np.ndarray, counts: np.ndarray
-    ) -> None:
-        """Estimate the counts of all documents from one minibatch, and draw its proportions.
+    def assign(
+        self, log_state: np.ndarray, log_totals: np.ndarray, argument: int, stream: np.ndarray
+    ) -> TopicCounts:
+        """Sample the topics of the words of a minibatch, and the proportions of its documents.
 
         Parameters
         ----------
-        topics : ndarray, shape (K, V)
-            ω.
+        log_state : ndarray, shape (V, K)
+            log θ, where ω = θ / Σθ.
+        log_totals : ndarray, shape (K,)
+            log Σθ.
         argument : int
             Which minibatch.
         stream : ndarray of uint64, shape (2,)
             Random stream, advanced.
-        counts : ndarray, shape (K, V)
-            Receives N / n times the expected counts of the minibatch.
+
+        Returns
+        -------
+        TopicCounts
         """
         values, columns, rows, documents = self._minibatch(int(argument))
-        self._slots.fill(-1)
-        words = collect_words(columns, rows, self._slots)
-        gathered = np.empty((len(words), self._n_topics))
-        gather_topics(topics, words, gathered)
+        slots = np.full(self._n_words, -1, dtype=np.int32)
+        words = collect_words(columns, rows, slots)
+        topics = np.empty((len(words), self._n_topics))
+        read_words(log_state, log_totals, words, topics)
         n = len(rows)
         log_theta = (
             np.zeros((n, self._n_topics)) if documents is None else self._log_theta(documents)
         )
         parts = parts_of(n, min(-(-n // DOCUMENTS_OF_PART), MOST_PARTS))
-        of_part = {part.start: i for i, part in enumerate(parts)}
-        sums = np.zeros((len(parts), len(words), self._n_topics))
+        counts = np.empty((len(parts), len(words), self._n_topics))
         means = np.empty((n, self._n_topics))
         streams = split_stream(stream, n)
 
-        def run(part: slice) -> None:
+        def sample(i: int) -> None:
+            part = parts[i]
+            counts[i] = 0.0
             sample_documents(
                 values,
                 columns,
                 rows[part],
-                self._slots,
-                gathered,
+                slots,
+                topics,
                 self._alpha,
                 self._n_discarded,
                 self._n_kept,
                 streams[part],
                 log_theta[part],
-                sums[of_part[part.start]],
+                counts[i],
                 means[part],
             )
 
-        self.side_by_side(run, parts)
-        scatter_counts(sums, words, self._total / (n * self._n_kept), counts)
+        self.workers.run(sample, len(parts))
         self._store(np.arange(n) if documents is None else documents, log_theta)
+        return TopicCounts(words, slots, counts, self._total / (n * self._n_kept))
 
+    def estimate(
+        self,
+        values: np.ndarray,
+        argument: int,
+        stream: np.ndarray,
+        counts: np.ndarray,
+        exposures: np.ndarray,
+    ) -> int:
+        """Estimate the counts of all words.
 
-def parts_of(n: int, n_parts: int) -> list[slice]:
-    """Divide a range into consecutive parts of about the same length.
+        Parameters
+        ----------
+        values : ndarray, shape (K * V,)
+            ω.
+        argument : int
+            Which minibatch.
+        stream : ndarray of uint64, shape (2,)
+            Random stream, advanced.
+        counts, exposures : ndarray, shape (K * V,)
+            Receive N / n times the expected counts of the minibatch, and zero.
 
-    Examples
-    --------
-    >>> from pymc_geodesic.gradients.topic_counts import parts_of
-    >>> parts_of(5, 2)
-    [slice(0, 2, None), slice(2, 5, None)]
-    """
-    bounds = [n * part // n_parts for part in range(n_parts + 1)]
-    return [slice(first, last) for first, last in pairwise(bounds)]
+        Returns
+        -------
+        int
+            −1: no count is negative.
+        """
+        log_state = np.log(values).reshape(self._n_topics, self._n_words).T
+        found = self.assign(
+            np.ascontiguousarray(log_state), np.zeros(self._n_topics), argument, stream
+        )
+        counts[:] = exposures[:] = 0.0
+        counts.reshape(self._n_topics, self._n_words)[:, found.words] = found.of_words().T
+        return -1

@@ -106,7 +106,7 @@ def collapsed_sweep(
                 weight = (in_document[k] + alpha[k]) * (in_word[k] + own_beta) * inverse[k]
                 weights[k] = weight
                 total += weight
-            topic = pick(weights, total, uniforms[i - first])
+            topic = pick(weights, uniforms[i - first] * total)
             assignments[i] = topic
             in_document[topic] += 1.0
             in_word[topic] += 1.0

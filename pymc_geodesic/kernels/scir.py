@@ -31,7 +31,7 @@ SMALLEST_VALUE = 1e-290
 ROUNDING = 1e-9
 """Negative part of a count, relative to the largest one, that rounding may explain."""
 
-_CHUNK = 256
+_CHUNK = 1024
 
 
 @compiled
@@ -76,31 +76,28 @@ def cir_transition(
     log_state, shape, stream = borrow(log_state), borrow(shape), borrow(stream)
     log_rate, time = borrow(log_rate), borrow(time)
     size = log_state.size
-    shapes = np.empty(min(_CHUNK, size))
-    draws = np.empty(min(_CHUNK, size))
-    rates = np.empty(min(_CHUNK, size))
+    length = min(_CHUNK, size)
+    shapes, draws = np.empty(length), np.empty(length)
+    shifts, scales = np.empty(length), np.empty(length)
     own_rate = 1 if log_rate.size > 1 else 0
     own_time = 1 if time.size > 1 else 0
-    shift = 0.0
-    scale = 0.0
+    shift = scale = 0.0
     for start in range(0, size, _CHUNK):
         n = min(_CHUNK, size - start)
         for i in range(n):
-            at = start + i
-            if own_time or at == 0:
-                shift = -math.log(math.expm1(time[own_time * at]))
-            rates[i] = log_state[at] + log_rate[own_rate * at] + shift
+            if i == 0 or own_rate or own_time:
+                log_b, t = log_rate[own_rate * (start + i)], time[own_time * (start + i)]
+                shift = log_b - math.log(math.expm1(t))
+                scale = math.log(-math.expm1(-t)) - log_b
+            shifts[i], scales[i] = shift, scale
         for i in range(n):
-            rates[i] = exponential(rates[i])
-        fill_poisson(stream, rates[:n], draws[:n])
+            draws[i] = exponential(log_state[start + i] + shifts[i])
+        fill_poisson(stream, draws[:n], shapes[:n])
         for i in range(n):
-            shapes[i] = shape[start + i] + draws[i]
+            shapes[i] += shape[start + i]
         fill_log_gamma(stream, shapes[:n], draws[:n])
         for i in range(n):
-            at = start + i
-            if own_time or at == 0:
-                scale = math.log(-math.expm1(-time[own_time * at]))
-            log_state[at] = draws[i] + scale - log_rate[own_rate * at]
+            log_state[start + i] = draws[i] + scales[i]
 
 
 @compiled

@@ -44,6 +44,20 @@ def concentration(name: str, value: ArrayLike, length: int) -> np.ndarray:
     return np.broadcast_to(array, (length,)).copy()
 
 
+def check_names(
+    counts: sparse.csr_array, documents: Sequence[Any] | None, vocabulary: Sequence[Any] | None
+) -> None:
+    """Raise ValueError if there are not as many names as documents or words."""
+    for argument, names, length, axis in (
+        ("documents", documents, counts.shape[0], "rows"),
+        ("vocabulary", vocabulary, counts.shape[1], "columns"),
+    ):
+        if names is not None and len(names) != length:
+            raise ValueError(
+                f"{argument} must name the {length} {axis} of counts, but has {len(names)} names"
+            )
+
+
 def lda(
     counts: ArrayLike | sparse.csr_array,
     n_topics: int,
@@ -92,12 +106,13 @@ def lda(
         potential ``words`` (document), the log-likelihood of each document without its
         multinomial coefficient; and data ``alpha`` (topic), ``beta`` (word) and the
         `SparseData` named ``counts``, in the containers ``counts_values``, ``counts_columns`` and
-        ``counts_rows``.
+        ``counts_rows`` (``SparseData.find("counts", model=model)``).
 
     Raises
     ------
     ValueError
-        If counts are negative, broken or not finite, or a number is out of range.
+        If counts are negative, broken or not finite, a number is out of range, or names are too
+        few or too many.
 
     References
     ----------
@@ -125,6 +140,7 @@ def lda(
         "alpha": concentration("alpha", alpha, int(n_topics)),
         "beta": concentration("beta", beta, n_words),
     }
+    check_names(matrix, documents, vocabulary)
     coords = {
         "document": np.arange(n_documents) if documents is None else list(documents),
         "word": np.arange(n_words) if vocabulary is None else list(vocabulary),

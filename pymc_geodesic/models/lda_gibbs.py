@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from pymc_geodesic.kernels.collapsed_gibbs import collapsed_sweep, count_assignments
-from pymc_geodesic.models.lda import concentration, word_counts
+from pymc_geodesic.models.lda import check_names, concentration, word_counts
 from pymc_geodesic.streams import new_stream
 
 __all__ = ["lda_gibbs"]
@@ -80,6 +80,7 @@ def lda_gibbs(
     {'chain': 1, 'draw': 20, 'topic': 2, 'word': 4}
     """
     matrix = word_counts(counts)
+    check_names(matrix, documents, vocabulary)
     n_documents, n_words = matrix.shape
     for name, value, least in (
         ("n_topics", n_topics, 2),

@@ -18,7 +18,9 @@ __all__ = ["linear_svm"]
 
 
 def _design_matrix(X: Any) -> Any:
-    if not issparse(X):
+    if issparse(X):
+        X = X.tocsr()
+    else:
         X = np.asarray(X)
         X = X if X.dtype.kind == "f" else X.astype(float)
     if X.ndim != 2:
@@ -82,7 +84,7 @@ def linear_svm(
     ----------
     X : array_like or scipy.sparse matrix, shape (row, feature)
         Features. Scale them: one step size and one prior scale serve all. A sparse matrix stays
-        sparse.
+        sparse. The columns of a data frame name the features.
     y : array_like, shape (row,)
         Labels −1 and +1, or 0 … L − 1.
     cost, margin : float
@@ -104,7 +106,8 @@ def linear_svm(
     pymc.Model
         With free variables ``weights`` (feature), or (feature, class), and ``intercept`` (), or
         (class), if wanted; observed ``label`` (row); and data ``X`` (row, feature), ``y`` (row),
-        ``cost`` and ``margin``. A sparse X is a `SparseData`.
+        ``cost`` and ``margin``. A sparse X is a `SparseData`, whose rows
+        ``SparseData.find("X", model=model).set_value(rows)`` exchanges.
 
     Raises
     ------
@@ -133,6 +136,8 @@ def linear_svm(
     >>> three.named_vars_to_dims["weights"]
     ('feature', 'class')
     """
+    if features is None and hasattr(X, "columns"):
+        features = list(X.columns)
     X = _design_matrix(X)
     n_rows, n_features = X.shape
     if classes is not None:

@@ -65,6 +65,12 @@ class _AdmixtureOp(Op):
         counts = theta.type.shape[1], by_word.type.shape[1]
         if None not in counts and counts[0] != counts[1]:
             raise ValueError(f"theta has {counts[0]} topics on its last axis, topics {counts[1]}")
+        documents = theta.type.shape[0], tensors[2].type.shape[0]
+        if None not in documents and documents[0] != documents[1]:
+            raise ValueError(
+                f"the proportions have {documents[0]} rows for {documents[1]} documents; with "
+                "minibatches of documents give the step their name as local="
+            )
         return tensors
 
     @staticmethod
@@ -120,7 +126,8 @@ class AdmixtureLogLikelihood(_AdmixtureOp):
         Raises
         ------
         ValueError
-            If ``theta`` or the topics are not matrices, or their numbers of topics differ.
+            If ``theta`` or the topics are not matrices, or their numbers of topics or of
+            documents differ.
         """
         tensors = self._checked(values, columns, rows, theta, by_word)
         length = tensors[2].type.shape[:1]

@@ -11,7 +11,8 @@ from pymc.model import Model, modelcontext
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
-from pymc_geodesic.sparse.containers import SparseContainers
+from pymc_geodesic.sparse.canonical import canonical_rows
+from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
 from pymc_geodesic.sparse.products import SparseDot
 
 __all__ = ["SparseData"]
@@ -24,15 +25,9 @@ def _canonical(name: str, matrix: Any) -> sparse.csr_array:
             f"SparseData {name!r} needs a scipy.sparse matrix, got {type(matrix).__name__}; "
             "use pm.Data for dense arrays, or scipy.sparse.csr_array(array)"
         )
-    rows = sparse.csr_array(matrix)
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    if rows.dtype.kind != "f":
-        rows = rows.astype(pytensor.config.floatX)
-    if not np.isfinite(rows.data).all():
-        raise ValueError(f"SparseData {name!r} holds NaN or infinity; drop or impute them first")
-    return rows
+    if matrix.dtype.kind == "c":
+        raise TypeError(f"SparseData {name!r} holds complex numbers")
+    return canonical_rows(matrix, f"SparseData {name!r}")
 
 
 def _arrays(rows: sparse.csr_array) -> dict[str, np.ndarray]:
@@ -75,9 +70,10 @@ class SparseData:
     Raises
     ------
     TypeError
-        If ``matrix`` is not a two-dimensional sparse matrix.
+        If ``matrix`` is not a two-dimensional sparse matrix of real numbers.
     ValueError
-        If it holds NaN or infinity, or ``dims`` does not have two names.
+        If it holds NaN or infinity or columns outside its shape, ``dims`` does not have two names,
+        or a dimension has another length.
 
     Notes
     -----
@@ -119,7 +115,8 @@ class SparseData:
             part: pytensor.shared(array, f"{self.name}_{part}")
             for part, array in _arrays(rows).items()
         }
-        containers = SparseContainers(**shared)
+        containers = SparseContainers(**shared, width=self.width)
+        containers.rows.tag.width = self.width  # for those who find the containers in the model
         self.values, self.columns, self.rows = (
             containers.values,
             containers.columns,
@@ -131,17 +128,69 @@ class SparseData:
         self._model.register_data_var(self.columns)
         self._model.register_data_var(self.rows, dims=dims)
 
+    @classmethod
+    def find(cls, name: str, model: Model | None = None) -> SparseData:
+        """Return the sparse matrix of a model by its name.
+
+        Parameters
+        ----------
+        name : str
+        model : pymc.Model, optional
+            Taken from the context by default.
+
+        Returns
+        -------
+        SparseData
+            For the same containers: `set_value` changes the data of the model.
+
+        Raises
+        ------
+        ValueError
+            If the model has no sparse matrix of this name.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pymc_geodesic as pg
+        >>> from scipy import sparse
+        >>> model = pg.models.linear_svm(sparse.eye_array(3, format="csr"), [1, -1, 1])
+        >>> X = pg.SparseData.find("X", model=model)
+        >>> X.set_value(sparse.csr_array(np.ones((5, 3))))
+        >>> X.get_value().shape
+        (5, 3)
+        """
+        model = modelcontext(model)
+        containers = sparse_containers(model, name)
+        if containers is None:
+            raise ValueError(
+                f"the model has no SparseData {name!r}; its data containers are "
+                f"{[data.name for data in model.data_vars]}"
+            )
+        found = cls.__new__(cls)
+        found._model, found.name, found.width = model, name, containers.width
+        found.values, found.columns, found.rows = (
+            containers.values,
+            containers.columns,
+            containers.rows,
+        )
+        return found
+
     def _named_dimensions(self, row: str, column: str) -> tuple[str, str]:
         """Make the two dimensions known to the model; return those of the container of rows."""
-        for dim, length in ((row, self.rows.shape[0]), (column, self.width)):
+        n_rows = len(self.rows.get_value(borrow=True))
+        for dim, symbolic, length in (
+            (row, self.rows.shape[0], n_rows),
+            (column, self.width, self.width),
+        ):
             if dim not in self._model.dim_lengths:
-                self._model.add_coord(dim, length=length)
-        known = int(self._model.dim_lengths[column].eval())
-        if known != self.width:
-            raise ValueError(
-                f"SparseData {self.name!r} has {self.width} columns, but dimension {column!r} has "
-                f"length {known}"
-            )
+                self._model.add_coord(dim, length=symbolic)
+            known = int(self._model.dim_lengths[dim].eval())
+            if known != length:
+                axis = "rows" if dim == row else "columns"
+                raise ValueError(
+                    f"SparseData {self.name!r} has {length} {axis}, but dimension {dim!r} has "
+                    f"length {known}"
+                )
         bounds = f"{self.name}_bounds"
         self._model.add_coord(bounds, ("begin", "end"))
         return row, bounds

@@ -215,7 +215,7 @@ class GeodesicStep(BlockedStep):
             self._read(point)
         self.estimator.set_others(point)
         if isinstance(self.estimator, LocalGradientEstimator):
-            with self.estimator.one_blas_thread():
+            with self.estimator.workers.one_blas_thread():
                 stats = self._move(point)
         else:
             stats = self._move(point)
@@ -273,6 +273,13 @@ class GeodesicStep(BlockedStep):
             f"{type(self).__name__} met a {what or 'velocity'} that is not finite while sampling "
             f"{names} with step size {step_size:.3g} at draw {self.draw}. Try a smaller step_size, "
             "more tuning draws, or model.debug() at the starting point."
+        )
+
+    def _fail_at_start(self, gradient: np.ndarray) -> SamplingError:
+        return SamplingError(
+            f"the gradient in {self._failing_names(gradient)} is not finite where "
+            f"{type(self).__name__} starts: no step size helps. Look for NaN in the data and give "
+            "other initial values (initval=); model.debug() shows which term is to blame."
         )
 
     def _failing_names(self, vector: np.ndarray) -> str:

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pymc_geodesic.gradients.conjugate import ConjugatePriors
+from pymc_geodesic.gradients.counts import CountEstimator
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.gradients.sources import named_row_source
+from pymc_geodesic.gradients.topic_counts import TopicCountEstimator
 from pymc_geodesic.gradients.variables import ManifoldVariable
+from pymc_geodesic.manifolds import FlatSimplex
 from pymc_geodesic.steps.base import Model
 from pymc_geodesic.steps.settings import check_count
 
-__all__ = ["LocalDraws", "Minibatches", "make_estimator"]
+__all__ = ["LocalDraws", "Minibatches", "make_count_estimator", "make_estimator"]
 
 
 @dataclass(frozen=True)
@@ -120,3 +124,60 @@ def make_estimator(
         with_value=with_value,
         compile_kwargs=compile_kwargs,
     )
+
+
+def make_count_estimator(
+    model: Model,
+    variables: Sequence[ManifoldVariable],
+    minibatches: Minibatches,
+    *,
+    local: Sequence[ManifoldVariable],
+    local_draws: LocalDraws,
+    compile_kwargs: Mapping[str, Any] | None,
+) -> tuple[CountEstimator | TopicCountEstimator, ConjugatePriors]:
+    """Make the count estimate of a step method, and the priors of its variables.
+
+    Raises
+    ------
+    ValueError
+        If the arguments contradict each other or the model.
+    """
+    if not local:
+        source = named_row_source(
+            model,
+            batch_size=minibatches.batch_size,
+            minibatch=minibatches.names,
+            batches=minibatches.batches,
+            total_size=minibatches.total_size,
+            minibatch_order=minibatches.order,
+        )
+        estimator = CountEstimator(
+            model,
+            variables,
+            source=source,
+            total_size=minibatches.total_size,
+            minibatch_order=minibatches.order,
+            compile_kwargs=compile_kwargs,
+        )
+        divided = () if source is None else tuple(source.arrays)
+        return estimator, ConjugatePriors(model, variables, divided)
+    first = variables[0]
+    if len(variables) > 1 or len(first.shape) != 2 or not isinstance(first.manifold, FlatSimplex):
+        raise ValueError(
+            "local= needs one global variable, a Dirichlet variable of topics with shape "
+            f"(topic, word), not {[variable.name for variable in variables]}; give the others to "
+            "another step method"
+        )
+    topic_estimator = TopicCountEstimator(
+        model,
+        first,
+        local,
+        batch_size=minibatches.batch_size,
+        minibatch=minibatches.names,
+        batches=minibatches.batches,
+        total_size=minibatches.total_size,
+        minibatch_order=minibatches.order,
+        n_kept=local_draws.draws,
+        n_discarded=local_draws.discarded,
+    )
+    return topic_estimator, ConjugatePriors(model, variables)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from pymc import modelcontext
 
-from pymc_geodesic.gradients.compiled import CompiledField
-from pymc_geodesic.gradients.conjugate import ConjugatePriors, family_of, variables_of_families
-from pymc_geodesic.gradients.counts import CountEstimator
+from pymc_geodesic.gradients.conjugate import family_of, variables_of_families
+from pymc_geodesic.gradients.counts import CountEstimator, count_blocks
 from pymc_geodesic.gradients.logarithms import log_of_value, value_of_log
 from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
-from pymc_geodesic.gradients.sources import named_row_source
 from pymc_geodesic.gradients.topic_counts import TopicCountEstimator
 from pymc_geodesic.gradients.variables import manifold_variables
-from pymc_geodesic.kernels.scir import LOG_NORMAL, POSITIVE, SIMPLEX, estimate_counts, expand_values
-from pymc_geodesic.kernels.topic_moves import expand_topics
+from pymc_geodesic.kernels.scir import LOG_NORMAL, SIMPLEX, expand_values
 from pymc_geodesic.manifolds import FlatSimplex, HalfLine, Manifold
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import (
@@ -34,15 +31,16 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.count_noise import CountNoise
-from pymc_geodesic.steps.estimators import LocalDraws, Minibatches
+from pymc_geodesic.steps.count_probe import CountProbe, refusal
+from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_count_estimator
 from pymc_geodesic.steps.inflation import (
     allowed_inflation,
     independent_inflation,
     longest_time,
     shuffled_inflation,
 )
-from pymc_geodesic.steps.refusals import negative_estimate, wrong_form
-from pymc_geodesic.streams import split_stream
+from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
+from pymc_geodesic.steps.topic_run import MoveWords, run_topics
 from pymc_geodesic.variates import log_gamma
 
 __all__ = ["PositiveState", "PositiveStep"]
@@ -55,8 +53,6 @@ LONGEST_STEP = 5.0
 
 MEASURED_DRAWS = 20
 """Draws of each half of the tuning phase whose noise is measured if the step size is given."""
-
-TRIALS = 3
 
 LOCAL_SWEEPS = 5
 """Default sweeps over the words of a document, kept and not."""
@@ -142,15 +138,12 @@ class PositiveStep(GeodesicStep):
         )
         self.local = by_row
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
-        if step_size is not None and not callable(step_size) and not step_size > 0:
-            raise ValueError(f"step_size must be positive, got {step_size}")
-        if int(n_steps) != n_steps or n_steps < 1:
-            raise ValueError(f"n_steps must be a positive integer, got {n_steps}")
+        check_positive("step_size", step_size)
+        check_count("n_steps", n_steps)
         self.step_size = step_size
         self.n_steps = int(n_steps)
         self._minibatches = Minibatches(batch_size, minibatch, batches, total_size, minibatch_order)
-        self.blocks = np.array([self._block(v.name) for v in self.variables], dtype=np.int64)
-        self._splits = self.blocks[:, 0] != SIMPLEX
+        self.blocks = count_blocks(self.variables)
         self._is_log_normal = self._by_number(LOG_NORMAL)
         self._values = np.empty(self.product.size)
         self._counts = np.empty(self.product.size)
@@ -161,73 +154,19 @@ class PositiveStep(GeodesicStep):
         self._reset()
         self._probe()
 
-    def _block(self, name: str) -> tuple[int, int, int, int]:
-        variable = next(v for v in self.variables if v.name == name)
-        start = self.product.slices[name].start
-        if isinstance(variable.manifold, FlatSimplex):
-            return SIMPLEX, start, variable.rows, variable.manifold.n
-        kind = LOG_NORMAL if family_of(variable.rv) == "LogNormal" else POSITIVE
-        return kind, start, 1, variable.manifold.size
-
     def _by_number(self, kind: int) -> np.ndarray:
         """Say of every number whether it belongs to a block of some kind."""
         return np.repeat(self.blocks[:, 0] == kind, self.blocks[:, 2] * self.blocks[:, 3])
 
     def _compile(self) -> None:
-        minibatches = self._minibatches
-        if self.local:
-            self._compile_local()
-            return
-        source = named_row_source(
-            self.model,
-            batch_size=minibatches.batch_size,
-            minibatch=minibatches.names,
-            batches=minibatches.batches,
-            total_size=minibatches.total_size,
-            minibatch_order=minibatches.order,
-        )
-        self.estimator = CountEstimator(
+        self.estimator, self.priors = make_count_estimator(
             self.model,
             self.variables,
-            source=source,
-            total_size=minibatches.total_size,
-            minibatch_order=minibatches.order,
+            self._minibatches,
+            local=self.local,
+            local_draws=self._local_draws,
             compile_kwargs=self.compile_kwargs,
         )
-        divided = () if source is None else tuple(source.arrays)
-        self.priors = ConjugatePriors(self.model, self.variables, divided)
-
-    def _compile_local(self) -> None:
-        """Count words in topics that Gibbs sampling assigns them to."""
-        if len(self.variables) != 1 or len(self.variables[0].shape) != 2 or not self._is_simplex:
-            names = [variable.name for variable in self.variables]
-            raise ValueError(
-                "local= needs one global variable, a Dirichlet variable of topics with shape "
-                f"(topic, word), not {names}; give the others to another step method"
-            )
-        minibatches = self._minibatches
-        self.estimator = TopicCountEstimator(
-            self.model,
-            self.variables[0],
-            self.local,
-            batch_size=minibatches.batch_size,
-            minibatch=minibatches.names,
-            batches=minibatches.batches,
-            total_size=minibatches.total_size,
-            minibatch_order=minibatches.order,
-            n_kept=self._local_draws.draws,
-            n_discarded=self._local_draws.discarded,
-        )
-        self.priors = ConjugatePriors(self.model, self.variables)
-
-    @property
-    def _is_simplex(self) -> bool:
-        return isinstance(self.variables[0].manifold, FlatSimplex)
-
-    @property
-    def _field(self) -> CompiledField:
-        assert isinstance(self.estimator, CountEstimator)
-        return self.estimator.field
 
     def _reset(self) -> None:
         self.lacks_totals = True
@@ -253,89 +192,26 @@ class PositiveStep(GeodesicStep):
 
     def _estimate(self, values: np.ndarray, argument: int) -> int:
         """Write counts and exposures; return the index of a bad one or −1."""
-        if isinstance(self.estimator, TopicCountEstimator):
-            shape = self.variables[0].shape
-            self.estimator.count(
-                values.reshape(shape), argument, self.stream, self._counts.reshape(shape)
-            )
-            self._exposures[:] = 0.0
-            return -1
-        field = self._field
-        failed = estimate_counts(
-            field.address,
-            field.context,
-            argument,
-            self.blocks,
-            self._splits,
-            values,
-            self._counts,
-            self._exposures,
-        )
-        field.raise_error()
-        return failed
+        return self.estimator.estimate(values, argument, self.stream, self._counts, self._exposures)
 
     def _probe(self) -> None:
-        """Look at the counts of some random points, to refuse a model before it runs.
-
-        Sets ``_depends``: whether counts change with the point.
-        """
-        if self.local:  # the estimator knows its model, whose counts are what they are called
-            self._depends = True
-            return
-        point = self.model.initial_point(random_seed=0)
-        self.estimator.set_others(point)
-        argument = int(self.estimator.next_arguments(1)[0])
-        rng = np.random.default_rng(1)
-        found = []
-        for trial in range(TRIALS):
-            log_state = np.log(rng.gamma(1.0 if trial else 0.3, size=self.product.size) + 1e-12)
-            expand_values(self.blocks, log_state, self._values)
-            failed = self._estimate(self._values, argument)
-            if self._needs_counts:
-                if failed >= 0 and math.isfinite(self._counts[failed]):
-                    raise ValueError(self._refusal(failed))
-                if failed < 0:
-                    self._check_form(argument)
-            found.append((self._counts.copy(), self._exposures.copy()))
-        with np.errstate(invalid="ignore"):
-            self._depends = not all(
-                np.allclose(one, other, rtol=1e-6, atol=1e-9)
-                for trial in found[1:]
-                for one, other in zip(trial, found[0], strict=True)
-            )
-        self.estimator.source.reset(0)
-
-    def _check_form(self, argument: int) -> None:
-        """Check that the likelihood of each positive variable has the form of its prior."""
-        counts, exposures = self._counts.copy(), self._exposures.copy()
-        for variable, block in zip(self.variables, self.blocks, strict=True):
-            if block[0] == SIMPLEX:
-                continue
-            part = self.product.slices[variable.name]
-            scaled = self._values.copy()
-            scaled[part] *= 3.0
-            failed = self._estimate(scaled, argument)
-            unit = 1.0 if block[0] == LOG_NORMAL else scaled[part]
-            size = 1.0 + np.abs(counts[part]) + np.abs(exposures[part]) * unit
-            deviation = np.abs(self._counts[part] - counts[part])
-            deviation += np.abs(self._exposures[part] - exposures[part]) * unit
-            if failed >= 0 or np.any(deviation > 1e-6 * size):
-                raise ValueError(
-                    wrong_form(
-                        type(self).__name__, variable.name, log_normal=block[0] == LOG_NORMAL
-                    )
-                )
-        self._counts[:], self._exposures[:] = counts, exposures
+        """Find out whether counts change with the point, and refuse a model that has none."""
+        self._depends = True
+        if isinstance(self.estimator, CountEstimator):
+            self.estimator.set_others(self.model.initial_point(random_seed=0))
+            argument = int(self.estimator.next_arguments(1)[0])
+            probe = CountProbe(type(self).__name__, self.variables, self.estimator, argument)
+            self._depends = probe.depends(needs_counts=self._needs_counts)
+            self.estimator.source.reset(0)
 
     def _refusal(self, index: int) -> str:
-        name = self._name_at(index)
-        return negative_estimate(
+        return refusal(
             type(self).__name__,
-            name,
-            index - self.product.slices[name].start,
+            self.variables,
+            self.blocks,
+            index,
             self._counts[index],
             self._exposures[index],
-            log_normal=bool(self._is_log_normal[index]),
         )
 
     def _read(self, point: PointType) -> None:
@@ -420,7 +296,7 @@ class PositiveStep(GeodesicStep):
     @property
     def _evaluations(self) -> int:
         """Gradient evaluations of one step."""
-        return 1 + int(self._splits.sum())
+        return self.estimator.evaluations
 
     @property
     def _longest_step(self) -> float:
@@ -448,28 +324,19 @@ class PositiveStep(GeodesicStep):
     def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
         """Run the kernel; return the index of a failure or −1, and further stats."""
 
-    _topic_kernel: Callable[..., None]
-    """Moves rows of topics given their counts."""
-
-    def _run_with_local(self, arguments: np.ndarray, step_size: float) -> int:
-        """Run the inner steps, each of which samples the local variables of its minibatch."""
+    def _run_topics(self, arguments: np.ndarray, step_size: float, move: MoveWords) -> int:
+        """Run the inner steps with local variables; return the index of a failure or −1."""
         assert isinstance(self.estimator, TopicCountEstimator)
         shape = self.variables[0].shape
-        state, topics = self.position.reshape(shape), self._values.reshape(shape)
-        counts, prior = self._counts.reshape(shape), self._prior_shape.reshape(shape)
-        parts = self.estimator.topic_parts()
-        kernel = type(self)._topic_kernel
-        self.estimator.side_by_side(lambda part: expand_topics(state[part], topics[part]), parts)
-        for argument in arguments:
-            self.estimator.count(topics, argument, self.stream, counts)
-            streams = split_stream(self.stream, shape[0])
-
-            def move(part: slice, streams: np.ndarray = streams) -> None:
-                kernel(
-                    state[part], prior[part], counts[part], topics[part], step_size, streams[part]
-                )
-
-            self.estimator.side_by_side(move, parts)
+        run_topics(
+            self.estimator,
+            move,
+            self.position.reshape(shape),
+            self._prior_shape.reshape(shape),
+            arguments,
+            step_size,
+            self.stream,
+        )
         finite = np.isfinite(self.position)
         return -1 if finite.all() else int(np.argmin(finite))
 
@@ -500,14 +367,12 @@ class PositiveStep(GeodesicStep):
         rate = self._prior_rate + self._noise.exposures
         self.unit = np.where(self._by_number(SIMPLEX), 1.0, rate)
         if callable(self.step_size):
-            step_size = float(self.step_size(self.draw))
+            step_size = step_size_at(self.step_size, self.draw)
         else:
             step_size = self.tuned_step_size if self.step_size is None else self.step_size
         step_size *= self.shrinkage
         before = self.position.copy()
         failed, more = self._run(arguments[: self.n_steps], step_size)
-        if not self.local:
-            self._field.raise_error()
         diverging = failed >= 0
         if diverging:
             self._handle_failure(failed, step_size)

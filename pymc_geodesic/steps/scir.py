@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_geodesic.gradients.compiled import CompiledField
 from pymc_geodesic.gradients.counts import CountEstimator
-from pymc_geodesic.kernels.scir import estimate_counts, expand_values, scir
-from pymc_geodesic.kernels.topic_moves import scir_topics
+from pymc_geodesic.gradients.topic_counts import TopicCounts
+from pymc_geodesic.kernels.scir import expand_values, scir
+from pymc_geodesic.kernels.topic_moves import scir_words
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable, dataclass_state
 from pymc_geodesic.steps.positive import LOCAL_SWEEPS, PositiveState, PositiveStep
@@ -171,9 +171,7 @@ class SCIR(PositiveStep):
         **PositiveStep.stats_dtypes_shapes,
         "count_clips": (np.int64, []),
     }
-    _compiled_attributes = (*PositiveStep._compiled_attributes, "_all_rows")
     _families = ("Dirichlet", "Gamma", "LogNormal")
-    _topic_kernel = staticmethod(scir_topics)
     _needs_counts = True
 
     def __init__(
@@ -216,11 +214,10 @@ class SCIR(PositiveStep):
 
     def _compile(self) -> None:
         super()._compile()
-        self._all_rows: CompiledField | None = None
         if self.control_variates:
             if not isinstance(self.estimator, CountEstimator):
                 raise ValueError("control_variates= is not available with local=")
-            self._all_rows = self.estimator.compile_all_rows()
+            self.estimator.compile_all_rows()
 
     def _reset(self) -> None:
         super()._reset()
@@ -232,7 +229,7 @@ class SCIR(PositiveStep):
 
     def _before_moving(self) -> int:
         """Choose the reference of the control variates, at times."""
-        if self._all_rows is None:
+        if not self.control_variates:
             return 0
         expand_values(self.blocks, self.position, self._values)
         self.value_sum += self._values
@@ -249,19 +246,9 @@ class SCIR(PositiveStep):
 
     def _centre(self) -> None:
         """Count all rows at the reference."""
-        assert self._all_rows is not None
+        assert isinstance(self.estimator, CountEstimator)
         counts, exposures = np.empty(self.product.size), np.empty(self.product.size)
-        failed = estimate_counts(
-            self._all_rows.address,
-            self._all_rows.context,
-            0,
-            self.blocks,
-            self._splits,
-            self.reference,
-            counts,
-            exposures,
-        )
-        self._all_rows.raise_error()
+        failed = self.estimator.estimate_all_rows(self.reference, counts, exposures)
         if failed >= 0:
             self._counts, self._exposures = counts, exposures
             raise self._negative(failed, self.tuned_step_size)
@@ -279,14 +266,15 @@ class SCIR(PositiveStep):
 
     def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
         if self.local:
-            return self._run_with_local(arguments, step_size), {"count_clips": 0}
-        field = self._field
+            return self._run_topics(arguments, step_size, _move_words), {"count_clips": 0}
+        assert isinstance(self.estimator, CountEstimator)
+        field = self.estimator.field
         failed, clips = scir(
             field.address,
             field.context,
             arguments,
             self.blocks,
-            self._splits,
+            self.estimator.splits,
             self.position,
             self._prior_shape,
             self._prior_rate,
@@ -300,6 +288,7 @@ class SCIR(PositiveStep):
             self._counts,
             self._exposures,
         )
+        field.raise_error()
         if failed < 0 and not np.all(np.isfinite(self.position)):
             failed = int(np.argmin(np.isfinite(self.position)))
         return failed, {"count_clips": clips}
@@ -313,3 +302,14 @@ class SCIR(PositiveStep):
     def _negative(self, failed: int, step_size: float) -> Exception:
         error = self._fail(step_size, "count")
         return type(error)(f"{self._refusal(failed)} (at draw {self.draw})")
+
+
+def _move_words(
+    log_state: np.ndarray,
+    shape: np.ndarray,
+    log_totals: np.ndarray,
+    found: TopicCounts,
+    step_size: float,
+    stream: np.ndarray,
+) -> None:
+    scir_words(log_state, shape, step_size, stream)

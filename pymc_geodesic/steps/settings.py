@@ -69,7 +69,7 @@ def step_size_at(schedule: Schedule, draw: int) -> float:
     Raises
     ------
     ValueError
-        If it is not positive.
+        If it is not a positive number.
 
     Examples
     --------
@@ -78,9 +78,9 @@ def step_size_at(schedule: Schedule, draw: int) -> float:
     >>> step_size_at(PolynomialDecay(0.1, b=10, gamma=1.0), 10)
     0.05
     """
-    step_size = float(schedule(draw))
-    if not 0 < step_size < math.inf:
+    step_size = schedule(draw)
+    if not _is_number(step_size) or not 0 < step_size < math.inf:
         raise ValueError(
             f"the schedule step_size= gave {step_size} at draw {draw}; it must be positive"
         )
-    return step_size
+    return float(step_size)

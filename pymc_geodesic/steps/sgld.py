@@ -26,6 +26,7 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
+from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
 from pymc_geodesic.steps.tuning import DiffusionTuner
 from pymc_geodesic.streams import fill_normal
 
@@ -181,10 +182,8 @@ class SGLD(GeodesicStep):
             manifolds=None,
             local=None,
         )
-        if step_size is not None and not callable(step_size) and not step_size > 0:
-            raise ValueError(f"step_size must be positive, got {step_size}")
-        if int(n_steps) != n_steps or n_steps < 1:
-            raise ValueError(f"n_steps must be a positive integer, got {n_steps}")
+        check_positive("step_size", step_size)
+        check_count("n_steps", n_steps)
         if preconditioner not in (None, "adagrad"):
             raise ValueError(
                 f"preconditioner={preconditioner!r} is unknown; choose None or 'adagrad'"
@@ -304,10 +303,10 @@ class SGLD(GeodesicStep):
         if tuning:
             n_grad += self._tune_step_size(arguments)
         if callable(self.step_size):
-            step_size = float(self.step_size(self.draw))
+            step_size = step_size_at(self.step_size, self.draw)
         else:
             step_size = self.tuned_step_size if self.step_size is None else self.step_size
-        before = (self.position.copy(), self.squares.copy()) if self.tune else None
+        before = self.position.copy(), self.squares.copy()
         field = self.estimator.field
         sgld(
             field.address,
@@ -321,12 +320,16 @@ class SGLD(GeodesicStep):
             self._scratch,
         )
         diverging = not np.isfinite(self.position).all()
-        if before is not None and not diverging:
+        if self.tune and not diverging:
             moved = float(np.abs(self.position - before[0]).max())
             diverging = moved > RUNAWAY * step_size * math.sqrt(self.n_steps)
         if diverging:
             field.raise_error()
-            if before is None:
+            if self.draw == 0:
+                gradient = self._gradient_at(before[0], arguments[0])
+                if not np.isfinite(gradient).all():
+                    raise self._fail_at_start(gradient)
+            if not self.tune:
                 raise self._fail(step_size, self._failing_names(self.position))
             self._tuner.shrink()
             self.position, self.squares = before

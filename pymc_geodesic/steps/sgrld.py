@@ -7,9 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pymc_geodesic.gradients.counts import CountEstimator
+from pymc_geodesic.gradients.topic_counts import TopicCounts
 from pymc_geodesic.kernels.scir import SIMPLEX
 from pymc_geodesic.kernels.sgrld import sgrld
-from pymc_geodesic.kernels.topic_moves import sgrld_topics
+from pymc_geodesic.kernels.topic_moves import sgrld_words
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.inflation import independent_inflation
@@ -113,7 +115,6 @@ class SGRLD(PositiveStep):
     """
 
     name = "sgrld"
-    _topic_kernel = staticmethod(sgrld_topics)
     _needs_counts = False
 
     def __init__(
@@ -175,8 +176,9 @@ class SGRLD(PositiveStep):
 
     def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
         if self.local:
-            return self._run_with_local(arguments, step_size), {}
-        field = self._field
+            return self._run_topics(arguments, step_size, _move_words), {}
+        assert isinstance(self.estimator, CountEstimator)
+        field = self.estimator.field
         failed = sgrld(
             field.address,
             field.context,
@@ -190,4 +192,16 @@ class SGRLD(PositiveStep):
             self.stream,
             self._values,
         )
+        field.raise_error()
         return failed, {}
+
+
+def _move_words(
+    log_state: np.ndarray,
+    shape: np.ndarray,
+    log_totals: np.ndarray,
+    found: TopicCounts,
+    step_size: float,
+    stream: np.ndarray,
+) -> None:
+    sgrld_words(log_state, shape, log_totals, found.totals, step_size, stream)

@@ -363,6 +363,42 @@ def test_observed_classes_are_checked(labels, message):
         MulticlassHinge("y", np.zeros((3, 3)), observed=labels)
 
 
+@pytest.mark.parametrize("container", [np.asarray, lambda y: pm.Data("y", y)])
+@pytest.mark.parametrize(
+    ("scores", "labels", "remedy"),
+    [
+        ((6,), (6, 1), r"one label for each score: a column of labels .* np\.ravel\(y\)"),
+        ((6,), (5,), "the rows of both are the same observations"),
+        ((6, 1), (6,), r"a column of scores becomes a vector by scores\[:, 0\]"),
+    ],
+)
+def test_labels_and_scores_of_different_shapes_are_named(container, scores, labels, remedy):
+    with pm.Model():
+        X = pm.Data("X", np.ones((6, 2)))
+        score = X @ pm.Normal("w", shape=(2, *scores[1:]))
+        y = container(np.ones(labels))
+        with pytest.raises(ValueError, match=f"'label' have the shape .*{remedy}"):
+            Hinge("label", score, observed=y)
+
+
+@pytest.mark.parametrize("labels", [(6,), (4, 6), (1,)])
+def test_labels_may_share_scores(labels):
+    with pm.Model() as model:
+        score = pm.Normal("score", shape=(6,) if labels[-1] == 6 else (1,))
+        Hinge("label", score, observed=np.ones(labels))
+    assert model["label"].type.shape == labels
+
+
+def test_labels_beyond_a_dimension_of_the_model_and_indicators():
+    with pm.Model(coords={"class": ["a", "b", "c"]}):
+        X = pm.Data("X", np.ones((4, 2)))
+        W = pm.Normal("W", shape=2)[:, None] + pm.Normal("b", dims="class")
+        with pytest.raises(ValueError, match="'y' must be integers from 0 to 2"):
+            MulticlassHinge("y", X @ W, observed=[1, 2, 3, 1])
+        with pytest.raises(ValueError, match=r"np\.argmax\(y, axis=-1\) makes numbers"):
+            MulticlassHinge("y", X @ W, observed=np.eye(3)[[0, 1, 2, 0]])
+
+
 def test_data_containers_are_checked_too(data):
     X, y = data
     with pytest.raises(ValueError, match="labels 0 and 1 become"):

@@ -102,6 +102,19 @@ def test_bad_input_is_named(arguments, message):
         lda(*arguments)
 
 
+@pytest.mark.parametrize("function", [lda, lda_gibbs])
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"documents": ["a"]}, "documents must name the 3 rows of counts, but has 1"),
+        ({"vocabulary": list("abcde")}, "vocabulary must name the 4 columns of counts, but has 5"),
+    ],
+)
+def test_names_of_other_lengths(function, names, message):
+    with pytest.raises(ValueError, match=message):
+        function(np.ones((3, 4)), 2, **names)
+
+
 # --- Gibbs kernels against enumeration of all assignments
 
 
@@ -376,6 +389,13 @@ def test_wrong_arguments_are_named(options, message):
 
     with pytest.raises(ValueError, match=message):
         make_and_run()
+
+
+@pytest.mark.parametrize("step_class", [SCIR, SGRLD])
+def test_minibatches_of_documents_need_local_proportions(step_class):
+    model = lda(np.ones((3, 4)), 2)
+    with pytest.raises(ValueError, match=r"3 rows for 1 documents; .*local="):
+        step_class(minibatch=["counts"], batch_size=1, model=model)
 
 
 def test_other_likelihoods_are_refused():

@@ -2,6 +2,7 @@
 
 import arviz as az
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 from scipy import sparse
@@ -15,6 +16,7 @@ from pymc_geodesic.diagnostics import (
     plot_label_probability,
 )
 from pymc_geodesic.models import linear_svm
+from pymc_geodesic.sparse import SparseData
 
 N, D, L = 80, 3, 4
 
@@ -34,7 +36,7 @@ def log_density(model, point):
     return model.compile_logp(mode="FAST_COMPILE")(point)
 
 
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, sparse.coo_matrix])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, sparse.lil_matrix])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_binary_log_density(rows, signs, container, intercept):
     scale = np.array([1.0, 0.5, 2.0])
@@ -80,6 +82,26 @@ def test_mode_is_the_support_vector_machine(rows, signs):
         options={"xatol": 1e-7, "fatol": 1e-10, "maxiter": 4000},
     )  # fmt: skip
     np.testing.assert_allclose(found.x, w, atol=2e-5)
+
+
+def test_columns_of_a_data_frame_name_the_features(rows, signs):
+    frame = pd.DataFrame(rows, columns=["a", "b", "c"])
+    assert linear_svm(frame, pd.Series(signs)).coords["feature"] == ("a", "b", "c")
+    assert linear_svm(frame, signs, features=[4, 5, 6]).coords["feature"] == (4, 5, 6)
+
+
+def test_rows_of_a_sparse_model_are_exchanged(rows, signs):
+    model = linear_svm(sparse.csr_array(rows), signs)
+    other = linear_svm(sparse.csr_array(rows[:7] + 1.0), signs[:7])
+    with model:
+        SparseData.find("X").set_value(sparse.csr_array(rows[:7] + 1.0))
+        pm.set_data({"y": signs[:7]})
+    point = {"weights": np.array([0.5, -1.0, 0.2])}
+    assert model.compile_logp(mode="FAST_COMPILE")(point) == pytest.approx(
+        other.compile_logp(mode="FAST_COMPILE")(point)
+    )
+    with pytest.raises(ValueError, match=r"no SparseData 'Z'; its data containers are \['X_val"):
+        SparseData.find("Z", model=model)
 
 
 def test_names_dims_and_coords(rows, signs):
@@ -232,6 +254,10 @@ def test_settings_of_the_loss_come_from_the_model_or_the_arguments(rows):
         (lambda c: LinearClassifier(make_draws(D), draws=51), "between 1 and the 50 draws"),
         (lambda c: LinearClassifier(make_draws(D), weights="intercept"), "must have the dim"),
         (lambda c: c.predict(np.ones((5, 2))), r"X needs the shape \(rows, 3\)"),
+        (lambda c: c.predict(np.full((5, 3), np.nan)), "X holds NaN"),
+        (lambda c: c.predict_proba(sparse.csr_array(np.full((5, 3), np.inf))), "X holds NaN"),
+        (lambda c: c.score(np.ones((5, 3)), np.ones((5, 1))), r"5 rows of X, got shape \(5, 1\)"),
+        (lambda c: c.score(np.ones((5, 3)), np.zeros(5)), r"label .*0.* among the classes \[-1, 1"),
         (lambda c: c.predict(np.ones((5, 3)), rule="vote"), "rule='vote' is unknown"),
         (lambda c: c.predict_proba(np.ones((5, 3)), kind="x"), "kind='x' is unknown"),
         (lambda c: plot_decision_band(c, np.ones((5, 3))), "two classes and two features"),

@@ -8,8 +8,10 @@ from pymc.exceptions import SamplingError
 
 from pymc_geodesic import (
     GMC,
+    SCIR,
     SGGMC,
     SGLD,
+    SGRLD,
     SSGNHT,
     SubgradientHMC,
     UniformSphere,
@@ -44,6 +46,8 @@ COMMON = [
     ({"step_size": 0.0}, "step_size must be positive, got 0.0"),
     ({"n_steps": 0}, "n_steps must be a positive integer, got 0"),
     ({"n_steps": 2.5}, "n_steps must be a positive integer, got 2.5"),
+    ({"step_size": np.inf}, "step_size must be positive, got inf"),
+    ({"step_size": "auto"}, "step_size must be one positive number, got 'auto'"),
 ]
 
 LANGEVIN = [
@@ -102,6 +106,32 @@ def test_schedule_that_leaves_the_positive_numbers(model):
     step = make(model, SGGMC, step_size=lambda draw: 0.01 * (2 - draw), friction=1.0)
     with pytest.raises(ValueError, match=r"step_size= gave 0.0 at draw 2; it must be positive"):
         sample(model, [step], draws=5, tune=0)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.1, np.nan, np.inf, None, np.array([0.1])])
+@pytest.mark.parametrize("step_class", [SGLD, SCIR, SGRLD], ids=lambda step: step.__name__)
+def test_schedules_of_the_other_steps(step_class, value):
+    with pm.Model():
+        pm.Gamma("rate", 2.0, 1.0)
+        step = step_class(step_size=lambda draw: value, compile_kwargs=INTERPRETED)
+        with pytest.raises(ValueError, match=r"step_size= gave .* at draw 0; it must be positive"):
+            pm.sample(draws=2, tune=2, chains=1, step=step, progressbar=False, quiet=True)
+
+
+@pytest.mark.parametrize("step_class", [SCIR, SGRLD], ids=lambda step: step.__name__)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"step_size": np.inf}, "step_size must be positive, got inf"),
+        ({"step_size": "auto"}, "step_size must be one positive number, got 'auto'"),
+        ({"n_steps": "3"}, "n_steps must be a positive integer, got '3'"),
+    ],
+)
+def test_steps_of_positive_variables(step_class, arguments, message):
+    with pm.Model():
+        pm.Gamma("rate", 2.0, 1.0)
+        with pytest.raises(ValueError, match=message):
+            step_class(**arguments, compile_kwargs=INTERPRETED)
 
 
 def test_schedule_for_gmc(model):

@@ -276,6 +276,21 @@ def test_one_process_is_two_processes(model):
     assert not np.array_equal(runs[0].posterior["w"][0], runs[0].posterior["w"][1])
 
 
+def test_several_simplices_are_the_same_in_two_processes():
+    """Also in the last bit, which exponentials of views and of copies do not share."""
+    with pm.Model() as model:
+        pm.Dirichlet("w", np.full(12, 0.5), shape=(3, 12))
+    runs = [sample(model, make(model), draws=20, tune=5, chains=2, cores=cores) for cores in (1, 2)]
+    assert_same_draws(*runs)
+
+
+def test_a_model_without_simplices_and_gamma_variables():
+    with pm.Model() as model:
+        pm.Exponential("rate", 2.0)
+    with pytest.raises(ValueError, match=r"has none, but \['rate'\]\. .*as Gamma\(1, λ\)"):
+        make(model)
+
+
 def test_blocks_of_rows_from_an_iterable():
     """Of a likelihood with a sum to be looked at, whose rows are not in the model."""
     with pm.Model() as model:
