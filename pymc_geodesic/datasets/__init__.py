@@ -1,6 +1,6 @@
 """Data for examples, tests and benchmarks: loaders, generators, and text to practise on."""
 
-from pymc_geodesic.datasets.blocks import RowBlocks, RowSlices, row_blocks
+from pymc_geodesic.datasets.blocks import RowBlocks, RowSlices, SparseRowSlices, row_blocks
 from pymc_geodesic.datasets.completion import hold_out_words
 from pymc_geodesic.datasets.corpus import Corpus
 from pymc_geodesic.datasets.directional import Directional, load_directional
@@ -18,6 +18,7 @@ __all__ = [
     "Household",
     "RowBlocks",
     "RowSlices",
+    "SparseRowSlices",
     "build_20news_different",
     "count_words",
     "docstring_corpus",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 _PIECE = 2**14
 """Rows that are read at a time."""
@@ -39,8 +40,43 @@ class _RowsOfFile:
         return numbers.reshape(stop - start, *self.shape[1:])
 
 
+class _RowsOfMatrix:
+    """Rows of a sparse matrix, the arrays of which may be memory maps."""
+
+    def __init__(self, matrix: Any) -> None:
+        rows = sparse.csr_array(matrix)
+        self.shape: tuple[int, int] = rows.shape
+        self.dtype = rows.dtype
+        self._values, self._columns, self._starts = (
+            _readable(_map_of(array)) for array in (rows.data, rows.indices, rows.indptr)
+        )
+
+    def __getitem__(self, rows: slice) -> sparse.csr_array:
+        first, last, _ = rows.indices(self.shape[0])
+        starts = np.asarray(self._starts[first : last + 1])
+        part = slice(int(starts[0]), int(starts[-1]))
+        arrays = (self._values[part], self._columns[part], starts - starts[0])
+        return sparse.csr_array(arrays, shape=(last - first, self.shape[1]))
+
+    def lengths(self, first: int, last: int) -> np.ndarray:
+        """Non-zeros of each of some rows."""
+        return np.diff(self._starts[first : last + 1])
+
+
+def _map_of(array: np.ndarray) -> np.ndarray:
+    """Memory map that an array of SciPy is a view of, if it is one of all of it."""
+    base: object = array
+    while isinstance(base, np.ndarray) and (base.shape, base.dtype) == (array.shape, array.dtype):
+        if isinstance(base, np.memmap):
+            return base
+        base = base.base
+    return array
+
+
 def _readable(array: Any) -> Any:
     """Something that can be sliced by rows, without keeping what was read."""
+    if sparse.issparse(array):
+        return _RowsOfMatrix(array)
     if isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous:
         base: object = array.base
         if isinstance(base, mmap.mmap):  # a part of a map does not know where it begins
@@ -86,14 +122,15 @@ class RowSlices:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def pieces(self) -> Iterator[np.ndarray]:
+    def pieces(self) -> Iterator[Any]:
         """Read the rows in consecutive arrays that are short, or as long as a stored chunk."""
         chunks = getattr(self._array, "chunks", None)
         longest = max(_PIECE, chunks[0]) if chunks else _PIECE
         for start, stop in self._ranges:
             while start < stop:
                 end = min(stop, (start // longest + 1) * longest)
-                yield np.asarray(self._array[start:end])
+                piece = self._array[start:end]
+                yield piece if sparse.issparse(piece) else np.asarray(piece)
                 start = end
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -104,6 +141,41 @@ class RowSlices:
             out[first : first + len(piece)] = piece
             first += len(piece)
         return out
+
+
+class SparseRowSlices(RowSlices):
+    """Some ranges of rows of a sparse matrix, read when they are asked for.
+
+    Yielded by `row_blocks` for matrices of `scipy.sparse`. Takes the arguments of `RowSlices`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from pymc_geodesic.datasets import SparseRowSlices, row_blocks
+    >>> ((rows,),) = row_blocks(sparse.eye_array(3, format="csr"), block_size=3)
+    >>> isinstance(rows, SparseRowSlices)
+    True
+    >>> rows.indptr
+    array([0, 1, 2, 3])
+    >>> rows.tocsr().toarray()[1]
+    array([0., 1., 0.])
+    """
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """Where the non-zeros of each row begin, shape (n + 1,), as SciPy has it."""
+        lengths = [self._array.lengths(start, stop) for start, stop in self._ranges]
+        return np.concatenate([[0], np.cumsum(np.concatenate([np.empty(0, int), *lengths]))])
+
+    def tocsr(self) -> sparse.csr_array:
+        """Read all rows."""
+        pieces = list(self.pieces())
+        return sparse.vstack(pieces, format="csr") if pieces else sparse.csr_array(self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Read all rows, zeros included."""
+        return self.tocsr().toarray().astype(dtype or self.dtype, copy=False)
 
 
 class RowBlocks:
@@ -136,7 +208,12 @@ class RowBlocks:
     def __iter__(self) -> Iterator[tuple[RowSlices, ...]]:
         for block in range(len(self)):
             ranges = self._ranges(block)
-            yield tuple(RowSlices(array, ranges) for array in self._arrays)
+            yield tuple(
+                SparseRowSlices(array, ranges)
+                if isinstance(array, _RowsOfMatrix)
+                else RowSlices(array, ranges)
+                for array in self._arrays
+            )
 
     def _ranges(self, block: int) -> list[tuple[int, int]]:
         """Rows of a block: one range, or one of each of as many parts of the data."""
@@ -165,7 +242,8 @@ def row_blocks(*arrays: Any, block_size: int, stretches: int = 1) -> RowBlocks:
     *arrays : array_like, shape (N, ...)
         `numpy.memmap`, zarr and HDF5 arrays, ordinary arrays: anything with ``shape`` and ``dtype``
         whose rows can be sliced. A memory map in C order is read as a file, so that its pages
-        do not add up in memory.
+        do not add up in memory. Matrices of `scipy.sparse`, too, the arrays of which may be memory
+        maps: ``scipy.sparse.csr_array((values, columns, starts), shape=(N, d))``.
     block_size : int
         Rows of a block, those of the last one excepted. Two blocks are in memory at a time.
     stretches : int
@@ -178,7 +256,7 @@ def row_blocks(*arrays: Any, block_size: int, stretches: int = 1) -> RowBlocks:
     -------
     RowBlocks
         Iterable, any number of times, with the attribute ``total_size``; yields a tuple with one
-        `RowSlices` for each array.
+        `RowSlices`, or `SparseRowSlices`, for each array.
 
     Raises
     ------

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["BlockFormat", "BlockPass", "pieces_of"]
+from pymc_geodesic.gradients.block_rows import ContainerRows, LaidOut, Memory, length_of
 
-_PIECE = 2**14
-"""Rows that are read at a time from a block that may still be on disk."""
+__all__ = ["BlockFormat", "BlockPass", "rows_of"]
+
+
+def rows_of(block: Mapping[str, Any]) -> int:
+    """Rows of a block whose parts have names."""
+    return length_of(next(iter(block.values())))
 
 
 class BlockFormat:
-    """Names, types and row shapes of the arrays of a block.
+    """The parts of a block, one for each data container.
 
     Parameters
     ----------
-    dtypes : mapping of str to str
-        Data containers the blocks stand for, with their types.
-    row_shapes : mapping of str to tuple of int
-        Shape of one row of each.
+    containers : list of ContainerRows
+        In the order of the names of ``minibatch=``.
     """
 
-    def __init__(
-        self, dtypes: Mapping[str, str], row_shapes: Mapping[str, tuple[int, ...]]
-    ) -> None:
-        self.dtypes = {name: np.dtype(dtype) for name, dtype in dtypes.items()}
-        self.row_shapes = dict(row_shapes)
+    def __init__(self, containers: Sequence[ContainerRows]) -> None:
+        self._containers = {each.name: each for each in containers}
 
     def named(self, block: Any) -> dict[str, Any]:
-        """Give the arrays of a block their names, without reading them.
+        """Give the parts of a block their names, without reading them.
 
         Parameters
         ----------
         block : array, sequence of arrays in the order of the names, or mapping by name
-            Arrays are whatever has ``shape`` and ``dtype`` and can be sliced.
+            Arrays are whatever has ``shape`` and ``dtype`` and can be sliced, or matrices of
+            `scipy.sparse`.
 
         Raises
         ------
@@ -44,7 +44,7 @@ class BlockFormat:
             If the block has the wrong number of arrays, names, types, columns, or arrays of
             different numbers of rows.
         """
-        names = list(self.dtypes)
+        names = list(self._containers)
         if isinstance(block, Mapping):
             missing = [name for name in names if name not in block]
             if missing:
@@ -61,30 +61,48 @@ class BlockFormat:
                     f"minibatch={names}"
                 )
             found = dict(zip(names, parts, strict=True))
-        named = {name: a if hasattr(a, "dtype") else np.asarray(a) for name, a in found.items()}
-        lengths = {name: int(array.shape[0]) for name, array in named.items()}
+        named = {name: self._containers[name].accept(part) for name, part in found.items()}
+        lengths = {name: length_of(part) for name, part in named.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"batches= yields arrays with different numbers of rows: {lengths}")
-        for name, array in named.items():
-            if tuple(array.shape[1:]) != self.row_shapes[name]:
-                raise ValueError(
-                    f"batches= yields rows of shape {tuple(array.shape[1:])} for {name!r}, whose "
-                    f"data container has rows of shape {self.row_shapes[name]}"
-                )
-            if not np.can_cast(array.dtype, self.dtypes[name], "same_kind"):
-                raise ValueError(
-                    f"batches= yields {array.dtype} for {name!r}, whose data container holds "
-                    f"{self.dtypes[name]}; convert the blocks, or make the container with "
-                    f"{array.dtype} values"
-                )
         return named
 
-    def empty(self, n: int) -> dict[str, np.ndarray]:
-        """Allocate arrays of ``n`` rows."""
-        return {
-            name: np.empty((n, *self.row_shapes[name]), dtype)
-            for name, dtype in self.dtypes.items()
-        }
+    def in_memory(self, block: Mapping[str, Any]) -> dict[str, Any]:
+        """Parts that can be sliced, without a copy where they are in memory."""
+        return {name: each.in_memory(block[name]) for name, each in self._containers.items()}
+
+    def copied(self, block: Mapping[str, Any]) -> dict[str, Any]:
+        """Parts in memory of their own: an iterable may use that of a block for the next one."""
+        return {name: part.copy() for name, part in self.in_memory(block).items()}
+
+    def empty(self, n: int) -> LaidOut:
+        """``n`` rows of zeros."""
+        return _together([each.empty(n) for each in self._containers.values()])
+
+    def lay_out(
+        self,
+        blocks: Sequence[Mapping[str, Any]],
+        positions: np.ndarray | None,
+        length: int,
+        memory: Memory,
+        where: str,
+    ) -> LaidOut:
+        """Copy the rows of blocks to their positions; see `ContainerRows.lay_out`."""
+        return _together(
+            [
+                each.lay_out([block[name] for block in blocks], positions, length, memory, where)
+                for name, each in self._containers.items()
+            ]
+        )
+
+
+def _together(parts: Iterable[LaidOut]) -> LaidOut:
+    arrays: dict[str, np.ndarray] = {}
+    whole: dict[str, np.ndarray] = {}
+    for with_rows, pointed_into in parts:
+        arrays |= with_rows
+        whole |= pointed_into
+    return arrays, whole
 
 
 class BlockPass:
@@ -130,18 +148,3 @@ class BlockPass:
             self._iterator = iter(self._batches)
             self.consumed = 0
         raise ValueError("batches= yields no block; it must be possible to iterate over it again")
-
-
-def pieces_of(array: Any) -> Iterator[np.ndarray]:
-    """Read an array in consecutive pieces, so that all of it need not be in memory at once.
-
-    Parameters
-    ----------
-    array : array_like
-        With a method ``pieces`` of its own, or anything that has rows and can be sliced.
-    """
-    if hasattr(array, "pieces"):
-        yield from array.pieces()
-        return
-    for start in range(0, int(array.shape[0]), _PIECE):
-        yield np.asarray(array[start : start + _PIECE])

@@ -26,7 +26,7 @@ from pymc_geodesic.fields import SIGNATURE, Field, array_at, interpreted_field
 from pymc_geodesic.gradients.products import with_loops_for_products
 from pymc_geodesic.jit import source_stamp
 
-__all__ = ["CompiledField", "FixedArray", "RowBlock", "compile_field"]
+__all__ = ["CompiledField", "FixedArray", "ResizedArray", "RowBlock", "compile_field"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,10 @@ class RowBlock(FixedArray):
     """
 
 
+class ResizedArray(FixedArray):
+    """An array whose place is taken by others of other lengths; ``shape[0]`` is None."""
+
+
 class CompiledField:
     """A field together with the context it reads.
 
@@ -59,7 +63,7 @@ class CompiledField:
     field : Field
         Machine address of the function.
     context : ndarray of int64
-        Addresses of the data, in the order of the inputs.
+        Addresses of the data, in the order of the inputs, and then their lengths.
 
     Attributes
     ----------
@@ -69,7 +73,7 @@ class CompiledField:
 
     def __init__(self, field: Field, inputs: Sequence[FixedArray]) -> None:
         self.field = field
-        self.context = np.zeros(max(len(inputs), 1), dtype=np.int64)
+        self.context = np.zeros(max(2 * len(inputs), 1), dtype=np.int64)
         self._inputs = list(inputs)
         self._arrays: list[np.ndarray | None] = [None] * len(inputs)
 
@@ -88,6 +92,7 @@ class CompiledField:
         assert array.flags.c_contiguous, expected
         self._arrays[position] = array
         self.context[position] = array.ctypes.data
+        self.context[len(self._inputs) + position] = len(array) if array.ndim else 1
 
     def raise_error(self) -> None:
         """Raise what an interpreted field raised during the last call, if anything."""
@@ -105,7 +110,7 @@ def _numba_source(
     """Source of the wrapper: views of positions and data in, gradients out."""
     lines = ["def field(position, argument, context, output):"]
     if inputs:
-        lines.append(f"    addresses = carray(context, ({len(inputs)},))")
+        lines.append(f"    addresses = carray(context, ({2 * len(inputs)},))")
     sizes = [
         " * ".join("argument" if n is None else str(n) for n in shape) or "1"
         for shape in coordinate_shapes
@@ -127,7 +132,8 @@ def _numba_source(
             address = f"addresses[{i}] + argument * {row_bytes}"
         else:
             address = f"addresses[{i}]"
-        lengths = "".join("argument, " if n is None else f"{n}, " for n in data.shape)
+        unknown = f"addresses[{len(inputs) + i}]" if isinstance(data, ResizedArray) else "argument"
+        lengths = "".join(f"{unknown if n is None else n}, " for n in data.shape)
         if data.shape:
             lines.append(f"    d{i} = array_at({address}, ({lengths}), {data.dtype})")
         else:
@@ -238,7 +244,8 @@ def _interpreted(
         arguments = [part.reshape(shape) for part, shape in zip(parts, known, strict=True)]
         for i, data in enumerate(inputs):
             is_block = isinstance(data, RowBlock)
-            shape = tuple(argument if n is None else n for n in data.shape)
+            unknown = context[len(inputs) + i] if isinstance(data, ResizedArray) else argument
+            shape = tuple(unknown if n is None else n for n in data.shape)
             row_bytes = int(np.prod(shape[1:], dtype=int)) * np.dtype(data.dtype).itemsize
             moves = is_block and data.shape[0] is not None
             address = context[i] + (argument * row_bytes if moves else 0)
@@ -255,5 +262,7 @@ def _interpreted(
 
 def _view(address: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     n_bytes = int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
+    if n_bytes == 0:
+        return np.empty(shape, dtype)
     memory = (ctypes.c_char * n_bytes).from_address(address)
     return np.frombuffer(memory, dtype=dtype).reshape(shape)

@@ -159,6 +159,7 @@ class CountEstimator(GradientEstimator):
             batch_size=batch_size,
             scale=scale,
             without=[variable.rv for variable in self._variables],
+            resized=self._resized,
         )
         if not density.row_terms and not density.other_terms:
             density.other_terms.append(pt.zeros(()))

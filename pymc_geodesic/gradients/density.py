@@ -7,7 +7,7 @@ explicit inputs, so that nothing is hidden in shared variables or generators.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -191,6 +191,7 @@ def density_of(
     scale: float = 1.0,
     local: Sequence[ManifoldVariable] = (),
     without: Sequence[TensorVariable] = (),
+    resized: Collection[str] = (),
 ) -> Density:
     """Build the log-density of a model in manifold coordinates.
 
@@ -212,6 +213,8 @@ def density_of(
         ``batch_size`` rows.
     without : list of TensorVariable
         Random variables whose own terms are left out, such as the priors of ``variables``.
+    resized : collection of str
+        Data containers that stand for arrays of any length.
 
     Raises
     ------
@@ -320,7 +323,7 @@ def density_of(
 
     density = Density(coordinates, row_terms, other_terms, list(dict.fromkeys(blocks.values())))
     with _naming_containers(model, minibatch):
-        _make_inputs_explicit(density, model)
+        _make_inputs_explicit(density, model, resized)
     return density
 
 
@@ -342,7 +345,7 @@ def _naming_containers(model: Model, minibatch: Mapping[str, np.ndarray] | None)
         ) from error
 
 
-def _make_inputs_explicit(density: Density, model: Model) -> None:
+def _make_inputs_explicit(density: Density, model: Model, resized: Collection[str]) -> None:
     """Turn shared data, long constants and foreign value variables into inputs."""
     terms = [*density.row_terms, *density.other_terms]
     replacements: dict[Variable, Variable] = {}
@@ -361,11 +364,10 @@ def _make_inputs_explicit(density: Density, model: Model) -> None:
                 fixed = pt.tensor(name, dtype=variable.dtype, shape=initial_point[name].shape)
                 replacements[variable] = density.others[name] = fixed
         elif isinstance(variable, SharedVariable):
-            copy = pt.tensor(
-                variable.name,
-                dtype=variable.type.dtype,
-                shape=variable.get_value(borrow=True).shape,
-            )
+            shape = variable.get_value(borrow=True).shape
+            if variable.name in resized:
+                shape = (None, *shape[1:])
+            copy = pt.tensor(variable.name, dtype=variable.type.dtype, shape=shape)
             replacements[variable] = copy
             density.arrays[copy] = variable
         elif isinstance(variable, Constant) and np.size(variable.data) > _LARGEST_CONSTANT:

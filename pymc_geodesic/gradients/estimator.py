@@ -12,7 +12,13 @@ from pytensor.gradient import grad
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.gradients.compiled import CompiledField, FixedArray, RowBlock, compile_field
+from pymc_geodesic.gradients.compiled import (
+    CompiledField,
+    FixedArray,
+    ResizedArray,
+    RowBlock,
+    compile_field,
+)
 from pymc_geodesic.gradients.density import Density, density_of
 from pymc_geodesic.gradients.fisher import sparse_variance, tangential_variance
 from pymc_geodesic.gradients.rows import AllRows, RowSource
@@ -23,6 +29,12 @@ __all__ = ["GradientEstimator"]
 
 _LARGEST_FISHER = 2**27
 """Numbers, a gibibyte of them, that the gradients of the rows of a minibatch may have."""
+
+
+def _array_input(variable: TensorVariable) -> FixedArray:
+    """Input for data that every gradient sees all of."""
+    shape = variable.type.shape
+    return (ResizedArray if shape[:1] == (None,) else FixedArray)(variable, shape)
 
 
 class GradientEstimator:
@@ -66,6 +78,7 @@ class GradientEstimator:
         self._variables = list(variables)
         self._compile_kwargs = compile_kwargs
         self._minibatch = None if source is None else source.arrays
+        self._resized = () if source is None else tuple(source.whole)
         self._n_rows = total_size
         density = self._density(source, None if source is None else source.batch_size)
         if source is None:
@@ -103,6 +116,7 @@ class GradientEstimator:
             minibatch=self._minibatch,
             batch_size=batch_size,
             scale=1.0 if source is None else (self._n_rows or source.n_rows) / source.batch_size,
+            resized=self._resized,
         )
 
     @staticmethod
@@ -110,13 +124,14 @@ class GradientEstimator:
         inputs: list[FixedArray] = [
             FixedArray(variable, variable.type.shape) for variable in density.others.values()
         ]
-        inputs += [FixedArray(variable, variable.type.shape) for variable in density.arrays]
+        inputs += [_array_input(variable) for variable in density.arrays]
         inputs += [RowBlock(row.block, row.block.type.shape) for row in density.rows]
         return inputs
 
     def refresh_data(self) -> None:
         """Point the context at the present values of the data containers."""
         density = self._density_inputs
+        self._whole_inputs: dict[str, int] = {}
         position = 0
         for name, variable in density.others.items():
             shape = variable.type.shape
@@ -129,7 +144,9 @@ class GradientEstimator:
         for copy, holder in density.arrays.items():
             array = self.source.whole_array(holder)
             expected = self._inputs[position].shape
-            if array.shape != expected:
+            if copy.name in self._resized:
+                self._whole_inputs[copy.name] = position
+            elif array.shape != expected:
                 raise ValueError(
                     f"data container {copy.name!r} had shape {expected} when this step was made "
                     f"and has {array.shape} now; make the step again"
@@ -146,6 +163,8 @@ class GradientEstimator:
     def _point_rows(self) -> None:
         for i, row in enumerate(self._density_inputs.rows):
             self._point_all(self._first_row_input + i, self.source.arrays[row.name])
+        for name, position in self._whole_inputs.items():
+            self._point_all(position, self.source.whole[name])
 
     def next_arguments(self, n: int) -> np.ndarray:
         """Arguments of the field for the next ``n`` inner steps."""
@@ -184,6 +203,7 @@ class GradientEstimator:
             minibatch=self._minibatch,
             batch_size=1,
             scale=float(n_rows),
+            resized=self._resized,
         )
         row_total = pt.add(*[pt.sum(term) for term in single.row_terms])
         row_gradients = grad(row_total, single.coordinates, disconnected_inputs="ignore")
@@ -216,9 +236,8 @@ class GradientEstimator:
                 centred = gradient - gradient.mean(axis=0)
                 variance = tangential_variance(variable.manifold, coordinate, centred)
             variances.append(scale * variance)
-        inputs: list[FixedArray] = [
-            FixedArray(v, v.type.shape) for v in (*single.others.values(), *single.arrays)
-        ]
+        inputs: list[FixedArray] = [FixedArray(v, v.type.shape) for v in single.others.values()]
+        inputs += [_array_input(variable) for variable in single.arrays]
         inputs += [RowBlock(block, block.type.shape) for block in blocks]
         field = compile_field(single.coordinates, inputs, variances, None, self._compile_kwargs)
         self._fields.append(field)

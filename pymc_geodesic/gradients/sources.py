@@ -9,6 +9,7 @@ import numpy as np
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 
+from pymc_geodesic.gradients.block_rows import DenseRows, SparseRows
 from pymc_geodesic.gradients.blocks import BlockFormat
 from pymc_geodesic.gradients.random_rows import RandomRows
 from pymc_geodesic.gradients.rows import RowSource, check_numbers
@@ -68,7 +69,7 @@ def row_source(
 
 def _streamed_source(
     batches: Iterable[Any],
-    containers: Mapping[str, SharedVariable],
+    containers: Mapping[str, SharedVariable | SparseContainers],
     *,
     total_size: int | None,
     batch_size: int | None,
@@ -79,11 +80,12 @@ def _streamed_source(
     if total is None:
         raise ValueError("batches= does not say how many rows there are; pass total_size=")
     blocks = BlockFormat(
-        {name: container.type.dtype for name, container in containers.items()},
-        {
-            name: container.get_value(borrow=True).shape[1:]
+        [
+            SparseRows(name, container)
+            if isinstance(container, SparseContainers)
+            else DenseRows(name, container.type.dtype, container.get_value(borrow=True).shape[1:])
             for name, container in containers.items()
-        },
+        ]
     )
     if batch_size is None:
         if draws_per_block is not None:
@@ -91,7 +93,7 @@ def _streamed_source(
                 "draws_per_block= needs batch_size=: without it each block of batches= is one "
                 "minibatch"
             )
-        return StreamedRows(batches, blocks, int(total))
+        return StreamedRows(batches, blocks, int(total), getattr(batches, "batch_size", None))
     _check_order(minibatch_order)
     return StreamedBlocks(
         batches,
@@ -103,16 +105,32 @@ def _streamed_source(
     )
 
 
-def _make_contiguous(source: RowSource, name: str, sparse: SparseContainers) -> None:
+def _make_contiguous(source: RowSource, sparse: SparseContainers) -> None:
     """Let the rows of a source point into numbers of their own, in the order of the rows."""
     values = sparse.values.get_value(borrow=True)
     columns = sparse.columns.get_value(borrow=True)
     if isinstance(source, ShuffledRows):
+        name = sparse.rows.name
         values, columns, source.arrays[name] = in_order(
             values, columns, source.arrays[name], source.n_rows
         )
     source.whole[sparse.values.name] = values
     source.whole[sparse.columns.name] = columns
+
+
+def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
+    """Find the data that ``minibatch=`` names."""
+    sparse = sparse_containers(model, name)
+    if sparse is not None:
+        return sparse
+    container = model.named_vars.get(name)
+    if not isinstance(container, SharedVariable):
+        known = [data.name for data in model.data_vars]
+        raise ValueError(
+            f"minibatch= names {name!r}, which is no pm.Data container of the model; "
+            f"the containers are {known}"
+        )
+    return container
 
 
 def named_row_source(
@@ -139,9 +157,14 @@ def named_row_source(
         raise ValueError(f"draws_per_block must be a positive integer, got {draws_per_block}")
     if draws_per_block is not None and batches is None:
         raise ValueError("draws_per_block= is about the blocks of batches=, which is missing")
+    _check_order(minibatch_order)
     if minibatch is None:
         containers = [data.name for data in model.data_vars]
-        for argument, value in (("batch_size", batch_size), ("batches", batches)):
+        for argument, value in (
+            ("batch_size", batch_size),
+            ("batches", batches),
+            ("total_size", total_size),
+        ):
             if value is not None:
                 raise ValueError(
                     f"{argument}= needs minibatch=[...], the names of the data containers whose "
@@ -149,31 +172,11 @@ def named_row_source(
                 )
         return None
     names = (minibatch,) if isinstance(minibatch, str) else tuple(minibatch)
-    found: dict[str, SharedVariable] = {}
-    sparse: dict[str, SparseContainers] = {}
-    for name in names:
-        parts = sparse_containers(model, name)
-        if parts is not None:
-            if batches is not None:
-                raise ValueError(
-                    f"batches= cannot stand for the sparse matrix {name!r}; keep it in memory "
-                    "and use batch_size= without batches="
-                )
-            sparse[parts.rows.name] = parts
-            found[parts.rows.name] = parts.rows
-            continue
-        container = model.named_vars.get(name)
-        if not isinstance(container, SharedVariable):
-            known = [data.name for data in model.data_vars]
-            raise ValueError(
-                f"minibatch= names {name!r}, which is no pm.Data container of the model; "
-                f"the containers are {known}"
-            )
-        found[name] = container
+    named = {name: _container(model, name) for name in names}
     if batches is not None:
         return _streamed_source(
             batches,
-            found,
+            named,
             total_size=total_size,
             batch_size=batch_size,
             minibatch_order=minibatch_order,
@@ -181,11 +184,14 @@ def named_row_source(
         )
     if batch_size is None:
         raise ValueError("minibatch= needs batch_size=, the number of rows of a minibatch")
-    arrays = {name: np.asarray(data.get_value(borrow=True)) for name, data in found.items()}
+    sparse = [each for each in named.values() if isinstance(each, SparseContainers)]
+    dense = {n: each for n, each in named.items() if not isinstance(each, SparseContainers)}
+    with_rows = [
+        each.rows if isinstance(each, SparseContainers) else each for each in named.values()
+    ]
+    arrays = {data.name: np.asarray(data.get_value(borrow=True)) for data in with_rows}
     source = row_source(arrays, int(batch_size), minibatch_order)
-    watched = {name: data for name, data in found.items() if name not in sparse}
-    for name, parts in sparse.items():
-        _make_contiguous(source, name, parts)
-        watched[parts.values.name] = parts.values
-    source.watch(watched)
+    for parts in sparse:
+        _make_contiguous(source, parts)
+    source.watch(dense | {parts.values.name: parts.values for parts in sparse})
     return source

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pymc_geodesic.gradients.background import BackgroundWork
-from pymc_geodesic.gradients.blocks import BlockFormat, BlockPass, pieces_of
+from pymc_geodesic.gradients.block_rows import Memory
+from pymc_geodesic.gradients.blocks import BlockFormat, BlockPass, rows_of
 from pymc_geodesic.gradients.random_rows import RandomRows
 from pymc_geodesic.gradients.rows import RowSource
 from pymc_geodesic.gradients.shuffled_rows import shuffled_order
@@ -34,8 +35,10 @@ class _Block:
     ----------
     arrays : dict of str to ndarray
         The rows, some of the first repeated at the end.
-    buffers : dict of str to ndarray
-        The memory they are in, which may be longer.
+    whole : dict of str to ndarray
+        The numbers that rows of sparse matrices point into.
+    memory : Memory
+        What they are in.
     n_rows : int
         Rows without the repeated ones.
     begin, end : int
@@ -43,7 +46,8 @@ class _Block:
     """
 
     arrays: dict[str, np.ndarray]
-    buffers: dict[str, np.ndarray]
+    whole: dict[str, np.ndarray]
+    memory: Memory
     n_rows: int
     begin: int
     end: int
@@ -66,8 +70,9 @@ class StreamedBlocks(RowSource):
     ----------
     batches : iterable
         Re-iterable that yields arrays, tuples of arrays in the order of the names, or mappings by
-        name. Arrays that are sliced only, such as those of `pymc_geodesic.datasets.row_blocks`,
-        are read piece by piece. A block with fewer rows than a minibatch is joined to the next.
+        name; sparse matrices for sparse data. Arrays that are sliced only, such as those of
+        `pymc_geodesic.datasets.row_blocks`, are read piece by piece. A block with fewer rows than
+        a minibatch is joined to the next.
     format : BlockFormat
         Data containers the blocks stand for.
     n_rows : int
@@ -105,17 +110,17 @@ class StreamedBlocks(RowSource):
         self.with_replacement = order == "random"
         self._order = order
         self._draws_per_block = draws_per_block
-        self._first_length = _length(self._pass.next_block())
+        self._first_length = rows_of(self._pass.next_block())
         if not 1 <= batch_size <= self._first_length:
             raise ValueError(
                 f"batch_size={batch_size} does not fit the first block of batches=, which has "
                 f"{self._first_length} rows; choose 1 to {self._first_length}, or make the "
                 "blocks longer"
             )
-        self.arrays = format.empty(batch_size)
+        self.arrays, self.whole = format.empty(batch_size)
         self._loading: BackgroundWork[_Block] | None = None
         self._block: _Block | None = None
-        self._spare: dict[str, np.ndarray] = {}
+        self._spare = Memory()
         self.reset(0)
 
     def reset(self, seed: int) -> None:
@@ -134,7 +139,7 @@ class StreamedBlocks(RowSource):
             self._loading.abandon()
             self._loading = None
         if self._block is not None:
-            self._spare = self._block.buffers
+            self._spare = self._block.memory
             self._block = None
 
     def _load(self, begin: int) -> _Block:
@@ -142,34 +147,21 @@ class StreamedBlocks(RowSource):
         if self._pass.consumed != begin:
             self._pass.restart(begin)
         parts = [self._pass.next_block()]
-        while (n_rows := sum(map(_length, parts))) < self.batch_size:
-            # An iterable may use the memory of a block for the next one.
-            parts[-1] = {name: np.array(array) for name, array in parts[-1].items()}
+        while (n_rows := sum(map(rows_of, parts))) < self.batch_size:
+            parts[-1] = self._format.copied(parts[-1])
             parts.append(self._pass.next_block())
         length = n_rows if self.with_replacement else n_rows + self.batch_size - 1
-        buffers, self._spare = self._spare, {}
-        if not buffers or _length(buffers) < length:
-            buffers = self._format.empty(length)
-        arrays = {name: buffer[:length] for name, buffer in buffers.items()}
-        positions = shuffled_order(n_rows)
-        for name, array in arrays.items():
-            start = 0
-            for piece in (piece for part in parts for piece in pieces_of(part[name])):
-                if piece.dtype.kind == "f" and np.isnan(piece).any():
-                    raise ValueError(
-                        f"batches= yields NaN for {name!r} in block {self._pass.consumed}; "
-                        "drop or impute those rows first"
-                    )
-                array[positions[start : start + len(piece)]] = piece
-                start += len(piece)
-            array[n_rows:] = array[: length - n_rows]
-        return _Block(arrays, buffers, n_rows, begin, self._pass.consumed)
+        memory, self._spare = self._spare, Memory()
+        where = f"block {self._pass.consumed}"
+        arrays, whole = self._format.lay_out(parts, shuffled_order(n_rows), length, memory, where)
+        return _Block(arrays, whole, memory, n_rows, begin, self._pass.consumed)
 
     def _install(self, block: _Block) -> None:
         """Take minibatches from this block from now on."""
         if self._block is not None:
-            self._spare = self._block.buffers
+            self._spare = self._block.memory
         self._block = block
+        self.whole = block.whole
         seed = int(np.random.default_rng([self._seed, 4, self._visits]).integers(2**63))
         self._visits += 1
         self._walk: Walk | RandomRows
@@ -247,7 +239,3 @@ class StreamedBlocks(RowSource):
             self._walk.state = state["walk"]
         self._visits = state["visits"]
         self._draws_left, self._remainders = state["draws_left"], dict(state["remainders"])
-
-
-def _length(block: Mapping[str, Any]) -> int:
-    return int(next(iter(block.values())).shape[0])

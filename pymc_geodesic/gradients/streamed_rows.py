@@ -1,4 +1,4 @@
-"""Minibatches that arrive ready made from an iterable."""
+"""Minibatches of consecutive rows as they come from an iterable."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.gradients.blocks import BlockFormat, BlockPass
+from pymc_geodesic.gradients.block_rows import Memory
+from pymc_geodesic.gradients.blocks import BlockFormat, BlockPass, rows_of
 from pymc_geodesic.gradients.rows import RowSource
 
 __all__ = ["NO_ROW_NUMBERS", "StreamedRows"]
@@ -16,63 +17,83 @@ NO_ROW_NUMBERS = "local= needs rows that can be visited again: not available wit
 
 
 class StreamedRows(RowSource):
-    """Row blocks of an iterable, each a minibatch.
+    """Row blocks of an iterable, taken as minibatches in the order in which they come.
 
     Parameters
     ----------
     batches : iterable
         Re-iterable that yields arrays, tuples of arrays in the order of the names, or mappings by
-        name. The first block says how many rows a minibatch has; what a shorter or longer block
-        leaves over goes into the next minibatch. It is started again when it is exhausted.
+        name. What a block leaves over goes into the next minibatch. The iterable is started again
+        when it is exhausted.
     format : BlockFormat
         Data containers the blocks stand for.
     n_rows : int
         N, all rows of the data.
+    batch_size : int, optional
+        Rows of a minibatch; by default those of the first block.
 
     Raises
     ------
     ValueError
-        If a block does not fit the data containers.
+        If a block does not fit the data containers or holds NaN.
     """
 
-    def __init__(self, batches: Iterable[Any], format: BlockFormat, n_rows: int) -> None:
+    def __init__(
+        self,
+        batches: Iterable[Any],
+        format: BlockFormat,
+        n_rows: int,
+        batch_size: int | None = None,
+    ) -> None:
         super().__init__()
         self._format = format
         self._pass = BlockPass(batches, format)
         self.n_rows = n_rows
-        self.arrays = self._read(self._pass.next_block())
-        self.batch_size = len(next(iter(self.arrays.values())))
+        self.batch_size = rows_of(self._pass.next_block()) if batch_size is None else batch_size
+        self.arrays, self.whole = format.empty(self.batch_size)
+        self._memory = Memory()
         self._starts = np.empty(0, dtype=np.int64)
         self.reset(0)
 
-    def _read(self, block: dict[str, Any]) -> dict[str, np.ndarray]:
-        return {
-            name: np.ascontiguousarray(array, self._format.dtypes[name])
-            for name, array in block.items()
-        }
-
     def reset(self, seed: int) -> None:
         """Start the iterable again."""
-        self._pass.restart(0)
-        self._left = self._format.empty(0)
+        self._restart(0, 0)
 
-    def _next_block(self) -> dict[str, np.ndarray]:
-        rows = self._left
-        while len(next(iter(rows.values()))) < self.batch_size:
-            block = self._read(self._pass.next_block())
-            # A copy: an iterable may use the memory of a block for the next one.
-            rows = {name: np.concatenate([left, block[name]]) for name, left in rows.items()}
-        self._left = {name: array[self.batch_size :].copy() for name, array in rows.items()}
-        return {name: array[: self.batch_size] for name, array in rows.items()}
+    def _restart(self, consumed: int, used: int) -> None:
+        """Go to a row of the block that is the last of ``consumed`` ones."""
+        self._pass.restart(max(consumed - 1, 0))
+        self._block: dict[str, Any] = {}
+        self._length = self._used = 0
+        if consumed:
+            self._next_block()
+            self._used = used
+
+    def _next_block(self) -> None:
+        self._block = self._format.in_memory(self._pass.next_block())
+        self._length, self._used = rows_of(self._block), 0
 
     def next_starts(self, n: int) -> np.ndarray:
-        """Copy the next ``n`` blocks into the resident arrays."""
+        """Copy the rows of the next ``n`` minibatches into the resident arrays."""
+        length = n * self.batch_size
         if self._starts.size != n:
-            self.arrays = self._format.empty(n * self.batch_size)
             self._starts = np.arange(n, dtype=np.int64) * self.batch_size
-        for start in self._starts:
-            for name, array in self._next_block().items():
-                self.arrays[name][start : start + self.batch_size] = array
+        parts: list[dict[str, Any]] = []
+        missing = length
+        while missing:
+            if self._used == self._length:
+                if parts:
+                    parts[-1] = self._format.copied(parts[-1])
+                self._next_block()
+                continue
+            rows = slice(self._used, min(self._used + missing, self._length))
+            whole = rows.stop - rows.start == self._length
+            parts.append(
+                self._block if whole else {name: part[rows] for name, part in self._block.items()}
+            )
+            self._used = rows.stop
+            missing -= rows.stop - rows.start
+        where = f"block {self._pass.consumed}"
+        self.arrays, self.whole = self._format.lay_out(parts, None, length, self._memory, where)
         return self._starts
 
     def row_indices(self, start: int) -> np.ndarray:
@@ -87,10 +108,9 @@ class StreamedRows(RowSource):
 
     @property
     def state(self) -> dict[str, Any]:
-        """How many blocks of the current pass were used, and the rows that are left of them."""
-        return {"consumed": self._pass.consumed, "left": dict(self._left)}
+        """How many blocks of the current pass were taken, and how many rows of the last of them."""
+        return {"consumed": self._pass.consumed, "used": self._used}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._pass.restart(state["consumed"])
-        self._left = dict(state["left"])
+        self._restart(state["consumed"], state["used"])

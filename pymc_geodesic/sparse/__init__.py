@@ -1,6 +1,7 @@
 """Sparse design matrices: a data container, and products whose cost follows the non-zeros."""
 
 from pymc_geodesic.sparse.admixture import admixture_log_likelihood
+from pymc_geodesic.sparse.canonical import canonical_rows
 from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
 from pymc_geodesic.sparse.data import SparseData
 from pymc_geodesic.sparse.order import in_order
@@ -12,6 +13,7 @@ __all__ = [
     "SparseDot",
     "SparseTransposeDot",
     "admixture_log_likelihood",
+    "canonical_rows",
     "in_order",
     "sparse_containers",
 ]

@@ -20,11 +20,14 @@ class SparseContainers:
         Non-zeros and their columns.
     rows : SharedVariable, shape (n, 2)
         Where each row begins and ends.
+    width : int
+        Columns of the matrix.
     """
 
     values: SharedVariable
     columns: SharedVariable
     rows: SharedVariable
+    width: int
 
 
 def sparse_containers(model: Model, name: str) -> SparseContainers | None:
@@ -43,4 +46,6 @@ def sparse_containers(model: Model, name: str) -> SparseContainers | None:
     found = [model.named_vars.get(f"{name}_{part}") for part in ("values", "columns", "rows")]
     if not all(isinstance(part, SharedVariable) for part in found):
         return None
-    return SparseContainers(*found)
+    values, columns, rows = found
+    width = getattr(rows.tag, "width", None)
+    return None if width is None else SparseContainers(values, columns, rows, width)

@@ -11,6 +11,7 @@ from pymc.model import Model, modelcontext
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
+from pymc_geodesic.sparse.canonical import canonical_rows
 from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
 from pymc_geodesic.sparse.products import SparseDot
 
@@ -24,17 +25,9 @@ def _canonical(name: str, matrix: Any) -> sparse.csr_array:
             f"SparseData {name!r} needs a scipy.sparse matrix, got {type(matrix).__name__}; "
             "use pm.Data for dense arrays, or scipy.sparse.csr_array(array)"
         )
-    rows = sparse.csr_array(matrix)
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    if rows.dtype.kind == "c":
+    if matrix.dtype.kind == "c":
         raise TypeError(f"SparseData {name!r} holds complex numbers")
-    if rows.dtype not in (np.float32, np.float64):
-        rows = rows.astype(pytensor.config.floatX)
-    if not np.isfinite(rows.data).all():
-        raise ValueError(f"SparseData {name!r} holds NaN or infinity; drop or impute them first")
-    return rows
+    return canonical_rows(matrix, f"SparseData {name!r}")
 
 
 def _arrays(rows: sparse.csr_array) -> dict[str, np.ndarray]:
@@ -79,8 +72,8 @@ class SparseData:
     TypeError
         If ``matrix`` is not a two-dimensional sparse matrix of real numbers.
     ValueError
-        If it holds NaN or infinity, ``dims`` does not have two names, or a dimension has another
-        length.
+        If it holds NaN or infinity or columns outside its shape, ``dims`` does not have two names,
+        or a dimension has another length.
 
     Notes
     -----
@@ -122,7 +115,7 @@ class SparseData:
             part: pytensor.shared(array, f"{self.name}_{part}")
             for part, array in _arrays(rows).items()
         }
-        containers = SparseContainers(**shared)
+        containers = SparseContainers(**shared, width=self.width)
         containers.rows.tag.width = self.width  # for those who find the containers in the model
         self.values, self.columns, self.rows = (
             containers.values,
@@ -168,14 +161,13 @@ class SparseData:
         """
         model = modelcontext(model)
         containers = sparse_containers(model, name)
-        width = None if containers is None else getattr(containers.rows.tag, "width", None)
-        if containers is None or width is None:
+        if containers is None:
             raise ValueError(
                 f"the model has no SparseData {name!r}; its data containers are "
                 f"{[data.name for data in model.data_vars]}"
             )
         found = cls.__new__(cls)
-        found._model, found.name, found.width = model, name, width
+        found._model, found.name, found.width = model, name, containers.width
         found.values, found.columns, found.rows = (
             containers.values,
             containers.columns,

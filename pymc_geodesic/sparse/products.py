@@ -209,8 +209,8 @@ class SparseTransposeDot(_Product):
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
         """Multiply in SciPy."""
         values, columns, rows, residuals = inputs
-        values = values**2 if self.squared else values
         if len(residuals) != len(rows):
             raise ValueError(f"there are {len(rows)} rows, but {len(residuals)} residuals")
-        product = _as_matrix(values, columns, rows, self.width).T @ residuals
+        matrix = _as_matrix(values, columns, rows, self.width)
+        product = (matrix.power(2) if self.squared else matrix).T @ residuals
         outputs[0][0] = product.astype(node.outputs[0].type.dtype, copy=False)

@@ -58,9 +58,10 @@ class SGGMC(LangevinStep):
         Names of the ``pm.Data`` containers whose rows are subsampled together. A model with
         ``pm.Minibatch`` and ``total_size`` needs neither.
     batches : iterable, optional
-        Yields blocks of rows for the containers of ``minibatch=``, for data larger than memory.
-        Each block is a minibatch, or with ``batch_size=`` minibatches are taken from it while the
-        next one loads.
+        Yields blocks of rows for the containers of ``minibatch=``, for data larger than memory:
+        arrays, or matrices of `scipy.sparse` where the container is a `SparseData`. With
+        ``batch_size=`` minibatches are taken from a block while the next one loads. Without it
+        rows are taken as they come, as many as ``batches.batch_size`` says or the first block has.
     total_size : int, optional
         N, if it is not the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}

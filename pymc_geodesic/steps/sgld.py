@@ -306,7 +306,7 @@ class SGLD(GeodesicStep):
             step_size = step_size_at(self.step_size, self.draw)
         else:
             step_size = self.tuned_step_size if self.step_size is None else self.step_size
-        before = (self.position.copy(), self.squares.copy()) if self.tune else None
+        before = self.position.copy(), self.squares.copy()
         field = self.estimator.field
         sgld(
             field.address,
@@ -320,12 +320,16 @@ class SGLD(GeodesicStep):
             self._scratch,
         )
         diverging = not np.isfinite(self.position).all()
-        if before is not None and not diverging:
+        if self.tune and not diverging:
             moved = float(np.abs(self.position - before[0]).max())
             diverging = moved > RUNAWAY * step_size * math.sqrt(self.n_steps)
         if diverging:
             field.raise_error()
-            if before is None:
+            if self.draw == 0:
+                gradient = self._gradient_at(before[0], arguments[0])
+                if not np.isfinite(gradient).all():
+                    raise self._fail_at_start(gradient)
+            if not self.tune:
                 raise self._fail(step_size, self._failing_names(self.position))
             self._tuner.shrink()
             self.position, self.squares = before

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from pymc_geodesic.datasets import row_blocks
 
@@ -92,6 +93,44 @@ def test_zarr(tmp_path):
     np.testing.assert_array_equal(
         np.concatenate([x for (x,) in read(blocks)]), np.arange(2.0 * N).reshape(N, 2)
     )
+
+
+def sparse_maps(tmp_path, values_type="float32"):
+    """A matrix of which no number is in memory."""
+    rows = sparse.random_array((N, 30), density=0.1, format="csr", rng=np.random.default_rng(1))
+    arrays = (rows.data.astype(values_type), rows.indices, rows.indptr)
+    for i, array in enumerate(arrays):
+        np.save(tmp_path / f"{i}.npy", array)
+    maps = tuple(np.load(tmp_path / f"{i}.npy", mmap_mode="r") for i in range(3))
+    return rows.astype(values_type), sparse.csr_array(maps, shape=rows.shape)
+
+
+@pytest.mark.parametrize("stretches", [1, 3])
+def test_sparse_matrix_of_memory_maps(tmp_path, stretches):
+    """As small in a pickle as the dense ones, and with the rows that dense blocks would have."""
+    rows, mapped = sparse_maps(tmp_path)
+    numbers = np.arange(N)
+    blocks = row_blocks(mapped, numbers, block_size=300, stretches=stretches)
+    pickled = pickle.dumps(row_blocks(mapped, block_size=300))
+    assert len(pickled) < 2000 < mapped.data.nbytes
+    for part, here in blocks:
+        expected = rows[np.asarray(here)]
+        assert part.shape == expected.shape
+        assert part.dtype == np.float32
+        np.testing.assert_array_equal(part.indptr, expected.indptr)
+        np.testing.assert_array_equal(part.tocsr().toarray(), expected.toarray())
+        np.testing.assert_array_equal(np.asarray(part), expected.toarray())
+    again = pickle.loads(pickled)
+    np.testing.assert_array_equal(
+        np.concatenate([part.tocsr().toarray() for (part,) in again]), rows.toarray()
+    )
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_sparse_matrix_in_memory(form):
+    rows = sparse.random_array((N, 7), density=0.2, format=form, rng=np.random.default_rng(1))
+    found = [part.tocsr().toarray() for (part,) in row_blocks(rows, block_size=400)]
+    np.testing.assert_array_equal(np.concatenate(found), rows.toarray())
 
 
 @pytest.mark.parametrize(

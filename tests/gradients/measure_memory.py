@@ -1,7 +1,7 @@
 """Memory of a process that takes minibatches from rows on disk; run by a test.
 
-``python measure_memory.py rows|sampling N BLOCK FOLDER`` prints by how many bytes the memory grew
-at most once everything was imported and compiled, and the largest size of the process.
+``python measure_memory.py rows|sparse|sampling N BLOCK FOLDER`` prints by how many bytes the memory
+grew at most once everything was imported and compiled, and the largest size of the process.
 """
 
 import re
@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytensor
+from scipy import sparse
 
-from pymc_geodesic.datasets import row_blocks
+from pymc_geodesic.datasets import RowBlocks, row_blocks
+from pymc_geodesic.gradients.block_rows import ContainerRows, DenseRows, SparseRows
 from pymc_geodesic.gradients.blocks import BlockFormat
 from pymc_geodesic.gradients.streamed_blocks import StreamedBlocks
+from pymc_geodesic.sparse import SparseContainers
 
 N_COLUMNS, BATCH, N_STEPS = 28, 100, 100
 
@@ -42,21 +46,64 @@ def forget_peak() -> int:
     return memory("VmRSS")
 
 
-def take_rows(rows: np.memmap, block_size: int) -> int:
+def take_minibatches(
+    batches: RowBlocks, container: ContainerRows, n_rows: int, block_size: int
+) -> int:
     """Take minibatches until every block has been in memory."""
     source = StreamedBlocks(
-        row_blocks(rows, block_size=block_size),
-        BlockFormat({"rows": "float32"}, {"rows": rows.shape[1:]}),
-        len(rows),
+        batches,
+        BlockFormat([container]),
+        n_rows,
         batch_size=BATCH,
         order="shuffled",
         draws_per_block=5,
     )
     source.reset(1)
-    before = forget_peak()
-    for _ in range(5 * len(rows) // block_size + 5):
+    source.next_starts(N_STEPS)  # compiles what it needs
+    held = sum(array.nbytes for array in (source.arrays | source.whole).values())
+    source.reset(1)
+    before = forget_peak() - held  # which the first draw left behind
+    for _ in range(5 * n_rows // block_size + 5):
         source.next_starts(N_STEPS)
     return before
+
+
+def take_rows(rows: np.memmap, block_size: int) -> int:
+    """Take minibatches of dense rows."""
+    container = DenseRows("rows", "float32", rows.shape[1:])
+    return take_minibatches(
+        row_blocks(rows, block_size=block_size), container, len(rows), block_size
+    )
+
+
+def take_sparse_rows(rows: np.memmap, block_size: int) -> int:
+    """Take minibatches of the same numbers as a sparse matrix."""
+    n, folder = len(rows), Path(rows.filename).parent
+    length = N_COLUMNS + 1
+    for first in range(0, n, 100_000):
+        with (folder / "columns.bin").open("ab") as file:
+            np.tile(np.arange(length, dtype="int32"), min(100_000, n - first)).tofile(file)
+    (np.arange(n + 1, dtype="int32") * length).tofile(folder / "starts.bin")
+    matrix = sparse.csr_array(
+        (
+            np.memmap(rows.filename, "float32", mode="r", shape=(n * length,)),
+            np.memmap(folder / "columns.bin", "int32", mode="r", shape=(n * length,)),
+            np.memmap(folder / "starts.bin", "int32", mode="r", shape=(n + 1,)),
+        ),
+        shape=(n, length),
+    )
+    values, columns, bounds = (
+        pytensor.shared(np.zeros(shape, dtype), name)
+        for name, shape, dtype in (
+            ("values", 1, "float32"),
+            ("columns", 1, "int32"),
+            ("rows", (1, 2), "int64"),
+        )
+    )
+    containers = SparseContainers(values, columns, bounds, length)
+    return take_minibatches(
+        row_blocks(matrix, block_size=block_size), SparseRows("rows", containers), n, block_size
+    )
 
 
 def sample(rows: np.memmap, block_size: int) -> int:
@@ -94,5 +141,7 @@ def sample(rows: np.memmap, block_size: int) -> int:
 if __name__ == "__main__":
     what, n_rows, block_size, folder = sys.argv[1:]
     table = write_rows(Path(folder) / "rows.bin", int(n_rows))
-    before = {"rows": take_rows, "sampling": sample}[what](table, int(block_size))
+    before = {"rows": take_rows, "sparse": take_sparse_rows, "sampling": sample}[what](
+        table, int(block_size)
+    )
     print(memory("VmHWM") - before, memory("VmHWM"))

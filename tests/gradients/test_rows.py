@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 
+from pymc_geodesic.gradients.block_rows import DenseRows
 from pymc_geodesic.gradients.blocks import BlockFormat
 from pymc_geodesic.gradients.random_rows import RandomRows
 from pymc_geodesic.gradients.rows import AllRows
@@ -154,12 +155,12 @@ def test_all_rows():
     assert (source.n_rows, source.batch_size, source.state) == (5, 5, {})
 
 
-ROW_NUMBERS = BlockFormat({"y": "int64"}, {"y": ()})
+ROW_NUMBERS = BlockFormat([DenseRows("y", "int64", ())])
 BLOCKS = [np.arange(4) + 4 * i for i in range(3)]
 
 
 def stream(batches):
-    format = BlockFormat({"X": "float64", "y": "int64"}, {"X": (2,), "y": ()})
+    format = BlockFormat([DenseRows("X", "float64", (2,)), DenseRows("y", "int64", ())])
     return StreamedRows(batches, format, n_rows=12)
 
 

@@ -15,11 +15,12 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import row_blocks
+from pymc_geodesic.gradients.block_rows import DenseRows
 from pymc_geodesic.gradients.blocks import BlockFormat
 from pymc_geodesic.gradients.streamed_blocks import StreamedBlocks
 
 N, BATCH = 120, 5
-FORMAT = BlockFormat({"X": "float64", "y": "int64"}, {"X": (2,), "y": ()})
+FORMAT = BlockFormat([DenseRows("X", "float64", (2,)), DenseRows("y", "int64", ())])
 ORDERS = ["shuffled", "independent", "random"]
 
 
@@ -214,30 +215,6 @@ def test_blocks_may_share_their_memory():
     assert counts.min() > 0
 
 
-def test_data_loader_of_pymc_extras():
-    """One array for everything, blocks of one length."""
-    module = pytest.importorskip("pymc_extras.variational.dataloader")
-    X, _ = table()
-    loader = module.DataLoader(lambda: iter(np.split(X, 4)), batch_size=30, total_size=N)
-    source = StreamedBlocks(
-        loader,
-        BlockFormat({"X": "float64"}, {"X": (2,)}),
-        loader.total_size,
-        batch_size=BATCH,
-        order="shuffled",
-        draws_per_block=None,
-    )
-    source.reset(1)
-    rows = np.concatenate([source.arrays["X"][i : i + 5] for i in take_starts(source, 24)])
-    np.testing.assert_array_equal(np.sort(rows[:, 0]), np.arange(N))
-
-
-def take_starts(source, n):
-    """One start per draw, so that it belongs to the arrays of the moment."""
-    for _ in range(n):
-        yield source.next_starts(1)[0]
-
-
 def nan_in_the_second():
     blocks = blocks_of([40, 40])
     blocks[1][0][3, 1] = np.nan
@@ -290,11 +267,11 @@ def linear_data():
     return X, (X @ [1.0, -2.0] + rng.normal(size=2000)).astype("float32")
 
 
-def sample(cores=1, **kwargs):
+def sample(cores=1, arrays=None, **kwargs):
     with linear_model():
         step = pg.SGGMC(
             minibatch=["X", "y"],
-            batches=row_blocks(*linear_data(), block_size=700),
+            batches=row_blocks(*(arrays or linear_data()), block_size=700),
             batch_size=50,
             compile_kwargs={"mode": "FAST_COMPILE"},
             **kwargs,
@@ -320,6 +297,32 @@ def test_sampling_in_processes_is_sampling_in_one():
     draws = sample(**settings)
     np.testing.assert_array_equal(sample(cores=2, **settings), draws)
     np.testing.assert_allclose(draws[:, 30:].mean((0, 1)), [1.0, -2.0], atol=0.1)
+
+
+def memory_maps(folder):
+    for name, array in zip("Xy", linear_data(), strict=True):
+        np.save(folder / f"{name}.npy", array)
+    return tuple(np.load(folder / f"{name}.npy", mmap_mode="r") for name in "Xy")
+
+
+def zarr_arrays(folder):
+    """One of them in chunks that are part of shards."""
+    zarr = pytest.importorskip("zarr")
+    X, y = linear_data()
+    group = zarr.open_group(folder / "rows.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(250, 2), shards=(1000, 2))
+    group.create_array("y", data=y, chunks=(333,))
+    return group["X"], group["y"]
+
+
+@pytest.mark.parametrize("stored", [memory_maps, zarr_arrays])
+def test_rows_on_disk_give_the_draws_of_rows_in_memory(tmp_path, stored):
+    """In processes, too, after this one has read from the files."""
+    settings = {"step_size": 2e-3, "friction": 100.0, "draws_per_block": 5}
+    draws = sample(**settings)
+    arrays = stored(tmp_path)
+    for cores in (1, 2):
+        np.testing.assert_array_equal(sample(cores=cores, arrays=arrays, **settings), draws)
 
 
 def test_a_step_is_pickled_while_the_next_block_loads(tmp_path):
@@ -399,10 +402,14 @@ ROW_BYTES = 29 * 4
 
 
 @needs_linux
-def test_two_blocks_fit_and_no_more(tmp_path):
+@pytest.mark.parametrize(
+    ("what", "row_bytes"), [("rows", ROW_BYTES), ("sparse", ROW_BYTES + 29 * 4 + 2 * 8)]
+)
+def test_two_blocks_fit_and_no_more(tmp_path, what, row_bytes):
+    """A sparse row has its numbers, their columns, and where it begins and ends."""
     block_size = 300_000
-    growth, _ = peak_of("rows", 5 * block_size, block_size, tmp_path)
-    assert 1.5 * block_size * ROW_BYTES < growth < 2.75 * block_size * ROW_BYTES
+    growth, _ = peak_of(what, 5 * block_size, block_size, tmp_path)
+    assert 1.5 * block_size * row_bytes < growth < 2.75 * block_size * row_bytes
 
 
 @pytest.mark.slow

@@ -227,6 +227,18 @@ def test_start_where_nothing_is_finite():
         step.step(start(model, step, tune=1, draws=1))
 
 
+@pytest.mark.parametrize("tune", [0, 5])
+@pytest.mark.parametrize("step_size", [None, 0.1])
+def test_start_without_a_gradient(step_size, tune):
+    X = np.array([[1.0], [np.nan]])
+    with pm.Model() as model:
+        pm.Normal("b")
+        pm.Normal("y", X @ pm.Normal("a", shape=1), 1.0, observed=np.ones(2))
+    step = make(model, SGLD, step_size=step_size)
+    with pytest.raises(SamplingError, match=r"the gradient in 'a' is not finite.*NaN in the data"):
+        step.step(start(model, step, tune=tune, draws=1))
+
+
 @pytest.mark.parametrize(
     ("step_class", "arguments", "message"),
     [
@@ -235,6 +247,8 @@ def test_start_where_nothing_is_finite():
         (SSGNHT, {"thermostat_inertia": 0.0}, "thermostat_inertia must be positive, got 0.0"),
         (SGLD, {"minibatch": ["X"], "batch_size": 2000}, "batch_size=2000 does not fit the 1000"),
         (SSGLD, {"batch_size": 5}, "batch_size= needs minibatch="),
+        (SSGLD, {"total_size": 5}, "total_size= needs minibatch="),
+        (SSGLD, {"minibatch_order": "sorted"}, "minibatch_order='sorted' is unknown"),
         (SubgradientHMC, {"target_accept": 1.5}, "target_accept must lie between 0 and 1"),
     ],
 )

@@ -1,0 +1,37 @@
+"""The programs in the how-to on sparse and streamed data run as they stand, with few draws."""
+
+import re
+from functools import partial
+from pathlib import Path
+
+import pymc as pm
+import pytensor
+import pytest
+
+PAGE = Path(__file__).parents[1] / "docs" / "sparse_and_streamed_data.md"
+PROGRAMS = re.findall(r"^```python\n(import .*?|from .*?)```", PAGE.read_text(), re.DOTALL | re.M)
+FEW = {
+    "draws": 10,
+    "tune": 10,
+    "chains": 1,
+    "random_seed": 1,
+    "progressbar": False,
+    "compute_convergence_checks": False,
+}
+
+
+def test_there_are_programs():
+    assert len(PROGRAMS) == 4
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["sparse", "disk", "sparse on disk", "parquet"])
+def test_program(program, tmp_path, monkeypatch):
+    if "pymc_extras" in program:
+        pytest.importorskip("pyarrow")
+        pytest.importorskip("pymc_extras.variational.dataloader")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pm, "sample", partial(pm.sample, **FEW))
+    names = {"__name__": "program"}
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        exec(program, names)
+    assert names["idata"].posterior["w"].sizes["draw"] == FEW["draws"]
