@@ -5,8 +5,8 @@ documents per iteration, perplexity of the held-out words of 1,000 other documen
 of SCIR and SGRLD come from a grid search on the first 10,000 documents.
 
 What fits into memory can be visited again: "SCIR, revisited" has all documents in the model, whose
-proportions persist, and minibatches of 500, so that two sweeps over a document suffice. Its step
-sizes come from a grid search of three passes.
+proportions persist, and minibatches of 1,000, so that two sweeps over a document suffice. Its step
+sizes come from a grid search of twenty passes.
 
 Beside them are online variational Bayes of scikit-learn and gensim and the collapsed Gibbs sampler
 of tomotopy, where they are installed. All may use two cores, and all topics are judged by the same
@@ -48,17 +48,17 @@ SNAPSHOTS = 10
 """Draws whose predictions are averaged."""
 
 REVISITED = "SCIR, revisited"
-REVISITED_BATCH = 500
+REVISITED_BATCH = 1000
 
 GRID = {
     "SCIR": {"h0": (0.01, 0.03, 0.1, 0.3), "b": (10.0, 100.0), "gamma": (0.6,)},
     "SGRLD": {"h0": (0.003, 0.01, 0.03, 0.1), "b": (10.0, 100.0), "gamma": (0.6,)},
-    REVISITED: {"h0": (0.3, 1.0, 3.0), "b": (10.0,), "gamma": (0.5, 0.7, 0.9)},
+    REVISITED: {"h0": (1.0,), "b": (10.0, 30.0), "gamma": (0.5, 0.7, 1.0)},
 }
 CRITERION = {"SCIR": "perplexity", "SGRLD": "perplexity", REVISITED: "averaged"}
 """What the search goes by: the last draw, as in the paper, or the mean over the last draws."""
 GRID_DOCUMENTS = 10_000
-GRID_PASSES = 3
+GRID_PASSES = 20
 
 Snapshot = tuple[float, int, np.ndarray, np.ndarray | float]
 """Seconds so far, documents so far, topics, concentration of the proportions."""
@@ -304,7 +304,8 @@ def main() -> None:
             first = train if name == REVISITED else train[:GRID_DOCUMENTS]
             trials = results["grid"].setdefault(name, [])
             run = sampler(name, first, GRID_PASSES)
-            for trial in search(name, run, corpus, first.shape[0] // 5, trials):
+            every = first.shape[0] // (2 if name == REVISITED else 5)
+            for trial in search(name, run, corpus, every, trials):
                 trials.append(trial)
                 path.write_text(json.dumps(results))
         if arguments.only:
@@ -328,7 +329,7 @@ def main() -> None:
         runs.pop("tomotopy")
     for name in [name for name in runs if name in wanted]:
         for seed in arguments.seeds if name in GRID else arguments.seeds[:1]:
-            every = arguments.every * (20 if name == REVISITED else 1)
+            every = arguments.every * (10 if name == REVISITED else 1)
             seen = watch(runs[name](seed), corpus, every=every, seconds=arguments.seconds)
             kept = [run for run in results["curves"].get(name, []) if run["seed"] != seed]
             results["curves"][name] = [*kept, {"seed": seed, **seen}]
