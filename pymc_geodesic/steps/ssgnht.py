@@ -211,6 +211,7 @@ class SSGNHT(ThermostatStep):
         self, arguments: np.ndarray, step_size: float, friction: np.ndarray
     ) -> tuple[float, int]:
         self._prepare_thermostat(friction)
+        targets = self._targets(step_size, friction)
         field = self.estimator.field
         temperature = ssgnht(
             field.address,
@@ -221,14 +222,15 @@ class SSGNHT(ThermostatStep):
             self.position,
             self.velocity,
             self.thermostat,
-            self._inertia(friction),
+            self._inertia(friction, targets),
+            targets,
             step_size,
             friction,
             self.stream,
             self._gradient,
             self._scratch,
         )
-        self._bound_thermostat(friction)
+        self._bound_thermostat(friction, targets)
         return temperature, 0
 
     def _temperature_warning(self, step_size: float, friction: np.ndarray) -> SamplerWarning | None:

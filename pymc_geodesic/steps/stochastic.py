@@ -31,6 +31,7 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
+from pymc_geodesic.steps.finite import all_finite
 from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
 from pymc_geodesic.steps.tuning import FIRST_EXCESS, FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
 
@@ -316,7 +317,7 @@ class LangevinStep(GeodesicStep):
         """Measure at the starting point, so that the first step is not a leap in the dark."""
         n_grad = 1 + 2 * FIRST_MEASUREMENTS
         field = self.estimator.field
-        gradient = np.empty(self.product.size)
+        gradient = np.empty_like(self.position)
         evaluate(field.address, self.position, arguments[0], field.context, gradient)
         project(self.product.blocks, self.position, gradient)
         # over this length the density changes by a factor e, and a few kinks are likely crossed
@@ -366,7 +367,7 @@ class LangevinStep(GeodesicStep):
         """
         if isinstance(self.estimator.source, AllRows):
             return 0
-        gradient = np.empty(self.product.size)
+        gradient = np.empty_like(self.position)
         field = self.estimator.field
         evaluate(field.address, self.position, argument, field.context, gradient)
         self.last_gradient = gradient
@@ -429,7 +430,7 @@ class LangevinStep(GeodesicStep):
         if self.tune:
             position, velocity = self.position.copy(), self.velocity.copy()
         temperature, clips = self._run(arguments, step_size, friction)
-        diverging = not (math.isfinite(temperature) and np.isfinite(self.position).all())
+        diverging = not (math.isfinite(temperature) and all_finite(self.position))
         diverging = diverging or (self.tune and temperature > RUNAWAY)
         if diverging:
             self.estimator.field.raise_error()

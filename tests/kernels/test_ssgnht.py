@@ -33,7 +33,7 @@ def rugged(position, argument, context, output):
 def run(field, product, state, inertia, step_size, diffusion, arguments, stream, kernel=ssgnht):
     return kernel(
         field.address, np.zeros(1, dtype=np.int64), arguments, product.blocks, product.dims,
-        *state, inertia, step_size, diffusion, stream,
+        *state, inertia, np.ones_like(inertia), step_size, diffusion, stream,
         np.empty(product.size), np.empty(product.size),
     )  # fmt: skip
 

@@ -136,8 +136,8 @@ def test_diffusion_is_used_as_given(model):
     _, stats = walk(step, start(model, step, tune=0, draws=2), 2)
     assert [stat["diffusion"] for stat in stats] == [30.0, 30.0]
     assert stats[0]["thermostat"] == pytest.approx(30.0, abs=1e-3)
-    assert step._inertia(np.array([30.0])) == 1.0
-    assert make(model, SSGNHT)._inertia(np.array([30.0])) == pytest.approx(11.0 / 900.0)
+    assert step._inertia(np.array([30.0]), np.ones(1)) == 1.0
+    assert make(model, SSGNHT)._inertia(np.array([30.0]), np.ones(1)) == pytest.approx(11.0 / 900.0)
 
 
 def test_adagrad_of_a_draw(classifier, model):
