@@ -274,6 +274,11 @@ BIASED_EULER = [
 ]
 """Mutants that leave a Euclidean target."""
 
+FREE_THERMOSTAT = Mutant(
+    "no bound", ssgnht, edit=("min(thermostat[block], 1.0 / step_size)", "thermostat[block]")
+)
+"""A mutant that diverges where noise heats more than friction takes."""
+
 OTHER_RECURSIONS = [
     Mutant("old velocity", ssgnht, edit=("x[i] += step_size * v[i]", "x[i] += 0.0")),
     Mutant("thermostat after the kick", ssgnht, edit=("(before - targets", "(after - targets")),

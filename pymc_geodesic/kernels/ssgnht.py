@@ -34,9 +34,9 @@ def ssgnht(
     v′ = v − hξv + h∇log π(x) + sqrt(2Ah) n, x′ = x + hv′, ξ′ = ξ + h(v·v/m − T)/Q, with one
     thermostat ξ for each block, held at T = 1.
 
-    Friction takes the part ξh of a velocity. Where gradient noise heats faster than ξh = 1 cools,
-    ξ would grow beyond that, into the range where more of it heats, and end in infinity; it stops
-    at 1/h, and the temperature above T.
+    Friction takes the part ξh of a velocity, and noise of variance s² per step leaves the
+    temperature s² / (1 − (1 − ξh)²), the least of which is s², at ξh = 1. Where that exceeds T,
+    a free thermostat would grow on, heat beyond ξh = 1 and diverge at 2: ξ is bounded by 1/h.
 
     The scheme is of first order. Where the kinetic temperature is 1, the positions of a normal law
     have 1 − ξh/2 times its variance, whatever its curvature.

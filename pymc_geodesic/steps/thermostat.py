@@ -48,6 +48,7 @@ class ThermostatStep(LangevinStep):
         "thermostat": (np.float64, []),
     }
     thermostat_inertia: float | None
+    _largest_while_annealing = LARGEST_THERMOSTAT
 
     def _set_inertia(self, inertia: float | None) -> None:
         if inertia is not None and not inertia > 0:
@@ -97,10 +98,10 @@ class ThermostatStep(LangevinStep):
     def _bound_thermostat(self, friction: np.ndarray, targets: np.ndarray) -> None:
         """Keep a start far from the posterior from winding the thermostat up for long.
 
-        Where noise is to heat beyond 1 the thermostat stays at C: more of it would brake the
-        force that leads to the posterior, less would heat.
+        Where noise is to heat beyond 1 the thermostat is not: it stays above C.
         """
         if self.tune and self._tunes_itself:
-            most = np.where(targets == 1.0, LARGEST_THERMOSTAT, 1.0) * friction
-            least = np.where(targets == 1.0, -most, friction)
+            anneals = targets != 1.0
+            most = np.where(anneals, self._largest_while_annealing, LARGEST_THERMOSTAT) * friction
+            least = np.where(anneals, friction, -most)
             np.minimum(np.maximum(self.thermostat, least), most, out=self.thermostat)
