@@ -26,6 +26,7 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
+from pymc_geodesic.steps.finite import all_finite
 from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
 from pymc_geodesic.steps.tuning import DiffusionTuner
 from pymc_geodesic.streams import fill_normal
@@ -234,7 +235,7 @@ class SGLD(GeodesicStep):
 
     def _gradient_at(self, position: np.ndarray, argument: int) -> np.ndarray:
         field = self.estimator.field
-        gradient = np.empty(self.product.size)
+        gradient = np.empty_like(self.position)
         evaluate(field.address, position, argument, field.context, gradient)
         field.raise_error()
         return gradient
@@ -319,7 +320,7 @@ class SGLD(GeodesicStep):
             self._gradient,
             self._scratch,
         )
-        diverging = not np.isfinite(self.position).all()
+        diverging = not all_finite(self.position)
         if self.tune and not diverging:
             moved = float(np.abs(self.position - before[0]).max())
             diverging = moved > RUNAWAY * step_size * math.sqrt(self.n_steps)
