@@ -24,6 +24,8 @@ templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates", "**.ipynb_checkpoints"]
 html_theme = "furo"
 html_title = "pymc_geodesic"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
