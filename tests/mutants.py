@@ -270,11 +270,16 @@ BIASED_EULER = [
         edit=("gradient[part], decay, step_size", "gradient[part], decay, 0.9 * step_size"),
     ),
     Mutant("no friction", ssgnht, edit=("1.0 - thermostat[block] * step_size", "1.0")),
-    Mutant("wrong thermometer", ssgnht, edit=("(before - 1.0)", "(0.8 * before - 1.0)")),
+    Mutant("wrong thermometer", ssgnht, edit=("(before - targets", "(0.8 * before - targets")),
 ]
 """Mutants that leave a Euclidean target."""
 
+FREE_THERMOSTAT = Mutant(
+    "no bound", ssgnht, edit=("min(thermostat[block], 1.0 / step_size)", "thermostat[block]")
+)
+"""A mutant that diverges where noise heats more than friction takes."""
+
 OTHER_RECURSIONS = [
     Mutant("old velocity", ssgnht, edit=("x[i] += step_size * v[i]", "x[i] += 0.0")),
-    Mutant("thermostat after the kick", ssgnht, edit=("(before - 1.0)", "(after - 1.0)")),
+    Mutant("thermostat after the kick", ssgnht, edit=("(before - targets", "(after - targets")),
 ]

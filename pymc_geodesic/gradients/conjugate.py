@@ -21,6 +21,8 @@ __all__ = ["ConjugatePriors", "family_of", "variables_of_families"]
 
 _FAMILIES = {DirichletRV: "Dirichlet", GammaRV: "Gamma", LogNormalRV: "LogNormal"}
 
+_HINT = "(Write Exponential(λ) as Gamma(1, λ), and Beta(a, b) as a component of Dirichlet([a, b]).)"
+
 
 def family_of(rv: TensorVariable) -> str | None:
     """Name of the distribution of a variable: Dirichlet, Gamma, LogNormal, or None for others."""
@@ -50,11 +52,14 @@ def variables_of_families(
     ValueError
         For a variable of another family, an unknown one, or if there is none at all.
     """
-    known = " and ".join(families)
+    known = f"{', '.join(families[:-1])} and {families[-1]}"
     if vars is None:
         found = [rv for rv in model.free_RVs if family_of(rv) in families]
         if not found:
-            raise ValueError(f"{sampler} samples {known} variables; this model has none")
+            names = [rv.name for rv in model.free_RVs]
+            raise ValueError(
+                f"{sampler} samples {known} variables; this model has none, but {names}. {_HINT}"
+            )
         return found
     if isinstance(vars, str | TensorVariable):
         vars = [vars]
@@ -68,7 +73,7 @@ def variables_of_families(
         if family_of(rv) not in families:
             raise ValueError(
                 f"{sampler} samples {known} variables, and {rv.name!r} is none of them; leave it "
-                "to another step method, such as SGGMC, GMC or NUTS"
+                f"to another step method, such as SGGMC, GMC or NUTS. {_HINT}"
             )
     return rvs
 

@@ -157,9 +157,14 @@ def named_row_source(
         raise ValueError(f"draws_per_block must be a positive integer, got {draws_per_block}")
     if draws_per_block is not None and batches is None:
         raise ValueError("draws_per_block= is about the blocks of batches=, which is missing")
+    _check_order(minibatch_order)
     if minibatch is None:
         containers = [data.name for data in model.data_vars]
-        for argument, value in (("batch_size", batch_size), ("batches", batches)):
+        for argument, value in (
+            ("batch_size", batch_size),
+            ("batches", batches),
+            ("total_size", total_size),
+        ):
             if value is not None:
                 raise ValueError(
                     f"{argument}= needs minibatch=[...], the names of the data containers whose "

@@ -15,6 +15,9 @@ _LONGEST_RUN = 16
 _LEAST_RUNS = 64
 """Runs of an epoch whose order is random; with fewer blocks than that, each is a run."""
 
+_DRAWN_AHEAD = 1024
+"""Independent places drawn at once: a call of the generator takes as long as two inner steps."""
+
 
 class Walk(ABC):
     """First rows of minibatches on a circle of rows.
@@ -32,13 +35,31 @@ class Walk(ABC):
         self.batch_size = batch_size
         self.reset(0)
 
-    @abstractmethod
     def reset(self, seed: int) -> None:
         """Start anew."""
+        self._starts = np.empty(0, dtype=np.int64)
+        self._taken = 0
 
     @abstractmethod
+    def _look_ahead(self) -> None:
+        """Choose the next first rows, ``_starts``, none of which is ``_taken`` yet."""
+
     def next_starts(self, n: int) -> np.ndarray:
         """First rows of the next ``n`` minibatches, shape ``(n,)``."""
+        end = self._taken + n
+        if end <= self._starts.size:
+            starts = self._starts[self._taken : end]
+            self._taken = end
+            return starts
+        parts = []
+        while n:
+            if self._taken == self._starts.size:
+                self._look_ahead()
+            take = min(n, self._starts.size - self._taken)
+            parts.append(self._starts[self._taken : self._taken + take])
+            self._taken += take
+            n -= take
+        return np.concatenate(parts)
 
     @property
     @abstractmethod
@@ -62,14 +83,14 @@ class ShuffledWalk(Walk):
 
     def reset(self, seed: int) -> None:
         """Start at a random place of the circle."""
+        super().reset(seed)
         self._n_blocks = self.n_rows // self.batch_size
         self._seed = seed
         self._epoch = -1
         self._offset = int(np.random.default_rng([seed, 0]).integers(self.n_rows))
-        self._taken = self._n_blocks
-        self._starts = np.empty(0, dtype=np.int64)
 
-    def _begin_epoch(self) -> None:
+    def _look_ahead(self) -> None:
+        """Begin an epoch."""
         if self._epoch >= 0:
             self._offset = (self._offset + self._n_blocks * self.batch_size) % self.n_rows
         self._epoch += 1
@@ -83,21 +104,6 @@ class ShuffledWalk(Walk):
         order = (runs[:, np.newaxis] * length + np.arange(length)).ravel()
         order = order[order < self._n_blocks]
         self._starts = (self._offset + order * self.batch_size) % self.n_rows
-
-    def next_starts(self, n: int) -> np.ndarray:
-        """First rows of the next ``n`` blocks."""
-        if self._taken + n <= self._n_blocks:
-            self._taken += n
-            return self._starts[self._taken - n : self._taken]
-        parts = []
-        while n:
-            if self._taken == self._n_blocks:
-                self._begin_epoch()
-            take = min(n, self._n_blocks - self._taken)
-            parts.append(self._starts[self._taken : self._taken + take])
-            self._taken += take
-            n -= take
-        return np.concatenate(parts)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -113,6 +119,7 @@ class ShuffledWalk(Walk):
     def state(self, state: dict[str, Any]) -> None:
         self._seed, self._epoch = state["seed"], state["epoch"]
         self._offset, self._taken = state["offset"], state["taken"]
+        self._starts = np.empty(0, dtype=np.int64)
         if self._epoch >= 0:
             self._order_blocks()
 
@@ -122,17 +129,24 @@ class IndependentWalk(Walk):
 
     def reset(self, seed: int) -> None:
         """Start anew."""
+        super().reset(seed)
         self._rng = np.random.default_rng([seed, 3])
+        self._generator = self._rng.bit_generator.state
 
-    def next_starts(self, n: int) -> np.ndarray:
-        """First rows of the next ``n`` blocks."""
-        return self._rng.integers(self.n_rows, size=n)
+    def _look_ahead(self) -> None:
+        self._generator = self._rng.bit_generator.state
+        self._starts = self._rng.integers(self.n_rows, size=_DRAWN_AHEAD)
+        self._taken = 0
 
     @property
     def state(self) -> dict[str, Any]:
-        """State of the generator of the places."""
-        return {"generator": self._rng.bit_generator.state}
+        """State of the generator before it drew ahead, and how many places were taken since."""
+        return {"generator": self._generator, "taken": self._taken}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._rng.bit_generator.state = state["generator"]
+        self._rng.bit_generator.state = self._generator = state["generator"]
+        self._starts = np.empty(0, dtype=np.int64)
+        if state["taken"]:
+            self._look_ahead()
+        self._taken = state["taken"]

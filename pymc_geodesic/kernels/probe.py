@@ -7,10 +7,11 @@ import math
 import numpy as np
 
 from pymc_geodesic.fields import evaluate
+from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.jit import compiled
 from pymc_geodesic.manifolds.product import geodesic, project
 
-__all__ = ["probe"]
+__all__ = ["probe", "probe_in_turn"]
 
 
 @compiled
@@ -96,3 +97,47 @@ def probe(
     for i in range(size):
         direction[i] = (gradient[i] - moved_gradient[i]) / time + scale * direction[i]
     return curvature
+
+
+@compiled
+def probe_in_turn(
+    field: int,
+    context: np.ndarray,
+    arguments: np.ndarray,
+    blocks: np.ndarray,
+    dims: np.ndarray,
+    x: np.ndarray,
+    direction: np.ndarray,
+    time: float,
+    stream: np.ndarray,
+    last_gradient: np.ndarray,
+    curvatures: np.ndarray,
+    noises: np.ndarray,
+) -> None:
+    """Measure with one minibatch after the other at the same point; see `probe`.
+
+    Parameters
+    ----------
+    arguments : ndarray of int64, shape (n,)
+        One argument of the field for each measurement.
+    stream : ndarray of uint64, shape (2,)
+        Random stream: the power iteration begins anew where a gradient is not finite.
+    last_gradient : ndarray, shape (size,) or (0,)
+        Receives the gradient at ``x`` of the last argument; empty where all arguments are the
+        same minibatch, and noise cannot be measured.
+    curvatures : ndarray, shape (n,)
+        Receives the curvatures.
+    noises : ndarray, shape (n, n_blocks)
+        Receives the variances, those of the first measurement excepted.
+    field, context, blocks, dims, x, direction, time
+        See `probe`.
+    """
+    for i in range(arguments.size):
+        previous = last_gradient[: last_gradient.size if i else 0]
+        curvatures[i] = probe(
+            field, context, arguments[i], blocks, dims, x, direction, time, previous, noises[i], 0
+        )
+        if not math.isfinite(curvatures[i]) and i < arguments.size - 1:
+            refresh_velocity(blocks, x, direction, stream)
+        if last_gradient.size:
+            evaluate(field, x, arguments[i], context, last_gradient)

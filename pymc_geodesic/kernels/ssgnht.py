@@ -22,6 +22,7 @@ def ssgnht(
     v: np.ndarray,
     thermostat: np.ndarray,
     inertia: np.ndarray,
+    targets: np.ndarray,
     step_size: float,
     diffusion: np.ndarray,
     stream: np.ndarray,
@@ -30,8 +31,12 @@ def ssgnht(
 ) -> float:
     r"""Run the inner steps of one SSGNHT draw on Euclidean coordinates, in place.
 
-    v′ = v − hξv + h∇log π(x) + sqrt(2Ah) n, x′ = x + hv′, ξ′ = ξ + h(v·v/m − 1)/Q, with one
-    thermostat ξ for each block.
+    v′ = v − hξv + h∇log π(x) + sqrt(2Ah) n, x′ = x + hv′, ξ′ = ξ + h(v·v/m − T)/Q, with one
+    thermostat ξ for each block, held at T = 1.
+
+    Friction takes the part ξh of a velocity, and noise of variance s² per step leaves the
+    temperature s² / (1 − (1 − ξh)²), the least of which is s², at ξh = 1. Where that exceeds T,
+    a free thermostat would grow on, heat beyond ξh = 1 and diverge at 2: ξ is bounded by 1/h.
 
     The scheme is of first order. Where the kinetic temperature is 1, the positions of a normal law
     have 1 − ξh/2 times its variance, whatever its curvature.
@@ -54,6 +59,8 @@ def ssgnht(
         ξ of each block, per unit of time, changed in place.
     inertia : ndarray, shape (n_blocks,)
         Q of each block, a time squared; 1 in the paper.
+    targets : ndarray, shape (n_blocks,)
+        T, the kinetic temperature each thermostat holds: 1 for the posterior, more to anneal.
     step_size : float
         h, a time.
     diffusion : ndarray, shape (n_blocks,)
@@ -76,20 +83,25 @@ def ssgnht(
     blocks, x, v = borrow(blocks), borrow(x), borrow(v)
     gradient, stream, noise = borrow(gradient), borrow(stream), borrow(noise)
     exactly_known = gradient[:0]
-    temperature = 0.0
+    temperatures = np.empty(blocks.shape[0])
+    for block in range(blocks.shape[0]):
+        part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
+        temperatures[block] = kinetic_temperature(v[part], dims[block])
+    total = 0.0
     for argument in arguments:
         evaluate(field, x, argument, context, gradient)
         for block in range(blocks.shape[0]):
             part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-            before = kinetic_temperature(v[part], dims[block])
             decay = 1.0 - thermostat[block] * step_size
             variance = 2.0 * diffusion[block] * step_size
             langevin_kick(
                 v[part], gradient[part], decay, step_size, variance, exactly_known, stream, noise
             )
-            after = kinetic_temperature(v[part], dims[block])
-            thermostat[block] += step_size * (before - 1.0) / inertia[block]
-            temperature += after
+            before, after = temperatures[block], kinetic_temperature(v[part], dims[block])
+            thermostat[block] += step_size * (before - targets[block]) / inertia[block]
+            thermostat[block] = min(thermostat[block], 1.0 / step_size)
+            temperatures[block] = after
+            total += after
         for i in range(x.size):
             x[i] += step_size * v[i]
-    return temperature / (arguments.size * blocks.shape[0])
+    return total / (arguments.size * blocks.shape[0])

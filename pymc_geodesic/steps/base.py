@@ -283,6 +283,13 @@ class GeodesicStep(BlockedStep):
             "more tuning draws, or model.debug() at the starting point."
         )
 
+    def _fail_at_start(self, gradient: np.ndarray) -> SamplingError:
+        return SamplingError(
+            f"the gradient in {self._failing_names(gradient)} is not finite where "
+            f"{type(self).__name__} starts: no step size helps. Look for NaN in the data and give "
+            "other initial values (initval=); model.debug() shows which term is to blame."
+        )
+
     def _failing_names(self, vector: np.ndarray) -> str:
         return ", ".join(
             repr(name)

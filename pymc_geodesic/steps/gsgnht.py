@@ -194,8 +194,7 @@ class gSGNHT(ThermostatStep):
         self, arguments: np.ndarray, step_size: float, friction: np.ndarray
     ) -> tuple[float, int]:
         self._prepare_thermostat(friction)
-        anneals = self.tune and self._tunes_itself
-        targets = self._tuner.annealing(step_size, friction) if anneals else self._ones
+        targets = self._targets(step_size, friction)
         field = self.estimator.field
         information = gsgnht(
             field.address,
@@ -206,7 +205,7 @@ class gSGNHT(ThermostatStep):
             self.position,
             self.velocity,
             self.thermostat,
-            self._inertia(friction) * targets,
+            self._inertia(friction, targets),
             targets,
             step_size,
             friction,
@@ -216,5 +215,5 @@ class gSGNHT(ThermostatStep):
             self._gradient,
             self._scratch,
         )
-        self._bound_thermostat(friction, heats=targets == 1.0)
+        self._bound_thermostat(friction, targets)
         return information

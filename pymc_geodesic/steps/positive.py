@@ -103,21 +103,22 @@ class PositiveStep(GeodesicStep):
 
     def __init__(
         self,
-        vars: Sequence[TensorVariable | str] | None,
+        vars: Sequence[TensorVariable | str] | None = None,
         *,
-        step_size: float | Schedule | None,
-        n_steps: int,
-        batch_size: int | None,
-        minibatch: Sequence[str] | str | None,
-        batches: Iterable[Any] | None,
-        total_size: int | None,
-        minibatch_order: Literal["shuffled", "independent", "random"],
+        step_size: float | Schedule | None = None,
+        n_steps: int = 10,
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+        batches: Iterable[Any] | None = None,
+        total_size: int | None = None,
+        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
         local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         local_draws: int = LOCAL_SWEEPS,
         local_tune: int = LOCAL_SWEEPS,
-        model: Model | None,
-        rng: RandomGenerator,
-        compile_kwargs: Mapping[str, Any] | None,
+        model: Model | None = None,
+        rng: RandomGenerator = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
     ) -> None:
         model = modelcontext(model)
         name = type(self).__name__

@@ -26,6 +26,7 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
+from pymc_geodesic.steps.finite import all_finite
 from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
 from pymc_geodesic.steps.tuning import DiffusionTuner
 from pymc_geodesic.streams import fill_normal
@@ -234,7 +235,7 @@ class SGLD(GeodesicStep):
 
     def _gradient_at(self, position: np.ndarray, argument: int) -> np.ndarray:
         field = self.estimator.field
-        gradient = np.empty(self.product.size)
+        gradient = np.empty_like(self.position)
         evaluate(field.address, position, argument, field.context, gradient)
         field.raise_error()
         return gradient
@@ -306,7 +307,7 @@ class SGLD(GeodesicStep):
             step_size = step_size_at(self.step_size, self.draw)
         else:
             step_size = self.tuned_step_size if self.step_size is None else self.step_size
-        before = (self.position.copy(), self.squares.copy()) if self.tune else None
+        before = self.position.copy(), self.squares.copy()
         field = self.estimator.field
         sgld(
             field.address,
@@ -319,13 +320,17 @@ class SGLD(GeodesicStep):
             self._gradient,
             self._scratch,
         )
-        diverging = not np.isfinite(self.position).all()
-        if before is not None and not diverging:
+        diverging = not all_finite(self.position)
+        if self.tune and not diverging:
             moved = float(np.abs(self.position - before[0]).max())
             diverging = moved > RUNAWAY * step_size * math.sqrt(self.n_steps)
         if diverging:
             field.raise_error()
-            if before is None:
+            if self.draw == 0:
+                gradient = self._gradient_at(before[0], arguments[0])
+                if not np.isfinite(gradient).all():
+                    raise self._fail_at_start(gradient)
+            if not self.tune:
                 raise self._fail(step_size, self._failing_names(self.position))
             self._tuner.shrink()
             self.position, self.squares = before

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +11,8 @@ from pymc_geodesic.gradients.topic_counts import TopicCounts
 from pymc_geodesic.kernels.scir import SIMPLEX
 from pymc_geodesic.kernels.sgrld import sgrld
 from pymc_geodesic.kernels.topic_moves import sgrld_words
-from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.inflation import independent_inflation
-from pymc_geodesic.steps.positive import LOCAL_SWEEPS, PositiveStep
+from pymc_geodesic.steps.positive import PositiveStep
 
 __all__ = ["SGRLD"]
 
@@ -116,42 +113,6 @@ class SGRLD(PositiveStep):
 
     name = "sgrld"
     _needs_counts = False
-
-    def __init__(
-        self,
-        vars: Sequence[TensorVariable | str] | None = None,
-        *,
-        step_size: float | Schedule | None = None,
-        n_steps: int = 10,
-        batch_size: int | None = None,
-        minibatch: Sequence[str] | str | None = None,
-        batches: Iterable[Any] | None = None,
-        total_size: int | None = None,
-        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
-        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
-        local_draws: int = LOCAL_SWEEPS,
-        local_tune: int = LOCAL_SWEEPS,
-        model: Model | None = None,
-        rng: RandomGenerator = None,
-        compile_kwargs: Mapping[str, Any] | None = None,
-        blocked: bool = True,
-    ) -> None:
-        super().__init__(
-            vars,
-            step_size=step_size,
-            n_steps=n_steps,
-            batch_size=batch_size,
-            minibatch=minibatch,
-            batches=batches,
-            total_size=total_size,
-            minibatch_order=minibatch_order,
-            local=local,
-            local_draws=local_draws,
-            local_tune=local_tune,
-            model=model,
-            rng=rng,
-            compile_kwargs=compile_kwargs,
-        )
 
     def _spread(self, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
         theta = np.exp(self.position) * (1.0 - self._values)

@@ -24,6 +24,9 @@ from pymc_geodesic.steps.tuning import EulerTuner
 
 __all__ = ["SSGNHT"]
 
+AT_THE_BOUND = 0.9
+"""ξh from which a thermostat that does not get the temperature down is taken to be at its bound."""
+
 
 @dataclass_state
 class SSGNHTState(ThermostatState):
@@ -95,6 +98,10 @@ class SSGNHT(ThermostatStep):
     directions where it differs from the average the temperature is off by h(V − average)/(2A),
     which tuning keeps below 5 %.
 
+    A thermostat does not grow beyond 1/h, where friction takes all of a velocity: more of it would
+    heat. Steps so long that h²V > 1 end there, with the paper's Q = 1 only after many draws, and
+    stay hot; a sampler warning says so.
+
     Sample stats: ``step_size``, ``temperature`` (v·v/m averaged over inner steps and variables),
     ``thermostat`` (mean over variables), ``diffusion`` (A of the first variable), ``diverging``,
     ``n_grad``.
@@ -128,6 +135,8 @@ class SSGNHT(ThermostatStep):
 
     name = "ssgnht"
     last_excess = 0.05
+    # more than A would brake the force that leads to the posterior, as if it were noise
+    _largest_while_annealing = 1.0
     _everywhere = Euclidean
     _state_class = SSGNHTState
     stats_dtypes_shapes: dict = {
@@ -211,6 +220,7 @@ class SSGNHT(ThermostatStep):
         self, arguments: np.ndarray, step_size: float, friction: np.ndarray
     ) -> tuple[float, int]:
         self._prepare_thermostat(friction)
+        targets = self._targets(step_size, friction)
         field = self.estimator.field
         temperature = ssgnht(
             field.address,
@@ -221,22 +231,31 @@ class SSGNHT(ThermostatStep):
             self.position,
             self.velocity,
             self.thermostat,
-            self._inertia(friction),
+            self._inertia(friction, targets),
+            targets,
             step_size,
             friction,
             self.stream,
             self._gradient,
             self._scratch,
         )
-        self._bound_thermostat(friction)
+        self._bound_thermostat(friction, targets)
         return temperature, 0
 
     def _temperature_warning(self, step_size: float, friction: np.ndarray) -> SamplerWarning | None:
         warning = super()._temperature_warning(step_size, friction)
         missing = self.missing_sum / self.temperature_count
+        names = ", ".join(variable.name for variable in self.variables)
+        if warning is not None and step_size * self.thermostat.max() > AT_THE_BOUND:
+            return self._warn(
+                f"SSGNHT[{names}] ran at a kinetic temperature of "
+                f"{self.temperature_sum / self.temperature_count:.3g} instead of 1 with all the "
+                f"friction there is, 1/step_size (step size {step_size:.3g}): the gradient noise "
+                "heats more than a thermostat can take up. Use a smaller step_size or larger "
+                "minibatches, or let tuning choose."
+            )
         if warning is not None or missing <= TEMPERATURE_TOLERANCE:
             return warning
-        names = ", ".join(variable.name for variable in self.variables)
         return self._warn(
             f"SSGNHT[{names}] ran with a thermostat of {2.0 * missing:.3g} per step, with which "
             f"Euler's method leaves the draws narrower than the posterior, {missing:.0%} of their "

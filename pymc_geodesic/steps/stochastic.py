@@ -16,7 +16,7 @@ from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.integrators import EXACT, PAPER, refresh_velocity
-from pymc_geodesic.kernels import probe
+from pymc_geodesic.kernels import probe, probe_in_turn
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
 from pymc_geodesic.manifolds.product import project
 from pymc_geodesic.schedules import Schedule
@@ -31,6 +31,7 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
+from pymc_geodesic.steps.finite import all_finite
 from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
 from pymc_geodesic.steps.tuning import FIRST_EXCESS, FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
 
@@ -316,24 +317,44 @@ class LangevinStep(GeodesicStep):
         """Measure at the starting point, so that the first step is not a leap in the dark."""
         n_grad = 1 + 2 * FIRST_MEASUREMENTS
         field = self.estimator.field
-        gradient = np.empty(self.product.size)
+        gradient = np.empty_like(self.position)
         evaluate(field.address, self.position, arguments[0], field.context, gradient)
         project(self.product.blocks, self.position, gradient)
         # over this length the density changes by a factor e, and a few kinks are likely crossed
         length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / LONGEST_PROBE)
-        for i in range(FIRST_MEASUREMENTS):
-            curvature, noise = self._measure(arguments[i % arguments.size], length)
-            if i >= FIRST_MEASUREMENTS // 2:  # until then the power iteration turns
-                self._tuner.observe(curvature, noise, counts=False)
-            if arguments[0] != arguments[-1]:  # otherwise there is one minibatch only
-                n_grad += self._remember_gradient(arguments[i % arguments.size])
-        return n_grad
+        self._begin_power_iteration()
+        one_minibatch = isinstance(self.estimator.source, AllRows) or arguments[0] == arguments[-1]
+        last_gradient = np.empty(0 if one_minibatch else gradient.size)
+        curvatures = np.empty(FIRST_MEASUREMENTS)
+        noises = np.zeros((FIRST_MEASUREMENTS, len(self.variables)))
+        probe_in_turn(
+            field.address,
+            field.context,
+            np.resize(arguments, FIRST_MEASUREMENTS),
+            self.product.blocks,
+            self.product.dims,
+            self.position,
+            self.direction,
+            length,
+            self.stream,
+            last_gradient,
+            curvatures,
+            noises,
+        )
+        field.raise_error()
+        self.last_gradient = last_gradient
+        for i in range(FIRST_MEASUREMENTS // 2, FIRST_MEASUREMENTS):  # by then it has turned
+            self._take_in(curvatures[i], noises[i], counts=False)
+        return n_grad if one_minibatch else n_grad + FIRST_MEASUREMENTS
 
-    def _measure(self, argument: int, length: float) -> tuple[float, np.ndarray | None]:
-        """Curvature over an arc and gradient noise at the present position, for tuning."""
+    def _begin_power_iteration(self) -> None:
+        self.direction = np.empty(self.product.size)
+        refresh_velocity(self.product.blocks, self.position, self.direction, self.stream)
+
+    def _measure(self, argument: int, length: float) -> None:
+        """Measure curvature over an arc and gradient noise at the present position, for tuning."""
         if self.direction.size == 0:
-            self.direction = np.empty(self.product.size)
-            refresh_velocity(self.product.blocks, self.position, self.direction, self.stream)
+            self._begin_power_iteration()
         noise = np.zeros(len(self.variables))
         field = self.estimator.field
         curvature = probe(
@@ -350,6 +371,10 @@ class LangevinStep(GeodesicStep):
             0,
         )
         field.raise_error()
+        self._take_in(curvature, noise)
+
+    def _take_in(self, curvature: float, noise: np.ndarray, counts: bool = True) -> None:
+        """Hand a measurement to the tuner."""
         if not math.isfinite(curvature):
             self.direction = np.empty(0)
         has_noise = self.last_gradient.size > 0
@@ -357,7 +382,7 @@ class LangevinStep(GeodesicStep):
             has_noise = True
             parts = self.product.slices.values()
             noise[:] = [self._noise_variance[part].max() for part in parts]
-        return curvature, noise if has_noise else None
+        self._tuner.observe(curvature, noise if has_noise else None, counts)
 
     def _remember_gradient(self, argument: int) -> int:
         """Keep the gradient at the end of a draw, to compare with another minibatch.
@@ -366,7 +391,7 @@ class LangevinStep(GeodesicStep):
         """
         if isinstance(self.estimator.source, AllRows):
             return 0
-        gradient = np.empty(self.product.size)
+        gradient = np.empty_like(self.position)
         field = self.estimator.field
         evaluate(field.address, self.position, argument, field.context, gradient)
         self.last_gradient = gradient
@@ -422,14 +447,14 @@ class LangevinStep(GeodesicStep):
             if not self._tuner.has_measured:
                 n_grad += self._measure_before_moving(arguments)
                 self.tuned_step_size = self._tuner.step_size()
-            self._tuner.observe(*self._measure(arguments[0], self.tuned_step_size))
+            self._measure(arguments[0], self.tuned_step_size)
             self.tuned_step_size = self._tuner.step_size()
             n_grad += 2
         step_size, friction = self._step_and_friction()
         if self.tune:
             position, velocity = self.position.copy(), self.velocity.copy()
         temperature, clips = self._run(arguments, step_size, friction)
-        diverging = not (math.isfinite(temperature) and np.isfinite(self.position).all())
+        diverging = not (math.isfinite(temperature) and all_finite(self.position))
         diverging = diverging or (self.tune and temperature > RUNAWAY)
         if diverging:
             self.estimator.field.raise_error()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class ThermostatStep(LangevinStep):
         "thermostat": (np.float64, []),
     }
     thermostat_inertia: float | None
+    _largest_while_annealing = LARGEST_THERMOSTAT
 
     def _set_inertia(self, inertia: float | None) -> None:
         if inertia is not None and not inertia > 0:
@@ -69,15 +71,15 @@ class ThermostatStep(LangevinStep):
     def _move(self, point: PointType) -> dict[str, Any]:
         thermostat, last_friction = self.thermostat.copy(), self.last_friction
         stats = super()._move(point)
-        stats["thermostat"] = float(self.thermostat.mean())
+        stats["thermostat"] = math.fsum(self.thermostat) / self.thermostat.size
         if stats["diverging"]:
             self.thermostat, self.last_friction = thermostat, last_friction
         return stats
 
-    def _inertia(self, friction: np.ndarray) -> np.ndarray:
+    def _inertia(self, friction: np.ndarray, targets: np.ndarray) -> np.ndarray:
         if self.thermostat_inertia is None:
-            return (1.0 + SMALL_DIMENSION / self.product.dims) / friction**2
-        return self.thermostat_inertia * self._ones
+            return (1.0 + SMALL_DIMENSION / self.product.dims) / friction**2 * targets
+        return self.thermostat_inertia * targets
 
     def _prepare_thermostat(self, friction: np.ndarray) -> None:
         """Start the thermostats at C, or let them follow its changes."""
@@ -87,12 +89,19 @@ class ThermostatStep(LangevinStep):
             self.thermostat *= friction / self.last_friction
         self.last_friction = friction
 
-    def _bound_thermostat(self, friction: np.ndarray, heats: np.ndarray | bool = True) -> None:
+    def _targets(self, step_size: float, friction: np.ndarray) -> np.ndarray:
+        """Kinetic temperature of every variable that its thermostat is to hold."""
+        if self.tune and self._tunes_itself:
+            return self._tuner.annealing(step_size, friction)
+        return self._ones
+
+    def _bound_thermostat(self, friction: np.ndarray, targets: np.ndarray) -> None:
         """Keep a start far from the posterior from winding the thermostat up for long.
 
-        Where it is not to heat it stays above C, as it does where noise is to do that.
+        Where noise is to heat beyond 1 the thermostat is not: it stays above C.
         """
         if self.tune and self._tunes_itself:
-            most = LARGEST_THERMOSTAT * friction
-            least = np.where(heats, -most, friction)
-            np.clip(self.thermostat, least, most, out=self.thermostat)
+            anneals = targets != 1.0
+            most = np.where(anneals, self._largest_while_annealing, LARGEST_THERMOSTAT) * friction
+            least = np.where(anneals, friction, -most)
+            np.minimum(np.maximum(self.thermostat, least), most, out=self.thermostat)

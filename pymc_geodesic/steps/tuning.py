@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from pymc_geodesic.steps.finite import all_finite
 from pymc_geodesic.steps.inflation import (
     independent_inflation,
     longest_time,
@@ -25,6 +26,9 @@ ACCURACY = 0.35
 
 FIRST_EXCESS, LAST_EXCESS = 10.0, 0.02
 """Excess of the temperature by gradient noise that is allowed first and last."""
+
+FIRST_EULER_EXCESS = 100.0
+"""The first for Euler's scheme, whose little friction lets the mean force carry it a long way."""
 
 FIRST_EXCESS_WITH_LOCAL = 100.0
 """The first where variables have local ones, which make a posterior of many modes."""
@@ -194,7 +198,7 @@ class CoolingTuner:
         if math.isfinite(curvature):
             self._curvature = _MEMORY * self._curvature + (1.0 - _MEMORY) * abs(curvature)
             self._weight = _MEMORY * self._weight + (1.0 - _MEMORY)
-        if noise is not None and np.all(np.isfinite(noise)):
+        if noise is not None and all_finite(noise):
             self._noise = _MEMORY * self._noise + (1.0 - _MEMORY) * noise
             self._noise_weight = _MEMORY * self._noise_weight + (1.0 - _MEMORY)
 
@@ -246,7 +250,7 @@ class TemperatureTuner(CoolingTuner):
     def step_size(self) -> float:
         """ε, a time."""
         step_size = ACCURACY / math.sqrt(self.curvature)
-        worst = float(np.max(self.noise))
+        worst = float(self.noise.max())
         if worst > 0.0:
             step_size = min(step_size, math.sqrt(self.allowed_excess / (worst * self._heat[-1])))
         return step_size * self._shrink
@@ -281,9 +285,18 @@ class EulerTuner(TemperatureTuner):
     """
 
     def __init__(self, n_blocks: int, *, last_excess: float) -> None:
-        super().__init__(n_blocks, last_excess=last_excess)
+        super().__init__(n_blocks, first_excess=FIRST_EULER_EXCESS, last_excess=last_excess)
         self._angles = np.array([EULER_DECAY])
         self._heat = np.array([euler_noise_excess(1.0, angle, 1.0) for angle in self._angles])
+
+    def friction(self, step_size: float) -> np.ndarray:
+        """Return A of every block, per unit of time, for a given step size."""
+        return np.full(self._n_noises, EULER_DECAY / step_size)
+
+    def annealing(self, step_size: float, friction: np.ndarray) -> np.ndarray:
+        """Kinetic temperature of every block; see `TemperatureTuner.annealing`."""
+        excess = euler_noise_excess(1.0, 1.0, 1.0) * self.noise * step_size / friction
+        return 1.0 + np.maximum(excess - self._last_excess, 0.0)
 
 
 class DiffusionTuner(CoolingTuner):

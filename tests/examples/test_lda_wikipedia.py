@@ -16,7 +16,10 @@ def module(monkeypatch):
     monkeypatch.setattr(module, "N_TOPICS", 3)
     monkeypatch.setattr(module, "N_STEPS", 2)
     monkeypatch.setattr(module, "BATCH_SIZE", 5)
-    monkeypatch.setattr(module, "GRID", {"SCIR": {"h0": (0.1,), "b": (10.0, 20.0)}, "SGRLD": {}})
+    monkeypatch.setattr(module, "REVISITED_BATCH", 10)
+    schedules = {"h0": (0.1,), "b": (10.0, 20.0), "gamma": (0.6,)}
+    grid = {"SCIR": schedules, "SGRLD": {}, module.REVISITED: schedules}
+    monkeypatch.setattr(module, "GRID", grid)
     return module
 
 
@@ -29,13 +32,15 @@ def corpus():
 
 def test_grid_curves_and_figure(module, corpus, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(module, "load_wikipedia", lambda folder: corpus)
-    for names in (["grid", "SCIR"], ["SCIR", "scikit-learn"]):
-        sizes = ["--seeds", "1", "2", "--every", "10", "--output", str(tmp_path)]
+    samplers = ["SCIR", module.REVISITED]
+    for names in (["grid", *samplers], [*samplers, "scikit-learn"]):
+        sizes = ["--seeds", "1", "2", "--every", "10", "--visits", "5", "--output", str(tmp_path)]
         monkeypatch.setattr(sys, "argv", ["script", *sizes, "--only", *names])
         module.main()
     printed = capsys.readouterr().out
-    assert printed.count("SCIR h0=0.1") == 2
+    assert printed.count("SCIR {'h0': 0.1") == 2
     assert "SCIR         seed 2: 40 documents" in printed
+    assert "SCIR, revisited seed 2: 200 documents" in printed
     assert {path.name for path in tmp_path.iterdir()} == {"lda_wikipedia.json", "lda_wikipedia.png"}
     monkeypatch.setattr(sys, "argv", ["script", "--only", "SGRLD", "--output", str(tmp_path)])
     with pytest.raises(SystemExit):

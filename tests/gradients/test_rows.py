@@ -69,13 +69,14 @@ def test_epochs_leave_out_different_rows_in_different_orders():
     assert len({tuple(first) for first in firsts}) == 4
 
 
-@pytest.mark.parametrize("sizes", [[7] * 30, [1] * 210, [210], [3, 200, 7]])
-def test_walk_does_not_depend_on_how_many_are_asked_for(sizes):
-    one, other = ShuffledRows(data(), BATCH), ShuffledRows(data(), BATCH)
+@pytest.mark.parametrize("kind", [ShuffledRows, IndependentRows])
+@pytest.mark.parametrize("sizes", [[7] * 30, [1] * 210, [210], [3, 200, 7], [9, 1400, 1, 1100]])
+def test_walk_does_not_depend_on_how_many_are_asked_for(kind, sizes):
+    one, other = kind(data(), BATCH), kind(data(), BATCH)
     one.reset(5)
     other.reset(5)
     walked = np.concatenate([one.next_starts(n) for n in sizes])
-    np.testing.assert_array_equal(walked, other.next_starts(210))
+    np.testing.assert_array_equal(walked, other.next_starts(sum(sizes)))
 
 
 def test_batch_of_all_rows():
@@ -97,7 +98,7 @@ def test_chains_differ_by_their_seed_only(kind):
 
 
 @pytest.mark.parametrize("kind", [ShuffledRows, IndependentRows, RandomRows])
-@pytest.mark.parametrize("taken", [0, 4, 10, 33])
+@pytest.mark.parametrize("taken", [0, 4, 10, 33, 1020, 1024, 2100])
 def test_state_continues_the_walk(kind, taken):
     source = kind(data(), BATCH)
     source.reset(8)

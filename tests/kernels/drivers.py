@@ -215,7 +215,7 @@ def run_ssgnht(
     x, v, streams = start(target, n)
     context, arguments = np.zeros(1, dtype=np.int64), np.zeros(n_steps, dtype=np.int64)
     diffusions = np.full(len(product.dims), diffusion)
-    inertias = np.full(len(product.dims), inertia)
+    inertias, targets = np.full(len(product.dims), inertia), np.ones(len(product.dims))
     rng = np.random.default_rng(4)
     spread = 1.0 / np.sqrt(product.dims * inertia)
     thermostats = diffusion + spread * rng.standard_normal((n, len(product.dims)))
@@ -223,6 +223,7 @@ def run_ssgnht(
     for chain in range(n):
         kernel(
             field.address, context, arguments, product.blocks, product.dims, x[chain], v[chain],
-            thermostats[chain], inertias, step_size, diffusions, streams[chain], gradient, noise,
+            thermostats[chain], inertias, targets, step_size, diffusions, streams[chain], gradient,
+            noise,
         )  # fmt: skip
     return x, v, thermostats

@@ -12,7 +12,7 @@ from pymc_geodesic.kernels import ssgnht
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.streams import fill_normal, new_stream, split_stream
 from tests.kernels.drivers import gradient_field, run_ssgnht
-from tests.mutants import BIASED_EULER, OTHER_RECURSIONS
+from tests.mutants import BIASED_EULER, FREE_THERMOSTAT, OTHER_RECURSIONS
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
 
 N_CHAINS = 20_000
@@ -30,10 +30,14 @@ def rugged(position, argument, context, output):
     return 0.0
 
 
-def run(field, product, state, inertia, step_size, diffusion, arguments, stream, kernel=ssgnht):
+def run(
+    field, product, state, inertia, step_size, diffusion, arguments, stream, kernel=ssgnht,
+    targets=None,
+):  # fmt: skip
+    targets = np.ones_like(inertia) if targets is None else targets
     return kernel(
         field.address, np.zeros(1, dtype=np.int64), arguments, product.blocks, product.dims,
-        *state, inertia, step_size, diffusion, stream,
+        *state, inertia, targets, step_size, diffusion, stream,
         np.empty(product.size), np.empty(product.size),
     )  # fmt: skip
 
@@ -42,7 +46,7 @@ def initial_state():
     return np.linspace(-2.0, 2.0, SIZE), np.linspace(1.0, -1.5, SIZE), np.array([0.7, 1.3])
 
 
-INERTIA, DIFFUSION = np.array([1.0, 0.5]), np.array([0.9, 0.4])
+INERTIA, DIFFUSION, TARGETS = np.array([1.0, 0.5]), np.array([0.9, 0.4]), np.array([1.0, 1.7])
 
 
 def recursion_by_hand(step_size, arguments, stream):
@@ -61,7 +65,7 @@ def recursion_by_hand(step_size, arguments, stream):
                 + step_size * gradient[part]
                 + np.sqrt(2.0 * DIFFUSION[b] * step_size) * noise
             )
-            xi[b] += step_size / INERTIA[b] * (np.mean(old[part] ** 2) - 1.0)
+            xi[b] += step_size / INERTIA[b] * (np.mean(old[part] ** 2) - TARGETS[b])
             temperatures.append(np.mean(v[part] ** 2))
         x = x + step_size * v
     return np.concatenate([x, v, xi, [np.mean(temperatures)]])
@@ -70,7 +74,9 @@ def recursion_by_hand(step_size, arguments, stream):
 def recursion_of(kernel, step_size, arguments, stream):
     state = initial_state()
     field = native_field(rugged, SIZE)
-    heat = run(field, BLOCKS, state, INERTIA, step_size, DIFFUSION, arguments, stream, kernel)
+    heat = run(
+        field, BLOCKS, state, INERTIA, step_size, DIFFUSION, arguments, stream, kernel, TARGETS
+    )
     return np.concatenate([*state, [heat]])
 
 
@@ -172,6 +178,39 @@ def test_thermostat_absorbs_gradient_noise():
     expected = diffusion + 0.5 * step_size * KICK**2
     cold = 1.0 - 0.5 * expected * step_size - 0.25 * step_size**2 * CURVATURES.mean()
     assert np.mean(frictions) == pytest.approx(expected / cold, rel=0.03)
+
+
+def heat_beyond_what_friction_takes(kernel):
+    """Temperatures and thermostat where noise of variance s² > 1 enters at every step."""
+    size, step_size, diffusion, strength = 300, 0.1, 1.0, 10
+    product = Product([("x", Euclidean(size), 1)])
+    rng = np.random.default_rng(6)
+    state = np.zeros(size), rng.standard_normal(size), np.array([diffusion])
+    field, stream = native_field(noisy_normal, size), new_stream(rng)
+    temperatures = [
+        run(
+            field, product, state, np.ones(1), step_size, np.array([diffusion]),
+            strength * rng.choice([-1, 1], size=20), stream, kernel,
+        )
+        for _ in range(1000)
+    ]  # fmt: skip
+    least = 2.0 * diffusion * step_size + (step_size * KICK * strength) ** 2
+    return np.array(temperatures), state[2][0] * step_size, least
+
+
+def test_thermostat_stays_where_friction_cools_most():
+    """At ξh = 1 a velocity is what entered in the last step, x an AR(1) process with 1 − h²λ."""
+    temperatures, decay, least = heat_beyond_what_friction_takes(ssgnht)
+    assert decay == 1.0
+    pull = 0.1**2 * CURVATURES
+    expected = least * np.mean(1.0 + pull / (2.0 - pull))
+    assert temperatures[100:].mean() == pytest.approx(expected, rel=0.02)
+
+
+def test_free_thermostat_diverges():
+    with np.errstate(all="ignore"):
+        temperatures, _, _ = heat_beyond_what_friction_takes(FREE_THERMOSTAT.compile())
+    assert not np.isfinite(temperatures[-1])
 
 
 @pytest.fixture(scope="module", params=[LOG_GAMMA, LAPLACE], ids=str)

@@ -284,6 +284,13 @@ def test_several_simplices_are_the_same_in_two_processes():
     assert_same_draws(*runs)
 
 
+def test_a_model_without_simplices_and_gamma_variables():
+    with pm.Model() as model:
+        pm.Exponential("rate", 2.0)
+    with pytest.raises(ValueError, match=r"has none, but \['rate'\]\. .*as Gamma\(1, λ\)"):
+        make(model)
+
+
 def test_blocks_of_rows_from_an_iterable():
     """Of a likelihood with a sum to be looked at, whose rows are not in the model."""
     with pm.Model() as model:

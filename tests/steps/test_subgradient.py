@@ -117,6 +117,29 @@ def test_temperature_of_ssgnht(model, batch):
     assert float(temperature_summary(idata)["mean"][0]) == pytest.approx(1.0, abs=0.05)
 
 
+def test_tuning_goes_to_the_posterior_first():
+    """A hundred steps from w = 0 leave a quarter of the way at most: the first are long and hot."""
+    rng = np.random.default_rng(3)
+    X = np.column_stack([np.ones(20_000), rng.normal(size=(20_000, 4))])
+    y = np.where(X @ np.linspace(2.0, -2.0, 5) + rng.logistic(size=20_000) > 0.0, 1.0, -1.0)
+
+    def energy(w):
+        slack = np.maximum(0.0, 1.0 - y * (X @ w))
+        return 0.5 * w @ w + slack.sum(), w - (y * (slack > 0.0)) @ X
+
+    middle = optimize.minimize(energy, np.zeros(5), jac=True, method="L-BFGS-B").x
+    with pm.Model() as model:
+        features, labels = pm.Data("X", X), pm.Data("y", y)
+        w = pm.Normal("w", shape=5)
+        pm.Potential("hinge", -pm.math.maximum(0.0, 1.0 - labels * (features @ w)))
+    step = make(model, SSGNHT, batch_size=BATCH, minibatch=["X", "y"])
+    for seed in (1, 2, 3):
+        points, stats = walk(step, start(model, step, tune=500, draws=1, seed=seed), 10)
+        assert not any(stat["diverging"] for stat in stats)
+        left = np.linalg.norm(points[-1]["w"] - middle) / np.linalg.norm(middle)
+        assert left < 0.25
+
+
 @pytest.mark.parametrize("step_class", [SGLD, SSGNHT], ids=lambda step: step.__name__)
 @pytest.mark.parametrize(
     "schedule", [PolynomialDecay(1e-3, b=5, gamma=0.6), lambda t: 1e-3 / (t + 1), 2e-3]
@@ -136,8 +159,8 @@ def test_diffusion_is_used_as_given(model):
     _, stats = walk(step, start(model, step, tune=0, draws=2), 2)
     assert [stat["diffusion"] for stat in stats] == [30.0, 30.0]
     assert stats[0]["thermostat"] == pytest.approx(30.0, abs=1e-3)
-    assert step._inertia(np.array([30.0])) == 1.0
-    assert make(model, SSGNHT)._inertia(np.array([30.0])) == pytest.approx(11.0 / 900.0)
+    assert step._inertia(np.array([30.0]), np.ones(1)) == 1.0
+    assert make(model, SSGNHT)._inertia(np.array([30.0]), np.ones(1)) == pytest.approx(11.0 / 900.0)
 
 
 def test_adagrad_of_a_draw(classifier, model):
@@ -218,6 +241,21 @@ def test_warning_names_the_arguments_of_ssgnht(model):
     assert "more diffusion" in message
 
 
+def test_warning_where_no_friction_is_left(model):
+    """The noise of one step alone is above temperature 1."""
+    step = make(
+        model, SSGNHT, step_size=0.05, diffusion=1.0, batch_size=5, minibatch=["X", "y"]
+    )  # fmt: skip
+    point = walk(step, start(model, step, tune=200, draws=100), 200)[0][-1]
+    step.stop_tuning()
+    _, stats = walk(step, point, 100)
+    assert stats[-1]["thermostat"] == pytest.approx(1.0 / 0.05)
+    message = stats[-1]["warning"].message
+    assert "instead of 1 with all the friction there is" in message
+    assert "more diffusion" not in message
+    assert "smaller step_size or larger minibatches" in message
+
+
 def test_start_where_nothing_is_finite():
     with pm.Model() as model:
         pm.Normal("a")
@@ -225,6 +263,18 @@ def test_start_where_nothing_is_finite():
     step = make(model, SubgradientHMC)
     with pytest.raises(SamplingError, match=r"not finite while sampling 'a'.*model\.debug"):
         step.step(start(model, step, tune=1, draws=1))
+
+
+@pytest.mark.parametrize("tune", [0, 5])
+@pytest.mark.parametrize("step_size", [None, 0.1])
+def test_start_without_a_gradient(step_size, tune):
+    X = np.array([[1.0], [np.nan]])
+    with pm.Model() as model:
+        pm.Normal("b")
+        pm.Normal("y", X @ pm.Normal("a", shape=1), 1.0, observed=np.ones(2))
+    step = make(model, SGLD, step_size=step_size)
+    with pytest.raises(SamplingError, match=r"the gradient in 'a' is not finite.*NaN in the data"):
+        step.step(start(model, step, tune=tune, draws=1))
 
 
 @pytest.mark.parametrize(
@@ -235,6 +285,8 @@ def test_start_where_nothing_is_finite():
         (SSGNHT, {"thermostat_inertia": 0.0}, "thermostat_inertia must be positive, got 0.0"),
         (SGLD, {"minibatch": ["X"], "batch_size": 2000}, "batch_size=2000 does not fit the 1000"),
         (SSGLD, {"batch_size": 5}, "batch_size= needs minibatch="),
+        (SSGLD, {"total_size": 5}, "total_size= needs minibatch="),
+        (SSGLD, {"minibatch_order": "sorted"}, "minibatch_order='sorted' is unknown"),
         (SubgradientHMC, {"target_accept": 1.5}, "target_accept must lie between 0 and 1"),
     ],
 )
@@ -274,6 +326,27 @@ class TestDiffusionTuner:
         tuner.observe(9.0, None)
         assert tuner.allowed_excess > 1.0
         assert tuner.step_size() ** 2 * 9.0 <= 1.0 + 1e-9
+
+
+def test_annealing_of_euler():
+    """The heat of the noise beyond what is allowed at the end; the thermostat then stays at A."""
+    tuner = EulerTuner(2, last_excess=0.05)
+    tuner.reset(10)
+    tuner.observe(1e-6, np.array([1e4, 0.0]))
+    step_size = tuner.step_size()
+    targets = tuner.annealing(step_size, tuner.friction(step_size))
+    np.testing.assert_allclose(targets, [1.0 + tuner.allowed_excess - 0.05, 1.0])
+    assert targets[0] > 30.0
+
+
+def test_thermostats_of_tuning(model):
+    """At A while noise is to heat, free when it no longer is."""
+    step = make(model, SSGNHT, batch_size=BATCH, minibatch=["X", "y"])
+    _, stats = walk(step, start(model, step, tune=100, draws=1), 100)
+    friction = np.array([stat["diffusion"] for stat in stats])
+    thermostat = np.array([stat["thermostat"] for stat in stats])
+    np.testing.assert_array_equal(thermostat[:50], friction[:50])
+    assert not np.any(thermostat[75:] == friction[75:])
 
 
 def test_friction_of_euler_is_small():
