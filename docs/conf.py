@@ -38,6 +38,7 @@ nb_execution_timeout = 900
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 
+default_role = "py:obj"
 autosummary_generate = True
 autodoc_default_options = {"members": False}
 autodoc_typehints = "none"

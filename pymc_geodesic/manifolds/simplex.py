@@ -31,9 +31,7 @@ class Simplex(Manifold):
     The signs of q are free: a great circle that leaves the positive orthant returns, as far as θ
     is concerned, as if reflected, so there are no walls to hit.
 
-    Chart
-    -----
-    A density p(θ) is meant with respect to dθ_1 … dθ_{n−1}. From θ_k = q_k²,
+    **Chart.** A density p(θ) is meant with respect to dθ_1 … dθ_{n−1}. From θ_k = q_k²,
     dθ_1 … dθ_{n−1} = 2^{n−1} Π_{k<n} |q_k| dq_1 … dq_{n−1}, and the surface element of the
     sphere is dS = dq_1 … dq_{n−1}/|q_n|. Together
 
