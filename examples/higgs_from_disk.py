@@ -1,29 +1,40 @@
 """A Bayesian support vector machine on ten million rows that stay on disk.
 
-The rows are those of the HIGGS data in the data folder, repeated and jittered by a hundredth of
-each feature's standard deviation until there are ten million, in random order (1.2 GB in single
-precision; written once to a temporary folder and deleted at the end unless ``--keep``). Thermostats
-with stochastic subgradients take minibatches of 100 rows from a block of 500,000 that is in memory
-while the next one loads. Beside them runs the Gibbs sampler with data augmentation (Polson and
-Scott, 2011), which has to see all rows once before it moves at all; its sweep goes over the same
-blocks in compiled code with BLAS products.
+The rows come from `higgs_rows`. Minibatches of 100 are taken from a block of 200,000 that is in
+memory while the next one loads, and the clock runs from before the first row is read. All samplers
+start at w = 0, each with its own order of the blocks:
 
-It shows the test accuracy of the mean of the draws so far, without their first fifth, over the wall
-time, and the time of a sweep. SSGNHT runs at a step so long that gradient noise, whose variance
-grows with the square of the number of rows, keeps it some hundred times too hot: the mean, which
-classifies, is there within a second, while the draws spread far wider than the posterior, as the
-temperature says. gSGNHT is tuned to temperature 1 and needs longer than a sweep.
+- *SSGNHT, decaying steps*: long steps first. Gradient noise, whose variance grows with the square
+  of the number of rows, then heats it a thousandfold; the mean of the draws classifies, the
+  draws are no sample of the posterior.
+- *SSGNHT, control variates*: a short run of that kind, one pass over all rows for the gradient at
+  its mean c, and then minibatches that estimate only the difference to it,
+  ∇U(c) + N/n Σ [∂u_i(w) − ∂u_i(c)]. That is the same posterior, written as another model: see
+  `build_model`. The difference vanishes for all rows but those whose hinge bends between w and c.
+  (*gSGNHT, control variates* is the same with the integrator of second order.)
+- *SSGNHT, noise as heat*: without control variates, from the mean of a longer first run, with
+  steps so short that gradient noise gives half of the friction's due.
+- the Gibbs sampler with data augmentation (Polson and Scott, 2011), which has to see all rows once
+  before it moves at all; its sweep goes over the same rows in compiled code with BLAS products.
 
-Run it with ``python examples/higgs_from_disk.py``; it takes some two minutes.
+The samplers move coordinates in which gradient noise is the same in all directions, by a sample of
+rows that is read within the time. Gibbs sampling would gain nothing by that.
+
+It shows test accuracy of the mean of the draws so far over the wall time, with the band of 0.1
+points in which it should stay over the last half of a sweep, and the temperature of the positions,
+the mean squared distance from the mode in units of the posterior, which is 1 for its draws. Mode
+and curvature are found afterwards by Newton's method on all rows.
+
+Run it with ``python examples/higgs_from_disk.py``; it takes some five minutes.
 ``PYMC_GEODESIC_DATA`` names the data folder.
 """
 
 import argparse
 import json
 import logging
-import shutil
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,132 +42,297 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
+from higgs_rows import StreamedFrom, accuracy, held_out, read_higgs, write_rows
 from svm_baselines import auxiliary_precisions
+from threadpoolctl import threadpool_limits
 
 import pymc_geodesic as pg
-from pymc_geodesic.datasets import RowBlocks, row_blocks
-from pymc_geodesic.datasets.folder import read_arrays
+from pymc_geodesic.datasets import RowBlocks
+from pymc_geodesic.schedules import PolynomialDecay
 
-ORIGIN = (
-    "HIGGS is in the UCI repository (https://archive.ics.uci.edu/dataset/280/higgs); the file must "
-    "hold X_sas (rows, 28) and y_sas for training and X_h2o_test and y_h2o_test for testing."
-)
-JITTER = 0.01
 COST, PRIOR_SCALE = 1.0, 1.0
-BATCH, N_STEPS, BLOCK = 100, 100, 500_000
-SEED, N_TUNE = 1, 1000
-SAMPLERS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "SSGNHT, long steps": (pg.SSGNHT, {"step_size": 2e-5, "diffusion": 5e3}),
-    "gSGNHT, tuned": (pg.gSGNHT, {}),
+BATCH, N_STEPS, BLOCK = 100, 100, 200_000
+FIRST_HEAT, DECAY_FROM = 50.0, 50
+"""Heat of the first steps, and the draw from which they decay like its inverse."""
+FEW_DRAWS, MANY_DRAWS = 120, 1000
+"""Draws before a change of coordinates; the mean is over the later half."""
+BANDWIDTHS = (0.1, 0.05, 0.03, 0.02, 0.02)
+"""Distances from the kink within which rows count as curved, in steps of Newton's method."""
+BAND = 0.1
+WIDTH, FEW_PIECES = 0.2, 4
+PLOTTED = 150
+SHORT = ("SSGNHT, decaying steps", "SSGNHT, control variates")
+STEADY: dict[str, tuple[Any, bool, tuple[float, float, float], int]] = {
+    SHORT[1]: (pg.SSGNHT, True, (1.2, 0.1, 0.12), FEW_DRAWS),
+    "gSGNHT, control variates": (pg.gSGNHT, True, (3.0, 0.4, 0.45), FEW_DRAWS),
+    "SSGNHT, noise as heat": (pg.SSGNHT, False, (0.05, 0.05, 0.1), MANY_DRAWS),
 }
+"""Step method, whether with control variates, heat, Ah and what hξ becomes, and draws before.
+
+With control variates steps decay slowly, which cools what noise is left.
+"""
+SLOW_DECAY_FROM = 300
 
 
-def read_higgs(data: str | None) -> tuple[np.ndarray, ...]:
-    """Return standardised features, with a column of ones, and signs, for training and testing."""
-    arrays = read_arrays("higgs_small.npz", data_home=data, origin=ORIGIN)
-    train, test = arrays["X_sas"].astype("float64"), arrays["X_h2o_test"].astype("float64")
-    mean, scale = train.mean(axis=0), train.std(axis=0)
-    designs = [np.column_stack([(X - mean) / scale, np.ones(len(X))]) for X in (train, test)]
-    signs = [np.where(arrays[name] > 0, 1, -1) for name in ("y_sas", "y_h2o_test")]
-    return designs[0], signs[0], designs[1], signs[1]
+@dataclass(frozen=True)
+class Trace:
+    """What a sampler did.
+
+    Attributes
+    ----------
+    seconds : ndarray, shape (draw,)
+        Since before it read the first row.
+    weights : ndarray, shape (draw, feature)
+    temperature : ndarray, shape (draw,)
+        Kinetic.
+    first : int
+        First draw of the last stage.
+    """
+
+    seconds: np.ndarray
+    weights: np.ndarray
+    temperature: np.ndarray
+    first: int
+
+    def means(self, part: float) -> np.ndarray:
+        """Mean of the draws so far of a stage, after each draw, without the first part of them."""
+        total = np.concatenate([np.zeros((1, self.weights.shape[1])), np.cumsum(self.weights, 0)])
+        stop = np.arange(1, len(self.seconds) + 1)
+        begin = np.where(stop > self.first, self.first, 0)
+        start = begin + (part * (stop - begin)).astype(int)
+        return (total[stop] - total[start]) / (stop - start)[:, None]
+
+    def shortest(self) -> float:
+        """Return the shortest time that a draw took."""
+        return float(np.min(np.diff(self.seconds, prepend=0.0)))
 
 
-def write_rows(folder: Path, X: np.ndarray, y: np.ndarray, n_rows: int) -> RowBlocks:
-    """Write the repeated rows in random order; return their blocks."""
-    rng = np.random.default_rng(SEED)
-    names = [folder / "X.bin", folder / "y.bin"]
-    with names[0].open("wb") as features, names[1].open("wb") as labels:
-        for start in range(0, n_rows, BLOCK):
-            chosen = rng.integers(len(X), size=min(BLOCK, n_rows - start))
-            rows = X[chosen].astype("float32")
-            noise = rng.standard_normal((len(rows), X.shape[1] - 1), dtype="float32")
-            rows[:, :-1] += np.float32(JITTER) * noise
-            rows.tofile(features)
-            y[chosen].astype("int8").tofile(labels)
-    return row_blocks(
-        np.memmap(names[0], "float32", mode="r", shape=(n_rows, X.shape[1])),
-        np.memmap(names[1], "int8", mode="r", shape=(n_rows,)),
-        block_size=BLOCK,
-    )
+def build_model(n_features: int, *, controlled: bool) -> pm.Model:
+    """Return the classifier; one row stands in for the data.
 
-
-def build_model(n_features: int) -> pm.Model:
-    """Return the classifier; one row stands in for the data."""
+    With control variates a row keeps of its log ψ what is left without the tangent at the centre,
+    and the tangents of all rows are added as one number. The total is the same.
+    """
     with pm.Model() as model:
         X = pm.Data("X", np.zeros((1, n_features), "float32"))
         y = pm.Data("y", np.ones(1, "int8"))
-        w = pm.Normal("weights", 0.0, PRIOR_SCALE, shape=n_features)
-        pg.Hinge("label", X @ w, COST, observed=y)
+        root = pm.Data("root", np.eye(n_features))
+        coordinates = pm.Flat("coordinates", shape=n_features)
+        weights = pm.Deterministic("weights", root @ coordinates)
+        pm.Potential("prior", -0.5 * pt.sum((weights / PRIOR_SCALE) ** 2))
+        if not controlled:
+            pg.Hinge("label", X @ weights, COST, observed=y)
+            return model
+        centre = pm.Data("centre", np.zeros(n_features))
+        pm.Potential("tangents", pt.dot(pm.Data("slope", np.zeros(n_features)), weights))
+
+        def rest(value: Any, score: Any, at_centre: Any) -> Any:
+            tangent = pt.switch(value * at_centre < 1.0, value * score, 0.0)
+            return COST * (-pt.maximum(0.0, 1.0 - value * score) - tangent)
+
+        pm.CustomDist("label", X @ weights, X @ centre, logp=rest, observed=y, dtype="int8")
     return model
 
 
+def slope(blocks: RowBlocks, w: np.ndarray) -> np.ndarray:
+    """Sum over all rows of the gradient of log ψ at w."""
+    total, single = np.zeros(w.size), w.astype("float32")
+    for features, signs in blocks:
+        for X, y in zip(features.pieces(), signs.pieces(), strict=True):
+            total += np.where(y * (X @ single) < 1.0, y, 0).astype("float32") @ X
+    return COST * total
+
+
+def read_all(blocks: RowBlocks) -> None:
+    """Read all rows, so that the system has them in its cache when the clock starts."""
+    for features, signs in blocks:
+        for _ in zip(features.pieces(), signs.pieces(), strict=True):
+            pass
+
+
+def noise_root(blocks: StreamedFrom, w: np.ndarray) -> np.ndarray:
+    """Return R such that gradient noise is the same in all directions of R⁻¹w, from a few rows."""
+    features, signs = next(iter(blocks))
+    X, y = next(features.pieces()).astype(float), next(signs.pieces())
+    gradients = np.where(y * (X @ w) < 1.0, y, 0)[:, None] * X
+    return np.linalg.cholesky(np.linalg.inv(np.cov(gradients.T)))
+
+
+def curvature_root(blocks: StreamedFrom, w: np.ndarray) -> np.ndarray:
+    """Return R such that the curvature is N in all directions of R⁻¹w, from a few rows.
+
+    Where control variates are at work these are also the directions of equal gradient noise.
+    """
+    features, signs = next(iter(blocks))
+    near, n_rows = np.zeros((0, w.size)), 0
+    for X, y, _ in zip(features.pieces(), signs.pieces(), range(FEW_PIECES), strict=False):
+        near = np.concatenate([near, X[np.abs(1.0 - y * (X @ w)) < WIDTH]])
+        n_rows += len(X)
+    curvature = near.T @ near / (2.0 * WIDTH * n_rows)
+    return np.linalg.cholesky(np.linalg.inv(curvature))
+
+
+class Chain:
+    """A compiled step method on one of the models.
+
+    Parameters
+    ----------
+    kind : type
+        `SSGNHT` or `gSGNHT`.
+    blocks : RowBlocks
+    n_features : int
+    controlled : bool
+        Whether the model has control variates.
+    **settings
+        Of the step method.
+    """
+
+    def __init__(
+        self, kind: Any, blocks: RowBlocks, n_features: int, controlled: bool, **settings: Any
+    ) -> None:
+        self.blocks = StreamedFrom(blocks)
+        with build_model(n_features, controlled=controlled) as self.model:
+            self.step = kind(
+                minibatch=["X", "y"],
+                batches=self.blocks,
+                batch_size=BATCH,
+                n_steps=N_STEPS,
+                **settings,
+            )
+        self.begin(np.zeros(n_features), np.eye(n_features), 0, 0)
+        self.draw()  # compiles
+
+    def begin(self, w: np.ndarray, root: np.ndarray, seed: int, first: int, **data: Any) -> None:
+        """Start at w, with a block of rows, coordinates and values of other data containers."""
+        self.blocks.first, self.root = first, root
+        pm.set_data({"root": root, **data}, model=self.model)
+        self.point = {"coordinates": np.linalg.solve(root, w)}
+        self.step.setup_chain(np.random.default_rng(seed), tune=0, draws=10**9)
+
+    def draw(self) -> tuple[np.ndarray, float]:
+        """Return the next weights and the kinetic temperature."""
+        self.point, (stats,) = self.step.step(self.point)
+        return self.root @ self.point["coordinates"], stats["temperature"]
+
+
+def step_for(heat: float, n_rows: int) -> float:
+    """Step size h at which gradient noise N²/n adds a given heat, h²N²/(2n), in each step."""
+    return float(np.sqrt(2.0 * heat * BATCH)) / n_rows
+
+
+def first_chain(blocks: RowBlocks, d: int) -> Chain:
+    """Long steps that decay."""
+    h = step_for(FIRST_HEAT, blocks.total_size)
+    decay = PolynomialDecay(h, b=DECAY_FROM, gamma=1.0)
+    return Chain(pg.SSGNHT, blocks, d, False, step_size=decay, diffusion=0.1 / h)
+
+
+def steady_chain(
+    kind: Any, blocks: RowBlocks, d: int, controlled: bool, heat: float, friction: float, end: float
+) -> Chain:
+    """Take steps of a given heat and friction Ah; thermostats follow within some 1 / end steps.
+
+    The heat is that of minibatches without control variates, and of the first step.
+    """
+    h = step_for(heat, blocks.total_size)
+    settings = {
+        "step_size": PolynomialDecay(h, b=SLOW_DECAY_FROM, gamma=0.5) if controlled else h,
+        "diffusion" if kind is pg.SSGNHT else "friction": friction / h,
+        "thermostat_inertia": 3.0 * (h / end) ** 2,
+    }
+    return Chain(kind, blocks, d, controlled, **settings)
+
+
+def run(
+    first: Chain, then: Chain | None, few: int, data: RowBlocks, seed: int, seconds: float
+) -> Trace:
+    """Draw with one chain, or after a few draws with another from the mean of these."""
+    times, weights, temperatures = [], [], []
+    d, block = first.root.shape[0], 7 * seed
+    read_all(data)
+    begin = time.perf_counter()
+    first.begin(np.zeros(d), noise_root(first.blocks, np.zeros(d)), seed, block)
+    chain, stage = first, 0
+    while not times or times[-1] < seconds:
+        if then is not None and len(times) == few:
+            centre = np.mean(weights[few // 2 :], axis=0)
+            block += 1 + few * N_STEPS * BATCH // BLOCK
+            if "centre" in then.model.named_vars:
+                root, tangent = curvature_root(first.blocks, centre), slope(data, centre)
+                start = (
+                    centre + root @ root.T @ (tangent - centre / PRIOR_SCALE**2) / data.total_size
+                )
+                then.begin(start, root, seed, block, centre=centre, slope=tangent)
+            else:
+                then.begin(centre, noise_root(first.blocks, centre), seed, block)
+            chain, stage = then, few
+        w, temperature = chain.draw()
+        weights.append(w)
+        temperatures.append(temperature)
+        times.append(time.perf_counter() - begin)
+    return Trace(np.array(times), np.array(weights), np.array(temperatures), stage)
+
+
 def gibbs_sweep(rng: np.random.Generator, blocks: RowBlocks, w: np.ndarray) -> np.ndarray:
-    """Draw w after one sweep of the Gibbs sampler over all rows, read block by block."""
+    """Draw w after one sweep of the Gibbs sampler over all rows, read piece by piece."""
     precision, linear = np.eye(w.size) / PRIOR_SCALE**2, np.zeros(w.size)
-    for features, labels in blocks:
-        X, y = np.asarray(features, dtype=float), np.asarray(labels, dtype=float)
-        auxiliary_precisions(rng, X, y, w, COST, 1.0, precision, linear)
+    for features, signs in blocks:
+        for X, y in zip(features.pieces(), signs.pieces(), strict=True):
+            X, y = X.astype(float), y.astype(float)
+            auxiliary_precisions(rng, X, y, w, COST, 1.0, precision, linear)
     root = np.linalg.cholesky(precision)
     mean = np.linalg.solve(root.T, np.linalg.solve(root, linear))
     return mean + np.linalg.solve(root.T, rng.standard_normal(w.size))
 
 
-def time_gibbs(blocks: RowBlocks, sweeps: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds and draws of some sweeps from w = 0; nothing is compiled within the time."""
-    rng = np.random.default_rng(SEED)
-    few = row_blocks(np.ones((8, d), "float32"), np.ones(8, "int8"), block_size=8)
-    gibbs_sweep(rng, few, np.zeros(d))  # compiles
+def run_gibbs(blocks: RowBlocks, sweeps: int, d: int) -> Trace:
+    """Sweeps from w = 0; nothing is compiled within the time."""
+    rng = np.random.default_rng(1)
+    auxiliary_precisions(
+        rng, np.ones((8, d)), np.ones(8), np.zeros(d), COST, 1.0, np.eye(d), np.zeros(d)
+    )
     w, draws, seconds = np.zeros(d), [], []
+    read_all(blocks)
     begin = time.perf_counter()
     for _ in range(sweeps):
         w = gibbs_sweep(rng, blocks, w)
         draws.append(w)
         seconds.append(time.perf_counter() - begin)
-    return np.array(seconds), np.array(draws)
+    return Trace(np.array(seconds), np.array(draws), np.ones(sweeps), 0)
 
 
-def time_sampler(
-    kind: Any, blocks: RowBlocks, seconds: float, d: int, settings: dict[str, Any]
-) -> dict[str, np.ndarray]:
-    """Seconds, draws and sample stats from w = 0; nothing is compiled within the time."""
-    with build_model(d) as model:
-        step = kind(
-            minibatch=["X", "y"], batches=blocks, batch_size=BATCH, n_steps=N_STEPS, **settings
-        )
-        start = model.initial_point()
-    start = {name: np.zeros_like(value) for name, value in start.items()}
-    step.setup_chain(np.random.default_rng(SEED), tune=0, draws=1)
-    step.step(start)
-    step.setup_chain(np.random.default_rng(SEED), tune=N_TUNE, draws=10**9)
-    point, draws, times, stats = start, [], [], []
-    begin = time.perf_counter()
-    while not times or times[-1] < seconds:
-        if len(times) == N_TUNE:
-            step.stop_tuning()
-        point, (stat,) = step.step(point)
-        draws.append(point["weights"])
-        stats.append((stat["step_size"], stat["temperature"]))
-        times.append(time.perf_counter() - begin)
-    step_size, temperature = np.array(stats).T
-    return {
-        "seconds": np.array(times),
-        "draws": np.array(draws),
-        "step_size": step_size,
-        "temperature": temperature,
-    }
+def posterior_mode(blocks: RowBlocks, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mode and curvature of −log posterior by Newton's method on all rows.
+
+    The rows near the kink are the curvature: Σ x xᵀ 1[|1 − y x·w| < b] / (2b).
+    """
+    for width in BANDWIDTHS:
+        gradient = slope(blocks, w) - w / PRIOR_SCALE**2
+        curvature = np.eye(w.size) / PRIOR_SCALE**2
+        for features, signs in blocks:
+            for X, y in zip(features.pieces(), signs.pieces(), strict=True):
+                near = X[np.abs(1.0 - y * (X @ w)) < width].astype(float)
+                curvature += COST * near.T @ near / (2.0 * width)
+        w = w + np.linalg.solve(curvature, gradient)
+    return w, curvature
 
 
-def running_mean(draws: np.ndarray) -> np.ndarray:
-    """Mean of the draws so far without their first fifth, after each draw."""
-    total = np.concatenate([np.zeros((1, draws.shape[1])), np.cumsum(draws, axis=0)])
-    stop = np.arange(1, len(draws) + 1)
-    start = stop // 5
-    return (total[stop] - total[start]) / (stop - start)[:, None]
+def point_estimates(blocks: RowBlocks) -> dict[str, np.ndarray]:
+    """Weights of scikit-learn's linear classifiers from the first two blocks."""
+    from sklearn.linear_model import SGDClassifier
+    from sklearn.svm import LinearSVC
 
-
-def accuracy(weights: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Percentage of test rows with the right sign, for each vector of weights."""
-    return np.array([100.0 * np.mean((X @ w) * y > 0.0) for w in weights])
+    parts = [block for block, _ in zip(blocks, range(2), strict=False)]
+    X, y = (np.concatenate([np.asarray(part[k]) for part in parts]) for k in (0, 1))
+    classifiers = {
+        "SGDClassifier, hinge": SGDClassifier(
+            fit_intercept=False, alpha=1e-7, learning_rate="constant", eta0=1e-4, average=True,
+            max_iter=10, tol=None, random_state=1,
+        ),
+        "LinearSVC, squared hinge": LinearSVC(fit_intercept=False, dual=False),
+    }  # fmt: skip
+    return {name: each.fit(X, y).coef_[0] for name, each in classifiers.items()}
 
 
 def largest_memory() -> float:
@@ -168,70 +344,198 @@ def largest_memory() -> float:
     return float(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 2**20
 
 
+def distances(weights: np.ndarray, mode: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+    """(w − mode)ᵀ H (w − mode) / d, which is 1 on average for draws of the posterior."""
+    error = weights - mode
+    return np.einsum("ij,jk,ik->i", error, curvature, error) / mode.size
+
+
+def flatness(trace: Trace, part: float, end: float, sets: dict[str, Any]) -> dict[str, float]:
+    """Range of the accuracy of the running mean over the last half of some time, by test set."""
+    begin = max(np.searchsorted(trace.seconds, 0.5 * end, side="right") - 1, 0)
+    stop = max(np.searchsorted(trace.seconds, end, side="right"), begin + 1)
+    shown = np.unique(np.linspace(begin, stop - 1, 60).astype(int))
+    means = trace.means(part)[shown]
+    return {name: float(np.ptp(accuracy(means, *rows))) for name, rows in sets.items()}
+
+
+def temperature_so_far(traces: list[Trace], seconds: np.ndarray, *law: np.ndarray) -> np.ndarray:
+    """Temperature of the positions of the later half of the draws so far of the last stage."""
+    result = np.full((len(traces), len(seconds)), np.nan)
+    for row, trace in zip(result, traces, strict=True):
+        total = np.concatenate([[0.0], np.cumsum(distances(trace.weights, *law))])
+        stop = np.searchsorted(trace.seconds, seconds, side="right")
+        start = trace.first + (stop - trace.first) // 2
+        some = stop > trace.first
+        row[some] = ((total[stop] - total[start]) / np.maximum(stop - start, 1))[some]
+    return result.mean(axis=0)
+
+
+def time_to_stay(seconds: np.ndarray, temperature: np.ndarray) -> float:
+    """First of the times from which a temperature stays within 10 % of 1; infinite if none."""
+    away = np.flatnonzero(~(np.abs(temperature - 1.0) <= 0.1))
+    if away.size == 0:
+        return float(seconds[0])
+    return float(seconds[away[-1] + 1]) if away[-1] + 1 < len(seconds) else float("inf")
+
+
+def plot_accuracy(
+    traces: dict[str, list[Trace]], gibbs: Trace, sets: dict[str, Any], mode: np.ndarray
+) -> Any:
+    """Draw the accuracy of the mean of the later half of the draws so far, for two test sets."""
+    sweep = gibbs.shortest()
+    names = [next(iter(sets)), list(sets)[-1]]
+    figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    for ax, name in zip(panels, names, strict=True):
+        middle = accuracy(mode, *sets[name])[0]
+        for number, (method, each) in enumerate(traces.items()):
+            for trace in each:
+                shown = np.unique(np.geomspace(1, len(trace.seconds), PLOTTED).astype(int) - 1)
+                shown = np.union1d(shown, [max(trace.first - 1, 0), trace.first])
+                ax.plot(
+                    trace.seconds[shown],
+                    accuracy(trace.means(0.5)[shown], *sets[name]),
+                    color=f"C{number}",
+                    linewidth=0.8,
+                    drawstyle="steps-post",
+                    label=method if trace is each[0] else None,
+                )
+        ax.plot(
+            gibbs.seconds,
+            accuracy(gibbs.means(0.5), *sets[name]),
+            "o--",
+            color="C2",
+            markersize=4,
+            label="Gibbs, one sweep per point",
+        )
+        ax.axvline(sweep, color="0.5", linewidth=1)
+        ax.fill_between(
+            [0.5 * sweep, sweep],
+            middle - 0.5 * BAND,
+            middle + 0.5 * BAND,
+            color="0.8",
+            zorder=0,
+            label=f"mode ± {0.5 * BAND:g}, last half of a sweep",
+        )
+        ax.set(xscale="log", xlabel="wall time, reading included (s)", title=name)
+        ax.set_ylim(middle - 1.2, middle + 0.4)
+    panels[0].set_ylabel("accuracy of the running mean (%)")
+    panels[0].legend(fontsize=8, loc="lower right")
+    return figure
+
+
+def plot_temperature(curves: dict[str, tuple[np.ndarray, np.ndarray]], sweep: float) -> Any:
+    """Draw the temperature of the positions."""
+    figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    for name, (seconds, temperature) in curves.items():
+        ax.plot(seconds, temperature, "o--" if "Gibbs" in name else "-", markersize=3, label=name)
+    ax.axhspan(0.9, 1.1, color="0.85", zorder=0)
+    ax.axvline(sweep, color="0.5", linewidth=1)
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel="wall time, reading included (s)",
+        ylabel="temperature of the later half of the draws",
+    )
+    ax.legend(fontsize=8)
+    return figure
+
+
 def main() -> None:
-    """Run the comparison and write the figure."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run the comparison and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=None, help="data folder")
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--seconds", type=float, default=20.0, help="for each sampler")
-    parser.add_argument("--sweeps", type=int, default=3, help="of the Gibbs sampler")
-    parser.add_argument("--folder", type=Path, default=None, help="where the rows are written")
-    parser.add_argument("--keep", action="store_true", help="leave the rows on disk")
+    parser.add_argument("--test-rows", type=int, default=500_000)
+    parser.add_argument("--seeds", type=int, default=5, help="runs over one Gibbs sweep")
+    parser.add_argument("--long-seeds", type=int, default=3, help="longer runs")
+    parser.add_argument("--seconds", type=float, default=12.0, help="of each longer run")
+    parser.add_argument("--sweeps", type=int, default=12, help="of the Gibbs sampler")
+    parser.add_argument("--folder", type=Path, help="keeps the rows, and has them the next time")
     parser.add_argument("--output", type=Path, default=Path("output"))
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     matplotlib.use("Agg")
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    X, y, X_test, y_test = read_higgs(arguments.data)
+    threadpool_limits(1)  # products with this few columns gain nothing by a second thread
+    X, y, X_test, y_test = read_higgs(options.data)
     d = X.shape[1]
-    folder = Path(tempfile.mkdtemp(dir=arguments.folder))
-    try:
-        begin = time.perf_counter()
-        blocks = write_rows(folder, X, y, arguments.rows)
-        print(f"{arguments.rows:,} rows written in {time.perf_counter() - begin:.0f} s")
-        results = {
-            name: time_sampler(kind, blocks, arguments.seconds, d, settings)
-            for name, (kind, settings) in SAMPLERS.items()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(exist_ok=True, parents=True)
+        blocks = write_rows(folder, X, y, options.rows, BLOCK)
+        first = first_chain(blocks, d)
+        others = {SHORT[0]: (None, 0)} | {
+            name: (steady_chain(kind, blocks, d, controlled, *rates), few)
+            for name, (kind, controlled, rates, few) in STEADY.items()
+        }
+        gibbs = run_gibbs(blocks, options.sweeps, d)
+        sweep = gibbs.shortest()
+        short = {
+            name: [run(first, *others[name], blocks, k, 1.5 * sweep) for k in range(options.seeds)]
+            for name in SHORT
+        }
+        long = {
+            name: [run(first, *each, blocks, k, options.seconds) for k in range(options.long_seeds)]
+            for name, each in others.items()
         }
         memory = largest_memory()
-        sweep_seconds, sweep_draws = time_gibbs(blocks, arguments.sweeps, d)
-    finally:
-        if not arguments.keep:
-            shutil.rmtree(folder)
+        estimates = point_estimates(blocks)
+        law = posterior_mode(blocks, long[SHORT[1]][0].weights[-1])
 
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    summary: dict[str, Any] = {"rows": arguments.rows, "memory_GiB": memory}
-    for name, result in results.items():
-        seconds = result["seconds"]
-        shown = np.unique(np.geomspace(1, len(seconds), 300).astype(int) - 1)
-        percent = accuracy(running_mean(result["draws"])[shown], X_test, y_test)
-        axes.plot(seconds[shown], percent, label=name)
-        for limit in (seconds[-1], sweep_seconds[0]):
-            half = (seconds[shown] > 0.5 * limit) & (seconds[shown] <= limit)
-            if half.any():
-                summary[f"{name}: range of accuracy over {limit / 2:.1f} to {limit:.1f} s"] = float(
-                    np.ptp(percent[half])
-                )
-        summary[f"{name}: accuracy"] = float(percent[-1])
-        summary[f"{name}: steps per second"] = N_STEPS * len(seconds) / seconds[-1]
-        summary[f"{name}: temperature"] = float(result["temperature"][-len(seconds) // 2 :].mean())
-        summary[f"{name}: step size"] = float(result["step_size"][-1])
-    sweeps = accuracy(running_mean(sweep_draws), X_test, y_test)
-    axes.plot(sweep_seconds, sweeps, "o--", label="Gibbs sampler, one sweep per point")
-    axes.axvline(sweep_seconds[0], color="0.7", linewidth=1)
-    axes.set(
-        xscale="log",
-        xlabel="wall time from the first draw, reading included (s)",
-        ylabel="test accuracy of the running mean (%)",
-        title=f"HIGGS, {arguments.rows:,} rows on disk",
+    sets = held_out(X_test, y_test, options.test_rows)
+    summary: dict[str, Any] = {
+        "rows": options.rows,
+        "memory_GiB": memory,
+        "seconds of sweeps": np.diff(gibbs.seconds, prepend=0.0).tolist(),
+    }
+    for part, label in ((0.5, "later half of the draws"), (0.0, "all draws")):
+        for name, traces in short.items():
+            ranges = [flatness(trace, part, sweep, sets) for trace in traces]
+            summary[f"{name}, mean of {label}: range over the last half of a sweep"] = {
+                key: [round(each[key], 3) for each in ranges] for key in sets
+            }
+    classifiers = {"mode": law[0], **estimates, "Gibbs, later half": gibbs.means(0.5)[-1]}
+    for name, traces in short.items():
+        for seed, trace in enumerate(traces):
+            stop = np.searchsorted(trace.seconds, sweep, side="right")
+            classifiers[f"{name}, seed {seed}, after a sweep"] = trace.means(0.5)[stop - 1]
+    for name, traces in long.items():
+        classifiers[f"{name}, {options.seconds:g} s"] = traces[0].means(0.5)[-1]
+    summary["accuracy"] = {
+        name: [round(float(accuracy(w, *rows)[0]), 3) for rows in sets.values()]
+        for name, w in classifiers.items()
+    }
+    noise = np.random.default_rng(3).standard_normal((200, d))
+    draws = law[0] + np.linalg.solve(np.linalg.cholesky(law[1]).T, noise.T).T
+    summary["sd of the accuracy of draws of the posterior"] = [
+        round(float(accuracy(draws, *rows).std()), 4) for rows in sets.values()
+    ]
+    times = np.geomspace(0.02, options.seconds, 200)
+    curves = {}
+    for name, traces in {**long, "Gibbs, data augmentation": [gibbs]}.items():
+        at = gibbs.seconds if traces[0] is gibbs else times
+        curves[name] = at, temperature_so_far(traces, at, *law)
+        last = [distances(trace.weights[len(trace.seconds) // 2 :], *law) for trace in traces]
+        summary[name] = {
+            "steps per second": N_STEPS * len(traces[0].seconds) / traces[0].seconds[-1],
+            "kinetic temperature of the later half": float(
+                np.mean([np.mean(each.temperature[len(each.seconds) // 2 :]) for each in traces])
+            ),
+            "temperature of the positions of the later half": [float(np.mean(x)) for x in last],
+            "seconds to the last stage": float(traces[0].seconds[traces[0].first]),
+            "seconds until the temperature of the positions is within 10 %, first and for good": [
+                float(min(at[np.abs(curves[name][1] - 1.0) <= 0.1], default=np.inf)),
+                time_to_stay(*curves[name]),
+            ],
+        }
+    options.output.mkdir(exist_ok=True, parents=True)
+    plot_accuracy(short, gibbs, sets, law[0]).savefig(
+        options.output / "higgs_from_disk.png", dpi=120
     )
-    axes.legend()
-    summary["Gibbs: seconds of the first sweep"] = float(sweep_seconds[0])
-    summary["Gibbs: accuracy after the sweeps"] = sweeps.tolist()
-    arguments.output.mkdir(exist_ok=True, parents=True)
-    figure.savefig(arguments.output / "higgs_from_disk.png", dpi=150)
-    (arguments.output / "higgs_from_disk.json").write_text(json.dumps(summary, indent=1))
-    for key, value in summary.items():
-        print(f"{key}: {value}")
+    plot_temperature(curves, sweep).savefig(options.output / "higgs_temperature.png", dpi=120)
+    text = json.dumps(summary, indent=1)
+    (options.output / "higgs_from_disk.json").write_text(text)
+    print(text)
 
 
 if __name__ == "__main__":
