@@ -38,10 +38,10 @@ $(STAMPS)/%: pyproject.toml | $(BIN)/python
 	@mkdir -p $(STAMPS)
 	@touch $@
 
-# The data loader of pymc_extras works with this PyMC, but 0.15.1 asks for an older one, so that
-# its dependencies are not installed; better-optimize is what it imports.
+# The tests use one file of pymc-extras, its data loader. It works with this PyMC, but the package
+# asks for an older one.
 $(STAMPS)/loader: $(STAMPS)/dev
-	$(BIN)/python -m pip install --quiet --no-deps 'pymc-extras==0.15.1' 'better-optimize==0.5.1'
+	$(BIN)/python -m pip install --quiet --no-deps 'pymc-extras==0.15.1'
 	@touch $@
 
 demo: $(STAMPS)/examples

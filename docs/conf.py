@@ -24,6 +24,8 @@ templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates", "**.ipynb_checkpoints"]
 html_theme = "furo"
 html_title = "pymc_geodesic"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -36,6 +38,7 @@ nb_execution_timeout = 900
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 
+default_role = "py:obj"
 autosummary_generate = True
 autodoc_default_options = {"members": False}
 autodoc_typehints = "none"

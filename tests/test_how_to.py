@@ -1,12 +1,15 @@
 """The programs in the how-to on sparse and streamed data run as they stand, with few draws."""
 
 import re
+import sys
 from functools import partial
 from pathlib import Path
 
 import pymc as pm
 import pytensor
 import pytest
+
+from tests import data_loader
 
 PAGE = Path(__file__).parents[1] / "docs" / "sparse_and_streamed_data.md"
 PROGRAMS = re.findall(r"^```python\n(import .*?|from .*?)```", PAGE.read_text(), re.DOTALL | re.M)
@@ -28,7 +31,7 @@ def test_there_are_programs():
 def test_program(program, tmp_path, monkeypatch):
     if "pymc_extras" in program:
         pytest.importorskip("pyarrow")
-        pytest.importorskip("pymc_extras.variational.dataloader")
+        monkeypatch.setitem(sys.modules, data_loader.NAME, data_loader.load_data_loader())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pm, "sample", partial(pm.sample, **FEW))
     names = {"__name__": "program"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,14 +105,15 @@ def _together(parts: Iterable[LaidOut]) -> LaidOut:
     return arrays, whole
 
 
-class BlockPass:
+class BlockPass[Block]:
     """Blocks of an iterable, from its first to its last and over again.
 
     Parameters
     ----------
     batches : iterable
         It must be possible to iterate over it more than once.
-    format : BlockFormat
+    accept : callable
+        Checks a block and puts it into the form that `next_block` returns.
 
     Attributes
     ----------
@@ -120,9 +121,9 @@ class BlockPass:
         Blocks that were taken in the present pass.
     """
 
-    def __init__(self, batches: Iterable[Any], format: BlockFormat) -> None:
+    def __init__(self, batches: Iterable[Any], accept: Callable[[Any], Block]) -> None:
         self._batches = batches
-        self._format = format
+        self._accept = accept
         self.restart(0)
 
     def restart(self, consumed: int) -> None:
@@ -133,18 +134,18 @@ class BlockPass:
             next(self._iterator)
             self.consumed += 1
 
-    def next_block(self) -> dict[str, Any]:
-        """Take the next block, arrays by name.
+    def next_block(self) -> Block:
+        """Take the next block.
 
         Raises
         ------
         ValueError
-            If there is none, or it does not fit the data containers.
+            If there is none, or it is not accepted.
         """
         for _ in range(2):
             for block in self._iterator:
                 self.consumed += 1
-                return self._format.named(block)
+                return self._accept(block)
             self._iterator = iter(self._batches)
             self.consumed = 0
         raise ValueError("batches= yields no block; it must be possible to iterate over it again")

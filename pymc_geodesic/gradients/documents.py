@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from pymc_geodesic.gradients.blocks import BlockPass
 from pymc_geodesic.gradients.rows import RowSource
 from pymc_geodesic.gradients.streamed_rows import NO_ROW_NUMBERS
 
@@ -44,7 +45,7 @@ class StreamedDocuments(RowSource):
         self, batches: Iterable[Any], name: str, n_words: int, largest: int, n_rows: int
     ) -> None:
         super().__init__()
-        self._batches = batches
+        self._pass = BlockPass(batches, self._as_rows)
         self._name = name
         self._n_words = n_words
         self._largest = largest
@@ -56,22 +57,7 @@ class StreamedDocuments(RowSource):
 
     def reset(self, seed: int) -> None:
         """Start the iterable again."""
-        self._restart(0)
-
-    def _restart(self, consumed: int) -> None:
-        self._iterator: Iterator[Any] = iter(self._batches)
-        self._consumed = 0
-        while self._consumed < consumed:
-            next(self._iterator)
-            self._consumed += 1
-
-    def _next_block(self) -> sparse.csr_array:
-        for _ in range(2):
-            for block in self._iterator:
-                self._consumed += 1
-                return self._as_rows(block)
-            self._restart(0)
-        raise ValueError("batches= yields no block; it must be possible to iterate over it again")
+        self._pass.restart(0)
 
     def _as_rows(self, block: Any) -> sparse.csr_array:
         if isinstance(block, Mapping):
@@ -103,7 +89,7 @@ class StreamedDocuments(RowSource):
 
     def next_starts(self, n: int) -> np.ndarray:
         """Take the next ``n`` blocks; return their places in ``blocks``."""
-        self.blocks = [self._next_block() for _ in range(n)]
+        self.blocks = [self._pass.next_block() for _ in range(n)]
         return np.arange(n, dtype=np.int64)
 
     def row_indices(self, start: int) -> np.ndarray:
@@ -119,8 +105,8 @@ class StreamedDocuments(RowSource):
     @property
     def state(self) -> dict[str, Any]:
         """How many blocks of the current pass were used."""
-        return {"consumed": self._consumed}
+        return {"consumed": self._pass.consumed}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._restart(state["consumed"])
+        self._pass.restart(state["consumed"])

@@ -104,7 +104,7 @@ class StreamedBlocks(RowSource):
     ) -> None:
         super().__init__()
         self._format = format
-        self._pass = BlockPass(batches, format)
+        self._pass = BlockPass(batches, format.named)
         self.n_rows = n_rows
         self.batch_size = batch_size
         self.with_replacement = order == "random"

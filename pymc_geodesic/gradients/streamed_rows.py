@@ -47,7 +47,7 @@ class StreamedRows(RowSource):
     ) -> None:
         super().__init__()
         self._format = format
-        self._pass = BlockPass(batches, format)
+        self._pass = BlockPass(batches, format.named)
         self.n_rows = n_rows
         self.batch_size = rows_of(self._pass.next_block()) if batch_size is None else batch_size
         self.arrays, self.whole = format.empty(self.batch_size)

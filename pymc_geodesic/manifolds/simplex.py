@@ -31,17 +31,17 @@ class Simplex(Manifold):
     The signs of q are free: a great circle that leaves the positive orthant returns, as far as θ
     is concerned, as if reflected, so there are no walls to hit.
 
-    Chart
-    -----
-    A density p(θ) is meant with respect to dθ_1 … dθ_{n−1}. From θ_k = q_k²,
-    dθ_1 … dθ_{n−1} = 2^{n−1} Π_{k<n} |q_k| dq_1 … dq_{n−1}, and the surface element of the
-    sphere is dS = dq_1 … dq_{n−1}/|q_n|. Together
+    **Chart.** A density p(θ) is meant with respect to dθ_1 … dθ_{n−1}. From θ_k = q_k²,
+
+    .. math:: dθ_1 \cdots dθ_{n-1} = 2^{n-1} \prod_{k<n} |q_k|\, dq_1 \cdots dq_{n-1},
+
+    and the surface element of the sphere is :math:`dS = dq_1 \cdots dq_{n-1} / |q_n|`. Together
 
     .. math:: p(θ)\, dθ = 2^{n-1}\, p(θ(q)) \prod_{k=1}^{n} |q_k|\, dS .
 
-    Hence `log_volume` is Σ_k log|q_k|. The constant it leaves out is (n − 1) log 2 on one
-    orthant; over the whole sphere, which covers the simplex 2ⁿ times, it is −log 2. This is the
-    map of [1]_, section 4.3, with the density stated for θ itself.
+    Hence `log_volume` is :math:`\sum_k \log |q_k|`. The constant it leaves out is (n − 1) log 2 on
+    one orthant; over the whole sphere, which covers the simplex 2ⁿ times, it is −log 2. This is
+    the map of [1]_, section 4.3, with the density stated for θ itself.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import os
 from abc import abstractmethod
@@ -102,6 +103,13 @@ class GeodesicStep(BlockedStep):
     _everywhere: ClassVar[type[Manifold] | None] = None
     """Manifold of all variables, for a step that knows one only."""
     estimator: GradientEstimator | LocalGradientEstimator
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Show the arguments of the constructor, which those of PyMC's ``__new__`` would hide."""
+        super().__init_subclass__(**kwargs)
+        signature = inspect.signature(cls.__init__)
+        cls.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def __init__(
         self,

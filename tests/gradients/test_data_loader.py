@@ -6,12 +6,17 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.gradients.sources import named_row_source
+from tests.data_loader import load_data_loader
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
-dataloader = pytest.importorskip("pymc_extras.variational.dataloader")
 
 N, N_FEATURES, BATCH = 600, 2, 5
+
+
+@pytest.fixture(scope="module")
+def dataloader():
+    return load_data_loader()
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +28,7 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def source(table, tmp_path_factory):
+def source(dataloader, table, tmp_path_factory):
     """Three files, in which the rows are stored in groups of unequal lengths."""
     folder = tmp_path_factory.mktemp("shards")
     for i, (first, last) in enumerate([(0, 250), (250, 260), (260, N)]):
@@ -63,7 +68,7 @@ def rows_of(model, batches, n_batches, *, batch_size=BATCH, names=("table",), **
     return np.array(minibatches)
 
 
-def test_every_row_once_in_an_epoch(model, source, table):
+def test_every_row_once_in_an_epoch(dataloader, model, source, table):
     """The rows of a group are a block, whatever the batch size of the loader is."""
     loader = dataloader.DataLoader(source, batch_size=50)
     rows = rows_of(model, loader, 240).reshape(2, N, -1)
@@ -73,7 +78,7 @@ def test_every_row_once_in_an_epoch(model, source, table):
     assert not np.array_equal(rows[0], rows[1])
 
 
-def test_batch_size_of_the_loader(model, source, table):
+def test_batch_size_of_the_loader(dataloader, model, source, table):
     """Without one of the step; the loader itself yields the groups of the files."""
     assert {len(block) for block in dataloader.DataLoader(source, batch_size=40)} != {40}
     loader = dataloader.DataLoader(source, batch_size=40)
@@ -83,7 +88,7 @@ def test_batch_size_of_the_loader(model, source, table):
 
 
 @pytest.mark.parametrize("batch_size", [BATCH, None])
-def test_shuffled_by_the_loader(model, source, table, batch_size):
+def test_shuffled_by_the_loader(dataloader, model, source, table, batch_size):
     """It leaves out what is too short for a last batch, other rows in every epoch."""
     loader = dataloader.DataLoader(source, batch_size=40, shuffle=True, buffer_size=200, seed=1)
     n_batches = 20 * N // (batch_size or 40)
@@ -94,7 +99,7 @@ def test_shuffled_by_the_loader(model, source, table, batch_size):
     assert not np.array_equal(numbers, np.sort(numbers))
 
 
-def test_draws_of_one_process_and_of_two(model, source):
+def test_draws_of_one_process_and_of_two(dataloader, model, source):
     with model:
         step = pg.SSGNHT(
             minibatch=["table"],
@@ -134,7 +139,7 @@ class ByName:
             yield {"X": table[:, :N_FEATURES], "y": table[:, N_FEATURES], "table": table}
 
 
-def test_columns_by_name(source, table):
+def test_columns_by_name(dataloader, source, table):
     with pm.Model() as model:
         X, y = pm.Data("X", np.zeros((1, N_FEATURES))), pm.Data("y", np.ones(1))
         pm.Data("table", np.zeros((1, table.shape[1])))
@@ -144,21 +149,21 @@ def test_columns_by_name(source, table):
     np.testing.assert_array_equal(rows[np.argsort(rows[:, -1])], table)
 
 
-def test_loader_that_does_not_know_how_many_rows_there_are(model, source):
+def test_loader_that_does_not_know_how_many_rows_there_are(dataloader, model, source):
     with pytest.warns(UserWarning, match="total_size=None"):
         loader = dataloader.DataLoader(source, batch_size=100, total_size=None)
     with pytest.raises(ValueError, match="how many rows there are; pass total_size="):
         rows_of(model, loader, 1)
 
 
-def test_one_pass_only(model, source):
+def test_one_pass_only(dataloader, model, source):
     """Said by the loader itself."""
     loader = dataloader.DataLoader(iter(source), batch_size=100, total_size=N)
     with pytest.raises(RuntimeError, match="pass a zero-arg factory or a re-iterable"):
         rows_of(model, loader, 1)
 
 
-def test_missing_values(model, table, tmp_path):
+def test_missing_values(dataloader, model, table, tmp_path):
     columns = {f"c{j}": table[:, j] for j in range(table.shape[1])}
     columns["c1"] = pyarrow.array([None, *table[1:, 1]])
     parquet.write_table(pyarrow.table(columns), tmp_path / "0.parquet")
@@ -167,7 +172,7 @@ def test_missing_values(model, table, tmp_path):
         rows_of(model, loader, 1)
 
 
-def test_fewer_columns_than_the_container(model, source):
+def test_fewer_columns_than_the_container(dataloader, model, source):
     few = dataloader.parquet_source(str(source._paths[0].rsplit("/", 1)[0]), columns=["x0", "y"])
     with pytest.raises(ValueError, match=r"rows of shape \(2,\) for 'table'"):
         rows_of(model, dataloader.DataLoader(few, batch_size=100), 1)

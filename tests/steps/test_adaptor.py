@@ -1,6 +1,7 @@
 """Geodesic steps as PyMC steps: variables by name, several steps, seeds, state, stats."""
 
 import ctypes
+import inspect
 
 import cloudpickle
 import numpy as np
@@ -333,3 +334,12 @@ def test_no_side_effects_on_pymc():
     assert all(step.__module__.startswith("pymc.") for step in STEP_METHODS)
     with model:
         assert sample(model, None, draws=5, tune=5).sample_stats["acceptance_rate"].size == 5
+
+
+@every_step
+def test_signature_is_that_of_the_constructor(step_class):
+    """For help() and editors, although PyMC's `__new__` takes anything."""
+    names = list(inspect.signature(step_class).parameters)
+    assert names[0] == "vars"
+    assert "step_size" in names
+    assert "self" not in names
