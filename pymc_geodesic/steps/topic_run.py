@@ -47,6 +47,7 @@ def run_topics(
     """
     log_state = np.ascontiguousarray(position.T)
     prior = np.ascontiguousarray(prior_shape.T)
+    shape = np.empty_like(prior)
     n_words, n_topics = log_state.shape
     parts = parts_of(n_words, -(-n_words // WORDS_OF_PART))
     tops, sums = np.empty((len(parts), n_topics)), np.empty((len(parts), n_topics))
@@ -68,9 +69,8 @@ def run_topics(
             streams: np.ndarray = streams,
         ) -> None:
             part = parts[i]
-            shape = np.empty_like(prior[part])
-            add_counts(prior[part], found.slots[part], found.parts, found.scale, shape)
-            move(log_state[part], shape, log_totals, found, step_size, streams[i])
+            add_counts(prior[part], found.slots[part], found.parts, found.scale, shape[part])
+            move(log_state[part], shape[part], log_totals, found, step_size, streams[i])
             add_up(i)
 
         estimator.workers.run(move_part, len(parts))
