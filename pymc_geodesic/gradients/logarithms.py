@@ -36,9 +36,14 @@ def log_of_value(variable: ManifoldVariable, model: Model, value: np.ndarray) ->
     Raises
     ------
     ValueError
-        If the variable is negative or not finite, or a simplex does not sum to one.
+        If the variable is zero, negative or not finite, or a simplex does not sum to one.
     """
     transform = model.rvs_to_transforms[variable.rv]
+    if isinstance(transform, SimplexTransform | LogTransform) and not np.isfinite(value).all():
+        raise ValueError(
+            f"{variable.name} is zero, infinite or not defined in places; give all of "
+            f"{variable.name} a positive initial value (initval=)"
+        )
     if isinstance(transform, SimplexTransform):
         return np.concatenate([value, -value.sum(axis=-1, keepdims=True)], axis=-1)
     if isinstance(transform, LogTransform):

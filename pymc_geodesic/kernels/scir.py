@@ -19,6 +19,7 @@ __all__ = [
     "cir_transition",
     "estimate_counts",
     "expand_values",
+    "lift_small_values",
     "scir",
 ]
 
@@ -27,6 +28,9 @@ SIMPLEX, POSITIVE, LOG_NORMAL = 0, 1, 2
 
 SMALLEST_VALUE = 1e-290
 """Least component the gradient is evaluated at: counts up to 10¹⁸ over it are finite."""
+
+SMALLEST_SHARE = 1e-8
+"""Least positive variable that exposures are told from, in units of the scale of its prior."""
 
 ROUNDING = 1e-9
 """Negative part of a count, relative to the largest one, that rounding may explain."""
@@ -130,6 +134,30 @@ def expand_values(blocks: np.ndarray, log_state: np.ndarray, values: np.ndarray)
             scale = 1.0 / total
             for i in range(start, start + width):
                 values[i] = max(values[i] * scale, SMALLEST_VALUE)
+
+
+@compiled
+def lift_small_values(blocks: np.ndarray, prior_rate: np.ndarray, values: np.ndarray) -> None:
+    """Lift positive variables to 10⁻⁸ of the scale 1/β of their priors, in place.
+
+    The exposure c is the difference of two values of n − cω, divided by ω: for a tiny ω it would
+    be nothing but the rounding of n. Neither n nor c depends on ω.
+
+    Parameters
+    ----------
+    blocks : ndarray of int64, shape (n_blocks, 4)
+        See `expand_values`.
+    prior_rate : ndarray, shape (size,)
+        β.
+    values : ndarray, shape (size,)
+        ω.
+    """
+    for block in range(blocks.shape[0]):
+        if blocks[block, 0] != POSITIVE:
+            continue
+        start = blocks[block, 1]
+        for i in range(start, start + blocks[block, 2] * blocks[block, 3]):
+            values[i] = max(values[i], SMALLEST_SHARE / prior_rate[i])
 
 
 @compiled
@@ -300,6 +328,7 @@ def scir(
     clips = 0
     for argument in arguments:
         expand_values(blocks, log_state, values)
+        lift_small_values(blocks, prior_rate, values)
         failed = estimate_counts(
             field, context, argument, blocks, splits, values, counts, exposures
         )

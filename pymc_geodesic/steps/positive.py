@@ -17,7 +17,7 @@ from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
 from pymc_geodesic.gradients.topic_counts import TopicCountEstimator
 from pymc_geodesic.gradients.variables import manifold_variables
-from pymc_geodesic.kernels.scir import LOG_NORMAL, SIMPLEX, expand_values
+from pymc_geodesic.kernels.scir import LOG_NORMAL, SIMPLEX, expand_values, lift_small_values
 from pymc_geodesic.manifolds import FlatSimplex, HalfLine, Manifold
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import (
@@ -255,6 +255,7 @@ class PositiveStep(GeodesicStep):
         Return the number of gradient evaluations.
         """
         expand_values(self.blocks, self.position, self._values)
+        lift_small_values(self.blocks, self._prior_rate, self._values)
         if self._estimate(self._values, arguments[0]) >= 0:
             return 1
         counts, exposures = self._counts.copy(), self._exposures.copy()

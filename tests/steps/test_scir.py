@@ -291,6 +291,30 @@ def test_a_model_without_simplices_and_gamma_variables():
         make(model)
 
 
+@pytest.mark.parametrize("begin", [1e-300, 1e-20])
+def test_rates_that_start_next_to_zero_arrive(begin):
+    """Rounding of counts is not taken for an exposure, which would hold them there."""
+    with pm.Model() as model:
+        pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0), observed=[3, 4])
+    step = make(model)
+    point = {**start(model, step, tune=2, draws=2), "rate_log__": np.array(np.log(begin))}
+    points, _ = walk(step, point, 3)
+    assert all(point["rate_log__"] > -3.0 for point in points)
+    np.testing.assert_allclose(step.unit, 3.0, rtol=1e-6)
+
+
+@every_step
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_initial_values_off_the_open_simplex(step_class, value):
+    """PyMC's transform makes infinity of a zero."""
+    with pm.Model() as model:
+        pm.Dirichlet("w", np.ones(2))
+    step = make(model, step_class)
+    point = {**start(model, step, tune=0, draws=1), "w_simplex__": np.array([value])}
+    with pytest.raises(ValueError, match=r"w is zero, .* a positive initial value \(initval=\)"):
+        step.step(point)
+
+
 def test_blocks_of_rows_from_an_iterable():
     """Of a likelihood with a sum to be looked at, whose rows are not in the model."""
     with pm.Model() as model:
