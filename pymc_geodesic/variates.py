@@ -186,6 +186,8 @@ def _fill_large_log_gamma(
 def _divide(numbers: np.ndarray, bound: float, places: np.ndarray) -> int:
     """Write the places of the numbers below a bound, then those of the others; count the first.
 
+    What is not a number counts as above.
+
     Uses one entry of `places` more than there are numbers.
     """
     n = numbers.size
@@ -196,7 +198,7 @@ def _divide(numbers: np.ndarray, bound: float, places: np.ndarray) -> int:
     above = below
     for i in range(n):
         places[above] = i
-        above += numbers[i] >= bound
+        above += not numbers[i] < bound
     return below
 
 
@@ -312,8 +314,8 @@ def _proposed_poisson(rate: float, u: float) -> tuple[float, float, float]:
 @compiled
 def _large_poisson(stream: np.ndarray, rate: float, u: float, v: float) -> float:
     """Poisson variate of a rate of at least 10, by rejection that starts with `u` and `v`."""
-    if rate >= HUGE_RATE:
-        return math.floor(rate + math.sqrt(rate) * normal(stream))
+    if not rate < HUGE_RATE:  # what is not a number is handed on
+        return np.floor(rate + math.sqrt(rate) * normal(stream))
     b = 0.931 + 2.53 * math.sqrt(rate)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)

@@ -135,3 +135,13 @@ def test_a_copied_stream_repeats_the_variates():
         poisson(one, 12.0)
     np.testing.assert_array_equal(draws[0], draws[1])
     np.testing.assert_array_equal(first, second)
+
+
+def test_what_is_not_a_number_is_handed_on():
+    """A rejection that compares with it would never end."""
+    numbers = np.array([0.5, np.nan, 20.0, np.nan, 1e-3, np.inf])
+    draws = np.empty(6)
+    for fill in (fill_poisson, fill_log_gamma):
+        fill(stream(), numbers, draws)
+        assert np.isnan(draws[[1, 3]]).all()
+        assert np.isfinite(draws[[0, 2, 4]]).all()
