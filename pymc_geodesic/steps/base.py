@@ -24,6 +24,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 from threadpoolctl import threadpool_limits
 
+from pymc_geodesic.fields import evaluate
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.gradients.variables import manifold_variables, product_of
@@ -282,6 +283,21 @@ class GeodesicStep(BlockedStep):
             f"{names} with step size {step_size:.3g} at draw {self.draw}. Try a smaller step_size, "
             "more tuning draws, or model.debug() at the starting point."
         )
+
+    def _gradient_at(self, position: np.ndarray, argument: int) -> np.ndarray:
+        """Gradient of the log-density of one minibatch, shape (size,)."""
+        field = self.estimator.field
+        gradient = np.empty_like(position)
+        evaluate(field.address, position, argument, field.context, gradient)
+        field.raise_error()
+        return gradient
+
+    def _check_gradients(self, position: np.ndarray, arguments: np.ndarray) -> None:
+        """Raise an error if a minibatch has no gradient where a chain began."""
+        for argument in arguments:
+            gradient = self._gradient_at(position, int(argument))
+            if not np.isfinite(gradient).all():
+                raise self._fail_at_start(gradient)
 
     def _fail_at_start(self, gradient: np.ndarray) -> SamplingError:
         return SamplingError(

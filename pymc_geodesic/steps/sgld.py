@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
@@ -233,13 +232,6 @@ class SGLD(GeodesicStep):
         super()._read(point)
         self.last_gradient = np.empty(0)
 
-    def _gradient_at(self, position: np.ndarray, argument: int) -> np.ndarray:
-        field = self.estimator.field
-        gradient = np.empty_like(self.position)
-        evaluate(field.address, position, argument, field.context, gradient)
-        field.raise_error()
-        return gradient
-
     def _observe(self, argument: int, counts: bool = True) -> None:
         """Measure curvature and gradient noise here, in the coordinates θ/√P."""
         gradient = self._gradient_at(self.position, argument)
@@ -327,9 +319,7 @@ class SGLD(GeodesicStep):
         if diverging:
             field.raise_error()
             if self.draw == 0:
-                gradient = self._gradient_at(before[0], arguments[0])
-                if not np.isfinite(gradient).all():
-                    raise self._fail_at_start(gradient)
+                self._check_gradients(before[0], arguments)
             if not self.tune:
                 raise self._fail(step_size, self._failing_names(self.position))
             self._tuner.shrink()

@@ -391,10 +391,7 @@ class LangevinStep(GeodesicStep):
         """
         if isinstance(self.estimator.source, AllRows):
             return 0
-        gradient = np.empty_like(self.position)
-        field = self.estimator.field
-        evaluate(field.address, self.position, argument, field.context, gradient)
-        self.last_gradient = gradient
+        self.last_gradient = self._gradient_at(self.position, argument)
         return 1
 
     def _step_and_friction(self) -> tuple[float, np.ndarray]:
@@ -451,13 +448,15 @@ class LangevinStep(GeodesicStep):
             self.tuned_step_size = self._tuner.step_size()
             n_grad += 2
         step_size, friction = self._step_and_friction()
-        if self.tune:
+        if self.tune or self.draw == 0:
             position, velocity = self.position.copy(), self.velocity.copy()
         temperature, clips = self._run(arguments, step_size, friction)
         diverging = not (math.isfinite(temperature) and all_finite(self.position))
         diverging = diverging or (self.tune and temperature > RUNAWAY)
         if diverging:
             self.estimator.field.raise_error()
+            if self.draw == 0:
+                self._check_gradients(position, arguments)
             if not self.tune:
                 raise self._fail(step_size, self._failing_names(self.velocity + self.position))
             self._tuner.shrink()

@@ -7,6 +7,7 @@ from pymc.exceptions import SamplingError
 from scipy import optimize
 
 from pymc_geodesic import (
+    SGGMC,
     SGLD,
     SSGLD,
     SSGNHT,
@@ -267,12 +268,13 @@ def test_start_where_nothing_is_finite():
 
 @pytest.mark.parametrize("tune", [0, 5])
 @pytest.mark.parametrize("step_size", [None, 0.1])
-def test_start_without_a_gradient(step_size, tune):
+@pytest.mark.parametrize("step_class", [SGLD, SSGNHT, SGGMC])
+def test_start_without_a_gradient(step_class, step_size, tune):
     X = np.array([[1.0], [np.nan]])
     with pm.Model() as model:
         pm.Normal("b")
         pm.Normal("y", X @ pm.Normal("a", shape=1), 1.0, observed=np.ones(2))
-    step = make(model, SGLD, step_size=step_size)
+    step = make(model, step_class, step_size=step_size)
     with pytest.raises(SamplingError, match=r"the gradient in 'a' is not finite.*NaN in the data"):
         step.step(start(model, step, tune=tune, draws=1))
 
