@@ -57,8 +57,9 @@ FIRST_HEAT, DECAY_FROM = 50.0, 50
 """Heat of the first steps, and the draw from which they decay like its inverse."""
 FEW_DRAWS, MANY_DRAWS = 120, 1000
 """Draws before a change of coordinates; the mean is over the later half."""
-BANDWIDTHS = (0.1, 0.05, 0.03, 0.02, 0.02)
+BANDWIDTHS = (2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.03, 0.02, 0.02)
 """Distances from the kink within which rows count as curved, in steps of Newton's method."""
+HALVINGS = 10
 BAND = 0.1
 WIDTH, FEW_PIECES = 0.2, 4
 PLOTTED = 150
@@ -142,6 +143,15 @@ def slope(blocks: RowBlocks, w: np.ndarray) -> np.ndarray:
         for X, y in zip(features.pieces(), signs.pieces(), strict=True):
             total += np.where(y * (X @ single) < 1.0, y, 0).astype("float32") @ X
     return COST * total
+
+
+def energy(blocks: RowBlocks, w: np.ndarray) -> float:
+    """−log posterior at w, from all rows."""
+    total, single = 0.5 * float(np.sum((w / PRIOR_SCALE) ** 2)), w.astype("float32")
+    for features, signs in blocks:
+        for X, y in zip(features.pieces(), signs.pieces(), strict=True):
+            total += COST * float(np.maximum(0.0, 1.0 - y * (X @ single)).sum(dtype=float))
+    return total
 
 
 def read_all(blocks: RowBlocks) -> None:
@@ -302,11 +312,14 @@ def run_gibbs(blocks: RowBlocks, sweeps: int, d: int) -> Trace:
     return Trace(np.array(seconds), np.array(draws), np.ones(sweeps), 0)
 
 
-def posterior_mode(blocks: RowBlocks, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def posterior_mode(blocks: RowBlocks, n_features: int) -> tuple[np.ndarray, np.ndarray]:
     """Return mode and curvature of −log posterior by Newton's method on all rows.
 
-    The rows near the kink are the curvature: Σ x xᵀ 1[|1 − y x·w| < b] / (2b).
+    The rows near the kink are the curvature: Σ x xᵀ 1[|1 − y x·w| < b] / (2b). A step is halved
+    until it goes down.
     """
+    w = np.zeros(n_features)
+    lowest = energy(blocks, w)
     for width in BANDWIDTHS:
         gradient = slope(blocks, w) - w / PRIOR_SCALE**2
         curvature = np.eye(w.size) / PRIOR_SCALE**2
@@ -314,7 +327,13 @@ def posterior_mode(blocks: RowBlocks, w: np.ndarray) -> tuple[np.ndarray, np.nda
             for X, y in zip(features.pieces(), signs.pieces(), strict=True):
                 near = X[np.abs(1.0 - y * (X @ w)) < width].astype(float)
                 curvature += COST * near.T @ near / (2.0 * width)
-        w = w + np.linalg.solve(curvature, gradient)
+        step = np.linalg.solve(curvature, gradient)
+        for _ in range(HALVINGS):
+            reached = energy(blocks, w + step)
+            if reached < lowest:
+                w, lowest = w + step, reached
+                break
+            step = 0.5 * step
     return w, curvature
 
 
@@ -480,7 +499,7 @@ def main() -> None:
         }
         memory = largest_memory()
         estimates = point_estimates(blocks)
-        law = posterior_mode(blocks, long[SHORT[1]][0].weights[-1])
+        law = posterior_mode(blocks, d)
 
     sets = held_out(X_test, y_test, options.test_rows)
     summary: dict[str, Any] = {
