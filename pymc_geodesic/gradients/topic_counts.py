@@ -7,7 +7,6 @@ sweeps of a Gibbs sampler of z in which the proportions θ of the documents are 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +23,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.gradients.block_rows import Memory
 from pymc_geodesic.gradients.documents import StreamedDocuments, check_counts
 from pymc_geodesic.gradients.logarithms import LOG_SMALLEST, log_of_value
 from pymc_geodesic.gradients.rows import RowSource
@@ -44,6 +44,8 @@ MOST_PARTS = 4
 
 Each has counts of its own in memory.
 """
+
+DOUBLE = np.dtype(float)
 
 _REMEDY = (
     "local= needs a likelihood made by sparse.admixture_log_likelihood(counts, theta, topics), as "
@@ -249,7 +251,7 @@ class TopicCountEstimator:
                 batches, self._name, self._n_words, n_documents, self._total
             )
         self._values = np.empty((0, 0))
-        self._buffers: dict[str, np.ndarray] = {}
+        self._memory = Memory()  # new pages would cost as much as what is done with them
         self.refresh_data()
 
     def refresh_data(self) -> None:
@@ -309,13 +311,6 @@ class TopicCountEstimator:
             self.source.row_indices(argument),
         )
 
-    def _scratch(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        """Memory that is used again: new pages cost as much as what is done with them."""
-        size = math.prod(shape)
-        if self._buffers.get(name, np.empty(0)).size < size:
-            self._buffers[name] = np.empty(size)
-        return self._buffers[name][:size].reshape(shape)
-
     def assign(
         self, log_state: np.ndarray, log_totals: np.ndarray, argument: int, stream: np.ndarray
     ) -> TopicCounts:
@@ -340,14 +335,14 @@ class TopicCountEstimator:
         values, columns, rows, documents = self._minibatch(int(argument))
         slots = np.full(self._n_words, -1, dtype=np.int32)
         words = collect_words(columns, rows, slots)
-        topics = self._scratch("topics", (len(words), self._n_topics))
+        topics = self._memory.take("topics", (len(words), self._n_topics), DOUBLE)
         read_words(log_state, log_totals, words, topics)
         n = len(rows)
         log_theta = (
             np.zeros((n, self._n_topics)) if documents is None else self._log_theta(documents)
         )
         parts = parts_of(n, min(-(-n // DOCUMENTS_OF_PART), MOST_PARTS))
-        counts = self._scratch("counts", (len(parts), len(words), self._n_topics))
+        counts = self._memory.take("counts", (len(parts), len(words), self._n_topics), DOUBLE)
         means = np.empty((n, self._n_topics))
         streams = split_stream(stream, n)
 

@@ -444,3 +444,17 @@ def test_perplexity_takes_alpha_from_the_draws_and_names_bad_input():
         document_completion_perplexity(idata, held, 0 * held)
     with pytest.raises(ValueError, match="documents"):
         document_completion_perplexity(idata, np.ones((2, 8)), held)
+
+
+@pytest.mark.parametrize("method", [SCIR, SGRLD])
+def test_a_minibatch_without_any_word(method):
+    """The first minibatch has no memory to use again, and needs none."""
+    documents = corpus(n_documents=20)
+    documents[:] = 0
+    documents[-1, 0] = 3
+    model = lda(documents, 2, alpha=0.2, beta=0.1)
+    idata = sample(
+        lambda: method(local=["theta"], minibatch=["counts"], batch_size=1, step_size=0.01), model
+    )
+    assert np.isfinite(idata.posterior["topics"]).all()
+    assert idata.posterior["topics"].min() > 0
