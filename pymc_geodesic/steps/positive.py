@@ -170,6 +170,7 @@ class PositiveStep(GeodesicStep):
         )
 
     def _reset(self) -> None:
+        self._prior_shape, self._prior_rate = np.empty((2, 0))
         self.lacks_totals = True
         self.tuned_step_size = 0.0
         self.shrinkage = 1.0
@@ -353,7 +354,8 @@ class PositiveStep(GeodesicStep):
         half = self._n_tune // 2
         if self.tune and self.draw == half:  # what was measured on the way says less
             self._noise.reset()
-        self._prior_shape, self._prior_rate = self.priors(point)
+        if self.priors.changes or not self._prior_shape.size:
+            self._prior_shape, self._prior_rate = self.priors(point)
         n_grad = self._before_moving()
         first = self._noise.count == 0
         wanted = self.step_size is None or (self.draw % max(half, 1)) < MEASURED_DRAWS

@@ -419,3 +419,13 @@ def test_a_concentration_that_is_not_positive_is_named():
     point["c"] = np.array(-1.0)
     with pytest.raises(ValueError, match=r"Dirichlet prior of 'w'.*not positive"):
         step.step(point)
+
+
+def test_a_prior_of_data_is_read_when_a_chain_begins():
+    with pm.Model() as model:
+        a = pm.Data("a", np.array([100.0, 1.0]))
+        pm.Dirichlet("w", a)
+    step = make(model, step_size=8.0)
+    assert independent_ends(step, 1, 50)[:, 0].mean() > 0.9
+    pm.set_data({"a": np.array([1.0, 100.0])}, model=model)
+    assert independent_ends(step, 1, 50)[:, 0].mean() < 0.1
