@@ -37,11 +37,12 @@ def forget_old_caches(current: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-cache = numba_cache_of_these_sources()
-cache.mkdir(parents=True, exist_ok=True)
-cache.touch()
-forget_old_caches(cache)
-os.environ["NUMBA_CACHE_DIR"] = str(cache)
+if "NUMBA_CACHE_DIR" not in os.environ:  # one that is set serves whoever edits and tests in turn
+    cache = numba_cache_of_these_sources()
+    cache.mkdir(parents=True, exist_ok=True)
+    cache.touch()
+    forget_old_caches(cache)
+    os.environ["NUMBA_CACHE_DIR"] = str(cache)
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 
