@@ -1,7 +1,13 @@
 """Importing the package is free, and brings everything when it is asked for."""
 
+import ast
 import subprocess
 import sys
+import tomllib
+import traceback
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -24,9 +30,39 @@ def test_every_public_name_is_listed_and_found():
         assert getattr(pymc_geodesic, name).__name__.split(".")[-1] == name
 
 
+def test_only_public_names_are_offered():
+    """In a new process, where nothing has been loaded."""
+    code = "import pymc_geodesic as pg; print(*sorted({*dir(pg)} ^ {*pg.__all__}))"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.split() == ["__version__"]
+
+
+def test_version():
+    assert pymc_geodesic.__version__ == version("pymc_geodesic")
+
+
 def test_unknown_name():
-    with pytest.raises(AttributeError, match="no attribute 'SGGMCC'"):
+    with pytest.raises(AttributeError, match="no attribute 'SGGMCC'") as caught:
         _ = pymc_geodesic.SGGMCC
+    assert "Did you mean: 'SGGMC'?" in "".join(traceback.format_exception(caught.value))
+
+
+def test_editors_and_type_checkers_find_every_name():
+    """The stub names what there is, each in the module that has it."""
+    stub = Path(pymc_geodesic.__file__).with_suffix(".pyi")
+    for node in ast.parse(stub.read_text()).body:
+        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+            assert alias.name == alias.asname, f"{alias.name} would not be exported"
+            home = import_module("." * node.level + (node.module or alias.name), "pymc_geodesic")
+            if node.module:
+                assert getattr(home, alias.name) is getattr(pymc_geodesic, alias.name)
+
+
+def test_draws_can_be_written_to_a_file():
+    """`idata.to_netcdf` needs a library that neither PyMC nor ArviZ installs."""
+    with (Path(__file__).parents[1] / "pyproject.toml").open("rb") as file:
+        needed = tomllib.load(file)["project"]["dependencies"]
+    assert any(each.startswith("h5netcdf[h5py]") for each in needed)
 
 
 def test_names_can_be_imported_one_by_one():

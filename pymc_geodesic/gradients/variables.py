@@ -2,56 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from pymc.distributions.transforms import _default_transform
-from pymc.logprob.transforms import LogTransform, SimplexTransform, Transform
 from pymc.model import Model
 from pymc.util import get_value_vars_from_user_vars
+from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.gradients.supports import natural_manifold, require_support, same, values_of
 from pymc_geodesic.manifolds import (
     Euclidean,
     HalfLine,
     Manifold,
     Product,
-    Simplex,
     Sphere,
     Stiefel,
 )
-from pymc_geodesic.transforms import square_root_simplex, stiefel, unit_vector
 
 __all__ = ["ManifoldVariable", "manifold_variables", "product_of"]
-
-
-def _same(value: np.ndarray) -> np.ndarray:
-    return value
-
-
-def _softmax_of_zero_sum(value: np.ndarray) -> np.ndarray:
-    full = np.concatenate([value, -value.sum(axis=-1, keepdims=True)], axis=-1)
-    full = np.exp(full - full.max(axis=-1, keepdims=True))
-    return full / full.sum(axis=-1, keepdims=True)
-
-
-def _centred_log(simplex: np.ndarray) -> np.ndarray:
-    log = np.log(simplex)
-    return log[..., :-1] - log.mean(axis=-1, keepdims=True)
-
-
-def _squared_direction(value: np.ndarray) -> np.ndarray:
-    return value**2 / np.sum(value**2, axis=-1, keepdims=True)
-
-
-_NUMERICAL_TRANSFORMS: dict[type[Transform], tuple[Callable, Callable]] = {
-    SimplexTransform: (_softmax_of_zero_sum, _centred_log),
-    type(square_root_simplex): (_squared_direction, np.sqrt),
-    LogTransform: (np.exp, np.log),
-}
-"""(backward, forward) of transforms whose point differs from the value PyMC keeps."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +82,7 @@ class ManifoldVariable:
     def coordinates_are_values(self) -> bool:
         """Whether the coordinates are the very numbers that PyMC passes around."""
         has_chart = type(self.manifold).from_coordinates is not Manifold.from_coordinates
-        return self.forward is _same and not has_chart
+        return self.forward is same and not has_chart
 
     def values(self, coordinates: np.ndarray) -> np.ndarray:
         """Values that PyMC passes around, a new array that is to be reshaped.
@@ -120,17 +93,6 @@ class ManifoldVariable:
             return coordinates.copy()
         points = coordinates.reshape(-1, *self.manifold.shape)
         return self.forward(np.asarray(self.manifold.from_coordinates(points)))
-
-
-def _default_manifold(transform: Transform | None) -> type[Manifold]:
-    """Return where a variable lives that PyMC keeps under this transform."""
-    if transform is unit_vector or isinstance(transform, type(unit_vector)):
-        return Sphere
-    if isinstance(transform, type(stiefel)):
-        return Stiefel
-    if isinstance(transform, SimplexTransform | type(square_root_simplex)):
-        return Simplex
-    return Euclidean
 
 
 def _place(
@@ -150,6 +112,63 @@ def _place(
     if len(shape) < 1:
         raise ValueError(f"{name!r} is a scalar: a point of {manifold.__name__} is a vector")
     return manifold(shape[-1]), int(np.prod(shape[:-1], dtype=int))
+
+
+def _kinds(manifolds: Mapping[str, type[Manifold]] | None) -> dict[str, type[Manifold]]:
+    """Check the argument ``manifolds=`` of a step method."""
+    if manifolds is None:
+        return {}
+    if not isinstance(manifolds, Mapping):
+        raise ValueError(
+            'manifolds= maps names to classes, as in {"x": pg.manifolds.Sphere}; got '
+            f"{manifolds!r}"
+        )
+    kinds = {getattr(key, "name", key): kind for key, kind in manifolds.items()}
+    for name, kind in kinds.items():
+        if not (isinstance(kind, type) and issubclass(kind, Manifold)):
+            raise ValueError(
+                f"manifolds= gives {name!r} the manifold {kind!r}; give a class, such as "
+                "pg.manifolds.Sphere, whose size comes from the shape of the variable"
+            )
+    return kinds
+
+
+def _values_of(
+    model: Model, vars: Sequence[TensorVariable | str] | TensorVariable | str
+) -> list[TensorVariable]:
+    """Value variables of the variables that a user names."""
+    free = [rv.name for rv in model.free_RVs]
+    if isinstance(vars, str | Variable):
+        vars = [vars]
+    if not isinstance(vars, Iterable):
+        raise ValueError(f"vars must be variables or their names, got {vars!r}")
+    named = []
+    for each in vars:
+        if isinstance(each, str) and each not in model.named_vars:
+            near = difflib.get_close_matches(each, free, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"Unknown variable {each!r}; the free variables are {free}.{hint}")
+        if not isinstance(each, str | Variable):
+            raise ValueError(f"vars must be variables or their names, got {each!r} among them")
+        variable = model[each] if isinstance(each, str) else each
+        rv = model.values_to_rvs.get(variable, variable)
+        if rv in model.observed_RVs:
+            raise ValueError(f"{rv.name!r} is observed and cannot be sampled; leave it out of vars")
+        if rv not in model.free_RVs:
+            kind = "a variable of this model"
+            if rv in model.deterministics:
+                kind = "a random variable but a Deterministic"
+            elif rv in model.data_vars:
+                kind = "a random variable but a data container"
+            elif rv in model.potentials:
+                kind = "a random variable but a Potential"
+            raise ValueError(f"{rv.name!r} is not {kind}; the free variables are {free}")
+        if rv in named:
+            raise ValueError(f"vars names {rv.name!r} twice; name every variable once")
+        named.append(rv)
+    if not named:
+        raise ValueError(f"vars is empty; name some of the free variables {free}")
+    return get_value_vars_from_user_vars(named, model)
 
 
 def manifold_variables(
@@ -181,21 +200,14 @@ def manifold_variables(
         For an unknown, discrete, observed or empty variable, one that has bounds and no
         transform, or a direction in single precision.
     """
-    if vars is None:
-        values = list(model.continuous_value_vars)
-    else:
-        if isinstance(vars, str | TensorVariable):
-            vars = [vars]
-        unknown = [v for v in vars if isinstance(v, str) and v not in model.named_vars]
-        if unknown:
-            known = [rv.name for rv in model.free_RVs]
-            raise ValueError(f"Unknown variable {unknown[0]!r}; the free variables are {known}")
-        named = [model[v] if isinstance(v, str) else v for v in vars]
-        observed = [v.name for v in named if v in model.observed_RVs]
-        if observed:
-            raise ValueError(f"{observed[0]!r} is observed and cannot be sampled")
-        values = get_value_vars_from_user_vars(named, model)
-    manifolds = {} if manifolds is None else dict(manifolds)
+    values = list(model.continuous_value_vars) if vars is None else _values_of(model, vars)
+    manifolds = _kinds(manifolds)
+    names = [model.values_to_rvs[value].name for value in values]
+    if strange := [name for name in manifolds if name not in names]:
+        raise ValueError(
+            f"manifolds= names variables that are not sampled here: {strange}; the sampled ones "
+            f"are {names}"
+        )
     initial_point = model.initial_point(random_seed=0)
 
     variables = []
@@ -210,28 +222,20 @@ def manifold_variables(
         initial = np.asarray(initial_point[value.name], dtype=float)
         if initial.size == 0:
             raise ValueError(f"{rv.name!r} has shape {initial.shape}: there is nothing to sample")
-        kind = manifolds.pop(rv.name, None)
+        kind = manifolds.get(rv.name)
         if kind is None:
-            kind = everywhere or _default_manifold(transform)
-            if transform is None and (natural := _default_transform(rv.owner.op, rv)) is not None:
-                kind = _default_manifold(natural)
-                if kind is Euclidean or everywhere is not None:
-                    raise ValueError(
-                        f"{rv.name!r} has bounds and no transform, so that a step could leave its "
-                        "support; keep the default transform of its distribution"
-                    )
+            natural = _default_transform(rv.owner.op, rv) if transform is None else transform
+            kind = everywhere or natural_manifold(natural)
         if kind in (Sphere, Stiefel) and value.dtype != "float64":
             raise ValueError(
                 f"{rv.name!r} is {value.dtype}, too coarse to stay on {kind.__name__}; make the "
                 'model with pytensor.config.floatX = "float64"'
             )
         on_manifold = kind is not Euclidean
-        if on_manifold:
-            backward, forward = _NUMERICAL_TRANSFORMS.get(type(transform), (_same, _same))
-        else:
-            backward, forward = _same, _same
+        backward, forward = values_of(rv.name, transform, rv) if on_manifold else (same, same)
         shape = backward(initial).shape
         manifold, rows = _place(kind, rv.name, shape, by_row)
+        require_support(rv.name, kind, transform, rv)
         variables.append(
             ManifoldVariable(
                 name=rv.name,
@@ -247,8 +251,6 @@ def manifold_variables(
                 forward=forward,
             )
         )
-    if manifolds:
-        raise ValueError(f"manifolds= names variables that are not sampled here: {list(manifolds)}")
     return variables
 
 

@@ -4,9 +4,12 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
+from pymc.distributions import transforms
+from scipy import stats
 
 from pymc_geodesic import GMC, SGGMC, MatrixVonMisesFisher, VonMisesFisher, gSGNHT
-from pymc_geodesic.manifolds import FlatSimplex, HalfLine
+from pymc_geodesic.gradients.variables import manifold_variables
+from pymc_geodesic.manifolds import Euclidean, FlatSimplex, HalfLine, Simplex, Sphere, Stiefel
 from tests.steps.runs import INTERPRETED, sample
 
 ALPHA = np.array([3.0, 4.0, 6.0])
@@ -60,6 +63,66 @@ def test_positive_numbers_between_walls(step_class):
     assert (draws >= 0.0).all()
     assert_means(draws, np.full(2, 2.0 * np.sqrt(2.0 / np.pi)))
     assert_means(draws**2, np.full(2, 4.0))
+
+
+POSITIVE = {
+    "one bound": lambda: pm.TruncatedNormal("s", 1.0, 1.0, lower=0.0),
+    "softplus": lambda: pm.TruncatedNormal(
+        "s", 1.0, 1.0, lower=0.0, default_transform=transforms.log_exp_m1
+    ),
+    "infinite bound": lambda: pm.TruncatedNormal("s", 1.0, 1.0, lower=0.0, upper=[np.inf] * 2),
+    "no transform": lambda: pm.TruncatedNormal("s", 1.0, 1.0, lower=0.0, default_transform=None),
+}
+
+
+@pytest.mark.parametrize("variable", POSITIVE.values(), ids=POSITIVE.keys())
+def test_positive_numbers_under_every_transform(variable):
+    with pm.Model() as model:
+        variable()
+    draws = run(model, GMC, manifolds={"s": HalfLine})["s"].values
+    assert (draws >= 0.0).all()
+    law = stats.truncnorm(-1.0, np.inf, loc=1.0)
+    assert_means(draws, np.full(draws.shape[2:], law.mean()))
+    assert_means(draws**2, np.full(draws.shape[2:], law.moment(2)))
+
+
+ELSEWHERE = [
+    (lambda: pm.Uniform("x", 0.0, 1.0), HalfLine, "the numbers between 0 and 1"),
+    (lambda: pm.TruncatedNormal("x", lower=1.0), HalfLine, "the numbers between 1 and inf"),
+    (lambda: pm.TruncatedNormal("x", upper=1.0), HalfLine, "the numbers between -inf and 1"),
+    (lambda: pm.Uniform("x", 0.0, pm.HalfNormal("s")), HalfLine, "transform that depends on 's'"),
+    (lambda: pm.Beta("x", 1.0, 1.0), HalfLine, "the numbers between 0 and 1"),
+    (lambda: pm.VonMises("x", 0.0, 1.0), HalfLine, "angles"),
+    (lambda: pm.Normal("x"), HalfLine, "all real numbers"),
+    (lambda: pm.Normal("x", shape=3), Sphere, "all real numbers"),
+    (lambda: pm.Normal("x", shape=(3, 2)), Stiefel, "all real numbers"),
+    (lambda: pm.Normal("x", shape=3, transform=transforms.ordered), FlatSimplex, "'ordered'"),
+    (lambda: pm.Dirichlet("x", ALPHA), Sphere, "choose Simplex or FlatSimplex, or leave 'x' out"),
+    (lambda: pm.HalfNormal("x", shape=3), Simplex, "choose HalfLine, or leave 'x' out"),
+    (lambda: pm.HalfNormal("x", default_transform=None), Euclidean, "bounds and no transform"),
+]
+
+
+@pytest.mark.parametrize(("variable", "manifold", "reason"), ELSEWHERE)
+def test_a_manifold_on_which_a_variable_does_not_live(variable, manifold, reason):
+    with pm.Model() as model:
+        variable()
+        with pytest.raises(ValueError, match=f"^'x' .*{reason}"):
+            manifold_variables(model, ["x"], {"x": manifold})
+
+
+class Interval(Euclidean):
+    """A manifold that the package does not know."""
+
+
+def test_a_manifold_of_ones_own_under_any_transform():
+    """The point is what PyMC's transform makes of the value."""
+    with pm.Model() as model:
+        pm.Uniform("x", [1.0, 2.0], [3.0, 5.0])
+    (variable,) = manifold_variables(model, ["x"], {"x": Interval})
+    value = np.array([0.0, np.log(3.0)])
+    np.testing.assert_allclose(variable.coordinates(value), [[2.0, 4.25]], rtol=1e-12)
+    np.testing.assert_allclose(variable.values(np.array([[2.0, 4.25]])), [value], atol=1e-12)
 
 
 @pytest.fixture(scope="module")
