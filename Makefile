@@ -5,23 +5,40 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
+OLDEST := .venv-oldest
 PYTEST_ARGS ?=
 
 # Two test processes, or two chains, that each start a BLAS pool run slower than one thread each.
 ONE_THREAD_BLAS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+PYTEST := $(ONE_THREAD_BLAS) $(BIN)/python -m pytest
+
+# What an older PyMC is most likely to break: its interfaces, the adaptor, data, distributions.
+CORE := tests/test_private_interfaces.py tests/test_import.py tests/test_public_names.py \
+  tests/test_readme.py tests/test_how_to.py tests/gradients/test_data_loader.py \
+  tests/gradients/test_density.py tests/steps/test_adaptor.py tests/steps/test_errors.py \
+  tests/distributions/test_von_mises_fisher.py tests/transforms
+
+# Tests of numerics that Python itself can run in reasonable time, where Numba compiles nothing.
+INTERPRETED := tests/manifolds tests/datasets tests/diagnostics tests/test_integrators.py \
+  tests/test_schedules.py tests/test_streams.py tests/test_variates.py
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow lint format bench docs clean
+.PHONY: help demo test test-slow test-oldest test-oldest-core coverage lint format bench docs \
+  package clean tests-of-oldest
 
 help:
-	@echo "make demo       topics of the NumPy and SciPy docstrings; writes demo_output/"
-	@echo "make test       the test suite and the doctests"
-	@echo "make test-slow  the tests that take longer"
-	@echo "make lint       ruff and mypy"
-	@echo "make format     let ruff rewrite the sources"
-	@echo "make bench      the benchmarks; writes benchmarks/results/"
-	@echo "make docs       the documentation; writes docs/_build/html/"
-	@echo "make clean      remove everything the other targets wrote"
+	@echo "make demo              topics of the NumPy and SciPy docstrings; writes demo_output/"
+	@echo "make test              the test suite and the doctests"
+	@echo "make test-slow         the tests that take longer"
+	@echo "make test-oldest       the test suite on the oldest PyMC, in .venv-oldest"
+	@echo "make test-oldest-core  the part of it that continuous integration runs"
+	@echo "make coverage          lines that the tests reach, kernels included; writes htmlcov/"
+	@echo "make lint              ruff and mypy"
+	@echo "make format            let ruff rewrite the sources"
+	@echo "make bench             the benchmarks; writes benchmarks/results/"
+	@echo "make docs              the documentation; writes docs/_build/html/"
+	@echo "make package           wheel and sdist in dist/, tried in an empty environment"
+	@echo "make clean             remove everything the other targets wrote"
 	@echo "Another interpreter: make PYTHON=/path/to/python3.13 test"
 
 $(BIN)/python:
@@ -32,15 +49,24 @@ $(BIN)/python:
 	  exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# $(STAMPS)/examples installs the package with the extra `examples`, and so on.
-$(STAMPS)/%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+# Older ones do not know the groups of dependencies in pyproject.toml.
+$(STAMPS)/pip: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@mkdir -p $(STAMPS)
 	@touch $@
 
+$(STAMPS)/examples: pyproject.toml | $(STAMPS)/pip
+	$(BIN)/python -m pip install --quiet --editable '.[examples]'
+	@touch $@
+
+# $(STAMPS)/docs installs the package with the group `docs`, and so on.
+$(STAMPS)/%: pyproject.toml | $(STAMPS)/pip
+	$(BIN)/python -m pip install --quiet --editable '.[examples]' --group '$*'
+	@touch $@
+
 # The tests use one file of pymc-extras, its data loader. It works with this PyMC, but the package
-# asks for an older one.
-$(STAMPS)/loader: $(STAMPS)/dev
+# asks for an older one, which `make test-oldest` gives it.
+$(STAMPS)/loader: $(STAMPS)/test
 	$(BIN)/python -m pip install --quiet --no-deps 'pymc-extras==0.15.1'
 	@touch $@
 
@@ -48,17 +74,36 @@ demo: $(STAMPS)/examples
 	$(BIN)/python examples/spherical_topics_of_docstrings.py
 
 test: $(STAMPS)/loader
-	$(ONE_THREAD_BLAS) $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	$(PYTEST) -n 2 --dist loadfile $(PYTEST_ARGS)
 
-test-slow: $(STAMPS)/dev
-	$(ONE_THREAD_BLAS) $(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+test-slow: $(STAMPS)/test
+	$(PYTEST) -m slow $(PYTEST_ARGS)
 
-lint: $(STAMPS)/dev
+test-oldest:
+	$(MAKE) VENV=$(OLDEST) tests-of-oldest
+
+test-oldest-core:
+	$(MAKE) VENV=$(OLDEST) PYTEST_ARGS='$(CORE) $(PYTEST_ARGS)' tests-of-oldest
+
+tests-of-oldest: $(STAMPS)/oldest
+	$(PYTEST) -n 2 --dist loadfile $(PYTEST_ARGS)
+
+# Coverage sees the lines that Python runs, and of compiled functions none. So what Python can run
+# in its stead runs a second time without the compiler.
+coverage: $(STAMPS)/coverage $(STAMPS)/loader
+	$(BIN)/coverage erase
+	NUMBA_DISABLE_JIT=1 $(ONE_THREAD_BLAS) $(BIN)/coverage run -m pytest $(INTERPRETED)
+	$(ONE_THREAD_BLAS) $(BIN)/coverage run -m pytest $(PYTEST_ARGS)
+	$(BIN)/coverage combine
+	$(BIN)/coverage html --quiet
+	$(BIN)/coverage report
+
+lint: $(STAMPS)/lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(STAMPS)/dev
+format: $(STAMPS)/lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -68,6 +113,13 @@ bench: $(STAMPS)/bench
 docs: $(STAMPS)/docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
+package: $(STAMPS)/package
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/twine check --strict dist/*
+	.ci/try_package dist/*.whl
+	.ci/try_package dist/*.tar.gz
+
 clean:
 	rm -rf demo_output docs/_build docs/api/generated benchmarks/results examples/output
-	rm -rf .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .coverage .coverage.* htmlcov dist

@@ -1,7 +1,7 @@
 """Configuration of the documentation build."""
 
 import hashlib
-import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -10,7 +10,7 @@ SOURCES = sorted((ROOT / "pymc_geodesic").rglob("*.py"))
 project = "pymc_geodesic"
 author = "The pymc_geodesic developers"
 copyright = "The pymc_geodesic developers"
-release = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+release = version("pymc_geodesic")
 
 extensions = [
     "myst_nb",

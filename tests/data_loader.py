@@ -1,19 +1,43 @@
-"""The data loader of pymc_extras, without the rest of that package."""
+"""The data loader of pymc_extras, whichever PyMC is installed."""
 
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
+from pymc.step_methods import STEP_METHODS
 
 NAME = "pymc_extras.variational.dataloader"
 
 
-def load_data_loader() -> ModuleType:
-    """Import one file: the package adds a step method to PyMC's list, which other tests read."""
-    package = find_spec("pymc_extras")
-    if package is None or not package.submodule_search_locations:
+def goes_with_this_pymc() -> bool:
+    """Say whether pymc_extras was made for the PyMC that is installed; skip where it is not."""
+    try:
+        wanted = [Requirement(line) for line in requires("pymc-extras") or []]
+    except PackageNotFoundError:
         pytest.skip("needs pymc_extras")
+    return all(version("pymc") in each.specifier for each in wanted if each.name == "pymc")
+
+
+def load_data_loader() -> ModuleType:
+    """Import the public module, or its file alone where the package asks for another PyMC."""
+    return import_publicly() if goes_with_this_pymc() else load_one_file()
+
+
+def import_publicly() -> ModuleType:
+    """Import as users do; the step method that the package adds to PyMC's list is taken out."""
+    steps = list(STEP_METHODS)
+    import_module("pymc_extras.variational")
+    STEP_METHODS[:] = steps
+    return import_module(NAME)
+
+
+def load_one_file() -> ModuleType:
+    """Import one file without the rest of the package, which this PyMC may break."""
+    package = find_spec("pymc_extras")
     path = Path(package.submodule_search_locations[0]) / "variational" / "dataloader.py"
     if not path.exists():
         pytest.skip("needs a pymc_extras with a data loader")

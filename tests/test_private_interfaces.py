@@ -1,0 +1,373 @@
+"""What the package takes from inside PyMC, PyTensor and Numba is there, and works as it assumes.
+
+A test that fails here names the interface that a new version has changed, and its docstring says
+what breaks in the package with it.
+"""
+
+import ast
+import inspect
+from dataclasses import field, fields
+from pathlib import Path
+
+import numba
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numba.core.errors import TypingError
+from pymc.blocking import PointType, StatsType
+from pymc.data import MinibatchOp
+from pymc.distributions.transforms import _default_transform
+from pymc.exceptions import SamplingError
+from pymc.stats.convergence import SamplerWarning, WarningType
+from pymc.step_methods.compound import BlockedStep, StepMethodState
+from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
+from pymc.step_methods.step_sizes import DualAverageAdaptation, StepSizeState
+from pymc.util import RandomGenerator, get_random_generator, get_value_vars_from_user_vars
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.graph.replace import _vectorize_node, vectorize_graph
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
+from pytensor.link.numba.dispatch.basic import (
+    numba_njit,
+    register_funcify_and_cache_key,
+    register_funcify_default_op_cache_key,
+)
+from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.tensor.random.op import RandomVariable
+
+from pymc_geodesic import jit
+from tests.test_layers import EXTENSION, MODULES, PUBLIC
+
+FOREIGN = ("pymc", "pytensor", "numba")
+PUBLISHED = {"numba", "numba.extending", *PUBLIC}
+OF_WRITERS = tuple(name for name in EXTENSION if not name.startswith("pytensor.link"))
+"""Modules for whoever writes a distribution, a transform or an Op."""
+
+
+def private_names(source: str) -> set[tuple[str, str]]:
+    """Modules and names that a source imports from inside the three packages."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in FOREIGN:
+            shown = node.module in PUBLISHED or node.module.startswith(OF_WRITERS)
+            names = {alias.name for alias in node.names}
+            found |= {(node.module, name) for name in names if name[0] == "_" or not shown}
+    return found
+
+
+def test_every_private_name_has_a_canary():
+    """Whoever reaches further inside adds a test here that says what breaks."""
+    here = private_names(Path(__file__).read_text())
+    missing = {
+        module: names
+        for module, path in MODULES.items()
+        if (names := private_names(path.read_text()) - here)
+    }
+    assert not missing, "test what these take, in tests/test_private_interfaces.py"
+
+
+# PyMC
+
+
+class Still(BlockedStep):
+    """A step that stays where it is and writes down how it is called."""
+
+    name = "still"
+    default_blocked = True
+    stats_dtypes_shapes = {"tune": (bool, []), "length": (np.float64, [])}  # noqa: RUF012
+    _state_class = StepMethodState
+
+    def __init__(self, vars):
+        self.vars = get_value_vars_from_user_vars(vars, pm.modelcontext(None))
+        self.rng = np.random.default_rng(1)
+        self.tune = True
+        self.chains = []
+
+    def setup_chain(self, rng, tune, draws):
+        super().setup_chain(rng, tune, draws)
+        self.chains.append((isinstance(self.rng, np.random.Generator), tune, draws))
+
+    def step(self, point):
+        return dict(point), [{"tune": self.tune, "length": 0.5}]
+
+
+def test_blocked_step():
+    """Every step method is one: `setup_chain` begins a chain, `step` draws, stats are declared."""
+    with pm.Model():
+        x = pm.Normal("x")
+        step = Still([x])
+        idata = pm.sample(
+            draws=3,
+            tune=2,
+            chains=2,
+            cores=1,
+            step=step,
+            compute_convergence_checks=False,
+            progressbar=False,
+            random_seed=1,
+            compile_kwargs={"mode": "FAST_COMPILE"},
+        )
+    assert step.chains == [(True, 2, 3)] * 2
+    assert not step.tune
+    np.testing.assert_array_equal(idata.sample_stats["length"], np.full((2, 3), 0.5))
+    assert np.ptp(idata.posterior["x"].values, axis=1).max() == 0.0
+
+
+def test_blocked_step_is_built_by_new():
+    """`GeodesicStep.__init_subclass__` shows the signature that this ``__new__`` would hide."""
+    assert list(inspect.signature(BlockedStep.__new__).parameters) == ["cls", "args", "kwargs"]
+
+
+def test_progress_bar():
+    """The columns of the progress bar come from these two class methods of a step."""
+    columns, stats = pm.NUTS._progressbar_config(2)
+    assert columns
+    assert all(len(values) == 2 for values in stats.values())
+    assert all(callable(update) for update in pm.NUTS._make_progressbar_update_functions())
+
+
+@dataclass_state
+class Kept(DataClassState):
+    shape: list = field(metadata={"frozen": True})
+    position: np.ndarray
+    adaptation: StepSizeState | None
+    rng: object
+
+
+class Keeps(WithSamplingState):
+    _state_class = Kept
+
+    def __init__(self, shape):
+        self.shape, self.position = shape, np.zeros(2)
+        self.adaptation = DualAverageAdaptation(0.1, 0.8, 0.05, 0.75, 10)
+        self.rng = np.random.default_rng(1)
+
+
+def test_sampling_state():
+    """Chains in several processes, and replays, rest on states that copy arrays and generators."""
+    there, here = Keeps([2]), Keeps([2])
+    there.position[:] = 3.0
+    there.adaptation.update(0.1, True)
+    there.rng.random(5)
+    state = there.sampling_state
+    there.position[:] = 4.0
+    WithSamplingState.sampling_state.fset(here, state)
+    np.testing.assert_array_equal(here.position, [3.0, 3.0])
+    assert here.adaptation.current(True) == there.adaptation.current(True)
+    assert here.rng.random() == there.rng.random()
+    assert WithSamplingState.sampling_state.fget(there).shape == [2]
+    with pytest.raises(ValueError, match="frozen"):
+        Keeps([3]).sampling_state = state
+
+
+def test_step_method_state():
+    """The states of the step methods extend this one, which holds the generator."""
+    assert issubclass(StepMethodState, DataClassState)
+    assert {each.name for each in fields(StepMethodState)} == {"var_names", "rng"}
+
+
+def test_dual_average_adaptation():
+    """`GMC`, `SubgradientHMC` and local variables tune their step size with it."""
+    names = list(inspect.signature(DualAverageAdaptation).parameters)
+    assert names == ["initial_step", "target", "gamma", "k", "t0"]
+    adaptation = DualAverageAdaptation(0.1, 0.8, 0.05, 0.75, 10)
+    assert adaptation.current(True) == pytest.approx(0.1)
+    adaptation.update(1.0, True)
+    assert adaptation.current(True) > 0.1
+    tuned = adaptation.current(False)
+    adaptation.update(0.0, False)
+    assert adaptation.current(False) == tuned
+    assert isinstance(adaptation.sampling_state, StepSizeState)
+
+
+def test_sampler_warning():
+    """Temperatures and acceptance rates that are off are said through it."""
+    warning = SamplerWarning(WarningType.BAD_PARAMS, "text", "warn")
+    assert (warning.kind, warning.message, warning.level) == (
+        WarningType.BAD_PARAMS,
+        "text",
+        "warn",
+    )
+
+
+def test_names_for_annotations_and_errors():
+    """`SamplingError` ends a chain; the others annotate what `pm.sample` hands over."""
+    assert issubclass(SamplingError, RuntimeError)
+    assert all(each is not None for each in (PointType, StatsType, RandomGenerator))
+
+
+def test_random_generator_from_what_users_pass():
+    """Steps make their stream of it; one that is handed over is copied unless said otherwise."""
+    rng = np.random.default_rng(1)
+    assert get_random_generator(rng, copy=False) is rng
+    assert get_random_generator(rng) is not rng
+    assert get_random_generator(2).random() == np.random.default_rng(2).random()
+
+
+def test_values_of_variables():
+    """``vars=`` of a step takes what users name; the step works on value variables."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+    assert get_value_vars_from_user_vars([x], model) == [model.rvs_to_values[x]]
+
+
+def test_default_transform():
+    """It marks unit vectors and frames; `_default_transform` is a singledispatch on Ops."""
+    with pm.Model():
+        x = pm.Dirichlet("x", np.ones(3))
+    assert _default_transform(x.owner.op, x).name == "simplex"
+    assert callable(_default_transform.register)
+
+
+def test_minibatch():
+    """Rows of `pm.Minibatch` are found again, because outputs and inputs stand in one order."""
+    X, y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
+    rows = pm.Minibatch(X, y, batch_size=3)
+    (node,) = {each.owner for each in rows}
+    assert isinstance(node.op, MinibatchOp)
+    data = [each.data for each in node.inputs[:-1]]
+    np.testing.assert_array_equal(data[0], X)
+    np.testing.assert_array_equal(data[1], y)
+    assert list(node.outputs[:-1]) == list(rows)
+
+
+def test_total_size():
+    """A variable with ``total_size=`` is scaled already, and is told by its Op."""
+    with pm.Model() as model:
+        pm.Normal("y", observed=np.zeros(3), total_size=30)
+    (y,) = model.observed_RVs
+    assert isinstance(y.owner.op, MinibatchRandomVariable)
+    assert y.owner.inputs[0].owner.op.ndim_supp == 0
+
+
+# PyTensor
+
+
+class Twice(Op):
+    """Two times a vector; its implementation says that it is Numba's by adding one more."""
+
+    __props__ = ()
+
+    def make_node(self, x):
+        return Apply(self, [pt.as_tensor(x)], [pt.as_tensor(x).type()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = 2.0 * inputs[0]
+
+
+class Thrice(Twice):
+    """The same for the other way to register."""
+
+
+@register_funcify_default_op_cache_key(Twice)
+def twice(op, node, **kwargs):
+    @numba_njit
+    def double(x):
+        return 2.0 * x + 1.0
+
+    return double, 1
+
+
+@register_funcify_and_cache_key(Thrice)
+def thrice(op, node, **kwargs):
+    @numba_njit
+    def double(x):
+        return 2.0 * x + 1.0
+
+    return double, "test_private_interfaces.Thrice"
+
+
+@pytest.mark.parametrize("op", [Twice(), Thrice()], ids=["default key", "own key"])
+def test_numba_implementation_of_an_op(op):
+    """Sparse products, Bessel functions and gradients of products are registered so."""
+    x = pt.dvector("x")
+    compiled = pytensor.function([x], op(x), mode="NUMBA")
+    np.testing.assert_array_equal(compiled(np.ones(2)), [3.0, 3.0])
+
+
+def test_compiled_function_of_a_graph():
+    """Gradients are native code: `compile_field` wraps ``vm.jit_fn``, a dispatcher of Numba.
+
+    Its key in the cache of sources is part of the key of the wrapper.
+    """
+    x = pt.dvector("x")
+    mode = pytensor.compile.mode.get_mode("NUMBA")
+    assert isinstance(mode.linker, NumbaLinker)
+    jitted = pytensor.function([x], pt.sum(x) * 2.0, mode=mode, trust_input=True).vm.jit_fn
+    assert jitted(np.ones(3))[0] == 6.0
+    assert isinstance(CACHED_SRC_FUNCTIONS[jitted.py_func], str)
+    assert CACHED_SRC_FUNCTIONS.get(lambda: None) is None
+
+
+def test_function_from_source():
+    """`compile_field` makes the C signature around a gradient of a generated source."""
+    source = "def f(x):\n    return x + shift\n"
+    function = compile_numba_function_src(
+        source, "f", {"__name__": __name__, "shift": 2.0}, cache_key="canary of a source"
+    )
+    assert function(1.0) == 3.0
+    assert CACHED_SRC_FUNCTIONS[function] == "canary of a source"
+    assert numba.cfunc("float64(float64)", cache=True)(function).address > 0
+
+
+class FixedRV(RandomVariable):
+    name, signature, dtype = "fixed", "()->()", "float64"
+
+
+@numba_core_rv_funcify.register(FixedRV)
+def fixed_rv(op, node):
+    @numba_njit
+    def draw(rng, value):
+        return value + 1.0
+
+    return draw, 1
+
+
+def test_draws_of_a_random_variable():
+    """The draws of the distributions are compiled through it, one core draw at a time."""
+    rng = pytensor.shared(np.random.default_rng(1))
+    value = np.array([1.0, 2.0])
+    _, draws = FixedRV()(value, size=(3, 2), rng=rng, return_next_rng=True)
+    np.testing.assert_array_equal(pytensor.function([], draws, mode="NUMBA")(), [[2.0, 3.0]] * 3)
+
+
+@_vectorize_node.register(Twice)
+def vectorize_twice(op, node, x):
+    return [op(x) + 5.0]
+
+
+def test_vectorisation_of_an_op():
+    """Several draws at once of topics and Gram matrices rest on this singledispatch."""
+    x = pt.dvector("x")
+    batch = vectorize_graph(Twice()(x), {x: pt.as_tensor(np.ones((2, 3)))})
+    np.testing.assert_array_equal(batch.eval(mode="FAST_COMPILE"), np.full((2, 3), 7.0))
+
+
+# Numba
+
+
+def test_arrays_inside_an_intrinsic():
+    """`jit.borrow` and the fields take the pointer of an array and drop its counter."""
+
+    @jit.compiled(cache=False)
+    def total(x):
+        borrowed = jit.borrow(x)
+        result = 0.0
+        for i in range(borrowed.size):
+            result += borrowed[i]
+        return result
+
+    assert total(np.arange(4.0)) == 6.0
+    (code,) = total.inspect_llvm().values()
+    body = code.partition("define ")[2].partition("\n}")[0]
+    assert "NRT_incref" not in body
+
+
+def test_error_of_types_that_do_not_fit():
+    """Manifolds turn it into a sentence about the array that was passed."""
+    with pytest.raises(TypingError):
+        numba.njit(lambda x: x.no_such_attribute)(1.0)
