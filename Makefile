@@ -6,6 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 OLDEST := .venv-oldest
+NEWEST := .venv-newest
 PYTEST_ARGS ?=
 
 # Two test processes, or two chains, that each start a BLAS pool run slower than one thread each.
@@ -23,8 +24,8 @@ INTERPRETED := tests/manifolds tests/datasets tests/diagnostics tests/test_integ
   tests/test_schedules.py tests/test_streams.py tests/test_variates.py
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-oldest test-oldest-core coverage lint format bench docs \
-  package clean tests-of-oldest
+.PHONY: help demo test test-slow test-oldest test-oldest-core test-newest coverage lint format \
+  bench docs package clean tests-of-oldest tests-of-newest
 
 help:
 	@echo "make demo              topics of the NumPy and SciPy docstrings; writes demo_output/"
@@ -32,6 +33,7 @@ help:
 	@echo "make test-slow         the tests that take longer"
 	@echo "make test-oldest       the test suite on the oldest PyMC, in .venv-oldest"
 	@echo "make test-oldest-core  the part of it that continuous integration runs"
+	@echo "make test-newest       the test suite on the newest PyMC, pre-releases too, in .venv-newest"
 	@echo "make coverage          lines that the tests reach, kernels included; writes htmlcov/"
 	@echo "make lint              ruff and mypy"
 	@echo "make format            let ruff rewrite the sources"
@@ -70,6 +72,11 @@ $(STAMPS)/loader: $(STAMPS)/test
 	$(BIN)/python -m pip install --quiet --no-deps 'pymc-extras==0.15.1'
 	@touch $@
 
+# Beyond the range that the package allows, which pip says and does.
+$(STAMPS)/newest: $(STAMPS)/test
+	$(BIN)/python -m pip install --quiet --upgrade --pre pymc pytensor
+	@touch $@
+
 demo: $(STAMPS)/examples
 	$(BIN)/python examples/spherical_topics_of_docstrings.py
 
@@ -85,7 +92,10 @@ test-oldest:
 test-oldest-core:
 	$(MAKE) VENV=$(OLDEST) PYTEST_ARGS='$(CORE) $(PYTEST_ARGS)' tests-of-oldest
 
-tests-of-oldest: $(STAMPS)/oldest
+test-newest:
+	$(MAKE) VENV=$(NEWEST) tests-of-newest
+
+tests-of-oldest tests-of-newest: tests-of-%: $(STAMPS)/%
 	$(PYTEST) -n 2 --dist loadfile $(PYTEST_ARGS)
 
 # Coverage sees the lines that Python runs, and of compiled functions none. So what Python can run
