@@ -54,12 +54,15 @@ class Field:
 
     Attributes
     ----------
+    interpreted : bool
+        Whether a call goes back into Python, where one function serves one thread at a time.
     error : BaseException or None
         The exception raised by an interpreted field during the last call, if any.
     """
 
-    def __init__(self, address: int, keep_alive: Any) -> None:
+    def __init__(self, address: int, keep_alive: Any, *, interpreted: bool = False) -> None:
         self.address = address
+        self.interpreted = interpreted
         self.error: BaseException | None = None
         self._keep_alive = keep_alive
 
@@ -162,5 +165,5 @@ def interpreted_field(function: Callable[[Any, int, Any, Any], float]) -> Field:
 
     address = ctypes.cast(callback, ctypes.c_void_p).value
     assert address is not None
-    field = Field(address, callback)
+    field = Field(address, callback, interpreted=True)
     return field

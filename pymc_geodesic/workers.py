@@ -14,12 +14,19 @@ __all__ = ["Workers", "parts_of"]
 
 
 class Workers:
-    """As many threads as this process may keep busy: those that its BLAS library may use."""
+    """As many threads as this process may keep busy: those that its BLAS library may use.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    n_threads : int, optional
+        Another number of threads.
+    """
+
+    def __init__(self, n_threads: int | None = None) -> None:
         self._blas = ThreadpoolController()
         threads = [lib["num_threads"] for lib in self._blas.info() if lib["user_api"] == "blas"]
-        self._n_threads = min(threads, default=os.cpu_count() or 1)
+        allowed = min(threads, default=os.cpu_count() or 1)
+        self._n_threads = allowed if n_threads is None else n_threads
         self._pool: ThreadPoolExecutor | None = None
 
     def run[Result](self, work: Callable[[int], Result], n: int) -> list[Result]:

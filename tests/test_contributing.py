@@ -7,9 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import pymc_geodesic
+from pymc_geodesic.fields import evaluate
+from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.gradients.fisher import tangential_variance
+from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
+from pymc_geodesic.gradients.variables import manifold_variables
+from pymc_geodesic.manifolds import Manifold
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
 SKELETONS = dict(re.findall(r"```python\n# pymc_geodesic/(\w+/\w+)\.py\n(.*?)```", TEXT, re.DOTALL))
@@ -46,6 +53,47 @@ def test_manifold(install):
     assert manifold.contains(there).all()
     back, _ = manifold.geodesic(there, -velocity, 0.7)
     np.testing.assert_allclose(back, x, atol=1e-14)
+
+
+def test_manifold_and_gradient_noise(install):
+    """Rows with offsets of their own, which no vector of sum zero feels, are not noise."""
+    ZeroSum = install("manifolds/zero_sum").ZeroSum
+    rng = np.random.default_rng(1)
+    n_rows, batch_size = 40, 8
+    y = rng.normal(size=(n_rows, 4)) + 100.0 * rng.normal(size=(n_rows, 1))
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, shape=4)
+        pm.Normal("y_obs", x, 1.0, observed=pm.Data("y", y))
+    estimator = GradientEstimator(
+        model,
+        manifold_variables(model, [x], {"x": ZeroSum}),
+        source=ShuffledRows({"y": y}, batch_size),
+        compile_kwargs={"mode": "FAST_COMPILE"},
+    )
+    noise = estimator.compile_noise()
+    variance = np.empty(4)
+    evaluate(noise.address, np.zeros(4), 0, noise.context, variance)
+    rows = y[estimator.source.row_indices(0)]
+    tangential = np.var(rows - rows.mean(axis=1, keepdims=True), axis=0, ddof=1)
+    tangential *= n_rows**2 / batch_size * (1.0 - batch_size / n_rows)
+    # three directions of four share what the fourth, the normal one, has no noise of
+    np.testing.assert_allclose(variance, tangential + tangential.sum() / 3 / 4, rtol=1e-9)
+
+
+def test_manifold_without_a_symbolic_projection_is_refused(install):
+    zero_sum = install("manifolds/zero_sum").ZeroSum
+    Incomplete = type("Incomplete", (zero_sum,), {"projected": Manifold.projected})
+    with pytest.raises(NotImplementedError, match="Incomplete .* no symbolic vectors"):
+        tangential_variance(Incomplete(4), pt.zeros(4), pt.zeros((3, 4)))
+
+
+def test_manifold_without_its_branches_is_refused(install):
+    """Points that the compiled functions do not know would stand still."""
+    zero_sum = install("manifolds/zero_sum").ZeroSum
+    with pm.Model():
+        x = pm.Normal("x", 0.0, 1.0, shape=4)
+        with pytest.raises(ValueError, match=r"'x' is on ZeroSum\(n=4\), .* add its branches"):
+            pymc_geodesic.SGGMC([x], manifolds={"x": zero_sum})
 
 
 def test_sampler(install):

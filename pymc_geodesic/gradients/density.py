@@ -19,7 +19,7 @@ from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.transforms import Transform
 from pymc.logprob.utils import replace_rvs_by_values
 from pymc.model import Model
-from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, graph_inputs, io_toposort
@@ -73,6 +73,8 @@ class Density:
         One per variable, of the variable's own shape, in kernel coordinates.
     row_terms, other_terms : list of TensorVariable
         Elementwise log-densities, already scaled; only the former depend on blocks of rows.
+    row_names : list of str
+        What each of the row terms belongs to.
     rows : list of RowInput
         Minibatched data.
     arrays : dict
@@ -87,6 +89,7 @@ class Density:
     rows: list[RowInput]
     arrays: dict[TensorVariable, np.ndarray | SharedVariable] = field(default_factory=dict)
     others: dict[str, TensorVariable] = field(default_factory=dict)
+    row_names: list[str] = field(default_factory=list)
 
     @property
     def total(self) -> TensorVariable:
@@ -207,7 +210,7 @@ def density_of(
         Rows of a block; left open by default, or as `pymc.Minibatch` says.
     scale : float
         N / n, by which the log-density of the rows is multiplied, except where ``total_size``
-        already does.
+        already does. With ``local`` it takes the place of ``total_size``.
     local : list of ManifoldVariable
         Variables with one point per row; they are coordinates too, after ``variables``, with
         ``batch_size`` rows.
@@ -301,15 +304,21 @@ def density_of(
 
     row_markers = {*blocks, *(rvs_to_values[v.rv] for v in local)}
     depends = [not row_markers.isdisjoint(ancestors([term])) for term in terms]
+    if local:  # one factor for everything that belongs to a row, none in its conditional law
+        for i, rv in enumerate(rvs):
+            if scaled[i] and depends[i]:
+                terms[i] = terms[i] / get_scaling(rv.owner.inputs[1:], rvs_to_values[rv].shape)
+                scaled[i] = False
     replacements = {**placed, **{old: row.block for old, row in blocks.items()}}
     with _naming_containers(model, minibatch):
         terms = rebuilt(terms, replacements)
 
-    row_terms, other_terms = [], list(volumes)
+    row_terms, row_names, other_terms = [], [], list(volumes)
     for name, term, on_rows, already in zip(names, terms, depends, scaled, strict=True):
         if not on_rows:
             other_terms.append(term)
             continue
+        row_names.append(name)
         if already:
             row_terms.append(term)
         elif drawn:
@@ -320,8 +329,10 @@ def density_of(
         else:
             row_terms.append(term * scale if scale != 1.0 else term)
     row_terms += [volume * scale if scale != 1.0 else volume for volume in local_volumes]
+    row_names += ["the volume of local variables"] * len(local_volumes)
 
-    density = Density(coordinates, row_terms, other_terms, list(dict.fromkeys(blocks.values())))
+    row_inputs = list(dict.fromkeys(blocks.values()))
+    density = Density(coordinates, row_terms, other_terms, row_inputs, row_names=row_names)
     with _naming_containers(model, minibatch):
         _make_inputs_explicit(density, model, resized)
     return density

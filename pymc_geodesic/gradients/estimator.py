@@ -9,7 +9,6 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.model import Model
 from pytensor.gradient import grad
-from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.gradients.compiled import (
@@ -20,7 +19,7 @@ from pymc_geodesic.gradients.compiled import (
     compile_field,
 )
 from pymc_geodesic.gradients.density import Density, density_of
-from pymc_geodesic.gradients.fisher import sparse_variance, tangential_variance
+from pymc_geodesic.gradients.fisher import for_each_row, sparse_variance, tangential_variance
 from pymc_geodesic.gradients.rows import AllRows, RowSource
 from pymc_geodesic.gradients.sources import row_source
 from pymc_geodesic.gradients.variables import ManifoldVariable
@@ -213,7 +212,7 @@ class GradientEstimator:
             block = outer.block.type(name=outer.block.name)
             blocks.append(block)
             replacements[row.block] = pt.expand_dims(block, 1)
-        batched = vectorize_graph(row_gradients, replace=replacements)
+        batched = for_each_row(row_gradients, replacements)
         scale = 1.0 / (batch_size - 1)
         if not self.source.with_replacement:
             scale *= 1.0 - batch_size / n_rows

@@ -2,57 +2,41 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
+from collections.abc import Mapping, Sequence
 
 import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.manifolds import (
-    Euclidean,
-    FlatSimplex,
-    HalfLine,
-    Manifold,
-    Simplex,
-    Sphere,
-    Stiefel,
-)
+from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
 from pymc_geodesic.sparse import SparseTransposeDot
 
-__all__ = ["sparse_variance", "tangential_variance"]
+__all__ = ["for_each_row", "sparse_variance", "tangential_variance"]
 
 
-@singledispatch
-def _project(
-    manifold: Manifold, point: TensorVariable, vectors: TensorVariable
-) -> tuple[TensorVariable, TensorVariable | None]:
-    """Tangential part of the vectors, and the diagonal of the projector on the normal space."""
-    return vectors, None
+def for_each_row(
+    gradients: Sequence[TensorVariable], replacements: Mapping[Variable, Variable]
+) -> list[TensorVariable]:
+    """Gradients of every row of a block, from those of a block of one row.
 
+    Parameters
+    ----------
+    gradients : list of TensorVariable
+    replacements : mapping
+        The block of one row, shape (1, ...), to what has a row more in front, (n, 1, ...).
 
-@_project.register
-def _sphere(
-    manifold: Sphere | Simplex, point: TensorVariable, vectors: TensorVariable
-) -> tuple[TensorVariable, TensorVariable | None]:
-    radial = pt.sum(point * vectors, axis=-1, keepdims=True)
-    return vectors - radial * point, point**2
-
-
-@_project.register
-def _flat_simplex(
-    manifold: FlatSimplex, point: TensorVariable, vectors: TensorVariable
-) -> tuple[TensorVariable, TensorVariable | None]:
-    mean = pt.mean(vectors, axis=-1, keepdims=True)
-    return vectors - mean, pt.full_like(point, 1.0 / manifold.n)
-
-
-@_project.register
-def _stiefel(
-    manifold: Stiefel, point: TensorVariable, vectors: TensorVariable
-) -> tuple[TensorVariable, TensorVariable | None]:
-    inner = point.mT @ vectors
-    normal = 0.5 * (pt.sum(point**2, axis=-1, keepdims=True) + point**2)
-    return vectors - point @ (0.5 * (inner + inner.mT)), normal
+    Returns
+    -------
+    list of TensorVariable
+        With an axis of length n in front where they depend on the block.
+    """
+    # What has the shape of a block is computed from that of the block, and a shape for each row
+    # makes PyTensor run such nodes in Python. As constants the shapes are of no row.
+    gradients = rewrite_graph(list(gradients), include=("ShapeOpt", "canonicalize"), clone=False)
+    return vectorize_graph(gradients, replace=dict(replacements))
 
 
 def tangential_variance(
@@ -81,6 +65,11 @@ def tangential_variance(
     -------
     TensorVariable, shape (..., *manifold.shape)
 
+    Raises
+    ------
+    NotImplementedError
+        If the manifold does not say how it projects symbolic vectors.
+
     Examples
     --------
     >>> import numpy as np
@@ -91,13 +80,12 @@ def tangential_variance(
     >>> tangential_variance(Sphere(3), pt.constant([1.0, 0.0, 0.0]), radial_and_tangential).eval()
     array([2., 2., 2.])
     """
-    tangential, normal = _project(manifold, point, deviations)
-    variance = pt.mean(tangential**2, axis=0)
-    if normal is None:
+    variance = pt.mean(manifold.project(point, deviations, xp=pt) ** 2, axis=0)
+    if manifold.dim == manifold.size:
         return variance
     axes = tuple(range(-len(manifold.shape), 0))
     mean = pt.sum(variance, axis=axes, keepdims=True) / manifold.dim
-    return variance + mean * normal
+    return variance + mean * manifold.normal_diagonal(point, xp=pt)
 
 
 def sparse_variance(manifold: Manifold, gradients: TensorVariable) -> TensorVariable | None:

@@ -29,6 +29,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.gradients.compiled import FixedArray, compile_field
 from pymc_geodesic.gradients.density import Density, density_of
 from pymc_geodesic.gradients.frontier import split_at_frontier
+from pymc_geodesic.gradients.local_rows import check_rows, total_rows
 from pymc_geodesic.gradients.rows import RowSource
 from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.integrators import refresh_velocity
@@ -74,13 +75,17 @@ class LocalGradientEstimator:
     ----------
     field : CompiledField
         Gradient with respect to the global variables for the present draws of the local ones.
+    total_size : int
+        N.
     acceptance_rate : float
         Mean over the rows of the last minibatch.
 
     Raises
     ------
     ValueError
-        If a local variable does not have one point, or several, for each row.
+        If a local variable does not have one point, or several, for each row, if the log-density
+        is no sum over rows that are independent given the global variables, or if the model and
+        the step do not agree on N.
     """
 
     def __init__(
@@ -112,7 +117,8 @@ class LocalGradientEstimator:
                     "containers"
                 )
         self._points_per_row = [v.rows // source.n_rows for v in self.local]
-        self._scale = (total_size or source.n_rows) / source.batch_size
+        self.total_size = total_rows(model, self.local, source, total_size)
+        self._scale = self.total_size / source.batch_size
         self._compile_rows()
         self._compile_gradient(with_value)
         self._chunks = self._plan_chunks()
@@ -137,6 +143,7 @@ class LocalGradientEstimator:
         density = density_of(
             self._model, self._variables, minibatch=self.source.arrays, local=self.local
         )
+        check_rows(self._model, density, [*self._variables, *self.local], self.source)
         n_global = len(self._variables)
         coordinates = density.coordinates[n_global:]
         terms = [
@@ -275,7 +282,10 @@ class LocalGradientEstimator:
         def run(i: int) -> tuple[float, int]:
             return self._run_chunk(self._chunks[i], *jobs[i], step_size, streams[i], draws)
 
-        results = self.workers.run(run, len(jobs))
+        if self._rows_field.field.interpreted:  # functions of PyTensor are not safe in threads
+            results = [run(i) for i in range(len(jobs))]
+        else:
+            results = self.workers.run(run, len(jobs))
         self._rows_field.raise_error()
         accepted = sum(total for total, _ in results)
         self.acceptance_rate = accepted / self.source.batch_size

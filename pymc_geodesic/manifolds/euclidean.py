@@ -1,7 +1,8 @@
 """Flat space, where geodesics are straight lines."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -71,6 +72,10 @@ class Euclidean(Manifold):
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
         """Say which values are finite; see `Manifold.contains`."""
         return np.all(np.isfinite(x), axis=-1)
+
+    def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
+        """Every vector is tangent; see `Manifold.projected`."""
+        return v
 
     def _project_rows(self, x: Floats, v: Floats) -> None:
         project(x, v)

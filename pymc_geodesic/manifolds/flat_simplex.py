@@ -1,7 +1,8 @@
 """The probability simplex as it is, flat, with reflecting walls."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -135,6 +136,14 @@ class FlatSimplex(Manifold):
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
         """Say which values are probability vectors; see `Manifold.contains`."""
         return on_simplex(x, atol)
+
+    def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
+        """Subtract the mean; see `Manifold.projected`."""
+        return v - xp.mean(v, axis=-1, keepdims=True)
+
+    def normal_diagonal(self, x: Any, xp: ModuleType = np) -> Any:
+        """Give 1/n everywhere; see `Manifold.normal_diagonal`."""
+        return xp.full_like(x, 1.0 / self.n)
 
     def _project_rows(self, x: Floats, v: Floats) -> None:
         project(x, v)

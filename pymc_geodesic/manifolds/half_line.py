@@ -1,7 +1,8 @@
 """The half line of positive numbers, where geodesics bounce off zero."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -76,6 +77,10 @@ class HalfLine(Manifold):
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
         """Say which values have no negative entry; see `Manifold.contains`."""
         return np.all(np.isfinite(x) & (np.asarray(x) >= -atol), axis=-1)
+
+    def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
+        """Every vector is tangent; see `Manifold.projected`."""
+        return v
 
     def _project_rows(self, x: Floats, v: Floats) -> None:
         project(x, v)

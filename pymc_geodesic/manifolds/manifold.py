@@ -110,23 +110,80 @@ class Manifold(ABC):
         array of bool, shape ``(...)``
         """
 
-    def project(self, x: Floats, v: Floats) -> Floats:
+    def project(self, x: Any, v: Any, xp: ModuleType = np) -> Any:
         """Project ambient vectors orthogonally on the tangent space at `x`.
 
         Parameters
         ----------
-        x : array, shape ``(..., *shape)``
+        x : array or tensor, shape ``(..., *shape)``
             Coordinates of points on the manifold.
-        v : array, shape ``(..., *shape)``
+        v : array or tensor, shape ``(..., *shape)``
             Ambient vectors; batch axes broadcast against those of `x`.
+        xp : module
+            ``numpy``, or ``pytensor.tensor`` when `x` or `v` is symbolic.
 
         Returns
         -------
-        array of float64, shape ``(..., *shape)``
+        array of float64 or tensor, shape ``(..., *shape)``
+
+        Raises
+        ------
+        NotImplementedError
+            For symbolic vectors, if the subclass lacks the method ``projected``.
         """
+        if xp is not np:
+            return self.projected(x, v, xp)
         rows, vectors, batch = self._paired_rows(x, v)
         self._project_rows(rows, vectors)
         return vectors.reshape(batch + self.shape)
+
+    def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
+        """Expression of the projection, for arrays and for symbolic vectors; see `project`.
+
+        It says in the functions of `xp` what the compiled ``project(x, v)`` does, so that
+        gradients can be projected within a graph.
+
+        Parameters
+        ----------
+        x, v : array or tensor, shape ``(..., *shape)``
+        xp : module
+            ``numpy`` or ``pytensor.tensor``.
+
+        Raises
+        ------
+        NotImplementedError
+            If the subclass does not have this method.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} projects numbers but no symbolic vectors: give the class a "
+            "method projected(self, x, v, xp) that writes its projection in functions of xp, or "
+            'leave out gradient_noise="fisher", which needs it'
+        )
+
+    def normal_diagonal(self, x: Any, xp: ModuleType = np) -> Any:
+        """Diagonal of the projector on the normal space at `x`.
+
+        That is 1 − ‖P e_i‖² for each ambient coordinate i, P the projector on the tangent space.
+        Here it comes from the projections of all e_i, which take ``size`` times the memory of `x`;
+        a subclass may know better.
+
+        Parameters
+        ----------
+        x : array or tensor, shape ``(..., *shape)``
+            Coordinates of points on the manifold.
+        xp : module
+            ``numpy``, or ``pytensor.tensor`` when `x` is symbolic.
+
+        Returns
+        -------
+        array or tensor, shape ``(..., *shape)``
+        """
+        rank = len(self.shape)
+        between = (1,) * (x.ndim - rank)
+        basis = np.eye(self.size).reshape(self.size, *between, *self.shape)
+        squares = xp.sum(self.project(x, basis, xp) ** 2, axis=tuple(range(-rank, 0)))
+        lengths = xp.moveaxis(squares, 0, -1)
+        return 1.0 - xp.reshape(lengths, (*x.shape[: x.ndim - rank], *self.shape))
 
     def geodesic(self, x: Floats, v: Floats, time: float) -> tuple[Floats, Floats]:
         """Follow the geodesic that leaves `x` with velocity `v` for a time `time`.

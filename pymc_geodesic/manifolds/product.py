@@ -24,6 +24,8 @@ SPHERE = Sphere.code
 SIMPLEX = Simplex.code
 FLAT_SIMPLEX = FlatSimplex.code
 STIEFEL = Stiefel.code
+_COMPILED = (EUCLIDEAN, HALF_LINE, SPHERE, SIMPLEX, FLAT_SIMPLEX, STIEFEL)
+"""Codes that `project` and `geodesic` tell apart; points of others would stand still."""
 
 
 @compiled
@@ -113,7 +115,8 @@ class Product(Manifold):
     Raises
     ------
     ValueError
-        If there is no component, a name appears twice, or `rows` is not a positive integer.
+        If there is no component, a name appears twice, `rows` is not a positive integer, or the
+        compiled functions of this module do not know a manifold.
 
     Examples
     --------
@@ -148,6 +151,11 @@ class Product(Manifold):
             require_positive(f"rows of {name}", rows)
             if name in slices:
                 raise ValueError(f"components hold the name {name!r} twice; give each its own.")
+            if manifold.code not in _COMPILED:
+                raise ValueError(
+                    f"{name!r} is on {manifold}, which the compiled functions project and geodesic "
+                    f"of {__name__} do not know: add its branches there."
+                )
             n, p = (*manifold.shape, 1)[:2]
             blocks[block] = manifold.code, start, rows, manifold.size, n, p
             slices[name] = slice(start, start + rows * manifold.size)
@@ -289,6 +297,14 @@ class Product(Manifold):
             (manifold, q[..., self.slices[name]].reshape((*_lead(q), *points)))
             for name, manifold, points in self._point_shapes()
         ]
+
+    def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
+        """Project each variable by itself; see `Manifold.projected`."""
+        parts = [
+            manifold.projected(point, vector, xp).reshape((*_lead(v), -1))
+            for (manifold, point), (_, vector) in zip(self._parts(x), self._parts(v), strict=True)
+        ]
+        return xp.concatenate(parts, axis=-1)
 
     def _project_rows(self, x: Floats, v: Floats) -> None:
         for position, vector in zip(x, v, strict=True):

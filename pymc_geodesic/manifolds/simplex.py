@@ -108,6 +108,14 @@ class Simplex(Manifold):
         """Σ_k log|q_k| for each point; see `Manifold.log_volume` and the class."""
         return xp.sum(xp.log(xp.abs(q)), axis=-1)
 
+    def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
+        """Project as on the sphere of the coordinates; see `Manifold.projected`."""
+        return sphere.Sphere(self.n).projected(x, v, xp)
+
+    def normal_diagonal(self, x: Any, xp: ModuleType = np) -> Any:
+        """Square the coordinates, as on the sphere; see `Manifold.normal_diagonal`."""
+        return sphere.Sphere(self.n).normal_diagonal(x, xp)
+
     def _project_rows(self, x: Floats, v: Floats) -> None:
         project(x, v)
 

@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -116,6 +117,15 @@ class Sphere(Manifold):
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
         """Say which values are of unit length; see `Manifold.contains`."""
         return np.abs(np.linalg.norm(x, axis=-1) - 1.0) <= atol
+
+    def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
+        """Subtract the radial part: v − x (x·v)/(x·x); see `Manifold.projected`."""
+        radial = xp.sum(x * v, axis=-1, keepdims=True) / xp.sum(x * x, axis=-1, keepdims=True)
+        return v - radial * x
+
+    def normal_diagonal(self, x: Any, xp: ModuleType = np) -> Any:
+        """Squares x_i²; see `Manifold.normal_diagonal`."""
+        return x**2 / xp.sum(x**2, axis=-1, keepdims=True)
 
     def _project_rows(self, x: Floats, v: Floats) -> None:
         project(x, v)

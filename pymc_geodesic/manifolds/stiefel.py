@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -195,6 +196,15 @@ class Stiefel(Manifold):
         """Say which values have orthonormal columns; see `Manifold.contains`."""
         gram = np.swapaxes(x, -1, -2) @ x
         return (np.abs(gram - np.eye(self.p)) <= atol).all(axis=(-2, -1))
+
+    def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
+        """Subtract X sym(XᵀV); see `Manifold.projected`."""
+        inner = xp.swapaxes(x, -1, -2) @ v
+        return v - x @ (0.5 * (inner + xp.swapaxes(inner, -1, -2)))
+
+    def normal_diagonal(self, x: Any, xp: ModuleType = np) -> Any:
+        """Half of Σ_k x_ik² + x_ij², for row i and column j; see `Manifold.normal_diagonal`."""
+        return 0.5 * (xp.sum(x**2, axis=-1, keepdims=True) + x**2)
 
     def _project_rows(self, x: Floats, v: Floats) -> None:
         project(x, v, self.n, self.p)

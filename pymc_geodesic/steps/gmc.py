@@ -83,7 +83,8 @@ class GMC(GeodesicStep):
     target_accept : float
         Acceptance probability that tuning aims at.
     batch_size, minibatch, total_size, minibatch_order
-        Only with ``local=``; see `SGGMC`. All rows by default.
+        Only with ``local=``; see `SGGMC`. A Metropolis correction needs all rows, which is the
+        default, so that there is no choice but to leave all but ``minibatch`` out.
     local : list of variables, optional
         Variables with one point for each row of the ``minibatch=`` containers. Each draw first runs
         ``local_tune + local_draws`` GMC transitions on them, in which every row accepts by
@@ -208,7 +209,17 @@ class GMC(GeodesicStep):
             with_value=True,
             compile_kwargs=self.compile_kwargs,
         )
-        if not self.local and not isinstance(self.estimator.source, AllRows):
+        source = self.estimator.source
+        if self.local and (
+            self.estimator.total_size != source.batch_size or source.with_replacement
+        ):
+            raise ValueError(
+                f"{type(self).__name__} corrects with the log-density of all rows, once each, but "
+                f"batch_size={source.batch_size}, total_size={self.estimator.total_size} and "
+                f"minibatch_order={self._minibatches.order!r} ask for others; leave them out, or "
+                "use SGGMC or gSGNHT"
+            )
+        if not self.local and not isinstance(source, AllRows):
             raise ValueError(
                 f"the model sees a pm.Minibatch, but {type(self).__name__} corrects with the "
                 "log-density of all the data; give the model all rows, or use SGGMC or gSGNHT"

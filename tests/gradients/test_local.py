@@ -1,5 +1,7 @@
 """Local latent variables: a hierarchy whose marginal is known, and the spherical topics."""
 
+import threading
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -14,8 +16,26 @@ from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
 from pymc_geodesic.gradients.variables import manifold_variables
 from pymc_geodesic.models import spherical_admixture
 from pymc_geodesic.streams import new_stream
+from pymc_geodesic.workers import Workers
 
 N_ROWS, BATCH = 120, 30
+
+
+class NotedWorkers(Workers):
+    """Notes the threads that work, which with several must do so at one time."""
+
+    def __init__(self, n_threads):
+        super().__init__(n_threads)
+        self.seen = set()
+        self._together = threading.Barrier(n_threads, timeout=60)
+
+    def run(self, work, n):
+        def noted(i):
+            self._together.wait()
+            self.seen.add(threading.get_ident())
+            return work(i)
+
+        return super().run(noted, n)
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +116,23 @@ def test_a_draw_moves_only_the_rows_of_its_minibatch(hierarchy, estimator):
 
 def test_result_does_not_depend_on_the_number_of_cores(hierarchy, estimator):
     model, _ = hierarchy
-    results = []
-    for workers in (1, 2):
-        estimator.refresh_data()
-        estimator._workers = workers
-        results.append(gradients(estimator, model, 0.5, 5, seed=4)[0])
-    assert np.array_equal(*results)
+    results = {}
+    for n_threads in (1, 2):
+        estimator.workers = NotedWorkers(n_threads)
+        results[n_threads] = gradients(estimator, model, 0.5, 5, seed=4)[0]
+        assert len(estimator.workers.seen) == n_threads
+    assert np.array_equal(results[1], results[2])
+
+
+def test_interpreted_fields_stay_in_one_thread(hierarchy, estimator):
+    """A function of PyTensor may not be called again before it returns."""
+    model, _ = hierarchy
+    interpreted = make_estimator(hierarchy, compile_kwargs={"mode": "CVM"})
+    interpreted.workers = NotedWorkers(2)
+    estimator.workers = NotedWorkers(1)
+    ours = gradients(interpreted, model, 0.5, 5, seed=4)[0]
+    assert not interpreted.workers.seen
+    np.testing.assert_allclose(ours, gradients(estimator, model, 0.5, 5, seed=4)[0], rtol=1e-9)
 
 
 def test_acceptance_is_that_of_single_rows(hierarchy, estimator):

@@ -1,6 +1,7 @@
 """Laws that every manifold obeys, run over `MANIFOLDS` and a product of all of them."""
 
 import numpy as np
+import pytensor.tensor as pt
 import pytest
 
 from pymc_geodesic.manifolds import (
@@ -8,6 +9,7 @@ from pymc_geodesic.manifolds import (
     Euclidean,
     FlatSimplex,
     HalfLine,
+    Manifold,
     Product,
     Simplex,
     Sphere,
@@ -69,6 +71,28 @@ def test_random_points_are_on_the_manifold(manifold, size):
     assert manifold.contains(value, 1e-12).shape == batch
     assert manifold.contains(value, 1e-12).all()
     manifold.check("x", value)
+
+
+def test_symbolic_projection_is_that_of_numbers(manifold):
+    x, _ = points(manifold, (2,))
+    v = np.random.default_rng(3).normal(size=(4, 2, *manifold.shape))
+    expected = manifold.project(x, v)
+    symbolic = manifold.project(pt.constant(x), pt.constant(v), xp=pt)
+    np.testing.assert_allclose(symbolic.eval(mode="FAST_COMPILE"), expected, atol=1e-12)
+    np.testing.assert_allclose(manifold.projected(x, v, np), expected, atol=1e-12)
+
+
+def test_diagonal_of_the_normal_projector(manifold):
+    x, _ = points(manifold, (2,))
+    expected = np.stack([1.0 - np.diag(projector(manifold, each)) for each in x])
+    expected = expected.reshape(x.shape)
+    for diagonal in (
+        manifold.normal_diagonal(x),
+        manifold.normal_diagonal(pt.constant(x), xp=pt).eval(mode="FAST_COMPILE"),
+        Manifold.normal_diagonal(manifold, x),
+        Manifold.normal_diagonal(manifold, pt.constant(x), xp=pt).eval(mode="FAST_COMPILE"),
+    ):
+        np.testing.assert_allclose(diagonal, expected, atol=1e-12)
 
 
 def test_projection_is_an_orthogonal_projection_of_rank_dim(manifold):
