@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
 
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.fields import evaluate
@@ -142,6 +143,31 @@ def test_full_data_have_no_noise_to_estimate(table):
         full.compile_noise()
     with pytest.raises(ValueError, match="needs minibatches of two rows or more"):
         estimator_of(model, {"X": X, "y": y}, batch_size=1).compile_noise()
+
+
+def test_mixture_is_machine_code_that_is_kept():
+    """No node runs in Python, which would warn, and cost a compilation in every process."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(N_ROWS, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    with pm.Model() as model:
+        mu = UniformSphere("mu", shape=(2, 3))
+        components = [VonMisesFisher.dist(mu[k], KAPPA) for k in range(2)]
+        pm.Mixture("x_obs", w=[0.3, 0.7], comp_dists=components, observed=pm.Data("x", x))
+    variables = manifold_variables(model, None)
+    estimator = GradientEstimator(model, variables, source=IndependentRows({"x": x}, BATCH))
+    noise = estimator.compile_noise()
+    _, jitted = noise.field._keep_alive
+    assert CACHED_SRC_FUNCTIONS[jitted.py_func]
+    point = np.array([[0.6, 0.8, 0.0], [0.0, -0.6, 0.8]])
+    rows = x[estimator.source.row_indices(3)]
+    log_terms = np.log([0.3, 0.7]) + KAPPA * rows @ point.T
+    shares = np.exp(log_terms) / np.exp(log_terms).sum(axis=1, keepdims=True)
+    gradients = N_ROWS * KAPPA * shares[:, :, None] * rows[:, None, :]
+    gradients -= np.sum(gradients * point, axis=-1, keepdims=True) * point
+    expected = gradients.var(axis=0, ddof=1) / BATCH * (1.0 - BATCH / N_ROWS)
+    expected += expected.sum(axis=-1, keepdims=True) / 2.0 * point**2
+    np.testing.assert_allclose(call(noise, point.ravel(), 3), expected.ravel(), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
