@@ -180,7 +180,8 @@ class Manifold(ABC):
         """
         rank = len(self.shape)
         between = (1,) * (x.ndim - rank)
-        basis = np.eye(self.size).reshape(self.size, *between, *self.shape)
+        # plus zero for each point, also where the projection is the same at all of them
+        basis = np.eye(self.size).reshape(self.size, *between, *self.shape) + xp.zeros_like(x)
         squares = xp.sum(self.project(x, basis, xp) ** 2, axis=tuple(range(-rank, 0)))
         lengths = xp.moveaxis(squares, 0, -1)
         return 1.0 - xp.reshape(lengths, (*x.shape[: x.ndim - rank], *self.shape))

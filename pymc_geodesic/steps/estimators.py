@@ -10,6 +10,7 @@ from pymc_geodesic.gradients.conjugate import ConjugatePriors
 from pymc_geodesic.gradients.counts import CountEstimator
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.local import LocalGradientEstimator
+from pymc_geodesic.gradients.local_rows import total_rows
 from pymc_geodesic.gradients.sources import named_row_source
 from pymc_geodesic.gradients.topic_counts import TopicCountEstimator
 from pymc_geodesic.gradients.variables import ManifoldVariable
@@ -112,13 +113,19 @@ def make_estimator(
             compile_kwargs=compile_kwargs,
         )
     assert source is not None
+    total_size = total_rows(model, local, source, minibatches.total_size)
+    n_draws = local_draws.draws
+    if not with_value:
+        # While the draws stand still they drag the others along as friction does, and only the
+        # scatter of N / n draws or fewer warms as much as that cools.
+        n_draws = min(n_draws, max(1, total_size // source.batch_size))
     return LocalGradientEstimator(
         model,
         variables,
         local,
         source=source,
-        total_size=minibatches.total_size,
-        n_draws=local_draws.draws,
+        total_size=total_size,
+        n_draws=n_draws,
         n_discarded=local_draws.discarded,
         n_steps=local_draws.steps,
         with_value=with_value,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pymc_geodesic.fields import evaluate
+from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.integrators import refresh_velocity
@@ -210,15 +211,15 @@ class GMC(GeodesicStep):
             compile_kwargs=self.compile_kwargs,
         )
         source = self.estimator.source
-        if self.local and (
-            self.estimator.total_size != source.batch_size or source.with_replacement
-        ):
-            raise ValueError(
-                f"{type(self).__name__} corrects with the log-density of all rows, once each, but "
-                f"batch_size={source.batch_size}, total_size={self.estimator.total_size} and "
-                f"minibatch_order={self._minibatches.order!r} ask for others; leave them out, or "
-                "use SGGMC or gSGNHT"
-            )
+        if isinstance(self.estimator, LocalGradientEstimator):
+            total_size = self.estimator.total_size
+            if total_size != source.batch_size or source.with_replacement:
+                raise ValueError(
+                    f"{type(self).__name__} corrects with the log-density of all rows, once each, "
+                    f"but batch_size={source.batch_size}, total_size={total_size} and "
+                    f"minibatch_order={self._minibatches.order!r} ask for others; leave them out, "
+                    "or use SGGMC or gSGNHT"
+                )
         if not self.local and not isinstance(source, AllRows):
             raise ValueError(
                 f"the model sees a pm.Minibatch, but {type(self).__name__} corrects with the "

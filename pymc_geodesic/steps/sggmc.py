@@ -81,6 +81,9 @@ class SGGMC(LangevinStep):
         ``local_draws`` (Fisher's identity).
     local_draws, local_tune, local_steps : int
         Transitions that are averaged over, transitions before them, leapfrog steps of each.
+        No more than N / n draws are averaged over, n the batch size: the draws stand still during
+        the inner steps, which slows the other variables down as friction does, and only their
+        scatter keeps the temperature.
     splitting : {"exact", "paper"}
         ``"paper"`` uses the authors' kick, whose kinetic temperature is ρ / sinh(ρ).
     manifolds : mapping, optional
