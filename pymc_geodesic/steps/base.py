@@ -25,10 +25,13 @@ from rich.table import Column
 from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.fields import evaluate
+from pymc_geodesic.gradients.edges import edges
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.local import LocalGradientEstimator
+from pymc_geodesic.gradients.log_terms import LogTerms
 from pymc_geodesic.gradients.variables import manifold_variables, product_of
 from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.steps.refusals import moving_support
 from pymc_geodesic.streams import new_stream
 
 # The other steps take what PyMC does not publish from here, so that it is in one place.
@@ -103,6 +106,8 @@ class GeodesicStep(BlockedStep):
     _state_class = GeodesicStepState
     _everywhere: ClassVar[type[Manifold] | None] = None
     """Manifold of all variables, for a step that knows one only."""
+    _corrects: ClassVar[bool] = False
+    """Whether a Metropolis correction rejects what lies beyond an edge of the density."""
     estimator: GradientEstimator | LocalGradientEstimator
     __signature__: ClassVar[inspect.Signature]
 
@@ -130,6 +135,9 @@ class GeodesicStep(BlockedStep):
         self.variables = [v for v in every if v.value not in local_values]
         if not self.variables:
             raise ValueError("local= names every variable; leave at least one global variable")
+        if not self._corrects:
+            for term, names in edges(self.model, self.variables):
+                raise ValueError(moving_support(type(self).__name__, term, names))
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
         if self.local:
             self.default_tune_steps = LOCAL_TUNE_STEPS
@@ -150,6 +158,7 @@ class GeodesicStep(BlockedStep):
         self.local_adaptation: DualAverageAdaptation | None = None
         self._has_local_values = False
         self._written: dict[str, np.ndarray] = {}
+        self._log_terms: LogTerms | None = None
 
     @abstractmethod
     def _compile(self) -> None:
@@ -169,7 +178,7 @@ class GeodesicStep(BlockedStep):
         state = self.__dict__.copy()
         for name in self._compiled_attributes:
             state.pop(name, None)
-        return state
+        return state | {"_log_terms": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -220,6 +229,8 @@ class GeodesicStep(BlockedStep):
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Draw once."""
+        if self.draw == 0:
+            self._check_terms(point)
         if self.position.size == 0 or self._moved_elsewhere(point):
             self._read(point)
         self.estimator.set_others(point)
@@ -264,7 +275,14 @@ class GeodesicStep(BlockedStep):
         self.position = np.empty(self.product.size)
         for variable in self.variables:
             part = self.product.slices[variable.name]
-            self.position[part] = variable.coordinates(point[variable.value_name]).ravel()
+            try:
+                coordinates = variable.coordinates(point[variable.value_name])
+            except ValueError as error:
+                raise ValueError(
+                    f"{type(self).__name__} cannot start from the value of {variable.name!r}: "
+                    f"{error} Give {variable.name!r} another initial value (initval= or initvals=)."
+                ) from error
+            self.position[part] = coordinates.ravel()
 
     def _write(self, point: PointType) -> PointType:
         point = dict(point)
@@ -283,6 +301,28 @@ class GeodesicStep(BlockedStep):
             f"{names} with step size {step_size:.3g} at draw {self.draw}. Try a smaller step_size, "
             "more tuning draws, or model.debug() at the starting point."
         )
+
+    def _check_terms(self, point: PointType, *, thoroughly: bool = False) -> None:
+        """Refuse a start where the log-density is not finite, which no proposal would leave.
+
+        Raises
+        ------
+        SamplingError
+            It names the term that is to blame, and the remedy.
+        """
+        if self._log_terms is None:
+            source = self.estimator.source
+            placeholders = {*source.arrays, *source.whole} if source.moves else ()
+            self._log_terms = LogTerms(self.model, placeholders)
+        if not (thoroughly or self._log_terms.fails(point)):
+            return
+        report = self._log_terms.report(point)
+        if report is not None:
+            names = ", ".join(repr(variable.name) for variable in self.variables)
+            raise SamplingError(
+                f"the log-density is not finite where {type(self).__name__} starts to sample "
+                f"{names}, and no step size helps. {report}."
+            )
 
     def _gradient_at(self, position: np.ndarray, argument: int) -> np.ndarray:
         """Gradient of the log-density of one minibatch, shape (size,)."""

@@ -134,6 +134,7 @@ class GMC(GeodesicStep):
     """
 
     name = "gmc"
+    _corrects = True
     _state_class = GMCState
     stats_dtypes_shapes: dict = {
         "step_size": (np.float64, []),
@@ -259,7 +260,7 @@ class GMC(GeodesicStep):
             raise self._fail(1e-6, self._failing_names(direction))
         return 0.1 / math.sqrt(max(abs(curvature), 1e-2)), 2 * _POWER_ITERATIONS
 
-    def _check_start(self) -> None:
+    def _check_start(self, point: PointType) -> None:
         """Refuse a start where the log-density is not finite, which no proposal would leave.
 
         Raises
@@ -271,6 +272,7 @@ class GMC(GeodesicStep):
         field = self.estimator.field
         evaluate(field.address, self.position, 0, field.context, output)
         if not math.isfinite(output[-1]):
+            self._check_terms(point, thoroughly=True)
             raise self._fail(self.step_size or 0.0, "log-density")
 
     def _move(self, point: PointType) -> dict[str, Any]:
@@ -301,7 +303,7 @@ class GMC(GeodesicStep):
         )
         field.raise_error()
         if divergences and self.draw == 0:
-            self._check_start()
+            self._check_start(point)
         acceptance_rate = float(self._acceptance[0])
         if self.step_size is None and self.tune:
             self.adaptation.update(acceptance_rate, True)

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-__all__ = ["negative_estimate", "wrong_form"]
+from collections.abc import Sequence
+
+__all__ = ["moving_support", "negative_estimate", "wrong_form"]
+
+
+def moving_support(sampler: str, term: str, names: Sequence[str]) -> str:
+    """Message about a term whose support depends on what a sampler moves.
+
+    Parameters
+    ----------
+    sampler, term : str
+        Step method, and variable or potential.
+    names : list of str
+        Variables that the support depends on.
+    """
+    moved = ", ".join(repr(name) for name in names)
+    return (
+        f"the support of {term!r} depends on {moved}: its log-density ends at an edge, which no "
+        f"gradient shows, and {sampler} has no Metropolis correction that would reject what lies "
+        f"beyond. Sample {moved} with GMC or NUTS, and give {sampler} the other variables by name"
+    )
 
 
 def wrong_form(sampler: str, name: str, *, log_normal: bool) -> str:

@@ -166,7 +166,7 @@ def test_a_minibatch_model_for_corrected_steps(step_class):
 
 def test_initial_value_off_the_manifold(model):
     step = make(model, SGGMC)
-    with pytest.raises(ValueError, match=r"points of mu are not on Sphere.*Euclidean norm"):
+    with pytest.raises(ValueError, match=r"value of 'mu'.*not on Sphere.*Give 'mu' another"):
         sample(model, [step], initvals={"mu": [2.0, 0.0, 0.0]}, draws=5, tune=5)
 
 
@@ -218,8 +218,103 @@ def test_start_without_a_density(step_class, tune):
         a = pm.Normal("a")
         pm.Potential("p", pm.math.log(a - 1.0))
         step = step_class(step_size=0.1, compile_kwargs=INTERPRETED)
-    with pytest.raises(SamplingError, match=r"log-density.*not finite.*'a'.*model\.debug"):
+    with pytest.raises(SamplingError, match=r"not finite.*'a'.*p: nan}. 'p' has.*model\.debug"):
         sample(model, [step], draws=5, tune=tune)
+
+
+def mean_of_another_length():
+    VonMisesFisher("y", [1.0, 1.0, 0.0], 2.0)
+
+
+def negative_concentration():
+    VonMisesFisher("y", [1.0, 0.0, 0.0], -2.0)
+
+
+def negative_scale_at_the_start():
+    pm.Normal("y", 0.0, pm.Normal("s", -1.0), observed=[1.0, 2.0])
+
+
+def data_outside_the_support():
+    pm.Pareto("y", 1.0, m=pm.math.exp(pm.Normal("s")), observed=[0.5, 3.0])
+
+
+STARTS = [
+    (mean_of_another_length, r"{y: -inf}.*of 'y' break the rule “mu is a unit vector, kappa >= 0”"),
+    (negative_concentration, r"{y: -inf}.*of 'y' break the rule “mu is a unit vector, kappa >= 0”"),
+    (
+        negative_scale_at_the_start,
+        r"{s: -0.92, y: -inf}.*of 'y' break the rule “sigma > 0”: correct them, or .* to 's'\.",
+    ),
+    (data_outside_the_support, r"y: -inf}. 'y' has data outside its support.*\(initval=\) to 's'"),
+]
+
+
+@pytest.mark.parametrize("step_class", COMMON_STEPS, ids=lambda step: step.__name__)
+@pytest.mark.parametrize(
+    ("build", "message"), STARTS, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_the_term_to_blame_for_a_start_is_named(step_class, build, message):
+    with pm.Model() as model:
+        build()
+        step = step_class(step_size=0.1, compile_kwargs=INTERPRETED)
+    with pytest.raises(SamplingError, match=message) as caught:
+        sample(model, [step], draws=3, tune=3)
+    assert step_class.__name__ in str(caught.value)
+    assert "smaller step_size" not in str(caught.value)
+
+
+@pytest.mark.parametrize("step_class", [SCIR, SGRLD], ids=lambda step: step.__name__)
+def test_the_term_of_another_variable_to_blame_for_a_start(step_class):
+    with pm.Model() as model:
+        pm.Gamma("s", 2.0, 1.0)
+        pm.Potential("y", pm.math.log(pm.Normal("a") - 1.0))
+        step = step_class(["s"], compile_kwargs=INTERPRETED)
+    other = GMC(["a"], model=model, compile_kwargs=INTERPRETED)
+    with pytest.raises(SamplingError, match=rf"{step_class.__name__} starts.*y: nan}}. 'y' has"):
+        sample(model, [step, other], draws=3, tune=3)
+
+
+EDGES = {
+    "uniform": lambda s: pm.Uniform("y", 0.0, s, observed=[0.1, 0.5]),
+    "bound of a Pareto law": lambda s: pm.Pareto("y", 2.0, m=s, observed=[1.0, 2.0]),
+    "truncation": lambda s: pm.TruncatedNormal("y", 0.0, 1.0, lower=s, observed=[1.0, 2.0]),
+    "data of another step": lambda s: pm.DiscreteUniform("y", 0, pm.math.floor(9 * s)),
+    "potential": lambda s: pm.Potential("y", pm.math.switch(s < 1.0, 0.0, -np.inf)),
+    "law with bounds as potential": lambda s: pm.Potential(
+        "y", pm.logp(pm.Uniform.dist(0.0, 1.0), s)
+    ),
+}
+NO_EDGES = {
+    "values move with their bounds": lambda s: pm.Uniform("y", 0.0, s),
+    "positive anyway": lambda s: pm.Potential("y", pm.logp(pm.Gamma.dist(2.0, 1.0), s)),
+    "fixed bounds": lambda s: pm.TruncatedNormal("y", s, s, lower=0.0, observed=[1.0, 2.0]),
+    "counts": lambda s: pm.NegativeBinomial("y", s, s, observed=[1, 2]),
+    "classes": lambda s: pm.Categorical("y", logit_p=[s, 0.0, 1.0], observed=[0, 2]),
+    "switch with two branches": lambda s: pm.Potential("y", pm.math.switch(s < 1.0, s, 1.0)),
+}
+
+
+def gamma_and(term):
+    with pm.Model() as model:
+        term(pm.Gamma("s", 2.0, 1.0))
+    return model
+
+
+@pytest.mark.parametrize("term", EDGES.values(), ids=EDGES.keys())
+@pytest.mark.parametrize("step_class", [SGGMC, SGLD, SGRLD], ids=lambda step: step.__name__)
+def test_an_edge_of_the_density(term, step_class):
+    message = "the support of 'y' depends on 's'.*Sample 's' with GMC or NUTS"
+    with pytest.raises(ValueError, match=message):
+        step_class(["s"], model=gamma_and(term), compile_kwargs=INTERPRETED)
+
+
+@pytest.mark.parametrize("term", NO_EDGES.values(), ids=NO_EDGES.keys())
+def test_no_edge_of_the_density(term):
+    SGGMC(["s"], model=gamma_and(term), compile_kwargs=INTERPRETED)
+
+
+def test_an_edge_of_the_density_that_a_correction_sees():
+    GMC(["s"], model=gamma_and(EDGES["uniform"]), compile_kwargs=INTERPRETED)
 
 
 def test_velocities_that_overflow():

@@ -86,6 +86,18 @@ def test_positive_numbers_under_every_transform(variable):
     assert_means(draws**2, np.full(draws.shape[2:], law.moment(2)))
 
 
+def test_an_edge_of_the_density():
+    """Draws between 0 and s: the density of s ends at the largest of them."""
+    with pm.Model() as model:
+        s = pm.Gamma("s", 3.0, 1.0)
+        pm.Uniform("y", 0.0, s, observed=[0.5, 2.0])
+    draws = run(model, GMC)["s"].values
+    tail = stats.expon(loc=2.0)  # s² exp(−s) / s² beyond 2
+    assert (draws > 2.0).all()
+    assert_means(draws, tail.mean())
+    assert_means(draws**2, tail.moment(2))
+
+
 ELSEWHERE = [
     (lambda: pm.Uniform("x", 0.0, 1.0), HalfLine, "the numbers between 0 and 1"),
     (lambda: pm.TruncatedNormal("x", lower=1.0), HalfLine, "the numbers between 1 and inf"),

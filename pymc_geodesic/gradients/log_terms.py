@@ -1,0 +1,133 @@
+"""The log-density of a model term by term, to name the term that is to blame at a start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pytensor
+from pymc.logprob.utils import ParameterValueError
+from pymc.model import Model
+from pytensor.compile.mode import Mode
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import graph_inputs
+
+__all__ = ["LogTerms"]
+
+MOST_NUMBERS = 10**6
+"""Data beyond which a term is not looked at before anything is wrong: that would take long."""
+
+# No rewrites: they take longer than one evaluation, and leave no parameter check to name.
+_AS_WRITTEN = Mode(linker="py", optimizer=None)
+
+
+def _data_of(graph: Variable) -> list[np.ndarray]:
+    """Numbers that a graph holds, of shared variables and constants."""
+    found = []
+    for each in graph_inputs([graph]):
+        if isinstance(each, SharedVariable):
+            found.append(each.get_value(borrow=True))
+        elif isinstance(each, Constant):
+            found.append(each.data)
+    return [each for each in found if isinstance(each, np.ndarray)]
+
+
+class LogTerms:
+    """Log-densities of the variables and potentials of a model at a point.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    without : collection of str
+        Data containers whose values are no data, but placeholders for rows that come later.
+    """
+
+    def __init__(self, model: Model, without: Iterable[str] = ()) -> None:
+        self._model = model
+        every = [*model.basic_RVs, *model.potentials]
+        placeholders = {model[name] for name in without if name in model.named_vars}
+        self._graphs = {
+            each.name: graph.sum()
+            for each, graph in zip(every, model.logp(every, sum=False), strict=True)
+            if placeholders.isdisjoint(graph_inputs([graph]))
+        }
+        self._observed = {each.name: model.rvs_to_values[each] for each in model.observed_RVs}
+        small = [
+            graph
+            for graph in self._graphs.values()
+            if sum(data.size for data in _data_of(graph)) <= MOST_NUMBERS
+        ]
+        self._quick = self._compiled(small)
+
+    def _compiled(self, graphs: list[Variable]) -> pytensor.compile.Function:
+        return pytensor.function(
+            self._model.value_vars,
+            graphs,
+            mode=_AS_WRITTEN,
+            on_unused_input="ignore",
+            no_default_updates=True,  # what is random elsewhere must not see that we looked
+        )
+
+    def fails(self, point: Mapping[str, np.ndarray]) -> bool:
+        """Whether some term of little data has no log-density, or parameters that break a rule."""
+        if not self._model.check_bounds:
+            return False
+        values = [point[value.name] for value in self._model.value_vars]
+        try:
+            return any(np.isnan(term) or term == -np.inf for term in self._quick(*values))
+        except ParameterValueError:
+            return True
+
+    def report(self, point: Mapping[str, np.ndarray]) -> str | None:
+        """Say which terms have no log-density at a point, why, and what helps; None if all have.
+
+        Like the error of `pymc.Model.check_start_vals` it lists the log-density of every term.
+        """
+        values = [point[value.name] for value in self._model.value_vars]
+        listed: list[str] = []
+        reasons: list[str] = []
+        for name, graph in self._graphs.items():
+            try:
+                term = float(self._compiled([graph])(*values)[0])
+            except ParameterValueError as error:
+                listed.append(f"{name}: -inf")
+                rule = str(error).splitlines()[0]
+                reasons.append(
+                    f"The parameters of {name!r} break the rule “{rule}”: correct them"
+                    + self._initial_values(name, but=name)
+                )
+                continue
+            if not np.isfinite(
+                term
+            ):  # as written, logarithms underflow where rewritten ones do not
+                term = float(self._model.compile_fn([graph], point_fn=False)(*values)[0])
+            listed.append(f"{name}: {term:.2f}")
+            if not np.isfinite(term):
+                reasons.append(self._reason(name, graph))
+        if not reasons:
+            return None
+        terms = ", ".join(listed)
+        return f"The terms there are {{{terms}}}. {'. '.join(reasons)}"
+
+    def _reason(self, name: str, graph: Variable) -> str:
+        data = [each for each in _data_of(graph) if each.dtype.kind == "f"]
+        if any(np.isnan(each).any() for each in data):
+            return f"The data of {name!r} hold NaN: drop or impute those rows"
+        what = "data outside its support, or " if name in self._observed else ""
+        return (
+            f"{name!r} has {what}parameters for which it has no density: correct them"
+            f"{self._initial_values(name)}; model.debug() shows more"
+        )
+
+    def _initial_values(self, name: str, but: str = "") -> str:
+        """Remedy if a term depends on free variables, of which one does not matter."""
+        above = set(graph_inputs([self._graphs[name]]))
+        names = [
+            repr(rv.name)
+            for rv in self._model.free_RVs
+            if self._model.rvs_to_values[rv] in above and rv.name != but
+        ]
+        if not names:
+            return ""
+        return f", or give another initial value (initval=) to {', '.join(names)}"
