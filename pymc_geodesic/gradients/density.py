@@ -352,8 +352,17 @@ def _naming_containers(model: Model, minibatch: Mapping[str, np.ndarray] | None)
         raise ValueError(
             f"a block of rows of minibatch={list(minibatch)} does not fit the rest of the model "
             f"({error}). Name every container with a row per observation, and put observed values "
-            f"into containers; the model also has {others}"
+            f"into containers; the model also has {others}{_per_row(model, minibatch)}"
         ) from error
+
+
+def _per_row(model: Model, minibatch: Mapping[str, np.ndarray]) -> str:
+    """Say which free variables have a value for every row, and what to do with them."""
+    lengths = {model[name].get_value(borrow=True).shape[:1] for name in minibatch}
+    found = [rv.name for rv in model.free_RVs if rv.type.shape[:1] in lengths]
+    if not found:
+        return ""
+    return f". {found} may have a value for each row: then name them in local="
 
 
 def _make_inputs_explicit(density: Density, model: Model, resized: Collection[str]) -> None:

@@ -116,7 +116,6 @@ def edges(model: Model, variables: Sequence[ManifoldVariable]) -> list[tuple[str
             pt.all(pt.stack(conditions)),
             mode=_AS_WRITTEN,
             on_unused_input="ignore",
-            no_default_updates=True,
         )
         start = model.initial_point(random_seed=0)
         rng = np.random.default_rng(0)

@@ -66,7 +66,11 @@ class LogTerms:
             graphs,
             mode=_AS_WRITTEN,
             on_unused_input="ignore",
-            no_default_updates=True,  # what is random elsewhere must not see that we looked
+        )
+
+    def _rewritten(self, graph: Variable) -> pytensor.compile.Function:
+        return self._model.compile_fn(
+            graph, inputs=self._model.value_vars, point_fn=False, on_unused_input="ignore"
         )
 
     def fails(self, point: Mapping[str, np.ndarray]) -> bool:
@@ -101,7 +105,7 @@ class LogTerms:
             if not np.isfinite(
                 term
             ):  # as written, logarithms underflow where rewritten ones do not
-                term = float(self._model.compile_fn([graph], point_fn=False)(*values)[0])
+                term = float(self._rewritten(graph)(*values))
             listed.append(f"{name}: {term:.2f}")
             if not np.isfinite(term):
                 reasons.append(self._reason(name, graph))

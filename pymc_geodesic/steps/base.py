@@ -128,6 +128,11 @@ class GeodesicStep(BlockedStep):
         local: Sequence[TensorVariable | str] | TensorVariable | str | None,
     ) -> None:
         self.model = modelcontext(model)
+        if not isinstance(compile_kwargs, Mapping | None):
+            raise ValueError(
+                'compile_kwargs= is a dictionary, such as {"mode": "CVM"}; '
+                f"got {compile_kwargs!r}"
+            )
         self.compile_kwargs = compile_kwargs
         self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         local_values = [variable.value for variable in self.local]

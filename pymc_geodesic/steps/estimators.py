@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pymc_geodesic.gradients.conjugate import ConjugatePriors
 from pymc_geodesic.gradients.counts import CountEstimator
 from pymc_geodesic.gradients.estimator import GradientEstimator
@@ -16,7 +18,7 @@ from pymc_geodesic.gradients.topic_counts import TopicCountEstimator
 from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.manifolds import FlatSimplex
 from pymc_geodesic.steps.base import Model
-from pymc_geodesic.steps.settings import check_count
+from pymc_geodesic.steps.settings import check_containers, check_count
 
 __all__ = ["LocalDraws", "Minibatches", "make_count_estimator", "make_estimator"]
 
@@ -35,6 +37,12 @@ class Minibatches:
     def __post_init__(self) -> None:
         check_count("batch_size", self.batch_size)
         check_count("total_size", self.total_size)
+        check_containers(self.names)
+        if self.batches is not None and not isinstance(self.batches, Iterable):
+            raise ValueError(
+                f"batches= must yield blocks of rows, one after the other, got {self.batches!r}; "
+                "batch_size= is the number of rows"
+            )
 
 
 @dataclass(frozen=True)
@@ -62,8 +70,10 @@ class LocalDraws:
             ("local_tune", self.discarded, 0),
             ("local_steps", self.steps, 1),
         ):
-            if int(value) != value or value < least:
-                raise ValueError(f"{argument} must be an integer of at least {least}, got {value}")
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(
+                    f"{argument} must be an integer of at least {least}, got {value!r}"
+                )
 
 
 def make_estimator(

@@ -28,7 +28,7 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
-from pymc_geodesic.steps.settings import check_count, check_positive
+from pymc_geodesic.steps.settings import check_count, check_fraction, check_positive
 
 __all__ = ["GMC"]
 
@@ -186,8 +186,7 @@ class GMC(GeodesicStep):
         if callable(step_size):
             raise ValueError(f"{type(self).__name__} takes a number for step_size=, no schedule")
         check_count("n_steps", n_steps)
-        if not 0 < target_accept < 1:
-            raise ValueError(f"target_accept must lie between 0 and 1, got {target_accept}")
+        check_fraction("target_accept", target_accept)
         self.step_size = step_size
         self.n_steps = DEFAULT_STEPS if n_steps is None else int(n_steps)
         self.target_accept = target_accept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -10,10 +11,12 @@ import numpy as np
 
 from pymc_geodesic.schedules import Schedule
 
-__all__ = ["check_count", "check_positive", "step_size_at"]
+__all__ = ["check_containers", "check_count", "check_fraction", "check_positive", "step_size_at"]
 
 
 def _is_number(value: Any) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return False
     return isinstance(value, Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
@@ -39,6 +42,56 @@ def check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be one positive number, got {value!r}")
     if not 0 < value < math.inf:
         raise ValueError(f"{name} must be positive, got {value}")
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """Refuse what is no number between zero and one.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.steps.settings import check_fraction
+    >>> check_fraction("target_accept", 80)
+    Traceback (most recent call last):
+    ValueError: target_accept must lie between 0 and 1, got 80
+    """
+    if not _is_number(value) or not 0 < value < 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
+
+
+def check_containers(names: Any) -> None:
+    """Refuse a ``minibatch=`` that is no name and no list of different names; None passes.
+
+    Raises
+    ------
+    ValueError
+        The message says what to write.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.steps.settings import check_containers
+    >>> check_containers(["X", "y", "X"])
+    Traceback (most recent call last):
+    ValueError: minibatch= names 'X' twice; name every container once
+    """
+    if names is None or isinstance(names, str):
+        return
+    hint = 'minibatch= takes the names of pm.Data containers, such as ["X", "y"]'
+    if not isinstance(names, Iterable):
+        raise ValueError(f"{hint}, got {names!r}")
+    seen: list[str] = []
+    for name in names:
+        if not isinstance(name, str):
+            own = getattr(name, "name", None)
+            remedy = f"write {own!r}" if own else "put the rows into a container and name that"
+            raise ValueError(f"{hint}, got a {type(name).__name__}: {remedy}")
+        if name in seen:
+            raise ValueError(f"minibatch= names {name!r} twice; name every container once")
+        seen.append(name)
 
 
 def check_count(name: str, value: Any) -> None:

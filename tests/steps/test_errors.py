@@ -18,7 +18,55 @@ from pymc_geodesic import (
     VonMisesFisher,
     gSGNHT,
 )
+from pymc_geodesic.manifolds import Sphere
 from tests.steps.runs import INTERPRETED, sample
+
+ROWS = np.random.default_rng(1).normal(size=(20, 3))
+
+
+@pytest.fixture(scope="module")
+def regression():
+    with pm.Model(coords={"row": range(20)}) as model:
+        x, y = pm.Data("x", ROWS, dims=("row", None)), pm.Data("y", ROWS[:, 0])
+        slope = pm.Normal("slope", shape=3)
+        offset = pm.Normal("offset", shape=20)
+        pm.Deterministic("twice", 2.0 * slope)
+        pm.Normal("y_obs", x @ slope + offset, pm.HalfNormal("scale"), observed=y)
+    return model
+
+
+BLOCKS = {"minibatch": ["x", "y"], "batch_size": 5}
+MISTAKES = [
+    ({"vars": ["slop"]}, "Unknown variable 'slop'.*Did you mean 'slope'"),
+    ({"vars": ["twice"]}, "'twice' is not a random variable but a Deterministic; the free"),
+    ({"vars": ["x"]}, "'x' is not a random variable but a data container; the free"),
+    ({"vars": ["slope", "slope"]}, "vars names 'slope' twice"),
+    ({"vars": 3}, "vars must be variables or their names, got 3"),
+    ({"step_size": True}, "step_size must be one positive number, got True"),
+    ({"n_steps": True}, "n_steps must be a positive integer, got True"),
+    (BLOCKS | {"batch_size": True}, "batch_size must be a positive integer, got True"),
+    (BLOCKS | {"minibatch": ["x", "x"]}, "minibatch= names 'x' twice"),
+    (BLOCKS | {"minibatch": [ROWS]}, r"takes the names.*put the rows into a container"),
+    (BLOCKS | {"minibatch": ["row"]}, r"'row', which is no pm.Data container.*\['x', 'y'\]"),
+    (BLOCKS, r"\['offset'\] may have a value for each row: then name them in local="),
+    (BLOCKS | {"batches": 5, "total_size": 20}, "batches= must yield blocks of rows.*got 5"),
+    (BLOCKS | {"local": ["offset"], "local_steps": None}, "local_steps must be an integer.*None"),
+    ({"manifolds": {"slope": "Sphere"}}, "'slope' the manifold 'Sphere'; give a class"),
+    ({"manifolds": ["Sphere"]}, r"manifolds= maps names to classes.*got \['Sphere'\]"),
+    ({"manifolds": {"slop": Sphere}}, r"not sampled here: \['slop'\]; the sampled ones are"),
+    ({"compile_kwargs": "CVM"}, "compile_kwargs= is a dictionary.*got 'CVM'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES)
+def test_mistakes_that_are_easily_made(regression, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SGGMC(**({"model": regression, "compile_kwargs": INTERPRETED} | arguments))
+
+
+def test_containers_instead_of_their_names(regression):
+    with pytest.raises(ValueError, match=r"takes the names of pm\.Data containers.*write 'x'"):
+        SGGMC(model=regression, minibatch=[regression["x"], regression["y"]], batch_size=5)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +192,7 @@ def test_thermostat(model):
         make(model, gSGNHT, thermostat_inertia=0)
 
 
-@pytest.mark.parametrize("target", [0.0, 1.0, 80])
+@pytest.mark.parametrize("target", [0.0, 1.0, 80, "0.8"])
 def test_target_of_gmc(model, target):
     with pytest.raises(ValueError, match="target_accept must lie between 0 and 1"):
         make(model, GMC, target_accept=target)
@@ -235,7 +283,7 @@ def negative_scale_at_the_start():
 
 
 def data_outside_the_support():
-    pm.Pareto("y", 1.0, m=pm.math.exp(pm.Normal("s")), observed=[0.5, 3.0])
+    pm.Pareto("y", pm.math.exp(pm.Normal("s")), m=1.0, observed=[0.5, 3.0])
 
 
 STARTS = [
