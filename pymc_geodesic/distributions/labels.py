@@ -157,6 +157,12 @@ def require_classes(
     labels = _known_labels(name, observed)
     if labels is None:
         return
+    if shape == () and labels.shape == (n_classes,):
+        raise ValueError(
+            f"the scores of {name!r} have the shape {labels.shape}, one number for each label, but "
+            "each label needs a row with one score for each class: give X @ W a W with one column "
+            "for each class; labels that share one row of scores take scores[None, :]"
+        )
     one_hot = shape is not None and n_classes is not None and labels.shape == (*shape, n_classes)
     _require_one_of_each(
         name,

@@ -13,6 +13,8 @@ from pymc_geodesic import (
     SGLD,
     SGRLD,
     SSGNHT,
+    Hinge,
+    MulticlassHinge,
     SubgradientHMC,
     UniformSphere,
     VonMisesFisher,
@@ -62,6 +64,30 @@ MISTAKES = [
 def test_mistakes_that_are_easily_made(regression, arguments, message):
     with pytest.raises(ValueError, match=message):
         SGGMC(**({"model": regression, "compile_kwargs": INTERPRETED} | arguments))
+
+
+def test_one_score_for_each_label_of_several_classes():
+    labels = np.arange(20) % 3
+    with pm.Model():
+        slope = pm.Normal("slope", shape=3)
+        with pytest.raises(ValueError, match=r"scores of 'label' have the shape \(20,\).*column"):
+            MulticlassHinge("label", ROWS @ slope, observed=labels)
+        shared = pm.Normal("shared", shape=20)
+        MulticlassHinge("share_a_row", shared[None, :], observed=labels)
+
+
+@pytest.mark.parametrize("step_class", [GMC, SGGMC, SSGNHT], ids=lambda step: step.__name__)
+def test_labels_that_are_exchanged_for_others(step_class):
+    """The labels were −1 and 1 when the model was built, and are 0 and 1 when a chain begins."""
+    signs = np.tile([1.0, -1.0], 10)
+    minibatch = {} if step_class is GMC else BLOCKS
+    with pm.Model() as model:
+        score = pm.Data("x", ROWS) @ pm.Normal("slope", shape=3)
+        Hinge("label", score, observed=pm.Data("y", signs))
+        step = step_class(step_size=0.1, compile_kwargs=INTERPRETED, **minibatch)
+        pm.set_data({"y": (signs + 1.0) / 2.0})
+    with pytest.raises(SamplingError, match=r"of 'label' break the rule “labels are -1 or \+1"):
+        sample(model, [step], draws=3, tune=3)
 
 
 def test_containers_instead_of_their_names(regression):
