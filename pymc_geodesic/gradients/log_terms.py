@@ -78,6 +78,8 @@ class LogTerms:
         if not self._model.check_bounds:
             return False
         values = [point[value.name] for value in self._model.value_vars]
+        if not all(np.isfinite(value).all() for value in values):
+            return False  # the variable itself is to blame
         try:
             return any(np.isnan(term) or term == -np.inf for term in self._quick(*values))
         except ParameterValueError:
