@@ -24,6 +24,7 @@ __all__ = [
     "langevin_coefficients",
     "langevin_kick",
     "refresh_velocity",
+    "temperature_within",
 ]
 
 EXACT = 0
@@ -87,7 +88,7 @@ def langevin_kick(
     gradient_noise: np.ndarray,
     stream: np.ndarray,
     noise: np.ndarray,
-) -> int:
+) -> tuple[int, float, float]:
     """Friction, gradient and noise on one block of velocities, before projection.
 
     Parameters
@@ -103,32 +104,64 @@ def langevin_kick(
 
     Returns
     -------
-    int
+    clips : int
         How many components had ``variance < push² V`` and were clipped at zero.
+    square, power : float
+        v·v and v·∇log π before the kick, for `temperature_within`.
     """
     clips = 0
+    square = 0.0
+    power = 0.0
     scale = math.sqrt(variance)
     for start in range(0, v.size, noise.size):
         n = min(noise.size, v.size - start)
         fill_normal(stream, noise[:n])
         if gradient_noise.size == 0:
             for i in range(n):
-                v[start + i] = decay * v[start + i] + push * gradient[start + i] + scale * noise[i]
+                old, force = v[start + i], gradient[start + i]
+                square += old * old
+                power += old * force
+                v[start + i] = decay * old + push * force + scale * noise[i]
         else:
             for i in range(n):
                 left = variance - push * push * gradient_noise[start + i]
                 clips += left < 0.0
-                v[start + i] = (
-                    decay * v[start + i]
-                    + push * gradient[start + i]
-                    + math.sqrt(max(left, 0.0)) * noise[i]
-                )
-    return clips
+                old, force = v[start + i], gradient[start + i]
+                square += old * old
+                power += old * force
+                v[start + i] = decay * old + push * force + math.sqrt(max(left, 0.0)) * noise[i]
+    return clips, square, power
+
+
+@compiled
+def temperature_within(square: float, power: float, decay: float, push: float, dim: float) -> float:
+    r"""Kinetic temperature within a kick, between the halves of the gradient.
+
+    v·(v + h∇log π) / dim, where v is the velocity before the kick and h = push / (1 + decay) is the
+    time of half of its gradient, ε/2 in the exact splitting.
+
+    Before and after a kick the mean of v·v is T / (1 − ε²λ/4) along a direction of curvature λ,
+    while the positions have the temperature T: there v·v is the larger, the longer the step. T is
+    the mean of v·v between the halves, and that of the product here, which is not heated by the
+    noise that both halves share, and which needs no projection, since v is a tangent. Of the
+    positions T is the temperature in the exact splitting; in the paper's it is that times
+    1 / cosh(ρ/2).
+
+    Parameters
+    ----------
+    square, power : float
+        v·v and v·∇log π before the kick.
+    decay, push : float
+        From `langevin_coefficients`.
+    dim : float
+        Dimension of the block.
+    """
+    return (square + push / (1.0 + decay) * power) / dim
 
 
 @compiled
 def kinetic_temperature(v: np.ndarray, dim: float) -> float:
-    """v·v / dim of one block, 1 in expectation under the canonical distribution."""
+    """v·v / dim of one block."""
     total = 0.0
     for i in range(v.size):
         total += v[i] * v[i]

@@ -14,6 +14,7 @@ from pymc_geodesic.integrators import (
     langevin_coefficients,
     langevin_kick,
     refresh_velocity,
+    temperature_within,
 )
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Product, Sphere, Stiefel, product
 from pymc_geodesic.streams import fill_normal, new_stream
@@ -63,6 +64,37 @@ def oscillator_covariance(angle, splitting, frequency):
 def test_exact_splitting_samples_an_oscillator_exactly(angle, frequency):
     covariance = oscillator_covariance(angle, EXACT, frequency)
     assert covariance[0, 0] * frequency**2 == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("noise", [0.0, 30.0])
+@pytest.mark.parametrize("splitting", [EXACT, PAPER])
+@pytest.mark.parametrize("angle", [0.1, 0.35, 1.0])
+@pytest.mark.parametrize("bend", [0.35, 1.0])
+def test_temperature_within_a_kick_is_that_of_positions(bend, angle, splitting, noise):
+    """Also where the gradient has noise of variance V, which both halves of a kick share.
+
+    By Lyapunov's equation for the state before a kick; outside of kicks v·v is larger than the
+    temperature, and held at 1 it would leave positions too narrow.
+    """
+    frequency = bend / STEP
+    decay, push, variance = coefficients(angle, splitting)
+    drift = np.array([[1.0, STEP], [0.0, 1.0]])
+    kicked = np.array([[1.0, 0.0], [-push * frequency**2, decay]])
+    heat = np.diag([0.0, variance + push**2 * noise])
+    before = solve_discrete_lyapunov(drift @ kicked, drift @ heat @ drift.T)
+    square, power = before[1, 1], -(frequency**2) * before[0, 1]
+    temperature = temperature_within(square, power, decay, push, 1.0)
+    ratio = 2.0 * push / ((1.0 + decay) * STEP)
+    half_way = np.array([[1.0, -0.5 * STEP], [0.0, 1.0]])
+    position = (half_way @ before @ half_way.T)[0, 0] * frequency**2
+    assert temperature / ratio == pytest.approx(position, rel=1e-9)
+    assert ratio == pytest.approx(1.0 if splitting == EXACT else 1.0 / np.cosh(0.5 * angle))
+    outside = 1.0 / (1.0 - 0.25 * ratio * bend**2)
+    assert square / temperature == pytest.approx(outside, rel=1e-9)
+    assert power == pytest.approx(-0.5 * STEP * frequency**2 * square, rel=1e-9)
+    if splitting == EXACT:
+        excess = 0.25 * STEP**2 * noise / np.tanh(0.5 * angle)
+        assert temperature == pytest.approx(1.0 + excess, rel=1e-9)
 
 
 def test_paper_splitting_cools_an_oscillator():
@@ -118,9 +150,11 @@ def test_kick_adds_gradient_and_noise():
     stream = new_stream(rng)
     expected = np.empty(7)
     fill_normal(stream.copy(), expected)
-    clips = langevin_kick(v, gradient, 0.9, 0.2, 0.25, np.empty(0), stream, np.empty(7))
+    clips, square, power = langevin_kick(
+        v, gradient, 0.9, 0.2, 0.25, np.empty(0), stream, np.empty(7)
+    )
     np.testing.assert_allclose(v, 0.9 * before + 0.2 * gradient + 0.5 * expected, rtol=1e-14)
-    assert clips == 0
+    assert (clips, square, power) == pytest.approx((0, before @ before, before @ gradient))
 
 
 def test_known_noise_is_taken_off_and_clipped_at_zero():
@@ -129,7 +163,7 @@ def test_known_noise_is_taken_off_and_clipped_at_zero():
     stream = new_stream(np.random.default_rng(1))
     drawn = np.empty(4)
     fill_normal(stream.copy(), drawn)
-    clips = langevin_kick(v, np.zeros(4), 1.0, 0.5, 1.25, known, stream, np.empty(4))
+    clips, _, _ = langevin_kick(v, np.zeros(4), 1.0, 0.5, 1.25, known, stream, np.empty(4))
     np.testing.assert_allclose(v, np.sqrt([1.25, 1.0, 0.25, 0.0]) * drawn, rtol=1e-14)
     assert clips == 1
 

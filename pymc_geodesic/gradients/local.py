@@ -343,6 +343,7 @@ class LocalGradientEstimator:
             JITTER,
             stream,
             acceptance,
+            np.empty((2, 0)),
         )
         for i, (variable, part) in enumerate(zip(self.local, product.slices.values(), strict=True)):
             draws[i][:, chunk] = kept[:, part].reshape(self._n_draws, n, *variable.shape[1:])

@@ -56,6 +56,7 @@ def gmc(
     jitter: float,
     stream: np.ndarray,
     acceptance: np.ndarray,
+    energies: np.ndarray,
 ) -> tuple[int, int]:
     r"""Run ``discarded + len(kept)`` GMC transitions, in place.
 
@@ -91,6 +92,10 @@ def gmc(
         Random stream, advanced.
     acceptance : ndarray, shape (chains,)
         Receives the mean acceptance probability of each chain.
+    energies : ndarray, shape (2, chains) or (2, 0)
+        Receives the log-density of each chain at its end, and the H of the state it ended in: that
+        of the last proposal if it was accepted, of the state before it if not. Empty where nobody
+        wants to know.
 
     Returns
     -------
@@ -120,6 +125,8 @@ def gmc(
         for chain in range(chains):
             energy[chain] = -current[size + chain]
         add_kinetic_energy(blocks, v, chains, 1.0, energy)
+        if energies.size:
+            energies[1] = energy
         kick(blocks, proposal, v, output[:size], 0.5 * epsilon)
         for step in range(n_steps):
             geodesic(blocks, proposal, v, epsilon)
@@ -137,7 +144,11 @@ def gmc(
                 copy_chain(blocks, proposal, x, chain, chains)
                 copy_chain(blocks, output, current, chain, chains)
                 current[size + chain] = output[size + chain]
+                if energies.size:
+                    energies[1, chain] -= log_ratio
         if transition >= discarded:
             kept[transition - discarded] = x
     acceptance /= transitions
+    if energies.size:
+        energies[0] = current[size:]
     return divergences, 1 + transitions * n_steps

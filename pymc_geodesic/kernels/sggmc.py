@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_geodesic.fields import evaluate
-from pymc_geodesic.integrators import kinetic_temperature, langevin_coefficients, langevin_kick
+from pymc_geodesic.integrators import langevin_coefficients, langevin_kick, temperature_within
 from pymc_geodesic.jit import borrow, compiled
 from pymc_geodesic.manifolds.product import geodesic, project
 
@@ -65,7 +65,7 @@ def sggmc(
     Returns
     -------
     temperature : float
-        v·v / dim averaged over inner steps and blocks.
+        `pymc_geodesic.integrators.temperature_within` averaged over inner steps and blocks.
     clips : int
         Components whose injected noise was clipped at zero because ε² V exceeded it.
 
@@ -88,12 +88,11 @@ def sggmc(
                 friction[block], friction[block], step_size, splitting
             )
             known = gradient_noise[part] if gradient_noise.size else gradient_noise
-            clips += langevin_kick(
+            clipped, square, power = langevin_kick(
                 v[part], gradient[part], decay, push, variance, known, stream, noise
             )
+            clips += clipped
+            temperature += temperature_within(square, power, decay, push, dims[block])
         project(blocks, x, v)
-        for block in range(blocks.shape[0]):
-            part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-            temperature += kinetic_temperature(v[part], dims[block])
         geodesic(blocks, x, v, step_size if step < n_steps - 1 else 0.5 * step_size)
     return temperature / (n_steps * blocks.shape[0]), clips

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -27,6 +28,7 @@ from pymc_geodesic.steps.base import (
     TensorVariable,
     dataclass_state,
 )
+from pymc_geodesic.steps.effective_size import RunningSize
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.steps.settings import check_count, check_fraction, check_positive
 
@@ -57,6 +59,7 @@ class GMCState(GeodesicStepState):
 
     adaptation: StepSizeState
     acceptance_sum: float
+    draw_sums: np.ndarray
 
 
 class GMC(GeodesicStep):
@@ -112,7 +115,8 @@ class GMC(GeodesicStep):
     Every draw uses ε(1 + 0.2 U(−1, 1)), which breaks periodic orbits.
 
     Sample stats: ``step_size``, ``acceptance_rate``, ``diverging`` (ΔH > 1000 or not finite),
-    ``n_grad``.
+    ``n_grad``, and as PyMC's HMC has them ``lp`` (log π at the draw, in the coordinates that the
+    step moves) and ``energy`` (H of the draw and its velocity).
 
     References
     ----------
@@ -141,6 +145,8 @@ class GMC(GeodesicStep):
         "acceptance_rate": (np.float64, []),
         "diverging": (bool, []),
         "n_grad": (np.int64, []),
+        "lp": (np.float64, []),
+        "energy": (np.float64, []),
         "warning": (SamplerWarning, None),
     }
     _progress_stats = (
@@ -197,6 +203,9 @@ class GMC(GeodesicStep):
         self._longest_step = longest_step(self.variables)
         self._kept = np.empty((0, self.product.size))
         self._acceptance = np.empty(1)
+        self._energies = np.empty((2, 1))
+        self._size = RunningSize(self.product)
+        self._handed_on: DualAverageAdaptation | None = None
         self._compile()
         self._reset()
 
@@ -230,6 +239,15 @@ class GMC(GeodesicStep):
         first = 1.0 if self.step_size is None else self.step_size
         self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
         self.acceptance_sum = 0.0
+        self.draw_sums = self._size.start()
+        if self._n_tune == 0 and self._handed_on is not None:
+            self.adaptation = copy.deepcopy(self._handed_on)
+
+    def stop_tuning(self) -> None:
+        """End the tuning phase, and keep what it chose for chains that have none."""
+        super().stop_tuning()
+        if self._n_tune and self.draw:
+            self._handed_on = copy.deepcopy(self.adaptation)
 
     def _first_step_size(self) -> tuple[float, int]:
         """Choose a step that resolves the largest curvature at the starting point.
@@ -276,7 +294,8 @@ class GMC(GeodesicStep):
 
     def _move(self, point: PointType) -> dict[str, Any]:
         more_grad = self._sample_local(point) if self.local else 0
-        if self.step_size is None and self.draw == 0:
+        unknown = self._n_tune > 0 or self._handed_on is None
+        if self.step_size is None and self.draw == 0 and unknown:
             first, n_grad = self._first_step_size()
             self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
             more_grad += n_grad
@@ -299,6 +318,7 @@ class GMC(GeodesicStep):
             JITTER,
             self.stream,
             self._acceptance,
+            self._energies,
         )
         field.raise_error()
         if divergences and self.draw == 0:
@@ -309,15 +329,23 @@ class GMC(GeodesicStep):
         warning = None
         if not self.tune:
             self.acceptance_sum += acceptance_rate
+            draw, n_draws = self.draw - self._n_tune, max(self._n_draws, 1)
+            self._size.take(self.draw_sums, self.position, draw, n_draws)
             if self._is_last_draw:
-                warning = self._acceptance_warning()
+                warning = self._acceptance_warning() or self._size_warning()
         return {
             "step_size": step_size,
             "acceptance_rate": acceptance_rate,
             "diverging": divergences > 0,
             "n_grad": n_grad + more_grad,
+            "lp": float(self._energies[0, 0]),
+            "energy": float(self._energies[1, 0]),
             "warning": warning,
         }
+
+    def _size_warning(self) -> SamplerWarning | None:
+        complaint = self._size.complaint(self.draw_sums, self._n_draws)
+        return None if complaint is None else self._warn(f"{type(self).__name__}: {complaint}")
 
     def _acceptance_warning(self) -> SamplerWarning | None:
         mean = self.acceptance_sum / self._n_draws

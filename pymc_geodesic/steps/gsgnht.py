@@ -8,13 +8,42 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pymc_geodesic.integrators import langevin_coefficients
 from pymc_geodesic.kernels import gsgnht
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable
-from pymc_geodesic.steps.thermostat import ThermostatStep
+from pymc_geodesic.steps.base import (
+    Model,
+    RandomGenerator,
+    TensorVariable,
+    dataclass_state,
+)
+from pymc_geodesic.steps.thermostat import ThermostatState, ThermostatStep
 
 __all__ = ["gSGNHT"]
+
+
+MEMORY_IN_TUNING, MEMORY = 0.95, 0.999
+"""Part of the sums for the mean curvature that is kept from draw to draw."""
+
+LARGEST_LAG = 0.9
+"""Bound of ε²λ/4, which reaches 1 where a step is no longer stable."""
+
+STRAY = 10.0
+"""Factor by which the temperature of a draw may miss its target and still tell the curvature."""
+
+
+@dataclass_state
+class GSGNHTState(ThermostatState):
+    """State of gSGNHT.
+
+    Attributes
+    ----------
+    curvature_sums : ndarray, shape (n_variables, 2)
+        Fading sums over draws of v·v, and of v·v times the curvature along v.
+    """
+
+    curvature_sums: np.ndarray
 
 
 class gSGNHT(ThermostatStep):
@@ -56,6 +85,11 @@ class gSGNHT(ThermostatStep):
         default; one number; one per coordinate; or the empirical Fisher information of the
         minibatch. Where ε²V exceeds the noise there is, the rest is clipped and counted in the
         sample stat ``noise_clips``.
+    tune_temperature : float, optional
+        Kinetic temperature at which tuning begins, to cool from there: hot crosses the posterior
+        quickly, and leaves the mode a chain starts in. 1 heats no more than sampling does. By
+        default 11 if the gradients at the start say that the posterior is far away, and
+        1.5 if they do not; 101 with ``local=``.
     batch_size : int, optional
         Rows of a minibatch, with ``minibatch=``.
     minibatch : list of str, optional
@@ -108,9 +142,14 @@ class gSGNHT(ThermostatStep):
     gradient noise differs between coordinates some are hotter and others colder, so tuning still
     bounds the excess the noise would cause, at 5 %.
 
-    Sample stats: ``step_size``, ``temperature`` (v·v/dim averaged over inner steps and
-    variables), ``thermostat`` (mean over variables), ``friction`` (C of the first variable),
-    ``noise_clips``, ``diverging``, ``n_grad``.
+    Steps of length ε have v·v/m larger along geodesics than the temperature of the positions, by
+    the factor 1 / (1 − ε²λ/4) for curvature λ. The thermostats hold that multiple, with λ as the
+    velocities meet it on the way, so that the positions have their variance at every step size
+    (and, with the splitting of the paper, at every friction).
+
+    Sample stats: ``step_size``, ``temperature`` (of the positions: v·v/m between the halves of a
+    kick, averaged over inner steps and variables), ``thermostat`` and ``friction`` (ξ and C, means
+    over variables), ``noise_clips``, ``diverging``, ``n_grad``.
 
     References
     ----------
@@ -138,6 +177,8 @@ class gSGNHT(ThermostatStep):
 
     name = "gsgnht"
     last_excess = 0.05
+    _state_class = GSGNHTState
+    _tuned_attributes = (*ThermostatStep._tuned_attributes, "curvature_sums")
 
     def __init__(
         self,
@@ -150,6 +191,7 @@ class gSGNHT(ThermostatStep):
         thermostat_inertia: float | None = None,
         n_steps: int = 10,
         gradient_noise: ArrayLike | Literal["fisher"] | None = None,
+        tune_temperature: float | None = None,
         batch_size: int | None = None,
         minibatch: Sequence[str] | str | None = None,
         batches: Iterable[Any] | None = None,
@@ -176,6 +218,7 @@ class gSGNHT(ThermostatStep):
             momentum_decay=momentum_decay,
             n_steps=n_steps,
             gradient_noise=gradient_noise,
+            tune_temperature=tune_temperature,
             splitting=splitting,
             batch_size=batch_size,
             minibatch=minibatch,
@@ -193,11 +236,44 @@ class gSGNHT(ThermostatStep):
             compile_kwargs=compile_kwargs,
         )
 
+    def _reset(self) -> None:
+        self.curvature_sums = np.zeros((len(self.variables), 2))
+        super()._reset()
+
+    def _along_geodesics(
+        self, step_size: float, friction: np.ndarray, targets: np.ndarray
+    ) -> np.ndarray:
+        """Mean of v·v/m along geodesics of every variable, for the temperatures that are wanted."""
+        held = targets.copy()
+        for i, (squares, bent) in enumerate(self.curvature_sums):
+            decay, push, _ = langevin_coefficients(
+                self.thermostat[i], friction[i], step_size, self._splitting
+            )
+            # 1 for the exact splitting, 1 / cosh(ρ/2) for the paper's
+            ratio = 2.0 * push / ((1.0 + decay) * step_size)
+            lag = 0.25 * step_size**2 * ratio * bent / squares if squares > 0.0 else 0.0
+            held[i] *= ratio / (1.0 - min(max(lag, 0.0), LARGEST_LAG))
+        return held
+
+    def _learn_curvature(self, work: np.ndarray, step_size: float, targets: np.ndarray) -> None:
+        """Curvature along the velocities, from the work of the gradient before each kick.
+
+        After a geodesic from where a kick left it, the velocity climbs: in the mean over a
+        stationary law v·∇log π = −(ε/2) vᵀ∇²(−log π)v.
+        """
+        squares = work[:, 0] / (self.n_steps * self.product.dims * targets)
+        if not (np.isfinite(work).all() and (squares < STRAY).all()):
+            return
+        self.curvature_sums *= MEMORY_IN_TUNING if self.tune else MEMORY
+        self.curvature_sums[:, 0] += work[:, 0]
+        self.curvature_sums[:, 1] -= 2.0 / step_size * work[:, 1]
+
     def _run(
         self, arguments: np.ndarray, step_size: float, friction: np.ndarray
     ) -> tuple[float, int]:
         self._prepare_thermostat(friction)
         targets = self._targets(step_size, friction)
+        work = np.empty((len(self.variables), 2))
         field = self.estimator.field
         information = gsgnht(
             field.address,
@@ -209,7 +285,7 @@ class gSGNHT(ThermostatStep):
             self.velocity,
             self.thermostat,
             self._inertia(friction, targets),
-            targets,
+            self._along_geodesics(step_size, friction, targets),
             step_size,
             friction,
             self._noise_variance,
@@ -217,6 +293,8 @@ class gSGNHT(ThermostatStep):
             self.stream,
             self._gradient,
             self._scratch,
+            work,
         )
+        self._learn_curvature(work, step_size, targets)
         self._bound_thermostat(friction, targets)
         return information

@@ -52,6 +52,11 @@ class SGGMC(LangevinStep):
         default; one number; one per coordinate; or the empirical Fisher information of the
         minibatch. Where ε²V exceeds the noise there is, the rest is clipped and counted in the
         sample stat ``noise_clips``.
+    tune_temperature : float, optional
+        Kinetic temperature at which tuning begins, to cool from there: hot crosses the posterior
+        quickly, and leaves the mode a chain starts in. 1 heats no more than sampling does. By
+        default 11 if the gradients at the start say that the posterior is far away, and
+        1.5 if they do not; 101 with ``local=``.
     batch_size : int, optional
         Rows of a minibatch, with ``minibatch=``.
     minibatch : list of str, optional
@@ -105,8 +110,12 @@ class SGGMC(LangevinStep):
     is wider by as much. What is left as None is chosen in the tuning phase so that the excess is
     2 %; the sample stat ``temperature`` shows what became of it.
 
-    Sample stats: ``step_size``, ``temperature`` (v·v/dim averaged over inner steps and
-    variables), ``friction`` (of the first variable), ``noise_clips``, ``diverging``, ``n_grad``.
+    Sample stats: ``step_size``, ``temperature`` (v·v/dim between the halves of a kick, averaged
+    over inner steps and variables), ``friction`` (mean over variables), ``noise_clips``,
+    ``diverging``, ``n_grad``.
+
+    A step whose tuning phase is over keeps what it chose: sampling again with ``tune=0`` in the
+    same process goes on with that step size and friction.
 
     References
     ----------
@@ -145,6 +154,7 @@ class SGGMC(LangevinStep):
         momentum_decay: float | None = None,
         n_steps: int = 10,
         gradient_noise: ArrayLike | Literal["fisher"] | None = None,
+        tune_temperature: float | None = None,
         batch_size: int | None = None,
         minibatch: Sequence[str] | str | None = None,
         batches: Iterable[Any] | None = None,
@@ -170,6 +180,7 @@ class SGGMC(LangevinStep):
             momentum_decay=momentum_decay,
             n_steps=n_steps,
             gradient_noise=gradient_noise,
+            tune_temperature=tune_temperature,
             splitting=splitting,
             batch_size=batch_size,
             minibatch=minibatch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -21,9 +22,11 @@ from pymc_geodesic.steps.base import (
     Model,
     PointType,
     RandomGenerator,
+    SamplerWarning,
     TensorVariable,
     dataclass_state,
 )
+from pymc_geodesic.steps.effective_size import RunningSize
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.steps.finite import all_finite
 from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
@@ -67,6 +70,7 @@ class SGLDState(GeodesicStepState):
     direction: np.ndarray
     last_gradient: np.ndarray
     last_difference: np.ndarray
+    draw_sums: np.ndarray
 
 
 class SGLD(GeodesicStep):
@@ -153,6 +157,7 @@ class SGLD(GeodesicStep):
         "step_size": (np.float64, []),
         "diverging": (bool, []),
         "n_grad": (np.int64, []),
+        "warning": (SamplerWarning, None),
     }
     _progress_stats = (("step_size", ".2e", "Step size"),)
 
@@ -200,6 +205,8 @@ class SGLD(GeodesicStep):
         source = self.estimator.source
         shuffled = type(source) is ShuffledRows
         self._tuner = DiffusionTuner(epoch=source.n_rows // source.batch_size if shuffled else None)
+        self._size = RunningSize(self.product)
+        self._handed_on: dict[str, Any] = {}
         self._reset()
 
     def _compile(self) -> None:
@@ -227,13 +234,30 @@ class SGLD(GeodesicStep):
         self.direction = np.empty(0)
         self.last_gradient = np.empty(0)
         self.last_difference = np.empty(0)
+        self.draw_sums = self._size.start()
+        if self._n_tune == 0 and self._handed_on:
+            self.tuned_step_size = self._handed_on["tuned_step_size"]
+            self.tuner_state = copy.deepcopy(self._handed_on["tuner_state"])
+
+    def stop_tuning(self) -> None:
+        """End the tuning phase, and keep what it chose for chains that have none."""
+        super().stop_tuning()
+        if self._tuner.has_measured and self._n_tune:
+            self._handed_on = {
+                "tuned_step_size": self.tuned_step_size,
+                "tuner_state": copy.deepcopy(self.tuner_state),
+            }
 
     def _read(self, point: PointType) -> None:
         super()._read(point)
         self.last_gradient = np.empty(0)
 
-    def _observe(self, argument: int, counts: bool = True) -> None:
-        """Measure curvature and gradient noise here, in the coordinates θ/√P."""
+    def _observe(self, argument: int, counts: bool = True) -> bool:
+        """Measure curvature and gradient noise here, in the coordinates θ/√P.
+
+        The square of the product of two differences of gradients tells tr S² if the differences
+        are independent: no minibatch may enter both. Return whether this one entered one.
+        """
         gradient = self._gradient_at(self.position, argument)
         root: np.ndarray | float = 1.0
         if self.squares.size:
@@ -251,19 +275,22 @@ class SGLD(GeodesicStep):
         change = root * (gradient - moved) / length
         curvature = float(direction @ change)
         noise = None
-        if self.last_gradient.size:
+        paired = self.last_gradient.size > 0
+        if paired:
             difference = root * (gradient - self.last_gradient)
             if self.last_difference.size:
                 noise = np.array(
                     [0.5 * difference @ difference, 0.25 * (difference @ self.last_difference) ** 2]
                 )
             self.last_difference = difference
+            self.last_gradient = np.empty(0)
         self._tuner.observe(curvature, noise, counts)
         if math.isfinite(curvature):
             # the small part of the old direction keeps the power iteration alive between kinks
             self.direction = change + 1e-3 * max(abs(curvature), 1e-12) * direction
         else:
             self.direction, self.last_difference = np.empty(0), np.empty(0)
+        return paired
 
     def _remember_gradient(self, argument: int) -> int:
         """Keep the gradient of a minibatch, to compare with that of the next one.
@@ -275,26 +302,39 @@ class SGLD(GeodesicStep):
         self.last_gradient = self._gradient_at(self.position, argument)
         return 1
 
-    def _tune_step_size(self, arguments: np.ndarray) -> int:
-        """Choose h for this draw; return the number of gradient evaluations."""
+    def _tune_step_size(self, arguments: np.ndarray) -> tuple[int, bool]:
+        """Choose h for this draw.
+
+        Return the number of gradient evaluations, and whether the noise of the first minibatch
+        was measured.
+        """
         n_grad = 2
         if not self._tuner.has_measured:
             for i in range(FIRST_MEASUREMENTS):
-                self._observe(arguments[i % arguments.size], counts=False)
-                if arguments[0] != arguments[-1]:  # otherwise there is one minibatch only
-                    n_grad += self._remember_gradient(arguments[i % arguments.size])
+                paired = self._observe(arguments[i % arguments.size], counts=False)
+                if not paired and i + 1 < arguments.size:
+                    n_grad += self._remember_gradient(arguments[i])
+            self.last_difference = np.empty(0)
             n_grad += 2 * FIRST_MEASUREMENTS
-        self._observe(arguments[0])
+            if not isinstance(self.estimator.source, AllRows):
+                # with few inner steps there is no noise to go by yet: all of it may be noise
+                gradient = self._gradient_at(self.position, arguments[0])
+                square = float(gradient @ gradient)
+                self._tuner.suppose_noise(np.array([square, square**2]))
+                n_grad += 1
+        paired = self._observe(arguments[0])
         self.tuned_step_size = self._tuner.step_size()
-        return n_grad
+        return n_grad, paired
 
     def _move(self, point: PointType) -> dict[str, Any]:
         assert isinstance(self.estimator, GradientEstimator)
         arguments = self.estimator.next_arguments(self.n_steps)
         n_grad = self.n_steps
         tuning = self.step_size is None and (self.tune or not self._tuner.has_measured)
+        paired = False
         if tuning:
-            n_grad += self._tune_step_size(arguments)
+            more, paired = self._tune_step_size(arguments)
+            n_grad += more
         if callable(self.step_size):
             step_size = step_size_at(self.step_size, self.draw)
         else:
@@ -325,9 +365,21 @@ class SGLD(GeodesicStep):
             self._tuner.shrink()
             self.position, self.squares = before
             self.last_gradient = np.empty(0)
-        elif tuning:
+        elif tuning and not (paired and arguments.size == 1):
             n_grad += self._remember_gradient(arguments[-1])
-        return {"step_size": step_size, "diverging": diverging, "n_grad": n_grad}
+        return {
+            "step_size": step_size,
+            "diverging": diverging,
+            "n_grad": n_grad,
+            "warning": None if self.tune else self._size_warning(),
+        }
+
+    def _size_warning(self) -> SamplerWarning | None:
+        """Count this draw, and complain at the last one if they are too few."""
+        draw, n_draws = self.draw - self._n_tune, max(self._n_draws, 1)
+        self._size.take(self.draw_sums, self.position, draw, n_draws)
+        complaint = self._size.complaint(self.draw_sums, n_draws) if self._is_last_draw else None
+        return None if complaint is None else self._warn(f"{type(self).__name__}: {complaint}")
 
 
 class SSGLD(SGLD):

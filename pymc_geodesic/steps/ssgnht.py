@@ -20,7 +20,7 @@ from pymc_geodesic.steps.base import (
 )
 from pymc_geodesic.steps.stochastic import TEMPERATURE_TOLERANCE
 from pymc_geodesic.steps.thermostat import ThermostatState, ThermostatStep
-from pymc_geodesic.steps.tuning import EulerTuner
+from pymc_geodesic.steps.tuning import FIRST_EULER_EXCESS, EulerTuner
 
 __all__ = ["SSGNHT"]
 
@@ -77,6 +77,11 @@ class SSGNHT(ThermostatStep):
         (1 + 20/m)/A² where it is tuned, with which ξ settles within the time 1/A.
     n_steps : int
         Inner steps of a draw.
+    tune_temperature : float, optional
+        Kinetic temperature at which tuning begins, to cool from there: hot crosses the posterior
+        quickly, and leaves the mode a chain starts in. 1 heats no more than sampling does. By
+        default 151 if the gradients at the start say that the posterior is far away, and
+        1.5 if they do not.
     batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
         Minibatches; see `gSGNHT`. All rows by default.
     model : pymc.Model, optional
@@ -103,7 +108,7 @@ class SSGNHT(ThermostatStep):
     stay hot; a sampler warning says so.
 
     Sample stats: ``step_size``, ``temperature`` (v·v/m averaged over inner steps and variables),
-    ``thermostat`` (mean over variables), ``diffusion`` (A of the first variable), ``diverging``,
+    ``thermostat`` (mean over variables), ``diffusion`` (A, mean over variables), ``diverging``,
     ``n_grad``.
 
     References
@@ -160,6 +165,7 @@ class SSGNHT(ThermostatStep):
         diffusion: float | None = None,
         thermostat_inertia: float | None = None,
         n_steps: int = 10,
+        tune_temperature: float | None = None,
         batch_size: int | None = None,
         minibatch: Sequence[str] | str | None = None,
         batches: Iterable[Any] | None = None,
@@ -184,6 +190,7 @@ class SSGNHT(ThermostatStep):
             momentum_decay=None,
             n_steps=n_steps,
             gradient_noise=None,
+            tune_temperature=tune_temperature,
             splitting="exact",
             batch_size=batch_size,
             minibatch=minibatch,
@@ -202,7 +209,11 @@ class SSGNHT(ThermostatStep):
         )
 
     def _make_tuner(self) -> EulerTuner:
-        return EulerTuner(len(self.variables), last_excess=self.last_excess)
+        return EulerTuner(
+            len(self.variables),
+            last_excess=self.last_excess,
+            first_excess=self._first_excess(FIRST_EULER_EXCESS),
+        )
 
     def _reset(self) -> None:
         super()._reset()

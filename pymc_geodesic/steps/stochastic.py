@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,10 +31,16 @@ from pymc_geodesic.steps.base import (
     TensorVariable,
     dataclass_state,
 )
+from pymc_geodesic.steps.effective_size import RunningSize
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.steps.finite import all_finite
 from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
-from pymc_geodesic.steps.tuning import FIRST_EXCESS, FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
+from pymc_geodesic.steps.tuning import (
+    FIRST_EXCESS,
+    FIRST_EXCESS_WITH_LOCAL,
+    TemperatureTuner,
+    is_far,
+)
 
 __all__ = ["LangevinState", "LangevinStep"]
 
@@ -108,6 +115,7 @@ class LangevinState(GeodesicStepState):
     temperature_count: int
     direction: np.ndarray
     last_gradient: np.ndarray
+    draw_sums: np.ndarray
 
 
 class LangevinStep(GeodesicStep):
@@ -146,6 +154,7 @@ class LangevinStep(GeodesicStep):
         momentum_decay: float | None,
         n_steps: int,
         gradient_noise: ArrayLike | Literal["fisher"] | None,
+        tune_temperature: float | None,
         splitting: Literal["exact", "paper"],
         batch_size: int | None,
         minibatch: Sequence[str] | str | None,
@@ -184,6 +193,12 @@ class LangevinStep(GeodesicStep):
             if callable(value) and name != "step_size":
                 raise ValueError(f"{name} must be a number; only step_size= takes a schedule")
         check_count("n_steps", n_steps)
+        if tune_temperature is not None and not 1.0 <= tune_temperature < math.inf:
+            raise ValueError(
+                "tune_temperature is the kinetic temperature that tuning begins at and must be at "
+                f"least 1, got {tune_temperature}"
+            )
+        self.tune_temperature = tune_temperature
         if splitting not in _SPLITTINGS:
             raise ValueError(f"splitting={splitting!r} is unknown; choose from {list(_SPLITTINGS)}")
         self.step_size = step_size
@@ -205,6 +220,8 @@ class LangevinStep(GeodesicStep):
         self._ones = np.ones(len(self.variables))
         self._gradient = np.empty(self.product.size)
         self._scratch = np.empty(min(_NOISE_CHUNK, self.product.size))
+        self._size = RunningSize(self.product)
+        self._handed_on: dict[str, Any] = {}
         self._compile()
         self._reset()
 
@@ -212,7 +229,9 @@ class LangevinStep(GeodesicStep):
         return TemperatureTuner(
             len(self.variables),
             repeats=self.n_steps if self.local else 1,
-            first_excess=FIRST_EXCESS_WITH_LOCAL if self.local else FIRST_EXCESS,
+            first_excess=self._first_excess(
+                FIRST_EXCESS_WITH_LOCAL if self.local else FIRST_EXCESS
+            ),
             last_excess=self.last_excess if self.gradient_noise is None else KNOWN_NOISE,
             least_curvature=max(
                 (
@@ -223,6 +242,9 @@ class LangevinStep(GeodesicStep):
                 default=0.0,
             ),
         )
+
+    def _first_excess(self, usual: float) -> float:
+        return usual if self.tune_temperature is None else self.tune_temperature - 1.0
 
     def _compile(self) -> None:
         self.estimator = make_estimator(
@@ -305,7 +327,21 @@ class LangevinStep(GeodesicStep):
         self.temperature_sum, self.temperature_count = 0.0, 0
         self.direction = np.empty(0)
         self.last_gradient = np.empty(0)
+        self.draw_sums = self._size.start()
         self._noise_variance = self._known_noise()
+        if self._n_tune == 0:
+            for name, value in self._handed_on.items():
+                setattr(self, name, copy.deepcopy(value))
+
+    _tuned_attributes: tuple[str, ...] = ("tuned_step_size", "tuned_friction", "tuner_state")
+
+    def stop_tuning(self) -> None:
+        """End the tuning phase, and keep what it chose for chains that have none."""
+        super().stop_tuning()
+        if self._tuner.has_measured and self._n_tune:
+            self._handed_on = {
+                name: copy.deepcopy(getattr(self, name)) for name in self._tuned_attributes
+            }
 
     def _read(self, point: PointType) -> None:
         super()._read(point)
@@ -323,7 +359,8 @@ class LangevinStep(GeodesicStep):
         # over this length the density changes by a factor e, and a few kinks are likely crossed
         length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / LONGEST_PROBE)
         self._begin_power_iteration()
-        one_minibatch = isinstance(self.estimator.source, AllRows) or arguments[0] == arguments[-1]
+        full = isinstance(self.estimator.source, AllRows)
+        one_minibatch = full or arguments[0] == arguments[-1]
         last_gradient = np.empty(0 if one_minibatch else gradient.size)
         curvatures = np.empty(FIRST_MEASUREMENTS)
         noises = np.zeros((FIRST_MEASUREMENTS, len(self.variables)))
@@ -345,7 +382,31 @@ class LangevinStep(GeodesicStep):
         self.last_gradient = last_gradient
         for i in range(FIRST_MEASUREMENTS // 2, FIRST_MEASUREMENTS):  # by then it has turned
             self._take_in(curvatures[i], noises[i], counts=False)
-        return n_grad if one_minibatch else n_grad + FIRST_MEASUREMENTS
+        if one_minibatch:
+            if self.gradient_noise is None and self.n_steps == 1 and not full:
+                # there is no second minibatch yet: all of the gradient may be noise
+                squares = [gradient[part] @ gradient[part] for part in self.product.slices.values()]
+                self._tuner.suppose_noise(np.array(squares) / self.product.dims)
+            return n_grad
+        return n_grad + FIRST_MEASUREMENTS + self._judge_start(arguments)
+
+    def _judge_start(self, arguments: np.ndarray) -> int:
+        """Let tuning heat little if the chain starts in the posterior.
+
+        Return the number of gradient evaluations.
+        """
+        if self.tune_temperature is not None or self.local or not self.tune:
+            return 0
+        different = arguments[:FIRST_MEASUREMENTS]
+        gradients = np.array([self._gradient_at(self.position, one) for one in different])
+        if not np.isfinite(gradients).all():
+            return len(different)
+        for gradient in gradients:
+            project(self.product.blocks, self.position, gradient)
+        parts = list(self.product.slices.values())
+        if not is_far(gradients, parts, self.product.dims, self._tuner.curvature):
+            self._tuner.start_near()
+        return len(different)
 
     def _begin_power_iteration(self) -> None:
         self.direction = np.empty(self.product.size)
@@ -470,12 +531,15 @@ class LangevinStep(GeodesicStep):
         if not self.tune:
             self.temperature_sum += temperature
             self.temperature_count += 1
+            self._size.take(
+                self.draw_sums, self.position, self.draw - self._n_tune, max(self._n_draws, 1)
+            )
             if self._is_last_draw:
-                warning = self._temperature_warning(step_size, friction)
+                warning = self._temperature_warning(step_size, friction) or self._size_warning()
         stats = {
             "step_size": step_size,
             "temperature": temperature,
-            "friction": float(friction[0]),
+            "friction": math.fsum(friction) / friction.size,
             "noise_clips": clips,
             "diverging": diverging,
             "n_grad": n_grad,
@@ -484,6 +548,10 @@ class LangevinStep(GeodesicStep):
         if isinstance(self.estimator, LocalGradientEstimator):
             stats["acceptance_rate"] = self.estimator.acceptance_rate
         return stats
+
+    def _size_warning(self) -> SamplerWarning | None:
+        complaint = self._size.complaint(self.draw_sums, self._n_draws)
+        return None if complaint is None else self._warn(f"{type(self).__name__}: {complaint}")
 
     def _temperature_warning(self, step_size: float, friction: np.ndarray) -> SamplerWarning | None:
         mean = self.temperature_sum / self.temperature_count

@@ -69,7 +69,8 @@ class SubgradientHMC(GMC):
     periodic orbits.
 
     Sample stats: ``step_size``, ``acceptance_rate``, ``diverging`` (ΔH > 1000 or not finite),
-    ``n_grad``.
+    ``n_grad``, and as PyMC's HMC has them ``lp`` (log π at the draw, with the Jacobians of the
+    transforms) and ``energy`` (H of the draw and its velocity).
 
     References
     ----------
@@ -153,6 +154,7 @@ class SubgradientHMC(GMC):
             0.0,
             self.stream,
             acceptance,
+            np.empty((2, 0)),
         )
         field.raise_error()
         return float(acceptance[0]), n_grad

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,6 +19,7 @@ __all__ = [
     "EulerTuner",
     "TemperatureTuner",
     "euler_noise_excess",
+    "is_far",
     "noise_excess",
 ]
 
@@ -32,6 +34,15 @@ FIRST_EULER_EXCESS = 150.0
 
 From 100 to 200 the end of tuning is the same; with less the way takes longer, and with 200 a
 posterior of 20,000 rows was overshot.
+"""
+
+NEAR_EXCESS = 0.5
+"""The first where the chain starts in the posterior, whose mode is to be kept."""
+
+FAR_BY_NOISE, FAR_BY_CURVATURE = 4.0, 25.0
+"""Squares of a mean gradient from which a start is far, in units of what they are at a draw.
+
+That is the variance of the mean, and the curvature: five standard deviations from the mode.
 """
 
 FIRST_EXCESS_WITH_LOCAL = 100.0
@@ -58,6 +69,8 @@ LONGEST_TIME = 0.5
 
 _N_ANGLES = 25
 _MEMORY = 0.95
+_GUESS = 1e-9
+"""Weight of noise that was guessed."""
 
 
 def repetition(decay: float, repeats: int) -> float:
@@ -137,6 +150,8 @@ class CoolingTuner:
         Curvature that bounds the step size where the density is flat.
     """
 
+    _first_excess: float
+
     def __init__(
         self,
         n_noises: int,
@@ -145,7 +160,7 @@ class CoolingTuner:
         first_excess: float = FIRST_EXCESS,
     ) -> None:
         self._n_noises = n_noises
-        self._first_excess = first_excess
+        self._usual_excess = max(first_excess, last_excess)
         self._last_excess = last_excess
         self._least_curvature = max(least_curvature, 1e-12)
         self.reset(0)
@@ -153,6 +168,7 @@ class CoolingTuner:
     def reset(self, n_tune: int) -> None:
         """Forget what was measured."""
         self._n_tune = n_tune
+        self._first_excess = self._usual_excess
         self._seen = 0
         self._curvature = 0.0
         self._noise = np.zeros(self._n_noises)
@@ -172,6 +188,7 @@ class CoolingTuner:
 
     _STATE = (
         "_n_tune",
+        "_first_excess",
         "_seen",
         "_curvature",
         "_noise",
@@ -210,11 +227,49 @@ class CoolingTuner:
         """Halve every step size from now on: the last one was not stable."""
         self._shrink *= 0.5
 
+    def suppose_noise(self, noise: np.ndarray) -> None:
+        """Go by a guess until noise was measured, which then counts alone."""
+        if self._noise_weight == 0.0:
+            self._noise, self._noise_weight = _GUESS * noise, _GUESS
+
+    def start_near(self) -> None:
+        """Heat little: the chain starts in the posterior."""
+        self._first_excess = max(min(self._first_excess, NEAR_EXCESS), self._last_excess)
+
     @property
     def allowed_excess(self) -> float:
         """Excess of the temperature allowed at this moment of the tuning phase."""
         progress = min(self._seen / max(COOLING * self._n_tune, 1.0), 1.0)
         return float(self._first_excess * (self._last_excess / self._first_excess) ** progress)
+
+
+def is_far(
+    gradients: np.ndarray, slices: Sequence[slice], dims: np.ndarray, curvature: float
+) -> bool:
+    r"""Say whether a point is far from the posterior, by the gradients of some minibatches there.
+
+    At a draw of the posterior the square of the gradient has the expectation tr ∇²(−log π), at most
+    m λ for m coordinates and the largest curvature λ; the mean of K estimates of it adds m V/K.
+
+    Parameters
+    ----------
+    gradients : ndarray, shape (n, size)
+        Tangential gradients of independent minibatches.
+    slices : sequence of slice
+        Place of each variable.
+    dims : ndarray, shape (n_blocks,)
+        Dimension m of each variable.
+    curvature : float
+        λ.
+    """
+    n = len(gradients)
+    mean = gradients.mean(axis=0)
+    squares = ((gradients - mean) ** 2).sum(axis=0) / (n * (n - 1))
+    return any(
+        mean[part] @ mean[part]
+        > FAR_BY_NOISE * squares[part].sum() + FAR_BY_CURVATURE * dim * curvature
+        for part, dim in zip(slices, dims, strict=True)
+    )
 
 
 class TemperatureTuner(CoolingTuner):
@@ -285,11 +340,13 @@ class EulerTuner(TemperatureTuner):
     Parameters
     ----------
     n_blocks : int
-    last_excess : float
+    last_excess, first_excess : float
     """
 
-    def __init__(self, n_blocks: int, *, last_excess: float) -> None:
-        super().__init__(n_blocks, first_excess=FIRST_EULER_EXCESS, last_excess=last_excess)
+    def __init__(
+        self, n_blocks: int, *, last_excess: float, first_excess: float = FIRST_EULER_EXCESS
+    ) -> None:
+        super().__init__(n_blocks, first_excess=first_excess, last_excess=last_excess)
         self._angles = np.array([EULER_DECAY])
         self._heat = np.array([euler_noise_excess(1.0, angle, 1.0) for angle in self._angles])
 

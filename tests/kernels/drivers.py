@@ -145,7 +145,7 @@ def run_gsgnht(
         kernel(
             field.address, context, arguments, product.blocks, product.dims, x[chain], v[chain],
             thermostats[chain], inertias, np.ones(len(product.dims)), step_size, diffusions,
-            NO_NOISE, splitting, streams[chain], gradient, noise,
+            NO_NOISE, splitting, streams[chain], gradient, noise, np.empty((len(product.dims), 2)),
         )  # fmt: skip
     return x, v, thermostats
 
@@ -169,7 +169,7 @@ def run_gmc(
     kernel(
         field.address, np.zeros(1, dtype=np.int64), 0, blocks, n, x, transitions,
         np.empty((0, x.size)), step_size, n_steps, jitter,
-        new_stream(np.random.default_rng(1)), acceptance,
+        new_stream(np.random.default_rng(1)), acceptance, np.empty((2, 0)),
     )  # fmt: skip
     return unpacked(target, x, n), acceptance
 

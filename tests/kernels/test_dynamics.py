@@ -44,11 +44,12 @@ def run(
     product = target.product
     state = [part.copy() for part in state]
     own = (state[2], INERTIA, np.ones(len(product.dims))) if kernel is gsgnht else ()
+    work = (np.empty((len(product.dims), 2)),) if kernel is gsgnht else ()
     (compiled or kernel)(
         field.address, np.zeros(1, dtype=np.int64), np.zeros(n_steps, dtype=np.int64),
         product.blocks, product.dims, state[0], state[1], *own, step_size, friction,
         np.full(product.size, 1e300), splitting, new_stream(np.random.default_rng(1)),
-        np.empty(product.size), np.empty(product.size),
+        np.empty(product.size), np.empty(product.size), *work,
     )  # fmt: skip
     return state
 

@@ -90,7 +90,7 @@ def test_thermostat_holds_the_temperature(noisy, excess):
             field.address, context, np.zeros(40, dtype=np.int64), TARGET.product.blocks,
             TARGET.product.dims, x[chain], v[chain], thermostats[chain], np.array([inertia]),
             np.ones(1), STEP, np.array([FRICTION]), np.empty(0), 0, streams[chain], np.empty(3),
-            np.empty(3),
+            np.empty(3), np.empty((1, 2)),
         )  # fmt: skip
     assert balance > 1.1 * FRICTION
     assert TARGET.worst(x, v) < LIMIT, TARGET.deviations(x, v)

@@ -14,6 +14,7 @@ SIZE = 5
 FLAT = Product([("x", Euclidean(SIZE), 1)])
 STEP = 0.15
 N_STEPS = 25
+NO_ENERGIES = np.empty((2, 0))
 
 
 def gradient(x):
@@ -63,12 +64,14 @@ def test_sggmc_is_sghmc(state, splitting):
     x, v, stream = state
     expected_x, expected_v, same_stream = x.copy(), v.copy(), stream.copy()
     temperatures = []
+    half = 0.5 * STEP / (np.cosh(0.6 * STEP) if splitting == PAPER else 1.0)
     for _ in range(N_STEPS):
         expected_x += 0.5 * STEP * expected_v
+        force = gradient(expected_x)
+        temperatures.append(expected_v @ (expected_v + half * force) / SIZE)
         expected_v = friction_and_noise(
-            expected_v, gradient(expected_x), 1.2, 1.2, splitting, normals(same_stream)
+            expected_v, force, 1.2, 1.2, splitting, normals(same_stream)
         )
-        temperatures.append(expected_v @ expected_v / SIZE)
         expected_x += 0.5 * STEP * expected_v
 
     field = native_field(compiled_density, SIZE)
@@ -89,8 +92,10 @@ def test_gsgnht_is_sgnht(state):
     x, v, stream = state
     diffusion, temperature = 0.9, 1.3
     expected_x, expected_v, xi, same_stream = x.copy(), v.copy(), 0.4, stream.copy()
+    expected_work = np.zeros(2)
     for _ in range(N_STEPS):
         expected_x += 0.5 * STEP * expected_v
+        expected_work += [expected_v @ expected_v, expected_v @ gradient(expected_x)]
         xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - temperature)
         expected_v = friction_and_noise(
             expected_v, gradient(expected_x), xi, diffusion, PAPER, normals(same_stream)
@@ -99,15 +104,16 @@ def test_gsgnht_is_sgnht(state):
         expected_x += 0.5 * STEP * expected_v
 
     field = native_field(compiled_density, SIZE)
-    thermostat = np.array([0.4])
+    thermostat, work = np.array([0.4]), np.empty((1, 2))
     gsgnht(
         field.address, np.zeros(1, dtype=np.int64), np.zeros(N_STEPS, dtype=np.int64), FLAT.blocks,
         FLAT.dims, x, v, thermostat, np.ones(1), np.array([temperature]), STEP,
-        np.array([diffusion]), np.empty(0), PAPER, stream, np.empty(SIZE), np.empty(SIZE),
+        np.array([diffusion]), np.empty(0), PAPER, stream, np.empty(SIZE), np.empty(SIZE), work,
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(v, expected_v, rtol=1e-12, atol=1e-12)
     assert thermostat[0] == pytest.approx(xi, rel=1e-12)
+    np.testing.assert_allclose(work[0], expected_work, rtol=1e-12)
 
 
 def test_gmc_is_hmc(state):
@@ -134,7 +140,7 @@ def test_gmc_is_hmc(state):
     kept, acceptance = np.empty((transitions, SIZE)), np.empty(1)
     divergences, evaluations = gmc(
         field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, 1, x, 0, kept, step_size,
-        n_steps, jitter, stream, acceptance,
+        n_steps, jitter, stream, acceptance, NO_ENERGIES,
     )  # fmt: skip
     assert 2 < len(np.unique(np.array(trace), axis=0)) < transitions
     np.testing.assert_allclose(kept, trace, rtol=1e-12, atol=1e-12)
@@ -147,8 +153,8 @@ def test_gmc_discards_before_it_keeps(state):
     field = native_field(compiled_density, SIZE, SIZE + 1)
     arguments = field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, 1
     all_kept, some_kept = np.empty((7, SIZE)), np.empty((4, SIZE))
-    gmc(*arguments, x.copy(), 0, all_kept, 0.5, 3, 0.0, stream.copy(), np.empty(1))
-    gmc(*arguments, x.copy(), 3, some_kept, 0.5, 3, 0.0, stream.copy(), np.empty(1))
+    gmc(*arguments, x.copy(), 0, all_kept, 0.5, 3, 0.0, stream.copy(), np.empty(1), NO_ENERGIES)
+    gmc(*arguments, x.copy(), 3, some_kept, 0.5, 3, 0.0, stream.copy(), np.empty(1), NO_ENERGIES)
     np.testing.assert_array_equal(some_kept, all_kept[3:])
 
 
@@ -158,7 +164,7 @@ def test_gmc_counts_divergences_and_stays(state):
     before, acceptance = x.copy(), np.empty(1)
     divergences, _ = gmc(
         field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, 1, x, 5, np.empty((0, SIZE)),
-        1e4, 3, 0.0, stream, acceptance,
+        1e4, 3, 0.0, stream, acceptance, NO_ENERGIES,
     )  # fmt: skip
     assert divergences == 5
     assert acceptance[0] == 0.0
