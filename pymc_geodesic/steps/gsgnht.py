@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.integrators import langevin_coefficients
-from pymc_geodesic.kernels import gsgnht
+from pymc_geodesic.kernels import gsgnht, held_along_geodesics, learn_curvature
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import (
@@ -25,12 +24,6 @@ __all__ = ["gSGNHT"]
 
 MEMORY_IN_TUNING, MEMORY = 0.95, 0.999
 """Part of the sums for the mean curvature that is kept from draw to draw."""
-
-LARGEST_LAG = 0.9
-"""Bound of ε²λ/4, which reaches 1 where a step is no longer stable."""
-
-STRAY = 10.0
-"""Factor by which the temperature of a draw may miss its target and still tell the curvature."""
 
 
 @dataclass_state
@@ -238,42 +231,23 @@ class gSGNHT(ThermostatStep):
 
     def _reset(self) -> None:
         self.curvature_sums = np.zeros((len(self.variables), 2))
+        self._work, self._held = np.empty((len(self.variables), 2)), np.empty(len(self.variables))
         super()._reset()
-
-    def _along_geodesics(
-        self, step_size: float, friction: np.ndarray, targets: np.ndarray
-    ) -> np.ndarray:
-        """Mean of v·v/m along geodesics of every variable, for the temperatures that are wanted."""
-        held = targets.copy()
-        for i, (squares, bent) in enumerate(self.curvature_sums):
-            decay, push, _ = langevin_coefficients(
-                self.thermostat[i], friction[i], step_size, self._splitting
-            )
-            # 1 for the exact splitting, 1 / cosh(ρ/2) for the paper's
-            ratio = 2.0 * push / ((1.0 + decay) * step_size)
-            lag = 0.25 * step_size**2 * ratio * bent / squares if squares > 0.0 else 0.0
-            held[i] *= ratio / (1.0 - min(max(lag, 0.0), LARGEST_LAG))
-        return held
-
-    def _learn_curvature(self, work: np.ndarray, step_size: float, targets: np.ndarray) -> None:
-        """Curvature along the velocities, from the work of the gradient before each kick.
-
-        After a geodesic from where a kick left it, the velocity climbs: in the mean over a
-        stationary law v·∇log π = −(ε/2) vᵀ∇²(−log π)v.
-        """
-        squares = work[:, 0] / (self.n_steps * self.product.dims * targets)
-        if not (np.isfinite(work).all() and (squares < STRAY).all()):
-            return
-        self.curvature_sums *= MEMORY_IN_TUNING if self.tune else MEMORY
-        self.curvature_sums[:, 0] += work[:, 0]
-        self.curvature_sums[:, 1] -= 2.0 / step_size * work[:, 1]
 
     def _run(
         self, arguments: np.ndarray, step_size: float, friction: np.ndarray
     ) -> tuple[float, int]:
         self._prepare_thermostat(friction)
         targets = self._targets(step_size, friction)
-        work = np.empty((len(self.variables), 2))
+        held_along_geodesics(
+            targets,
+            self.curvature_sums,
+            self.thermostat,
+            friction,
+            step_size,
+            self._splitting,
+            self._held,
+        )
         field = self.estimator.field
         information = gsgnht(
             field.address,
@@ -285,7 +259,7 @@ class gSGNHT(ThermostatStep):
             self.velocity,
             self.thermostat,
             self._inertia(friction, targets),
-            self._along_geodesics(step_size, friction, targets),
+            self._held,
             step_size,
             friction,
             self._noise_variance,
@@ -293,8 +267,10 @@ class gSGNHT(ThermostatStep):
             self.stream,
             self._gradient,
             self._scratch,
-            work,
+            self._work,
         )
-        self._learn_curvature(work, step_size, targets)
+        expected = self.n_steps * self.product.dims * targets
+        memory = MEMORY_IN_TUNING if self.tune else MEMORY
+        learn_curvature(self.curvature_sums, self._work, expected, step_size, memory)
         self._bound_thermostat(friction, targets)
         return information
