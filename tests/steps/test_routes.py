@@ -71,13 +71,14 @@ ROUTES = pytest.mark.parametrize("route", [named, drawn_by_pymc, streamed])
 
 @ROUTES
 def test_posterior(route, table, posterior):
-    model, step = route(gSGNHT, *table, n_steps=40, compile_kwargs=INTERPRETED)
-    draws = sample(model, step, draws=1000, tune=500).posterior["w"].values[0]
+    """Standard errors are about 0.02 for the means and 0.03 for the covariances."""
+    model, step = route(gSGNHT, *table, n_steps=100)
+    draws = sample(model, step, draws=6000, tune=500, compile_kwargs=None).posterior["w"].values[0]
     mean, covariance = posterior
     root = np.linalg.cholesky(np.linalg.inv(covariance))
     standard = (draws - mean) @ root
-    assert np.abs(standard.mean(axis=0)).max() < 0.35
-    assert np.abs(np.cov(standard.T) - np.eye(2)).max() < 0.35
+    assert np.abs(standard.mean(axis=0)).max() < 0.1
+    assert np.abs(np.cov(standard.T) - np.eye(2)).max() < 0.12
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, gSGNHT])

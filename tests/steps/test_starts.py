@@ -1,0 +1,186 @@
+"""Where a chain starts is kept, what tuning chose is handed on, and too short a chain says so."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from arviz import plot_energy
+
+from pymc_geodesic import GMC, SGGMC, SGLD, SSGNHT, SubgradientHMC, UniformSphere, gSGNHT
+from pymc_geodesic.datasets import make_vmf_mixture
+from pymc_geodesic.manifolds import Euclidean, Product, Simplex
+from pymc_geodesic.steps.effective_size import RunningSize
+from pymc_geodesic.steps.tuning import FIRST_EXCESS, NEAR_EXCESS
+from tests.steps.runs import INTERPRETED, sample, start, walk
+
+KAPPA = 60.0
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    """Five groups of texts, whose mean directions have something in common."""
+    rng = np.random.default_rng(3)
+    means = rng.normal(size=(5, 50)) / np.sqrt(50.0)
+    means += 0.8 * rng.normal(size=50) / np.sqrt(50.0)
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    texts, group = make_vmf_mixture(means, KAPPA, 3709, random_seed=0)
+    centres = np.array([texts[group == k].sum(axis=0) for k in range(5)])
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    with pm.Model() as model:
+        rows = pm.Data("texts", texts)
+        mu = UniformSphere("mu", shape=(5, 50))
+        pm.Potential("mixture", pt.logsumexp(KAPPA * rows @ mu.T, axis=1))
+    return model, centres
+
+
+@pytest.mark.parametrize("step_class", [gSGNHT, SGGMC], ids=lambda step: step.__name__)
+def test_tuning_keeps_the_mode_it_starts_in(mixture, step_class):
+    """The mean directions of the groups stay with their groups."""
+    model, centres = mixture
+    with model:
+        step = step_class(minibatch="texts", batch_size=100)
+    for seed in range(3):
+        run = sample(
+            model, step, tune=200, draws=20, initvals={"mu": centres}, random_seed=seed,
+            discard_tuned_samples=False, compile_kwargs=None,
+        )  # fmt: skip
+        for phase in (run.warmup_posterior, run.posterior):
+            assert (phase["mu"].values[0] * centres).sum(axis=-1).min() > 0.995
+
+
+@pytest.fixture(scope="module")
+def regression():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(20_000, 5))
+    slopes = np.array([1.0, -1.0, 0.5, 2.0, 0.0])
+    with pm.Model() as model:
+        w = pm.Normal("w", 0.0, 10.0, shape=5)
+        columns, values = pm.Data("X", X), pm.Data("y", rng.normal(X @ slopes))
+        pm.Normal("y_obs", columns @ w, 1.0, observed=values)
+    return model, slopes
+
+
+@pytest.mark.parametrize("step_class", [gSGNHT, SGGMC, SSGNHT], ids=lambda step: step.__name__)
+def test_heat_where_the_start_is_far(regression, step_class):
+    """From zero, hundreds of standard deviations away, and from the right place."""
+    model, slopes = regression
+    with model:
+        step = step_class(minibatch=["X", "y"], batch_size=100, compile_kwargs=INTERPRETED)
+    point = start(model, step, tune=100, draws=10)
+    walk(step, point, 1)
+    far = step._tuner.state["_first_excess"]
+    step.setup_chain(np.random.default_rng(1), 100, 10)
+    walk(step, {**point, "w": slopes}, 1)
+    assert far == (150.0 if step_class is SSGNHT else FIRST_EXCESS)
+    assert step._tuner.state["_first_excess"] == NEAR_EXCESS
+
+
+def test_temperature_of_tuning_may_be_said(regression):
+    model, slopes = regression
+    for temperature, excess in ((1.0, 0.02), (1.5, 0.5), (4.0, 3.0)):
+        with model:
+            step = SGGMC(
+                minibatch=["X", "y"], batch_size=100, tune_temperature=temperature,
+                compile_kwargs=INTERPRETED,
+            )  # fmt: skip
+        point = start(model, step, tune=100, draws=10)
+        walk(step, {**point, "w": slopes}, 1)
+        assert step._tuner.state["_first_excess"] == pytest.approx(excess)
+    for step_class in (SGGMC, gSGNHT, SSGNHT):
+        with model, pytest.raises(ValueError, match="at least 1, got 0.5"):
+            step_class(tune_temperature=0.5, compile_kwargs=INTERPRETED)
+
+
+@pytest.mark.parametrize("step_class", [SGGMC, gSGNHT, SSGNHT, SGLD, GMC])
+def test_what_was_tuned_is_handed_on(regression, step_class):
+    """To a chain without tuning; a chain that tunes again begins anew."""
+    model, slopes = regression
+    rows = {} if step_class is GMC else {"minibatch": ["X", "y"], "batch_size": 100}
+    with model:
+        step = step_class(**rows, compile_kwargs=INTERPRETED)
+    names = ["step_size", *{SGGMC: ["friction"], gSGNHT: ["friction"]}.get(step_class, [])]
+    first = sample(model, step, tune=60, draws=5, initvals={"w": slopes}).sample_stats
+    again = sample(model, step, tune=0, draws=5, initvals={"w": slopes}, random_seed=2).sample_stats
+    for name in names:
+        np.testing.assert_array_equal(again[name], first[name])
+    other = sample(model, step, tune=60, draws=5, initvals={"w": slopes}, random_seed=3)
+    assert float(other.sample_stats["step_size"][0, -1]) != float(first["step_size"][0, -1])
+
+
+def test_friction_is_the_mean_over_variables():
+    with pm.Model() as model:
+        pm.Normal("a", shape=2)
+        pm.Normal("b")
+        step = SGGMC(step_size=0.1, compile_kwargs=INTERPRETED)
+    point = start(model, step, tune=0, draws=2)
+    step._tuner.observe(1.0, np.array([1000.0, 0.0]))
+    _, (stat, *_) = walk(step, point, 2)
+    assert step.tuned_friction[0] > 2.0 * step.tuned_friction[1]
+    assert stat["friction"] == pytest.approx(step.tuned_friction.mean())
+
+
+@pytest.mark.parametrize("step_class", [GMC, SubgradientHMC], ids=lambda step: step.__name__)
+def test_energy_and_log_density(step_class):
+    """As PyMC's HMC has them: H of the draw with its velocity, and log π of the model."""
+    with pm.Model() as model:
+        pm.Normal("a", 3.0, 2.0, shape=3)
+        pm.Uniform("b", 0.0, 2.0)
+        log_density = model.compile_logp(**{"mode": "FAST_COMPILE"})
+        step = step_class(compile_kwargs=INTERPRETED)
+    point = start(model, step, tune=300, draws=300)
+    points, stats = walk(step, point, 300)
+    lp = np.array([stat["lp"] for stat in stats])
+    np.testing.assert_allclose(lp, [log_density(point) for point in points], rtol=1e-10)
+    kinetic = np.array([stat["energy"] for stat in stats]) + lp
+    assert kinetic.min() > 0.0
+    # a draw keeps the H of its path, whose end has a velocity of four coordinates
+    assert kinetic[100:].mean() == pytest.approx(2.0, abs=0.35)
+    run = sample(model, step, draws=50, tune=20)
+    assert plot_energy(run, backend="none") is not None
+
+
+class TestRunningSize:
+    @pytest.mark.parametrize("memory", [0.0, 0.9, 0.98])
+    def test_of_autoregression(self, memory):
+        """n (1 − a) / (1 + a) independent draws."""
+        product = Product([("x", Euclidean(3), 1)])
+        size, n = RunningSize(product), 20_000
+        sums, rng = size.start(), np.random.default_rng(1)
+        x = rng.normal(size=3)
+        found = []
+        for draw in range(n):
+            x = memory * x + np.sqrt(1.0 - memory**2) * rng.normal(size=3)
+            size.take(sums, x + 1e6, draw, n)
+        found, _ = size.smallest(sums, n)
+        assert 0.3 < found / (n * (1.0 - memory) / (1.0 + memory)) < 1.7
+
+    def test_signs_of_square_roots_do_not_matter(self):
+        product = Product([("theta", Simplex(3), 1)])
+        size = RunningSize(product)
+        rng = np.random.default_rng(1)
+        one, other = size.start(), size.start()
+        for draw, q in enumerate(np.sqrt(rng.dirichlet(np.ones(3), 400))):
+            size.take(one, q, draw, 400)
+            size.take(other, q * rng.choice([-1.0, 1.0], 3), draw, 400)
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("step_class", [SGGMC, SGLD, GMC], ids=lambda step: step.__name__)
+def test_one_short_chain_says_so(step_class):
+    with pm.Model() as model:
+        pm.Normal("x", 0.0, 1.0, shape=2)
+        pm.Normal("wide", 0.0, 1000.0)
+    kwargs = {"friction": 1.0} if step_class is SGGMC else {}
+    for h, warns in ((0.02, True), (0.8, False)):
+        names = None if warns else ["x"]
+        with model:
+            step = step_class(names, step_size=h, n_steps=20, **kwargs, compile_kwargs=INTERPRETED)
+        point = walk(step, start(model, step, tune=1, draws=250), 1)[0][-1]
+        step.stop_tuning()
+        _, stats = walk(step, point, 250)
+        assert all(stat["warning"] is None for stat in stats[:-1])
+        warning = stats[-1]["warning"]
+        assert (warning is not None) == warns
+        if warns:
+            assert "effective sample size of about" in warning.message
+            assert "Take more draws" in warning.message
