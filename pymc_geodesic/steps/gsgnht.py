@@ -115,7 +115,8 @@ class gSGNHT(ThermostatStep):
         the inner steps, which slows the other variables down as friction does, and only their
         scatter keeps the temperature.
     splitting : {"exact", "paper"}
-        ``"paper"`` uses the authors' kick, whose kinetic temperature is ρ / sinh(ρ).
+        ``"paper"`` uses the authors' kick, whose positions are hotter than v·v/m by cosh(ρ/2);
+        the thermostats allow for it.
     manifolds : mapping, optional
         Manifold class by variable name, to override the choice above.
     model : pymc.Model, optional

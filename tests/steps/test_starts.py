@@ -87,7 +87,7 @@ def test_temperature_of_tuning_may_be_said(regression):
         walk(step, {**point, "w": slopes}, 1)
         assert step._tuner.state["_first_excess"] == pytest.approx(excess)
     for step_class in (SGGMC, gSGNHT, SSGNHT):
-        with model, pytest.raises(ValueError, match="at least 1, got 0.5"):
+        with model, pytest.raises(ValueError, match=r"at least 1, got 0\.5"):
             step_class(tune_temperature=0.5, compile_kwargs=INTERPRETED)
 
 
@@ -125,7 +125,7 @@ def test_energy_and_log_density(step_class):
     with pm.Model() as model:
         pm.Normal("a", 3.0, 2.0, shape=3)
         pm.Uniform("b", 0.0, 2.0)
-        log_density = model.compile_logp(**{"mode": "FAST_COMPILE"})
+        log_density = model.compile_logp(mode="FAST_COMPILE")
         step = step_class(compile_kwargs=INTERPRETED)
     point = start(model, step, tune=300, draws=300)
     points, stats = walk(step, point, 300)
