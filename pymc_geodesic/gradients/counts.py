@@ -14,17 +14,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import disconnected_grad, grad
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors, io_toposort
-from pytensor.tensor.math import Sum
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.gradients.compiled import CompiledField, compile_field
 from pymc_geodesic.gradients.conjugate import family_of
+from pymc_geodesic.gradients.constant_sums import constant_sums
 from pymc_geodesic.gradients.density import Density, density_of, rebuilt
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.rows import RowSource
@@ -33,9 +31,6 @@ from pymc_geodesic.kernels.scir import LOG_NORMAL, POSITIVE, SIMPLEX, estimate_c
 from pymc_geodesic.manifolds import FlatSimplex
 
 __all__ = ["CountEstimator", "count_blocks"]
-
-_TRIALS = 3
-_SAME = 1e-9
 
 
 def count_blocks(variables: Sequence[ManifoldVariable]) -> np.ndarray:
@@ -117,6 +112,10 @@ class CountEstimator(GradientEstimator):
         """
         return self._estimate_with(self.field, values, argument, counts, exposures)
 
+    def share(self, argument: int) -> float:
+        """Rows of a minibatch, divided by those of the largest one: all have the same number."""
+        return 1.0
+
     def _estimate_with(
         self,
         field: CompiledField,
@@ -169,11 +168,18 @@ class CountEstimator(GradientEstimator):
     def _hold_sums(self, density: Density) -> None:
         """Take sums that are constant on the simplex out of the differentiation."""
         terms = [*density.row_terms, *density.other_terms]
-        held = [
-            self._constant_sums(density, terms, coordinate)
-            if isinstance(variable.manifold, FlatSimplex)
-            else []
+        simplices = [
+            coordinate
             for variable, coordinate in zip(self._variables, density.coordinates, strict=True)
+            if isinstance(variable.manifold, FlatSimplex)
+        ]
+        examples = self._example_inputs(density)
+        never_changes = [a for a, held in density.arrays.items() if isinstance(held, np.ndarray)]
+        held = [
+            constant_sums(terms, simplices, coordinate, examples, never_changes)
+            if coordinate in simplices
+            else []
+            for coordinate in density.coordinates
         ]
         if not any(held):
             return
@@ -189,38 +195,6 @@ class CountEstimator(GradientEstimator):
             copies.append(rebuilt(with_sums, fixed) if fixed else with_sums)
         density.row_terms = [term for copy in copies for term in copy[:n_rows_terms]]
         density.other_terms = [term for copy in copies for term in copy[n_rows_terms:]]
-
-    def _constant_sums(
-        self, density: Density, terms: Sequence[TensorVariable], coordinate: TensorVariable
-    ) -> list[Variable]:
-        """Find the sums that depend on a coordinate but not on its place on the simplex."""
-        sums = [
-            node.outputs[0]
-            for node in io_toposort([], terms)
-            if isinstance(node.op, Sum)
-            and node.outputs[0] not in terms
-            and coordinate in ancestors([node.outputs[0]])
-        ]
-        if not sums:
-            return []
-        values = self._example_inputs(density)
-        function = pytensor.function(
-            list(values), sums, mode="FAST_COMPILE", on_unused_input="ignore"
-        )
-        position = list(values).index(coordinate)
-        arguments = list(values.values())
-        rng = np.random.default_rng(1)
-        shape = arguments[position].shape
-        results = []
-        for _ in range(_TRIALS):
-            weights = rng.gamma(0.5, size=shape) + 1e-3
-            arguments[position] = weights / weights.sum(axis=-1, keepdims=True)
-            results.append(function(*arguments))
-        return [
-            total
-            for total, trials in zip(sums, zip(*results, strict=True), strict=True)
-            if all(np.allclose(trial, trials[0], rtol=_SAME, atol=0.0) for trial in trials[1:])
-        ]
 
     def _example_inputs(self, density: Density) -> dict[TensorVariable, np.ndarray]:
         """Return one value for every input of the log-density."""

@@ -144,12 +144,16 @@ class TopicCounts:
         Counts in the parts of the minibatch, to be added.
     scale : float
         What turns them into counts of all documents.
+    share : float
+        Documents of the minibatch, divided by those of the largest one. An estimate is followed
+        for this part of a step, so that every document counts the same.
     """
 
     words: np.ndarray
     slots: np.ndarray
     parts: np.ndarray
     scale: float
+    share: float = 1.0
 
     def of_words(self) -> np.ndarray:
         """Estimated counts of all documents in the words of the minibatch, shape (n_words, K)."""
@@ -366,7 +370,14 @@ class TopicCountEstimator:
 
         self.workers.run(sample, len(parts))
         self._store(np.arange(n) if documents is None else documents, log_theta)
-        return TopicCounts(words, slots, counts, self._total / (n * self._n_kept))
+        scale = self._total / (n * self._n_kept)
+        return TopicCounts(words, slots, counts, scale, n / self.source.batch_size)
+
+    def share(self, argument: int) -> float:
+        """Documents of a minibatch, divided by those of the largest one."""
+        if isinstance(self.source, StreamedDocuments):
+            return self.source.blocks[argument].shape[0] / self.source.batch_size
+        return 1.0
 
     def estimate(
         self,

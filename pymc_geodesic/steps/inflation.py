@@ -99,6 +99,8 @@ def longest_time(added: Callable[[float], float], allowed: float, longest: float
 def allowed_inflation(draw: int, n_tune: int) -> float:
     """Relative excess of the variance that a draw may have: falling first, then 5 %.
 
+    The last draw of the tuning phase, whose step size is kept, has 5 % however short the phase.
+
     Parameters
     ----------
     draw : int
@@ -106,5 +108,6 @@ def allowed_inflation(draw: int, n_tune: int) -> float:
     n_tune : int
         Draws of the tuning phase.
     """
-    progress = min(draw / max(COOLING * n_tune, 1.0), 1.0) if n_tune else 1.0
+    length = min(COOLING * n_tune, n_tune - 1.0)
+    progress = min(draw / length, 1.0) if length > 0.0 else 1.0
     return FIRST_INFLATION * (LAST_INFLATION / FIRST_INFLATION) ** progress

@@ -269,8 +269,12 @@ class PositiveStep(GeodesicStep):
                 return 2
             other = self._push(arguments[1], self._counts.copy(), self._exposures.copy())
             evaluations *= 2
+            # Estimates that are followed for parts s of a step add s² of their variance.
+            one, two = (self.estimator.share(int(argument)) for argument in arguments[:2])
+            weight = 2.0 * (one * two / (one + two)) ** 2
             for i, part in enumerate(self.product.slices.values()):
-                noise[i] = 0.5 * np.sum((push[part] - other[part]) ** 2) / np.sum(spread[part])
+                deviation = np.sum((push[part] - other[part]) ** 2)
+                noise[i] = weight * deviation / np.sum(spread[part])
         self._noise.observe(noise, exposures)
         return evaluations
 

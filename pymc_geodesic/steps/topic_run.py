@@ -41,7 +41,7 @@ def run_topics(
     arguments : ndarray of int64, shape (n_steps,)
         One argument of the estimator for each step.
     step_size : float
-        h, a time.
+        h, a time; minibatches with fewer documents than the largest are followed for less.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     """
@@ -60,17 +60,19 @@ def run_topics(
         top = tops.max(axis=0)
         log_totals = top + np.log(np.sum(sums * np.exp(tops - top), axis=0))
         found = estimator.assign(log_state, log_totals, int(argument), stream)
+        time = step_size * found.share
         streams = split_stream(stream, len(parts))
 
         def move_part(
             i: int,
             log_totals: np.ndarray = log_totals,
             found: TopicCounts = found,
+            time: float = time,
             streams: np.ndarray = streams,
         ) -> None:
             part = parts[i]
             add_counts(prior[part], found.slots[part], found.parts, found.scale, shape[part])
-            move(log_state[part], shape[part], log_totals, found, step_size, streams[i])
+            move(log_state[part], shape[part], log_totals, found, time, streams[i])
             add_up(i)
 
         estimator.workers.run(move_part, len(parts))
