@@ -152,9 +152,7 @@ class _Part:
             try:
                 for setting in range(settings):
                     filled = [
-                        _filling(
-                            rng, each, shape, setting, bound if each in self._lengths else None
-                        )
+                        _filling(rng, each, shape, setting, bound * (each in self._lengths))
                         for each, shape in zip(self._cut, shapes, strict=True)
                     ]
                     arguments = places()
@@ -211,7 +209,7 @@ def _filling(
     like: Variable,
     shape: tuple[int, ...],
     setting: int,
-    bound: int | None,
+    bound: int,
 ) -> np.ndarray:
     """Random numbers that are not zero, of both signs every other time; indices run through."""
     kind = np.dtype(like.type.dtype).kind

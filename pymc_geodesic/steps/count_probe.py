@@ -17,6 +17,9 @@ __all__ = ["CountProbe", "refusal"]
 
 TRIALS = 3
 
+ROUNDING, ROUNDING_IN_CHAINS = 1e-6, 1e-4
+"""Relative deviation from the form of a prior that rounding may explain."""
+
 
 def refusal(
     sampler: str,
@@ -109,7 +112,7 @@ class CountProbe:
                     )
                 )
             if needs_counts and failed < 0:
-                self._check_form(values, counts, exposures)
+                self._check_form(values, counts, exposures, ROUNDING)
             found.append((counts, exposures))
         with np.errstate(invalid="ignore"):
             return not all(
@@ -124,7 +127,28 @@ class CountProbe:
         failed = self._estimator.estimate(values, self._argument, stream, counts, exposures)
         return failed, counts, exposures
 
-    def _check_form(self, values: np.ndarray, counts: np.ndarray, exposures: np.ndarray) -> None:
+    def check_form(self, values: np.ndarray) -> int:
+        """Check the form of the likelihood where a chain is; return the number of estimates.
+
+        Parameters
+        ----------
+        values : ndarray, shape (size,)
+
+        Raises
+        ------
+        ValueError
+            If the likelihood of a positive variable has another form than its prior.
+        """
+        if not np.any(self._estimator.splits):
+            return 0
+        failed, counts, exposures = self._estimate(values)
+        if failed < 0:
+            self._check_form(values, counts, exposures, ROUNDING_IN_CHAINS)
+        return 1 + int(np.sum(self._estimator.splits))
+
+    def _check_form(
+        self, values: np.ndarray, counts: np.ndarray, exposures: np.ndarray, rounding: float
+    ) -> None:
         """Check that the likelihood of each positive variable has the form of its prior."""
         for variable, block in zip(self._variables, self._estimator.blocks, strict=True):
             kind, start, rows, width = block
@@ -138,7 +162,7 @@ class CountProbe:
             size = 1.0 + np.abs(counts[part]) + np.abs(exposures[part]) * unit
             deviation = np.abs(new_counts[part] - counts[part])
             deviation += np.abs(new_exposures[part] - exposures[part]) * unit
-            if failed >= 0 or np.any(deviation > 1e-6 * size):
+            if failed >= 0 or np.any(deviation > rounding * size):
                 raise ValueError(
                     wrong_form(self._sampler, variable.name, log_normal=kind == LOG_NORMAL)
                 )

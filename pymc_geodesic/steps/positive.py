@@ -13,6 +13,7 @@ from pymc import modelcontext
 from pymc_geodesic.gradients.conjugate import family_of, variables_of_families
 from pymc_geodesic.gradients.counts import CountEstimator, count_blocks
 from pymc_geodesic.gradients.logarithms import log_of_value, value_of_log
+from pymc_geodesic.gradients.probed_points import probed_points
 from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
 from pymc_geodesic.gradients.topic_counts import TopicCountEstimator
@@ -200,11 +201,19 @@ class PositiveStep(GeodesicStep):
         """Find out whether counts change with the point, and refuse a model that has none."""
         self._depends = True
         if isinstance(self.estimator, CountEstimator):
-            self.estimator.set_others(self.model.initial_point(random_seed=0))
-            argument = int(self.estimator.next_arguments(1)[0])
-            probe = CountProbe(type(self).__name__, self.variables, self.estimator, argument)
-            self._depends = probe.depends(needs_counts=self._needs_counts)
+            points = probed_points(self.model, self.variables)
+            arguments = self.estimator.next_arguments(len(points))
+            depends = []
+            for argument, point in zip(arguments, points, strict=True):
+                self.estimator.set_others(point)
+                probe = self._probe_of(int(argument))
+                depends.append(probe.depends(needs_counts=self._needs_counts))
+            self._depends = any(depends)
             self.estimator.source.reset(0)
+
+    def _probe_of(self, argument: int) -> CountProbe:
+        assert isinstance(self.estimator, CountEstimator)
+        return CountProbe(type(self).__name__, self.variables, self.estimator, argument)
 
     def _refusal(self, index: int) -> str:
         return refusal(

@@ -254,6 +254,12 @@ class SCIR(PositiveStep):
             raise self._negative(failed, self.tuned_step_size)
         self.reference_counts, self.reference_exposures = counts, exposures
 
+    def _measure(self, arguments: np.ndarray) -> int:
+        n_grad = super()._measure(arguments)
+        if self.tune and isinstance(self.estimator, CountEstimator):
+            n_grad += self._probe_of(int(arguments[0])).check_form(self._values)
+        return n_grad
+
     @property
     def _evaluations(self) -> int:
         return super()._evaluations * (2 if self.control_variates else 1)

@@ -22,6 +22,7 @@ from pymc_geodesic.kernels.topic_assignments import sample_documents
 from pymc_geodesic.models import lda, lda_gibbs
 from pymc_geodesic.sparse import admixture_log_likelihood
 from pymc_geodesic.streams import new_stream, split_stream
+from pymc_geodesic.workers import Workers
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1, "chains": 1}
 
@@ -320,25 +321,62 @@ def test_edge_cases_give_finite_positive_draws():
 
 
 def streamed(blocks, **kwargs):
-    return lambda: SCIR(
-        local=["theta"], minibatch=["counts"], batches=blocks, step_size=0.3, n_steps=2, **kwargs
-    )
+    options = {"step_size": 0.3, "n_steps": 2} | kwargs
+    return lambda: SCIR(local=["theta"], minibatch=["counts"], batches=blocks, **options)
+
+
+def blocks_of_documents():
+    documents = sparse.csr_array(corpus())
+    return [documents[i : i + 25] for i in range(0, 60, 25)]  # the last one is shorter
 
 
 def test_documents_may_pass_by():
-    documents = sparse.csr_array(corpus())
-    blocks = [documents[i : i + 25] for i in range(0, 60, 25)]  # the last one is shorter
+    """Sparse or dense; θ belongs to the present block."""
+    blocks = blocks_of_documents()
     model = lda(blocks[0], 2, alpha=0.2, beta=0.1)
-    idata = sample(streamed(blocks, total_size=60), model, draws=40, tune=5)
-    assert idata.posterior["theta"].shape == (1, 40, 25, 2)
-    words = top_words(idata, var_name="topics", n=3)["word"].values
-    assert {frozenset(row) for row in words.tolist()} == {
-        frozenset({0, 1, 2}),
-        frozenset({5, 6, 7}),
-    }
     dense = [{"counts": block.toarray().astype(int)} for block in blocks]
-    again = sample(streamed(dense, total_size=60), model, draws=40, tune=5)
-    np.testing.assert_array_equal(idata.posterior["topics"], again.posterior["topics"])
+    runs = [
+        sample(streamed(form, total_size=60), model, draws=10, tune=5) for form in (blocks, dense)
+    ]
+    assert runs[0].posterior["theta"].shape == (1, 10, 25, 2)
+    np.testing.assert_array_equal(runs[0].posterior["topics"], runs[1].posterior["topics"])
+
+
+@pytest.mark.slow
+def test_documents_that_pass_by_have_the_posterior_of_collapsed_gibbs():
+    blocks = blocks_of_documents()
+    model = lda(blocks[0], 2, alpha=0.2, beta=0.1)
+    options = {"step_size": 0.03, "n_steps": 20, "local_tune": 2, "local_draws": 1}
+    idata = sample(streamed(blocks, total_size=60, **options), model, draws=1500, tune=100)
+    gibbs = lda_gibbs(corpus(), 2, alpha=0.2, beta=0.1, draws=20_000, tune=200, random_seed=1)
+    found, exact = order_free(idata), order_free(gibbs)
+    np.testing.assert_allclose(
+        (found.mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0), 0.0, atol=0.25
+    )
+    np.testing.assert_allclose(found.std(axis=0), exact.std(axis=0), rtol=0.1)
+
+
+@pytest.mark.parametrize(("method", "step_size"), [(SCIR, 0.05), (SGRLD, 2e-4)])
+def test_a_short_last_block_of_documents_counts_for_what_it_is(method, step_size):
+    """One document of 101 has a word of its own; there is but one topic that documents have."""
+    documents = np.array([np.bincount(np.arange(i, i + 8) % 5, minlength=6) for i in range(101)])
+    documents[-1] = [0, 0, 0, 0, 0, 12]
+    blocks = [documents[i : i + 50] for i in (0, 50, 100)]
+    assert [len(block) for block in blocks] == [50, 50, 1]
+    model = lda(blocks[0], 2, alpha=[1e4, 1e-4], beta=1.0)
+    idata = sample(
+        lambda: method(
+            local=["theta"], minibatch=["counts"], batches=blocks, total_size=101,
+            step_size=step_size, n_steps=30, local_draws=1, local_tune=0,
+        ),
+        model, draws=600, tune=50,
+    )  # fmt: skip
+    shape = 1.0 + documents.sum(axis=0)
+    mean = shape / shape.sum()
+    sd = np.sqrt(mean * (1.0 - mean) / (shape.sum() + 1.0))
+    found = idata.posterior["topics"].values[0, :, 0]
+    np.testing.assert_allclose((found.mean(axis=0) - mean) / sd, 0.0, atol=0.25)
+    np.testing.assert_allclose(found.std(axis=0), sd, rtol=0.15)
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -358,10 +396,12 @@ def test_replay_from_a_saved_state_and_any_number_of_cores(streams):
     ends = []
     for workers in (1, 2):
         step.sampling_state = saved
-        step.estimator._workers = workers
+        step.estimator.workers = Workers()
+        step.estimator.workers._n_threads = workers
         after = {name: np.array(value) for name, value in begin.items()}
         for _ in range(3):
             after, _ = step.step(after)
+        assert (step.estimator.workers._pool is None) == (workers == 1)
         ends.append({name: np.array(value) for name, value in after.items()})
     for name in begin:
         np.testing.assert_array_equal(ends[0][name], ends[1][name])

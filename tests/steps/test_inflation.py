@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pymc_geodesic.steps.inflation import (
+    allowed_inflation,
     independent_inflation,
     longest_time,
     shuffled_inflation,
@@ -71,3 +72,12 @@ def test_the_longest_time_adds_what_is_allowed():
         2.0 * math.atanh(0.05 / 99.0)
     )
     assert longest_time(lambda h: 0.0, 0.05, 5.0) == 5.0
+
+
+@pytest.mark.parametrize("n_tune", [0, 1, 2, 3, 4, 10, 1000])
+def test_the_step_that_is_kept_adds_five_per_cent(n_tune):
+    """However short the tuning phase is; only before its last draw there may be more."""
+    allowed = [allowed_inflation(draw, n_tune) for draw in range(n_tune or 1)]
+    assert allowed[-1] == pytest.approx(0.05)
+    assert allowed == sorted(allowed, reverse=True)
+    assert n_tune < 2 or allowed[0] == pytest.approx(10.0)
