@@ -243,14 +243,16 @@ class PositiveStep(GeodesicStep):
         return point
 
     def _draw_totals(self, argument: int) -> None:
-        """Give every simplex row a sum Σθ from the gamma law of the sum."""
+        """Give every simplex row a sum Σθ from the gamma law that it has under the process."""
         expand_values(self.blocks, self.position, self._values)
         self._estimate(self._values, argument)
         for kind, start, rows, width in self.blocks:
             if kind != SIMPLEX:
                 continue
             part = slice(start, start + rows * width)
-            shapes = self._prior_shape[part] + np.maximum(self._counts[part], 0.0)
+            shapes = self._prior_shape[part]
+            if self._needs_counts:  # without, the likelihood moves ω alone
+                shapes = shapes + np.maximum(self._counts[part], 0.0)
             totals = shapes.reshape(rows, width).sum(axis=1)
             state = self.position[part].reshape(rows, width)
             top = state.max(axis=1, keepdims=True)
