@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from pymc_geodesic.gradients.rows import undefined_numbers
 from pymc_geodesic.gradients.scattered_rows import scatter_rows
 from pymc_geodesic.sparse import SparseContainers, canonical_rows
 
@@ -98,6 +99,17 @@ class ContainerRows(ABC):
         """All rows, in a form that can be sliced, without a copy where they are in memory."""
 
     @abstractmethod
+    def joined(self, parts: Sequence[Any], order: np.ndarray) -> Any:
+        """Rows of several parts in memory, in another order.
+
+        Parameters
+        ----------
+        parts : list
+        order : ndarray of int, shape (n,)
+            A permutation of the rows of all parts.
+        """
+
+    @abstractmethod
     def empty(self, n: int) -> LaidOut:
         """``n`` rows of zeros."""
 
@@ -173,6 +185,10 @@ class DenseRows(ContainerRows):
         """Array of all rows."""
         return np.asarray(part)
 
+    def joined(self, parts: Sequence[Any], order: np.ndarray) -> np.ndarray:
+        """Array of the rows in another order."""
+        return np.concatenate(parts)[order]
+
     def empty(self, n: int) -> LaidOut:
         """``n`` rows of zeros."""
         return {self.name: np.zeros((n, *self.row_shape), self.dtype)}, {}
@@ -189,11 +205,9 @@ class DenseRows(ContainerRows):
         array = memory.take(self.name, (length, *self.row_shape), self.dtype)
         first = 0
         for piece in (piece for part in parts for piece in pieces_of(part)):
-            if piece.dtype.kind == "f" and np.isnan(piece).any():
-                raise ValueError(
-                    f"batches= yields NaN for {self.name!r} in {where}; "
-                    "drop or impute those rows first"
-                )
+            what = undefined_numbers(piece)
+            if what:
+                raise ValueError(f"in {where} of batches= the data for {self.name!r} hold {what}")
             rows = slice(first, first + len(piece))
             array[rows if positions is None else positions[rows]] = piece
             first += len(piece)
@@ -247,6 +261,10 @@ class SparseRows(ContainerRows):
             return part
         pieces = list(pieces_of(part))
         return sparse.vstack(pieces, format="csr") if pieces else sparse.csr_array(part.shape)
+
+    def joined(self, parts: Sequence[Any], order: np.ndarray) -> sparse.csr_array:
+        """Matrix of the rows in another order."""
+        return sparse.vstack(parts, format="csr")[order]
 
     def empty(self, n: int) -> LaidOut:
         """``n`` rows without non-zeros."""

@@ -75,6 +75,19 @@ class BlockFormat:
         """Parts in memory of their own: an iterable may use that of a block for the next one."""
         return {name: part.copy() for name, part in self.in_memory(block).items()}
 
+    def first_rows(self, block: Mapping[str, Any], n: int) -> LaidOut:
+        """Copy the first ``n`` rows of the first block, or all if it has fewer."""
+        rows = {name: part[:n] for name, part in block.items()}
+        length = rows_of(rows)
+        return self.lay_out([rows], None, length, Memory(), "block 1")
+
+    def shuffled(self, blocks: Sequence[Mapping[str, Any]], order: np.ndarray) -> dict[str, Any]:
+        """Rows of blocks in memory, as one block in another order."""
+        return {
+            name: each.joined([block[name] for block in blocks], order)
+            for name, each in self._containers.items()
+        }
+
     def empty(self, n: int) -> LaidOut:
         """``n`` rows of zeros."""
         return _together([each.empty(n) for each in self._containers.values()])
@@ -130,9 +143,18 @@ class BlockPass[Block]:
         """Begin a pass and skip blocks."""
         self._iterator: Iterator[Any] = iter(self._batches)
         self.consumed = 0
-        while self.consumed < consumed:
-            next(self._iterator)
-            self.consumed += 1
+        self.skip(consumed)
+
+    def skip(self, n: int) -> None:
+        """Let blocks pass; after the last of a pass comes the first of the next.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        for _ in range(n):
+            self._next()
 
     def next_block(self) -> Block:
         """Take the next block.
@@ -142,10 +164,22 @@ class BlockPass[Block]:
         ValueError
             If there is none, or it is not accepted.
         """
+        return self._accept(self._next())
+
+    def _next(self) -> Any:
         for _ in range(2):
             for block in self._iterator:
                 self.consumed += 1
-                return self._accept(block)
+                return block
             self._iterator = iter(self._batches)
             self.consumed = 0
-        raise ValueError("batches= yields no block; it must be possible to iterate over it again")
+        if isinstance(self._batches, Iterator):
+            raise ValueError(
+                f"batches= is a {type(self._batches).__name__} that is used up, as it is gone "
+                "through only once; give what one can iterate over again, such as a list, "
+                "datasets.row_blocks, or an object whose __iter__ makes a new generator"
+            )
+        raise ValueError(
+            f"batches= yields no block: the {type(self._batches).__name__} is empty, or one cannot "
+            "iterate over it again"
+        )

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.data import MinibatchOp
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.transforms import Transform
@@ -28,10 +27,11 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.gradients.row_inputs import RowInput, drawn_rows, named_rows
 from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.manifolds import Manifold
 
-__all__ = ["Density", "RowInput", "density_of", "minibatch_variables", "rebuilt"]
+__all__ = ["Density", "density_of", "rebuilt"]
 
 _LARGEST_CONSTANT = 64
 """Longer constant arrays become inputs: compiled in, they make compilation slow."""
@@ -39,28 +39,6 @@ _LARGEST_CONSTANT = 64
 
 class _ModelError(ValueError):
     """An error that says all there is to say."""
-
-
-@dataclass(frozen=True, eq=False)
-class RowInput:
-    """Data of which every gradient sees a block of consecutive rows.
-
-    Attributes
-    ----------
-    name : str
-        Name of the data container.
-    data : ndarray, shape (n_rows, ...)
-        All rows.
-    block : TensorVariable, shape (batch_size, ...)
-        Stands for the block in the graph.
-    container : SharedVariable or None
-        Where `pymc.Minibatch` has the rows from, if they can be exchanged.
-    """
-
-    name: str
-    data: np.ndarray
-    block: TensorVariable
-    container: SharedVariable | None = None
 
 
 @dataclass
@@ -95,44 +73,6 @@ class Density:
     def total(self) -> TensorVariable:
         """The log-density estimate, a scalar."""
         return pt.add(*[pt.sum(term) for term in (*self.row_terms, *self.other_terms)])
-
-
-def minibatch_variables(graphs: Sequence[Variable]) -> dict[Variable, Variable]:
-    """Find the outputs of `pymc.Minibatch` in graphs, with the full data each is drawn from.
-
-    Two nodes that share one generator draw the same rows, so outputs are told apart by the data
-    and not by the node.
-    """
-    found: dict[Variable, Variable] = {}
-    for variable in ancestors(graphs):
-        node = variable.owner
-        if node is not None and isinstance(node.op, MinibatchOp):
-            found.update(zip(node.outputs[:-1], node.inputs[:-1], strict=True))
-    return found
-
-
-def _evaluated(variable: Variable) -> np.ndarray:
-    if isinstance(variable, Constant):
-        return np.asarray(variable.data)
-    if isinstance(variable, SharedVariable):
-        return np.asarray(variable.get_value(borrow=True))
-    return np.asarray(variable.eval())
-
-
-def _block(name: str, data: np.ndarray, rows: int | None, like: Variable) -> TensorVariable:
-    return pt.tensor(name, dtype=like.type.dtype, shape=(rows, *data.shape[1:]))
-
-
-def _named_rows(
-    model: Model, data: Mapping[str, np.ndarray], batch_size: int | None
-) -> dict[SharedVariable, RowInput]:
-    rows = {}
-    for name, array in data.items():
-        container = model[name]
-        rows[container] = RowInput(
-            name, array, _block(f"{name}_block", array, batch_size, container)
-        )
-    return rows
 
 
 def _changes_no_shape(node: Apply) -> bool:
@@ -277,24 +217,11 @@ def density_of(
         names += [potential.name for potential in model.potentials]
 
     if minibatch:
-        blocks = _named_rows(model, minibatch, batch_size)
+        blocks = named_rows(model, minibatch, batch_size)
         drawn = False
     else:
-        blocks = {}
-        found = minibatch_variables(terms)
-        drawn = bool(found)
-        by_data: dict[Variable, RowInput] = {}
-        for i, (output, full) in enumerate(found.items()):
-            if full not in by_data:
-                data = _evaluated(full)
-                size = output.type.shape[0] if batch_size is None else batch_size
-                by_data[full] = RowInput(
-                    getattr(full, "name", None) or f"minibatch_{i}",
-                    data,
-                    _block(f"minibatch_{i}_block", data, size, output),
-                    full if isinstance(full, SharedVariable) else None,
-                )
-            blocks[output] = by_data[full]
+        blocks = drawn_rows(terms, batch_size)
+        drawn = bool(blocks)
 
     for container, row in blocks.items():
         dims = model.named_vars_to_dims.get(container.name, (None,)) if not drawn else (None,)

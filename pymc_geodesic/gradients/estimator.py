@@ -21,7 +21,7 @@ from pymc_geodesic.gradients.compiled import (
 from pymc_geodesic.gradients.density import Density, density_of
 from pymc_geodesic.gradients.fisher import for_each_row, sparse_variance, tangential_variance
 from pymc_geodesic.gradients.rows import AllRows, RowSource
-from pymc_geodesic.gradients.sources import row_source
+from pymc_geodesic.gradients.sources import drawn_row_source
 from pymc_geodesic.gradients.variables import ManifoldVariable
 
 __all__ = ["GradientEstimator"]
@@ -81,17 +81,7 @@ class GradientEstimator:
         self._n_rows = total_size
         density = self._density(source, None if source is None else source.batch_size)
         if source is None:
-            source = (
-                row_source(
-                    {row.name: row.data for row in density.rows},
-                    density.rows[0].block.type.shape[0],
-                    minibatch_order,
-                )
-                if density.rows
-                else AllRows()
-            )
-            containers = {row.name: row.container for row in density.rows}
-            source.watch({name: each for name, each in containers.items() if each is not None})
+            source = drawn_row_source(density.rows, minibatch_order) if density.rows else AllRows()
         self.source = source
         total = density.total
         gradients = grad(total, density.coordinates, disconnected_inputs="ignore")
@@ -195,6 +185,12 @@ class GradientEstimator:
             raise ValueError(
                 'gradient_noise="fisher" needs minibatches of two rows or more; '
                 "leave it out for full-data gradients, which have no noise"
+            )
+        if len({row.group for row in self._density_inputs.rows}) > 1:
+            raise ValueError(
+                'gradient_noise="fisher" needs rows that are drawn together, but '
+                f"{[row.name for row in self._density_inputs.rows]} come from several pm.Minibatch; "
+                "leave gradient_noise out, and tuning measures the noise"
             )
         single = density_of(
             self._model,

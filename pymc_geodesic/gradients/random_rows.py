@@ -49,6 +49,9 @@ class RandomRows(RowSource):
     def _take_rows(self, name: str, rows: np.ndarray) -> None:
         self._data[name] = rows
 
+    def _example_arrays(self) -> dict[str, np.ndarray]:
+        return self._data
+
     def next_starts(self, n: int) -> np.ndarray:
         """Gather the rows of the next ``n`` minibatches into the resident arrays."""
         if self._starts.size != n:

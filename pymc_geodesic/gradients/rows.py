@@ -14,19 +14,39 @@ from typing import Any
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 
-__all__ = ["AllRows", "RowSource", "check_numbers"]
+__all__ = ["AllRows", "RowSource", "check_numbers", "undefined_numbers"]
 
 
 def check_numbers(name: str, array: np.ndarray) -> None:
-    """Refuse data that hold NaN.
+    """Refuse data that hold NaN or infinity.
 
     Raises
     ------
     ValueError
         The message names the container.
     """
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        raise ValueError(f"data container {name!r} holds NaN; drop or impute those rows first")
+    what = undefined_numbers(array)
+    if what:
+        raise ValueError(f"data container {name!r} holds {what}")
+
+
+def undefined_numbers(array: np.ndarray) -> str:
+    """Say which numbers of an array are none, and what to do about them; nothing if all are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.gradients.rows import undefined_numbers
+    >>> undefined_numbers(np.array([1.0, np.nan]))
+    'NaN; drop or impute those rows first'
+    >>> undefined_numbers(np.array([1.0, 2.0]))
+    ''
+    """
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return ""
+    if np.isnan(array).any():
+        return "NaN; drop or impute those rows first"
+    return "infinity; drop those rows, or give a large finite number where it stands for no bound"
 
 
 class RowSource(ABC):
@@ -72,7 +92,7 @@ class RowSource(ABC):
         Raises
         ------
         ValueError
-            If their shape is another, they hold NaN, or a sparse matrix has changed.
+            If their shape is another, they hold NaN or infinity, or a sparse matrix has changed.
         """
         for name, container in self._containers.items():
             value = container.get_value(borrow=True)
@@ -101,6 +121,22 @@ class RowSource(ABC):
         if holder.name in self.whole:
             return self.whole[holder.name]
         return np.asarray(holder.get_value(borrow=True))
+
+    def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Some rows of the data, always the same ones, each of them perhaps more than once.
+
+        Returns
+        -------
+        arrays, whole : dict of str to ndarray
+            ``n`` rows of each of ``arrays``, and what they point into.
+        """
+        arrays = self._example_arrays()
+        rows = np.random.default_rng(0).integers(len(next(iter(arrays.values()))), size=n)
+        return {name: array[rows] for name, array in arrays.items()}, self.whole
+
+    def _example_arrays(self) -> dict[str, np.ndarray]:
+        """Rows to choose examples from."""
+        return self.arrays
 
     @abstractmethod
     def reset(self, seed: int) -> None:

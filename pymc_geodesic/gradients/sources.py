@@ -11,14 +11,16 @@ from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_geodesic.gradients.block_rows import DenseRows, SparseRows
 from pymc_geodesic.gradients.blocks import BlockFormat
+from pymc_geodesic.gradients.grouped_rows import GroupedRows
 from pymc_geodesic.gradients.random_rows import RandomRows
+from pymc_geodesic.gradients.row_inputs import RowInput
 from pymc_geodesic.gradients.rows import RowSource, check_numbers
 from pymc_geodesic.gradients.shuffled_rows import IndependentRows, ShuffledRows
 from pymc_geodesic.gradients.streamed_blocks import StreamedBlocks
 from pymc_geodesic.gradients.streamed_rows import StreamedRows
 from pymc_geodesic.sparse import SparseContainers, in_order, sparse_containers
 
-__all__ = ["named_row_source", "row_source"]
+__all__ = ["drawn_row_source", "named_row_source", "row_source"]
 
 MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
     "shuffled": ShuffledRows,
@@ -60,11 +62,32 @@ def row_source(
     Raises
     ------
     ValueError
-        For an unknown order, a batch that does not fit the data, or data that hold NaN.
+        For an unknown order, a batch that does not fit the data, or data that hold NaN or
+        infinity.
     """
     _check_order(minibatch_order)
     _check_rows(arrays, batch_size)
     return MINIBATCH_ORDERS[minibatch_order](arrays, batch_size)
+
+
+def drawn_row_source(rows: Sequence[RowInput], minibatch_order: str) -> RowSource:
+    """Source of the rows that `pymc.Minibatch` stands for, one for each group that it draws.
+
+    Raises
+    ------
+    ValueError
+        See `row_source`.
+    """
+    groups: dict[int, list[RowInput]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    sources = []
+    for members in groups.values():
+        arrays = {row.name: row.data for row in members}
+        source = row_source(arrays, members[0].block.type.shape[0], minibatch_order)
+        source.watch({row.name: row.container for row in members if row.container is not None})
+        sources.append(source)
+    return sources[0] if len(sources) == 1 else GroupedRows(sources)
 
 
 def _streamed_source(

@@ -14,7 +14,12 @@ from pymc_geodesic.gradients.blocks import BlockFormat, BlockPass, rows_of
 from pymc_geodesic.gradients.random_rows import RandomRows
 from pymc_geodesic.gradients.rows import RowSource
 from pymc_geodesic.gradients.shuffled_rows import shuffled_order
-from pymc_geodesic.gradients.streamed_rows import NO_ROW_NUMBERS
+from pymc_geodesic.gradients.streamed_rows import (
+    EXAMPLES,
+    NO_ROW_NUMBERS,
+    chosen_examples,
+    random_first_block,
+)
 from pymc_geodesic.gradients.walks import IndependentWalk, ShuffledWalk, Walk
 
 __all__ = ["StreamedBlocks"]
@@ -64,7 +69,7 @@ class StreamedBlocks(RowSource):
     .. math:: \frac{1}{D} \sum_b D_b \frac{N}{B_b} \sum_{i \in b} g_i, \qquad
               \frac{D_b}{D} = \frac{B_b}{N},
 
-    is that of all rows. Two blocks are in memory at most.
+    is that of all rows. Two blocks are in memory at most. A chain begins at a random block.
 
     Parameters
     ----------
@@ -89,7 +94,7 @@ class StreamedBlocks(RowSource):
     ------
     ValueError
         If the first block has fewer rows than a minibatch, or a block does not fit the data
-        containers or holds NaN.
+        containers or holds NaN or infinity.
     """
 
     def __init__(
@@ -110,21 +115,32 @@ class StreamedBlocks(RowSource):
         self.with_replacement = order == "random"
         self._order = order
         self._draws_per_block = draws_per_block
-        self._first_length = rows_of(self._pass.next_block())
+        first = self._pass.next_block()
+        self._first_length = rows_of(first)
         if not 1 <= batch_size <= self._first_length:
             raise ValueError(
                 f"batch_size={batch_size} does not fit the first block of batches=, which has "
                 f"{self._first_length} rows; choose 1 to {self._first_length}, or make the "
                 "blocks longer"
             )
+        self._examples = format.first_rows(first, EXAMPLES)
         self.arrays, self.whole = format.empty(batch_size)
         self._loading: BackgroundWork[_Block] | None = None
         self._block: _Block | None = None
         self._spare = Memory()
-        self.reset(0)
+        self._start_over(0)
+
+    def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Some rows of the first block; see `RowSource.example_rows`."""
+        return chosen_examples(self._examples, n)
 
     def reset(self, seed: int) -> None:
-        """Start a chain at the first block."""
+        """Start a chain at a random block."""
+        self._start_over(seed)
+        self._pass.skip(random_first_block(seed, self.n_rows, self._first_length))
+        self._begin = self._pass.consumed
+
+    def _start_over(self, seed: int) -> None:
         self._leave_block()
         self._seed = seed
         self._visits = 0
