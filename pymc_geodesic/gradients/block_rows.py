@@ -13,7 +13,7 @@ from pymc_geodesic.gradients.rows import undefined_numbers
 from pymc_geodesic.gradients.scattered_rows import scatter_rows
 from pymc_geodesic.sparse import SparseContainers, canonical_rows
 
-__all__ = ["ContainerRows", "DenseRows", "LaidOut", "Memory", "SparseRows", "length_of"]
+__all__ = ["ContainerRows", "DenseRows", "LaidOut", "Memory", "SparseRows", "length_of", "pieces_of"]
 
 type LaidOut = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 """Arrays that have rows, and arrays that rows point into, by the names of data containers."""
@@ -205,9 +205,9 @@ class DenseRows(ContainerRows):
         array = memory.take(self.name, (length, *self.row_shape), self.dtype)
         first = 0
         for piece in (piece for part in parts for piece in pieces_of(part)):
-            what = undefined_numbers(piece)
-            if what:
-                raise ValueError(f"in {where} of batches= the data for {self.name!r} hold {what}")
+            if undefined := undefined_numbers(piece):
+                what, remedy = undefined
+                raise ValueError(f"batches= yields {what} for {self.name!r} in {where}; {remedy}")
             rows = slice(first, first + len(piece))
             array[rows if positions is None else positions[rows]] = piece
             first += len(piece)

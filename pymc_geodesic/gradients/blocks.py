@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.gradients.block_rows import ContainerRows, LaidOut, Memory, length_of
+from pymc_geodesic.gradients.block_rows import (
+    ContainerRows,
+    LaidOut,
+    Memory,
+    length_of,
+    pieces_of,
+)
 
 __all__ = ["BlockFormat", "BlockPass", "rows_of"]
 
@@ -76,9 +82,10 @@ class BlockFormat:
         return {name: part.copy() for name, part in self.in_memory(block).items()}
 
     def first_rows(self, block: Mapping[str, Any], n: int) -> LaidOut:
-        """Copy the first ``n`` rows of the first block, or all if it has fewer."""
-        rows = {name: part[:n] for name, part in block.items()}
-        length = rows_of(rows)
+        """Copy the first ``n`` rows of the first block, or as many as can be read at once."""
+        pieces = {name: next(iter(pieces_of(part))) for name, part in block.items()}
+        length = min(n, *map(length_of, pieces.values()))
+        rows = {name: piece[:length] for name, piece in pieces.items()}
         return self.lay_out([rows], None, length, Memory(), "block 1")
 
     def shuffled(self, blocks: Sequence[Mapping[str, Any]], order: np.ndarray) -> dict[str, Any]:

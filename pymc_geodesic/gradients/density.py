@@ -55,6 +55,8 @@ class Density:
         What each of the row terms belongs to.
     rows : list of RowInput
         Minibatched data.
+    row_scaled : list of bool
+        Whether it is ``total_size`` that scales a row term.
     arrays : dict
         Fixed data: graph input to its value or the shared variable that holds it.
     others : dict
@@ -68,6 +70,7 @@ class Density:
     arrays: dict[TensorVariable, np.ndarray | SharedVariable] = field(default_factory=dict)
     others: dict[str, TensorVariable] = field(default_factory=dict)
     row_names: list[str] = field(default_factory=list)
+    row_scaled: list[bool] = field(default_factory=list)
 
     @property
     def total(self) -> TensorVariable:
@@ -260,6 +263,8 @@ def density_of(
 
     row_inputs = list(dict.fromkeys(blocks.values()))
     density = Density(coordinates, row_terms, other_terms, row_inputs, row_names=row_names)
+    density.row_scaled = [flag for flag, on_rows in zip(scaled, depends, strict=True) if on_rows]
+    density.row_scaled += [False] * len(local_volumes)
     with _naming_containers(model, minibatch):
         _make_inputs_explicit(density, model, resized)
     return density

@@ -20,6 +20,7 @@ from pymc_geodesic.gradients.compiled import (
 )
 from pymc_geodesic.gradients.density import Density, density_of
 from pymc_geodesic.gradients.fisher import for_each_row, sparse_variance, tangential_variance
+from pymc_geodesic.gradients.row_sums import check_row_sums
 from pymc_geodesic.gradients.rows import AllRows, RowSource
 from pymc_geodesic.gradients.sources import drawn_row_source
 from pymc_geodesic.gradients.variables import ManifoldVariable
@@ -80,9 +81,15 @@ class GradientEstimator:
         self._resized = () if source is None else tuple(source.whole)
         self._n_rows = total_size
         density = self._density(source, None if source is None else source.batch_size)
+        given = source
         if source is None:
             source = drawn_row_source(density.rows, minibatch_order) if density.rows else AllRows()
         self.source = source
+        if density.rows:
+            # of single rows, the first axis would broadcast against any other number of rows
+            broadcasts = min(row.block.type.shape[0] for row in density.rows) == 1
+            sums = self._density(given, 2) if broadcasts else density
+            check_row_sums(model, self._variables, sums, source)
         total = density.total
         gradients = grad(total, density.coordinates, disconnected_inputs="ignore")
         self._density_inputs = density

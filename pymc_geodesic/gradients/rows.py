@@ -25,28 +25,28 @@ def check_numbers(name: str, array: np.ndarray) -> None:
     ValueError
         The message names the container.
     """
-    what = undefined_numbers(array)
-    if what:
-        raise ValueError(f"data container {name!r} holds {what}")
+    if undefined := undefined_numbers(array):
+        what, remedy = undefined
+        raise ValueError(f"data container {name!r} holds {what}; {remedy}")
 
 
-def undefined_numbers(array: np.ndarray) -> str:
-    """Say which numbers of an array are none, and what to do about them; nothing if all are.
+def undefined_numbers(array: np.ndarray) -> tuple[str, str] | None:
+    """Say which numbers of an array are none, and what to do about them.
 
     Examples
     --------
     >>> import numpy as np
     >>> from pymc_geodesic.gradients.rows import undefined_numbers
     >>> undefined_numbers(np.array([1.0, np.nan]))
-    'NaN; drop or impute those rows first'
-    >>> undefined_numbers(np.array([1.0, 2.0]))
-    ''
+    ('NaN', 'drop or impute those rows first')
+    >>> undefined_numbers(np.array([1.0, 2.0])) is None
+    True
     """
     if array.dtype.kind != "f" or np.isfinite(array).all():
-        return ""
+        return None
     if np.isnan(array).any():
-        return "NaN; drop or impute those rows first"
-    return "infinity; drop those rows, or give a large finite number where it stands for no bound"
+        return "NaN", "drop or impute those rows first"
+    return "infinity", "drop those rows first, or give a large finite number where it is a bound"
 
 
 class RowSource(ABC):
