@@ -13,7 +13,15 @@ from pymc_geodesic.gradients.rows import undefined_numbers
 from pymc_geodesic.gradients.scattered_rows import scatter_rows
 from pymc_geodesic.sparse import SparseContainers, canonical_rows
 
-__all__ = ["ContainerRows", "DenseRows", "LaidOut", "Memory", "SparseRows", "length_of", "pieces_of"]
+__all__ = [
+    "ContainerRows",
+    "DenseRows",
+    "LaidOut",
+    "Memory",
+    "SparseRows",
+    "length_of",
+    "pieces_of",
+]
 
 type LaidOut = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 """Arrays that have rows, and arrays that rows point into, by the names of data containers."""

@@ -239,6 +239,7 @@ def density_of(
             if scaled[i] and depends[i]:
                 terms[i] = terms[i] / get_scaling(rv.owner.inputs[1:], rvs_to_values[rv].shape)
                 scaled[i] = False
+    _refuse_imputed(model, [name for name, on_rows in zip(names, depends, strict=True) if on_rows])
     replacements = {**placed, **{old: row.block for old, row in blocks.items()}}
     with _naming_containers(model, minibatch):
         terms = rebuilt(terms, replacements)
@@ -268,6 +269,18 @@ def density_of(
     with _naming_containers(model, minibatch):
         _make_inputs_explicit(density, model, resized)
     return density
+
+
+def _refuse_imputed(model: Model, names: Sequence[str]) -> None:
+    """Refuse minibatches of observed values of which PyMC imputes some, by their positions."""
+    for name in names:
+        variable = name.removesuffix("_observed")
+        if variable != name and {variable, f"{variable}_unobserved"} <= model.named_vars.keys():
+            raise ValueError(
+                f"the observed values of {variable!r} hold NaN or are masked, and PyMC imputes "
+                f"them as {variable}_unobserved: rows of missing values cannot be subsampled. "
+                "Drop those rows, impute them before, or use all the data, without minibatches"
+            )
 
 
 @contextmanager

@@ -117,9 +117,7 @@ class StreamedRows(RowSource):
     def _next_window(self) -> None:
         """Read some blocks, and put their rows in random order."""
         self._begin = self._pass.consumed
-        blocks = [
-            self._format.copied(self._pass.next_block()) for _ in range(self._window_blocks)
-        ]
+        blocks = [self._format.copied(self._pass.next_block()) for _ in range(self._window_blocks)]
         self._length, self._used = sum(map(rows_of, blocks)), 0
         order = np.random.default_rng([self._seed, 7, self._windows]).permutation(self._length)
         self._window = self._format.shuffled(blocks, order)

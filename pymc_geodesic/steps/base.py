@@ -32,6 +32,7 @@ from pymc_geodesic.gradients.log_terms import LogTerms
 from pymc_geodesic.gradients.variables import manifold_variables, product_of
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.steps.refusals import moving_support
+from pymc_geodesic.steps.coverage import StepsOfChain, draws_minibatches
 from pymc_geodesic.streams import new_stream
 
 # The other steps take what PyMC does not publish from here, so that it is in one place.
@@ -47,6 +48,8 @@ __all__ = [
     "TensorVariable",
     "dataclass_state",
 ]
+
+_STEPS_OF_CHAIN = StepsOfChain()
 
 LOCAL_TARGET_ACCEPT = 0.8
 LOCAL_TUNE_STEPS = 2000
@@ -153,6 +156,7 @@ class GeodesicStep(BlockedStep):
             self.stats_dtypes = [{k: dtype for k, (dtype, _) in self.stats_dtypes_shapes.items()}]
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product = product_of(self.variables)
+        self._shares_no_density = draws_minibatches(self.model)
         self.rng = get_random_generator(rng)
         self.stream = new_stream(self.rng)
         self.position = np.empty(0)
@@ -201,6 +205,8 @@ class GeodesicStep(BlockedStep):
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Prepare for one chain; see `pymc.step_methods.compound.BlockedStep.setup_chain`."""
         super().setup_chain(rng, tune, draws)
+        if self._shares_no_density:
+            _STEPS_OF_CHAIN.set_up(self.model, self)
         self.stream = new_stream(self.rng)
         self._limit_threads()
         self.estimator.source.refresh()
@@ -236,6 +242,8 @@ class GeodesicStep(BlockedStep):
         """Draw once."""
         if self.draw == 0:
             self._check_terms(point)
+        if self._shares_no_density and self.draw == 0:
+            _STEPS_OF_CHAIN.check(self.model, self)
         if self.position.size == 0 or self._moved_elsewhere(point):
             self._read(point)
         self.estimator.set_others(point)

@@ -32,6 +32,7 @@ from pymc_geodesic.steps.base import (
     dataclass_state,
 )
 from pymc_geodesic.steps.effective_size import RunningSize
+from pymc_geodesic.steps.coverage import drawn_row_numbers
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.steps.finite import all_finite
 from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
@@ -276,7 +277,11 @@ class LangevinStep(GeodesicStep):
         Over K blocks of rows shuffled once, the variance in a direction is off by about
         sqrt(2 / K) of itself.
         """
-        if self.gradient_noise is None or minibatch is None or not batch_size:
+        if self.gradient_noise is None:
+            return False
+        if minibatch is None:
+            return any(rows < FEW_BLOCKS * drawn for rows, drawn in drawn_row_numbers(self.model))
+        if not batch_size:
             return False
         first = minibatch if isinstance(minibatch, str) else next(iter(minibatch), "")
         rows = self.model.named_vars.get(first)

@@ -248,8 +248,12 @@ def test_streamed_blocks_see_the_rows_they_bring(full, table):
     batches = [(X[i : i + BATCH], y[i : i + BATCH]) for i in range(0, N_ROWS, BATCH)]
     gradient = Gradient(full, minibatch=["X", "y"], batches=batches, total_size=N_ROWS)
     starts = gradient.estimator.next_arguments(4)
-    for start, (X_rows, y_rows) in zip(starts, batches, strict=True):
-        expected = gradient_by_hand(X_rows, y_rows, W["w"], N_ROWS / BATCH)
+    arrays = gradient.estimator.source.arrays
+    np.testing.assert_array_equal(np.sort(arrays["y"]), np.sort(y))
+    for start in starts:
+        seen = np.isin(y, arrays["y"][start : start + BATCH])
+        assert seen.sum() == BATCH
+        expected = gradient_by_hand(X[seen], y[seen], W["w"], N_ROWS / BATCH)
         np.testing.assert_allclose(gradient(W, start)[1]["w"], expected, rtol=1e-10)
 
 
@@ -394,6 +398,38 @@ def test_missing_numbers_in_data(table):
     model["X"].set_value(X)
     with pytest.raises(ValueError, match="data container 'X' holds NaN; drop or impute"):
         Gradient(model, minibatch=["X", "y"], batch_size=2)
+
+
+@pytest.mark.parametrize("container", ["X", "y"])
+def test_infinite_numbers_in_data(table, container):
+    X, y = (array.copy() for array in table)
+    (X if container == "X" else y)[3] = np.inf
+    with pm.Model() as model:
+        regression(pm.Data("X", X), pm.Data("y", y))
+    with pytest.raises(ValueError, match=f"data container '{container}' holds infinity; drop"):
+        Gradient(model, minibatch=["X", "y"], batch_size=2)
+
+
+def test_infinite_numbers_in_a_stream(table):
+    X, y = (array.copy() for array in table)
+    X[3] = -np.inf
+    with pm.Model() as model:
+        regression(pm.Data("X", table[0]), pm.Data("y", y))
+    with pytest.raises(ValueError, match="batches= yields infinity for 'X' in block 1; drop"):
+        Gradient(model, minibatch=["X", "y"], batches=[(X, y)], total_size=N_ROWS)
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_missing_observed_values(table, drawn):
+    """PyMC imputes them, by their positions among all rows."""
+    X, y = (array.copy() for array in table)
+    y[3] = np.nan
+    with pm.Model() as model, pytest.warns(UserWarning, match="imputed"):
+        rows = pm.Minibatch(X, batch_size=N_ROWS) if drawn else pm.Data("X", X)
+        pm.Normal("y_obs", rows @ pm.Normal("w", shape=N_FEATURES), 1.0, observed=y)
+    arguments = {} if drawn else {"minibatch": "X", "batch_size": BATCH}
+    with pytest.raises(ValueError, match="observed values of 'y_obs' hold NaN.*Drop those rows"):
+        Gradient(model, vars=["w"], **arguments)
 
 
 def test_wrong_variables():

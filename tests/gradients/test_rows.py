@@ -176,8 +176,9 @@ def stream(batches):
 def test_streamed_rows(batches):
     source = stream(batches)
     source.reset(0)
-    starts = source.next_starts(7)
-    np.testing.assert_array_equal(seen(source, starts), [BLOCKS[i % 3] for i in range(7)])
+    rows = seen(source, source.next_starts(7))
+    assert rows.shape == (7, 4)
+    np.testing.assert_array_equal(np.sort(rows[:6].reshape(2, 12)), np.tile(np.arange(12), (2, 1)))
     assert source.arrays["X"].shape == (28, 2)
     assert source.arrays["X"].dtype == np.float64
     np.testing.assert_array_equal(source.arrays["X"][:, 1], source.arrays["y"])
@@ -193,13 +194,70 @@ def test_short_last_block_is_filled_from_the_next_pass():
     batches = [np.arange(4), np.arange(4, 8), np.arange(8, 10)]
     source = StreamedRows(batches, ROW_NUMBERS, 10)
     source.reset(0)
-    rows = seen(source, source.next_starts(6)).ravel()
-    np.testing.assert_array_equal(rows, np.arange(24) % 10)
+    taken = seen(source, source.next_starts(6)).ravel()
     state = copy.deepcopy(source.state)
     expected = seen(source, source.next_starts(6)).copy()
     source.state = state
     np.testing.assert_array_equal(seen(source, source.next_starts(6)), expected)
-    np.testing.assert_array_equal(expected.ravel(), np.arange(24, 48) % 10)
+    counts = np.bincount(np.concatenate([taken, expected.ravel()]))
+    assert counts.sum() == 48
+    assert set(counts) <= {4, 5, 6}  # two blocks are put in order together, and some not yet used
+
+
+MANY = [np.arange(5 * i, 5 * i + 5) for i in range(40)]
+
+
+def chain_means(source, seed, values, n_draws, n_steps):
+    """Mean of a column over each minibatch of a chain."""
+    source.reset(seed)
+    return np.concatenate(
+        [values[seen(source, source.next_starts(n_steps))].mean(axis=1) for _ in range(n_draws)]
+    )
+
+
+@pytest.mark.parametrize("n_steps", [1, 10])
+@pytest.mark.parametrize("n_blocks", [4, 40])
+def test_streamed_chains_are_independent(n_blocks, n_steps):
+    """Between chains, minibatches at the same step have no more in common than by chance.
+
+    Also where the blocks differ, so that what is seen at the same time would be alike.
+    """
+    rng = np.random.default_rng(1)
+    n_rows = 5 * n_blocks
+    values = rng.normal(size=n_rows) + np.repeat(rng.normal(size=n_blocks), 5)
+    source = StreamedRows(MANY[:n_blocks], ROW_NUMBERS, n_rows)
+    chains = np.array(
+        [chain_means(source, seed, values, 1600 // n_steps, n_steps) for seed in range(24)]
+    )
+    correlations = np.corrcoef(chains)[np.triu_indices(24, 1)]
+    assert abs(correlations.mean()) < 0.03
+    assert np.abs(correlations).max() < 0.4
+
+
+@pytest.mark.parametrize("taken", [0, 1, 3, 16, 17, 40])
+def test_state_continues_a_stream(taken):
+    source = StreamedRows(MANY, ROW_NUMBERS, 200)
+    source.reset(3)
+    for _ in range(taken):
+        source.next_starts(3)
+    state = copy.deepcopy(source.state)
+    expected = [seen(source, source.next_starts(3)) for _ in range(20)]
+    restored = StreamedRows(MANY, ROW_NUMBERS, 200)
+    restored.reset(9)
+    restored.next_starts(2)
+    restored.state = state
+    assert restored.state == state
+    for rows in expected:
+        np.testing.assert_array_equal(seen(restored, restored.next_starts(3)), rows)
+
+
+def test_minibatches_of_a_stream_hold_distinct_rows_of_some_blocks():
+    source = StreamedRows(MANY, ROW_NUMBERS, 200)
+    source.reset(1)
+    rows = seen(source, source.next_starts(40))
+    assert all(len(set(minibatch)) == 5 for minibatch in rows)
+    assert len(set(rows[:16].ravel() // 5)) == 16
+    np.testing.assert_array_equal(np.bincount(rows[:32].ravel(), minlength=200).max(), 1)
 
 
 def test_stream_of_arrays_of_different_lengths():
@@ -213,9 +271,16 @@ def test_stream_with_the_wrong_number_of_arrays():
 
 
 def test_stream_that_cannot_be_started_again():
-    source = StreamedRows(iter([np.arange(4), np.arange(4), np.arange(4)]), ROW_NUMBERS, 12)
-    with pytest.raises(ValueError, match="iterate over it again"):
+    source = StreamedRows((block for block in BLOCKS), ROW_NUMBERS, 12)
+    with pytest.raises(ValueError, match=r"batches= is a generator that is used up.*row_blocks"):
         source.next_starts(5)
+
+
+def test_stream_without_blocks():
+    with pytest.raises(ValueError, match="batches= yields no block: the list is empty"):
+        StreamedRows([], ROW_NUMBERS, 12)
+    with pytest.raises(ValueError, match="the first block of batches= has no rows"):
+        StreamedRows([np.arange(0)], ROW_NUMBERS, 12)
 
 
 def test_stream_has_no_row_numbers():

@@ -61,8 +61,9 @@ def take(source, n_steps):
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_draw_takes_rows_of_one_block(order):
     source = source_of(row_blocks(*table(), block_size=40), order=order, draws_per_block=3)
-    for draw in range(18):
-        assert set(take(source, 4).ravel() // 40) == {draw // 3 % 3}
+    (first,) = set(take(source, 4).ravel() // 40)
+    for draw in range(1, 18):
+        assert set(take(source, 4).ravel() // 40) == {(first + draw // 3) % 3}
     assert {a.dtype for a in source.arrays.values()} == {np.dtype(d) for d in ("f8", "i8")}
     assert all(a.flags.c_contiguous for a in source.arrays.values())
 
@@ -229,7 +230,6 @@ def nan_in_the_second():
         ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(40))], "float64 for 'y'.*holds int64"),
         ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(3, int))], "numbers of rows"),
         ([*blocks_of([40]), {"X": np.zeros((40, 2))}], "a mapping without 'y'"),
-        (iter(blocks_of([40, 40])), "iterate over it again"),
     ],
 )
 def test_bad_blocks_are_reported_where_they_come(batches, message):
@@ -240,6 +240,27 @@ def test_bad_blocks_are_reported_where_they_come(batches, message):
 
     with pytest.raises(ValueError, match=message):
         take_two_blocks()
+
+
+def test_blocks_that_come_only_once():
+    source = source_of(block for block in blocks_of([40, 40, 40]))
+    with pytest.raises(ValueError, match=r"batches= is a generator that is used up.*a list"):
+        [take(source, 8) for _ in range(10)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_chains_are_independent(order):
+    """Blocks differ from each other, so that chains which see the same at once would be alike."""
+    blocks = blocks_of([40] * 30)
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=1200) + np.repeat(rng.normal(size=30), 40)
+    source = source_of(blocks, 1200, order=order, draws_per_block=2)
+    chains = []
+    for seed in range(16):
+        source.reset(seed)
+        chains.append(np.concatenate([values[take(source, 4)].mean(axis=1) for _ in range(240)]))
+    correlations = np.corrcoef(chains)[np.triu_indices(16, 1)]
+    assert abs(correlations.mean()) < 0.05
 
 
 def test_batch_larger_than_the_first_block():

@@ -1,0 +1,70 @@
+"""A model with `pymc.Minibatch` has a random log-density, which no other step may see."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.sampling.parallel import ParallelSamplingError
+
+from pymc_geodesic import SGGMC, SGLD, gSGNHT
+
+N = 200
+INTERPRETED = {"mode": "FAST_COMPILE"}
+
+
+@pytest.fixture(scope="module")
+def model():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(N, 2))
+    with pm.Model() as model:
+        X_rows, y_rows = pm.Minibatch(X, X @ [1.0, 2.0] + rng.normal(size=N), batch_size=20)
+        b = pm.Normal("b", shape=2)
+        pm.Normal("y", X_rows @ b, pm.HalfNormal("s"), observed=y_rows, total_size=N)
+    return model
+
+
+def sample(model, step, **kwargs):
+    settings = {"draws": 4, "tune": 4, "chains": 2, "cores": 1, "random_seed": 1} | kwargs
+    with model:
+        return pm.sample(
+            step=step, progressbar=False, quiet=True, compute_convergence_checks=False, **settings
+        )
+
+
+REFUSED = r"\['s'\] would be sampled by another step method.*pm\.Minibatch.*minibatch="
+
+
+def test_a_variable_left_to_nuts(model):
+    step = SGGMC(["b"], model=model, compile_kwargs=INTERPRETED)
+    with pytest.raises(ValueError, match=REFUSED):
+        sample(model, step)
+    with pytest.raises(ParallelSamplingError, match=REFUSED):
+        sample(model, step, cores=2)
+    unused = SGGMC(["s"], model=model, compile_kwargs=INTERPRETED)
+    with pytest.raises(ValueError, match=REFUSED):
+        sample(model, step)
+    assert unused.draw == 0
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_several_steps_for_all_variables(model, cores):
+    steps = [
+        SGGMC(["b"], model=model, compile_kwargs=INTERPRETED),
+        gSGNHT(["s"], model=model, compile_kwargs=INTERPRETED),
+    ]
+    assert sample(model, steps, cores=cores).posterior.sizes["chain"] == 2
+    with pytest.raises(ValueError, match=REFUSED):
+        sample(model, steps[0])
+
+
+def test_one_step_for_all_variables(model):
+    step = SGLD(model=model, compile_kwargs=INTERPRETED)
+    assert sample(model, step).posterior.sizes["draw"] == 4
+
+
+def test_a_model_of_all_rows_has_one_log_density():
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        b = pm.Normal("b")
+        pm.Normal("y", b, pm.HalfNormal("s"), observed=pm.Data("rows", rng.normal(size=N)))
+        step = SGGMC(["b"], minibatch="rows", batch_size=20, compile_kwargs=INTERPRETED)
+    assert "s" in sample(model, step, chains=1).posterior
