@@ -196,8 +196,8 @@ class GradientEstimator:
         if len({row.group for row in self._density_inputs.rows}) > 1:
             raise ValueError(
                 'gradient_noise="fisher" needs rows that are drawn together, but '
-                f"{[row.name for row in self._density_inputs.rows]} come from several pm.Minibatch; "
-                "leave gradient_noise out, and tuning measures the noise"
+                f"{[row.name for row in self._density_inputs.rows]} come from several "
+                "pm.Minibatch; leave gradient_noise out, and tuning measures the noise"
             )
         single = density_of(
             self._model,

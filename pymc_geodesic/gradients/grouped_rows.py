@@ -73,7 +73,7 @@ class GroupedRows(RowSource):
         return self._starts
 
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Some rows of every source; see `RowSource.example_rows`."""
+        """Choose some rows of every source; see `RowSource.example_rows`."""
         arrays: dict[str, np.ndarray] = {}
         for source in self._sources:
             arrays |= source.example_rows(n)[0]

@@ -123,7 +123,7 @@ class RowSource(ABC):
         return np.asarray(holder.get_value(borrow=True))
 
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Some rows of the data, always the same ones, each of them perhaps more than once.
+        """Choose some rows of the data, always the same ones, each perhaps more than once.
 
         Returns
         -------

@@ -131,7 +131,7 @@ class StreamedBlocks(RowSource):
         self._start_over(0)
 
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Some rows of the first block; see `RowSource.example_rows`."""
+        """Choose some rows of the first block; see `RowSource.example_rows`."""
         return chosen_examples(self._examples, n)
 
     def reset(self, seed: int) -> None:

@@ -424,11 +424,13 @@ def test_missing_observed_values(table, drawn):
     """PyMC imputes them, by their positions among all rows."""
     X, y = (array.copy() for array in table)
     y[3] = np.nan
-    with pm.Model() as model, pytest.warns(UserWarning, match="imputed"):
+    with pm.Model() as model:
         rows = pm.Minibatch(X, batch_size=N_ROWS) if drawn else pm.Data("X", X)
-        pm.Normal("y_obs", rows @ pm.Normal("w", shape=N_FEATURES), 1.0, observed=y)
+        mean = rows @ pm.Normal("w", shape=N_FEATURES)
+        with pytest.warns(UserWarning, match="imputed"):
+            pm.Normal("y_obs", mean, 1.0, observed=y)
     arguments = {} if drawn else {"minibatch": "X", "batch_size": BATCH}
-    with pytest.raises(ValueError, match="observed values of 'y_obs' hold NaN.*Drop those rows"):
+    with pytest.raises(ValueError, match=r"observed values of 'y_obs' hold NaN.*Drop those rows"):
         Gradient(model, vars=["w"], **arguments)
 
 
