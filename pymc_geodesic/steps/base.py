@@ -31,8 +31,8 @@ from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.gradients.log_terms import LogTerms
 from pymc_geodesic.gradients.variables import manifold_variables, product_of
 from pymc_geodesic.manifolds import Manifold
-from pymc_geodesic.steps.refusals import moving_support
 from pymc_geodesic.steps.coverage import StepsOfChain, draws_minibatches
+from pymc_geodesic.steps.refusals import moving_support
 from pymc_geodesic.streams import new_stream
 
 # The other steps take what PyMC does not publish from here, so that it is in one place.

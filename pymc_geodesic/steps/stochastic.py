@@ -31,8 +31,8 @@ from pymc_geodesic.steps.base import (
     TensorVariable,
     dataclass_state,
 )
-from pymc_geodesic.steps.effective_size import RunningSize
 from pymc_geodesic.steps.coverage import drawn_row_numbers
+from pymc_geodesic.steps.effective_size import RunningSize
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.steps.finite import all_finite
 from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
