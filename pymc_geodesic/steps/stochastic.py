@@ -15,14 +15,10 @@ from pymc_geodesic.fields import evaluate
 from pymc_geodesic.gradients.compiled import CompiledField
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.local import LocalGradientEstimator
-from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.integrators import EXACT, PAPER, refresh_velocity
-from pymc_geodesic.kernels import probe, probe_in_turn
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
-from pymc_geodesic.manifolds.product import project
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base import (
-    GeodesicStep,
     GeodesicStepState,
     Model,
     PointType,
@@ -35,13 +31,9 @@ from pymc_geodesic.steps.coverage import drawn_row_numbers
 from pymc_geodesic.steps.effective_size import RunningSize
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.steps.finite import all_finite
+from pymc_geodesic.steps.measuring import MeasuringStep
 from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
-from pymc_geodesic.steps.tuning import (
-    FIRST_EXCESS,
-    FIRST_EXCESS_WITH_LOCAL,
-    TemperatureTuner,
-    is_far,
-)
+from pymc_geodesic.steps.tuning import FIRST_EXCESS, FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
 
 __all__ = ["LangevinState", "LangevinStep"]
 
@@ -55,10 +47,6 @@ KNOWN_NOISE = 0.5
 
 _SPLITTINGS = {"exact": EXACT, "paper": PAPER}
 _NOISE_CHUNK = 512
-FIRST_MEASUREMENTS = 10
-LONGEST_PROBE = 0.1
-"""Arc over which curvature is measured before there is a step size, where the density is flat."""
-
 RUNAWAY = 1e9
 """Kinetic temperature in tuning from which a draw counts as diverging.
 
@@ -119,7 +107,7 @@ class LangevinState(GeodesicStepState):
     draw_sums: np.ndarray
 
 
-class LangevinStep(GeodesicStep):
+class LangevinStep(MeasuringStep):
     """Base of `SGGMC` and `gSGNHT`; see there for the parameters."""
 
     _state_class = LangevinState
@@ -353,112 +341,6 @@ class LangevinStep(GeodesicStep):
         self.velocity = np.empty(self.product.size)
         refresh_velocity(self.product.blocks, self.position, self.velocity, self.stream)
         self.last_gradient = np.empty(0)
-
-    def _measure_before_moving(self, arguments: np.ndarray) -> int:
-        """Measure at the starting point, so that the first step is not a leap in the dark."""
-        n_grad = 1 + 2 * FIRST_MEASUREMENTS
-        field = self.estimator.field
-        gradient = np.empty_like(self.position)
-        evaluate(field.address, self.position, arguments[0], field.context, gradient)
-        project(self.product.blocks, self.position, gradient)
-        # over this length the density changes by a factor e, and a few kinks are likely crossed
-        length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / LONGEST_PROBE)
-        self._begin_power_iteration()
-        full = isinstance(self.estimator.source, AllRows)
-        one_minibatch = full or arguments[0] == arguments[-1]
-        last_gradient = np.empty(0 if one_minibatch else gradient.size)
-        curvatures = np.empty(FIRST_MEASUREMENTS)
-        noises = np.zeros((FIRST_MEASUREMENTS, len(self.variables)))
-        probe_in_turn(
-            field.address,
-            field.context,
-            np.resize(arguments, FIRST_MEASUREMENTS),
-            self.product.blocks,
-            self.product.dims,
-            self.position,
-            self.direction,
-            length,
-            self.stream,
-            last_gradient,
-            curvatures,
-            noises,
-        )
-        field.raise_error()
-        self.last_gradient = last_gradient
-        for i in range(FIRST_MEASUREMENTS // 2, FIRST_MEASUREMENTS):  # by then it has turned
-            self._take_in(curvatures[i], noises[i], counts=False)
-        if one_minibatch:
-            if self.gradient_noise is None and self.n_steps == 1 and not full:
-                # there is no second minibatch yet: all of the gradient may be noise
-                squares = [gradient[part] @ gradient[part] for part in self.product.slices.values()]
-                self._tuner.suppose_noise(np.array(squares) / self.product.dims)
-            return n_grad
-        return n_grad + FIRST_MEASUREMENTS + self._judge_start(arguments)
-
-    def _judge_start(self, arguments: np.ndarray) -> int:
-        """Let tuning heat little if the chain starts in the posterior.
-
-        Return the number of gradient evaluations.
-        """
-        if self.tune_temperature is not None or self.local or not self.tune:
-            return 0
-        different = arguments[:FIRST_MEASUREMENTS]
-        gradients = np.array([self._gradient_at(self.position, one) for one in different])
-        if not np.isfinite(gradients).all():
-            return len(different)
-        for gradient in gradients:
-            project(self.product.blocks, self.position, gradient)
-        parts = list(self.product.slices.values())
-        if not is_far(gradients, parts, self.product.dims, self._tuner.curvature):
-            self._tuner.start_near()
-        return len(different)
-
-    def _begin_power_iteration(self) -> None:
-        self.direction = np.empty(self.product.size)
-        refresh_velocity(self.product.blocks, self.position, self.direction, self.stream)
-
-    def _measure(self, argument: int, length: float) -> None:
-        """Measure curvature over an arc and gradient noise at the present position, for tuning."""
-        if self.direction.size == 0:
-            self._begin_power_iteration()
-        noise = np.zeros(len(self.variables))
-        field = self.estimator.field
-        curvature = probe(
-            field.address,
-            field.context,
-            argument,
-            self.product.blocks,
-            self.product.dims,
-            self.position,
-            self.direction,
-            length,
-            self.last_gradient,
-            noise,
-            0,
-        )
-        field.raise_error()
-        self._take_in(curvature, noise)
-
-    def _take_in(self, curvature: float, noise: np.ndarray, counts: bool = True) -> None:
-        """Hand a measurement to the tuner."""
-        if not math.isfinite(curvature):
-            self.direction = np.empty(0)
-        has_noise = self.last_gradient.size > 0
-        if self.gradient_noise is not None:
-            has_noise = True
-            parts = self.product.slices.values()
-            noise[:] = [self._noise_variance[part].max() for part in parts]
-        self._tuner.observe(curvature, noise if has_noise else None, counts)
-
-    def _remember_gradient(self, argument: int) -> int:
-        """Keep the gradient at the end of a draw, to compare with another minibatch.
-
-        Return the number of gradient evaluations.
-        """
-        if isinstance(self.estimator.source, AllRows):
-            return 0
-        self.last_gradient = self._gradient_at(self.position, argument)
-        return 1
 
     def _step_and_friction(self) -> tuple[float, np.ndarray]:
         if callable(self.step_size):

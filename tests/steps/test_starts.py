@@ -6,7 +6,16 @@ import pytensor.tensor as pt
 import pytest
 from arviz import plot_energy
 
-from pymc_geodesic import GMC, SGGMC, SGLD, SSGNHT, SubgradientHMC, UniformSphere, gSGNHT
+from pymc_geodesic import (
+    GMC,
+    SGGMC,
+    SGLD,
+    SSGLD,
+    SSGNHT,
+    SubgradientHMC,
+    UniformSphere,
+    gSGNHT,
+)
 from pymc_geodesic.datasets import make_vmf_mixture
 from pymc_geodesic.manifolds import Euclidean, Product, Simplex
 from pymc_geodesic.steps.effective_size import RunningSize
@@ -184,3 +193,20 @@ def test_one_short_chain_says_so(step_class):
         if warns:
             assert "effective sample size of about" in warning.message
             assert "Take more draws" in warning.message
+
+
+@pytest.mark.parametrize("step_class", [SSGLD, SSGNHT], ids=lambda step: step.__name__)
+def test_minibatches_of_one_row_are_slow_and_say_so(step_class):
+    """The noise of one of 200 rows leaves steps of which 20,000 are a few independent draws."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 2))
+    with pm.Model() as model:
+        w = pm.Normal("w", shape=2)
+        columns, values = pm.Data("X", X), pm.Data("y", rng.normal(X @ [1.0, -1.0]))
+        pm.Normal("y_obs", columns @ w, 1.0, observed=values)
+        step = step_class(minibatch=["X", "y"], batch_size=1)
+    point = walk(step, start(model, step, tune=1000, draws=2000), 1000)[0][-1]
+    step.stop_tuning()
+    _, stats = walk(step, point, 2000)
+    assert all(stat["warning"] is None for stat in stats[:-1])
+    assert "effective sample size of about" in stats[-1]["warning"].message
