@@ -1,7 +1,7 @@
 """Configuration of the documentation build."""
 
 import hashlib
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -10,7 +10,7 @@ SOURCES = sorted((ROOT / "pymc_geodesic").rglob("*.py"))
 project = "pymc_geodesic"
 author = "The pymc_geodesic developers"
 copyright = "The pymc_geodesic developers"
-release = version("pymc_geodesic")
+release = metadata.version("pymc_geodesic")
 
 extensions = [
     "myst_nb",
