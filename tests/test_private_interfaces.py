@@ -20,12 +20,13 @@ from pymc.blocking import PointType, StatsType
 from pymc.data import MinibatchOp
 from pymc.distributions.transforms import _default_transform
 from pymc.exceptions import SamplingError
+from pymc.initial_point import make_initial_point_fn
 from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
 from pymc.step_methods.step_sizes import DualAverageAdaptation, StepSizeState
 from pymc.util import RandomGenerator, get_random_generator, get_value_vars_from_user_vars
-from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node, vectorize_graph
@@ -215,6 +216,17 @@ def test_values_of_variables():
     assert get_value_vars_from_user_vars([x], model) == [model.rvs_to_values[x]]
 
 
+def test_points_with_jitter():
+    """Sums that look constant are compared at several points, which only jitter moves."""
+    with pm.Model() as model:
+        x, _ = pm.Normal("x"), pm.Normal("y")
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        nearby = make_initial_point_fn(model=model, jitter_rvs={x})
+    first, again, second = nearby(1), nearby(1), nearby(2)
+    assert first["x"] == again["x"] != second["x"]
+    assert first["y"] == second["y"] == 0.0
+
+
 def test_default_transform():
     """It marks unit vectors and frames; `_default_transform` is a singledispatch on Ops."""
     with pm.Model():
@@ -236,12 +248,17 @@ def test_minibatch():
 
 
 def test_total_size():
-    """A variable with ``total_size=`` is scaled already, and is told by its Op."""
+    """A variable with ``total_size=`` is scaled already, and is told by its Op.
+
+    The conditional laws of local variables take that scaling out again.
+    """
     with pm.Model() as model:
         pm.Normal("y", observed=np.zeros(3), total_size=30)
     (y,) = model.observed_RVs
     assert isinstance(y.owner.op, MinibatchRandomVariable)
     assert y.owner.inputs[0].owner.op.ndim_supp == 0
+    scaling = get_scaling(y.owner.inputs[1:], model.rvs_to_values[y].shape)
+    assert scaling.eval(mode="FAST_COMPILE") == 10.0
 
 
 # PyTensor
