@@ -17,7 +17,7 @@ PYTEST := $(ONE_THREAD_BLAS) $(BIN)/python -m pytest
 CORE := tests/test_private_interfaces.py tests/test_import.py tests/test_public_names.py \
   tests/test_readme.py tests/test_how_to.py tests/gradients/test_data_loader.py \
   tests/gradients/test_density.py tests/steps/test_adaptor.py tests/steps/test_errors.py \
-  tests/distributions/test_von_mises_fisher.py tests/transforms
+  tests/distributions/test_von_mises_fisher.py tests/transforms/test_unit_vector.py
 
 # Tests whose compiled functions run as plain Python too. Those of kernels and streams do not: they
 # borrow arrays from machine code and count on numbers that overflow without a warning.

@@ -169,9 +169,8 @@ def test_find_map_is_the_mode_of_an_exact_posterior():
     rng = np.random.default_rng(4)
     prior_mean, observed = on_sphere(5), on_sphere(6, 5)
     with pm.Model():
-        mean = VonMisesFisher("mean", prior_mean, 2.0)
+        mean = VonMisesFisher("mean", prior_mean, 2.0, initval=rng.standard_normal(5))
         VonMisesFisher("x", mean, 3.0, observed=observed)
-        start = rng.standard_normal(5)
-        found = pm.find_MAP(initvals={"mean": start}, progressbar=False)["mean"]
+        found = pm.find_MAP(progressbar=False)["mean"]
     mode = 2.0 * prior_mean + 3.0 * observed.sum(axis=0)
     np.testing.assert_allclose(found, mode / np.linalg.norm(mode), atol=1e-5)
