@@ -47,9 +47,12 @@ class Kind:
         Variables.
     sparse : tuple of str
         Data that may be sparse matrices.
+    parent : str
+        Variable that another step method samples; empty where there is none.
     """
 
     names: tuple[str, ...]
+    parent: str = ""
     sparse: tuple[str, ...] = ()
 
     def data(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -185,7 +188,7 @@ class Rate(Kind):
     names = ("r",)
 
     def data(self, rng):
-        return {"c": rng.poisson(2.5 * EXPOSURE, N_ROWS)}
+        return {"c": rng.poisson(2.5 * EXPOSURE, N_ROWS).astype("int32")}
 
     def add(self, rows, observed):
         r = pm.Gamma("r", 2.0, 1.0)
@@ -233,9 +236,9 @@ class Probabilities(Kind):
     sparse = ("counts",)
 
     def data(self, rng):
-        counts = rng.multinomial(1, [0.55, 0.3, 0.15], N_ROWS)
+        counts = rng.multinomial(1, [0.55, 0.3, 0.15], N_ROWS).astype("int32")
         counts[rng.random(N_ROWS) < 0.75] = 0
-        return {"counts": counts, "n": counts.sum(axis=1)}
+        return {"counts": counts, "n": counts.sum(axis=1, dtype="int32")}
 
     def add(self, rows, observed):
         p = pm.Dirichlet("p", CONCENTRATION)
@@ -318,7 +321,9 @@ class Child(Kind):
             ]
         )
         covariance = np.linalg.inv(precision)
-        return {"parent child": Exact(covariance @ [0.0, information * data["g"].mean()], covariance)}
+        return {
+            "parent child": Exact(covariance @ [0.0, information * data["g"].mean()], covariance)
+        }
 
 
 class Sibling(Pair):
@@ -335,7 +340,7 @@ class RateOfRate(Kind):
     parent = "scale"
 
     def data(self, rng):
-        return {"k": rng.poisson(1.5 * EXPOSURE, N_ROWS)}
+        return {"k": rng.poisson(1.5 * EXPOSURE, N_ROWS).astype("int32")}
 
     def add(self, rows, observed):
         scale = pm.LogNormal("scale", 0.0, 0.5)
@@ -374,6 +379,14 @@ def data_of(kinds: Sequence[Kind]) -> dict[str, np.ndarray]:
     return data
 
 
+def placeholders(data: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """One row of zeros, or of a unit vector, in the place of data that a model does not hold."""
+    rows = {name: np.zeros_like(array[:1]) for name, array in data.items()}
+    if "V" in rows:
+        rows["V"][0, 0] = 1.0
+    return rows
+
+
 def model_of(
     kinds: Sequence[Kind], rows: Mapping[str, np.ndarray], *, minibatch: int | None = None,
     as_sparse: bool = False,
@@ -393,7 +406,10 @@ def model_of(
             tensors = dict(
                 zip(rows, pm.Minibatch(*rows.values(), batch_size=minibatch), strict=True)
                 if len(rows) > 1
-                else [(name, pm.Minibatch(array, batch_size=minibatch)) for name, array in rows.items()]
+                else [
+                    (name, pm.Minibatch(array, batch_size=minibatch))
+                    for name, array in rows.items()
+                ]
             )
             observed = {"total_size": N_ROWS}
         for kind in kinds:
