@@ -367,8 +367,6 @@ class RateOfRate(Kind):
 
 FLAT: tuple[Kind, ...] = (Vector(), Pair(), Positive(), Interval(), LogNormal(), Rate())
 COMPACT: tuple[Kind, ...] = (UnitVector(), Probabilities(), Frame())
-EXPANDED: tuple[Kind, ...] = (Probabilities(), Rate())
-EXPANDED_AND_LOG_NORMAL: tuple[Kind, ...] = (Probabilities(), Rate(), LogNormal())
 
 
 def data_of(kinds: Sequence[Kind]) -> dict[str, np.ndarray]:

@@ -19,8 +19,6 @@ from scipy import sparse
 import pymc_geodesic as pg
 from tests.steps.known_posteriors import (
     COMPACT,
-    EXPANDED,
-    EXPANDED_AND_LOG_NORMAL,
     FLAT,
     N_ROWS,
     Child,
@@ -94,8 +92,9 @@ class Group:
 GROUPS = {
     "flat": Group(FLAT),
     "compact": Group(COMPACT),
-    "expanded": Group(EXPANDED),
-    "expanded, log-normal": Group(EXPANDED_AND_LOG_NORMAL),
+    "conjugate": Group((Probabilities(), Rate(), LogNormal())),
+    "probabilities": Group((Probabilities(),)),
+    "counts": Group((Rate(),)),
     "child": Group((Child(),)),
     "sibling": Group((Sibling(),)),
     "rate": Group((RateOfRate(),)),
@@ -107,6 +106,8 @@ def prepare(step: str, route: str, kinds: tuple[Kind, ...], **kwargs: Any) -> tu
     """Model and step method of a route."""
     data = data_of(kinds)
     as_sparse = route.startswith("sparse")
+    if as_sparse:
+        data.pop("n", None)  # the numbers of trials, which the sparse counts do not need
     if route == "pm.Minibatch":
         model = model_of(kinds, data, minibatch=BATCH)
     elif "batches" in route:
@@ -125,12 +126,7 @@ def prepare(step: str, route: str, kinds: tuple[Kind, ...], **kwargs: Any) -> tu
         )
         if route != "batches":
             rows["batch_size"] = BATCH
-    names = [
-        name
-        for kind in kinds
-        for name in kind.names
-        if step != "SGRLD" or not isinstance(kind, LogNormal)
-    ]
+    names = [name for kind in kinds for name in kind.names]
     with model:
         made = getattr(pg, step)([model[name] for name in names], **rows, **kwargs)
         others = [kind.parent for kind in kinds if kind.parent]
@@ -221,9 +217,9 @@ LENGTHS: dict[Any, int] = (
 def groups_of(step: str) -> tuple[str, ...]:
     """Groups of kinds that a step can sample by some route."""
     if step == "SCIR":
-        return ("expanded, log-normal", "rate")
+        return ("conjugate", "rate")
     if step == "SGRLD":
-        return ("expanded", "rate")
+        return ("probabilities", "counts", "rate")
     return ("flat", "compact", *BESIDE_NUTS)
 
 
