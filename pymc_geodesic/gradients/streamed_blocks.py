@@ -87,8 +87,9 @@ class StreamedBlocks(RowSource):
     order : {"shuffled", "independent", "random"}
         Order of the minibatches within a block.
     draws_per_block : int, optional
-        Draws for which a block as long as the first one stays; by default as many as make one
-        pass over it.
+        Draws for which a block as long as the first one stays. By default as many as make one
+        pass over it; blocks with fewer rows than the minibatches of one draw are then joined, up
+        to all rows there are, for one that is passed over more than once heats: its noise stays.
 
     Raises
     ------
@@ -111,7 +112,7 @@ class StreamedBlocks(RowSource):
         self._format = format
         self._pass = BlockPass(batches, format.named)
         self.n_rows = n_rows
-        self.batch_size = batch_size
+        self.batch_size = self._least_rows = batch_size
         self.with_replacement = order == "random"
         self._order = order
         self._draws_per_block = draws_per_block
@@ -163,7 +164,7 @@ class StreamedBlocks(RowSource):
         if self._pass.consumed != begin:
             self._pass.restart(begin)
         parts = [self._pass.next_block()]
-        while (n_rows := sum(map(rows_of, parts))) < self.batch_size:
+        while (n_rows := sum(map(rows_of, parts))) < self._least_rows:
             parts[-1] = self._format.copied(parts[-1])
             parts.append(self._pass.next_block())
         length = n_rows if self.with_replacement else n_rows + self.batch_size - 1
@@ -200,15 +201,17 @@ class StreamedBlocks(RowSource):
         """Give the block that has just come its number of draws."""
         assert self._block is not None
         if self._draws_per_block is None:
-            one_pass = self._first_length / (self.batch_size * n_steps)
-            self._draws_per_block = max(1, round(one_pass))
-        share = self._draws_per_block * self._block.n_rows / self._first_length
+            share = max(self._block.n_rows / (self.batch_size * n_steps), 1.0)
+        else:
+            share = self._draws_per_block * self._block.n_rows / self._first_length
         draws = share + self._remainders.get(self._block.begin, _FIRST_REMAINDER)
         self._draws_left = int(draws + _ROUNDING)
         self._remainders[self._block.begin] = draws - self._draws_left
 
     def next_starts(self, n: int) -> np.ndarray:
         """First rows of the minibatches of one draw, all in the same block."""
+        if self._draws_per_block is None:
+            self._least_rows = max(min(n * self.batch_size, self.n_rows), self.batch_size)
         while self._draws_left == 0:
             self._take_block()
             self._allot_draws(n)
@@ -239,6 +242,7 @@ class StreamedBlocks(RowSource):
             "seed": self._seed,
             "visits": self._visits,
             "draws_left": self._draws_left,
+            "least_rows": self._least_rows,
             "remainders": dict(self._remainders),
             "begin": self._begin if self._block is None else self._block.begin,
             "walk": None if self._block is None else self._walk.state,
@@ -248,6 +252,7 @@ class StreamedBlocks(RowSource):
     def state(self, state: dict[str, Any]) -> None:
         self._leave_block()
         self._seed, self._begin = state["seed"], state["begin"]
+        self._least_rows = state["least_rows"]
         self._pass.restart(self._begin)
         if state["walk"] is not None:
             self._visits = state["visits"] - 1

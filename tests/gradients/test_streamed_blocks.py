@@ -76,6 +76,29 @@ def test_default_is_one_pass_over_a_block():
     assert not np.array_equal(epoch[:40], np.sort(epoch[:40]))
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_blocks_shorter_than_a_draw_are_joined(order):
+    """The noise of a short block would stay for all of a draw and heat many times more."""
+    lengths = [40, 40, 25, 15]
+    blocks = np.repeat(np.arange(4), lengths)
+    source = source_of(blocks_of(lengths), order=order)
+    for draw in range(6):
+        assert set(blocks[take(source, 16).ravel()]) == ({0, 1}, {2, 3, 0}, {1, 2, 3})[draw % 3]
+    source = source_of(blocks_of(lengths), order=order)
+    for _ in range(3):
+        assert set(blocks[take(source, 60).ravel()]) == {0, 1, 2, 3}
+
+
+def test_joined_blocks_are_joined_again_by_a_restored_state():
+    source = source_of(blocks_of([40, 40, 25, 15]))
+    take(source, 16)
+    state = source.state
+    expected = [take(source, 16) for _ in range(5)]
+    restored = source_of(blocks_of([40, 40, 25, 15]))
+    restored.state = state
+    np.testing.assert_array_equal([take(restored, 16) for _ in range(5)], expected)
+
+
 @pytest.mark.parametrize(
     ("lengths", "joined"),
     [
