@@ -79,11 +79,11 @@ def test_default_is_one_pass_over_a_block():
 @pytest.mark.parametrize("order", ORDERS)
 def test_blocks_shorter_than_a_draw_are_joined(order):
     """The noise of a short block would stay for all of a draw and heat many times more."""
-    lengths = [40, 40, 25, 15]
+    lengths = np.array([40, 40, 25, 15])
     blocks = np.repeat(np.arange(4), lengths)
     source = source_of(blocks_of(lengths), order=order)
-    for draw in range(6):
-        assert set(blocks[take(source, 16).ravel()]) == ({0, 1}, {2, 3, 0}, {1, 2, 3})[draw % 3]
+    for _ in range(6):
+        assert lengths[np.unique(blocks[take(source, 16)])].sum() >= 80
     source = source_of(blocks_of(lengths), order=order)
     for _ in range(3):
         assert set(blocks[take(source, 60).ravel()]) == {0, 1, 2, 3}
