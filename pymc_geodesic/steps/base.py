@@ -182,6 +182,8 @@ class GeodesicStep(BlockedStep):
         """Forget the previous chain."""
 
     _compiled_attributes: tuple[str, ...] = ("estimator",)
+    _minibatches: Any = None
+    """Minibatch arguments of the step, a `pymc_geodesic.steps.estimators.Minibatches`."""
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -192,6 +194,11 @@ class GeodesicStep(BlockedStep):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._compile()
+
+    @property
+    def streamed(self) -> tuple[str, ...]:
+        """Data whose rows come from ``batches=``, and not from the model."""
+        return () if self._minibatches is None else self._minibatches.streamed
 
     @property
     def rows_state(self) -> dict[str, Any]:
@@ -205,7 +212,7 @@ class GeodesicStep(BlockedStep):
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Prepare for one chain; see `pymc.step_methods.compound.BlockedStep.setup_chain`."""
         super().setup_chain(rng, tune, draws)
-        if self._shares_no_density:
+        if self._shares_no_density or self.streamed:
             _STEPS_OF_CHAIN.set_up(self.model, self)
         self.stream = new_stream(self.rng)
         self._limit_threads()
@@ -242,7 +249,7 @@ class GeodesicStep(BlockedStep):
         """Draw once."""
         if self.draw == 0:
             self._check_terms(point)
-        if self._shares_no_density and self.draw == 0:
+        if (self._shares_no_density or self.streamed) and self.draw == 0:
             _STEPS_OF_CHAIN.check(self.model, self)
         if self.position.size == 0 or self._moved_elsewhere(point):
             self._read(point)

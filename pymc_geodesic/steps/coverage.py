@@ -1,4 +1,4 @@
-"""Which variables of a model with `pymc.Minibatch` are left to steps that need all the data."""
+"""Which variables are left to steps that need all the data, where the model does not hold them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
 from pymc import Model
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
 from pymc_geodesic.gradients.row_inputs import drawn_rows
 
-__all__ = ["StepsOfChain", "drawn_row_numbers", "draws_minibatches"]
+__all__ = ["StepsOfChain", "drawn_row_numbers", "draws_minibatches", "variables_beside_rows"]
 
 
 def draws_minibatches(model: Model) -> bool:
@@ -26,10 +28,41 @@ def drawn_row_numbers(model: Model) -> list[tuple[int, int]]:
     return [(len(row.data), row.block.type.shape[0]) for row in rows]
 
 
+def variables_beside_rows(model: Model, names: Sequence[str]) -> list[TensorVariable]:
+    """Value variables of which the conditional law depends on the rows of some data.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    names : list of str
+        Data containers, or sparse matrices.
+    """
+    parts = [f"{name}{part}" for name in names for part in ("", "_values", "_columns", "_rows")]
+    rows = {
+        found for name in parts if isinstance(found := model.named_vars.get(name), SharedVariable)
+    }
+    beside = set()
+    for term in (*model.basic_RVs, *model.potentials):
+        graphs = [term, model.rvs_to_values[term]] if term in model.rvs_to_values else [term]
+        above = set(ancestors(graphs, blockers=[rv for rv in model.free_RVs if rv is not term]))
+        if above & rows:
+            beside |= above
+    return [model.rvs_to_values[rv] for rv in model.free_RVs if rv in beside]
+
+
 class _Step(Protocol):
-    """A step method, as far as it matters here: value variables that it samples."""
+    """A step method, as far as it matters here.
+
+    Attributes
+    ----------
+    vars : list of TensorVariable
+        Value variables that it samples.
+    streamed : tuple of str
+        Data whose rows it takes from ``batches=`` and not from the model.
+    """
 
     vars: list[TensorVariable]
+    streamed: tuple[str, ...]
 
 
 class StepsOfChain:
@@ -52,7 +85,9 @@ class StepsOfChain:
         steps.append(ref(step))
 
     def check(self, model: Model, step: _Step) -> None:
-        """Refuse that other steps see random log-densities, at the first draw of a chain.
+        """Refuse that other steps see random log-densities, or rows that stand for those streamed.
+
+        This is done at the first draw of a chain.
 
         Raises
         ------
@@ -60,8 +95,13 @@ class StepsOfChain:
             The message names the variables.
         """
         self._begun[model] = True
-        known: Sequence[_Step | None] = [each() for each in self._steps.get(model, [])]
-        sampled = {value for each in (*known, step) if each is not None for value in each.vars}
+        found = [each() for each in self._steps.get(model, [])]
+        known = [step, *(each for each in found if each is not None)]
+        if step.streamed:
+            self._check_streams(model, step, known)
+        if not draws_minibatches(model):
+            return
+        sampled = {value for each in known for value in each.vars}
         left = [model.values_to_rvs[v].name for v in model.value_vars if v not in sampled]
         if left:
             raise ValueError(
@@ -70,4 +110,17 @@ class StepsOfChain:
                 "a step method of pymc_geodesic that takes minibatches, or write the model with "
                 f"pm.Data containers and all rows, and give {type(step).__name__} minibatch=[...] "
                 "and batch_size="
+            )
+
+    @staticmethod
+    def _check_streams(model: Model, step: _Step, known: Sequence[_Step]) -> None:
+        needed = set(step.streamed)
+        seeing = {value for each in known if needed <= set(each.streamed) for value in each.vars}
+        beside = variables_beside_rows(model, step.streamed)
+        left = [model.values_to_rvs[value].name for value in beside if value not in seeing]
+        if left:
+            raise ValueError(
+                f"{left} would be sampled by another step method from what the model holds of "
+                f"{list(step.streamed)}, and not from the rows of batches=. Give them to "
+                f"{type(step).__name__} too, or to another step method with the same batches="
             )

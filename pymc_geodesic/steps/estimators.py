@@ -44,6 +44,13 @@ class Minibatches:
                 "batch_size= is the number of rows"
             )
 
+    @property
+    def streamed(self) -> tuple[str, ...]:
+        """Names of the data whose rows come from ``batches=``."""
+        if self.batches is None or self.names is None:
+            return ()
+        return (self.names,) if isinstance(self.names, str) else tuple(self.names)
+
 
 @dataclass(frozen=True)
 class LocalDraws:

@@ -5,7 +5,8 @@ import pymc as pm
 import pytest
 from pymc.sampling.parallel import ParallelSamplingError
 
-from pymc_geodesic import SGGMC, SGLD, gSGNHT
+from pymc_geodesic import GMC, SGGMC, SGLD, gSGNHT
+from pymc_geodesic.steps.coverage import variables_beside_rows
 
 N = 200
 INTERPRETED = {"mode": "FAST_COMPILE"}
@@ -68,3 +69,38 @@ def test_a_model_of_all_rows_has_one_log_density():
         pm.Normal("y", b, pm.HalfNormal("s"), observed=pm.Data("rows", rng.normal(size=N)))
         step = SGGMC(["b"], minibatch="rows", batch_size=20, compile_kwargs=INTERPRETED)
     assert "s" in sample(model, step, chains=1).posterior
+
+
+STREAMED_OVER = r"\['b'\] would be sampled by another step method from what the model holds of"
+
+
+@pytest.fixture(scope="module")
+def streaming():
+    """Model with one row of zeros in the place of the data, and where they come from."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=N), rng.normal(size=N)
+    with pm.Model() as model:
+        parent = pm.Normal("parent")
+        a, b = pm.Normal("a", parent), pm.Normal("b")
+        pm.Normal("y_obs", a + b * pm.Data("x", np.zeros(1)), observed=pm.Data("y", np.zeros(1)))
+    rows = {"minibatch": ["x", "y"], "batches": [(x, y)], "total_size": N, "batch_size": 20}
+    return model, rows | {"model": model, "compile_kwargs": INTERPRETED}
+
+
+@pytest.mark.parametrize("other", [pm.NUTS, GMC])
+def test_a_variable_beside_streamed_rows(streaming, other):
+    """Another step would take the row of zeros for the data."""
+    model, rows = streaming
+    with model:
+        steps = [SGGMC(["a"], **rows), other([model["b"]])]
+    with pytest.raises(ValueError, match=STREAMED_OVER):
+        sample(model, steps, chains=1)
+
+
+def test_streamed_rows_for_all_that_depend_on_them(streaming):
+    """A variable of the prior may be another step's, and two steps may take the same rows."""
+    model, rows = streaming
+    assert "parent" in sample(model, SGGMC(["a", "b"], **rows), chains=1).posterior
+    sample(model, [SGGMC(["a"], **rows), SGLD(["b"], **rows)], chains=1)
+    assert {value.name for value in variables_beside_rows(model, ["x"])} == {"a", "b"}
+    assert variables_beside_rows(model, ["z"]) == []
