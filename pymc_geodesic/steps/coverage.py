@@ -7,13 +7,12 @@ from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
 from pymc import Model
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
+from pymc_geodesic.gradients.beside_rows import variables_beside_rows
 from pymc_geodesic.gradients.row_inputs import drawn_rows
 
-__all__ = ["StepsOfChain", "drawn_row_numbers", "draws_minibatches", "variables_beside_rows"]
+__all__ = ["StepsOfChain", "drawn_row_numbers", "draws_minibatches"]
 
 
 def draws_minibatches(model: Model) -> bool:
@@ -26,28 +25,6 @@ def drawn_row_numbers(model: Model) -> list[tuple[int, int]]:
     graphs = [*model.basic_RVs, *model.potentials, *model.rvs_to_values.values()]
     rows = dict.fromkeys(drawn_rows(graphs).values())
     return [(len(row.data), row.block.type.shape[0]) for row in rows]
-
-
-def variables_beside_rows(model: Model, names: Sequence[str]) -> list[TensorVariable]:
-    """Value variables of which the conditional law depends on the rows of some data.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    names : list of str
-        Data containers, or sparse matrices.
-    """
-    parts = [f"{name}{part}" for name in names for part in ("", "_values", "_columns", "_rows")]
-    rows = {
-        found for name in parts if isinstance(found := model.named_vars.get(name), SharedVariable)
-    }
-    beside = set()
-    for term in (*model.basic_RVs, *model.potentials):
-        graphs = [term, model.rvs_to_values[term]] if term in model.rvs_to_values else [term]
-        above = set(ancestors(graphs, blockers=[rv for rv in model.free_RVs if rv is not term]))
-        if above & rows:
-            beside |= above
-    return [model.rvs_to_values[rv] for rv in model.free_RVs if rv in beside]
 
 
 class _Step(Protocol):
