@@ -19,10 +19,12 @@ ignored. NaN and infinity keep their meaning: kernels find divergences by lookin
 
 _PACKAGE = Path(__file__).parent
 _MODULE_NAME = re.compile(rb"pymc_geodesic((?:\.\w+)+)")
+_COMPILES = re.compile(rb"pymc_geodesic\.(?:jit|ops\.numba_backend)\b")
+_SYMBOLIC = re.compile(rb"^(?:from|import) (?:pymc|pytensor)\b", re.MULTILINE)
 
 
 def source_stamp(module: Path) -> str:
-    """Fingerprint of a module and of all modules of the package whose compiled code it may call.
+    """Fingerprint of a module and of all modules of the package that its compiled code may inline.
 
     Parameters
     ----------
@@ -32,8 +34,9 @@ def source_stamp(module: Path) -> str:
     Returns
     -------
     str
-        Changes when the text of the module does, or that of a module that compiles functions and
-        is named in it or, in turn, in one of these.
+        Changes when the text of the module does, or that of a module that is named in it or, in
+        turn, in one of these: of those that compile functions, and of plain numerics, whose
+        functions and constants are compiled elsewhere. Modules that build graphs do neither.
 
     Examples
     --------
@@ -49,9 +52,14 @@ def source_stamp(module: Path) -> str:
         if path in texts:
             continue
         text = path.read_bytes() if path.is_file() else b""
-        compiles = b"pymc_geodesic.jit" in text or path == module or path.name == "__init__.py"
-        texts[path] = text if compiles else b""
-        if compiles:
+        inlined = (
+            path == module
+            or path.name == "__init__.py"
+            or _COMPILES.search(text) is not None
+            or _SYMBOLIC.search(text) is None
+        )
+        texts[path] = text if inlined else b""
+        if inlined:
             waiting += (_file_of(name) for name in set(_MODULE_NAME.findall(text)))
     return hashlib.sha256(b"".join(texts[path] for path in sorted(texts))).hexdigest()
 

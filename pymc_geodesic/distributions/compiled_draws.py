@@ -1,96 +1,122 @@
-"""Exact random directions, one at a time, compiled by Numba.
+"""Exact random directions, one at a time, for Numba to compile.
 
 The formulas are those of `pymc_geodesic.distributions.draws`, which explains them.
 """
 
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
 import numpy as np
-from pytensor.link.numba.dispatch.basic import numba_njit
 
 from pymc_geodesic.distributions.draws import LENGTH_TOLERANCE, Array
 
 
-@numba_njit
-def fill_uniform(rng: np.random.Generator, out: Array) -> None:
-    """Fill ``out``, shape (d,), with a uniform direction."""
-    squared = 0.0
-    for i in range(out.size):
-        normal = rng.standard_normal()
-        out[i] = normal
-        squared += normal * normal
-    out /= np.sqrt(squared)
+class CompiledDraws(NamedTuple):
+    """Compiled functions; see `compiled_draws`."""
+
+    fill_uniform: Callable[..., None]
+    fill_von_mises_fisher: Callable[..., None]
 
 
-@numba_njit
-def circle_deficit(rng: np.random.Generator, kappa: float) -> tuple[float, float]:
-    """Draw t, one minus the cosine to the mean direction, and the sine, for d = 2.
+@cache
+def compiled_draws(njit: Any) -> CompiledDraws:
+    """Build the functions that fill an array with a direction.
 
-    The odds Z / (1 − Z) of Beta(1/2, 1/2) are the square of a Cauchy variable, a ratio of two
-    normal ones, whose sign is the side of the mean direction. The logarithm of the acceptance
-    probability lies above the parabola −x² / (2 (1 + min(x, 0))), which settles most proposals.
+    Parameters
+    ----------
+    njit : callable
+        Decorator for every function, as `WithLoop.numba_loop` gets it.
+
+    Returns
+    -------
+    CompiledDraws
+        Functions of the generator, the parameters and the array to fill.
     """
-    slope = 1.0 / (2.0 * kappa + np.sqrt(4.0 * kappa * kappa + 1.0))
-    mode = 2.0 * slope / (1.0 + slope)
-    width = np.sqrt(slope)
-    while True:
-        half_tangent = width * (rng.standard_normal() / rng.standard_normal())
-        odds = half_tangent * half_tangent
-        deficit = 2.0 * odds / (1.0 + odds)
-        excess = kappa * (deficit - mode)
-        limit = rng.standard_exponential()
-        # An odds of infinity makes these comparisons fail, and the proposal is drawn again.
-        if limit >= 0.5 * excess * excess / (1.0 + min(excess, 0.0)) or (
-            limit >= excess - np.log1p(excess)
-        ):
-            return deficit, 2.0 * half_tangent / (1.0 + odds)
 
+    @njit
+    def fill_uniform(rng: np.random.Generator, out: Array) -> None:
+        """Fill ``out``, shape (d,), with a uniform direction."""
+        squared = 0.0
+        for i in range(out.size):
+            normal = rng.standard_normal()
+            out[i] = normal
+            squared += normal * normal
+        out /= np.sqrt(squared)
 
-@numba_njit
-def deficit(rng: np.random.Generator, kappa: float, d: int) -> float:
-    """Draw t, one minus the cosine to the mean direction, for d at least 3."""
-    if d == 3:
-        uniform = rng.random()
-        if kappa == 0.0:
-            return 2.0 * uniform
-        return -np.log1p(uniform * np.expm1(-2.0 * kappa)) / kappa
-    freedom = d - 1.0
-    slope = freedom / (2.0 * kappa + np.sqrt(4.0 * kappa * kappa + freedom * freedom))
-    mode = 2.0 * slope / (1.0 + slope)
-    while True:
-        odds = slope * rng.standard_gamma(freedom / 2.0) / rng.standard_gamma(freedom / 2.0)
-        proposal = 2.0 * odds / (1.0 + odds)
-        excess = kappa / freedom * (proposal - mode)
-        if rng.standard_exponential() >= freedom * (excess - np.log1p(excess)):
-            return proposal
+    @njit
+    def circle_deficit(rng: np.random.Generator, kappa: float) -> tuple[float, float]:
+        """Draw t, one minus the cosine to the mean direction, and the sine, for d = 2.
 
+        The odds Z / (1 − Z) of Beta(1/2, 1/2) are the square of a Cauchy variable, a ratio of two
+        normal ones, whose sign is the side of the mean direction. The logarithm of the acceptance
+        probability lies above the parabola −x² / (2 (1 + min(x, 0))), which settles most proposals.
+        """
+        slope = 1.0 / (2.0 * kappa + np.sqrt(4.0 * kappa * kappa + 1.0))
+        mode = 2.0 * slope / (1.0 + slope)
+        width = np.sqrt(slope)
+        while True:
+            half_tangent = width * (rng.standard_normal() / rng.standard_normal())
+            odds = half_tangent * half_tangent
+            deficit = 2.0 * odds / (1.0 + odds)
+            excess = kappa * (deficit - mode)
+            limit = rng.standard_exponential()
+            # An odds of infinity makes these comparisons fail, and the proposal is drawn again.
+            if limit >= 0.5 * excess * excess / (1.0 + min(excess, 0.0)) or (
+                limit >= excess - np.log1p(excess)
+            ):
+                return deficit, 2.0 * half_tangent / (1.0 + odds)
 
-@numba_njit
-def fill_von_mises_fisher(rng: np.random.Generator, mu: Array, kappa: float, out: Array) -> None:
-    """Fill ``out``, shape (d,), with a draw around the unit vector ``mu``, shape (d,)."""
-    d = mu.shape[0]
-    length = 0.0
-    for i in range(d):
-        length += mu[i] * mu[i]
-    if not np.abs(length - 1.0) <= 2.0 * LENGTH_TOLERANCE:
-        raise ValueError("mu must hold unit vectors; divide each by its length")
-    if not (kappa >= 0.0 and kappa < np.inf):
-        raise ValueError("kappa must be finite and at least 0")
-    if d == 2:
-        t, sine = circle_deficit(rng, kappa)
-        out[0] = (1.0 - t) * mu[0] - sine * mu[1]
-        out[1] = (1.0 - t) * mu[1] + sine * mu[0]
-        return
-    t = deficit(rng, kappa, d)
-    sign = 1.0 if mu[d - 1] >= 0.0 else -1.0
-    squared = 0.0
-    along = 0.0
-    for i in range(d - 1):
-        normal = rng.standard_normal()
-        out[i] = normal
-        squared += normal * normal
-        along += normal * mu[i]
-    scale = np.sqrt(t * (2.0 - t) / squared)
-    # Householder reflection along normal = sign * mu + pole, for which nothing cancels.
-    projection = sign * scale * along / (1.0 + np.abs(mu[d - 1])) + 1.0 - t
-    for i in range(d - 1):
-        out[i] = projection * mu[i] - sign * scale * out[i]
-    out[d - 1] = projection * (mu[d - 1] + sign) - sign * (1.0 - t)
+    @njit
+    def deficit(rng: np.random.Generator, kappa: float, d: int) -> float:
+        """Draw t, one minus the cosine to the mean direction, for d at least 3."""
+        if d == 3:
+            uniform = rng.random()
+            if kappa == 0.0:
+                return 2.0 * uniform
+            return -np.log1p(uniform * np.expm1(-2.0 * kappa)) / kappa
+        freedom = d - 1.0
+        slope = freedom / (2.0 * kappa + np.sqrt(4.0 * kappa * kappa + freedom * freedom))
+        mode = 2.0 * slope / (1.0 + slope)
+        while True:
+            odds = slope * rng.standard_gamma(freedom / 2.0) / rng.standard_gamma(freedom / 2.0)
+            proposal = 2.0 * odds / (1.0 + odds)
+            excess = kappa / freedom * (proposal - mode)
+            if rng.standard_exponential() >= freedom * (excess - np.log1p(excess)):
+                return proposal
+
+    @njit
+    def fill_von_mises_fisher(
+        rng: np.random.Generator, mu: Array, kappa: float, out: Array
+    ) -> None:
+        """Fill ``out``, shape (d,), with a draw around the unit vector ``mu``, shape (d,)."""
+        d = mu.shape[0]
+        length = 0.0
+        for i in range(d):
+            length += mu[i] * mu[i]
+        if not np.abs(length - 1.0) <= 2.0 * LENGTH_TOLERANCE:
+            raise ValueError("mu must hold unit vectors; divide each by its length")
+        if not (kappa >= 0.0 and kappa < np.inf):
+            raise ValueError("kappa must be finite and at least 0")
+        if d == 2:
+            t, sine = circle_deficit(rng, kappa)
+            out[0] = (1.0 - t) * mu[0] - sine * mu[1]
+            out[1] = (1.0 - t) * mu[1] + sine * mu[0]
+            return
+        t = deficit(rng, kappa, d)
+        sign = 1.0 if mu[d - 1] >= 0.0 else -1.0
+        squared = 0.0
+        along = 0.0
+        for i in range(d - 1):
+            normal = rng.standard_normal()
+            out[i] = normal
+            squared += normal * normal
+            along += normal * mu[i]
+        scale = np.sqrt(t * (2.0 - t) / squared)
+        # Householder reflection along normal = sign * mu + pole, for which nothing cancels.
+        projection = sign * scale * along / (1.0 + np.abs(mu[d - 1])) + 1.0 - t
+        for i in range(d - 1):
+            out[i] = projection * mu[i] - sign * scale * out[i]
+        out[d - 1] = projection * (mu[d - 1] + sign) - sign * (1.0 - t)
+
+    return CompiledDraws(fill_uniform, fill_von_mises_fisher)

@@ -1,5 +1,6 @@
 """The hinge loss of a binary classifier as a pseudo-likelihood."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,15 @@ from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.distribution import Discrete
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
+from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.known_shapes import known_shape
 from pymc_geodesic.distributions.labels import probability_of_plus_one, require_signs
-from pymc_geodesic.distributions.lazy_dispatch import CompiledRandomVariable
+from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
-class HingeRV(CompiledRandomVariable):
+class HingeRV(LoopRandomVariable):
     """Random variable Op of `Hinge`."""
 
     name = "Hinge"
@@ -37,6 +39,16 @@ class HingeRV(CompiledRandomVariable):
         probability = probability_of_plus_one(score, cost, margin)
         shape = probability.shape if size is None else size
         return np.where(rng.random(shape) < probability, 1, -1).astype(np.int64)
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the draw of one label."""
+
+        @njit
+        def draw(rng, score, cost, margin):  # type: ignore[no-untyped-def]  # typed by Numba
+            log_odds = cost * (max(0.0, margin + score) - max(0.0, margin - score))
+            return np.int64(1 if rng.random() * (1.0 + np.exp(-log_odds)) < 1.0 else -1)
+
+        return draw
 
 
 hinge = HingeRV()

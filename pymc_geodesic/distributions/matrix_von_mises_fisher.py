@@ -1,14 +1,15 @@
 """The matrix von Mises–Fisher (matrix Langevin) distribution on orthonormal frames."""
 
+from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply
-from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.frame_draws import draw_matrix_von_mises_fisher
@@ -17,26 +18,18 @@ from pymc_geodesic.distributions.frames import (
     log_stiefel_volume,
     minus_infinity_off_stiefel,
 )
-from pymc_geodesic.distributions.special_ops import log_vmf_normalizer
+from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
+from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
-class MatrixVonMisesFisherRV(RandomVariable):
+class MatrixVonMisesFisherRV(LoopRandomVariable):
     """Random variable Op of `MatrixVonMisesFisher`."""
 
     name = "matrix_von_mises_fisher"
     signature = "(n,p)->(n,p)"
     dtype = "floatX"
     _print_name = ("MatrixVonMisesFisher", "\\operatorname{MatrixVonMisesFisher}")
-
-    def make_node(self, *inputs: Any) -> Apply:
-        """Build the node of a draw."""
-        _register_numba_dispatch()
-        return super().make_node(*inputs)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled Op."""
-        _register_numba_dispatch()
-        self.__dict__.update(state)
+    machine_code_is_kept = False
 
     @classmethod
     def rng_fn(
@@ -44,6 +37,22 @@ class MatrixVonMisesFisherRV(RandomVariable):
     ) -> NDArray[np.float64]:
         """Draw from the distribution; see `draw_matrix_von_mises_fisher`."""
         return draw_matrix_von_mises_fisher(rng, F, size)
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the draw of one frame, which leaves compiled code for NumPy."""
+        dtype = np.dtype(self.dtype)
+        matrix = numba.from_dtype(dtype)[:, ::1]
+
+        def draw_in_numpy(rng: np.random.Generator, F: np.ndarray) -> np.ndarray:
+            return np.ascontiguousarray(draw_matrix_von_mises_fisher(rng, F), dtype=dtype)
+
+        @njit
+        def draw(rng, F):  # type: ignore[no-untyped-def]  # typed by Numba
+            with numba.objmode(frame=matrix):
+                frame = draw_in_numpy(rng, F)
+            return frame  # noqa: RET504  # object mode hands its results over by name
+
+        return draw
 
 
 matrix_von_mises_fisher = MatrixVonMisesFisherRV()
@@ -155,8 +164,3 @@ class MatrixVonMisesFisher(Frames):
             constant = -log_stiefel_volume(n, p)
         density = constant.astype(value.dtype) + pt.sum(F * value, axis=(-2, -1))
         return minus_infinity_off_stiefel(value, density)
-
-
-def _register_numba_dispatch() -> None:
-    """Tell PyTensor's Numba backend about the Op; half a second, so not at import."""
-    import pymc_geodesic.distributions.frame_dispatch  # noqa: F401  # imported for its effect

@@ -1,5 +1,6 @@
 """The hinge loss of a classifier with several classes as a pseudo-likelihood."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,15 @@ from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.distribution import Discrete
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
+from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.known_shapes import known_shape
 from pymc_geodesic.distributions.labels import label_probabilities, require_classes
-from pymc_geodesic.distributions.lazy_dispatch import CompiledRandomVariable
+from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
-class MulticlassHingeRV(CompiledRandomVariable):
+class MulticlassHingeRV(LoopRandomVariable):
     """Random variable Op of `MulticlassHinge`."""
 
     name = "MulticlassHinge"
@@ -38,6 +40,34 @@ class MulticlassHingeRV(CompiledRandomVariable):
         shape = cumulative.shape[:-1] if size is None else size
         # The last sum may round below a uniform number: it is left out.
         return np.sum(rng.random(shape)[..., None] >= cumulative[..., :-1], axis=-1)
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the draw of one label."""
+
+        @njit
+        def draw(rng, scores, cost, margin):  # type: ignore[no-untyped-def]  # typed by Numba
+            best, first, second = 0, -np.inf, -np.inf
+            for k in range(scores.shape[0]):
+                if scores[k] > first:
+                    best, first, second = k, scores[k], first
+                elif scores[k] > second:
+                    second = scores[k]
+            total = 0.0
+            weights = np.empty(scores.shape[0])
+            for k in range(scores.shape[0]):
+                rival = second if k == best else first
+                # The best label has the largest weight: relative to it nothing overflows.
+                loss = max(0.0, margin + rival - scores[k]) - max(0.0, margin + second - first)
+                weights[k] = np.exp(-cost * loss)
+                total += weights[k]
+            left = total * rng.random()
+            label = 0
+            while label < scores.shape[0] - 1 and left >= weights[label]:
+                left -= weights[label]
+                label += 1
+            return np.int64(label)
+
+        return draw
 
 
 multiclass_hinge = MulticlassHingeRV()

@@ -2,13 +2,13 @@ r"""The von Mises–Fisher constant and its derivatives for NumPy arrays.
 
 The density on the sphere :math:`S^{d-1}` with respect to surface measure is
 :math:`c_d(\kappa)\, e^{\kappa \mu \cdot x}`. The same functions of PyTensor variables are in
-`pymc_geodesic.distributions.special_ops`.
+`pymc_geodesic.ops.bessel_ops`.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_geodesic.distributions.bessel import bessel_functions
+from pymc_geodesic.ops.bessel import bessel_functions
 
 _FUNCTIONS = bessel_functions(np.sqrt, np.log)
 

@@ -1,5 +1,6 @@
 """The likelihood of the spherical admixture model."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,21 +9,23 @@ from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
+from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.compiled_draws import compiled_draws
 from pymc_geodesic.distributions.directional import Directional
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
-from pymc_geodesic.distributions.gram import gram_matrix, squared_length
-from pymc_geodesic.distributions.inner_products import matrix_product, without_leading_axes
-from pymc_geodesic.distributions.lazy_dispatch import CompiledRandomVariable
 from pymc_geodesic.distributions.unit_rows import minus_infinity_off_sphere
 from pymc_geodesic.distributions.von_mises_fisher import (
     length_of_last_axis,
     log_density_of_cosine,
 )
+from pymc_geodesic.ops.gram import gram_matrix, squared_length
+from pymc_geodesic.ops.inner_products import matrix_product, without_leading_axes
+from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
-class SphericalAdmixtureRV(CompiledRandomVariable):
+class SphericalAdmixtureRV(LoopRandomVariable):
     """Random variable Op of `SphericalAdmixture`."""
 
     name = "SphericalAdmixture"
@@ -43,6 +46,25 @@ class SphericalAdmixtureRV(CompiledRandomVariable):
         means = np.matmul(theta[..., None, :], beta)[..., 0, :]
         lengths = np.linalg.norm(means, axis=-1, keepdims=True)
         return draw_von_mises_fisher(rng, means / lengths, kappa, size)
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the draw of one document."""
+        dtype = self.dtype
+        fill_von_mises_fisher = compiled_draws(njit).fill_von_mises_fisher
+
+        @njit
+        def draw(rng, theta, beta, kappa, out=None):  # type: ignore[no-untyped-def]  # typed by Numba
+            mean = np.zeros(beta.shape[1])
+            for topic in range(beta.shape[0]):
+                mean += theta[topic] * beta[topic]
+            mean /= np.sqrt(np.sum(mean * mean))
+            if out is None:
+                out = np.empty(beta.shape[1], dtype=dtype)
+            fill_von_mises_fisher(rng, mean, kappa, out)
+            return out
+
+        draw.handles_out = True
+        return draw
 
 
 spherical_admixture = SphericalAdmixtureRV()

@@ -1,6 +1,6 @@
 """The uniform distribution on the sphere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,18 +8,19 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.shape_utils import convert_shape
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.compiled_draws import compiled_draws
 from pymc_geodesic.distributions.directional import Directional
 from pymc_geodesic.distributions.draws import draw_uniform_directions
-from pymc_geodesic.distributions.lazy_dispatch import CompiledRandomVariable
-from pymc_geodesic.distributions.special_ops import log_vmf_normalizer
 from pymc_geodesic.distributions.unit_rows import minus_infinity_off_sphere
+from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
+from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
-class UniformSphereRV(CompiledRandomVariable):
+class UniformSphereRV(LoopRandomVariable):
     """Random variable Op of `UniformSphere`; its parameter is the dimension d of the space."""
 
     name = "UniformSphere"
@@ -39,6 +40,21 @@ class UniformSphereRV(CompiledRandomVariable):
     ) -> NDArray[np.float64]:
         """Draw from the distribution; see `draw_uniform_directions`."""
         return draw_uniform_directions(rng, (*(size or ()), int(np.squeeze(d))))
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the draw of one direction."""
+        dtype = self.dtype
+        fill_uniform = compiled_draws(njit).fill_uniform
+
+        @njit
+        def draw(rng, d, out=None):  # type: ignore[no-untyped-def]  # typed by Numba
+            if out is None:
+                out = np.empty(d, dtype=dtype)
+            fill_uniform(rng, out)
+            return out
+
+        draw.handles_out = True
+        return draw
 
 
 uniform_sphere = UniformSphereRV()

@@ -1,5 +1,6 @@
 """The von Mises–Fisher distribution."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,17 +9,19 @@ from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
+from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.compiled_draws import compiled_draws
 from pymc_geodesic.distributions.directional import Directional
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
-from pymc_geodesic.distributions.inner_products import inner_product
-from pymc_geodesic.distributions.lazy_dispatch import CompiledRandomVariable
-from pymc_geodesic.distributions.special_ops import log_vmf_normalizer
 from pymc_geodesic.distributions.unit_rows import has_unit_length, minus_infinity_off_sphere
+from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
+from pymc_geodesic.ops.inner_products import inner_product
+from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
-class VonMisesFisherRV(CompiledRandomVariable):
+class VonMisesFisherRV(LoopRandomVariable):
     """Random variable Op of `VonMisesFisher`."""
 
     name = "VonMisesFisher"
@@ -36,6 +39,21 @@ class VonMisesFisherRV(CompiledRandomVariable):
     ) -> NDArray[np.float64]:
         """Draw from the distribution; see `draw_von_mises_fisher`."""
         return draw_von_mises_fisher(rng, mu, kappa, size)
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the draw of one direction."""
+        dtype = self.dtype
+        fill_von_mises_fisher = compiled_draws(njit).fill_von_mises_fisher
+
+        @njit
+        def draw(rng, mu, kappa, out=None):  # type: ignore[no-untyped-def]  # typed by Numba
+            if out is None:
+                out = np.empty(mu.shape[0], dtype=dtype)
+            fill_von_mises_fisher(rng, mu, kappa, out)
+            return out
+
+        draw.handles_out = True
+        return draw
 
 
 von_mises_fisher = VonMisesFisherRV()

@@ -14,7 +14,7 @@ from pytensor.tensor import TensorVariable
 from scipy.sparse import issparse
 
 from pymc_geodesic.distributions import SphericalAdmixture, VonMisesFisher
-from pymc_geodesic.distributions.special_ops import log_vmf_normalizer
+from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.transforms.unit_vector import UnitVectorTransform
 
 __all__ = ["spherical_admixture"]

@@ -1,11 +1,11 @@
 """Sparse design matrices: a data container, and products whose cost follows the non-zeros."""
 
+from pymc_geodesic.ops.sparse_dot import SparseDot, SparseTransposeDot
+from pymc_geodesic.ops.sparse_order import in_order
 from pymc_geodesic.sparse.admixture import admixture_log_likelihood
 from pymc_geodesic.sparse.canonical import canonical_rows
 from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
 from pymc_geodesic.sparse.data import SparseData
-from pymc_geodesic.sparse.order import in_order
-from pymc_geodesic.sparse.products import SparseDot, SparseTransposeDot
 
 __all__ = [
     "SparseContainers",

@@ -11,9 +11,9 @@ from pymc.model import Model, modelcontext
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
+from pymc_geodesic.ops.sparse_dot import SparseDot
 from pymc_geodesic.sparse.canonical import canonical_rows
 from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
-from pymc_geodesic.sparse.products import SparseDot
 
 __all__ = ["SparseData"]
 

@@ -1,9 +1,8 @@
 r"""The von Mises–Fisher constant and its derivatives for PyTensor variables.
 
 Each function is one scalar Op whose inner graph is the arithmetic of
-`pymc_geodesic.distributions.bessel`. The C and JAX backends run this graph as it stands. Numba,
-which would compile its 470 nodes one by one, has the same arithmetic as a loop
-(`pymc_geodesic.distributions.numba_dispatch`).
+`pymc_geodesic.ops.bessel`. The C and JAX backends run this graph as it stands. Numba,
+which would compile its 470 nodes one by one, has the same arithmetic as a loop.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,10 +18,16 @@ from pytensor.scalar.basic import Composite
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.bessel import BesselFunctions, bessel_functions
-from pymc_geodesic.distributions.lazy_dispatch import register_numba_dispatch
+from pymc_geodesic.ops.bessel import BesselFunctions, bessel_functions
+from pymc_geodesic.ops.numba_backend import LoopOp
 
 _NUMERICAL = bessel_functions(np.sqrt, np.log)
+
+
+@cache
+def _compiled_functions(njit: Any) -> BesselFunctions:
+    """Return the Bessel functions as Numba functions of two scalars."""
+    return bessel_functions(np.sqrt, np.log, njit(fastmath=False))
 
 
 class NamedScalarOp(Composite):
@@ -49,7 +54,7 @@ class NamedScalarOp(Composite):
         return {}
 
 
-class BesselScalarOp(NamedScalarOp):
+class BesselScalarOp(LoopOp, NamedScalarOp):
     """The arithmetic of a member of `BesselFunctions`.
 
     Parameters
@@ -59,7 +64,6 @@ class BesselScalarOp(NamedScalarOp):
     """
 
     def __init__(self, function: str) -> None:
-        register_numba_dispatch()
         self.function = function
         d, kappa = ps.float64("d"), ps.float64("kappa")
         symbolic: BesselFunctions = bessel_functions(ps.sqrt, ps.log)
@@ -68,6 +72,10 @@ class BesselScalarOp(NamedScalarOp):
     def perform(self, node: Apply | None, inputs: Sequence[Any], outputs: list[list[Any]]) -> None:
         """Evaluate without the inner graph, as constant folding does."""
         outputs[0][0] = np.float64(getattr(_NUMERICAL, self.function)(*inputs))
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the loop form of the function."""
+        return getattr(_compiled_functions(njit), self.function)
 
 
 class DirectionalScalarOp(NamedScalarOp):
@@ -148,7 +156,7 @@ def log_vmf_normalizer(d: Any, kappa: Any) -> TensorVariable:
     Examples
     --------
     >>> import pytensor.tensor as pt
-    >>> from pymc_geodesic.distributions.special_ops import log_vmf_normalizer
+    >>> from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
     >>> kappa = pt.dscalar("kappa")
     >>> constant = log_vmf_normalizer(3, kappa)
     >>> float(pt.grad(constant, kappa).eval({kappa: 2.0}, mode="FAST_COMPILE"))
@@ -176,7 +184,7 @@ def mean_resultant_length(d: Any, kappa: Any) -> TensorVariable:
 
     Examples
     --------
-    >>> from pymc_geodesic.distributions.special_ops import mean_resultant_length
+    >>> from pymc_geodesic.ops.bessel_ops import mean_resultant_length
     >>> float(mean_resultant_length(3, 2.0).eval(mode="FAST_COMPILE"))
     0.537314...
     """

@@ -70,7 +70,7 @@ def inner_product(left: TensorVariable, right: TensorVariable) -> TensorVariable
     --------
     >>> import numpy as np
     >>> import pytensor.tensor as pt
-    >>> from pymc_geodesic.distributions.inner_products import inner_product
+    >>> from pymc_geodesic.ops.inner_products import inner_product
     >>> left, right = pt.as_tensor(np.eye(3)), pt.as_tensor([1.0, 2.0, 3.0])
     >>> inner_product(left, right).eval(mode="FAST_COMPILE")
     array([1., 2., 3.])

@@ -20,7 +20,7 @@ def positions_of(rows: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.sparse.order import positions_of
+    >>> from pymc_geodesic.ops.sparse_order import positions_of
     >>> positions_of(np.array([[5, 7], [2, 2], [0, 3]]))
     array([5, 6, 0, 1, 2])
     """
@@ -50,7 +50,7 @@ def in_order(
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.sparse import in_order
+    >>> from pymc_geodesic.ops.sparse_order import in_order
     >>> rows = np.array([[2, 3], [0, 2], [2, 3]])
     >>> values, columns, rows = in_order(np.array([1.0, 2, 3]), np.array([7, 8, 9]), rows, 2)
     >>> values

@@ -13,7 +13,7 @@ from pytensor.tensor.blockwise import vectorize_node_fallback
 from pytensor.tensor.symbolic import TensorSymbolicOp
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.inner_products import matrix_product
+from pymc_geodesic.ops.inner_products import matrix_product
 
 
 class GramMatrix(TensorSymbolicOp):
@@ -87,7 +87,7 @@ def gram_matrix(rows: TensorVariable) -> TensorVariable:
     Examples
     --------
     >>> import pytensor.tensor as pt
-    >>> from pymc_geodesic.distributions.gram import gram_matrix
+    >>> from pymc_geodesic.ops.gram import gram_matrix
     >>> gram_matrix(pt.as_tensor([[1.0, 2.0], [0.0, 3.0]])).eval(mode="FAST_COMPILE")
     array([[5., 6.],
            [6., 9.]])
@@ -111,7 +111,7 @@ def squared_length(weights: TensorVariable, gram: TensorVariable) -> TensorVaria
     Examples
     --------
     >>> import pytensor.tensor as pt
-    >>> from pymc_geodesic.distributions.gram import squared_length
+    >>> from pymc_geodesic.ops.gram import squared_length
     >>> weights, gram = pt.as_tensor([[1.0, 1.0]]), pt.as_tensor([[5.0, 6.0], [6.0, 9.0]])
     >>> squared_length(weights, gram).eval(mode="FAST_COMPILE")
     array([26.])

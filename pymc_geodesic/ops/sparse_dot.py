@@ -7,8 +7,7 @@ a block of ``rows`` alone, so that it costs nothing to take one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,17 +18,12 @@ from pytensor.graph.op import Op
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
-from pymc_geodesic.sparse.order import positions_of
+from pymc_geodesic.ops.numba_backend import LoopOp
+from pymc_geodesic.ops.sparse_order import positions_of
 
 __all__ = ["SparseDot", "SparseTransposeDot"]
 
 _NOT_FROM = "The non-zeros are data; only products with them are differentiated"
-
-
-@cache
-def _register_with_numba() -> None:
-    """Give the Ops their loops; not on import, because Numba's dispatch is slow to load."""
-    import pymc_geodesic.sparse.numba_dispatch  # noqa: F401  # imported for its effect
 
 
 def _as_matrix(
@@ -47,19 +41,13 @@ def _as_matrix(
     )
 
 
-class _Product(Op):
+class _Product(LoopOp, Op):
     """Base of the two products; ``width`` is the number of columns of the matrix."""
 
     __props__: tuple[str, ...] = ("width",)
 
     def __init__(self, width: int) -> None:
-        _register_with_numba()
         self.width = width
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled Op."""
-        _register_with_numba()
-        self.__dict__.update(state)
 
     def _other_length(self, rows: TensorVariable) -> int | None:
         raise NotImplementedError
@@ -130,7 +118,7 @@ class SparseDot(_Product):
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.sparse import SparseDot
+    >>> from pymc_geodesic.ops.sparse_dot import SparseDot
     >>> values, columns = np.array([2.0, 3.0]), np.array([0, 2], dtype="int32")
     >>> rows = np.array([[0, 1], [0, 2]])
     >>> product = SparseDot(3)(values, columns, rows, np.array([1.0, 10.0, 100.0]))
@@ -162,6 +150,45 @@ class SparseDot(_Product):
         product = _as_matrix(values, columns, rows, self.width) @ weights
         outputs[0][0] = product.astype(node.outputs[0].type.dtype, copy=False)
 
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the loop over the rows."""
+        dtype = node.outputs[0].type.numpy_dtype
+        width = self.width
+
+        if node.inputs[3].type.ndim == 1:
+
+            @njit
+            def product(values, columns, rows, weights):  # type: ignore[no-untyped-def]
+                if weights.shape[0] != width:
+                    raise ValueError("the weights do not have the length of a row")
+                n = rows.shape[0]
+                result = np.empty(n, dtype)
+                for i in range(n):
+                    total = dtype.type(0)
+                    for k in range(rows[i, 0], rows[i, 1]):
+                        total += values[k] * weights[np.uintp(columns[k])]
+                    result[i] = total
+                return result
+
+        else:
+
+            @njit
+            def product(values, columns, rows, weights):  # type: ignore[no-untyped-def]
+                if weights.shape[0] != width:
+                    raise ValueError("the weights do not have the length of a row")
+                n, m = rows.shape[0], weights.shape[1]
+                result = np.zeros((n, m), dtype)
+                for i in range(n):
+                    row = result[i]
+                    for k in range(rows[i, 0], rows[i, 1]):
+                        value = values[k]
+                        weight = weights[np.uintp(columns[k])]
+                        for j in range(m):
+                            row[j] += value * weight[j]
+                return result
+
+        return product
+
 
 class SparseTransposeDot(_Product):
     r"""Product of a transposed sparse matrix and a vector, or a dense matrix.
@@ -179,7 +206,7 @@ class SparseTransposeDot(_Product):
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.sparse import SparseTransposeDot
+    >>> from pymc_geodesic.ops.sparse_dot import SparseTransposeDot
     >>> values, columns = np.array([2.0, 3.0]), np.array([0, 2], dtype="int32")
     >>> rows = np.array([[0, 1], [0, 2]])
     >>> product = SparseTransposeDot(3)(values, columns, rows, np.array([1.0, 10.0]))
@@ -214,3 +241,43 @@ class SparseTransposeDot(_Product):
         matrix = _as_matrix(values, columns, rows, self.width)
         product = (matrix.power(2) if self.squared else matrix).T @ residuals
         outputs[0][0] = product.astype(node.outputs[0].type.dtype, copy=False)
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the loop over the rows."""
+        dtype = node.outputs[0].type.numpy_dtype
+        width, squared = self.width, self.squared
+
+        if node.inputs[3].type.ndim == 1:
+
+            @njit
+            def product(values, columns, rows, residuals):  # type: ignore[no-untyped-def]
+                n = rows.shape[0]
+                if residuals.shape[0] != n:
+                    raise ValueError("there must be one residual for each row")
+                result = np.zeros(width, dtype)
+                for i in range(n):
+                    residual = residuals[i]
+                    if residual != 0.0:
+                        for k in range(rows[i, 0], rows[i, 1]):
+                            value = values[k] * values[k] if squared else values[k]
+                            result[np.uintp(columns[k])] += value * residual
+                return result
+
+        else:
+
+            @njit
+            def product(values, columns, rows, residuals):  # type: ignore[no-untyped-def]
+                n, m = residuals.shape
+                if rows.shape[0] != n:
+                    raise ValueError("there must be one residual for each row")
+                result = np.zeros((width, m), dtype)
+                for i in range(n):
+                    residual = residuals[i]
+                    for k in range(rows[i, 0], rows[i, 1]):
+                        value = values[k] * values[k] if squared else values[k]
+                        row = result[np.uintp(columns[k])]
+                        for j in range(m):
+                            row[j] += value * residual[j]
+                return result
+
+        return product

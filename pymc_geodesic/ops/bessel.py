@@ -1,7 +1,7 @@
 r"""The von Mises–Fisher constant, written once for NumPy, PyTensor and Numba.
 
 Bessel functions of order :math:`\nu = d/2 - 1` are evaluated without a library call. Debye's
-expansion (`pymc_geodesic.distributions.debye`) gives them at the order :math:`\nu + 16`, where
+expansion (`pymc_geodesic.ops.debye`) gives them at the order :math:`\nu + 16`, where
 twelve terms reach machine precision for every argument. The scaled ratio
 :math:`\rho_k = I_{k+1}(\kappa) / (\kappa I_k(\kappa))` then goes down to :math:`\nu` by
 
@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pymc_geodesic.distributions.debye import (
+from pymc_geodesic.ops.debye import (
     FUNCTION,
     FUNCTION_SLOPE,
     N_TERMS,

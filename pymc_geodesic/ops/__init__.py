@@ -1,0 +1,1 @@
+"""PyTensor Ops, each in one file with the loop that Numba compiles for it."""

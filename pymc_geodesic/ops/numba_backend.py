@@ -1,0 +1,145 @@
+"""How Ops and random variables reach PyTensor's Numba backend.
+
+Each says in a method beside its definition, `WithLoop.numba_loop`, what Numba compiles for it.
+
+- One registration: PyTensor's Numba dispatch takes half a second to import. It is imported, and
+  told of all classes at once, when the first Op is made or a random variable enters a graph.
+- One rule for the cache: PyTensor keeps machine code on disk and cannot see that sources here have
+  changed, so every key holds the stamp of the file of the loop and of all files it may inline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pytensor.graph.basic import Apply
+from pytensor.tensor.random.op import RandomVariable
+
+from pymc_geodesic.jit import source_stamp
+
+
+class WithLoop:
+    """Base of what has a loop for Numba."""
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the function that Numba puts in the place of a node.
+
+        Parameters
+        ----------
+        node : Apply
+            Only the types of its inputs and outputs, without their static shapes, may shape the
+            loop: they are part of the key of the cache.
+        njit : callable
+            PyTensor's form of `numba.njit`, a decorator with or without options.
+
+        Returns
+        -------
+        callable
+            Of the values of the inputs; for a random variable of the generator and the parameters
+            of a single draw.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what Numba compiles for it")
+
+
+class LoopOp(WithLoop):
+    """Base of Ops with a loop, to stand before the other bases.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pytensor
+    >>> import pytensor.tensor as pt
+    >>> from pytensor.graph import Apply, Op
+    >>> from pymc_geodesic.ops.numba_backend import LoopOp
+    >>> class Total(LoopOp, Op):
+    ...     __props__ = ()
+    ...
+    ...     def make_node(self, x):
+    ...         return Apply(self, [x], [pt.dscalar()])
+    ...
+    ...     def perform(self, node, inputs, outputs):
+    ...         outputs[0][0] = np.sum(inputs[0])
+    ...
+    ...     def numba_loop(self, node, njit):
+    ...         @njit
+    ...         def total(x):
+    ...             result = 0.0
+    ...             for value in x:
+    ...                 result += value
+    ...             return np.asarray(result)
+    ...
+    ...         return total
+    >>> x = pt.dvector("x")
+    >>> pytensor.function([x], Total()(x), mode="FAST_COMPILE")(np.ones(3))
+    array(3.)
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Register before the first Op is there, also one that arrives by pickle."""
+        register_with_numba()
+        return super().__new__(cls)
+
+
+class LoopRandomVariable(WithLoop, RandomVariable):
+    """A `RandomVariable` whose single draws are a loop.
+
+    Its Op is made when its module is imported, too early to import Numba's dispatch: the
+    registration happens when a graph is built, or arrives by pickle in a new process.
+    """
+
+    machine_code_is_kept: ClassVar[bool] = True
+    """Whether the cache may hold the draws; not if they return to Python on their way."""
+
+    def make_node(self, *inputs: Any) -> Apply:
+        """Build the node of a draw."""
+        register_with_numba()
+        return super().make_node(*inputs)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled Op."""
+        register_with_numba()
+        self.__dict__.update(state)
+
+
+@cache
+def register_with_numba() -> None:
+    """Tell PyTensor's Numba backend about every class with a loop, once in a process."""
+    from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
+    from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+
+    @register_funcify_and_cache_key(LoopOp)
+    def loop_of_op(op: Any, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], str]:
+        return op.numba_loop(node, numba_njit), cache_key(op, node)
+
+    @numba_core_rv_funcify.register(LoopRandomVariable)
+    def loop_of_draw(op: LoopRandomVariable, node: Apply) -> tuple[Callable[..., Any], int | None]:
+        key = int(cache_key(op, node)[:16], 16) if op.machine_code_is_kept else None
+        return op.numba_loop(node, numba_njit), key
+
+
+def cache_key(op: Any, node: Apply) -> str:
+    """Key of the machine code of a node in PyTensor's cache.
+
+    Parameters
+    ----------
+    op : LoopOp or LoopRandomVariable
+    node : Apply
+        A node of the Op.
+
+    Returns
+    -------
+    str
+        Changes with the class and the properties of the Op, with the types of the inputs and
+        outputs, and with the sources of the loop and of what it may inline.
+    """
+    properties = [(name, getattr(op, name)) for name in op.__props__]
+    types = [
+        (getattr(variable.type, "dtype", None), getattr(variable.type, "ndim", None))
+        for variable in (*node.inputs, *node.outputs)
+    ]
+    stamp = source_stamp(Path(type(op).numba_loop.__code__.co_filename))
+    return sha256(f"{type(op)} {properties} {types} {stamp}".encode()).hexdigest()
