@@ -95,6 +95,9 @@ def sparse_rows(arrays: dict[str, np.ndarray], prefix: str) -> sparse.csr_matrix
 def sparse_arrays(rows: sparse.csr_matrix, prefix: str) -> dict[str, np.ndarray]:
     """Take a CSR matrix apart into the four arrays that `sparse_rows` reads.
 
+    `scipy.sparse.save_npz` writes one matrix to a file; the files of this package hold several,
+    with their labels and words.
+
     Parameters
     ----------
     rows : scipy.sparse.csr_matrix

@@ -14,7 +14,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.sparse.admixture import AdmixtureLogLikelihood
+from pymc_geodesic.ops.admixture import AdmixtureLogLikelihood
 
 __all__ = ["Proportions", "likelihood_node"]
 

@@ -1,0 +1,210 @@
+"""Loops are registered when they are needed, and their keys in the cache follow their sources."""
+
+import pickle
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.op import Op
+from pytensor.link.numba.dispatch.basic import numba_funcify, numba_funcify_and_cache_key
+from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+
+from pymc_geodesic import jit
+from pymc_geodesic.distributions import VonMisesFisher
+from pymc_geodesic.ops import numba_backend
+from pymc_geodesic.ops.admixture import AdmixtureLogLikelihood, AdmixtureTopicsGradient
+from pymc_geodesic.ops.bessel_ops import BesselScalarOp
+from pymc_geodesic.ops.numba_backend import (
+    LoopOp,
+    LoopRandomVariable,
+    WithLoop,
+    cache_key,
+    register_with_numba,
+)
+from pymc_geodesic.ops.sparse_dot import SparseDot, SparseTransposeDot
+
+PACKAGE = Path(jit.__file__).parent
+FILES = ["ops/admixture.py", "ops/bessel_ops.py", "ops/sparse_dot.py"] + [
+    f"distributions/{name}.py"
+    for name in (
+        "hinge",
+        "matrix_von_mises_fisher",
+        "multiclass_hinge",
+        "spherical_admixture",
+        "uniform_sphere",
+        "von_mises_fisher",
+    )
+]
+"""Where loops are."""
+
+
+def subclasses(base):
+    for each in base.__subclasses__():
+        yield each
+        yield from subclasses(each)
+
+
+def with_loops():
+    for file in FILES:
+        import_module("pymc_geodesic." + file.removesuffix(".py").replace("/", "."))
+    return [
+        each
+        for each in subclasses(WithLoop)
+        if each.__module__.startswith("pymc_geodesic.") and "numba_loop" in vars(each)
+    ]
+
+
+def test_the_files_are_those_with_loops():
+    found = {Path(each.numba_loop.__code__.co_filename) for each in with_loops()}
+    assert found == {PACKAGE / file for file in FILES}
+
+
+@pytest.mark.parametrize("each", with_loops(), ids=lambda each: each.__name__)
+def test_the_loop_comes_before_what_other_bases_have(each):
+    """A random variable or a `Composite` has an implementation of its own, or none at all."""
+    register_with_numba()
+    if issubclass(each, LoopRandomVariable):
+        assert numba_core_rv_funcify.dispatch(each) is numba_core_rv_funcify.dispatch(
+            LoopRandomVariable
+        )
+        assert numba_core_rv_funcify.dispatch(each) is not numba_core_rv_funcify.dispatch(object)
+    else:
+        for function in (numba_funcify, numba_funcify_and_cache_key):
+            assert function.dispatch(each) is function.dispatch(LoopOp)
+            assert function.dispatch(each) is not function.dispatch(object)
+
+
+def run(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+
+
+def test_dispatch_is_imported_with_the_first_op():
+    """It costs half a second, which nobody pays who only imports the package."""
+    modules = [
+        "pymc_geodesic.models",
+        *("pymc_geodesic." + file.removesuffix(".py").replace("/", ".") for file in FILES),
+    ]
+    code = f"""
+import sys
+from importlib import import_module
+
+for module in {modules!r}:
+    import_module(module)
+print("pytensor.link.numba.dispatch" in sys.modules)
+from pymc_geodesic.ops.sparse_dot import SparseDot
+SparseDot(3)
+print("pytensor.link.numba.dispatch" in sys.modules)
+"""
+    assert run(code) == ["False", "True"]
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        AdmixtureLogLikelihood(),
+        SparseDot(3),
+        VonMisesFisher.rv_op,
+        BesselScalarOp("log_normalizer"),
+    ],
+    ids=["without properties", "with properties", "random variable", "by name"],
+)
+def test_an_op_that_arrives_by_pickle_has_its_loop(op):
+    code = f"""
+import pickle
+op = pickle.loads({pickle.dumps(op)!r})
+from pymc_geodesic.ops.numba_backend import register_with_numba
+print(register_with_numba.cache_info().currsize)
+"""
+    assert run(code) == ["1"]
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of the package, for changes."""
+    copy = tmp_path / "pymc_geodesic"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(jit, "_PACKAGE", copy)
+    return copy
+
+
+DRAWS = [f"distributions/{name}.py" for name in ("compiled_draws", "draws")]
+
+
+@pytest.mark.parametrize(
+    ("file", "inlined"),
+    [(file, [file, "ops/numba_backend.py"]) for file in FILES]
+    + [
+        ("ops/bessel_ops.py", ["ops/bessel.py", "ops/debye.py"]),
+        ("distributions/von_mises_fisher.py", DRAWS),
+        ("distributions/uniform_sphere.py", DRAWS),
+        ("distributions/spherical_admixture.py", DRAWS),
+    ],
+)
+def test_stamp_follows_what_a_loop_inlines(package, file, inlined):
+    stamps = {jit.source_stamp(package / file)}
+    for changed in inlined:
+        with (package / changed).open("a") as source:
+            source.write("\nchanged = 1\n")
+        stamps.add(jit.source_stamp(package / file))
+    assert len(stamps) == 1 + len(inlined)
+
+
+def test_stamp_does_not_follow_what_only_builds_graphs(package):
+    """Otherwise every change of a source would compile all loops anew."""
+    before = [jit.source_stamp(package / file) for file in FILES]
+    for changed in ("ops/gram.py", "distributions/unit_rows.py", "transforms/stiefel.py"):
+        with (package / changed).open("a") as source:
+            source.write("\nchanged = 1\n")
+    assert [jit.source_stamp(package / file) for file in FILES] == before
+
+
+def node(op, ndim=1, dtype="float64", width=5):
+    values, columns = np.ones(2, dtype), np.zeros(2, "int32")
+    other = pt.tensor(dtype=dtype, shape=(width,) + (None,) * (ndim - 1))
+    return op(values, columns, np.array([[0, 2]] * width), other).owner
+
+
+def test_key_has_all_that_shapes_a_loop(monkeypatch):
+    dot, squared = SparseDot(5), SparseTransposeDot(5, squared=True)
+    nodes = [
+        node(dot),
+        node(dot, ndim=2),
+        node(dot, dtype="float32"),
+        node(SparseTransposeDot(5)),
+        node(squared),
+        node(SparseTransposeDot(6), width=5),
+    ]
+    keys = [cache_key(each.op, each) for each in nodes]
+    assert len(set(keys)) == len(nodes)
+    assert cache_key(SparseDot(5), node(SparseDot(5))) == keys[0]
+
+    files = []
+    monkeypatch.setattr(numba_backend, "source_stamp", lambda file: files.append(file) or "other")
+    assert cache_key(dot, nodes[0]) not in keys
+    assert files == [PACKAGE / "ops" / "sparse_dot.py"]
+
+
+def test_ops_of_one_file_have_keys_of_their_own():
+    counts = (np.ones(2), np.zeros(2, "int32"), np.array([[0, 2]]))
+    theta, by_word = np.ones((1, 1)), np.ones((1, 1))
+    one = AdmixtureLogLikelihood()(*counts, theta, by_word).owner
+    other = AdmixtureTopicsGradient()(*counts, theta, by_word, np.ones(1)).owner
+    assert cache_key(one.op, one) != cache_key(other.op, other)
+
+
+def test_an_op_without_a_loop_is_named():
+    class Silent(LoopOp, Op):
+        __props__ = ()
+
+        def perform(self, node, inputs, outputs):
+            raise NotImplementedError
+
+    with pytest.raises(NotImplementedError, match="Silent does not say what Numba compiles"):
+        Silent().numba_loop(None, None)
