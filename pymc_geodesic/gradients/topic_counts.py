@@ -25,7 +25,6 @@ from pymc_geodesic.gradients.sources import named_row_source
 from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.kernels.topic_assignments import collect_words, sample_documents
 from pymc_geodesic.kernels.topic_moves import read_words
-from pymc_geodesic.ops.admixture import AdmixtureLogLikelihood
 from pymc_geodesic.sparse import SparseContainers, sparse_containers
 from pymc_geodesic.streams import split_stream
 from pymc_geodesic.workers import Workers, parts_of
