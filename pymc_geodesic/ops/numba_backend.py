@@ -62,7 +62,7 @@ class LoopOp(WithLoop):
     ...         return Apply(self, [x], [pt.dscalar()])
     ...
     ...     def perform(self, node, inputs, outputs):
-    ...         outputs[0][0] = np.sum(inputs[0])
+    ...         outputs[0][0] = np.asarray(np.sum(inputs[0]))
     ...
     ...     def numba_loop(self, node, njit):
     ...         @njit
@@ -74,7 +74,7 @@ class LoopOp(WithLoop):
     ...
     ...         return total
     >>> x = pt.dvector("x")
-    >>> pytensor.function([x], Total()(x), mode="FAST_COMPILE")(np.ones(3))
+    >>> pytensor.function([x], Total()(x), mode="NUMBA")(np.ones(3))
     array(3.)
     """
 
@@ -112,16 +112,16 @@ def register_with_numba() -> None:
     from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 
     @register_funcify_and_cache_key(LoopOp)
-    def loop_of_op(op: Any, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], str]:
+    def loop_of_op(op: Any, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], str | None]:
         return op.numba_loop(node, numba_njit), cache_key(op, node)
 
     @numba_core_rv_funcify.register(LoopRandomVariable)
     def loop_of_draw(op: LoopRandomVariable, node: Apply) -> tuple[Callable[..., Any], int | None]:
-        key = int(cache_key(op, node)[:16], 16) if op.machine_code_is_kept else None
-        return op.numba_loop(node, numba_njit), key
+        key = cache_key(op, node) if op.machine_code_is_kept else None
+        return op.numba_loop(node, numba_njit), None if key is None else int(key[:16], 16)
 
 
-def cache_key(op: Any, node: Apply) -> str:
+def cache_key(op: Any, node: Apply) -> str | None:
     """Key of the machine code of a node in PyTensor's cache.
 
     Parameters
@@ -132,14 +132,17 @@ def cache_key(op: Any, node: Apply) -> str:
 
     Returns
     -------
-    str
+    str or None
         Changes with the class and the properties of the Op, with the types of the inputs and
-        outputs, and with the sources of the loop and of what it may inline.
+        outputs, and with the sources of the loop and of what it may inline. None, which keeps
+        nothing, for a loop of an interactive session, whose source no file has.
     """
+    file = Path(type(op).numba_loop.__code__.co_filename)
+    if not file.is_file():
+        return None
     properties = [(name, getattr(op, name)) for name in op.__props__]
     types = [
         (getattr(variable.type, "dtype", None), getattr(variable.type, "ndim", None))
         for variable in (*node.inputs, *node.outputs)
     ]
-    stamp = source_stamp(Path(type(op).numba_loop.__code__.co_filename))
-    return sha256(f"{type(op)} {properties} {types} {stamp}".encode()).hexdigest()
+    return sha256(f"{type(op)} {properties} {types} {source_stamp(file)}".encode()).hexdigest()

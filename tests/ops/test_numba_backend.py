@@ -199,6 +199,15 @@ def test_ops_of_one_file_have_keys_of_their_own():
     assert cache_key(one.op, one) != cache_key(other.op, other)
 
 
+def test_a_loop_of_an_interactive_session_is_not_kept():
+    """Nothing would tell that it has changed."""
+    source = "class Session(SparseDot):\n    def numba_loop(self, node, njit):\n        pass"
+    names = {"SparseDot": SparseDot, "__name__": "__main__"}
+    exec(compile(source, "<session>", "exec"), names)
+    op = names["Session"](5)
+    assert cache_key(op, node(op)) is None
+
+
 def test_an_op_without_a_loop_is_named():
     class Silent(LoopOp, Op):
         __props__ = ()
