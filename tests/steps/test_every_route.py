@@ -3,6 +3,10 @@
 Each run samples several kinds of variable at once with the settings that tuning chooses, one chain,
 one seed, and compares mean and standard deviation of every coordinate and of every principal axis
 of each kind with exact ones. What a step does not support is refused when it is made.
+
+The bounds hold for all steps alike, and leave room for what tuning allows: 2 % of the variance
+for the gradient noise of SGGMC, ε²V/(2Cε), and gSGNHT; 5 % for SGLD, SSGLD (h²V/4 + h²λ/4), SCIR
+(tanh(h/2) Var[â]) and SGRLD; Cε/2 = 2.5 % that Euler's method takes away in SSGNHT.
 """
 
 import time
