@@ -14,8 +14,9 @@ data arrays, whose meaning the field alone knows.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Protocol
 
 import numpy as np
 from llvmlite import ir
@@ -24,7 +25,14 @@ from numba.extending import intrinsic
 
 from pymc_geodesic.jit import compiled
 
-__all__ = ["Field", "array_at", "evaluate", "interpreted_field", "native_field"]
+__all__ = [
+    "ComposedField",
+    "Field",
+    "array_at",
+    "evaluate",
+    "interpreted_field",
+    "native_field",
+]
 
 SIGNATURE = types.float64(
     types.CPointer(types.float64),
@@ -167,3 +175,60 @@ def interpreted_field(function: Callable[[Any, int, Any, Any], float]) -> Field:
     assert address is not None
     field = Field(address, callback, interpreted=True)
     return field
+
+
+class FieldLike(Protocol):
+    """What a kernel needs of a field: where its code is, the table it reads, and its errors."""
+
+    context: np.ndarray
+
+    @property
+    def address(self) -> int:
+        """Machine address of the function."""
+
+    def raise_error(self) -> None:
+        """Raise what an interpreted field raised during the last call, if anything."""
+
+
+@cache
+def _callback(function: Callable[..., float]) -> Any:
+    """Make a C function of a compiled one; Numba's cache keeps the latter, this is thin."""
+
+    @cfunc(SIGNATURE)
+    def field(position, argument, context, output):  # type: ignore[no-untyped-def]
+        return function(position, argument, context, output)
+
+    return field
+
+
+class ComposedField:
+    """A field made of other fields.
+
+    Parameters
+    ----------
+    function : compiled function ``(position, argument, context, output) -> float``
+        Receives pointers and finds the other fields in its context.
+    context : ndarray of int64
+        What it reads.
+    inner : list of FieldLike
+        The other fields.
+    keep_alive : object
+        Owner of the memory that the context points at.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., float],
+        context: np.ndarray,
+        inner: Sequence[FieldLike],
+        keep_alive: Any,
+    ) -> None:
+        self.address: int = _callback(function).address
+        self.context = context
+        self._inner = tuple(inner)
+        self._keep_alive = keep_alive
+
+    def raise_error(self) -> None:
+        """Raise what an interpreted field raised during the last call, if anything."""
+        for field in self._inner:
+            field.raise_error()

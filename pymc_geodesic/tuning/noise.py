@@ -1,0 +1,142 @@
+r"""Gradient noise in the coordinates of a metric, and the settings of Langevin dynamics it allows.
+
+In coordinates where the posterior has covariance I, a step h of the dynamics
+
+.. math:: dx = v\,dt, \qquad dv = (\nabla \log \pi + \text{noise})\,dt - \gamma v\,dt + \ldots
+
+receives gradient noise of variance h² b_j in direction j, b_j the variance of the estimate. With
+the friction γ_j = γ + h b_j / 2 that noise is just what the second part of the friction takes away
+again, and injected noise has to match the first part only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_geodesic.fields import evaluate
+from pymc_geodesic.jit import compiled
+
+__all__ = ["LangevinSettings", "differences_of_pairs", "langevin_settings", "principal_directions"]
+
+LONGEST_STEP = 0.5
+"""h in posterior standard deviations, with which a skewed posterior errs by 0.2 % of an sd."""
+
+FRICTION = 1.0
+"""γ at which a normal law of covariance I forgets fastest."""
+
+FEWEST_STEPS, MOST_STEPS = 4, 100
+
+LARGEST_NOISE = 1.0
+"""Bound of h² b."""
+
+
+@compiled
+def differences_of_pairs(
+    field: int,
+    context: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    places: np.ndarray,
+    differences: np.ndarray,
+) -> None:
+    """Differences of two independent gradient estimates, each pair at a place of its own.
+
+    Parameters
+    ----------
+    field, context
+        Field of minibatch gradients; see `pymc_geodesic.fields`.
+    first, second : ndarray of int64, shape (n,)
+        Arguments of the field: two minibatches for each pair.
+    places : ndarray, shape (n, size)
+    differences : ndarray, shape (n, size)
+        Receives the differences, whose covariance is twice that of the estimate.
+    """
+    other = np.empty(places.shape[1])
+    for pair in range(first.size):
+        evaluate(field, places[pair], first[pair], context, differences[pair])
+        evaluate(field, places[pair], second[pair], context, other)
+        for i in range(other.size):
+            differences[pair, i] -= other[i]
+
+
+def principal_directions(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Directions in which the noise is uncorrelated, and its variance along each.
+
+    Parameters
+    ----------
+    differences : ndarray, shape (n, d)
+        See `differences_of_pairs`.
+
+    Returns
+    -------
+    rotation : ndarray, shape (d, d)
+        Directions in its columns.
+    variances : ndarray, shape (d,)
+    """
+    covariance = 0.5 * differences.T @ differences / len(differences)
+    variances, rotation = np.linalg.eigh(covariance)
+    return rotation, np.maximum(variances, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class LangevinSettings:
+    """What the kernels of Langevin dynamics are run with.
+
+    Attributes
+    ----------
+    step_size : float
+        h.
+    friction : ndarray, shape (size,)
+        γ_j, per unit of time.
+    noise : ndarray, shape (size,)
+        b_j, variance of the gradient estimate.
+    n_steps : int
+        Inner steps of a draw.
+    """
+
+    step_size: float
+    friction: np.ndarray
+    noise: np.ndarray
+    n_steps: int
+
+    @property
+    def ess_per_step(self) -> float:
+        """Effective draws per inner step, of the direction with the most noise."""
+        slowest = 2.0 * self.friction + self.step_size * self.noise
+        return float(self.step_size / slowest.max())
+
+
+def langevin_settings(
+    noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+) -> LangevinSettings:
+    """Step size, friction and number of steps for gradient noise of known variance.
+
+    Parameters
+    ----------
+    noise : ndarray, shape (size,)
+        b_j, in the coordinates of the metric.
+    step_size, n_steps : optional
+        Used as given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.tuning.noise import langevin_settings
+    >>> exact = langevin_settings(np.zeros(3))
+    >>> exact.step_size, exact.friction.tolist(), exact.n_steps
+    (0.5, [1.0, 1.0, 1.0], 4)
+    >>> noisy = langevin_settings(np.array([100.0, 0.0]))
+    >>> noisy.step_size, noisy.friction.tolist(), noisy.n_steps
+    (0.1, [6.0, 1.0], 100)
+    """
+    largest = float(noise.max(initial=0.0))
+    if step_size is None:
+        step_size = min(LONGEST_STEP, math.sqrt(LARGEST_NOISE / max(largest, 1e-12)))
+    friction = FRICTION + 0.5 * step_size * noise
+    if n_steps is None:
+        decorrelates = (2.0 * friction.mean() + step_size * noise.mean()) / step_size
+        n_steps = int(np.clip(math.ceil(decorrelates), FEWEST_STEPS, MOST_STEPS))
+    return LangevinSettings(step_size, friction, noise, n_steps)

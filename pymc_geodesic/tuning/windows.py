@@ -1,0 +1,105 @@
+"""Windows of the warm-up after which the metric is estimated anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.tuning.metric import whitening_factor
+
+__all__ = ["MetricWindows", "window_ends"]
+
+FIRST_WINDOW = 10
+GROWTH = 1.5
+FORGOTTEN = 0.5
+"""Part of the draws so far that is dropped when a window ends: they come from the way there."""
+
+
+def window_ends(n: int) -> list[int]:
+    """Draws after which the metric changes, in a phase of ``n`` draws.
+
+    Windows grow by half: early ones are short, because what the first draws show is the way to
+    the posterior. The last window ends with the phase.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.tuning.windows import window_ends
+    >>> window_ends(200)
+    [10, 25, 47, 80, 200]
+    >>> window_ends(5)
+    [5]
+    """
+    ends, width = [], float(FIRST_WINDOW)
+    end = FIRST_WINDOW
+    while end + GROWTH * width <= n:
+        ends.append(end)
+        width *= GROWTH
+        end += int(width)
+    if ends and n - ends[-1] < width:
+        ends.pop()
+    return [*ends, n]
+
+
+class MetricWindows:
+    """Collects draws with their gradients, and says what metric they ask for.
+
+    Parameters
+    ----------
+    n_draws : int
+        Draws of the phase.
+    dense : bool
+    """
+
+    def __init__(self, n_draws: int, *, dense: bool) -> None:
+        self._ends = set(window_ends(n_draws))
+        self._dense = dense
+        self._positions: list[np.ndarray] = []
+        self._gradients: list[np.ndarray] = []
+        self._seen = 0
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What was collected."""
+        return {
+            "seen": self._seen,
+            "positions": np.array(self._positions),
+            "gradients": np.array(self._gradients),
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._seen = state["seen"]
+        self._positions = list(state["positions"])
+        self._gradients = list(state["gradients"])
+
+    def observe(self, position: np.ndarray, gradient: np.ndarray) -> bool:
+        """Take in one draw; return whether a window ends with it.
+
+        Parameters
+        ----------
+        position, gradient : ndarray, shape (d,)
+            In the coordinates of the model. What is not finite is left out.
+        """
+        self._seen += 1
+        if np.isfinite(position).all() and np.isfinite(gradient).all():
+            self._positions.append(position.copy())
+            self._gradients.append(gradient.copy())
+        return self._seen in self._ends
+
+    def factor(self) -> np.ndarray | None:
+        """Whitening factor of the later draws, which forgets the others; None if there are few."""
+        first = int(FORGOTTEN * len(self._positions))
+        self._positions = self._positions[first:]
+        self._gradients = self._gradients[first:]
+        if len(self._positions) < 3:
+            return None
+        factor = whitening_factor(
+            np.array(self._positions), np.array(self._gradients), dense=self._dense
+        )
+        return factor if np.isfinite(factor).all() else None
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of the draws that are remembered."""
+        return np.mean(self._positions, axis=0)
