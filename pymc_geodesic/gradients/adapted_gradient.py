@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,10 @@ class AdaptedGradient:
 
     Parameters
     ----------
-    size, n_euclidean : int
-        Length of a position, and of its first part, which the metric changes.
+    size : int
+        Length of a position, whose first part the metric changes.
+    widths : sequence of int
+        Lengths of the parts behind it, one for each variable.
     exact : FieldLike
         Gradient of all rows, or of a sample of them, with the log-density behind it.
     minibatch : FieldLike, optional
@@ -33,6 +35,8 @@ class AdaptedGradient:
         Where `exact` gets its rows from.
     all_rows : callable, optional
         Parts of all rows, to be summed over by `total`.
+    use_variates : bool
+        Whether differences to an anchor may be estimated.
 
     Attributes
     ----------
@@ -45,25 +49,27 @@ class AdaptedGradient:
     def __init__(
         self,
         size: int,
-        n_euclidean: int,
+        widths: Sequence[int],
         exact: FieldLike,
         minibatch: FieldLike | None = None,
         total: TotalGradient | None = None,
         all_rows: Rows | None = None,
+        *,
+        use_variates: bool = True,
     ) -> None:
-        self.size, self.n_euclidean = size, n_euclidean
+        self.size, self.n_euclidean = size, size - sum(widths)
         self._total, self._all_rows = total, all_rows
-        self._exact = ChangeOfCoordinates(exact, size, n_euclidean, n_values=1)
+        self._exact = ChangeOfCoordinates(exact, size, widths, n_values=1)
         self._plain = self._anchored = None
         self.variates: ControlVariates | None = None
         if minibatch is not None:
-            self._plain = ChangeOfCoordinates(minibatch, size, n_euclidean)
-            if total is not None:
+            self._plain = ChangeOfCoordinates(minibatch, size, widths)
+            if use_variates:
                 self.variates = ControlVariates(minibatch, size)
-                self._anchored = ChangeOfCoordinates(self.variates.field, size, n_euclidean)
+                self._anchored = ChangeOfCoordinates(self.variates.field, size, widths)
         self._inner_exact = exact
         self.is_anchored = False
-        self.use(unit_metric(n_euclidean))
+        self.use(unit_metric(self.n_euclidean, len(widths)))
 
     @property
     def exact(self) -> FieldLike:
@@ -137,13 +143,14 @@ class AdaptedGradient:
         return {
             "centre": self.metric.centre,
             "factor": self.metric.factor,
+            "lengths": self.metric.lengths,
             "anchor": self.variates.anchor.copy() if anchored and self.variates else np.empty(0),
             "total": self.variates.total.copy() if anchored and self.variates else np.empty(0),
         }
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self.use(Metric(state["centre"], state["factor"]))
+        self.use(Metric(state["centre"], state["factor"], state["lengths"]))
         self.is_anchored = state["anchor"].size > 0
         if self.is_anchored:
             self.anchor_at(state["anchor"], state["total"])

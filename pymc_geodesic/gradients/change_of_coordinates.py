@@ -1,11 +1,13 @@
 r"""A gradient field in the coordinates of a metric.
 
-With x = c + L z the gradient in z is Lᵀ ∇log π(x), and the log-density changes by a constant. The
-field is made of another field by its address, so that neither kernels nor densities know of it.
+With x = c + L z the gradient in z is Lᵀ ∇log π(x), and the log-density changes by a constant. On a
+compact manifold the gradient is multiplied by the length s by which the kernel multiplies times.
+The field is made of another field by its address, so that densities know nothing of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ _KIND = 6
 def _to_position(
     kind: int, centre: np.ndarray, factor: np.ndarray, z: np.ndarray, x: np.ndarray
 ) -> None:
-    """x ← c + L z in the first coordinates, x ← z in the others."""
+    """X ← c + L z in the first coordinates, x ← z in the others."""
     d = centre.size
     for i in range(d, z.size):
         x[i] = z[i]
@@ -42,10 +44,17 @@ def _to_position(
 
 @compiled
 def _to_gradient(
-    kind: int, d: int, factor: np.ndarray, gradient: np.ndarray, output: np.ndarray
+    kind: int,
+    d: int,
+    factor: np.ndarray,
+    lengths: np.ndarray,
+    gradient: np.ndarray,
+    output: np.ndarray,
 ) -> None:
-    """output ← Lᵀ g in the first coordinates, output ← g behind them."""
-    for i in range(d, output.size):
+    """Lᵀ g in the first coordinates, s g in the others, and the values behind them as they are."""
+    for i in range(lengths.size):
+        output[d + i] = lengths[i] * gradient[d + i]
+    for i in range(d + lengths.size, output.size):
         output[i] = gradient[i]
     if kind == _DENSE:
         output[:d] = 0.0
@@ -60,7 +69,7 @@ def _to_gradient(
 
 @compiled
 def _in_new_coordinates(position: Any, argument: int, context: Any, output: Any) -> float:
-    table = carray(context, (10,))
+    table = carray(context, (11,))
     size, n_outputs, d, kind = table[3], table[4], table[5], table[6]
     centre = array_at(table[7], (d,), np.float64)
     factor = array_at(table[8], (d * d if kind == _DENSE else d,), np.float64)
@@ -69,7 +78,8 @@ def _in_new_coordinates(position: Any, argument: int, context: Any, output: Any)
     _to_position(kind, centre, factor, carray(position, (size,)), x)
     inner_context = array_at(table[1], (table[2],), np.int64)
     value = evaluate(table[0], x, argument, inner_context, gradient)
-    _to_gradient(kind, d, factor, gradient, carray(output, (n_outputs,)))
+    lengths = array_at(table[10], (size - d,), np.float64)
+    _to_gradient(kind, d, factor, lengths, gradient, carray(output, (n_outputs,)))
     return value
 
 
@@ -81,8 +91,9 @@ class ChangeOfCoordinates:
     inner : FieldLike
         Field in the coordinates x.
     size : int
-        Length of a position, of which the first `n_euclidean` change and the others stay.
-    n_euclidean : int
+        Length of a position, whose first coordinates change and the others stay.
+    widths : sequence of int
+        How many of the others belong to each variable.
     n_values : int
         How many numbers the field writes behind its gradient.
 
@@ -92,8 +103,11 @@ class ChangeOfCoordinates:
     """
 
     def __init__(
-        self, inner: FieldLike, size: int, n_euclidean: int, *, n_values: int = 0
+        self, inner: FieldLike, size: int, widths: Sequence[int] = (), *, n_values: int = 0
     ) -> None:
+        n_euclidean = size - sum(widths)
+        self._widths = list(widths)
+        self._lengths = np.ones(max(sum(widths), 1))
         self._centre = np.zeros(n_euclidean)
         self._factor = np.ones(n_euclidean)
         self._dense: np.ndarray | None = None
@@ -110,6 +124,7 @@ class ChangeOfCoordinates:
                 self._centre.ctypes.data,
                 self._factor.ctypes.data,
                 self._scratch.ctypes.data,
+                self._lengths.ctypes.data,
             ],
             dtype=np.int64,
         )
@@ -119,6 +134,8 @@ class ChangeOfCoordinates:
         """Take over a metric; its arrays are copied."""
         context = self.field.context
         self._centre[:] = metric.centre
+        if self._widths:
+            self._lengths[:] = np.repeat(metric.lengths, self._widths)
         if metric.is_dense:
             if self._dense is None:
                 self._dense = np.empty(metric.factor.shape)

@@ -69,12 +69,14 @@ class CompiledField:
     ----------
     address : int
         What kernels call.
+    inputs : list of FixedArray
+        What the context points at.
     """
 
     def __init__(self, field: Field, inputs: Sequence[FixedArray]) -> None:
         self.field = field
         self.context = np.zeros(max(2 * len(inputs), 1), dtype=np.int64)
-        self._inputs = list(inputs)
+        self.inputs = list(inputs)
         self._arrays: list[np.ndarray | None] = [None] * len(inputs)
 
     @property
@@ -87,12 +89,12 @@ class CompiledField:
 
         The array must have the type the field was compiled for and stay where it is.
         """
-        expected = self._inputs[position]
+        expected = self.inputs[position]
         assert array.dtype == expected.dtype, expected
         assert array.flags.c_contiguous, expected
         self._arrays[position] = array
         self.context[position] = array.ctypes.data
-        self.context[len(self._inputs) + position] = len(array) if array.ndim else 1
+        self.context[len(self.inputs) + position] = len(array) if array.ndim else 1
 
     def raise_error(self) -> None:
         """Raise what an interpreted field raised during the last call, if anything."""

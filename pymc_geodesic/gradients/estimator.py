@@ -18,11 +18,12 @@ from pymc_geodesic.gradients.compiled import (
     RowBlock,
     compile_field,
 )
-from pymc_geodesic.gradients.density import Density, density_of
+from pymc_geodesic.gradients.density import Density, density_of, rebuilt
 from pymc_geodesic.gradients.fisher import for_each_row, sparse_variance, tangential_variance
-from pymc_geodesic.gradients.row_sums import check_row_sums
+from pymc_geodesic.gradients.row_sums import averaged_terms, check_row_sums
 from pymc_geodesic.gradients.rows import AllRows, RowSource
 from pymc_geodesic.gradients.sources import drawn_row_source
+from pymc_geodesic.gradients.total_gradient import TotalGradient
 from pymc_geodesic.gradients.variables import ManifoldVariable
 
 __all__ = ["GradientEstimator"]
@@ -173,6 +174,52 @@ class GradientEstimator:
         """Take over the values of variables that other steps sample."""
         for name, buffer in self._other_values.items():
             buffer[...] = point[name]
+
+    @property
+    def depends_on_others(self) -> bool:
+        """Whether the log-density depends on variables that other steps sample."""
+        return bool(self._density_inputs.others)
+
+    def total_gradient(self) -> TotalGradient | None:
+        """Compile log-density and gradient of any number of rows.
+
+        Returns
+        -------
+        TotalGradient or None
+            None where rows are drawn in groups that are apart from each other.
+        """
+        density = self._density_inputs
+        if not density.rows or len({row.group for row in density.rows}) > 1:
+            return None
+        blocks = {
+            row.block: pt.tensor(
+                row.block.name, dtype=row.block.type.dtype, shape=(None, *row.block.type.shape[1:])
+            )
+            for row in density.rows
+        }
+        terms = rebuilt(density.row_terms, blocks)
+        count = next(iter(blocks.values())).shape[0]
+        batch_size, n_rows = self.source.batch_size, self.source.n_rows
+        averages = averaged_terms(self._model, self._variables, density, self.source)
+        weights = [pt.scalar(name, dtype="float64") for name in ("row_weight", "other_weight")]
+        parts = [
+            pt.sum(term) * ((count if is_average else batch_size) / n_rows)
+            for term, is_average in zip(terms, averages, strict=True)
+        ]
+        total = weights[0] * pt.add(*parts)
+        if density.other_terms:
+            total = total + weights[1] * pt.add(*[pt.sum(term) for term in density.other_terms])
+        gradients = grad(total, density.coordinates, disconnected_inputs="ignore")
+        inputs = self._field_inputs(density)[: len(density.others) + len(density.arrays)]
+        inputs += [RowBlock(block, block.type.shape) for block in blocks.values()]
+        inputs += [FixedArray(weight, ()) for weight in weights]
+        field = compile_field(
+            density.coordinates, inputs, gradients, pt.atleast_1d(total), self._compile_kwargs
+        )
+        self._fields.append(field)
+        self.refresh_data()
+        size = sum(int(np.prod(q.type.shape, dtype=int)) for q in density.coordinates)
+        return TotalGradient(field, size, [row.name for row in density.rows])
 
     def compile_noise(self) -> CompiledField:
         r"""Compile the empirical Fisher estimate of the variance of the gradient estimate.

@@ -334,6 +334,7 @@ class LocalGradientEstimator:
             context,
             n,
             product.blocks,
+            product.scales,
             n,
             position,
             self._n_discarded,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,10 @@ class RandomRows(RowSource):
     def reset(self, seed: int) -> None:
         """Start a chain."""
         self._rng = np.random.default_rng([seed, 2])
+
+    def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]]:
+        """All rows at once."""
+        yield {name: np.ascontiguousarray(a) for name, a in self._data.items()}, self.n_rows
 
     def _take_rows(self, name: str, rows: np.ndarray) -> None:
         self._data[name] = rows

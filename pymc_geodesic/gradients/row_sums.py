@@ -15,7 +15,7 @@ from pymc_geodesic.gradients.rows import RowSource
 from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.manifolds import Euclidean
 
-__all__ = ["check_row_sums"]
+__all__ = ["averaged_terms", "check_row_sums"]
 
 _ROWS = 24
 """Rows of each of the two parts that are compared with both together."""
@@ -140,3 +140,40 @@ def _place(
             place = variable.manifold.to_coordinates(value)
         coordinates.append(np.reshape(place, variable.shape))
     return coordinates
+
+
+def averaged_terms(
+    model: Model, variables: Sequence[ManifoldVariable], density: Density, source: RowSource
+) -> list[bool]:
+    """Say which row terms divide by the number of rows they are given.
+
+    A ``total_size`` makes the sum over rows stand for all of them, N times their mean: whether the
+    number of rows is that of the minibatch or that of the rows at hand depends on how the model
+    was written.
+
+    Returns
+    -------
+    list of bool
+        One for each of ``density.row_terms``.
+    """
+    if not any(density.row_scaled):
+        return [False] * len(density.row_terms)
+    rows, whole = source.example_rows(_ROWS)
+    point = model.initial_point(random_seed=0)
+    fixed = [np.asarray(point[name], v.type.dtype) for name, v in density.others.items()]
+    for copy, holder in density.arrays.items():
+        array = source.whole_array(whole.get(copy.name, holder))
+        fixed.append(array.astype(copy.type.dtype, copy=False))
+    place = _place(variables, point, 0.0, np.random.default_rng(1))
+    values = []
+    for repeats in (1, 2):
+        blocks = [
+            np.concatenate([rows[row.name]] * repeats).astype(row.block.type.dtype)
+            for row in density.rows
+        ]
+        with np.errstate(all="ignore"):
+            function = _function(density, repeats * _ROWS)
+            values.append(np.array(function(*place, *fixed, *blocks)))
+    same = np.abs(values[1] - values[0]) < np.abs(values[1] - 2.0 * values[0])
+    scaled = density.row_scaled * (len(density.row_terms) // len(density.row_scaled))
+    return [bool(flag and average) for flag, average in zip(scaled, same, strict=True)]

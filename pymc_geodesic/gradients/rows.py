@@ -7,7 +7,7 @@ first row for each inner step. The data themselves never pass through Python.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -133,6 +133,18 @@ class RowSource(ABC):
         arrays = self._example_arrays()
         rows = np.random.default_rng(0).integers(len(next(iter(arrays.values()))), size=n)
         return {name: array[rows] for name, array in arrays.items()}, self.whole
+
+    def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
+        """Go once through all rows, part by part; None where that is not possible.
+
+        Yields
+        ------
+        arrays : dict of str to ndarray
+            C-contiguous rows by container, valid until the next part.
+        n_rows : int
+            How many of them count.
+        """
+        return None
 
     def _example_arrays(self) -> dict[str, np.ndarray]:
         """Rows to choose examples from."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,10 @@ class ShuffledRows(RowSource):
     def reset(self, seed: int) -> None:
         """Start a chain at a random place of the circle."""
         self._walk.reset(seed)
+
+    def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]]:
+        """All rows at once, in their shuffled order."""
+        yield self.arrays, self.n_rows
 
     def _take_rows(self, name: str, rows: np.ndarray) -> None:
         np.take(rows, self._circle, axis=0, out=self.arrays[name], mode="clip")

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_geodesic.fields import evaluate
 from pymc_geodesic.jit import borrow, compiled
-from pymc_geodesic.manifolds.product import geodesic, project
+from pymc_geodesic.manifolds.product import project, scaled_geodesic
 from pymc_geodesic.streams import fill_normal
 
 __all__ = ["geodesic_langevin"]
@@ -49,6 +49,7 @@ def geodesic_langevin(
     arguments: np.ndarray,
     blocks: np.ndarray,
     dims: np.ndarray,
+    scales: np.ndarray,
     x: np.ndarray,
     v: np.ndarray,
     step_size: float,
@@ -79,6 +80,8 @@ def geodesic_langevin(
         One argument per inner step, usually the first row of its minibatch.
     blocks, dims : ndarray
         The product manifold.
+    scales : ndarray, shape (n_blocks,)
+        Block b moves for ``scales[b]`` times h, and its gradient is multiplied by as much.
     x, v : ndarray, shape (size,)
         Position and velocity.
     step_size : float
@@ -116,7 +119,7 @@ def geodesic_langevin(
     least = -_WEAKEST * np.min(friction)
     half = 0.5 * step_size
     total = 0.0
-    geodesic(blocks, x, v, half)
+    scaled_geodesic(blocks, scales, x, v, half)
     for step in range(n_steps):
         evaluate(field, x, arguments[step], context, gradient)
         fill_normal(stream, noise)
@@ -130,5 +133,5 @@ def geodesic_langevin(
         temperature = square / dim
         total += temperature
         thermostat[0] = max(thermostat[0] + step_size * (temperature - 1.0) / inertia, least)
-        geodesic(blocks, x, v, step_size if step < n_steps - 1 else half)
+        scaled_geodesic(blocks, scales, x, v, step_size if step < n_steps - 1 else half)
     return total / n_steps, clips

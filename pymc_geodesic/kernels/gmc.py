@@ -9,7 +9,7 @@ import numpy as np
 from pymc_geodesic.fields import evaluate
 from pymc_geodesic.integrators import kick, refresh_velocity
 from pymc_geodesic.jit import compiled
-from pymc_geodesic.manifolds.product import geodesic
+from pymc_geodesic.manifolds.product import scaled_geodesic
 from pymc_geodesic.streams import uniform
 
 __all__ = ["gmc"]
@@ -47,6 +47,7 @@ def gmc(
     context: np.ndarray,
     argument: int,
     blocks: np.ndarray,
+    scales: np.ndarray,
     chains: int,
     x: np.ndarray,
     discarded: int,
@@ -74,6 +75,8 @@ def gmc(
         Passed on to the field.
     blocks : ndarray of int64, shape (n_blocks, 6)
         The product manifold; the points of each block are divided evenly over the chains.
+    scales : ndarray, shape (n_blocks,)
+        Block b moves for ``scales[b]`` times ε, and its gradient is multiplied by as much.
     chains : int
         Number of independent chains in ``x``.
     x : ndarray, shape (size,)
@@ -129,7 +132,7 @@ def gmc(
             energies[1] = energy
         kick(blocks, proposal, v, output[:size], 0.5 * epsilon)
         for step in range(n_steps):
-            geodesic(blocks, proposal, v, epsilon)
+            scaled_geodesic(blocks, scales, proposal, v, epsilon)
             evaluate(field, proposal, argument, context, output)
             time = epsilon if step < n_steps - 1 else 0.5 * epsilon
             kick(blocks, proposal, v, output[:size], time)

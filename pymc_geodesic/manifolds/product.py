@@ -93,6 +93,24 @@ def geodesic(blocks: np.ndarray, x: Floats, v: Floats, time: float) -> None:
             stiefel.geodesic(points, velocities, time, table[block, 4], table[block, 5])
 
 
+@compiled
+def scaled_geodesic(
+    blocks: np.ndarray, scales: np.ndarray, x: Floats, v: Floats, time: float
+) -> None:
+    """Move a flat vector along geodesics, each block for a time of its own, in place.
+
+    Parameters
+    ----------
+    blocks, x, v
+        See `geodesic`.
+    scales : array of float64, shape (n_blocks,)
+        Block b moves for ``scales[b] * time``.
+    time : float
+    """
+    for block in range(blocks.shape[0]):
+        geodesic(blocks[block : block + 1], x, v, scales[block] * time)
+
+
 @dataclass(frozen=True, eq=False)
 class Product(Manifold):
     """Product of manifolds: the joint state of several variables as one flat vector.
@@ -109,6 +127,8 @@ class Product(Manifold):
         it; n and p are the shape of a point, p = 1 for vectors.
     dims : array of float64, shape (n_blocks,)
         Dimension of each variable, all its points together.
+    scales : array of float64, shape (n_blocks,)
+        Time scale of each variable; all 1, to be changed in place.
     slices : dict of str to slice
         Place of each variable in the flat vector.
 
@@ -135,6 +155,7 @@ class Product(Manifold):
     components: Sequence[tuple[str, Manifold, int]]
     blocks: np.ndarray = field(init=False, repr=False)
     dims: np.ndarray = field(init=False, repr=False)
+    scales: np.ndarray = field(init=False, repr=False)
     slices: dict[str, slice] = field(init=False, repr=False)
 
     code: ClassVar[int] = -1
@@ -164,6 +185,7 @@ class Product(Manifold):
         object.__setattr__(self, "components", components)
         object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "dims", dims)
+        object.__setattr__(self, "scales", np.ones(len(components)))
         object.__setattr__(self, "slices", slices)
 
     @property

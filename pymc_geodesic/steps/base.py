@@ -30,7 +30,7 @@ from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.gradients.log_terms import LogTerms
 from pymc_geodesic.gradients.variables import manifold_variables, product_of
-from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.manifolds import Euclidean, Manifold
 from pymc_geodesic.steps.coverage import StepsOfChain, draws_minibatches
 from pymc_geodesic.steps.refusals import moving_support
 from pymc_geodesic.streams import new_stream
@@ -140,7 +140,11 @@ class GeodesicStep(BlockedStep):
         self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         local_values = [variable.value for variable in self.local]
         every = manifold_variables(self.model, vars, manifolds, everywhere=self._everywhere)
-        self.variables = [v for v in every if v.value not in local_values]
+        # Euclidean variables come first: a metric joins them
+        self.variables = sorted(
+            (v for v in every if v.value not in local_values),
+            key=lambda variable: not isinstance(variable.manifold, Euclidean),
+        )
         if not self.variables:
             raise ValueError("local= names every variable; leave at least one global variable")
         if not self._corrects:

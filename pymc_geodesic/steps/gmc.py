@@ -10,12 +10,14 @@ from typing import Any, Literal
 import numpy as np
 
 from pymc_geodesic.fields import evaluate
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.gradients.rows import AllRows
 from pymc_geodesic.gradients.variables import ManifoldVariable
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
+from pymc_geodesic.steps.adapted_trajectories import AdaptedTrajectories, compact_parts
 from pymc_geodesic.steps.base import (
     DualAverageAdaptation,
     GeodesicStep,
@@ -30,7 +32,13 @@ from pymc_geodesic.steps.base import (
 )
 from pymc_geodesic.steps.effective_size import RunningSize
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
-from pymc_geodesic.steps.settings import check_count, check_fraction, check_positive
+from pymc_geodesic.steps.settings import (
+    check_count,
+    check_fraction,
+    check_positive,
+    checked_metric,
+)
+from pymc_geodesic.tuning.metric import LARGEST_DENSE
 
 __all__ = ["GMC"]
 
@@ -59,6 +67,7 @@ class GMCState(GeodesicStepState):
 
     adaptation: StepSizeState
     acceptance_sum: float
+    metric_state: dict
     draw_sums: np.ndarray
 
 
@@ -140,6 +149,7 @@ class GMC(GeodesicStep):
     name = "gmc"
     _corrects = True
     _state_class = GMCState
+    _compiled_attributes = ("estimator", "_adapted")
     stats_dtypes_shapes: dict = {
         "step_size": (np.float64, []),
         "acceptance_rate": (np.float64, []),
@@ -161,6 +171,7 @@ class GMC(GeodesicStep):
         step_size: float | None = None,
         n_steps: int | None = None,
         target_accept: float = 0.8,
+        metric: Literal["auto", "dense", "diag"] | None = "auto",
         batch_size: int | None = None,
         minibatch: Sequence[str] | str | None = None,
         total_size: int | None = None,
@@ -194,6 +205,8 @@ class GMC(GeodesicStep):
         check_count("n_steps", n_steps)
         check_fraction("target_accept", target_accept)
         self.step_size = step_size
+        self.metric = checked_metric(metric)
+        self._wanted_steps = n_steps
         self.n_steps = DEFAULT_STEPS if n_steps is None else int(n_steps)
         self.target_accept = target_accept
         self._local_draws = LocalDraws(local_draws, local_tune, local_steps)
@@ -235,7 +248,41 @@ class GMC(GeodesicStep):
                 "log-density of all the data; give the model all rows, or use SGGMC or gSGNHT"
             )
 
+        self._adapted: AdaptedTrajectories | None = None
+        if self.metric is not None and self.step_size is None and not self.local:
+            widths = [part.stop - part.start for part, _ in compact_parts(self.product)]
+            d = self.product.size - sum(widths)
+            self._adapted = AdaptedTrajectories(
+                AdaptedGradient(self.product.size, widths, self.estimator.field),
+                self.product,
+                target_accept=self.target_accept,
+                dense=self.metric == "dense" or (self.metric == "auto" and d <= LARGEST_DENSE),
+                n_steps=self._wanted_steps,
+            )
+
+    @property
+    def metric_state(self) -> dict:
+        """State of the coordinates and of all that is tuned with them."""
+        return {} if self._adapted is None else self._adapted.state
+
+    @metric_state.setter
+    def metric_state(self, state: dict) -> None:
+        if self._adapted is not None and state:
+            self._adapted.state = state
+
+    @property
+    def _adapts(self) -> bool:
+        """Whether metric and trajectories are tuned together, now or in the chain before."""
+        return self._adapted is not None and (self._n_tune > 0 or self._adapted.has_tuned)
+
+    def _read(self, point: PointType) -> None:
+        super()._read(point)
+        if self._adapts:
+            self._adapted.start(self.position)
+
     def _reset(self) -> None:
+        if self._adapted is not None:
+            self._adapted.reset(self._n_tune)
         first = 1.0 if self.step_size is None else self.step_size
         self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
         self.acceptance_sum = 0.0
@@ -293,6 +340,37 @@ class GMC(GeodesicStep):
             raise self._fail(self.step_size or 0.0, "log-density")
 
     def _move(self, point: PointType) -> dict[str, Any]:
+        return self._move_adapted() if self._adapts else self._move_as_told(point)
+
+    def _move_adapted(self) -> dict[str, Any]:
+        adapted = self._adapted
+        assert adapted is not None
+        drawn = adapted.advance(self.stream, tune=self.tune)
+        self.position = adapted.position
+        if drawn.diverging and self.draw == 0:
+            self._check_start()
+        return {
+            "step_size": drawn.step_size,
+            "acceptance_rate": drawn.acceptance_rate,
+            "diverging": drawn.diverging,
+            "n_grad": drawn.n_grad,
+            "lp": drawn.lp,
+            "energy": drawn.energy,
+            "warning": self._count(drawn.acceptance_rate),
+        }
+
+    def _count(self, acceptance_rate: float) -> SamplerWarning | None:
+        """Take in a draw after tuning; return the warning that the last one deserves."""
+        if self.tune:
+            return None
+        self.acceptance_sum += acceptance_rate
+        draw, n_draws = self.draw - self._n_tune, max(self._n_draws, 1)
+        self._size.take(self.draw_sums, self.position, draw, n_draws)
+        if not self._is_last_draw:
+            return None
+        return self._acceptance_warning() or self._size_warning()
+
+    def _move_as_told(self, point: PointType) -> dict[str, Any]:
         more_grad = self._sample_local(point) if self.local else 0
         unknown = self._n_tune > 0 or self._handed_on is None
         if self.step_size is None and self.draw == 0 and unknown:
@@ -309,6 +387,7 @@ class GMC(GeodesicStep):
             field.context,
             0,
             self.product.blocks,
+            self.product.scales,
             1,
             self.position,
             1,
@@ -326,13 +405,6 @@ class GMC(GeodesicStep):
         acceptance_rate = float(self._acceptance[0])
         if self.step_size is None and self.tune:
             self.adaptation.update(acceptance_rate, True)
-        warning = None
-        if not self.tune:
-            self.acceptance_sum += acceptance_rate
-            draw, n_draws = self.draw - self._n_tune, max(self._n_draws, 1)
-            self._size.take(self.draw_sums, self.position, draw, n_draws)
-            if self._is_last_draw:
-                warning = self._acceptance_warning() or self._size_warning()
         return {
             "step_size": step_size,
             "acceptance_rate": acceptance_rate,
@@ -340,7 +412,7 @@ class GMC(GeodesicStep):
             "n_grad": n_grad + more_grad,
             "lp": float(self._energies[0, 0]),
             "energy": float(self._energies[1, 0]),
-            "warning": warning,
+            "warning": self._count(acceptance_rate),
         }
 
     def _size_warning(self) -> SamplerWarning | None:

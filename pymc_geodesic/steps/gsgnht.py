@@ -171,6 +171,7 @@ class gSGNHT(ThermostatStep):
 
     name = "gsgnht"
     last_excess = 0.05
+    _has_thermostat = True
     _state_class = GSGNHTState
     _tuned_attributes = (*ThermostatStep._tuned_attributes, "curvature_sums")
 
@@ -183,8 +184,10 @@ class gSGNHT(ThermostatStep):
         friction: float | None = None,
         momentum_decay: float | None = None,
         thermostat_inertia: float | None = None,
-        n_steps: int = 10,
+        n_steps: int | None = None,
         gradient_noise: ArrayLike | Literal["fisher"] | None = None,
+        metric: Literal["auto", "dense", "diag"] | None = "auto",
+        control_variates: Literal["auto", 1] | bool = "auto",
         tune_temperature: float | None = None,
         batch_size: int | None = None,
         minibatch: Sequence[str] | str | None = None,
@@ -212,6 +215,8 @@ class gSGNHT(ThermostatStep):
             momentum_decay=momentum_decay,
             n_steps=n_steps,
             gradient_noise=gradient_noise,
+            metric=metric,
+            control_variates=control_variates,
             tune_temperature=tune_temperature,
             splitting=splitting,
             batch_size=batch_size,

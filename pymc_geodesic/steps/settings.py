@@ -11,7 +11,15 @@ import numpy as np
 
 from pymc_geodesic.schedules import Schedule
 
-__all__ = ["check_containers", "check_count", "check_fraction", "check_positive", "step_size_at"]
+__all__ = [
+    "check_containers",
+    "check_count",
+    "check_fraction",
+    "check_positive",
+    "checked_control_variates",
+    "checked_metric",
+    "step_size_at",
+]
 
 
 def _is_number(value: Any) -> bool:
@@ -137,3 +145,42 @@ def step_size_at(schedule: Schedule, draw: int) -> float:
             f"the schedule step_size= gave {step_size} at draw {draw}; it must be positive"
         )
     return float(step_size)
+
+
+def checked_metric(metric: Any) -> str | None:
+    """Return the metric that an argument names.
+
+    Raises
+    ------
+    ValueError
+        If it is unknown.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.steps.settings import checked_metric
+    >>> checked_metric("auto")
+    'auto'
+    >>> checked_metric("full")
+    Traceback (most recent call last):
+    ValueError: metric='full' is unknown; choose "auto", "dense", "diag" or None
+    """
+    if metric is None or (isinstance(metric, str) and metric in ("auto", "dense", "diag")):
+        return metric
+    raise ValueError(f'metric={metric!r} is unknown; choose "auto", "dense", "diag" or None')
+
+
+def checked_control_variates(order: Any) -> str | int:
+    """Return the order of control variates that an argument names, 0 for none.
+
+    Raises
+    ------
+    ValueError
+        If it is unknown.
+    """
+    if isinstance(order, str) and order == "auto":
+        return order
+    if order is False or order is None:
+        return 0
+    if order is True or order == 1:
+        return 1
+    raise ValueError(f'control_variates={order!r} is unknown; choose "auto", 1 or False')

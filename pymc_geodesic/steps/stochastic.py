@@ -18,6 +18,7 @@ from pymc_geodesic.gradients.local import LocalGradientEstimator
 from pymc_geodesic.integrators import EXACT, PAPER, refresh_velocity
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
 from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.adapted import AdaptedLangevin, adapted_gradient
 from pymc_geodesic.steps.base import (
     GeodesicStepState,
     Model,
@@ -27,13 +28,20 @@ from pymc_geodesic.steps.base import (
     TensorVariable,
     dataclass_state,
 )
-from pymc_geodesic.steps.coverage import drawn_row_numbers
+from pymc_geodesic.steps.coverage import drawn_row_numbers, draws_minibatches
 from pymc_geodesic.steps.effective_size import RunningSize
 from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.steps.finite import all_finite
 from pymc_geodesic.steps.measuring import MeasuringStep
-from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
+from pymc_geodesic.steps.settings import (
+    check_count,
+    check_positive,
+    checked_control_variates,
+    checked_metric,
+    step_size_at,
+)
 from pymc_geodesic.steps.tuning import FIRST_EXCESS, FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
+from pymc_geodesic.tuning.metric import LARGEST_DENSE
 
 __all__ = ["LangevinState", "LangevinStep"]
 
@@ -45,6 +53,7 @@ FEW_BLOCKS = 1000
 KNOWN_NOISE = 0.5
 """Largest part of the noise of the dynamics that gradient noise of known variance may stand for."""
 
+DEFAULT_STEPS = 10
 _SPLITTINGS = {"exact": EXACT, "paper": PAPER}
 _NOISE_CHUNK = 512
 RUNAWAY = 1e9
@@ -105,6 +114,7 @@ class LangevinState(GeodesicStepState):
     direction: np.ndarray
     last_gradient: np.ndarray
     draw_sums: np.ndarray
+    adaptation: dict
 
 
 class LangevinStep(MeasuringStep):
@@ -124,7 +134,7 @@ class LangevinStep(MeasuringStep):
         ("step_size", ".2e", "Step size"),
         ("temperature", ".3f", "Temperature"),
     )
-    _compiled_attributes = ("estimator", "_noise_field", "_source")
+    _compiled_attributes = ("estimator", "_noise_field", "_source", "_adapted")
     last_excess: float
     _friction_name = "friction"
     _too_hot = (
@@ -141,8 +151,10 @@ class LangevinStep(MeasuringStep):
         learning_rate: float | None,
         friction: float | None,
         momentum_decay: float | None,
-        n_steps: int,
+        n_steps: int | None,
         gradient_noise: ArrayLike | Literal["fisher"] | None,
+        metric: Literal["auto", "dense", "diag"] | None = None,
+        control_variates: Literal["auto", 1] | bool = False,
         tune_temperature: float | None,
         splitting: Literal["exact", "paper"],
         batch_size: int | None,
@@ -194,8 +206,11 @@ class LangevinStep(MeasuringStep):
         self.learning_rate = learning_rate
         self.friction = friction
         self.momentum_decay = momentum_decay
-        self.n_steps = int(n_steps)
         self.gradient_noise = gradient_noise
+        self.metric = checked_metric(metric)
+        self.control_variates = checked_control_variates(control_variates)
+        self._wanted_steps = n_steps
+        self.n_steps = DEFAULT_STEPS if n_steps is None else int(n_steps)
         self._splitting = _SPLITTINGS[splitting]
         self._local_draws = LocalDraws(local_draws, local_tune, local_steps)
         if minibatch_order == "shuffled" and self._counts_on_white_noise and not self.local:
@@ -207,7 +222,7 @@ class LangevinStep(MeasuringStep):
         )
         self._tuner = self._make_tuner()
         self._ones = np.ones(len(self.variables))
-        self._gradient = np.empty(self.product.size)
+        self._gradient = np.empty(self.product.size + 1)
         self._scratch = np.empty(min(_NOISE_CHUNK, self.product.size))
         self._size = RunningSize(self.product)
         self._handed_on: dict[str, Any] = {}
@@ -235,6 +250,46 @@ class LangevinStep(MeasuringStep):
     def _first_excess(self, usual: float) -> float:
         return usual if self.tune_temperature is None else self.tune_temperature - 1.0
 
+    @property
+    def _leaves_all_to_tuning(self) -> bool:
+        """Whether nothing was set that the adapted dynamics would choose."""
+        given = (
+            self.step_size,
+            self.learning_rate,
+            self.friction,
+            self.momentum_decay,
+            self.gradient_noise,
+            self.tune_temperature,
+        )
+        return (
+            self.metric is not None
+            and not self.local
+            and self._splitting == EXACT
+            and all(value is None for value in given)
+        )
+
+    def _make_adapted(self) -> AdaptedLangevin | None:
+        """Dynamics that find their own coordinates, where the model allows it."""
+        estimator = self.estimator
+        if not self._leaves_all_to_tuning or not isinstance(estimator, GradientEstimator):
+            return None
+        gradient = adapted_gradient(
+            estimator, self.product, use_variates=bool(self.control_variates)
+        )
+        if gradient is None:
+            return None
+        d = gradient.n_euclidean
+        return AdaptedLangevin(
+            gradient,
+            self.product,
+            estimator.next_arguments,
+            has_thermostat=self._has_thermostat,
+            dense=self.metric == "dense" or (self.metric == "auto" and d <= LARGEST_DENSE),
+            n_steps=self._wanted_steps,
+        )
+
+    _has_thermostat = False
+
     def _compile(self) -> None:
         self.estimator = make_estimator(
             self.model,
@@ -242,8 +297,12 @@ class LangevinStep(MeasuringStep):
             self._minibatches,
             local=self.local,
             local_draws=self._local_draws,
+            with_value=self._leaves_all_to_tuning
+            and self._minibatches.names is None
+            and not draws_minibatches(self.model),
             compile_kwargs=self.compile_kwargs,
         )
+        self._adapted = self._make_adapted()
         self._noise_field: CompiledField | None = None
         if isinstance(self.gradient_noise, str):
             if self.gradient_noise != "fisher":
@@ -312,7 +371,21 @@ class LangevinStep(MeasuringStep):
         friction_is_set = self.friction is not None or self.momentum_decay is not None
         return not (step_is_set and friction_is_set)
 
+    @property
+    def adaptation(self) -> dict:
+        """State of the adapted dynamics."""
+        return {} if self._adapted is None else self._adapted.state
+
+    @adaptation.setter
+    def adaptation(self, state: dict) -> None:
+        if self._adapted is not None and state:
+            self._adapted.state = state
+
     def _reset(self) -> None:
+        if self._adapted is not None:
+            self._adapted.reset(self._n_tune)
+            if self._n_tune:
+                self._adapted.use_sample(self.estimator.source)
         self._tuner.reset(self._n_tune)
         self.velocity = np.empty(0)
         self.tuned_step_size = 0.0
@@ -341,6 +414,14 @@ class LangevinStep(MeasuringStep):
         self.velocity = np.empty(self.product.size)
         refresh_velocity(self.product.blocks, self.position, self.velocity, self.stream)
         self.last_gradient = np.empty(0)
+        if self._adapts:
+            self._adapted.start(self.position, self.stream)
+
+    @property
+    def _adapts(self) -> bool:
+        """Whether the adapted dynamics are at work: they need a tuning phase, or one before."""
+        adapted = self._adapted
+        return adapted is not None and (self._n_tune > 0 or adapted.settings is not None)
 
     def _step_and_friction(self) -> tuple[float, np.ndarray]:
         if callable(self.step_size):
@@ -377,6 +458,42 @@ class LangevinStep(MeasuringStep):
         return np.zeros(self.n_steps, dtype=np.int64), n_grad
 
     def _move(self, point: PointType) -> dict[str, Any]:
+        return self._move_adapted() if self._adapts else self._move_as_told(point)
+
+    def _move_adapted(self) -> dict[str, Any]:
+        adapted = self._adapted
+        assert adapted is not None
+        drawn = adapted.advance(self.stream, tune=self.tune)
+        self.position = adapted.position
+        if drawn.diverging and not self.tune:
+            raise self._fail(drawn.step_size, self._failing_names(self.position))
+        warning = None
+        if not self.tune:
+            self._count(drawn.temperature)
+            if self._is_last_draw:
+                friction = np.full(len(self.variables), drawn.friction)
+                warning = (
+                    self._temperature_warning(drawn.step_size, friction) or self._size_warning()
+                )
+        return {
+            "step_size": drawn.step_size,
+            "temperature": drawn.temperature,
+            "friction": drawn.friction,
+            "noise_clips": drawn.noise_clips,
+            "diverging": drawn.diverging,
+            "n_grad": drawn.n_grad,
+            "warning": warning,
+        }
+
+    def _count(self, temperature: float) -> None:
+        """Take in a draw after tuning."""
+        self.temperature_sum += temperature
+        self.temperature_count += 1
+        self._size.take(
+            self.draw_sums, self.position, self.draw - self._n_tune, max(self._n_draws, 1)
+        )
+
+    def _move_as_told(self, point: PointType) -> dict[str, Any]:
         arguments, n_grad = self._prepare(point)
         n_grad += self.n_steps
         if self._noise_field is not None:
@@ -416,11 +533,7 @@ class LangevinStep(MeasuringStep):
             n_grad += self._remember_gradient(arguments[-1])
         warning = None
         if not self.tune:
-            self.temperature_sum += temperature
-            self.temperature_count += 1
-            self._size.take(
-                self.draw_sums, self.position, self.draw - self._n_tune, max(self._n_draws, 1)
-            )
+            self._count(temperature)
             if self._is_last_draw:
                 warning = self._temperature_warning(step_size, friction) or self._size_warning()
         stats = {

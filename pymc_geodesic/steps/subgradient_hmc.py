@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -100,6 +100,7 @@ class SubgradientHMC(GMC):
         step_size: float | None = None,
         n_steps: int | None = None,
         target_accept: float = 0.8,
+        metric: Literal["auto", "dense", "diag"] | None = "auto",
         model: Model | None = None,
         rng: RandomGenerator = None,
         compile_kwargs: Mapping[str, Any] | None = None,
@@ -110,6 +111,7 @@ class SubgradientHMC(GMC):
             step_size=step_size,
             n_steps=n_steps,
             target_accept=target_accept,
+            metric=metric,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
@@ -145,6 +147,7 @@ class SubgradientHMC(GMC):
             field.context,
             0,
             self.product.blocks,
+            self.product.scales,
             1,
             self.position.copy(),
             1,

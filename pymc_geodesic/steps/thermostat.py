@@ -68,9 +68,19 @@ class ThermostatStep(LangevinStep):
         super()._read(point)
         self.thermostat = np.empty(0)
 
-    def _move(self, point: PointType) -> dict[str, Any]:
+    @property
+    def _leaves_all_to_tuning(self) -> bool:
+        return self.thermostat_inertia is None and super()._leaves_all_to_tuning
+
+    def _move_adapted(self) -> dict[str, Any]:
+        stats = super()._move_adapted()
+        assert self._adapted is not None
+        stats["thermostat"] = stats["friction"] + float(self._adapted.thermostat[0])
+        return stats
+
+    def _move_as_told(self, point: PointType) -> dict[str, Any]:
         thermostat, last_friction = self.thermostat.copy(), self.last_friction
-        stats = super()._move(point)
+        stats = super()._move_as_told(point)
         stats["thermostat"] = math.fsum(self.thermostat) / self.thermostat.size
         if stats["diverging"]:
             self.thermostat, self.last_friction = thermostat, last_friction

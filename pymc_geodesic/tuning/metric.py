@@ -7,11 +7,22 @@ there has one number, the length that its velocities are multiplied by.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["Metric", "diagonal_metric", "geometric_mean", "unit_metric", "whitening_factor"]
+__all__ = [
+    "LARGEST_DENSE",
+    "Metric",
+    "diagonal_metric",
+    "geometric_mean",
+    "length_scale",
+    "unit_metric",
+    "whitening_factor",
+]
+
+LARGEST_DENSE = 500
+"""Euclidean coordinates up to which a metric takes correlations into account by default."""
 
 _LEAST_VARIANCE = 1e-5
 """Added to variances in units of the diagonal scales: directions that were not seen keep theirs."""
@@ -29,6 +40,8 @@ class Metric:
         c, the origin of the new coordinates.
     factor : ndarray, shape (d, d) or (d,)
         L, or its diagonal.
+    lengths : ndarray, shape (n,)
+        One for each of the variables on a compact manifold.
 
     Examples
     --------
@@ -43,6 +56,7 @@ class Metric:
 
     centre: np.ndarray
     factor: np.ndarray
+    lengths: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @property
     def is_dense(self) -> bool:
@@ -64,16 +78,16 @@ class Metric:
 
     def rotated(self, rotation: np.ndarray) -> Metric:
         """Return the metric with factor L Q, which whitens as well for orthogonal Q."""
-        return Metric(self.centre, self.factor @ rotation)
+        return Metric(self.centre, self.factor @ rotation, self.lengths)
 
     def moved(self, centre: np.ndarray) -> Metric:
         """Return the metric around another centre."""
-        return Metric(np.array(centre), self.factor)
+        return Metric(np.array(centre), self.factor, self.lengths)
 
 
-def unit_metric(size: int) -> Metric:
+def unit_metric(size: int, n_lengths: int = 0) -> Metric:
     """Coordinates as they are."""
-    return Metric(np.zeros(size), np.ones(size))
+    return Metric(np.zeros(size), np.ones(size), np.ones(n_lengths))
 
 
 def diagonal_metric(centre: np.ndarray, gradient: np.ndarray) -> Metric:
@@ -151,7 +165,7 @@ def whitening_factor(
     """
     n, d = x.shape
     scale = _diagonal_scale(x, gradients)
-    if not dense or n < 3:
+    if not dense or n < 3 or d == 0:
         return scale
     positions = (x - x.mean(axis=0)) / scale
     scores = (gradients - gradients.mean(axis=0)) * scale
@@ -171,3 +185,24 @@ def whitening_factor(
     directions = basis @ vectors
     stretch = (directions * (np.sqrt(values) - 1.0)) @ directions.T
     return scale[:, np.newaxis] * (np.eye(d) + stretch)
+
+
+def length_scale(x: np.ndarray, gradients: np.ndarray, dim: int) -> float:
+    r"""Length s in which a posterior on a compact manifold varies, at most 1.
+
+    What `whitening_factor` is to a matrix, with one number for all directions,
+
+    .. math:: s^4 = \frac{E|x - \bar x|^2}{E|g|^2} .
+
+    Parameters
+    ----------
+    x, gradients : ndarray, shape (n, size)
+        Points, and tangential gradients of the log-density there.
+    dim : int
+        Dimension of the manifold.
+    """
+    spread = np.mean(np.sum((x - x.mean(axis=0)) ** 2, axis=1)) / dim
+    steepness = np.mean(np.sum(gradients**2, axis=1)) / dim
+    if not (np.isfinite(spread) and np.isfinite(steepness)) or spread == 0.0 or steepness == 0.0:
+        return 1.0
+    return float(min((spread / steepness) ** 0.25, 1.0))

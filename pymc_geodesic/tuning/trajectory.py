@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,14 +34,26 @@ class TrajectoryTuner:
     n_tune : int
         Draws of the tuning phase.
     target_accept : float
+    n_euclidean : int
+        Length of the Euclidean part of a position, which comes first.
+    compact : sequence of (slice, int)
+        Place and dimension of the variables behind it.
     dense : bool
         Whether the metric takes correlations into account.
     adapts_metric : bool
     """
 
     def __init__(
-        self, n_tune: int, target_accept: float, *, dense: bool, adapts_metric: bool = True
+        self,
+        n_tune: int,
+        target_accept: float,
+        n_euclidean: int,
+        compact: Sequence[tuple[slice, int]] = (),
+        *,
+        dense: bool,
+        adapts_metric: bool = True,
     ) -> None:
+        self._n_euclidean, self._compact = n_euclidean, list(compact)
         self.step_size = DualAveraging(_FIRST_STEP, target_accept)
         # the step size settles in what is left behind the last window
         n_windows = n_tune - max(n_tune // 10, min(50, n_tune // 2))
@@ -73,8 +86,8 @@ class TrajectoryTuner:
         ----------
         acceptance : float
             Mean acceptance probability.
-        position, gradient : ndarray, shape (d,)
-            Euclidean coordinates of the model, and the gradient of the log-density there.
+        position, gradient : ndarray, shape (size,)
+            Coordinates of the model, and the tangential gradient of the log-density there.
         """
         self._draw += 1
         self.step_size.observe(acceptance)
@@ -82,11 +95,13 @@ class TrajectoryTuner:
             return None
         if not self.windows.observe(position, gradient):
             return None
-        factor = self.windows.factor()
+        self.windows.forget()
+        factor = self.windows.factor(self._n_euclidean)
         if factor is None:
             return None
         self.step_size.restart(_NEXT_STEP)
-        return Metric(position.copy(), factor)
+        lengths = [self.windows.length(part, dim) for part, dim in self._compact]
+        return Metric(position[: self._n_euclidean].copy(), factor, np.array(lengths))
 
     @property
     def state(self) -> dict[str, Any]:

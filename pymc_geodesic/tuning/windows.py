@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.tuning.metric import whitening_factor
+from pymc_geodesic.tuning.metric import length_scale, whitening_factor
 
 __all__ = ["MetricWindows", "window_ends"]
 
@@ -78,8 +78,9 @@ class MetricWindows:
 
         Parameters
         ----------
-        position, gradient : ndarray, shape (d,)
-            In the coordinates of the model. What is not finite is left out.
+        position, gradient : ndarray, shape (size,)
+            In the coordinates of the model, the gradient projected on the tangent space. What is
+            not finite is left out.
         """
         self._seen += 1
         if np.isfinite(position).all() and np.isfinite(gradient).all():
@@ -87,17 +88,27 @@ class MetricWindows:
             self._gradients.append(gradient.copy())
         return self._seen in self._ends
 
-    def factor(self) -> np.ndarray | None:
-        """Whitening factor of the later draws, which forgets the others; None if there are few."""
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def forget(self) -> None:
+        """Drop the earlier draws, which come from the way to the posterior."""
         first = int(FORGOTTEN * len(self._positions))
         self._positions = self._positions[first:]
         self._gradients = self._gradients[first:]
+
+    def factor(self, d: int) -> np.ndarray | None:
+        """Whitening factor of the first ``d`` coordinates; None if there are too few draws."""
         if len(self._positions) < 3:
             return None
-        factor = whitening_factor(
-            np.array(self._positions), np.array(self._gradients), dense=self._dense
-        )
+        x, gradients = np.array(self._positions)[:, :d], np.array(self._gradients)[:, :d]
+        factor = whitening_factor(x, gradients, dense=self._dense)
         return factor if np.isfinite(factor).all() else None
+
+    def length(self, part: slice, dim: int) -> float:
+        """Length scale of a variable on a compact manifold, at most 1; see `length_scale`."""
+        x, gradients = np.array(self._positions)[:, part], np.array(self._gradients)[:, part]
+        return length_scale(x, gradients, dim)
 
     @property
     def mean(self) -> np.ndarray:

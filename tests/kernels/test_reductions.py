@@ -139,7 +139,7 @@ def test_gmc_is_hmc(state):
     field = native_field(compiled_density, SIZE, SIZE + 1)
     kept, acceptance = np.empty((transitions, SIZE)), np.empty(1)
     divergences, evaluations = gmc(
-        field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, 1, x, 0, kept, step_size,
+        field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1, x, 0, kept, step_size,
         n_steps, jitter, stream, acceptance, NO_ENERGIES,
     )  # fmt: skip
     assert 2 < len(np.unique(np.array(trace), axis=0)) < transitions
@@ -151,7 +151,7 @@ def test_gmc_is_hmc(state):
 def test_gmc_discards_before_it_keeps(state):
     x, _, stream = state
     field = native_field(compiled_density, SIZE, SIZE + 1)
-    arguments = field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, 1
+    arguments = field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1
     all_kept, some_kept = np.empty((7, SIZE)), np.empty((4, SIZE))
     gmc(*arguments, x.copy(), 0, all_kept, 0.5, 3, 0.0, stream.copy(), np.empty(1), NO_ENERGIES)
     gmc(*arguments, x.copy(), 3, some_kept, 0.5, 3, 0.0, stream.copy(), np.empty(1), NO_ENERGIES)
@@ -163,7 +163,7 @@ def test_gmc_counts_divergences_and_stays(state):
     field = native_field(compiled_density, SIZE, SIZE + 1)
     before, acceptance = x.copy(), np.empty(1)
     divergences, _ = gmc(
-        field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, 1, x, 5, np.empty((0, SIZE)),
+        field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1, x, 5, np.empty((0, SIZE)),
         1e4, 3, 0.0, stream, acceptance, NO_ENERGIES,
     )  # fmt: skip
     assert divergences == 5

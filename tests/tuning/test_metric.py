@@ -121,7 +121,8 @@ def test_windows_forget_the_way_to_the_posterior():
         curvature = [1.0 + far, 0.01 + far]  # another curvature on the way
         ended.append(windows.observe(x, -x * curvature))
         if ended[-1]:
-            factor = windows.factor()
+            windows.forget()
+            factor = windows.factor(2)
     assert [i + 1 for i, end in enumerate(ended) if end] == window_ends(60)
     spread = whitened_spread(factor, np.diag([1.0, 100.0]))
     assert 0.5 < spread.min() <= spread.max() < 2.0
@@ -131,7 +132,7 @@ def test_what_is_not_finite_is_left_out():
     windows = MetricWindows(10, dense=True)
     for draw in range(10):
         windows.observe(np.full(2, np.nan if draw % 2 else draw), np.array([-draw, np.inf]))
-    assert windows.factor() is None
+    assert windows.factor(2) is None
 
 
 def test_windows_resume():
@@ -146,4 +147,4 @@ def test_windows_resume():
     second.state = first.state
     for x, g in draws[7:]:
         second.observe(x, g)
-    np.testing.assert_array_equal(whole.factor(), second.factor())
+    np.testing.assert_array_equal(whole.factor(3), second.factor(3))
