@@ -167,6 +167,7 @@ class AdaptedLangevin:
         self._widths = [part.stop - part.start for part, _ in self._compact]
         self.product = self._search.product
         self._scratch = np.empty(product.size + 1)
+        self.settings: LangevinSettings | None = None
         self.reset(0)
 
     def reset(self, n_tune: int) -> None:
@@ -177,8 +178,8 @@ class AdaptedLangevin:
         self.z = np.empty(0)
         self.v = np.empty(0)
         self.thermostat = np.zeros(1)
-        if n_tune:
-            self.settings: LangevinSettings | None = None
+        if n_tune or self.settings is None:
+            self.settings = None
             self.gradient.drop_anchor()
             self._search.reset(self._n_search)
             self._squares = np.zeros(self.product.size)
@@ -202,12 +203,14 @@ class AdaptedLangevin:
     def state(self) -> dict[str, Any]:
         """All that decides the draws to come."""
         named = {name: copy.deepcopy(getattr(self, name)) for name in self._STATE}
-        return named | {"search": self._search.state}
+        settings = {} if self.settings is None else vars(self.settings).copy()
+        return named | {"settings": settings, "search": self._search.state}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         for name in self._STATE:
             setattr(self, name, copy.deepcopy(state[name]))
+        self.settings = LangevinSettings(**state["settings"]) if state["settings"] else None
         self._search.state = state["search"]
 
     _STATE = (
@@ -215,7 +218,6 @@ class AdaptedLangevin:
         "z",
         "v",
         "thermostat",
-        "settings",
         "_n_tune",
         "_n_search",
         "_squares",
@@ -232,7 +234,9 @@ class AdaptedLangevin:
     def start(self, x: np.ndarray, stream: np.ndarray) -> None:
         """Begin at a place, or go on from where another step has put the variables."""
         self._search.start(x)
-        self.z = self._search.z
+        self.z = self._search.z.copy()
+        if self.draw >= self._n_search:
+            self._search.z = np.empty(0)
         self.v = np.empty_like(self.z)
         refresh_velocity(self.product.blocks, self.z, self.v, stream)
 
@@ -256,8 +260,9 @@ class AdaptedLangevin:
     def _search_once(self, stream: np.ndarray) -> Draw:
         """One transition with Metropolis correction, on all rows or the sample of them."""
         drawn = self._search.advance(stream, tune=True)
-        self.z = self._search.z
+        self.z = self._search.z.copy()
         if self.draw == self._n_search - 1:
+            self._search.z = np.empty(0)
             refresh_velocity(self.product.blocks, self.z, self.v, stream)
         return Draw(
             step_size=drawn.step_size,

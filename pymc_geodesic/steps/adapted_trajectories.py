@@ -105,6 +105,7 @@ class AdaptedTrajectories:
         """Begin a chain; without a tuning phase what an earlier one chose is kept."""
         self._n_tune = n_tune
         self.draw = 0
+        self._evaluated = 0
         self.z = np.empty(0)
         if n_tune or not self.has_tuned:
             self.tuner = TrajectoryTuner(
@@ -128,6 +129,7 @@ class AdaptedTrajectories:
     def start(self, x: np.ndarray) -> None:
         """Begin at a place, or go on from where another step has put the variables."""
         if self.draw == 0 and self._n_tune:
+            self._evaluated = 1
             gradient = self.gradient.exact_gradient(x)
             d = self.gradient.n_euclidean
             first = diagonal_metric(x[:d], gradient[:d])
@@ -173,6 +175,8 @@ class AdaptedTrajectories:
         )
         field.raise_error()
         acceptance = float(self._acceptance[0])
+        n_grad += self._evaluated
+        self._evaluated = 0
         if tune:
             n_grad += 1
             self._learn(acceptance)

@@ -248,17 +248,21 @@ class GMC(GeodesicStep):
                 "log-density of all the data; give the model all rows, or use SGGMC or gSGNHT"
             )
 
-        self._adapted: AdaptedTrajectories | None = None
-        if self.metric is not None and self.step_size is None and not self.local:
-            widths = [part.stop - part.start for part, _ in compact_parts(self.product)]
-            d = self.product.size - sum(widths)
-            self._adapted = AdaptedTrajectories(
-                AdaptedGradient(self.product.size, widths, self.estimator.field),
-                self.product,
-                target_accept=self.target_accept,
-                dense=self.metric == "dense" or (self.metric == "auto" and d <= LARGEST_DENSE),
-                n_steps=self._wanted_steps,
-            )
+        self._adapted = self._make_adapted()
+
+    def _make_adapted(self) -> AdaptedTrajectories | None:
+        """Trajectories that find their own coordinates, unless the step size was given."""
+        if self.metric is None or self.step_size is not None or self.local:
+            return None
+        widths = [part.stop - part.start for part, _ in compact_parts(self.product)]
+        d = self.product.size - sum(widths)
+        return AdaptedTrajectories(
+            AdaptedGradient(self.product.size, widths, self.estimator.field),
+            self.product,
+            target_accept=self.target_accept,
+            dense=self.metric == "dense" or (self.metric == "auto" and d <= LARGEST_DENSE),
+            n_steps=self._wanted_steps,
+        )
 
     @property
     def metric_state(self) -> dict:
@@ -269,6 +273,14 @@ class GMC(GeodesicStep):
     def metric_state(self, state: dict) -> None:
         if self._adapted is not None and state:
             self._adapted.state = state
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"metric_state": self.metric_state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        metric_state = state.pop("metric_state")
+        super().__setstate__(state)
+        self.metric_state = metric_state
 
     @property
     def _adapts(self) -> bool:
@@ -340,15 +352,15 @@ class GMC(GeodesicStep):
             raise self._fail(self.step_size or 0.0, "log-density")
 
     def _move(self, point: PointType) -> dict[str, Any]:
-        return self._move_adapted() if self._adapts else self._move_as_told(point)
+        return self._move_adapted(point) if self._adapts else self._move_as_told(point)
 
-    def _move_adapted(self) -> dict[str, Any]:
+    def _move_adapted(self, point: PointType) -> dict[str, Any]:
         adapted = self._adapted
         assert adapted is not None
         drawn = adapted.advance(self.stream, tune=self.tune)
         self.position = adapted.position
         if drawn.diverging and self.draw == 0:
-            self._check_start()
+            self._check_start(point)
         return {
             "step_size": drawn.step_size,
             "acceptance_rate": drawn.acceptance_rate,

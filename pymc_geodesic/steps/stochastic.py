@@ -379,7 +379,16 @@ class LangevinStep(MeasuringStep):
     @adaptation.setter
     def adaptation(self, state: dict) -> None:
         if self._adapted is not None and state:
+            self._adapted.use_sample(self.estimator.source)
             self._adapted.state = state
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"adaptation": self.adaptation}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        adaptation = state.pop("adaptation")
+        super().__setstate__(state)
+        self.adaptation = adaptation
 
     def _reset(self) -> None:
         if self._adapted is not None:

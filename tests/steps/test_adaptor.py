@@ -72,13 +72,13 @@ def test_variables_in_any_order(model, step_class, order):
 @every_step
 def test_all_variables_by_default(model, step_class):
     step = make(model, step_class)
-    assert [v.name for v in step.vars] == [v.name for v in model.continuous_value_vars]
+    assert {v.name for v in step.vars} == {v.name for v in model.continuous_value_vars}
 
 
 def test_variables_by_name(model):
     with model:
         step = SGGMC(["mu", "a"], compile_kwargs=INTERPRETED)
-    assert step.product.names == ("mu", "a")
+    assert set(step.product.names) == {"mu", "a"}
 
 
 def test_two_steps_in_one_model(model):
@@ -278,8 +278,10 @@ def count_calls(field):
 @every_step
 def test_gradient_evaluations_are_counted(model, step_class):
     step = make(model, step_class, n_steps=7)
-    point = start(model, step, tune=3, draws=3)
     calls = count_calls(step.estimator.field)
+    if hasattr(step, "_make_adapted"):
+        step._adapted = step._make_adapted()  # of the field that counts
+    point = start(model, step, tune=3, draws=3)
     for draw in range(6):
         if draw == 3:
             step.stop_tuning()

@@ -86,7 +86,9 @@ def test_known_noise_lets_it_move_faster(step_class, table):
     """As much as half of the noise may come from the gradients once their variance is known."""
     sizes = {}
     for noise in (None, "fisher"):
-        model, step = named(step_class, *table, gradient_noise=noise, compile_kwargs=INTERPRETED)
+        model, step = named(
+            step_class, *table, gradient_noise=noise, metric=None, compile_kwargs=INTERPRETED
+        )
         stats = sample(model, step, draws=300, tune=200).sample_stats
         sizes[noise] = stats["step_size"].values[0, -1]
         assert abs(stats["temperature"].mean() - 1.0) < 0.1

@@ -101,7 +101,9 @@ def test_metric_there_and_back_and_chain_rule():
         np.testing.assert_allclose(metric.from_position(metric.to_position(z)), z, atol=1e-12)
         g = rng.normal(size=3)
         step = 1e-6 * np.eye(3)
-        slopes = [(metric.to_position(z[0] + e) - metric.to_position(z[0])) @ g / 1e-6 for e in step]
+        slopes = [
+            (metric.to_position(z[0] + e) - metric.to_position(z[0])) @ g / 1e-6 for e in step
+        ]
         np.testing.assert_allclose(metric.to_gradient(g), slopes, rtol=1e-6)
     turned = Metric(np.zeros(2), np.eye(2)).rotated(np.array([[0.0, 1.0], [1.0, 0.0]]))
     np.testing.assert_array_equal(turned.to_position(np.array([1.0, 2.0])), [2.0, 1.0])
