@@ -18,8 +18,8 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import load_wikipedia
-from pymc_geodesic.kernels.topic_moves import add_counts, scir_words
-from pymc_geodesic.streams import new_stream
+from pymc_geodesic.kernels.topics.moves import add_counts, scir_words
+from pymc_geodesic.runtime.streams import new_stream
 
 TOPICS, WORDS, BATCH = 50, 7702, 50
 ALPHA, BETA = 0.1, 0.01

@@ -15,9 +15,9 @@ use_one_core()
 import numpy as np
 from numba import njit
 
-from pymc_geodesic.fields import native_field
 from pymc_geodesic.kernels.scir import SIMPLEX, scir
-from pymc_geodesic.streams import new_stream
+from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.streams import new_stream
 
 TOPICS, WORDS = 50, 7702
 EMPTY = np.empty(0)

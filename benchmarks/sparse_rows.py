@@ -28,8 +28,8 @@ from numba import njit
 from scipy import sparse
 
 import pymc_geodesic as pg
-from pymc_geodesic.fields import evaluate
-from pymc_geodesic.streams import fill_normal, new_stream
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
 WIDTHS = (500, 2_000, 8_000, 61_188)
 N_ROWS, WORDS, CLASSES, BATCH, N_STEPS = 11_269, 130, 20, 100, 10

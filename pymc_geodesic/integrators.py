@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.jit import compiled
 from pymc_geodesic.manifolds.product import project
-from pymc_geodesic.streams import fill_normal
+from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.streams import fill_normal
 
 __all__ = [
     "EXACT",

@@ -13,11 +13,11 @@ from typing import Any
 from numba import njit
 
 from pymc_geodesic import integrators
-from pymc_geodesic.jit import FAST_MATH
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.manifolds import product, sphere
 from pymc_geodesic.manifolds.rows import view_rows
-from pymc_geodesic.streams import fill_normal
+from pymc_geodesic.runtime.jit import FAST_MATH
+from pymc_geodesic.runtime.streams import fill_normal
 
 langevin_coefficients = integrators.langevin_coefficients
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pymc_geodesic import jit
+from pymc_geodesic.runtime import jit
 
 KERNEL = """
-from pymc_geodesic.jit import compiled
+from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.helper import helper
 
 
@@ -19,7 +19,7 @@ def kernel(x):
     return 10.0 * helper(x)
 """
 HELPER = """
-from pymc_geodesic.jit import compiled
+from pymc_geodesic.runtime.jit import compiled
 
 
 @compiled(inline="{inline}")
@@ -30,7 +30,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import pymc_geodesic
-from pymc_geodesic import jit
+from pymc_geodesic.runtime import jit
 
 jit._PACKAGE = Path(sys.argv[1])
 pymc_geodesic.__path__.append(sys.argv[1])

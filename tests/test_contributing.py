@@ -11,12 +11,12 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_geodesic
-from pymc_geodesic.fields import evaluate
-from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.fisher import tangential_variance
-from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
-from pymc_geodesic.gradients.variables import manifold_variables
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
+from pymc_geodesic.runtime.fields import evaluate
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
 SKELETONS = dict(re.findall(r"```python\n# pymc_geodesic/(\w+/\w+)\.py\n(.*?)```", TEXT, re.DOTALL))

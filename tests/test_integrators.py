@@ -17,7 +17,7 @@ from pymc_geodesic.integrators import (
     temperature_within,
 )
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Product, Sphere, Stiefel, product
-from pymc_geodesic.streams import fill_normal, new_stream
+from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
 ANGLES = [1e-9, 1e-6, 0.01, 0.3, 1.0, 3.0]
 STEP = 0.2

@@ -40,7 +40,7 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.random.op import RandomVariable
 
-from pymc_geodesic import jit
+from pymc_geodesic.runtime import jit
 from tests.test_layers import EXTENSION, MODULES, PUBLIC
 
 FOREIGN = ("pymc", "pytensor", "numba")

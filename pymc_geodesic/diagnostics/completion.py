@@ -10,11 +10,11 @@ from arviz_base import convert_to_datatree
 from scipy import sparse
 
 from pymc_geodesic.diagnostics.alignment import topics_of
-from pymc_geodesic.kernels.topic_assignments import (
+from pymc_geodesic.kernels.topics.assignments import (
     collect_words,
     sample_documents,
 )
-from pymc_geodesic.streams import new_stream, split_stream
+from pymc_geodesic.runtime.streams import new_stream, split_stream
 
 SMALLEST = 1e-290
 """Least probability of a word that the sampler of the proportions sees."""

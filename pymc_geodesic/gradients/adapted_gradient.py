@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.fields import FieldLike, evaluate
 from pymc_geodesic.gradients.change_of_coordinates import ChangeOfCoordinates
 from pymc_geodesic.gradients.control_variates import ControlVariates
 from pymc_geodesic.gradients.total_gradient import TotalGradient
+from pymc_geodesic.runtime.fields import FieldLike, evaluate
 from pymc_geodesic.tuning.metric import Metric, unit_metric
 
 __all__ = ["AdaptedGradient", "Rows"]

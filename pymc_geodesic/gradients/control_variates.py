@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numba import carray
 
-from pymc_geodesic.fields import ComposedField, FieldLike, array_at, evaluate
-from pymc_geodesic.jit import compiled
+from pymc_geodesic.runtime.fields import ComposedField, FieldLike, array_at, evaluate
+from pymc_geodesic.runtime.jit import compiled
 
 __all__ = ["ControlVariates"]
 

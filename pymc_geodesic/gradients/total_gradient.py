@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numba import carray
 
-from pymc_geodesic.fields import ComposedField, array_at, evaluate
-from pymc_geodesic.gradients.compiled import CompiledField
-from pymc_geodesic.jit import compiled
+from pymc_geodesic.densities.compilation import CompiledField
+from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
+from pymc_geodesic.runtime.jit import compiled
 
 __all__ = ["CHUNK", "TotalGradient"]
 

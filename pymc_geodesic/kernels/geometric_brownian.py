@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.jit import compiled
+from pymc_geodesic.runtime.jit import compiled
 
 __all__ = ["log_normal_transition"]
 

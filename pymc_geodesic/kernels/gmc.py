@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
 from pymc_geodesic.integrators import kick, refresh_velocity
-from pymc_geodesic.jit import compiled
 from pymc_geodesic.manifolds.product import scaled_geodesic
-from pymc_geodesic.streams import uniform
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.streams import uniform
 
 __all__ = ["gmc"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
 from pymc_geodesic.integrators import (
     kinetic_temperature,
     langevin_coefficients,
     langevin_kick,
     temperature_within,
 )
-from pymc_geodesic.jit import borrow, compiled
 from pymc_geodesic.manifolds.product import geodesic, project
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.jit import borrow, compiled
 
 __all__ = ["gsgnht"]
 

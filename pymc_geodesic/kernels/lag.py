@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from pymc_geodesic.integrators import langevin_coefficients
-from pymc_geodesic.jit import compiled
+from pymc_geodesic.runtime.jit import compiled
 
 __all__ = ["held_along_geodesics", "learn_curvature"]
 

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
 from pymc_geodesic.integrators import refresh_velocity
-from pymc_geodesic.jit import compiled
 from pymc_geodesic.manifolds.product import geodesic, project
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.jit import compiled
 
 __all__ = ["probe", "probe_in_turn"]
 

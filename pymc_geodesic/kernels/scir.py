@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
-from pymc_geodesic.jit import borrow, compiled
 from pymc_geodesic.kernels.geometric_brownian import log_normal_transition
-from pymc_geodesic.streams import fill_normal
-from pymc_geodesic.variates import exponential, fill_log_gamma, fill_poisson
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.streams import fill_normal
+from pymc_geodesic.runtime.variates import exponential, fill_log_gamma, fill_poisson
 
 __all__ = [
     "LOG_NORMAL",

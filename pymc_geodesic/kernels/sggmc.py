@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
 from pymc_geodesic.integrators import langevin_coefficients, langevin_kick, temperature_within
-from pymc_geodesic.jit import borrow, compiled
 from pymc_geodesic.manifolds.product import geodesic, project
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.jit import borrow, compiled
 
 __all__ = ["sggmc"]
 
@@ -38,7 +38,7 @@ def sggmc(
     Parameters
     ----------
     field : int
-        Address of a gradient field (`pymc_geodesic.fields`).
+        Address of a gradient field (`pymc_geodesic.runtime.fields`).
     context : ndarray of int64
         Passed on to the field.
     arguments : ndarray of int64, shape (n_steps,)

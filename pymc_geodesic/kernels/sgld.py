@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
-from pymc_geodesic.jit import borrow, compiled
-from pymc_geodesic.streams import fill_normal
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.streams import fill_normal
 
 __all__ = ["adagrad_metric", "sgld"]
 
@@ -48,7 +48,7 @@ def sgld(
     Parameters
     ----------
     field : int
-        Address of a gradient field (`pymc_geodesic.fields`).
+        Address of a gradient field (`pymc_geodesic.runtime.fields`).
     context : ndarray of int64
         Passed on to the field.
     arguments : ndarray of int64, shape (n_steps,)

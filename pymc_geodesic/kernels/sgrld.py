@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
-from pymc_geodesic.jit import compiled
 from pymc_geodesic.kernels.scir import SIMPLEX, SMALLEST_VALUE, expand_values
-from pymc_geodesic.streams import fill_normal
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.streams import fill_normal
 
 __all__ = ["sgrld"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
 from pymc_geodesic.integrators import kinetic_temperature, langevin_kick
-from pymc_geodesic.jit import borrow, compiled
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.jit import borrow, compiled
 
 __all__ = ["ssgnht"]
 
@@ -44,7 +44,7 @@ def ssgnht(
     Parameters
     ----------
     field : int
-        Address of a gradient field (`pymc_geodesic.fields`).
+        Address of a gradient field (`pymc_geodesic.runtime.fields`).
     context : ndarray of int64
         Passed on to the field.
     arguments : ndarray of int64, shape (n_steps,)

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pymc_geodesic.jit import compiled
 from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shape, require_positive
+from pymc_geodesic.runtime.jit import compiled
 
 
 @compiled

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pymc_geodesic.jit import compiled
 from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shape, require_simplex
 from pymc_geodesic.manifolds.simplex import on_simplex
+from pymc_geodesic.runtime.jit import compiled
 
 REFLECTIONS_PER_COORDINATE = 1000
 

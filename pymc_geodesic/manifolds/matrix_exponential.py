@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pymc_geodesic.jit import compiled
 from pymc_geodesic.manifolds.manifold import Floats
+from pymc_geodesic.runtime.jit import compiled
 
 INVERSE_FACTORIALS = 1.0 / np.cumprod(np.maximum(np.arange(13.0), 1.0))
 MAX_SQUARINGS = 60

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pymc_geodesic.jit import borrow, compiled
 from pymc_geodesic.manifolds import euclidean, flat_simplex, half_line, sphere, stiefel
 from pymc_geodesic.manifolds.euclidean import Euclidean
 from pymc_geodesic.manifolds.flat_simplex import FlatSimplex
@@ -17,6 +16,7 @@ from pymc_geodesic.manifolds.rows import view_rows
 from pymc_geodesic.manifolds.simplex import Simplex
 from pymc_geodesic.manifolds.sphere import Sphere
 from pymc_geodesic.manifolds.stiefel import Stiefel
+from pymc_geodesic.runtime.jit import borrow, compiled
 
 EUCLIDEAN = Euclidean.code
 HALF_LINE = HalfLine.code

@@ -6,8 +6,8 @@ from typing import Any
 from numba import carray, types
 from numba.core.errors import TypingError
 
-from pymc_geodesic.jit import compiled, define_intrinsic
 from pymc_geodesic.manifolds.manifold import Floats
+from pymc_geodesic.runtime.jit import compiled, define_intrinsic
 
 
 @define_intrinsic

@@ -11,9 +11,9 @@ from arviz_base import from_dict
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from pymc_geodesic.kernels.collapsed_gibbs import collapsed_sweep, count_assignments
+from pymc_geodesic.kernels.topics.collapsed_gibbs import collapsed_sweep, count_assignments
 from pymc_geodesic.models.lda import check_names, concentration, word_counts
-from pymc_geodesic.streams import new_stream
+from pymc_geodesic.runtime.streams import new_stream
 
 __all__ = ["lda_gibbs"]
 

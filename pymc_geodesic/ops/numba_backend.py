@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 from pytensor.graph.basic import Apply
 from pytensor.tensor.random.op import RandomVariable
 
-from pymc_geodesic.jit import source_stamp
+from pymc_geodesic.runtime.jit import source_stamp
 
 
 class WithLoop:

@@ -9,16 +9,22 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
+from pymc_geodesic.arguments import (
+    check_count,
+    check_fraction,
+    check_positive,
+    checked_metric,
+)
+from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
-from pymc_geodesic.gradients.local import LocalGradientEstimator
-from pymc_geodesic.gradients.rows import AllRows
-from pymc_geodesic.gradients.variables import ManifoldVariable
+from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
-from pymc_geodesic.steps.adapted_trajectories import AdaptedTrajectories, compact_parts
-from pymc_geodesic.steps.base import (
+from pymc_geodesic.minibatches.source import AllRows
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.steps.base.adapted_trajectories import AdaptedTrajectories, compact_parts
+from pymc_geodesic.steps.base.adaptor import (
     DualAverageAdaptation,
     GeodesicStep,
     GeodesicStepState,
@@ -30,14 +36,8 @@ from pymc_geodesic.steps.base import (
     TensorVariable,
     dataclass_state,
 )
-from pymc_geodesic.steps.effective_size import RunningSize
-from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
-from pymc_geodesic.steps.settings import (
-    check_count,
-    check_fraction,
-    check_positive,
-    checked_metric,
-)
+from pymc_geodesic.steps.base.estimates import LocalDraws, Minibatches, make_estimator
+from pymc_geodesic.tuning.effective_size import RunningSize
 from pymc_geodesic.tuning.metric import LARGEST_DENSE
 
 __all__ = ["GMC"]

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 from pymc_geodesic.kernels import gsgnht, held_along_geodesics, learn_curvature
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base import (
+from pymc_geodesic.steps.base.adaptor import (
     Model,
     RandomGenerator,
     TensorVariable,
     dataclass_state,
 )
-from pymc_geodesic.steps.thermostat import ThermostatState, ThermostatStep
+from pymc_geodesic.steps.base.thermostat import ThermostatState, ThermostatStep
 
 __all__ = ["gSGNHT"]
 

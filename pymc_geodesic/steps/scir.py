@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_geodesic.gradients.counts import CountEstimator
-from pymc_geodesic.gradients.topic_counts import TopicCounts
+from pymc_geodesic.counts.gradient_counts import CountEstimator
+from pymc_geodesic.counts.topic_counts import TopicCounts
 from pymc_geodesic.kernels.scir import expand_values, scir
-from pymc_geodesic.kernels.topic_moves import scir_words
+from pymc_geodesic.kernels.topics.moves import scir_words
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable, dataclass_state
-from pymc_geodesic.steps.positive import LOCAL_SWEEPS, PositiveState, PositiveStep
+from pymc_geodesic.steps.base.adaptor import Model, RandomGenerator, TensorVariable, dataclass_state
+from pymc_geodesic.steps.base.positive import LOCAL_SWEEPS, PositiveState, PositiveStep
 
 __all__ = ["SCIR"]
 

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable
-from pymc_geodesic.steps.stochastic import LangevinStep
+from pymc_geodesic.steps.base.adaptor import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.base.underdamped import LangevinStep
 
 __all__ = ["SGGMC"]
 

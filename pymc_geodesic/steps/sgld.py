@@ -9,14 +9,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_geodesic.gradients.estimator import GradientEstimator
-from pymc_geodesic.gradients.rows import AllRows
-from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
+from pymc_geodesic.arguments import check_count, check_positive, step_size_at
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.kernels import sgld
 from pymc_geodesic.kernels.sgld import adagrad_metric
 from pymc_geodesic.manifolds import Euclidean
+from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
+from pymc_geodesic.minibatches.source import AllRows
+from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base import (
+from pymc_geodesic.steps.base.adaptor import (
     GeodesicStep,
     GeodesicStepState,
     Model,
@@ -26,12 +29,9 @@ from pymc_geodesic.steps.base import (
     TensorVariable,
     dataclass_state,
 )
-from pymc_geodesic.steps.effective_size import RunningSize
-from pymc_geodesic.steps.estimators import LocalDraws, Minibatches, make_estimator
-from pymc_geodesic.steps.finite import all_finite
-from pymc_geodesic.steps.settings import check_count, check_positive, step_size_at
-from pymc_geodesic.steps.tuning import DiffusionTuner
-from pymc_geodesic.streams import fill_normal
+from pymc_geodesic.steps.base.estimates import LocalDraws, Minibatches, make_estimator
+from pymc_geodesic.tuning.cooling import DiffusionTuner
+from pymc_geodesic.tuning.effective_size import RunningSize
 
 __all__ = ["SGLD", "SSGLD"]
 

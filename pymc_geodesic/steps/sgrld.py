@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.gradients.counts import CountEstimator
-from pymc_geodesic.gradients.topic_counts import TopicCounts
+from pymc_geodesic.counts.gradient_counts import CountEstimator
+from pymc_geodesic.counts.topic_counts import TopicCounts
 from pymc_geodesic.kernels.scir import SIMPLEX, expand_values, lift_small_values
 from pymc_geodesic.kernels.sgrld import sgrld
-from pymc_geodesic.kernels.topic_moves import sgrld_words
-from pymc_geodesic.steps.base import dataclass_state
-from pymc_geodesic.steps.inflation import independent_inflation
-from pymc_geodesic.steps.positive import PositiveState, PositiveStep
+from pymc_geodesic.kernels.topics.moves import sgrld_words
+from pymc_geodesic.steps.base.adaptor import dataclass_state
+from pymc_geodesic.steps.base.positive import PositiveState, PositiveStep
+from pymc_geodesic.tuning.inflation import independent_inflation
 
 __all__ = ["SGRLD"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from pymc_geodesic.kernels import ssgnht
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base import (
+from pymc_geodesic.steps.base.adaptor import (
     Model,
     PointType,
     RandomGenerator,
@@ -18,9 +18,9 @@ from pymc_geodesic.steps.base import (
     TensorVariable,
     dataclass_state,
 )
-from pymc_geodesic.steps.stochastic import TEMPERATURE_TOLERANCE
-from pymc_geodesic.steps.thermostat import ThermostatState, ThermostatStep
-from pymc_geodesic.steps.tuning import FIRST_EULER_EXCESS, EulerTuner
+from pymc_geodesic.steps.base.thermostat import ThermostatState, ThermostatStep
+from pymc_geodesic.steps.base.underdamped import TEMPERATURE_TOLERANCE
+from pymc_geodesic.tuning.cooling import FIRST_EULER_EXCESS, EulerTuner
 
 __all__ = ["SSGNHT"]
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.manifolds import Euclidean
-from pymc_geodesic.steps.base import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.steps.base.adaptor import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.gmc import GMC
 
 __all__ = ["SubgradientHMC"]

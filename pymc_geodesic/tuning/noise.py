@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_geodesic.fields import evaluate
-from pymc_geodesic.jit import compiled
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.jit import compiled
 
 __all__ = ["LangevinSettings", "differences_of_pairs", "langevin_settings", "principal_directions"]
 
@@ -47,7 +47,7 @@ def differences_of_pairs(
     Parameters
     ----------
     field, context
-        Field of minibatch gradients; see `pymc_geodesic.fields`.
+        Field of minibatch gradients; see `pymc_geodesic.runtime.fields`.
     first, second : ndarray of int64, shape (n,)
         Arguments of the field: two minibatches for each pair.
     places : ndarray, shape (n, size)

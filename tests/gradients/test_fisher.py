@@ -6,14 +6,14 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
 
+from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
-from pymc_geodesic.fields import evaluate
-from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.fisher import tangential_variance
-from pymc_geodesic.gradients.random_rows import RandomRows
-from pymc_geodesic.gradients.shuffled_rows import IndependentRows
-from pymc_geodesic.gradients.variables import manifold_variables
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import Euclidean, FlatSimplex, Simplex, Sphere, Stiefel
+from pymc_geodesic.minibatches.random_rows import RandomRows
+from pymc_geodesic.minibatches.shuffled_rows import IndependentRows
+from pymc_geodesic.runtime.fields import evaluate
 
 N_ROWS, BATCH = 40, 8
 KAPPA = 5.0

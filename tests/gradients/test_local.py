@@ -9,14 +9,14 @@ import pytest
 from pytensor.graph.traversal import ancestors
 
 import pymc_geodesic as pg
-from pymc_geodesic.fields import evaluate
-from pymc_geodesic.gradients.frontier import split_at_frontier
-from pymc_geodesic.gradients.local import LocalGradientEstimator
-from pymc_geodesic.gradients.shuffled_rows import ShuffledRows
-from pymc_geodesic.gradients.variables import manifold_variables
+from pymc_geodesic.densities.hoisting import split_at_frontier
+from pymc_geodesic.densities.variables import manifold_variables
+from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
+from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
 from pymc_geodesic.models import spherical_admixture
-from pymc_geodesic.streams import new_stream
-from pymc_geodesic.workers import Workers
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.runtime.threads import Workers
 
 N_ROWS, BATCH = 120, 30
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pymc_geodesic.fields import Field, native_field
 from pymc_geodesic.integrators import EXACT, refresh_velocity
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
-from pymc_geodesic.streams import new_stream, split_stream
+from pymc_geodesic.runtime.fields import Field, native_field
+from pymc_geodesic.runtime.streams import new_stream, split_stream
 from tests.targets import Target
 
 NO_NOISE = np.empty(0)

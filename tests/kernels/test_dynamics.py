@@ -6,10 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pymc_geodesic.fields import Field
 from pymc_geodesic.integrators import EXACT, PAPER, refresh_velocity
 from pymc_geodesic.kernels import gsgnht, sggmc
-from pymc_geodesic.streams import new_stream
+from pymc_geodesic.runtime.fields import Field
+from pymc_geodesic.runtime.streams import new_stream
 from tests.kernels.drivers import gradient_field
 from tests.targets import CONCENTRATION_AND_DIRECTION, Target
 

@@ -7,10 +7,10 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from pymc_geodesic.fields import native_field
 from pymc_geodesic.kernels.geometric_brownian import log_normal_transition
 from pymc_geodesic.kernels.scir import LOG_NORMAL, scir
-from pymc_geodesic.streams import fill_normal, new_stream
+from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
 N = 50_000
 NO_CONTEXT = np.zeros(1, dtype=np.int64)

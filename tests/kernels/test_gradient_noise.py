@@ -5,10 +5,10 @@ import pytest
 from numba import njit, types
 from scipy.optimize import brentq
 
-from pymc_geodesic.fields import array_at, native_field
 from pymc_geodesic.kernels import gsgnht, sggmc
-from pymc_geodesic.steps.tuning import noise_excess, repetition
-from pymc_geodesic.streams import fill_normal, new_stream
+from pymc_geodesic.runtime.fields import array_at, native_field
+from pymc_geodesic.runtime.streams import fill_normal, new_stream
+from pymc_geodesic.tuning.cooling import noise_excess, repetition
 from tests.kernels.drivers import run_sggmc, start
 from tests.targets import LIMIT
 from tests.targets import VON_MISES_FISHER as TARGET

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_geodesic.fields import native_field
 from pymc_geodesic.integrators import EXACT, refresh_velocity
 from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.manifolds import Product, Sphere
-from pymc_geodesic.streams import new_stream
+from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.streams import new_stream
 
 SIZE = 5000
 

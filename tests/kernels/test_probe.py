@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numba import njit, types
 
-from pymc_geodesic.fields import array_at, evaluate, native_field
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import probe
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
-from pymc_geodesic.streams import fill_normal, new_stream
+from pymc_geodesic.runtime.fields import array_at, evaluate, native_field
+from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
 KAPPA = 40.0
 SCALES = np.array([1.0, 4.0, 100.0])

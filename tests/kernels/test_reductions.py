@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_geodesic.fields import native_field
 from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc
 from pymc_geodesic.manifolds import Euclidean, Product
-from pymc_geodesic.streams import fill_normal, new_stream, uniform
+from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.streams import fill_normal, new_stream, uniform
 
 SIZE = 5
 FLAT = Product([("x", Euclidean(SIZE), 1)])

@@ -7,8 +7,6 @@ import pytest
 from numba import njit
 from scipy import integrate, special, stats
 
-from pymc_geodesic.fields import native_field
-from pymc_geodesic.jit import compiled
 from pymc_geodesic.kernels.scir import (
     POSITIVE,
     SIMPLEX,
@@ -17,8 +15,10 @@ from pymc_geodesic.kernels.scir import (
     expand_values,
     scir,
 )
-from pymc_geodesic.streams import new_stream
-from pymc_geodesic.variates import fill_log_gamma, poisson
+from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.runtime.variates import fill_log_gamma, poisson
 
 N = 100_000
 ZERO, ONE = np.zeros(1), np.ones(1)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_geodesic.fields import native_field
 from pymc_geodesic.kernels import sgld
-from pymc_geodesic.streams import fill_normal, new_stream, split_stream
+from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.kernels.drivers import gradient_field, run_sgld
 from tests.mutants import BIASED_ADAGRAD, BIASED_LANGEVIN, Mutant
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA

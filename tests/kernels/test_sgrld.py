@@ -6,10 +6,10 @@ import numpy as np
 from numba import njit
 from scipy import stats
 
-from pymc_geodesic.fields import native_field
 from pymc_geodesic.kernels.scir import POSITIVE, SIMPLEX
 from pymc_geodesic.kernels.sgrld import sgrld
-from pymc_geodesic.streams import fill_normal, new_stream
+from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
 NO_CONTEXT = np.zeros(1, dtype=np.int64)
 BLOCKS = np.array([[SIMPLEX, 0, 1, 3], [POSITIVE, 3, 1, 1]], dtype=np.int64)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_geodesic.fields import native_field
 from pymc_geodesic.kernels import ssgnht
 from pymc_geodesic.manifolds import Euclidean, Product
-from pymc_geodesic.streams import fill_normal, new_stream, split_stream
+from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.kernels.drivers import gradient_field, run_ssgnht
 from tests.mutants import BIASED_EULER, FREE_THERMOSTAT, OTHER_RECURSIONS
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA

@@ -8,7 +8,6 @@ import pytensor.tensor as pt
 import pytest
 from numba.core.errors import TypingError
 
-from pymc_geodesic.jit import borrow
 from pymc_geodesic.manifolds import (
     Euclidean,
     FlatSimplex,
@@ -20,6 +19,7 @@ from pymc_geodesic.manifolds import (
     product,
 )
 from pymc_geodesic.manifolds.rows import view_rows
+from pymc_geodesic.runtime.jit import borrow
 
 COMPONENTS = [
     ("weights", Euclidean(4), 1),

@@ -17,12 +17,12 @@ from pymc_geodesic.diagnostics import (
     document_completion_perplexity,
     top_words,
 )
-from pymc_geodesic.kernels.collapsed_gibbs import collapsed_sweep, count_assignments
-from pymc_geodesic.kernels.topic_assignments import sample_documents
+from pymc_geodesic.kernels.topics.assignments import sample_documents
+from pymc_geodesic.kernels.topics.collapsed_gibbs import collapsed_sweep, count_assignments
 from pymc_geodesic.models import lda, lda_gibbs
+from pymc_geodesic.runtime.streams import new_stream, split_stream
+from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.sparse import admixture_log_likelihood
-from pymc_geodesic.streams import new_stream, split_stream
-from pymc_geodesic.workers import Workers
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1, "chains": 1}
 

@@ -14,7 +14,6 @@ from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_funcify, numba_funcify_and_cache_key
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 
-from pymc_geodesic import jit
 from pymc_geodesic.distributions import VonMisesFisher
 from pymc_geodesic.ops import numba_backend
 from pymc_geodesic.ops.admixture import AdmixtureLogLikelihood, AdmixtureTopicsGradient
@@ -27,6 +26,7 @@ from pymc_geodesic.ops.numba_backend import (
     register_with_numba,
 )
 from pymc_geodesic.ops.sparse_dot import SparseDot, SparseTransposeDot
+from pymc_geodesic.runtime import jit
 
 PACKAGE = Path(jit.__file__).parent
 FILES = ["ops/admixture.py", "ops/bessel_ops.py", "ops/sparse_dot.py"] + [

@@ -7,10 +7,10 @@ import pytest
 from scipy import sparse
 
 import pymc_geodesic as pg
-from pymc_geodesic.fields import evaluate
-from pymc_geodesic.gradients.estimator import GradientEstimator
-from pymc_geodesic.gradients.sources import named_row_source
-from pymc_geodesic.gradients.variables import manifold_variables
+from pymc_geodesic.densities.variables import manifold_variables
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.minibatches.from_arguments import named_row_source
+from pymc_geodesic.runtime.fields import evaluate
 
 N, D, K, BATCH = 24, 9, 2, 5
 INTERPRETED = {"mode": "FAST_COMPILE"}
@@ -110,7 +110,9 @@ def test_variance_of_the_gradient_is_that_of_the_dense_model(model, dense_model,
 
 def test_variance_needs_no_gradient_of_single_rows(model, dense_model, monkeypatch):
     """They would be dense: refused where they are needed and large."""
-    monkeypatch.setattr("pymc_geodesic.gradients.estimator._LARGEST_FISHER", BATCH * D * K - 1)
+    monkeypatch.setattr(
+        "pymc_geodesic.gradients.minibatch_gradient._LARGEST_FISHER", BATCH * D * K - 1
+    )
     estimator_of(model, "independent").compile_noise()
     with pytest.raises(ValueError, match=r"gradient in 'w' of each row, 90 numbers in all"):
         estimator_of(dense_model, "independent").compile_noise()

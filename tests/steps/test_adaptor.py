@@ -20,7 +20,7 @@ from pymc_geodesic import (
     VonMisesFisher,
     gSGNHT,
 )
-from pymc_geodesic.fields import interpreted_field
+from pymc_geodesic.runtime.fields import interpreted_field
 from tests.steps.runs import INTERPRETED, assert_same_draws, sample, start, walk
 
 NORTH = np.array([0.0, 0.0, 1.0])

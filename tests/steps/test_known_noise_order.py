@@ -5,8 +5,8 @@ import pymc as pm
 import pytest
 
 from pymc_geodesic import SGGMC, gSGNHT
-from pymc_geodesic.gradients.random_rows import RandomRows
-from pymc_geodesic.gradients.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.minibatches.random_rows import RandomRows
+from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
 
 BATCH = 5
 

@@ -6,7 +6,7 @@ import pytest
 from pymc.sampling.parallel import ParallelSamplingError
 
 from pymc_geodesic import GMC, SGGMC, SGLD, gSGNHT
-from pymc_geodesic.gradients.beside_rows import variables_beside_rows
+from pymc_geodesic.densities.beside_rows import variables_beside_rows
 
 N = 200
 INTERPRETED = {"mode": "FAST_COMPILE"}

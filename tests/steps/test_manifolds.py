@@ -8,7 +8,7 @@ from pymc.distributions import transforms
 from scipy import stats
 
 from pymc_geodesic import GMC, SGGMC, MatrixVonMisesFisher, VonMisesFisher, gSGNHT
-from pymc_geodesic.gradients.variables import manifold_variables
+from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.manifolds import Euclidean, FlatSimplex, HalfLine, Simplex, Sphere, Stiefel
 from tests.steps.runs import INTERPRETED, sample
 

@@ -18,8 +18,8 @@ from pymc_geodesic import (
 )
 from pymc_geodesic.datasets import make_vmf_mixture
 from pymc_geodesic.manifolds import Euclidean, Product, Simplex
-from pymc_geodesic.steps.effective_size import RunningSize
-from pymc_geodesic.steps.tuning import FIRST_EXCESS, NEAR_EXCESS
+from pymc_geodesic.tuning.cooling import FIRST_EXCESS, NEAR_EXCESS
+from pymc_geodesic.tuning.effective_size import RunningSize
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
 KAPPA = 60.0

@@ -17,8 +17,8 @@ from pymc_geodesic import (
     gSGNHT,
 )
 from pymc_geodesic.diagnostics import temperature_summary
-from pymc_geodesic.steps.tuning import DiffusionTuner, EulerTuner, euler_noise_excess
-from pymc_geodesic.streams import fill_normal
+from pymc_geodesic.runtime.streams import fill_normal
+from pymc_geodesic.tuning.cooling import DiffusionTuner, EulerTuner, euler_noise_excess
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
 N_ROWS, BATCH = 1000, 100

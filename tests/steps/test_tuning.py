@@ -18,8 +18,8 @@ from pymc_geodesic import (
     VonMisesFisher,
     gSGNHT,
 )
-from pymc_geodesic.steps.stochastic import temperature_error
-from pymc_geodesic.steps.tuning import (
+from pymc_geodesic.steps.base.underdamped import temperature_error
+from pymc_geodesic.tuning.cooling import (
     ACCURACY,
     COOLING,
     FIRST_EXCESS,

@@ -1,0 +1,186 @@
+"""Checks of the numbers that users pass to step methods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.schedules import Schedule
+
+__all__ = [
+    "check_containers",
+    "check_count",
+    "check_fraction",
+    "check_positive",
+    "checked_control_variates",
+    "checked_metric",
+    "step_size_at",
+]
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return False
+    return isinstance(value, Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Refuse what is no positive number; None and schedules pass.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_positive
+    >>> check_positive("friction", 3.0)
+    >>> check_positive("friction", -3.0)
+    Traceback (most recent call last):
+    ValueError: friction must be positive, got -3.0
+    """
+    if value is None or callable(value):
+        return
+    if not _is_number(value):
+        raise ValueError(f"{name} must be one positive number, got {value!r}")
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be positive, got {value}")
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """Refuse what is no number between zero and one.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_fraction
+    >>> check_fraction("target_accept", 80)
+    Traceback (most recent call last):
+    ValueError: target_accept must lie between 0 and 1, got 80
+    """
+    if not _is_number(value) or not 0 < value < 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
+
+
+def check_containers(names: Any) -> None:
+    """Refuse a ``minibatch=`` that is no name and no list of different names; None passes.
+
+    Raises
+    ------
+    ValueError
+        The message says what to write.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_containers
+    >>> check_containers(["X", "y", "X"])
+    Traceback (most recent call last):
+    ValueError: minibatch= names 'X' twice; name every container once
+    """
+    if names is None or isinstance(names, str):
+        return
+    hint = 'minibatch= takes the names of pm.Data containers, such as ["X", "y"]'
+    if not isinstance(names, Iterable):
+        raise ValueError(f"{hint}, got {names!r}")
+    seen: list[str] = []
+    for name in names:
+        if not isinstance(name, str):
+            own = getattr(name, "name", None)
+            remedy = f"write {own!r}" if own else "put the rows into a container and name that"
+            raise ValueError(f"{hint}, got a {type(name).__name__}: {remedy}")
+        if name in seen:
+            raise ValueError(f"minibatch= names {name!r} twice; name every container once")
+        seen.append(name)
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuse what is no integer of at least one; None passes.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_count
+    >>> check_count("n_steps", 10)
+    >>> check_count("n_steps", 2.5)
+    Traceback (most recent call last):
+    ValueError: n_steps must be a positive integer, got 2.5
+    """
+    if value is None:
+        return
+    if not _is_number(value) or not 1 <= value < math.inf or int(value) != value:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+
+
+def step_size_at(schedule: Schedule, draw: int) -> float:
+    """Return the step size of a draw by a schedule.
+
+    Raises
+    ------
+    ValueError
+        If it is not a positive number.
+
+    Examples
+    --------
+    >>> from pymc_geodesic import PolynomialDecay
+    >>> from pymc_geodesic.arguments import step_size_at
+    >>> step_size_at(PolynomialDecay(0.1, b=10, gamma=1.0), 10)
+    0.05
+    """
+    step_size = schedule(draw)
+    if not _is_number(step_size) or not 0 < step_size < math.inf:
+        raise ValueError(
+            f"the schedule step_size= gave {step_size} at draw {draw}; it must be positive"
+        )
+    return float(step_size)
+
+
+def checked_metric(metric: Any) -> str | None:
+    """Return the metric that an argument names.
+
+    Raises
+    ------
+    ValueError
+        If it is unknown.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import checked_metric
+    >>> checked_metric("auto")
+    'auto'
+    >>> checked_metric("full")
+    Traceback (most recent call last):
+    ValueError: metric='full' is unknown; choose "auto", "dense", "diag" or None
+    """
+    if metric is None or (isinstance(metric, str) and metric in ("auto", "dense", "diag")):
+        return metric
+    raise ValueError(f'metric={metric!r} is unknown; choose "auto", "dense", "diag" or None')
+
+
+def checked_control_variates(order: Any) -> str | int:
+    """Return the order of control variates that an argument names, 0 for none.
+
+    Raises
+    ------
+    ValueError
+        If it is unknown.
+    """
+    if isinstance(order, str) and order == "auto":
+        return order
+    if order is False or order is None:
+        return 0
+    if order is True or order == 1:
+        return 1
+    raise ValueError(f'control_variates={order!r} is unknown; choose "auto", 1 or False')

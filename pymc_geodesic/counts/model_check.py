@@ -1,0 +1,168 @@
+"""A look at the counts of some random points, to refuse a model before it runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from pymc_geodesic.counts.gradient_counts import CountEstimator
+from pymc_geodesic.counts.refusals import negative_estimate, wrong_form
+from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.kernels.scir import LOG_NORMAL, SIMPLEX, expand_values
+from pymc_geodesic.runtime.streams import new_stream
+
+__all__ = ["CountProbe", "refusal"]
+
+TRIALS = 3
+
+ROUNDING, ROUNDING_IN_CHAINS = 1e-6, 1e-4
+"""Relative deviation from the form of a prior that rounding may explain."""
+
+
+def refusal(
+    sampler: str,
+    variables: Sequence[ManifoldVariable],
+    blocks: np.ndarray,
+    index: int,
+    count: float,
+    exposure: float,
+) -> str:
+    """Say why a negative estimate ends the run.
+
+    Parameters
+    ----------
+    sampler : str
+        Name of the step method.
+    variables, blocks
+        The variables, and what the kernels know of them.
+    index : int
+        Number of the estimate among those of all variables.
+    count, exposure : float
+    """
+    ends = blocks[:, 1] + blocks[:, 2] * blocks[:, 3]
+    block = int(np.searchsorted(ends, index, side="right"))
+    return negative_estimate(
+        sampler,
+        variables[block].name,
+        index - int(blocks[block, 1]),
+        count,
+        exposure,
+        log_normal=bool(blocks[block, 0] == LOG_NORMAL),
+    )
+
+
+class CountProbe:
+    """Estimates of one minibatch at random points.
+
+    Parameters
+    ----------
+    sampler : str
+        Name of the step method, for errors.
+    variables : list of ManifoldVariable
+    estimator : CountEstimator
+    argument : int
+        Which minibatch.
+    """
+
+    def __init__(
+        self,
+        sampler: str,
+        variables: Sequence[ManifoldVariable],
+        estimator: CountEstimator,
+        argument: int,
+    ) -> None:
+        self._sampler = sampler
+        self._variables = variables
+        self._estimator = estimator
+        self._argument = argument
+
+    def depends(self, *, needs_counts: bool) -> bool:
+        """Say whether the estimates change with the point.
+
+        Parameters
+        ----------
+        needs_counts : bool
+            Whether estimates must not be negative, and the likelihood be of the prior's form.
+
+        Raises
+        ------
+        ValueError
+            If they must not and are.
+        """
+        blocks = self._estimator.blocks
+        size = int(np.sum(blocks[:, 2] * blocks[:, 3]))
+        values = np.empty(size)
+        rng = np.random.default_rng(1)
+        found = []
+        for trial in range(TRIALS):
+            log_state = np.log(rng.gamma(1.0 if trial else 0.3, size=size) + 1e-12)
+            expand_values(blocks, log_state, values)
+            failed, counts, exposures = self._estimate(values)
+            if needs_counts and failed >= 0 and math.isfinite(counts[failed]):
+                raise ValueError(
+                    refusal(
+                        self._sampler,
+                        self._variables,
+                        blocks,
+                        failed,
+                        counts[failed],
+                        exposures[failed],
+                    )
+                )
+            if needs_counts and failed < 0:
+                self._check_form(values, counts, exposures, ROUNDING)
+            found.append((counts, exposures))
+        with np.errstate(invalid="ignore"):
+            return not all(
+                np.allclose(one, other, rtol=1e-6, atol=1e-9)
+                for trial in found[1:]
+                for one, other in zip(trial, found[0], strict=True)
+            )
+
+    def _estimate(self, values: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+        counts, exposures = np.empty_like(values), np.empty_like(values)
+        stream = new_stream(np.random.default_rng(1))
+        failed = self._estimator.estimate(values, self._argument, stream, counts, exposures)
+        return failed, counts, exposures
+
+    def check_form(self, values: np.ndarray) -> int:
+        """Check the form of the likelihood where a chain is; return the number of estimates.
+
+        Parameters
+        ----------
+        values : ndarray, shape (size,)
+
+        Raises
+        ------
+        ValueError
+            If the likelihood of a positive variable has another form than its prior.
+        """
+        if not np.any(self._estimator.splits):
+            return 0
+        failed, counts, exposures = self._estimate(values)
+        if failed < 0:
+            self._check_form(values, counts, exposures, ROUNDING_IN_CHAINS)
+        return 1 + int(np.sum(self._estimator.splits))
+
+    def _check_form(
+        self, values: np.ndarray, counts: np.ndarray, exposures: np.ndarray, rounding: float
+    ) -> None:
+        """Check that the likelihood of each positive variable has the form of its prior."""
+        for variable, block in zip(self._variables, self._estimator.blocks, strict=True):
+            kind, start, rows, width = block
+            if kind == SIMPLEX:
+                continue
+            part = slice(start, start + rows * width)
+            scaled = values.copy()
+            scaled[part] *= 3.0
+            failed, new_counts, new_exposures = self._estimate(scaled)
+            unit = 1.0 if kind == LOG_NORMAL else scaled[part]
+            size = 1.0 + np.abs(counts[part]) + np.abs(exposures[part]) * unit
+            deviation = np.abs(new_counts[part] - counts[part])
+            deviation += np.abs(new_exposures[part] - exposures[part]) * unit
+            if failed >= 0 or np.any(deviation > rounding * size):
+                raise ValueError(
+                    wrong_form(self._sampler, variable.name, log_normal=kind == LOG_NORMAL)
+                )

@@ -1,0 +1,270 @@
+"""Fields that kernels can call, compiled from PyTensor graphs.
+
+With the Numba backend the function that PyTensor compiles is wrapped, still compiled, into the C
+signature of `pymc_geodesic.runtime.fields`. With any other backend the same kernels call back into Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from numba import carray, cfunc
+from pymc.pytensorf import compile as pymc_compile
+from pytensor.compile.mode import get_mode
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.ops.matrix_vector import with_loops_for_products
+from pymc_geodesic.runtime.fields import SIGNATURE, Field, array_at, interpreted_field
+from pymc_geodesic.runtime.jit import source_stamp
+
+__all__ = ["CompiledField", "FixedArray", "ResizedArray", "RowBlock", "compile_field"]
+
+
+@dataclass(frozen=True)
+class FixedArray:
+    """An input whose whole array is read at an address of the context."""
+
+    variable: TensorVariable
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> str:
+        """Type of the numbers."""
+        return self.variable.type.dtype
+
+
+@dataclass(frozen=True)
+class RowBlock(FixedArray):
+    """An input that is a block of rows, the first of which is the argument of the field.
+
+    ``shape[0]`` is the number of rows of the block, or None for as many as the argument says,
+    starting at the first.
+    """
+
+
+class ResizedArray(FixedArray):
+    """An array whose place is taken by others of other lengths; ``shape[0]`` is None."""
+
+
+class CompiledField:
+    """A field together with the context it reads.
+
+    Parameters
+    ----------
+    field : Field
+        Machine address of the function.
+    context : ndarray of int64
+        Addresses of the data, in the order of the inputs, and then their lengths.
+
+    Attributes
+    ----------
+    address : int
+        What kernels call.
+    inputs : list of FixedArray
+        What the context points at.
+    """
+
+    def __init__(self, field: Field, inputs: Sequence[FixedArray]) -> None:
+        self.field = field
+        self.context = np.zeros(max(2 * len(inputs), 1), dtype=np.int64)
+        self.inputs = list(inputs)
+        self._arrays: list[np.ndarray | None] = [None] * len(inputs)
+
+    @property
+    def address(self) -> int:
+        """Machine address of the function."""
+        return self.field.address
+
+    def point_at(self, position: int, array: np.ndarray) -> None:
+        """Let an input read ``array``, without a copy.
+
+        The array must have the type the field was compiled for and stay where it is.
+        """
+        expected = self.inputs[position]
+        assert array.dtype == expected.dtype, expected
+        assert array.flags.c_contiguous, expected
+        self._arrays[position] = array
+        self.context[position] = array.ctypes.data
+        self.context[len(self.inputs) + position] = len(array) if array.ndim else 1
+
+    def raise_error(self) -> None:
+        """Raise what an interpreted field raised during the last call, if anything."""
+        if self.field.error is not None:
+            error, self.field.error = self.field.error, None
+            raise error
+
+
+def _numba_source(
+    coordinate_shapes: Sequence[tuple[int | None, ...]],
+    inputs: Sequence[FixedArray],
+    n_outputs: int,
+    has_values: bool,
+) -> str:
+    """Source of the wrapper: views of positions and data in, gradients out."""
+    lines = ["def field(position, argument, context, output):"]
+    if inputs:
+        lines.append(f"    addresses = carray(context, ({2 * len(inputs)},))")
+    sizes = [
+        " * ".join("argument" if n is None else str(n) for n in shape) or "1"
+        for shape in coordinate_shapes
+    ]
+    lines.append(f"    x = carray(position, ({' + '.join(sizes)},))")
+    arguments = []
+    start = "0"
+    for i, (shape, size) in enumerate(zip(coordinate_shapes, sizes, strict=True)):
+        lengths = "".join("argument, " if n is None else f"{n}, " for n in shape)
+        lines.append(f"    start{i} = {start}")
+        lines.append(f"    stop{i} = start{i} + {size}")
+        lines.append(f"    q{i} = x[start{i}:stop{i}].reshape(({lengths}))")
+        arguments.append(f"q{i}")
+        start = f"stop{i}"
+    for i, data in enumerate(inputs):
+        rows_are_argument = isinstance(data, RowBlock) and data.shape[0] is None
+        if isinstance(data, RowBlock) and not rows_are_argument:
+            row_bytes = int(np.prod(data.shape[1:], dtype=int)) * np.dtype(data.dtype).itemsize
+            address = f"addresses[{i}] + argument * {row_bytes}"
+        else:
+            address = f"addresses[{i}]"
+        unknown = f"addresses[{len(inputs) + i}]" if isinstance(data, ResizedArray) else "argument"
+        lengths = "".join(f"{unknown if n is None else n}, " for n in data.shape)
+        if data.shape:
+            lines.append(f"    d{i} = array_at({address}, ({lengths}), {data.dtype})")
+        else:
+            lines.append(f"    d{i} = array_at({address}, (1,), {data.dtype}).reshape(())")
+        arguments.append(f"d{i}")
+    lines.append(f"    results = function({', '.join(arguments)})")
+    length = f"stop{len(coordinate_shapes) - 1}"
+    if has_values:
+        length += " + results[0].size"
+    lines.append(f"    out = carray(output, ({length},))")
+    first = 1 if has_values else 0
+    for i in range(n_outputs):
+        # A loop, and no ravel where there is nothing to do for it: assignment to a slice costs as
+        # much as the gradient of a small model.
+        ravel = "" if len(coordinate_shapes[i]) == 1 else ".ravel()"
+        lines.append(f"    flat{i} = results[{i + first}]{ravel}")
+        lines.append(f"    for k in range(flat{i}.size):")
+        lines.append(f"        out[start{i} + k] = flat{i}[k]")
+    if has_values:
+        lines.append(f"    out[stop{len(coordinate_shapes) - 1}:] = results[0]")
+    lines.append("    return 0.0")
+    return "\n".join(lines) + "\n"
+
+
+def compile_field(
+    coordinates: Sequence[TensorVariable],
+    inputs: Sequence[FixedArray],
+    gradients: Sequence[TensorVariable],
+    values: TensorVariable | None = None,
+    compile_kwargs: Mapping[str, Any] | None = None,
+) -> CompiledField:
+    """Compile gradients, and values if wanted, into a field.
+
+    Parameters
+    ----------
+    coordinates : list of TensorVariable
+        Parts of the position, raveled and joined in this order. An unknown first length is the
+        argument of the field.
+    inputs : list of FixedArray
+        Everything else the graphs depend on; the order is that of the context table.
+    gradients : list of TensorVariable
+        One per coordinate, of its shape.
+    values : TensorVariable, optional
+        A vector that is written behind the gradients.
+    compile_kwargs : mapping, optional
+        Passed to `pymc.compile`, such as ``{"mode": "CVM"}``.
+    """
+    kwargs = dict(compile_kwargs or {})
+    mode = get_mode(kwargs.pop("mode", None))
+    is_native = isinstance(mode.linker, NumbaLinker)
+    if is_native:
+        mode = with_loops_for_products(mode)
+    gradients = [g if g.owner is not None else pt.add(g, 0.0) for g in gradients]
+    outputs = [*([values] if values is not None else []), *gradients]
+    function = pymc_compile(
+        [*coordinates, *(data.variable for data in inputs)],
+        outputs,
+        mode=mode,
+        on_unused_input="ignore",
+        trust_input=True,
+        **kwargs,
+    )
+    shapes = [coordinate.type.shape for coordinate in coordinates]
+    if is_native:
+        return CompiledField(
+            _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None), inputs
+        )
+    return _interpreted(function, shapes, inputs, values is not None)
+
+
+def _native(
+    jitted: Any,
+    shapes: Sequence[tuple[int | None, ...]],
+    inputs: Sequence[FixedArray],
+    n_outputs: int,
+    has_values: bool,
+) -> Field:
+    source = _numba_source(shapes, inputs, n_outputs, has_values)
+    environment = {
+        "__name__": __name__,  # Numba's cache imports the module of what it loads
+        "carray": carray,
+        "array_at": array_at,
+        "function": jitted,
+        **{dtype: getattr(np, dtype) for dtype in {data.dtype for data in inputs}},
+    }
+    inner_key = CACHED_SRC_FUNCTIONS.get(jitted.py_func)
+    cache_key = None
+    if inner_key is not None:
+        key = f"{__name__}\n{source_stamp(Path(__file__))}\n{inner_key}\n{source}"
+        cache_key = sha256(key.encode()).hexdigest()
+    python_function = compile_numba_function_src(source, "field", environment, cache_key=cache_key)
+    native = cfunc(SIGNATURE, cache=cache_key is not None)(python_function)
+    return Field(native.address, (native, jitted))
+
+
+def _interpreted(
+    function: Any,
+    shapes: Sequence[tuple[int | None, ...]],
+    inputs: Sequence[FixedArray],
+    has_values: bool,
+) -> CompiledField:
+    def call(position: Any, argument: int, context: Any, output: Any) -> float:
+        known = [tuple(argument if n is None else n for n in shape) for shape in shapes]
+        sizes = [int(np.prod(shape, dtype=int)) for shape in known]
+        total = sum(sizes)
+        x = np.ctypeslib.as_array(position, (total,))
+        parts = np.split(x, np.cumsum(sizes)[:-1])
+        arguments = [part.reshape(shape) for part, shape in zip(parts, known, strict=True)]
+        for i, data in enumerate(inputs):
+            is_block = isinstance(data, RowBlock)
+            unknown = context[len(inputs) + i] if isinstance(data, ResizedArray) else argument
+            shape = tuple(unknown if n is None else n for n in data.shape)
+            row_bytes = int(np.prod(shape[1:], dtype=int)) * np.dtype(data.dtype).itemsize
+            moves = is_block and data.shape[0] is not None
+            address = context[i] + (argument * row_bytes if moves else 0)
+            arguments.append(_view(address, shape, data.dtype))
+        results = [np.asarray(r) for r in function(*arguments)]
+        values = results.pop(0) if has_values else np.empty(0)
+        out = np.ctypeslib.as_array(output, (total + values.size,))
+        np.concatenate([r.ravel() for r in results], out=out[:total])
+        out[total:] = values
+        return 0.0
+
+    return CompiledField(interpreted_field(call), inputs)
+
+
+def _view(address: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    n_bytes = int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
+    if n_bytes == 0:
+        return np.empty(shape, dtype)
+    memory = (ctypes.c_char * n_bytes).from_address(address)
+    return np.frombuffer(memory, dtype=dtype).reshape(shape)

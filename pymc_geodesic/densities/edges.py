@@ -1,0 +1,142 @@
+"""Edges of a log-density, where it falls to minus infinity and no gradient says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pymc.logprob.utils import ParameterValueError
+from pymc.model import Model
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import io_toposort
+from pytensor.scalar.basic import GE, GT, LE, LT, Cast, Switch
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import Shape, Shape_i
+
+from pymc_geodesic.densities.variables import ManifoldVariable
+
+__all__ = ["edges"]
+
+_AS_WRITTEN = Mode(linker="py", optimizer=None)
+_SCALES = np.logspace(-1.0, 1.0, 10)
+"""Distances from the initial point, in PyMC's values, at which an edge is looked for."""
+
+
+def _scalar_op(variable: Variable) -> object:
+    node = variable.owner
+    if node is not None and isinstance(node.op, Elemwise):
+        return node.op.scalar_op
+    return None
+
+
+def _is_minus_infinity(variable: Variable) -> bool:
+    node = variable.owner
+    while node is not None:
+        if not isinstance(node.op, DimShuffle | Alloc) and not isinstance(
+            _scalar_op(variable), Cast
+        ):
+            return False
+        variable = node.inputs[0]
+        node = variable.owner
+    return isinstance(variable, Constant) and bool(np.all(np.equal(variable.data, -np.inf)))
+
+
+def _moving(graphs: Sequence[Variable], sampled: set[Variable]) -> set[Variable]:
+    """Variables in graphs whose value, and not only whose shape, depends on what is sampled."""
+    moving = set(sampled)
+    for node in io_toposort([], graphs):
+        if not isinstance(node.op, Shape | Shape_i) and not moving.isdisjoint(node.inputs):
+            moving.update(node.outputs)
+    return moving
+
+
+def _compares(condition: Variable, moving: set[Variable]) -> bool:
+    """Whether a condition is an inequality about something that moves, or made of such."""
+    if condition not in moving or condition.type.dtype != "bool" or condition.owner is None:
+        return False
+    if isinstance(_scalar_op(condition), LT | GT | LE | GE):
+        return True
+    return any(_compares(each, moving) for each in condition.owner.inputs)
+
+
+def _conditions(graph: Variable, moving: set[Variable]) -> list[Variable]:
+    """Where a term is not minus infinity, for each place where moving may make it so."""
+    found = []
+    for node in io_toposort([], [graph]):
+        if not isinstance(_scalar_op(node.outputs[0]), Switch):
+            continue
+        condition, if_true, if_false = node.inputs
+        if not _compares(condition, moving):
+            continue
+        if _is_minus_infinity(if_false):
+            found.append(pt.all(condition))
+        elif _is_minus_infinity(if_true):
+            found.append(pt.all(~condition))
+    return found
+
+
+def edges(model: Model, variables: Sequence[ManifoldVariable]) -> list[tuple[str, list[str]]]:
+    """Find the terms of a model whose support depends on sampled variables.
+
+    A uniform likelihood between 0 and s has an edge: where s falls below an observation, the
+    density is zero, and the gradient there, as on the other side, points to smaller s. Variables
+    with a transform have none, since their values move with their bounds.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+        What a step moves together.
+
+    Returns
+    -------
+    list of (str, list of str)
+        Names of a term and of the sampled variables that its support depends on.
+    """
+    sampled = {variable.value: variable.name for variable in variables}
+    fixed = [
+        rv
+        for rv in model.basic_RVs
+        if model.rvs_to_values[rv] not in sampled and model.rvs_to_transforms.get(rv) is None
+    ]
+    fixed += model.potentials
+    if not fixed:
+        return []
+    found = []
+    for term, graph in zip(fixed, model.logp(fixed, sum=False), strict=True):
+        conditions = _conditions(graph, _moving([graph], set(sampled)))
+        if not conditions:
+            continue
+        inside = pytensor.function(
+            model.value_vars,
+            pt.all(pt.stack(conditions)),
+            mode=_AS_WRITTEN,
+            on_unused_input="ignore",
+        )
+        start = model.initial_point(random_seed=0)
+        rng = np.random.default_rng(0)
+        crossed = []
+        for value, name in sampled.items():
+            for scale in _SCALES:
+                step = scale * rng.choice([-1.0, 1.0], size=np.shape(start[value.name]))
+                point = start | {value.name: start[value.name] + step}
+                back = start | {value.name: start[value.name] - step}
+                if _crosses(inside, model, point) or _crosses(inside, model, back):
+                    crossed.append(name)
+                    break
+        if crossed:
+            found.append((term.name, crossed))
+    return found
+
+
+def _crosses(inside: pytensor.compile.Function, model: Model, point: dict[str, np.ndarray]) -> bool:
+    """Whether a point lies beyond an edge; one with other parameters that are wrong does not."""
+    values = [np.asarray(point[value.name], dtype=value.type.dtype) for value in model.value_vars]
+    try:
+        return not inside(*values)
+    except ParameterValueError:
+        return False

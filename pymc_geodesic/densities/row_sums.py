@@ -1,0 +1,179 @@
+"""Whether a log-density is a sum over the rows of the data, as minibatches take it to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pymc.model import Model
+from pytensor.compile.mode import Mode
+
+from pymc_geodesic.densities.log_density import Density, rebuilt
+from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.manifolds import Euclidean
+from pymc_geodesic.minibatches.source import RowSource
+
+__all__ = ["averaged_terms", "check_row_sums"]
+
+_ROWS = 24
+"""Rows of each of the two parts that are compared with both together."""
+
+_SPREADS = (0.5, 0.05, 0.005)
+"""How far from the initial point; where the log-density is not finite, the next one is tried."""
+
+_TOLERANCE = {"float64": 2e-9, "float32": 2e-3}
+
+_NO_VALUE = (ArithmeticError, AssertionError, IndexError, TypeError, ValueError)
+"""What evaluation of a log-density raises for parameters out of their range."""
+
+_IN_PYTHON = Mode("py", optimizer=None)
+"""Nothing to compile: each graph is evaluated a few times, on a few rows."""
+
+
+def check_row_sums(
+    model: Model, variables: Sequence[ManifoldVariable], density: Density, source: RowSource
+) -> None:
+    r"""Refuse a log-density that is no sum over the rows.
+
+    A minibatch stands for all rows if the log-density is f(rows) = Σ_i f_i, apart from a
+    constant. Then, for any two parts A and B of the rows and any two places x and x' of the
+    variables, D(A ∪ B) = D(A) + D(B), where D = f(·; x') − f(·; x). A mean over rows, a prior in
+    the same term, or rows that depend on each other, as in a time series, have it otherwise.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+    density : Density
+        Of a minibatch of any number of rows.
+    source : RowSource
+        Where the rows come from.
+
+    Raises
+    ------
+    ValueError
+        The message names the term.
+    """
+    rows, whole = source.example_rows(2 * _ROWS)
+    point = model.initial_point(random_seed=0)
+    try:
+        functions = [_function(density, n_rows) for n_rows in (_ROWS, 2 * _ROWS)]
+    except _NO_VALUE:  # rows in pairs, or whatever else ties a model to its batch size
+        return
+    fixed = [np.asarray(point[name], v.type.dtype) for name, v in density.others.items()]
+    for copy, holder in density.arrays.items():
+        array = source.whole_array(whole.get(copy.name, holder))
+        fixed.append(array.astype(copy.type.dtype, copy=False))
+
+    def terms(place: list[np.ndarray], first: int, last: int) -> np.ndarray:
+        blocks = [rows[r.name][first:last].astype(r.block.type.dtype) for r in density.rows]
+        function = functions[last - first > _ROWS]
+        with np.errstate(all="ignore"):
+            return np.array(function(*place, *fixed, *blocks))
+
+    parts = ((0, _ROWS), (_ROWS, 2 * _ROWS), (0, 2 * _ROWS))
+    names = dict(enumerate(density.row_names * (len(density.row_terms) // len(density.row_names))))
+    scaled = density.row_scaled * (len(density.row_terms) // len(density.row_names))
+    for spread in _SPREADS:
+        rng = np.random.default_rng(1)
+        places = [_place(variables, point, spread, rng) for _ in range(2)]
+        try:
+            values = np.array([[terms(place, *part) for place in places] for part in parts])
+        except _NO_VALUE:
+            continue
+        first, second, both = values[:, 1] - values[:, 0]
+        tolerance = _TOLERANCE[str(values.dtype)] * np.abs(values).sum(axis=(0, 1))
+        for i, name in list(names.items()):
+            if not np.isfinite(both[i]):
+                continue
+            del names[i]
+            errors = [abs(both[i] - first[i] - second[i])]
+            if scaled[i]:  # by N/n, so that n times as much is a sum
+                errors.append(abs(2.0 * both[i] - first[i] - second[i]))
+            if not any(error <= tolerance[i] for error in errors):
+                raise ValueError(_message(name, [row.name for row in density.rows]))
+
+
+def _function(density: Density, n_rows: int) -> Callable[..., list[np.ndarray]]:
+    """Row terms of so many rows, as a function of all inputs."""
+    blocks = {
+        row.block: pt.tensor(
+            row.block.name, dtype=row.block.type.dtype, shape=(n_rows, *row.block.type.shape[1:])
+        )
+        for row in density.rows
+    }
+    terms = rebuilt(density.row_terms, blocks)
+    return pytensor.function(
+        [*density.coordinates, *density.others.values(), *density.arrays, *blocks.values()],
+        [pt.sum(term) for term in terms],
+        mode=_IN_PYTHON,
+        on_unused_input="ignore",
+    )
+
+
+def _message(name: str, containers: Sequence[str]) -> str:
+    return (
+        f"the log-density of {name!r} is no sum over the rows of {containers}: that of two parts "
+        "of the rows together is not that of one plus that of the other, so that a minibatch, "
+        "counted N/n times, says something else than the data. Let each row have a term of its "
+        "own, without a mean over rows, a prior, or terms that join rows such as those of a time "
+        "series, or use all the data, without minibatches"
+    )
+
+
+def _place(
+    variables: Sequence[ManifoldVariable],
+    point: Mapping[str, np.ndarray],
+    spread: float,
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
+    """Coordinates of a random place."""
+    coordinates = []
+    for variable in variables:
+        if isinstance(variable.manifold, Euclidean):
+            value = np.asarray(point[variable.value_name], dtype=float)
+            place = value + spread * rng.standard_normal(value.shape)
+        else:
+            value = variable.manifold.random_point(rng, variable.rows)
+            place = variable.manifold.to_coordinates(value)
+        coordinates.append(np.reshape(place, variable.shape))
+    return coordinates
+
+
+def averaged_terms(
+    model: Model, variables: Sequence[ManifoldVariable], density: Density, source: RowSource
+) -> list[bool]:
+    """Say which row terms divide by the number of rows they are given.
+
+    A ``total_size`` makes the sum over rows stand for all of them, N times their mean: whether the
+    number of rows is that of the minibatch or that of the rows at hand depends on how the model
+    was written.
+
+    Returns
+    -------
+    list of bool
+        One for each of ``density.row_terms``.
+    """
+    if not any(density.row_scaled):
+        return [False] * len(density.row_terms)
+    rows, whole = source.example_rows(_ROWS)
+    point = model.initial_point(random_seed=0)
+    fixed = [np.asarray(point[name], v.type.dtype) for name, v in density.others.items()]
+    for copy, holder in density.arrays.items():
+        array = source.whole_array(whole.get(copy.name, holder))
+        fixed.append(array.astype(copy.type.dtype, copy=False))
+    place = _place(variables, point, 0.0, np.random.default_rng(1))
+    values = []
+    for repeats in (1, 2):
+        blocks = [
+            np.concatenate([rows[row.name]] * repeats).astype(row.block.type.dtype)
+            for row in density.rows
+        ]
+        with np.errstate(all="ignore"):
+            function = _function(density, repeats * _ROWS)
+            values.append(np.array(function(*place, *fixed, *blocks)))
+    same = np.abs(values[1] - values[0]) < np.abs(values[1] - 2.0 * values[0])
+    scaled = density.row_scaled * (len(density.row_terms) // len(density.row_scaled))
+    return [bool(flag and average) for flag, average in zip(scaled, same, strict=True)]

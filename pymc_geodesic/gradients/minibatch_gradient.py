@@ -1,0 +1,294 @@
+"""Gradient of the log-density of a model, full or by minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.model import Model
+from pytensor.gradient import grad
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.densities.compilation import (
+    CompiledField,
+    FixedArray,
+    ResizedArray,
+    RowBlock,
+    compile_field,
+)
+from pymc_geodesic.densities.log_density import Density, density_of, rebuilt
+from pymc_geodesic.densities.row_sums import averaged_terms, check_row_sums
+from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.gradients.fisher import for_each_row, sparse_variance, tangential_variance
+from pymc_geodesic.gradients.total_gradient import TotalGradient
+from pymc_geodesic.minibatches.from_arguments import drawn_row_source
+from pymc_geodesic.minibatches.source import AllRows, RowSource
+
+__all__ = ["GradientEstimator"]
+
+_LARGEST_FISHER = 2**27
+"""Numbers, a gibibyte of them, that the gradients of the rows of a minibatch may have."""
+
+
+def _array_input(variable: TensorVariable) -> FixedArray:
+    """Input for data that every gradient sees all of."""
+    shape = variable.type.shape
+    return (ResizedArray if shape[:1] == (None,) else FixedArray)(variable, shape)
+
+
+class GradientEstimator:
+    """Compiled gradient of a model with the rows it sees next.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+        Variables to differentiate by; the gradient is that of the log-density with respect to
+        their kernel coordinates.
+    source : RowSource, optional
+        Rows of the named containers.
+    total_size : int, optional
+        N, where it is not the number of rows of the source.
+    minibatch_order : {"shuffled", "independent", "random"}
+        Order of the rows of `pymc.Minibatch` variables in the model.
+    with_value : bool
+        Whether the field also writes the log-density behind the gradient.
+    compile_kwargs : mapping, optional
+        Passed to `pymc.compile`.
+
+    Attributes
+    ----------
+    field : CompiledField
+    source : RowSource
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        variables: Sequence[ManifoldVariable],
+        *,
+        source: RowSource | None = None,
+        total_size: int | None = None,
+        minibatch_order: str = "shuffled",
+        with_value: bool = False,
+        compile_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._model = model
+        self._variables = list(variables)
+        self._compile_kwargs = compile_kwargs
+        self._minibatch = None if source is None else source.arrays
+        self._resized = () if source is None else tuple(source.whole)
+        self._n_rows = total_size
+        density = self._density(source, None if source is None else source.batch_size)
+        given = source
+        if source is None:
+            source = drawn_row_source(density.rows, minibatch_order) if density.rows else AllRows()
+        self.source = source
+        if density.rows:
+            # of single rows, the first axis would broadcast against any other number of rows
+            broadcasts = min(row.block.type.shape[0] for row in density.rows) == 1
+            sums = self._density(given, 2) if broadcasts else density
+            check_row_sums(model, self._variables, sums, source)
+        total = density.total
+        gradients = grad(total, density.coordinates, disconnected_inputs="ignore")
+        self._density_inputs = density
+        self._inputs = self._field_inputs(density)
+        self.field = compile_field(
+            density.coordinates,
+            self._inputs,
+            gradients,
+            pt.atleast_1d(total) if with_value else None,
+            compile_kwargs,
+        )
+        self._fields = [self.field]
+        self._other_values: dict[str, np.ndarray] = {}
+        self.refresh_data()
+
+    def _density(self, source: RowSource | None, batch_size: int | None) -> Density:
+        return density_of(
+            self._model,
+            self._variables,
+            minibatch=self._minibatch,
+            batch_size=batch_size,
+            scale=1.0 if source is None else (self._n_rows or source.n_rows) / source.batch_size,
+            resized=self._resized,
+        )
+
+    @staticmethod
+    def _field_inputs(density: Density) -> list[FixedArray]:
+        inputs: list[FixedArray] = [
+            FixedArray(variable, variable.type.shape) for variable in density.others.values()
+        ]
+        inputs += [_array_input(variable) for variable in density.arrays]
+        inputs += [RowBlock(row.block, row.block.type.shape) for row in density.rows]
+        return inputs
+
+    def refresh_data(self) -> None:
+        """Point the context at the present values of the data containers."""
+        density = self._density_inputs
+        self._whole_inputs: dict[str, int] = {}
+        position = 0
+        for name, variable in density.others.items():
+            shape = variable.type.shape
+            if any(n is None for n in shape):
+                raise ValueError(f"the shape {shape} of {name!r} must be known")
+            buffer = np.zeros(shape, dtype=variable.type.dtype)
+            self._other_values[name] = buffer
+            self._point_all(position, buffer)
+            position += 1
+        for copy, holder in density.arrays.items():
+            array = self.source.whole_array(holder)
+            expected = self._inputs[position].shape
+            if copy.name in self._resized:
+                self._whole_inputs[copy.name] = position
+            elif array.shape != expected:
+                raise ValueError(
+                    f"data container {copy.name!r} had shape {expected} when this step was made "
+                    f"and has {array.shape} now; make the step again"
+                )
+            self._point_all(position, np.ascontiguousarray(array))
+            position += 1
+        self._first_row_input = position
+        self._point_rows()
+
+    def _point_all(self, position: int, array: np.ndarray) -> None:
+        for field in self._fields:
+            field.point_at(position, array)
+
+    def _point_rows(self) -> None:
+        for i, row in enumerate(self._density_inputs.rows):
+            self._point_all(self._first_row_input + i, self.source.arrays[row.name])
+        for name, position in self._whole_inputs.items():
+            self._point_all(position, self.source.whole[name])
+
+    def next_arguments(self, n: int) -> np.ndarray:
+        """Arguments of the field for the next ``n`` inner steps."""
+        starts = self.source.next_starts(n)
+        if self.source.moves:
+            self._point_rows()
+        return starts
+
+    def set_others(self, point: Mapping[str, np.ndarray]) -> None:
+        """Take over the values of variables that other steps sample."""
+        for name, buffer in self._other_values.items():
+            buffer[...] = point[name]
+
+    @property
+    def depends_on_others(self) -> bool:
+        """Whether the log-density depends on variables that other steps sample."""
+        return bool(self._density_inputs.others)
+
+    def total_gradient(self) -> TotalGradient | None:
+        """Compile log-density and gradient of any number of rows.
+
+        Returns
+        -------
+        TotalGradient or None
+            None where rows are drawn in groups that are apart from each other.
+        """
+        density = self._density_inputs
+        if not density.rows or len({row.group for row in density.rows}) > 1:
+            return None
+        blocks = {
+            row.block: pt.tensor(
+                row.block.name, dtype=row.block.type.dtype, shape=(None, *row.block.type.shape[1:])
+            )
+            for row in density.rows
+        }
+        terms = rebuilt(density.row_terms, blocks)
+        count = next(iter(blocks.values())).shape[0]
+        batch_size, n_rows = self.source.batch_size, self.source.n_rows
+        averages = averaged_terms(self._model, self._variables, density, self.source)
+        weights = [pt.scalar(name, dtype="float64") for name in ("row_weight", "other_weight")]
+        parts = [
+            pt.sum(term) * ((count if is_average else batch_size) / n_rows)
+            for term, is_average in zip(terms, averages, strict=True)
+        ]
+        total = weights[0] * pt.add(*parts)
+        if density.other_terms:
+            total = total + weights[1] * pt.add(*[pt.sum(term) for term in density.other_terms])
+        gradients = grad(total, density.coordinates, disconnected_inputs="ignore")
+        inputs = self._field_inputs(density)[: len(density.others) + len(density.arrays)]
+        inputs += [RowBlock(block, block.type.shape) for block in blocks.values()]
+        inputs += [FixedArray(weight, ()) for weight in weights]
+        field = compile_field(
+            density.coordinates, inputs, gradients, pt.atleast_1d(total), self._compile_kwargs
+        )
+        self._fields.append(field)
+        self.refresh_data()
+        size = sum(int(np.prod(q.type.shape, dtype=int)) for q in density.coordinates)
+        return TotalGradient(field, size, [row.name for row in density.rows])
+
+    def compile_noise(self) -> CompiledField:
+        r"""Compile the empirical Fisher estimate of the variance of the gradient estimate.
+
+        With g_i the gradient of row i of the minibatch, times N, the estimate of each component
+        is Var(g_i) / n · (1 − n / N), n the batch size (Ahn, Korattikara, Welling 2012); without
+        the last factor for rows drawn with replacement. Gradients are projected on the tangent
+        space, see `pymc_geodesic.gradients.fisher.tangential_variance`.
+
+        Raises
+        ------
+        ValueError
+            If there are no minibatches, or batches of one row.
+        """
+        batch_size, n_rows = self.source.batch_size, self._n_rows or self.source.n_rows
+        if not self._density_inputs.rows or batch_size < 2:
+            raise ValueError(
+                'gradient_noise="fisher" needs minibatches of two rows or more; '
+                "leave it out for full-data gradients, which have no noise"
+            )
+        if len({row.group for row in self._density_inputs.rows}) > 1:
+            raise ValueError(
+                'gradient_noise="fisher" needs rows that are drawn together, but '
+                f"{[row.name for row in self._density_inputs.rows]} come from several "
+                "pm.Minibatch; leave gradient_noise out, and tuning measures the noise"
+            )
+        single = density_of(
+            self._model,
+            self._variables,
+            minibatch=self._minibatch,
+            batch_size=1,
+            scale=float(n_rows),
+            resized=self._resized,
+        )
+        row_total = pt.add(*[pt.sum(term) for term in single.row_terms])
+        row_gradients = grad(row_total, single.coordinates, disconnected_inputs="ignore")
+        blocks: list[TensorVariable] = []
+        replacements = {}
+        for row, outer in zip(single.rows, self._density_inputs.rows, strict=True):
+            block = outer.block.type(name=outer.block.name)
+            blocks.append(block)
+            replacements[row.block] = pt.expand_dims(block, 1)
+        batched = for_each_row(row_gradients, replacements)
+        scale = 1.0 / (batch_size - 1)
+        if not self.source.with_replacement:
+            scale *= 1.0 - batch_size / n_rows
+        variances = []
+        for variable, gradient, coordinate in zip(
+            self._variables, batched, single.coordinates, strict=True
+        ):
+            if gradient.ndim == coordinate.ndim:
+                variances.append(pt.zeros_like(coordinate))
+                continue
+            variance = sparse_variance(variable.manifold, gradient)
+            if variance is None:
+                size = batch_size * variable.manifold.size * variable.rows
+                if size > _LARGEST_FISHER:
+                    raise ValueError(
+                        f'gradient_noise="fisher" needs the gradient in {variable.name!r} of each '
+                        f"row, {size} numbers in all; leave gradient_noise out, or use a smaller "
+                        "batch_size"
+                    )
+                centred = gradient - gradient.mean(axis=0)
+                variance = tangential_variance(variable.manifold, coordinate, centred)
+            variances.append(scale * variance)
+        inputs: list[FixedArray] = [FixedArray(v, v.type.shape) for v in single.others.values()]
+        inputs += [_array_input(variable) for variable in single.arrays]
+        inputs += [RowBlock(block, block.type.shape) for block in blocks]
+        field = compile_field(single.coordinates, inputs, variances, None, self._compile_kwargs)
+        self._fields.append(field)
+        self.refresh_data()
+        return field

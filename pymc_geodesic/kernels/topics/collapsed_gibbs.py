@@ -1,0 +1,114 @@
+r"""Collapsed Gibbs sampling of latent Dirichlet allocation: one topic per word, nothing else.
+
+Topics φ and proportions θ are integrated out,
+
+.. math:: P(z_i = k \mid z_{-i}, w) \propto (\alpha_k + n_{dk}^{-i})
+          \frac{\beta_{w_i} + n_{k w_i}^{-i}}{\sum_w \beta_w + n_k^{-i}},
+
+so that every sweep sees all documents. Exact in the limit of many sweeps, at a cost per sweep
+in proportion to the words of the whole corpus.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_geodesic.kernels.topics.assignments import pick
+from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.streams import fill_uniform
+
+__all__ = ["collapsed_sweep", "count_assignments"]
+
+
+@compiled
+def count_assignments(
+    starts: np.ndarray,
+    words: np.ndarray,
+    assignments: np.ndarray,
+    of_documents: np.ndarray,
+    of_words: np.ndarray,
+    of_topics: np.ndarray,
+) -> None:
+    """Count the tokens of documents, words and all tokens in each topic.
+
+    Parameters
+    ----------
+    starts : ndarray of int64, shape (D + 1,)
+        Where the tokens of each document begin, and the number of tokens.
+    words, assignments : ndarray of int32, shape (n_tokens,)
+        Word and topic of each token.
+    of_documents : ndarray, shape (D, K)
+    of_words : ndarray, shape (V, K)
+    of_topics : ndarray, shape (K,)
+        Receive the counts.
+    """
+    of_documents[:] = 0.0
+    of_words[:] = 0.0
+    of_topics[:] = 0.0
+    for document in range(starts.size - 1):
+        for i in range(starts[document], starts[document + 1]):
+            of_documents[document, assignments[i]] += 1.0
+            of_words[words[i], assignments[i]] += 1.0
+            of_topics[assignments[i]] += 1.0
+
+
+@compiled
+def collapsed_sweep(
+    starts: np.ndarray,
+    words: np.ndarray,
+    alpha: np.ndarray,
+    beta: np.ndarray,
+    stream: np.ndarray,
+    assignments: np.ndarray,
+    of_documents: np.ndarray,
+    of_words: np.ndarray,
+    of_topics: np.ndarray,
+) -> None:
+    """Draw the topic of every token given those of all others, in place.
+
+    Parameters
+    ----------
+    starts, words, assignments, of_documents, of_words, of_topics
+        See `count_assignments`; the counts are kept up to date.
+    alpha : ndarray, shape (K,)
+    beta : ndarray, shape (V,)
+        Concentrations of the priors.
+    stream : ndarray of uint64, shape (2,)
+        Random stream, advanced.
+
+    References
+    ----------
+    Griffiths, Steyvers (2004), Finding scientific topics, eq. 5.
+    """
+    words, alpha, beta = borrow(words), borrow(alpha), borrow(beta)
+    n_topics = alpha.size
+    beta_sum = beta.sum()
+    weights = np.empty(n_topics)
+    longest = 0
+    for document in range(starts.size - 1):
+        longest = max(longest, starts[document + 1] - starts[document])
+    uniforms = np.empty(longest)
+    inverse = np.empty(n_topics)
+    for k in range(n_topics):
+        inverse[k] = 1.0 / (of_topics[k] + beta_sum)
+    for document in range(starts.size - 1):
+        first, last = starts[document], starts[document + 1]
+        fill_uniform(stream, uniforms[: last - first])
+        in_document = of_documents[document]
+        for i in range(first, last):
+            in_word, own_beta, topic = of_words[words[i]], beta[words[i]], assignments[i]
+            in_document[topic] -= 1.0
+            in_word[topic] -= 1.0
+            of_topics[topic] -= 1.0
+            inverse[topic] = 1.0 / (of_topics[topic] + beta_sum)
+            total = 0.0
+            for k in range(n_topics):
+                weight = (in_document[k] + alpha[k]) * (in_word[k] + own_beta) * inverse[k]
+                weights[k] = weight
+                total += weight
+            topic = pick(weights, uniforms[i - first] * total)
+            assignments[i] = topic
+            in_document[topic] += 1.0
+            in_word[topic] += 1.0
+            of_topics[topic] += 1.0
+            inverse[topic] = 1.0 / (of_topics[topic] + beta_sum)

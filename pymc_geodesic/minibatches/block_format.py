@@ -1,0 +1,192 @@
+"""What a block of rows must look like to stand for the data containers of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.minibatches.block_rows import (
+    ContainerRows,
+    LaidOut,
+    Memory,
+    length_of,
+    pieces_of,
+)
+
+__all__ = ["BlockFormat", "BlockPass", "rows_of"]
+
+
+def rows_of(block: Mapping[str, Any]) -> int:
+    """Rows of a block whose parts have names."""
+    return length_of(next(iter(block.values())))
+
+
+class BlockFormat:
+    """The parts of a block, one for each data container.
+
+    Parameters
+    ----------
+    containers : list of ContainerRows
+        In the order of the names of ``minibatch=``.
+    """
+
+    def __init__(self, containers: Sequence[ContainerRows]) -> None:
+        self._containers = {each.name: each for each in containers}
+
+    def named(self, block: Any) -> dict[str, Any]:
+        """Give the parts of a block their names, without reading them.
+
+        Parameters
+        ----------
+        block : array, sequence of arrays in the order of the names, or mapping by name
+            Arrays are whatever has ``shape`` and ``dtype`` and can be sliced, or matrices of
+            `scipy.sparse`.
+
+        Raises
+        ------
+        ValueError
+            If the block has the wrong number of arrays, names, types, columns, or arrays of
+            different numbers of rows.
+        """
+        names = list(self._containers)
+        if isinstance(block, Mapping):
+            missing = [name for name in names if name not in block]
+            if missing:
+                raise ValueError(
+                    f"batches= yields a mapping without {missing[0]!r}, which minibatch={names} "
+                    f"names; it has {sorted(block)}"
+                )
+            found = {name: block[name] for name in names}
+        else:
+            parts = block if isinstance(block, tuple | list) else (block,)
+            if len(parts) != len(names):
+                raise ValueError(
+                    f"batches= yields {len(parts)} arrays for the {len(names)} names of "
+                    f"minibatch={names}"
+                )
+            found = dict(zip(names, parts, strict=True))
+        named = {name: self._containers[name].accept(part) for name, part in found.items()}
+        lengths = {name: length_of(part) for name, part in named.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"batches= yields arrays with different numbers of rows: {lengths}")
+        return named
+
+    def in_memory(self, block: Mapping[str, Any]) -> dict[str, Any]:
+        """Parts that can be sliced, without a copy where they are in memory."""
+        return {name: each.in_memory(block[name]) for name, each in self._containers.items()}
+
+    def copied(self, block: Mapping[str, Any]) -> dict[str, Any]:
+        """Parts in memory of their own: an iterable may use that of a block for the next one."""
+        return {name: part.copy() for name, part in self.in_memory(block).items()}
+
+    def first_rows(self, block: Mapping[str, Any], n: int) -> LaidOut:
+        """Copy the first ``n`` rows of the first block, or as many as can be read at once."""
+        pieces = {name: next(iter(pieces_of(part))) for name, part in block.items()}
+        length = min(n, *map(length_of, pieces.values()))
+        rows = {name: piece[:length] for name, piece in pieces.items()}
+        return self.lay_out([rows], None, length, Memory(), "block 1")
+
+    def shuffled(self, blocks: Sequence[Mapping[str, Any]], order: np.ndarray) -> dict[str, Any]:
+        """Rows of blocks in memory, as one block in another order."""
+        return {
+            name: each.joined([block[name] for block in blocks], order)
+            for name, each in self._containers.items()
+        }
+
+    def empty(self, n: int) -> LaidOut:
+        """``n`` rows of zeros."""
+        return _together([each.empty(n) for each in self._containers.values()])
+
+    def lay_out(
+        self,
+        blocks: Sequence[Mapping[str, Any]],
+        positions: np.ndarray | None,
+        length: int,
+        memory: Memory,
+        where: str,
+    ) -> LaidOut:
+        """Copy the rows of blocks to their positions; see `ContainerRows.lay_out`."""
+        return _together(
+            [
+                each.lay_out([block[name] for block in blocks], positions, length, memory, where)
+                for name, each in self._containers.items()
+            ]
+        )
+
+
+def _together(parts: Iterable[LaidOut]) -> LaidOut:
+    arrays: dict[str, np.ndarray] = {}
+    whole: dict[str, np.ndarray] = {}
+    for with_rows, pointed_into in parts:
+        arrays |= with_rows
+        whole |= pointed_into
+    return arrays, whole
+
+
+class BlockPass[Block]:
+    """Blocks of an iterable, from its first to its last and over again.
+
+    Parameters
+    ----------
+    batches : iterable
+        It must be possible to iterate over it more than once.
+    accept : callable
+        Checks a block and puts it into the form that `next_block` returns.
+
+    Attributes
+    ----------
+    consumed : int
+        Blocks that were taken in the present pass.
+    """
+
+    def __init__(self, batches: Iterable[Any], accept: Callable[[Any], Block]) -> None:
+        self._batches = batches
+        self._accept = accept
+        self.restart(0)
+
+    def restart(self, consumed: int) -> None:
+        """Begin a pass and skip blocks."""
+        self._iterator: Iterator[Any] = iter(self._batches)
+        self.consumed = 0
+        self.skip(consumed)
+
+    def skip(self, n: int) -> None:
+        """Let blocks pass; after the last of a pass comes the first of the next.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        for _ in range(n):
+            self._next()
+
+    def next_block(self) -> Block:
+        """Take the next block.
+
+        Raises
+        ------
+        ValueError
+            If there is none, or it is not accepted.
+        """
+        return self._accept(self._next())
+
+    def _next(self) -> Any:
+        for _ in range(2):
+            for block in self._iterator:
+                self.consumed += 1
+                return block
+            self._iterator = iter(self._batches)
+            self.consumed = 0
+        if isinstance(self._batches, Iterator):
+            raise ValueError(
+                f"batches= is a {type(self._batches).__name__} that is used up, as it is gone "
+                "through only once; give what one can iterate over again, such as a list, "
+                "datasets.row_blocks, or an object whose __iter__ makes a new generator"
+            )
+        raise ValueError(
+            f"batches= yields no block: the {type(self._batches).__name__} is empty, or one cannot "
+            "iterate over it again"
+        )

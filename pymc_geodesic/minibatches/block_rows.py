@@ -1,0 +1,314 @@
+"""How the rows of one data container are checked, and laid out in memory, when blocks come."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from pymc_geodesic.minibatches.scattered_rows import scatter_rows
+from pymc_geodesic.minibatches.source import undefined_numbers
+from pymc_geodesic.sparse import SparseContainers, canonical_rows
+
+__all__ = [
+    "ContainerRows",
+    "DenseRows",
+    "LaidOut",
+    "Memory",
+    "SparseRows",
+    "length_of",
+    "pieces_of",
+]
+
+type LaidOut = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+"""Arrays that have rows, and arrays that rows point into, by the names of data containers."""
+
+_PIECE = 2**14
+"""Rows that are read at a time from a block that may still be on disk."""
+
+
+def length_of(part: Any) -> int:
+    """Rows of anything that has a shape."""
+    return int(part.shape[0])
+
+
+def is_sparse(part: Any) -> bool:
+    """Whether rows are those of a SciPy sparse matrix, or look like them."""
+    return sparse.issparse(part) or hasattr(part, "indptr")
+
+
+def pieces_of(part: Any) -> Iterator[Any]:
+    """Read rows in consecutive pieces, so that all of them need not be in memory at once.
+
+    Parameters
+    ----------
+    part : array_like or sparse matrix
+        With a method ``pieces`` of its own, or anything that has rows and can be sliced.
+    """
+    if hasattr(part, "pieces"):
+        yield from part.pieces()
+        return
+    for start in range(0, length_of(part), _PIECE):
+        piece = part[start : start + _PIECE]
+        yield piece if sparse.issparse(piece) else np.asarray(piece)
+
+
+class Memory:
+    """Buffers that hold one block after another."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, np.ndarray] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """Array of a shape, in the buffer of a name, which is made anew if it is too short.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from pymc_geodesic.minibatches.block_rows import Memory
+        >>> memory = Memory()
+        >>> first = memory.take("X", (3, 2), np.dtype(float))
+        >>> np.shares_memory(first, memory.take("X", (2, 2), np.dtype(float)))
+        True
+        """
+        size = int(np.prod(shape, dtype=int))
+        if name not in self._buffers or self._buffers[name].size < size:
+            self._buffers.pop(name, None)
+            self._buffers[name] = np.empty(size, dtype)
+        return self._buffers[name][:size].reshape(shape)
+
+
+class ContainerRows(ABC):
+    """Rows of blocks that stand for one data container.
+
+    Attributes
+    ----------
+    name : str
+        What ``minibatch=`` calls the container.
+    """
+
+    name: str
+
+    @abstractmethod
+    def accept(self, part: Any) -> Any:
+        """Check what a block has for the container, without reading its numbers.
+
+        Raises
+        ------
+        ValueError
+            If it is of the wrong kind, type or width.
+        """
+
+    @abstractmethod
+    def in_memory(self, part: Any) -> Any:
+        """All rows, in a form that can be sliced, without a copy where they are in memory."""
+
+    @abstractmethod
+    def joined(self, parts: Sequence[Any], order: np.ndarray) -> Any:
+        """Rows of several parts in memory, in another order.
+
+        Parameters
+        ----------
+        parts : list
+        order : ndarray of int, shape (n,)
+            A permutation of the rows of all parts.
+        """
+
+    @abstractmethod
+    def empty(self, n: int) -> LaidOut:
+        """``n`` rows of zeros."""
+
+    @abstractmethod
+    def lay_out(
+        self,
+        parts: Sequence[Any],
+        positions: np.ndarray | None,
+        length: int,
+        memory: Memory,
+        where: str,
+    ) -> LaidOut:
+        """Copy rows to their positions.
+
+        Parameters
+        ----------
+        parts : list
+            Rows, the ones of a part after those of the part before; n in all.
+        positions : ndarray of int, shape (n,), or None
+            Place of every row, a permutation; one after the other by default.
+        length : int
+            Rows of the result, of which those after the first n repeat the first ones.
+        memory : Memory
+            Holds the result.
+        where : str
+            What errors call the rows.
+
+        Raises
+        ------
+        ValueError
+            If there is a number that is not one.
+        """
+
+
+class DenseRows(ContainerRows):
+    """Rows of an ordinary data container.
+
+    Parameters
+    ----------
+    name : str
+    dtype : str
+        Type of its numbers.
+    row_shape : tuple of int
+        Shape of one row.
+    """
+
+    def __init__(self, name: str, dtype: str, row_shape: tuple[int, ...]) -> None:
+        self.name = name
+        self.dtype = np.dtype(dtype)
+        self.row_shape = row_shape
+
+    def accept(self, part: Any) -> Any:
+        """Check shape and type."""
+        if is_sparse(part):
+            raise ValueError(
+                f"batches= yields a sparse matrix for {self.name!r}, which is an ordinary data "
+                "container; make it with SparseData, or yield dense arrays"
+            )
+        array = part if hasattr(part, "dtype") else np.asarray(part)
+        if tuple(array.shape[1:]) != self.row_shape:
+            raise ValueError(
+                f"batches= yields rows of shape {tuple(array.shape[1:])} for {self.name!r}, whose "
+                f"data container has rows of shape {self.row_shape}"
+            )
+        if not np.can_cast(array.dtype, self.dtype, "same_kind"):
+            raise ValueError(
+                f"batches= yields {array.dtype} for {self.name!r}, whose data container holds "
+                f"{self.dtype}; convert the blocks, or make the container with {array.dtype} values"
+            )
+        return array
+
+    def in_memory(self, part: Any) -> np.ndarray:
+        """Array of all rows."""
+        return np.asarray(part)
+
+    def joined(self, parts: Sequence[Any], order: np.ndarray) -> np.ndarray:
+        """Array of the rows in another order."""
+        return np.concatenate(parts)[order]
+
+    def empty(self, n: int) -> LaidOut:
+        """``n`` rows of zeros."""
+        return {self.name: np.zeros((n, *self.row_shape), self.dtype)}, {}
+
+    def lay_out(
+        self,
+        parts: Sequence[Any],
+        positions: np.ndarray | None,
+        length: int,
+        memory: Memory,
+        where: str,
+    ) -> LaidOut:
+        """Copy rows to their positions; see `ContainerRows.lay_out`."""
+        array = memory.take(self.name, (length, *self.row_shape), self.dtype)
+        first = 0
+        for piece in (piece for part in parts for piece in pieces_of(part)):
+            if undefined := undefined_numbers(piece):
+                what, remedy = undefined
+                raise ValueError(f"batches= yields {what} for {self.name!r} in {where}; {remedy}")
+            rows = slice(first, first + len(piece))
+            array[rows if positions is None else positions[rows]] = piece
+            first += len(piece)
+        array[first:] = array[: length - first]
+        return {self.name: array}, {}
+
+
+class SparseRows(ContainerRows):
+    """Rows of a sparse matrix.
+
+    Parameters
+    ----------
+    name : str
+    containers : SparseContainers
+        The data containers of the matrix.
+    """
+
+    def __init__(self, name: str, containers: SparseContainers) -> None:
+        self.name = name
+        self.width = containers.width
+        self._values, self._columns, self._rows = (
+            part.name for part in (containers.values, containers.columns, containers.rows)
+        )
+        self.dtype = np.dtype(containers.values.type.dtype)
+
+    def accept(self, part: Any) -> Any:
+        """Check width and type; any format of SciPy will do."""
+        if not is_sparse(part):
+            raise ValueError(
+                f"batches= yields {type(part).__name__} for the sparse matrix {self.name!r}; yield "
+                "scipy.sparse matrices, or make the container with pm.Data for dense rows"
+            )
+        if tuple(part.shape[1:]) != (self.width,):
+            raise ValueError(
+                f"batches= yields rows of shape {tuple(part.shape[1:])} for {self.name!r}, which "
+                f"has {self.width} columns; use the same vocabulary or features in all blocks, or "
+                "make SparseData with that width"
+            )
+        if not np.can_cast(part.dtype, self.dtype, "same_kind"):
+            raise ValueError(
+                f"batches= yields {part.dtype} for {self.name!r}, whose SparseData holds "
+                f"{self.dtype}; convert the blocks to {self.dtype}"
+            )
+        if sparse.issparse(part) and part.format != "csr":
+            return sparse.csr_array(part)
+        return part
+
+    def in_memory(self, part: Any) -> sparse.csr_array:
+        """Matrix of all rows."""
+        if sparse.issparse(part):
+            return part
+        pieces = list(pieces_of(part))
+        return sparse.vstack(pieces, format="csr") if pieces else sparse.csr_array(part.shape)
+
+    def joined(self, parts: Sequence[Any], order: np.ndarray) -> sparse.csr_array:
+        """Matrix of the rows in another order."""
+        return sparse.vstack(parts, format="csr")[order]
+
+    def empty(self, n: int) -> LaidOut:
+        """``n`` rows without non-zeros."""
+        return {self._rows: np.zeros((n, 2), np.int64)}, {
+            self._values: np.zeros(0, self.dtype),
+            self._columns: np.zeros(0, np.int32),
+        }
+
+    def lay_out(
+        self,
+        parts: Sequence[Any],
+        positions: np.ndarray | None,
+        length: int,
+        memory: Memory,
+        where: str,
+    ) -> LaidOut:
+        """Copy the non-zeros of rows to their positions; see `ContainerRows.lay_out`."""
+        sizes = np.concatenate([np.diff(part.indptr) for part in parts])
+        n = len(sizes)
+        if positions is None:
+            positions = np.arange(n)
+        rows = memory.take(self._rows, (length, 2), np.dtype(np.int64))
+        rows[positions, 0] = sizes
+        np.cumsum(rows[:n, 0], out=rows[:n, 1])
+        rows[:n, 0] = rows[:n, 1] - rows[:n, 0]
+        total = int(rows[n - 1, 1]) if n else 0
+        values = memory.take(self._values, (total,), self.dtype)
+        columns = memory.take(self._columns, (total,), np.dtype(np.int32))
+        first = 0
+        for piece in (piece for part in parts for piece in pieces_of(part)):
+            piece = canonical_rows(piece, f"{self.name!r} in {where} of batches=")
+            here = positions[first : first + length_of(piece)]
+            # Where entries of the same column were added up, rows end before the next ones begin.
+            begins = rows[here, 0]
+            rows[here, 1] = begins + np.diff(piece.indptr)
+            scatter_rows(piece.data, piece.indices, piece.indptr, begins, values, columns)
+            first += length_of(piece)
+        rows[n:] = rows[: length - n]
+        return {self._rows: rows}, {self._values: values, self._columns: columns}

@@ -1,0 +1,220 @@
+"""The source of minibatches that the arguments of a step method ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
+
+from pymc_geodesic.minibatches.row_inputs import RowInput
+from pymc_geodesic.minibatches.block_as_minibatch import StreamedRows
+from pymc_geodesic.minibatches.block_format import BlockFormat
+from pymc_geodesic.minibatches.block_rows import DenseRows, SparseRows
+from pymc_geodesic.minibatches.grouped_rows import GroupedRows
+from pymc_geodesic.minibatches.random_rows import RandomRows
+from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
+from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.minibatches.source import RowSource, check_numbers
+from pymc_geodesic.sparse import SparseContainers, in_order, sparse_containers
+
+__all__ = ["drawn_row_source", "named_row_source", "row_source"]
+
+MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
+    "shuffled": ShuffledRows,
+    "independent": IndependentRows,
+    "random": RandomRows,
+}
+
+
+def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
+    scalars = [name for name, array in arrays.items() if array.ndim == 0]
+    if scalars:
+        raise ValueError(f"minibatch= names {scalars[0]!r}, a scalar, which has no rows")
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"minibatch= containers have different numbers of rows: {lengths}")
+    n_rows = next(iter(lengths.values()))
+    if not 1 <= batch_size <= n_rows:
+        raise ValueError(
+            f"batch_size={batch_size} does not fit the {n_rows} rows of {next(iter(lengths))!r}; "
+            f"choose 1 to {n_rows}, or leave batch_size out to use all rows"
+        )
+    for name, array in arrays.items():
+        check_numbers(name, array)
+
+
+def _check_order(minibatch_order: str) -> None:
+    if minibatch_order not in MINIBATCH_ORDERS:
+        raise ValueError(
+            f"minibatch_order={minibatch_order!r} is unknown; choose one of "
+            f"{sorted(MINIBATCH_ORDERS)}"
+        )
+
+
+def row_source(
+    arrays: Mapping[str, np.ndarray], batch_size: int, minibatch_order: str
+) -> ShuffledRows | RandomRows:
+    """Source of minibatches of rows that are all in memory.
+
+    Raises
+    ------
+    ValueError
+        For an unknown order, a batch that does not fit the data, or data that hold NaN or
+        infinity.
+    """
+    _check_order(minibatch_order)
+    _check_rows(arrays, batch_size)
+    return MINIBATCH_ORDERS[minibatch_order](arrays, batch_size)
+
+
+def drawn_row_source(rows: Sequence[RowInput], minibatch_order: str) -> RowSource:
+    """Source of the rows that `pymc.Minibatch` stands for, one for each group that it draws.
+
+    Raises
+    ------
+    ValueError
+        See `row_source`.
+    """
+    groups: dict[int, list[RowInput]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    sources = []
+    for members in groups.values():
+        arrays = {row.name: row.data for row in members}
+        source = row_source(arrays, members[0].block.type.shape[0], minibatch_order)
+        source.watch({row.name: row.container for row in members if row.container is not None})
+        sources.append(source)
+    return sources[0] if len(sources) == 1 else GroupedRows(sources)
+
+
+def _streamed_source(
+    batches: Iterable[Any],
+    containers: Mapping[str, SharedVariable | SparseContainers],
+    *,
+    total_size: int | None,
+    batch_size: int | None,
+    minibatch_order: str,
+    draws_per_block: int | None,
+) -> RowSource:
+    total = getattr(batches, "total_size", None) if total_size is None else total_size
+    if total is None:
+        raise ValueError("batches= does not say how many rows there are; pass total_size=")
+    blocks = BlockFormat(
+        [
+            SparseRows(name, container)
+            if isinstance(container, SparseContainers)
+            else DenseRows(name, container.type.dtype, container.get_value(borrow=True).shape[1:])
+            for name, container in containers.items()
+        ]
+    )
+    if batch_size is None:
+        if draws_per_block is not None:
+            raise ValueError(
+                "draws_per_block= needs batch_size=: without it each block of batches= is one "
+                "minibatch"
+            )
+        return StreamedRows(batches, blocks, int(total), getattr(batches, "batch_size", None))
+    _check_order(minibatch_order)
+    return StreamedBlocks(
+        batches,
+        blocks,
+        int(total),
+        batch_size=int(batch_size),
+        order=minibatch_order,
+        draws_per_block=draws_per_block,
+    )
+
+
+def _make_contiguous(source: RowSource, sparse: SparseContainers) -> None:
+    """Let the rows of a source point into numbers of their own, in the order of the rows."""
+    values = sparse.values.get_value(borrow=True)
+    columns = sparse.columns.get_value(borrow=True)
+    if isinstance(source, ShuffledRows):
+        name = sparse.rows.name
+        values, columns, source.arrays[name] = in_order(
+            values, columns, source.arrays[name], source.n_rows
+        )
+    source.whole[sparse.values.name] = values
+    source.whole[sparse.columns.name] = columns
+
+
+def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
+    """Find the data that ``minibatch=`` names."""
+    sparse = sparse_containers(model, name)
+    if sparse is not None:
+        return sparse
+    container = model.named_vars.get(name)
+    if not isinstance(container, SharedVariable):
+        known = [data.name for data in model.data_vars]
+        raise ValueError(
+            f"minibatch= names {name!r}, which is no pm.Data container of the model; "
+            f"the containers are {known}"
+        )
+    return container
+
+
+def named_row_source(
+    model: Model,
+    *,
+    batch_size: int | None,
+    minibatch: Sequence[str] | str | None,
+    batches: Iterable[Any] | None,
+    total_size: int | None,
+    minibatch_order: str,
+    draws_per_block: int | None = None,
+) -> RowSource | None:
+    """Row source of the minibatch arguments of a step method; None where there are none.
+
+    Raises
+    ------
+    ValueError
+        For an unknown container, missing or contradictory arguments, or a batch that does not
+        fit the data.
+    """
+    if draws_per_block is not None and not (
+        int(draws_per_block) == draws_per_block and draws_per_block >= 1
+    ):
+        raise ValueError(f"draws_per_block must be a positive integer, got {draws_per_block}")
+    if draws_per_block is not None and batches is None:
+        raise ValueError("draws_per_block= is about the blocks of batches=, which is missing")
+    _check_order(minibatch_order)
+    if minibatch is None:
+        containers = [data.name for data in model.data_vars]
+        for argument, value in (
+            ("batch_size", batch_size),
+            ("batches", batches),
+            ("total_size", total_size),
+        ):
+            if value is not None:
+                raise ValueError(
+                    f"{argument}= needs minibatch=[...], the names of the data containers whose "
+                    f"rows it divides; this model has {containers}"
+                )
+        return None
+    names = (minibatch,) if isinstance(minibatch, str) else tuple(minibatch)
+    named = {name: _container(model, name) for name in names}
+    if batches is not None:
+        return _streamed_source(
+            batches,
+            named,
+            total_size=total_size,
+            batch_size=batch_size,
+            minibatch_order=minibatch_order,
+            draws_per_block=draws_per_block,
+        )
+    if batch_size is None:
+        raise ValueError("minibatch= needs batch_size=, the number of rows of a minibatch")
+    sparse = [each for each in named.values() if isinstance(each, SparseContainers)]
+    dense = {n: each for n, each in named.items() if not isinstance(each, SparseContainers)}
+    with_rows = [
+        each.rows if isinstance(each, SparseContainers) else each for each in named.values()
+    ]
+    arrays = {data.name: np.asarray(data.get_value(borrow=True)) for data in with_rows}
+    source = row_source(arrays, int(batch_size), minibatch_order)
+    for parts in sparse:
+        _make_contiguous(source, parts)
+    source.watch(dense | {parts.values.name: parts.values for parts in sparse})
+    return source

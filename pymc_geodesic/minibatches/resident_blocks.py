@@ -1,0 +1,262 @@
+"""Minibatches of large blocks of rows, of which the next one loads in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.minibatches.block_as_minibatch import (
+    EXAMPLES,
+    NO_ROW_NUMBERS,
+    chosen_examples,
+    random_first_block,
+)
+from pymc_geodesic.minibatches.block_format import BlockFormat, BlockPass, rows_of
+from pymc_geodesic.minibatches.block_rows import Memory
+from pymc_geodesic.minibatches.order import IndependentWalk, ShuffledWalk, Walk
+from pymc_geodesic.minibatches.random_rows import RandomRows
+from pymc_geodesic.minibatches.shuffled_rows import shuffled_order
+from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.runtime.background import BackgroundWork
+
+__all__ = ["StreamedBlocks"]
+
+_WALKS: dict[str, type[Walk]] = {"shuffled": ShuffledWalk, "independent": IndependentWalk}
+_FIRST_REMAINDER = 0.5
+"""So that the first pass rounds draws to the nearest whole number."""
+
+_ROUNDING = 1e-9
+"""Draws that lack no more than this to be whole are whole."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Rows in memory, in random order.
+
+    Attributes
+    ----------
+    arrays : dict of str to ndarray
+        The rows, some of the first repeated at the end.
+    whole : dict of str to ndarray
+        The numbers that rows of sparse matrices point into.
+    memory : Memory
+        What they are in.
+    n_rows : int
+        Rows without the repeated ones.
+    begin, end : int
+        Blocks of the iterable before it, and up to it, in their passes.
+    """
+
+    arrays: dict[str, np.ndarray]
+    whole: dict[str, np.ndarray]
+    memory: Memory
+    n_rows: int
+    begin: int
+    end: int
+
+
+class StreamedBlocks(RowSource):
+    r"""Blocks of an iterable that stay in memory for some draws.
+
+    A block of B rows is put in random order while it is read, and minibatches are taken from it
+    for a number of draws while the next block loads. The number is proportional to B, what a
+    whole number of draws leaves over being added when the same block comes again, so that every
+    row is used equally often in the long run and the average gradient of an epoch,
+
+    .. math:: \frac{1}{D} \sum_b D_b \frac{N}{B_b} \sum_{i \in b} g_i, \qquad
+              \frac{D_b}{D} = \frac{B_b}{N},
+
+    is that of all rows. Two blocks are in memory at most. A chain begins at a random block.
+
+    Parameters
+    ----------
+    batches : iterable
+        Re-iterable that yields arrays, tuples of arrays in the order of the names, or mappings by
+        name; sparse matrices for sparse data. Arrays that are sliced only, such as those of
+        `pymc_geodesic.datasets.row_blocks`, are read piece by piece. A block with fewer rows than
+        a minibatch is joined to the next.
+    format : BlockFormat
+        Data containers the blocks stand for.
+    n_rows : int
+        N, all rows of the data.
+    batch_size : int
+        Rows of a minibatch.
+    order : {"shuffled", "independent", "random"}
+        Order of the minibatches within a block.
+    draws_per_block : int, optional
+        Draws for which a block as long as the first one stays. By default as many as make one
+        pass over it; blocks with fewer rows than the minibatches of one draw are then joined, up
+        to all rows there are, for one that is passed over more than once heats: its noise stays.
+
+    Raises
+    ------
+    ValueError
+        If the first block has fewer rows than a minibatch, or a block does not fit the data
+        containers or holds NaN or infinity.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[Any],
+        format: BlockFormat,
+        n_rows: int,
+        *,
+        batch_size: int,
+        order: str,
+        draws_per_block: int | None,
+    ) -> None:
+        super().__init__()
+        self._format = format
+        self._pass = BlockPass(batches, format.named)
+        self.n_rows = n_rows
+        self.batch_size = self._least_rows = batch_size
+        self.with_replacement = order == "random"
+        self._order = order
+        self._draws_per_block = draws_per_block
+        first = self._pass.next_block()
+        self._first_length = rows_of(first)
+        if not 1 <= batch_size <= self._first_length:
+            raise ValueError(
+                f"batch_size={batch_size} does not fit the first block of batches=, which has "
+                f"{self._first_length} rows; choose 1 to {self._first_length}, or make the "
+                "blocks longer"
+            )
+        self._examples = format.first_rows(first, EXAMPLES)
+        self.arrays, self.whole = format.empty(batch_size)
+        self._loading: BackgroundWork[_Block] | None = None
+        self._block: _Block | None = None
+        self._spare = Memory()
+        self._start_over(0)
+
+    def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Choose some rows of the first block; see `RowSource.example_rows`."""
+        return chosen_examples(self._examples, n)
+
+    def reset(self, seed: int) -> None:
+        """Start a chain at a random block."""
+        self._start_over(seed)
+        self._pass.skip(random_first_block(seed, self.n_rows, self._first_length))
+        self._begin = self._pass.consumed
+
+    def _start_over(self, seed: int) -> None:
+        self._leave_block()
+        self._seed = seed
+        self._visits = 0
+        self._draws_left = 0
+        self._remainders: dict[int, float] = {}
+        self._begin = 0
+        self._pass.restart(0)
+
+    def _leave_block(self) -> None:
+        """Forget the blocks; the next one gets the memory of the present one."""
+        if self._loading is not None:
+            self._loading.abandon()
+            self._loading = None
+        if self._block is not None:
+            self._spare = self._block.memory
+            self._block = None
+
+    def _load(self, begin: int) -> _Block:
+        """Read the next block that is long enough, in random order."""
+        if self._pass.consumed != begin:
+            self._pass.restart(begin)
+        parts = [self._pass.next_block()]
+        while (n_rows := sum(map(rows_of, parts))) < self._least_rows:
+            parts[-1] = self._format.copied(parts[-1])
+            parts.append(self._pass.next_block())
+        length = n_rows if self.with_replacement else n_rows + self.batch_size - 1
+        memory, self._spare = self._spare, Memory()
+        where = f"block {self._pass.consumed}"
+        arrays, whole = self._format.lay_out(parts, shuffled_order(n_rows), length, memory, where)
+        return _Block(arrays, whole, memory, n_rows, begin, self._pass.consumed)
+
+    def _install(self, block: _Block) -> None:
+        """Take minibatches from this block from now on."""
+        if self._block is not None:
+            self._spare = self._block.memory
+        self._block = block
+        self.whole = block.whole
+        seed = int(np.random.default_rng([self._seed, 4, self._visits]).integers(2**63))
+        self._visits += 1
+        self._walk: Walk | RandomRows
+        if self.with_replacement:
+            self._walk = RandomRows(block.arrays, self.batch_size)
+        else:
+            self._walk = _WALKS[self._order](block.n_rows, self.batch_size)
+            self.arrays = block.arrays
+        self._walk.reset(seed)
+
+    def _take_block(self) -> None:
+        if self._loading is not None:
+            block = self._loading.result()
+            self._loading = None
+        else:
+            block = self._load(self._begin if self._block is None else self._block.end)
+        self._install(block)
+
+    def _allot_draws(self, n_steps: int) -> None:
+        """Give the block that has just come its number of draws."""
+        assert self._block is not None
+        if self._draws_per_block is None:
+            share = max(self._block.n_rows / (self.batch_size * n_steps), 1.0)
+        else:
+            share = self._draws_per_block * self._block.n_rows / self._first_length
+        draws = share + self._remainders.get(self._block.begin, _FIRST_REMAINDER)
+        self._draws_left = int(draws + _ROUNDING)
+        self._remainders[self._block.begin] = draws - self._draws_left
+
+    def next_starts(self, n: int) -> np.ndarray:
+        """First rows of the minibatches of one draw, all in the same block."""
+        if self._draws_per_block is None:
+            self._least_rows = max(min(n * self.batch_size, self.n_rows), self.batch_size)
+        while self._draws_left == 0:
+            self._take_block()
+            self._allot_draws(n)
+        assert self._block is not None
+        if self._loading is None:
+            end = self._block.end
+            self._loading = BackgroundWork(lambda: self._load(end))
+        self._draws_left -= 1
+        starts = self._walk.next_starts(n)
+        if isinstance(self._walk, RandomRows):
+            self.arrays = self._walk.arrays
+        return starts
+
+    def row_indices(self, start: int) -> np.ndarray:
+        """Not known for streamed rows.
+
+        Raises
+        ------
+        ValueError
+            Always: rows that only pass by have no place to keep the value of a local variable.
+        """
+        raise ValueError(NO_ROW_NUMBERS)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Seed, place in the iterable, and place in the block."""
+        return {
+            "seed": self._seed,
+            "visits": self._visits,
+            "draws_left": self._draws_left,
+            "least_rows": self._least_rows,
+            "remainders": dict(self._remainders),
+            "begin": self._begin if self._block is None else self._block.begin,
+            "walk": None if self._block is None else self._walk.state,
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._leave_block()
+        self._seed, self._begin = state["seed"], state["begin"]
+        self._least_rows = state["least_rows"]
+        self._pass.restart(self._begin)
+        if state["walk"] is not None:
+            self._visits = state["visits"] - 1
+            self._take_block()
+            self._walk.state = state["walk"]
+        self._visits = state["visits"]
+        self._draws_left, self._remainders = state["draws_left"], dict(state["remainders"])

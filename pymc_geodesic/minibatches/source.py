@@ -1,0 +1,207 @@
+"""Where the rows of the next minibatch lie.
+
+A source keeps arrays whose memory the compiled gradient reads, and hands out, per draw, one
+first row for each inner step. The data themselves never pass through Python.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable
+
+__all__ = ["AllRows", "RowSource", "check_numbers", "undefined_numbers"]
+
+
+def check_numbers(name: str, array: np.ndarray) -> None:
+    """Refuse data that hold NaN or infinity.
+
+    Raises
+    ------
+    ValueError
+        The message names the container.
+    """
+    if undefined := undefined_numbers(array):
+        what, remedy = undefined
+        raise ValueError(f"data container {name!r} holds {what}; {remedy}")
+
+
+def undefined_numbers(array: np.ndarray) -> tuple[str, str] | None:
+    """Say which numbers of an array are none, and what to do about them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.minibatches.source import undefined_numbers
+    >>> undefined_numbers(np.array([1.0, np.nan]))
+    ('NaN', 'drop or impute those rows first')
+    >>> undefined_numbers(np.array([1.0, 2.0])) is None
+    True
+    """
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return None
+    if np.isnan(array).any():
+        return "NaN", "drop or impute those rows first"
+    return "infinity", "drop those rows first, or give a large finite number where it is a bound"
+
+
+class RowSource(ABC):
+    """Source of minibatches.
+
+    Attributes
+    ----------
+    arrays : dict of str to ndarray
+        Resident rows, C-contiguous; `next_starts` counts from their first row.
+    batch_size : int
+        Rows of a minibatch.
+    n_rows : int
+        N, all rows of the data.
+    with_replacement : bool
+        Whether a minibatch may hold a row twice.
+    moves : bool
+        Whether `next_starts` may put other arrays in the place of ``arrays``.
+    whole : dict of str to ndarray
+        Arrays that the rows point into (the numbers of a sparse matrix), which stand for the
+        data containers of these names.
+    """
+
+    arrays: dict[str, np.ndarray]
+    batch_size: int
+    n_rows: int
+    with_replacement: bool = False
+    moves: bool = True
+    _containers: Mapping[str, SharedVariable] = MappingProxyType({})
+
+    def __init__(self) -> None:
+        self.whole: dict[str, np.ndarray] = {}
+
+    def watch(self, containers: Mapping[str, SharedVariable]) -> None:
+        """Remember which values of data containers the rows were copied from."""
+        self._containers = dict(containers)
+        self._copied: dict[str, np.ndarray] = {
+            name: each.get_value(borrow=True) for name, each in containers.items()
+        }
+
+    def refresh(self) -> None:
+        """Copy the rows again of containers that `pymc.set_data` has given other values.
+
+        Raises
+        ------
+        ValueError
+            If their shape is another, they hold NaN or infinity, or a sparse matrix has changed.
+        """
+        for name, container in self._containers.items():
+            value = container.get_value(borrow=True)
+            if value is self._copied[name]:
+                continue
+            if name not in self.arrays:
+                raise ValueError(f"the sparse data {name!r} have changed; make the step again")
+            expected = (self.n_rows, *self.arrays[name].shape[1:])
+            if value.shape != expected:
+                raise ValueError(
+                    f"data container {name!r} had shape {expected} when this step was made and "
+                    f"has {value.shape} now; make the step again"
+                )
+            check_numbers(name, value)
+            self._take_rows(name, value)
+            self._copied[name] = value
+
+    def _take_rows(self, name: str, rows: np.ndarray) -> None:
+        """Put other rows in the place of those of a container."""
+        raise NotImplementedError(f"{type(self).__name__} copies no rows of data containers")
+
+    def whole_array(self, holder: np.ndarray | SharedVariable) -> np.ndarray:
+        """Array that every gradient sees all of: a constant, or the value of a data container."""
+        if isinstance(holder, np.ndarray):
+            return holder
+        if holder.name in self.whole:
+            return self.whole[holder.name]
+        return np.asarray(holder.get_value(borrow=True))
+
+    def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Choose some rows of the data, always the same ones, each perhaps more than once.
+
+        Returns
+        -------
+        arrays, whole : dict of str to ndarray
+            ``n`` rows of each of ``arrays``, and what they point into.
+        """
+        arrays = self._example_arrays()
+        rows = np.random.default_rng(0).integers(len(next(iter(arrays.values()))), size=n)
+        return {name: array[rows] for name, array in arrays.items()}, self.whole
+
+    def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
+        """Go once through all rows, part by part; None where that is not possible.
+
+        Yields
+        ------
+        arrays : dict of str to ndarray
+            C-contiguous rows by container, valid until the next part.
+        n_rows : int
+            How many of them count.
+        """
+        return None
+
+    def _example_arrays(self) -> dict[str, np.ndarray]:
+        """Rows to choose examples from."""
+        return self.arrays
+
+    @abstractmethod
+    def reset(self, seed: int) -> None:
+        """Start a chain."""
+
+    @abstractmethod
+    def next_starts(self, n: int) -> np.ndarray:
+        """First rows of the next ``n`` minibatches, shape ``(n,)``."""
+
+    @abstractmethod
+    def row_indices(self, start: int) -> np.ndarray:
+        """Rows of the original data in the minibatch that starts at ``start``."""
+
+    @property
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """All that decides the minibatches to come."""
+
+    @state.setter
+    @abstractmethod
+    def state(self, state: dict[str, Any]) -> None: ...
+
+
+class AllRows(RowSource):
+    """No minibatches: every gradient sees all the data."""
+
+    moves = False
+
+    def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
+        super().__init__()
+        self.arrays = {k: np.ascontiguousarray(v) for k, v in (arrays or {}).items()}
+        lengths = {len(a) for a in self.arrays.values()}
+        self.n_rows = self.batch_size = lengths.pop() if lengths else 1
+        self._starts = np.zeros(1, dtype=np.int64)
+
+    def reset(self, seed: int) -> None:
+        """Nothing to do."""
+
+    def next_starts(self, n: int) -> np.ndarray:
+        """Zeros."""
+        if self._starts.size != n:
+            self._starts = np.zeros(n, dtype=np.int64)
+        return self._starts
+
+    def row_indices(self, start: int) -> np.ndarray:
+        """All rows."""
+        return np.arange(self.n_rows)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        pass

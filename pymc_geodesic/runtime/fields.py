@@ -1,0 +1,234 @@
+"""Gradient fields: compiled or interpreted functions that kernels call by address.
+
+A kernel is compiled once, whatever the model, because it sees the log-density only through
+the machine address of one C function,
+
+    ``value = field(position, argument, context, output)``
+
+which writes the gradient of the log-density at ``position`` into ``output`` and returns the
+log-density (or 0 where the kernel needs no value). ``argument`` is an integer (the first row
+of a minibatch, or a number of rows) and ``context`` a table of integers, usually addresses of
+data arrays, whose meaning the field alone knows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, cfunc, njit, types
+from numba.extending import intrinsic
+
+from pymc_geodesic.runtime.jit import compiled
+
+__all__ = [
+    "ComposedField",
+    "Field",
+    "array_at",
+    "evaluate",
+    "interpreted_field",
+    "native_field",
+]
+
+SIGNATURE = types.float64(
+    types.CPointer(types.float64),
+    types.int64,
+    types.CPointer(types.int64),
+    types.CPointer(types.float64),
+)
+
+_C_SIGNATURE = ctypes.CFUNCTYPE(
+    ctypes.c_double,
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.c_int64,
+    ctypes.POINTER(ctypes.c_int64),
+    ctypes.POINTER(ctypes.c_double),
+)
+
+
+class Field:
+    """The address of a compiled field, with what must stay alive while it is in use.
+
+    Parameters
+    ----------
+    address : int
+        Machine address of a C function with the signature of this module.
+    keep_alive : object
+        Whatever owns that machine code.
+
+    Attributes
+    ----------
+    interpreted : bool
+        Whether a call goes back into Python, where one function serves one thread at a time.
+    error : BaseException or None
+        The exception raised by an interpreted field during the last call, if any.
+    """
+
+    def __init__(self, address: int, keep_alive: Any, *, interpreted: bool = False) -> None:
+        self.address = address
+        self.interpreted = interpreted
+        self.error: BaseException | None = None
+        self._keep_alive = keep_alive
+
+
+@intrinsic
+def _data_pointer(typing_context, array):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return context.make_array(signature.args[0])(context, builder, args[0]).data
+
+    return types.CPointer(array.dtype)(array), codegen
+
+
+@intrinsic
+def _as_pointer(typing_context, address):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+
+    return types.voidptr(types.int64), codegen
+
+
+@intrinsic
+def _call(typing_context, address, position, argument, context, output):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        double, integer = ir.DoubleType(), ir.IntType(64)
+        function_type = ir.FunctionType(
+            double, [double.as_pointer(), integer, integer.as_pointer(), double.as_pointer()]
+        )
+        function = builder.inttoptr(args[0], function_type.as_pointer())
+        return builder.call(function, args[1:])
+
+    return SIGNATURE.return_type(types.int64, *SIGNATURE.args), codegen
+
+
+@njit(inline="always")
+def array_at(address: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """View the memory at ``address`` as a C-contiguous array (inside compiled code only)."""
+    return carray(_as_pointer(address), shape, dtype)
+
+
+@compiled
+def evaluate(
+    field: int, position: np.ndarray, argument: int, context: np.ndarray, output: np.ndarray
+) -> float:
+    """Call a field by address, from compiled code.
+
+    ``output[0]`` is set to NaN first, so that a field that fails leaves a trace.
+    """
+    output[0] = np.nan
+    return _call(
+        field, _data_pointer(position), argument, _data_pointer(context), _data_pointer(output)
+    )
+
+
+def native_field(
+    function: Callable[..., float], size: int, output_size: int | None = None, n_context: int = 0
+) -> Field:
+    """Make a field of a Numba function ``(position, argument, context, output) -> float``.
+
+    Parameters
+    ----------
+    function : numba dispatcher
+        Writes the gradient, shape ``(output_size,)``, into ``output``.
+    size : int
+        Length of ``position``.
+    output_size : int, optional
+        Length of ``output``; that of ``position`` by default.
+    n_context : int
+        Length of the context table.
+    """
+    output_size = size if output_size is None else output_size
+
+    @cfunc(SIGNATURE)
+    def field(position, argument, context, output):  # type: ignore[no-untyped-def]
+        return function(
+            carray(position, (size,)),
+            argument,
+            carray(context, (n_context,)),
+            carray(output, (output_size,)),
+        )
+
+    return Field(field.address, (field, function))
+
+
+def interpreted_field(function: Callable[[Any, int, Any, Any], float]) -> Field:
+    """Make a field of a Python function ``(position, argument, context, output) -> float``.
+
+    The compiled kernels then call back into Python once per inner step, which is how gradients
+    of any other PyTensor backend run in the same loop as native ones. The function receives
+    pointers (`numpy.ctypeslib.as_array` views them). What it raises is kept in ``Field.error``;
+    the output then still starts with the NaN that `evaluate` put there.
+    """
+
+    @_C_SIGNATURE
+    def callback(position, argument, context, output):  # type: ignore[no-untyped-def]
+        try:
+            return function(position, argument, context, output)
+        except BaseException as error:  # must not unwind through compiled frames
+            field.error = error
+            return np.nan
+
+    address = ctypes.cast(callback, ctypes.c_void_p).value
+    assert address is not None
+    field = Field(address, callback, interpreted=True)
+    return field
+
+
+class FieldLike(Protocol):
+    """What a kernel needs of a field: where its code is, the table it reads, and its errors."""
+
+    context: np.ndarray
+
+    @property
+    def address(self) -> int:
+        """Machine address of the function."""
+
+    def raise_error(self) -> None:
+        """Raise what an interpreted field raised during the last call, if anything."""
+
+
+@cache
+def _callback(function: Callable[..., float]) -> Any:
+    """Make a C function of a compiled one; Numba's cache keeps the latter, this is thin."""
+
+    @cfunc(SIGNATURE)
+    def field(position, argument, context, output):  # type: ignore[no-untyped-def]
+        return function(position, argument, context, output)
+
+    return field
+
+
+class ComposedField:
+    """A field made of other fields.
+
+    Parameters
+    ----------
+    function : compiled function ``(position, argument, context, output) -> float``
+        Receives pointers and finds the other fields in its context.
+    context : ndarray of int64
+        What it reads.
+    inner : list of FieldLike
+        The other fields.
+    keep_alive : object
+        Owner of the memory that the context points at.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., float],
+        context: np.ndarray,
+        inner: Sequence[FieldLike],
+        keep_alive: Any,
+    ) -> None:
+        self.address: int = _callback(function).address
+        self.context = context
+        self._inner = tuple(inner)
+        self._keep_alive = keep_alive
+
+    def raise_error(self) -> None:
+        """Raise what an interpreted field raised during the last call, if anything."""
+        for field in self._inner:
+            field.raise_error()

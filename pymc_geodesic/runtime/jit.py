@@ -1,0 +1,148 @@
+"""The one decorator that compiles every numerical kernel of the package, and loans of arrays."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, overload
+
+import numba
+from numba.extending import intrinsic
+
+FAST_MATH = {"contract", "reassoc", "nsz"}
+"""Floating-point freedom given to the compiler.
+
+Sums may be reordered (so that they vectorise), products and sums fused, and the sign of a zero
+ignored. NaN and infinity keep their meaning: kernels find divergences by looking for them.
+"""
+
+
+_PACKAGE = Path(__file__).parents[1]
+_MODULE_NAME = re.compile(rb"pymc_geodesic((?:\.\w+)+)")
+_COMPILES = re.compile(rb"pymc_geodesic\.(?:jit|ops\.numba_backend)\b")
+_SYMBOLIC = re.compile(rb"^(?:from|import) (?:pymc|pytensor)\b", re.MULTILINE)
+
+
+def source_stamp(module: Path) -> str:
+    """Fingerprint of a module and of all modules of the package that its compiled code may inline.
+
+    Parameters
+    ----------
+    module : pathlib.Path
+        File of a module in the package's folder.
+
+    Returns
+    -------
+    str
+        Changes when the text of the module does, or that of a module that is named in it or, in
+        turn, in one of these: of those that compile functions, and of plain numerics, whose
+        functions and constants are compiled elsewhere. Modules that build graphs do neither.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from pymc_geodesic.runtime import jit
+    >>> jit.source_stamp(Path(jit.__file__)) == jit.source_stamp(Path(jit.__file__))
+    True
+    """
+    texts: dict[Path, bytes] = {}
+    waiting = [module]
+    while waiting:
+        path = waiting.pop()
+        if path in texts:
+            continue
+        text = path.read_bytes() if path.is_file() else b""
+        inlined = (
+            path == module
+            or path.name == "__init__.py"
+            or _COMPILES.search(text) is not None
+            or _SYMBOLIC.search(text) is None
+        )
+        texts[path] = text if inlined else b""
+        if inlined:
+            waiting += (_file_of(name) for name in set(_MODULE_NAME.findall(text)))
+    return hashlib.sha256(b"".join(texts[path] for path in sorted(texts))).hexdigest()
+
+
+def _file_of(name: bytes) -> Path:
+    """Where ``pymc_geodesic<name>`` is; any path that does not exist if it is not a module."""
+    place = _PACKAGE.joinpath(*name.decode().split(".")[1:])
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+@overload
+def compiled[Function: Callable[..., Any]](function: Function, /) -> Function: ...
+
+
+@overload
+def compiled[Function: Callable[..., Any]](
+    *, inline: str = "never", cache: bool = True
+) -> Callable[[Function], Function]: ...
+
+
+def compiled(function: Any = None, /, **options: Any) -> Any:
+    """Compile a function with Numba when it is first called, and keep the result on disk.
+
+    The compiled code does not hold the interpreter lock, divides by zero as NumPy does, and uses
+    `FAST_MATH`. Like `numba.njit`, to be written ``@compiled`` or ``@compiled(inline="always")``.
+
+    Parameters
+    ----------
+    function : callable
+    **options
+        Further options of `numba.njit`; ``cache=False`` where there is no source file to keep the
+        result beside, as in an interactive session.
+
+    Returns
+    -------
+    callable
+
+    Examples
+    --------
+    >>> from pymc_geodesic.runtime.jit import compiled
+    >>> @compiled(cache=False)
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(1.5)
+    3.0
+    """
+    if function is None:
+        return lambda decorated: compiled(decorated, **options)
+    defaults = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": FAST_MATH}
+    dispatcher = numba.njit(function, **(defaults | options))
+    # Numba's cache looks at the file of a function alone, and would go on using the old code of
+    # the functions it calls after their files have changed.
+    file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if file is not None:
+        file._source_stamp = source_stamp(Path(function.__code__.co_filename))
+    return dispatcher
+
+
+# For a type checker an intrinsic would take the typing context as its first argument.
+define_intrinsic: Any = intrinsic
+
+
+@define_intrinsic
+def borrow(_context: Any, array: Any) -> tuple[Any, Callable[..., Any]]:
+    """Use an array in compiled code without counting references to it.
+
+    A function that loops over a shared array pays some 10 ns per array for the atomic counter,
+    as much as a whole geodesic step of a small variable. A borrowed array has no counter, so it
+    must not outlive the array it came from: borrow the arguments of a function, return none.
+
+    Parameters
+    ----------
+    array : array
+
+    Returns
+    -------
+    array
+        The same data and type.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        borrowed = context.make_array(signature.args[0])(context, builder, arguments[0])
+        borrowed.meminfo = borrowed.meminfo.type(None)
+        return borrowed._getvalue()
+
+    return array(array), generate

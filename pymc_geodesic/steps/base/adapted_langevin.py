@@ -1,0 +1,473 @@
+"""Langevin dynamics in coordinates, around an anchor and with friction that it finds itself."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.integrators import refresh_velocity
+from pymc_geodesic.kernels.geodesic_langevin import geodesic_langevin
+from pymc_geodesic.manifolds import Euclidean, Product
+from pymc_geodesic.manifolds.product import geodesic, project
+from pymc_geodesic.minibatches.source import AllRows, RowSource
+from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.streams import fill_normal
+from pymc_geodesic.steps.base.adapted_trajectories import AdaptedTrajectories
+from pymc_geodesic.tuning.noise import (
+    LangevinSettings,
+    differences_of_pairs,
+    langevin_settings,
+    principal_directions,
+)
+
+__all__ = ["AdaptedLangevin", "Draw", "adapted_gradient"]
+
+SEARCH, MOST_SEARCH = 0.3, 300
+"""Part of the tuning phase, and draws at most, that look for the posterior and its scales."""
+
+LEAST_SEARCH = 30
+SEARCH_ACCEPTANCE = 0.8
+
+LARGEST_SLOPE = 0.25
+"""Mean square of the whitened gradient at an anchor, above which the anchor moves."""
+
+MOST_PASSES = 6
+LEAST_GAIN = 0.25
+"""A pass that does not lower the slope by this factor is the last."""
+
+PAIRS, PAIRS_PER_DIMENSION, MOST_PAIRS = 200, 20, 2000
+PAIRS_AT_ONCE = 25
+
+USELESS_VARIATES = 0.5
+"""Part of the plain noise from which control variates do not pay."""
+
+REMEASURED = (0.25, 0.5, 0.75)
+"""Parts of the tuning phase behind the search after which noise and centre are looked at again."""
+
+FAR = 1.0
+"""Mean square of whitened coordinates of the mean from which the anchor follows it."""
+
+RUNAWAY = 1e6
+"""Kinetic temperature in tuning from which a draw counts as diverging."""
+
+SMALL_DIMENSION = 20.0
+
+
+SAMPLE_ROWS, SAMPLE_ROWS_PER_DIMENSION = 5000, 50
+"""Rows that stand for all while the posterior is looked for."""
+
+LARGEST_SAMPLE = 20_000_000
+"""Numbers, rows times coordinates, that a look at the sample may cost."""
+
+FEWEST_MINIBATCHES = 10
+"""Minibatches' worth of rows that a sample needs to be better than one."""
+
+
+def sample_size(n_rows: int, size: int) -> int:
+    """Rows of the sample for so many rows and coordinates."""
+    wanted = max(SAMPLE_ROWS, SAMPLE_ROWS_PER_DIMENSION * size)
+    return min(n_rows, wanted, LARGEST_SAMPLE // size)
+
+
+def adapted_gradient(
+    estimator: GradientEstimator, product: Product, *, use_variates: bool
+) -> AdaptedGradient | None:
+    """Fields of an estimator in coordinates that can be changed; None where it has not all rows."""
+    widths = [
+        rows * manifold.size
+        for _, manifold, rows in product.components
+        if not isinstance(manifold, Euclidean)
+    ]
+    if isinstance(estimator.source, AllRows):
+        return AdaptedGradient(product.size, widths, estimator.field)
+    source = estimator.source
+    if source.all_rows() is None:
+        return None
+    if sample_size(source.n_rows, product.size) < min(
+        FEWEST_MINIBATCHES * source.batch_size, source.n_rows
+    ):
+        return None
+    total = estimator.total_gradient()
+    if total is None:
+        return None
+    return AdaptedGradient(
+        product.size,
+        widths,
+        total.field,
+        estimator.field,
+        total,
+        source.all_rows,
+        use_variates=use_variates and not estimator.depends_on_others,
+    )
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What one draw reports.
+
+    Attributes
+    ----------
+    step_size, friction, temperature : float
+    n_grad, noise_clips : int
+    diverging : bool
+    phase : str
+    """
+
+    step_size: float
+    friction: float
+    temperature: float
+    n_grad: int
+    noise_clips: int
+    diverging: bool
+    phase: str
+
+
+class AdaptedLangevin:
+    """The dynamics of a step without Metropolis correction, with all that tuning chooses.
+
+    Parameters
+    ----------
+    gradient : AdaptedGradient
+    product : Product
+        The variables, Euclidean ones first.
+    next_arguments : callable
+        n → arguments of the minibatch field for n evaluations.
+    has_thermostat : bool
+    dense : bool
+        Whether the metric takes correlations into account.
+    n_steps : int, optional
+        Inner steps of a draw; chosen by default.
+    """
+
+    def __init__(
+        self,
+        gradient: AdaptedGradient,
+        product: Product,
+        next_arguments: Callable[[int], np.ndarray],
+        *,
+        has_thermostat: bool,
+        dense: bool,
+        n_steps: int | None,
+    ) -> None:
+        self.gradient = gradient
+        self._next_arguments = next_arguments
+        self._has_thermostat, self._n_steps = has_thermostat, n_steps
+        self._model_product = product
+        self._search = AdaptedTrajectories(
+            gradient, product, target_accept=SEARCH_ACCEPTANCE, dense=dense
+        )
+        self._compact = self._search.compact
+        self._widths = [part.stop - part.start for part, _ in self._compact]
+        self.product = self._search.product
+        self._scratch = np.empty(product.size + 1)
+        self.settings: LangevinSettings | None = None
+        self.reset(0)
+
+    def reset(self, n_tune: int) -> None:
+        """Forget the previous chain, except what tuning chose if there is no tuning phase."""
+        self._n_tune = n_tune
+        self._n_search = min(max(int(SEARCH * n_tune), LEAST_SEARCH), MOST_SEARCH, n_tune)
+        self.draw = 0
+        self.z = np.empty(0)
+        self.v = np.empty(0)
+        self.thermostat = np.zeros(1)
+        if n_tune or self.settings is None:
+            self.settings = None
+            self.gradient.drop_anchor()
+            self._search.reset(self._n_search)
+            self._squares = np.zeros(self.product.size)
+            self._n_pairs = 0
+            self._z_sum = np.zeros(self.product.size)
+            self._z_count = 0
+
+    def use_sample(self, source: RowSource) -> None:
+        """Look for the posterior of some rows, which stand for all."""
+        if isinstance(source, AllRows):
+            return
+        n_rows = sample_size(source.n_rows, self.product.size)
+        if n_rows == source.n_rows:
+            arrays, n_rows = next(iter(source.all_rows() or ()))
+            self.gradient.use_sample(arrays, n_rows, 1.0)
+        else:
+            arrays, _ = source.example_rows(n_rows)
+            self.gradient.use_sample(arrays, n_rows, source.n_rows / n_rows)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that decides the draws to come."""
+        named = {name: copy.deepcopy(getattr(self, name)) for name in self._STATE}
+        settings = {} if self.settings is None else vars(self.settings).copy()
+        return named | {"settings": settings, "search": self._search.state}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        for name in self._STATE:
+            setattr(self, name, copy.deepcopy(state[name]))
+        self.settings = LangevinSettings(**state["settings"]) if state["settings"] else None
+        self._search.state = state["search"]
+
+    _STATE = (
+        "draw",
+        "z",
+        "v",
+        "thermostat",
+        "_n_tune",
+        "_n_search",
+        "_squares",
+        "_n_pairs",
+        "_z_sum",
+        "_z_count",
+    )
+
+    @property
+    def position(self) -> np.ndarray:
+        """Coordinates of the model."""
+        return self.gradient.to_position(self.z)
+
+    def start(self, x: np.ndarray, stream: np.ndarray) -> None:
+        """Begin at a place, or go on from where another step has put the variables."""
+        self._search.start(x)
+        self.z = self._search.z.copy()
+        if self.draw >= self._n_search:
+            self._search.z = np.empty(0)
+        self.v = np.empty_like(self.z)
+        refresh_velocity(self.product.blocks, self.z, self.v, stream)
+
+    def _project(self, z: np.ndarray, vector: np.ndarray) -> None:
+        project(self.product.blocks, z, vector)
+
+    def advance(self, stream: np.ndarray, *, tune: bool) -> Draw:
+        """Draw once."""
+        if tune and self.draw < self._n_search:
+            drawn = self._search_once(stream)
+        else:
+            n_grad = 0
+            if self.settings is None:
+                n_grad = self._settle(stream)
+            elif tune:
+                n_grad = self._look_again(stream)
+            drawn = self._follow(stream, n_grad, tune=tune)
+        self.draw += 1
+        return drawn
+
+    def _search_once(self, stream: np.ndarray) -> Draw:
+        """One transition with Metropolis correction, on all rows or the sample of them."""
+        drawn = self._search.advance(stream, tune=True)
+        self.z = self._search.z.copy()
+        if self.draw == self._n_search - 1:
+            self._search.z = np.empty(0)
+            refresh_velocity(self.product.blocks, self.z, self.v, stream)
+        return Draw(
+            step_size=drawn.step_size,
+            friction=0.0,
+            temperature=1.0,  # velocities are drawn anew
+            n_grad=drawn.n_grad,
+            noise_clips=0,
+            diverging=drawn.diverging and self.draw > 0,
+            phase="search",
+        )
+
+    def _settle(self, stream: np.ndarray) -> int:
+        """Find the anchor, the noise, and the settings; return gradient evaluations."""
+        n_grad = 0
+        if self.gradient.variates is not None:
+            x = self.position
+            windows = self._search.tuner.windows
+            if windows is not None and len(windows) > 2:
+                d = self.gradient.n_euclidean
+                x[:d] = windows.mean[:d]
+            n_grad += self._anchor(x)
+        n_grad += self._measure_noise(stream)
+        return n_grad
+
+    def _slope(self, x: np.ndarray, gradient: np.ndarray) -> tuple[float, np.ndarray]:
+        """Mean square of the whitened gradient, and the Newton step."""
+        d, metric = self.gradient.n_euclidean, self.gradient.metric
+        tangent = gradient.copy()
+        project(self._model_product.blocks, x, tangent)
+        step = np.empty_like(x)
+        whitened = metric.to_gradient(tangent[:d])
+        step[:d] = metric.factor @ whitened if metric.is_dense else metric.factor * whitened
+        total = float(whitened @ whitened)
+        for (part, _), length in zip(self._compact, metric.lengths, strict=True):
+            total += float(length**2 * tangent[part] @ tangent[part])
+            step[part] = length**2 * tangent[part]
+        return total / self._model_product.dim, step
+
+    def _anchor(self, x: np.ndarray) -> int:
+        """Move to where the gradient of all rows is small, and estimate differences to it."""
+        slope, n_passes = math.inf, 0
+        while n_passes < MOST_PASSES:
+            gradient = self.gradient.gradient_of_all_rows(x)
+            n_passes += 1
+            new_slope, step = self._slope(x, gradient)
+            if not math.isfinite(new_slope) or new_slope > slope:
+                break
+            slope, anchor, total = new_slope, x.copy(), gradient
+            if slope <= LARGEST_SLOPE:
+                break
+            geodesic(self._model_product.blocks, x, step, 1.0)
+        if math.isfinite(slope):
+            self.gradient.anchor_at(anchor, total)
+            self._search.use(self.gradient.metric.moved(anchor[: self.gradient.n_euclidean]))
+            self.z = self.gradient.from_position(anchor)
+        return n_passes
+
+    def _measure_noise(self, stream: np.ndarray) -> int:
+        """Measure gradient noise around the centre and choose the settings."""
+        size = self.product.size
+        if not self.gradient.has_noise:
+            self.settings = langevin_settings(np.zeros(size), n_steps=self._n_steps)
+            return 0
+        n_pairs = min(max(PAIRS, PAIRS_PER_DIMENSION * self.gradient.n_euclidean), MOST_PAIRS)
+        differences = self._differences(n_pairs, stream)
+        if self.gradient.is_anchored:
+            self.gradient.drop_anchor()
+            plain = self._differences(PAIRS_AT_ONCE, stream)
+            self.gradient.is_anchored = True
+            if not np.mean(differences**2) < USELESS_VARIATES * np.mean(plain**2):
+                self.gradient.drop_anchor()
+                differences = self._differences(n_pairs, stream)
+        d = self.gradient.n_euclidean
+        if self.gradient.metric.is_dense and d:
+            rotation, _ = principal_directions(differences[:, :d])
+            self.z[:d] = rotation.T @ self.z[:d]
+            self.v[:d] = rotation.T @ self.v[:d]
+            differences[:, :d] = differences[:, :d] @ rotation
+            self._search.use(self.gradient.metric.rotated(rotation))
+        self._squares = 0.5 * np.sum(differences**2, axis=0)
+        self._n_pairs = n_pairs
+        self._choose_settings()
+        return 2 * n_pairs
+
+    def _differences(self, n_pairs: int, stream: np.ndarray) -> np.ndarray:
+        """Differences of pairs of gradients, each at a place of its own around the centre."""
+        size, d = self.product.size, self.gradient.n_euclidean
+        differences = np.empty((n_pairs, size))
+        places = np.empty((n_pairs, size))
+        fill_normal(stream, places.ravel())
+        for place in places:
+            away = place.copy()
+            place[:d] = 0.0
+            place[d:] = self.z[d:]
+            project(self.product.blocks, place, away)
+            away[d:] *= np.repeat(self.gradient.metric.lengths, self._widths)
+            geodesic(self.product.blocks, place, away, 1.0)
+        field = self.gradient.noisy
+        for first in range(0, n_pairs, PAIRS_AT_ONCE):
+            part = slice(first, min(first + PAIRS_AT_ONCE, n_pairs))
+            count = part.stop - part.start
+            arguments = self._next_arguments(2 * count)
+            differences_of_pairs(
+                field.address,
+                field.context,
+                arguments[:count],
+                arguments[count:],
+                places[part],
+                differences[part],
+            )
+            field.raise_error()
+        for place, difference in zip(places, differences, strict=True):
+            self._project(place, difference)
+        return differences
+
+    def _choose_settings(self) -> None:
+        noise = self._squares / self._n_pairs
+        for part, dim in self._compact:
+            noise[part] = noise[part].sum() / dim
+        self.settings = langevin_settings(noise, n_steps=self._n_steps)
+
+    def _look_again(self, stream: np.ndarray) -> int:
+        """Measure one more pair where the chain is, and act on what was measured now and then."""
+        n_grad = 0
+        if self.gradient.has_noise:
+            arguments = self._next_arguments(2)
+            difference = np.empty((1, self.product.size))
+            field = self.gradient.noisy
+            differences_of_pairs(
+                field.address,
+                field.context,
+                arguments[:1],
+                arguments[1:],
+                self.z[np.newaxis],
+                difference,
+            )
+            self._project(self.z, difference[0])
+            if np.isfinite(difference).all():
+                self._squares += 0.5 * difference[0] ** 2
+                self._n_pairs += 1
+            n_grad += 2
+        self._z_sum += self.z
+        self._z_count += 1
+        behind = self._n_tune - self._n_search
+        if any(self.draw - self._n_search == int(part * behind) for part in REMEASURED):
+            n_grad += self._remeasure(stream)
+        return n_grad
+
+    def _remeasure(self, stream: np.ndarray) -> int:
+        d = self.gradient.n_euclidean
+        mean = self._z_sum[:d] / self._z_count
+        self._z_sum[:], self._z_count = 0.0, 0
+        if self.gradient.is_anchored and d and float(mean @ mean) / d > FAR:
+            here = self.position
+            x = here.copy()
+            x[:d] = self.gradient.metric.to_position(mean)
+            n_grad = self._anchor(x)
+            self.z = self.gradient.from_position(here)
+            return n_grad + self._measure_noise(stream)
+        if self.gradient.has_noise:
+            self._choose_settings()
+        return 0
+
+    def _follow(self, stream: np.ndarray, n_grad: int, *, tune: bool) -> Draw:
+        """Inner steps of one draw."""
+        settings = self.settings
+        assert settings is not None
+        z, v, thermostat = self.z.copy(), self.v.copy(), self.thermostat.copy()
+        field = self.gradient.noisy
+        dim = float(self.product.dim)
+        inertia = 1.0 + SMALL_DIMENSION / dim if self._has_thermostat else math.inf
+        temperature, clips = geodesic_langevin(
+            field.address,
+            field.context,
+            self._next_arguments(settings.n_steps),
+            self.product.blocks,
+            self.product.dims,
+            self.product.scales,
+            self.z,
+            self.v,
+            settings.step_size,
+            settings.friction,
+            settings.noise,
+            self.thermostat,
+            inertia,
+            stream,
+            self._scratch,
+        )
+        field.raise_error()
+        diverging = not (math.isfinite(temperature) and all_finite(self.z))
+        if diverging or (tune and temperature > RUNAWAY):
+            diverging = True
+            if tune:
+                self.z, self.v, self.thermostat = z, v, thermostat
+                refresh_velocity(self.product.blocks, self.z, self.v, stream)
+                self.thermostat[:] = 0.0
+                self.settings = langevin_settings(
+                    settings.noise, step_size=0.5 * settings.step_size, n_steps=self._n_steps
+                )
+        return Draw(
+            step_size=settings.step_size,
+            friction=float(np.mean(settings.friction)),
+            temperature=temperature,
+            n_grad=n_grad + settings.n_steps,
+            noise_clips=clips,
+            diverging=diverging,
+            phase="tune" if tune else "sample",
+        )

@@ -1,0 +1,409 @@
+"""What every geodesic step method shares: variables by name, state, processes, progress."""
+
+from __future__ import annotations
+
+import inspect
+import multiprocessing
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any, ClassVar
+
+import numpy as np
+from pymc.blocking import PointType, StatsType
+from pymc.exceptions import SamplingError
+from pymc.model import Model, modelcontext
+from pymc.stats.convergence import SamplerWarning, WarningType
+from pymc.step_methods.compound import BlockedStep, StepMethodState
+from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
+from pymc.step_methods.step_sizes import DualAverageAdaptation, StepSizeState
+from pymc.util import RandomGenerator, get_random_generator
+from pytensor.tensor.variable import TensorVariable
+from rich.progress import TextColumn
+from rich.table import Column
+from threadpoolctl import threadpool_limits
+
+from pymc_geodesic.counts.refusals import moving_support
+from pymc_geodesic.densities.edges import edges
+from pymc_geodesic.densities.log_terms import LogTerms
+from pymc_geodesic.densities.variables import manifold_variables, product_of
+from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.manifolds import Euclidean, Manifold
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.steps.base.coverage import StepsOfChain, draws_minibatches
+
+# The other steps take what PyMC does not publish from here, so that it is in one place.
+__all__ = [
+    "DualAverageAdaptation",
+    "GeodesicStep",
+    "GeodesicStepState",
+    "Model",
+    "PointType",
+    "RandomGenerator",
+    "SamplerWarning",
+    "StepSizeState",
+    "TensorVariable",
+    "dataclass_state",
+]
+
+_STEPS_OF_CHAIN = StepsOfChain()
+
+LOCAL_TARGET_ACCEPT = 0.8
+LOCAL_TUNE_STEPS = 2000
+"""Default length of the tuning phase with local variables, whose posterior is cooled slowly."""
+
+
+@dataclass_state
+class GeodesicStepState(StepMethodState):
+    """State of a geodesic step method between two draws.
+
+    Attributes
+    ----------
+    position : ndarray
+        Kernel coordinates; empty before the first draw.
+    stream : ndarray of uint64
+        Random stream of the kernel.
+    draw : int
+        Draws so far, with tuning.
+    tune : bool
+        Whether the step is still tuning.
+    rows_state : dict
+        Place in the walk over the minibatches.
+    local_adaptation : StepSizeState or None
+        Dual averaging of the step size of local variables.
+    """
+
+    manifold_names: list[str] = field(metadata={"frozen": True})
+    position: np.ndarray
+    stream: np.ndarray
+    draw: int
+    tune: bool
+    rows_state: dict
+    local_adaptation: StepSizeState | None
+
+
+class GeodesicStep(BlockedStep):
+    """Base of the geodesic step methods.
+
+    Parameters
+    ----------
+    vars : list of variables or names, optional
+        Variables to sample; all continuous free variables by default.
+    model : pymc.Model, optional
+        Taken from the context by default.
+    rng : RandomGenerator, optional
+        `pymc.sample` sets it for every chain.
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`, such as ``{"mode": "CVM"}`` for the C backend.
+    manifolds : mapping of str to manifold class, optional
+        Manifold of a variable by name, where it is not the one its transform implies.
+    local : list of variables, optional
+        Variables with one point for each row of the minibatch.
+    """
+
+    default_blocked = True
+    stats_dtypes_shapes: dict = {}
+    _state_class = GeodesicStepState
+    _everywhere: ClassVar[type[Manifold] | None] = None
+    """Manifold of all variables, for a step that knows one only."""
+    _corrects: ClassVar[bool] = False
+    """Whether a Metropolis correction rejects what lies beyond an edge of the density."""
+    estimator: GradientEstimator | LocalGradientEstimator
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Show the arguments of the constructor, which those of PyMC's ``__new__`` would hide."""
+        super().__init_subclass__(**kwargs)
+        signature = inspect.signature(cls.__init__)
+        cls.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable] | None,
+        *,
+        model: Model | None,
+        rng: RandomGenerator,
+        compile_kwargs: Mapping[str, Any] | None,
+        manifolds: Mapping[str, type[Manifold]] | None,
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None,
+    ) -> None:
+        self.model = modelcontext(model)
+        if not isinstance(compile_kwargs, Mapping | None):
+            raise ValueError(
+                'compile_kwargs= is a dictionary, such as {"mode": "CVM"}; '
+                f"got {compile_kwargs!r}"
+            )
+        self.compile_kwargs = compile_kwargs
+        self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
+        local_values = [variable.value for variable in self.local]
+        every = manifold_variables(self.model, vars, manifolds, everywhere=self._everywhere)
+        # Euclidean variables come first: a metric joins them
+        self.variables = sorted(
+            (v for v in every if v.value not in local_values),
+            key=lambda variable: not isinstance(variable.manifold, Euclidean),
+        )
+        if not self.variables:
+            raise ValueError("local= names every variable; leave at least one global variable")
+        if not self._corrects:
+            for term, names in edges(self.model, self.variables):
+                raise ValueError(moving_support(type(self).__name__, term, names))
+        self.vars = [variable.value for variable in (*self.variables, *self.local)]
+        if self.local:
+            self.default_tune_steps = LOCAL_TUNE_STEPS
+            self.stats_dtypes_shapes = {
+                **self.stats_dtypes_shapes,
+                "acceptance_rate": (np.float64, []),
+            }
+            self.stats_dtypes = [{k: dtype for k, (dtype, _) in self.stats_dtypes_shapes.items()}]
+        self.manifold_names = [str(variable.manifold) for variable in self.variables]
+        self.product = product_of(self.variables)
+        self._shares_no_density = draws_minibatches(self.model)
+        self.rng = get_random_generator(rng)
+        self.stream = new_stream(self.rng)
+        self.position = np.empty(0)
+        self.draw = 0
+        self.tune = True
+        self._n_tune, self._n_draws = 0, 0
+        self._process: int | None = None
+        self.local_adaptation: DualAverageAdaptation | None = None
+        self._has_local_values = False
+        self._written: dict[str, np.ndarray] = {}
+        self._log_terms: LogTerms | None = None
+
+    @abstractmethod
+    def _compile(self) -> None:
+        """Compile everything that cannot be sent to another process."""
+
+    @abstractmethod
+    def _move(self, point: PointType) -> dict[str, Any]:
+        """Advance ``self.position`` by one draw and return the sample stats."""
+
+    @abstractmethod
+    def _reset(self) -> None:
+        """Forget the previous chain."""
+
+    _compiled_attributes: tuple[str, ...] = ("estimator",)
+    _minibatches: Any = None
+    """Minibatch arguments of the step, a `pymc_geodesic.steps.base.estimates.Minibatches`."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        for name in self._compiled_attributes:
+            state.pop(name, None)
+        return state | {"_log_terms": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._compile()
+
+    @property
+    def streamed(self) -> tuple[str, ...]:
+        """Data whose rows come from ``batches=``, and not from the model."""
+        return () if self._minibatches is None else self._minibatches.streamed
+
+    @property
+    def rows_state(self) -> dict[str, Any]:
+        """Place in the walk over the minibatches."""
+        return self.estimator.source.state
+
+    @rows_state.setter
+    def rows_state(self, state: dict[str, Any]) -> None:
+        self.estimator.source.state = state
+
+    def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
+        """Prepare for one chain; see `pymc.step_methods.compound.BlockedStep.setup_chain`."""
+        super().setup_chain(rng, tune, draws)
+        if self._shares_no_density or self.streamed:
+            _STEPS_OF_CHAIN.set_up(self.model, self)
+        self.stream = new_stream(self.rng)
+        self._limit_threads()
+        self.estimator.source.refresh()
+        self.estimator.refresh_data()
+        self.estimator.source.reset(int(self.rng.integers(2**63)))
+        self._n_tune, self._n_draws = tune, draws
+        self.draw = 0
+        self.tune = tune > 0
+        self.position = np.empty(0)
+        self.local_adaptation = None
+        self._forget_point()
+        self._reset()
+
+    def _forget_point(self) -> None:
+        self._written = {}
+        self._has_local_values = False
+
+    def _set_sampling_state(self, state: DataClassState) -> None:
+        WithSamplingState.sampling_state.fset(self, state)
+        self._forget_point()
+
+    sampling_state = property(WithSamplingState.sampling_state.fget, _set_sampling_state)
+
+    def _limit_threads(self) -> None:
+        """Leave every worker process its share of the cores."""
+        if multiprocessing.parent_process() is None or self._process == os.getpid():
+            return
+        self._process = os.getpid()
+        cores = os.cpu_count() or 1
+        threadpool_limits(limits=max(1, cores // min(4, cores)), user_api="blas")
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Draw once."""
+        if self.draw == 0:
+            self._check_terms(point)
+        if (self._shares_no_density or self.streamed) and self.draw == 0:
+            _STEPS_OF_CHAIN.check(self.model, self)
+        if self.position.size == 0 or self._moved_elsewhere(point):
+            self._read(point)
+        self.estimator.set_others(point)
+        if isinstance(self.estimator, LocalGradientEstimator):
+            with self.estimator.workers.one_blas_thread():
+                stats = self._move(point)
+        else:
+            stats = self._move(point)
+        self.draw += 1
+        return self._write(point), [stats]
+
+    def _sample_local(self, point: PointType) -> int:
+        """Draw the local variables of the next minibatch; return the gradient evaluations."""
+        assert isinstance(self.estimator, LocalGradientEstimator)
+        if not self._has_local_values:
+            self.estimator.read_local(point)
+            self._has_local_values = True
+        self.estimator.next_minibatch()
+        coordinates = [
+            self.position[self.product.slices[v.name]].reshape(v.shape) for v in self.variables
+        ]
+        step_size = None
+        if self.local_adaptation is not None:
+            step_size = float(self.local_adaptation.current(self.tune))
+        step_size, n_grad = self.estimator.sample_local(coordinates, step_size, self.stream)
+        if self.local_adaptation is None:
+            self.local_adaptation = DualAverageAdaptation(
+                step_size, LOCAL_TARGET_ACCEPT, 0.05, 0.75, 10
+            )
+        elif self.tune:
+            self.local_adaptation.update(self.estimator.acceptance_rate, True)
+        return n_grad
+
+    def _moved_elsewhere(self, point: PointType) -> bool:
+        for name, written in self._written.items():
+            value = point[name]
+            if value is not written and not np.array_equal(value, written):
+                return True
+        return False
+
+    def _read(self, point: PointType) -> None:
+        self.position = np.empty(self.product.size)
+        for variable in self.variables:
+            part = self.product.slices[variable.name]
+            try:
+                coordinates = variable.coordinates(point[variable.value_name])
+            except ValueError as error:
+                raise ValueError(
+                    f"{type(self).__name__} cannot start from the value of {variable.name!r}: "
+                    f"{error} Give {variable.name!r} another initial value (initval= or initvals=)."
+                ) from error
+            self.position[part] = coordinates.ravel()
+
+    def _write(self, point: PointType) -> PointType:
+        point = dict(point)
+        for variable in self.variables:
+            part = self.position[self.product.slices[variable.name]]
+            value = variable.values(part).reshape(variable.value_shape)
+            point[variable.value_name] = self._written[variable.value_name] = value
+        if isinstance(self.estimator, LocalGradientEstimator):
+            self.estimator.write_local(point)
+        return point
+
+    def _fail(self, step_size: float, what: str) -> SamplingError:
+        names = ", ".join(repr(variable.name) for variable in self.variables)
+        return SamplingError(
+            f"{type(self).__name__} met a {what or 'velocity'} that is not finite while sampling "
+            f"{names} with step size {step_size:.3g} at draw {self.draw}. Try a smaller step_size, "
+            "more tuning draws, or model.debug() at the starting point."
+        )
+
+    def _check_terms(self, point: PointType, *, thoroughly: bool = False) -> None:
+        """Refuse a start where the log-density is not finite, which no proposal would leave.
+
+        Raises
+        ------
+        SamplingError
+            It names the term that is to blame, and the remedy.
+        """
+        if self._log_terms is None:
+            source = self.estimator.source
+            placeholders = {*source.arrays, *source.whole} if source.moves else ()
+            self._log_terms = LogTerms(self.model, placeholders)
+        if not (thoroughly or self._log_terms.fails(point)):
+            return
+        report = self._log_terms.report(point)
+        if report is not None:
+            names = ", ".join(repr(variable.name) for variable in self.variables)
+            raise SamplingError(
+                f"the log-density is not finite where {type(self).__name__} starts to sample "
+                f"{names}, and no step size helps. {report}."
+            )
+
+    def _gradient_at(self, position: np.ndarray, argument: int) -> np.ndarray:
+        """Gradient of the log-density of one minibatch, shape (size,)."""
+        field = self.estimator.field
+        gradient = np.empty_like(position)
+        evaluate(field.address, position, argument, field.context, gradient)
+        field.raise_error()
+        return gradient
+
+    def _check_gradients(self, position: np.ndarray, arguments: np.ndarray) -> None:
+        """Raise an error if a minibatch has no gradient where a chain began."""
+        for argument in arguments:
+            gradient = self._gradient_at(position, int(argument))
+            if not np.isfinite(gradient).all():
+                raise self._fail_at_start(gradient)
+
+    def _fail_at_start(self, gradient: np.ndarray) -> SamplingError:
+        return SamplingError(
+            f"the gradient in {self._failing_names(gradient)} is not finite where "
+            f"{type(self).__name__} starts: no step size helps. Look for NaN in the data and give "
+            "other initial values (initval=); model.debug() shows which term is to blame."
+        )
+
+    def _failing_names(self, vector: np.ndarray) -> str:
+        return ", ".join(
+            repr(name)
+            for name, part in self.product.slices.items()
+            if not np.all(np.isfinite(vector[part]))
+        )
+
+    @property
+    def _is_last_draw(self) -> bool:
+        return not self.tune and self.draw == self._n_tune + self._n_draws - 1
+
+    @staticmethod
+    def _warn(message: str) -> SamplerWarning:
+        return SamplerWarning(WarningType.BAD_PARAMS, message, "warn")
+
+    _progress_stats: tuple[tuple[str, str, str], ...] = ()
+    """(stat, format, column title) of the progress bar."""
+
+    @classmethod
+    def _progressbar_config(cls, n_chains: int = 1) -> tuple[list, dict[str, list]]:
+        columns = [
+            TextColumn(
+                "{task.fields[" + name + "]:" + template + "}",
+                table_column=Column(title, ratio=1),
+            )
+            for name, template, title in cls._progress_stats
+        ]
+        return columns, {name: [0.0] * n_chains for name, _, _ in cls._progress_stats}
+
+    @classmethod
+    def _make_progressbar_update_functions(cls) -> tuple[Callable[[dict], dict]]:
+        names = [name for name, _, _ in cls._progress_stats]
+
+        def update_stats(stats: dict) -> dict:
+            return {name: stats[name] for name in names}
+
+        return (update_stats,)

@@ -1,0 +1,112 @@
+"""How many independent draws one chain is worth, from running sums."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import numpy as np
+
+from pymc_geodesic.manifolds import Product, Simplex
+
+__all__ = ["RunningSize"]
+
+N_BATCHES = 20
+"""Stretches into which a chain is divided; the error of the size is about sqrt(2 / N_BATCHES)."""
+
+MOST_COORDINATES = 5
+"""Coordinates that are followed, evenly spread over the variables."""
+
+FEWEST_DRAWS = 200
+"""Draws from which the means of the stretches say anything."""
+
+ENOUGH = 100.0
+"""Effective sample size below which a chain is too short."""
+
+
+class RunningSize:
+    r"""Effective sample size of a chain by the means of batches.
+
+    With the variance s² of a coordinate over all n draws and that of the means of B batches, s_B²,
+    the size is B s² / s_B²: as many independent draws have means that vary as much. It cannot be
+    below about B, where the batches are what is correlated.
+
+    Parameters
+    ----------
+    product : Product
+        Where the draws live.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.manifolds import Euclidean, Product
+    >>> from pymc_geodesic.tuning.effective_size import RunningSize
+    >>> size = RunningSize(Product([("x", Euclidean(3), 1)]))
+    >>> sums, rng = size.start(), np.random.default_rng(1)
+    >>> x = np.zeros(3)
+    >>> for draw in range(10_000):
+    ...     x = 0.98 * x + rng.normal(size=3)
+    ...     size.take(sums, x, draw, 10_000)
+    >>> 50 < size.smallest(sums, 10_000)[0] < 200
+    True
+    """
+
+    def __init__(self, product: Product) -> None:
+        n = min(MOST_COORDINATES, product.size)
+        self._places = np.unique(np.linspace(0, product.size - 1, n).round().astype(np.int64))
+        self._names = [
+            next(name for name, part in product.slices.items() if place < part.stop)
+            for place in self._places
+        ]
+        # the proportions are the squares of these coordinates, which change their sign
+        kinds = {name: manifold for name, manifold, _ in product.components}
+        self._squared = np.array([isinstance(kinds[name], Simplex) for name in self._names])
+
+    def start(self) -> np.ndarray:
+        """Return sums over no draws: of each batch, of the squares, and the first draw."""
+        return np.zeros((N_BATCHES + 2, self._places.size))
+
+    def take(self, sums: np.ndarray, position: np.ndarray, draw: int, n_draws: int) -> None:
+        """Add a draw to the sums, in place.
+
+        Parameters
+        ----------
+        sums : ndarray
+            From `start`.
+        position : ndarray, shape (size,)
+        draw, n_draws : int
+            Number of the draw, from 0, and how many there will be.
+        """
+        values = position[self._places]
+        if self._squared.any():
+            values = np.where(self._squared, values**2, values)
+        if draw == 0:
+            sums[-1] = values
+        values = values - sums[-1]
+        sums[min(draw * N_BATCHES // n_draws, N_BATCHES - 1)] += values
+        sums[-2] += values**2
+
+    def smallest(self, sums: np.ndarray, n_draws: int) -> tuple[float, str]:
+        """Return the smallest size of the coordinates that were followed, and its variable."""
+        batches = sums[:N_BATCHES]
+        lengths = np.bincount(np.arange(n_draws) * N_BATCHES // n_draws, minlength=N_BATCHES)
+        variance = sums[-2] / n_draws - (batches.sum(axis=0) / n_draws) ** 2
+        of_means = np.var(batches / lengths[:, None], axis=0, ddof=1)
+        sizes = np.where(variance > 0.0, N_BATCHES * variance / np.maximum(of_means, 1e-300), 1.0)
+        worst = int(np.argmin(sizes))
+        return float(min(sizes[worst], n_draws)), self._names[worst]
+
+    def complaint(self, sums: np.ndarray, n_draws: int) -> str | None:
+        """Say that a chain is too short, or nothing.
+
+        Chains in processes of their own are several, and PyMC judges them together.
+        """
+        if n_draws < FEWEST_DRAWS or multiprocessing.parent_process() is not None:
+            return None
+        size, name = self.smallest(sums, n_draws)
+        if size >= ENOUGH:
+            return None
+        return (
+            f"this chain has an effective sample size of about {size:.0f} in {name}, less than "
+            f"{ENOUGH:.0f}: its means and intervals say little. Take more draws, more n_steps for "
+            "each, or larger minibatches."
+        )

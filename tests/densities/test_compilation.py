@@ -1,0 +1,141 @@
+"""The same field from every backend."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_geodesic.densities.compilation import FixedArray, RowBlock, compile_field
+from pymc_geodesic.densities.variables import manifold_variables
+from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
+from pymc_geodesic.runtime.fields import evaluate
+from tests.processes import in_its_own_process
+
+POSITION = np.array([0.6, 0.0, 0.8, 0.3, -0.2])
+
+
+@pytest.fixture(scope="module")
+def model():
+    rng = np.random.default_rng(1)
+    x = rng.normal([2.0, 0.0, 1.0], 1.0, size=(30, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    with pm.Model() as model:
+        scale = pm.Data("scale", np.array(2.0))
+        mu = UniformSphere("mu", shape=3)
+        b = pm.Normal("b", 0.0, scale, shape=2)
+        VonMisesFisher("x_obs", mu, pm.math.exp(b.sum()), observed=pm.Data("x", x))
+    return model
+
+
+def output_of(model, mode):
+    estimator = GradientEstimator(
+        model,
+        manifold_variables(model, ["mu", "b"]),
+        source=ShuffledRows({"x": model["x"].get_value()}, 7),
+        with_value=True,
+        compile_kwargs=None if mode is None else {"mode": mode},
+    )
+    output = np.empty(6)
+    results = []
+    for start in (0, 4, 29):
+        field = estimator.field
+        evaluate(field.address, POSITION, start, field.context, output)
+        field.raise_error()
+        results.append(output.copy())
+    return np.array(results)
+
+
+@pytest.mark.parametrize("mode", [None, "CVM"])
+def test_gradient_and_value_do_not_depend_on_the_backend(model, mode):
+    np.testing.assert_allclose(
+        output_of(model, mode), output_of(model, "FAST_COMPILE"), rtol=1e-9, atol=1e-9
+    )
+
+
+@pytest.mark.slow
+def test_jax(model):
+    pytest.importorskip("jax")
+    np.testing.assert_allclose(
+        in_its_own_process(output_of, model, "JAX"),
+        output_of(model, "FAST_COMPILE"),
+        rtol=1e-9,
+        atol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("mode", [None, "FAST_COMPILE"])
+def test_inputs_of_every_kind(mode):
+    """Scalars, integers, fixed arrays and blocks of rows, and outputs that are not contiguous."""
+    q = pt.matrix("q", shape=(2, 3))
+    s = pt.scalar("s")
+    scale = pt.tensor("scale", dtype="float64", shape=())
+    shift = pt.matrix("shift", shape=(3, 2))
+    counts = pt.tensor("counts", dtype="int64", shape=(4,))
+    inputs = [
+        FixedArray(scale, ()),
+        FixedArray(shift, (3, 2)),
+        RowBlock(counts, (4,)),
+    ]
+    gradients = [scale * (q.T + shift).T * counts.sum(), s * counts[0]]
+    field = compile_field(
+        [q, s], inputs, gradients, pt.atleast_1d(q.sum() + s), {"mode": mode} if mode else None
+    )
+    rng = np.random.default_rng(1)
+    shifts, all_counts = rng.normal(size=(3, 2)), np.arange(20)
+    for i, array in enumerate((np.array(2.5), shifts, all_counts)):
+        field.point_at(i, array)
+    position, output = rng.normal(size=7), np.empty(8)
+    evaluate(field.address, position, 6, field.context, output)
+    field.raise_error()
+    rows = position[:6].reshape(2, 3)
+    np.testing.assert_allclose(
+        output[:6].reshape(2, 3), 2.5 * (rows + shifts.T) * (6 + 7 + 8 + 9), rtol=1e-13
+    )
+    assert output[6] == pytest.approx(6.0 * position[6])
+    assert output[7] == pytest.approx(position.sum())
+
+
+@pytest.mark.parametrize("mode", [None, "FAST_COMPILE"])
+def test_number_of_rows_as_the_argument(mode):
+    """Coordinates and data with as many rows as the argument says, starting at the first."""
+    q = pt.matrix("q", shape=(None, 2))
+    data = pt.matrix("data", shape=(None, 2))
+    field = compile_field(
+        [q],
+        [RowBlock(data, (None, 2))],
+        [data - q],
+        -0.5 * ((q - data) ** 2).sum(axis=1),
+        {"mode": mode} if mode else None,
+    )
+    rows = np.arange(10.0).reshape(5, 2)
+    field.point_at(0, rows)
+    for n in (1, 3, 5):
+        position, output = np.ones(2 * n), np.empty(3 * n)
+        evaluate(field.address, position, n, field.context, output)
+        field.raise_error()
+        np.testing.assert_allclose(output[: 2 * n].reshape(n, 2), rows[:n] - 1.0)
+        np.testing.assert_allclose(output[2 * n :], -0.5 * ((rows[:n] - 1.0) ** 2).sum(axis=1))
+
+
+def test_error_of_an_interpreted_gradient_is_raised():
+    q = pt.vector("q", shape=(2,))
+    data = pt.vector("data", shape=(3,))
+    field = compile_field(
+        [q],
+        [FixedArray(data, (3,))],
+        [pt.specify_shape(q * data[: (data[0] > 0).astype(int) + 1], (2,))],
+        None,
+        {"mode": "FAST_COMPILE"},
+    )
+    output = np.empty(2)
+    field.point_at(0, np.array([1.0, 1.0, 1.0]))
+    evaluate(field.address, np.ones(2), 0, field.context, output)
+    field.raise_error()
+    field.point_at(0, np.array([-1.0, 1.0, 1.0]))
+    evaluate(field.address, np.ones(2), 0, field.context, output)
+    assert np.isnan(output[0])
+    with pytest.raises((ValueError, AssertionError)):
+        field.raise_error()
+    field.raise_error()  # once

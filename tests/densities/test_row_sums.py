@@ -1,0 +1,183 @@
+"""Terms that are no sum over the rows are refused, by name, and sums are not."""
+
+import time
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_geodesic as pg
+from pymc_geodesic.densities.log_density import density_of
+from pymc_geodesic.densities.row_sums import check_row_sums
+from pymc_geodesic.densities.variables import manifold_variables
+from pymc_geodesic.minibatches.from_arguments import named_row_source
+
+N, N_FEATURES, BATCH = 300, 3, 10
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(N, N_FEATURES))
+    return X, X @ [1.0, -1.0, 0.5] + rng.normal(size=N)
+
+
+def normal(value, mean):
+    return pm.logp(pm.Normal.dist(mean, 1.0), value)
+
+
+def mean_over_rows(X, y, w):
+    pm.Potential("term", -pt.mean((y - X @ w) ** 2))
+
+
+def prior_inside(X, y, w):
+    prior = pm.logp(pm.Normal.dist(0.0, 10.0), w).sum()
+    pm.CustomDist("term", X @ w, prior, logp=lambda v, m, p: normal(v, m).sum() + p, observed=y)
+
+
+def mean_in_a_distribution(X, y, w):
+    pm.CustomDist("term", X @ w, logp=lambda v, m: N * normal(v, m).mean(), observed=y)
+
+
+def time_series(X, y, w):
+    first = pm.Normal.dist(0.0, 1.0)
+    pm.AR("term", w[:1], 1.0, init_dist=first, observed=y)
+    pm.Potential("others", X @ w)
+
+
+def standardised_by_its_rows(X, y, w):
+    pm.Normal("term", ((X - X.mean(0)) / X.std(0)) @ w, 1.0, observed=y)
+
+
+def one_vector_of_all_rows(X, y, w):
+    covariance = pt.eye(y.shape[0]) + 0.5
+    pm.Potential("term", pm.logp(pm.MvNormal.dist(X @ w, covariance), y))
+
+
+NO_SUMS = [
+    mean_over_rows,
+    prior_inside,
+    mean_in_a_distribution,
+    time_series,
+    standardised_by_its_rows,
+    one_vector_of_all_rows,
+]
+
+
+def regression(X, y, w):
+    pm.Normal("term", X @ w, 1.0, observed=y)
+
+
+def sum_in_a_potential(X, y, w):
+    pm.Potential("term", -pt.sum(pt.abs(y - X @ w)))
+
+
+def hinge(X, y, w):
+    loss = lambda v, s: -pt.maximum(0.0, 1.0 - pt.sign(v) * s)  # noqa: E731
+    pm.CustomDist("term", X @ w, logp=loss, observed=y)
+
+
+def sum_in_a_distribution(X, y, w):
+    pm.CustomDist("term", X @ w, logp=lambda v, m: normal(v, m).sum(), observed=y)
+
+
+def mixture(X, y, w):
+    p = pm.Dirichlet("p", np.ones(3))
+    pm.NormalMixture("term", p, w, 1.0, observed=y)
+    pm.MvNormal("X_obs", w, np.eye(N_FEATURES), observed=X)
+
+
+def censored(X, y, w):
+    pm.Censored("term", pm.Normal.dist(X @ w, 1.0), lower=-1.0, upper=1.0, observed=y.clip(-1, 1))
+
+
+def part_of_the_prior_in_every_row(X, y, w):
+    part = -0.5 * (w**2).sum() / N
+    pm.CustomDist("term", X @ w, part, logp=lambda v, m, p: normal(v, m) + p, observed=y)
+
+
+def directions(X, y, w):
+    mu = pg.UniformSphere("mu", shape=N_FEATURES)
+    pm.Potential("term", y * (X @ mu) * w[0])
+
+
+SUMS = [
+    regression,
+    sum_in_a_potential,
+    hinge,
+    sum_in_a_distribution,
+    mixture,
+    censored,
+    part_of_the_prior_in_every_row,
+    directions,
+]
+
+
+def model_of(build, table):
+    with pm.Model() as model:
+        X, y = (pm.Data(name, array) for name, array in zip("Xy", table, strict=True))
+        build(X, y, pm.Normal("w", 0.0, 1.0, shape=N_FEATURES))
+    return model
+
+
+def check(model, batch_size=BATCH, **arguments):
+    variables = manifold_variables(model, None)
+    settings = {"batches": None, "total_size": None, "minibatch_order": "shuffled"} | arguments
+    source = named_row_source(model, batch_size=batch_size, minibatch=["X", "y"], **settings)
+    density = density_of(model, variables, minibatch=source.arrays, batch_size=source.batch_size)
+    start = time.process_time()
+    check_row_sums(model, variables, density, source)
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("build", NO_SUMS, ids=lambda build: build.__name__)
+def test_no_sum(table, build):
+    with pytest.raises(ValueError, match=r"log-density of 'term' is no sum over the rows of \['X'"):
+        check(model_of(build, table))
+
+
+@pytest.mark.parametrize("build", SUMS, ids=lambda build: build.__name__)
+def test_sum(table, build):
+    assert check(model_of(build, table)) > 0.0
+
+
+def test_streams(table):
+    """Placeholders of zeros would say nothing; the rows are those of the first block."""
+    batches = [tuple(array[i : i + 50] for array in table) for i in range(0, N, 50)]
+    zeros = np.zeros((1, N_FEATURES)), np.zeros(1)
+    for batch_size in (None, BATCH):
+        stream = {"batches": batches, "total_size": N, "batch_size": batch_size}
+        check(model_of(regression, zeros), **stream)
+        with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+            check(model_of(mean_over_rows, zeros), **stream)
+
+
+@pytest.mark.parametrize("batch_size", [1, BATCH])
+def test_steps_refuse(table, batch_size):
+    arguments = {"batch_size": batch_size, "minibatch": ["X", "y"]}
+    with model_of(prior_inside, table):
+        for step in (pg.SGGMC, pg.gSGNHT, pg.SGLD, pg.SSGNHT):
+            with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+                step(**arguments, compile_kwargs={"mode": "FAST_COMPILE"})
+    with model_of(regression, table):
+        pg.SGLD(**arguments, compile_kwargs={"mode": "FAST_COMPILE"})
+
+
+@pytest.mark.parametrize("batch_size", [1, BATCH])
+@pytest.mark.parametrize("is_sum", [True, False])
+def test_rows_of_pymc_minibatch(table, is_sum, batch_size):
+    """Which ``total_size`` has scaled already."""
+
+    def logp(value, mean):
+        return normal(value, mean) if is_sum else normal(value, mean) / value.shape[0]
+
+    with pm.Model() as model:
+        X, y = pm.Minibatch(*table, batch_size=batch_size)
+        w = pm.Normal("w", shape=N_FEATURES)
+        pm.CustomDist("term", X @ w, logp=logp, observed=y, total_size=N)
+    if is_sum:
+        pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+        return
+    with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+        pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})

@@ -1,0 +1,466 @@
+"""Blocks that stay for some draws: fair to every row, reproducible, two at a time."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_geodesic as pg
+from pymc_geodesic.datasets import row_blocks
+from pymc_geodesic.minibatches.block_format import BlockFormat
+from pymc_geodesic.minibatches.block_rows import DenseRows
+from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
+
+N, BATCH = 120, 5
+FORMAT = BlockFormat([DenseRows("X", "float64", (2,)), DenseRows("y", "int64", ())])
+ORDERS = ["shuffled", "independent", "random"]
+
+
+def table(n=N):
+    rows = np.arange(n)
+    return np.column_stack([rows, -rows]).astype("float32"), rows.astype("int32")
+
+
+def source_of(batches, n_rows=N, *, batch_size=BATCH, order="shuffled", draws_per_block=None):
+    source = StreamedBlocks(
+        batches,
+        FORMAT,
+        n_rows,
+        batch_size=batch_size,
+        order=order,
+        draws_per_block=draws_per_block,
+    )
+    source.reset(1)
+    return source
+
+
+def blocks_of(lengths):
+    """Ordinary arrays in blocks of these lengths."""
+    X, y = table(sum(lengths))
+    ends = np.cumsum(lengths)
+    return [(X[end - n : end], y[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
+
+
+def take(source, n_steps):
+    """Rows of the minibatches of one draw, by what lies in memory."""
+    starts = source.next_starts(n_steps)
+    rows = np.concatenate([np.arange(start, start + source.batch_size) for start in starts])
+    y = source.arrays["y"][rows]
+    np.testing.assert_array_equal(source.arrays["X"][rows], np.column_stack([y, -y]))
+    return y.reshape(n_steps, source.batch_size)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_draw_takes_rows_of_one_block(order):
+    source = source_of(row_blocks(*table(), block_size=40), order=order, draws_per_block=3)
+    (first,) = set(take(source, 4).ravel() // 40)
+    for draw in range(1, 18):
+        assert set(take(source, 4).ravel() // 40) == {(first + draw // 3) % 3}
+    assert {a.dtype for a in source.arrays.values()} == {np.dtype(d) for d in ("f8", "i8")}
+    assert all(a.flags.c_contiguous for a in source.arrays.values())
+
+
+def test_default_is_one_pass_over_a_block():
+    """Forty rows are four draws of two minibatches of five."""
+    source = source_of(row_blocks(*table(), block_size=40))
+    epoch = np.concatenate([take(source, 2).ravel() for _ in range(12)])
+    np.testing.assert_array_equal(np.sort(epoch), np.arange(N))
+    assert not np.array_equal(epoch[:40], np.sort(epoch[:40]))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_blocks_shorter_than_a_draw_are_joined(order):
+    """The noise of a short block would stay for all of a draw and heat many times more."""
+    lengths = np.array([40, 40, 25, 15])
+    blocks = np.repeat(np.arange(4), lengths)
+    source = source_of(blocks_of(lengths), order=order)
+    for _ in range(6):
+        assert lengths[np.unique(blocks[take(source, 16)])].sum() >= 80
+    source = source_of(blocks_of(lengths), order=order)
+    for _ in range(3):
+        assert set(blocks[take(source, 60).ravel()]) == {0, 1, 2, 3}
+
+
+def test_joined_blocks_are_joined_again_by_a_restored_state():
+    source = source_of(blocks_of([40, 40, 25, 15]))
+    take(source, 16)
+    state = source.state
+    expected = [take(source, 16) for _ in range(5)]
+    restored = source_of(blocks_of([40, 40, 25, 15]))
+    restored.state = state
+    np.testing.assert_array_equal([take(restored, 16) for _ in range(5)], expected)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "joined"),
+    [
+        ([40, 40, 40], [[0], [1], [2]]),
+        ([40, 40, 13], [[0], [1], [2]]),
+        ([40, 40, 3], [[1], [2, 0]]),
+        ([40, 3, 40, 2, 17], [[0], [1, 2], [3, 4]]),
+        ([20, 90], [[0], [1]]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("draws_per_block", [None, 1, 7])
+def test_blocks_count_by_their_rows(lengths, joined, draws_per_block):
+    """A block that is shorter than a minibatch is joined to the next, at the end to the first."""
+    n = sum(lengths)
+    source = source_of(blocks_of(lengths), n, draws_per_block=draws_per_block)
+    n_draws = 2000
+    counts = sum(np.bincount(take(source, 2).ravel(), minlength=n) for _ in range(n_draws))
+    parts = np.split(counts, np.cumsum(lengths)[:-1])
+    together = [np.concatenate([parts[i] for i in group]).mean() for group in joined]
+    np.testing.assert_allclose(together, 2 * BATCH * n_draws / n, rtol=0.015)
+
+
+def test_gradient_over_an_epoch_is_unbiased():
+    """Mean of a column that differs from block to block, with unequal blocks."""
+    lengths = [40, 25, 55, 10]
+    source = source_of(blocks_of(lengths), 130, draws_per_block=8)
+    means = [take(source, 5).mean() for _ in range(26 * 40)]
+    assert np.mean(means) == pytest.approx(64.5, rel=0.01)
+    equal_weights = np.mean([y.mean() for _, y in blocks_of(lengths)])
+    assert abs(equal_weights - 64.5) > 5.0
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("taken", [0, 1, 5, 13])
+def test_state_continues_the_walk(order, taken):
+    batches = blocks_of([40, 3, 40, 37])
+    source = source_of(batches, order=order, draws_per_block=3)
+    for _ in range(taken):
+        take(source, 2)
+    state = pickle.loads(pickle.dumps(source.state))
+    expected = [take(source, 2) for _ in range(12)]
+    restored = source_of(batches, order=order, draws_per_block=3)
+    restored.reset(9)
+    take(restored, 2)
+    restored.state = copy.deepcopy(state)
+    assert restored.state == state
+    for rows in expected:
+        np.testing.assert_array_equal(take(restored, 2), rows)
+    source.state = state
+    np.testing.assert_array_equal(take(source, 2), expected[0])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_chains_differ_by_their_seed_only(order):
+    source = source_of(row_blocks(*table(), block_size=40), order=order)
+    walks = []
+    for seed in (1, 2, 1):
+        source.reset(seed)
+        walks.append(np.concatenate([take(source, 2) for _ in range(9)]))
+    np.testing.assert_array_equal(walks[0], walks[2])
+    assert not np.array_equal(walks[0], walks[1])
+
+
+def test_no_thread_before_the_first_draw_and_none_after_a_block_has_come():
+    """Processes fork before the first draw, and again when sampling is over."""
+    source = source_of(row_blocks(*table(), block_size=40))
+    assert source._loading is None
+    take(source, 2)
+    thread = source._loading._thread
+    thread.join(10)
+    assert thread not in threading.enumerate()
+
+
+def test_next_block_is_read_while_this_one_is_used():
+    """Another thread reads it, and it is there before it is asked for."""
+    readers = []
+
+    class Batches:
+        def __iter__(self):
+            for block in blocks_of([40, 40, 40]):
+                readers.append(threading.current_thread())
+                yield block
+
+    source = source_of(Batches(), draws_per_block=2)
+    take(source, 1)
+    source._loading._thread.join(10)
+    assert readers[-1] is not threading.main_thread()
+    n_read = len(readers)
+    take(source, 1)
+    assert len(readers) == n_read
+
+
+def test_two_blocks_are_in_memory():
+    source = source_of(row_blocks(*table(), block_size=40), draws_per_block=1)
+    buffers = set()
+    for _ in range(20):
+        take(source, 2)
+        buffers.add(source.arrays["X"].ctypes.data)
+    assert len(buffers) == 2
+
+
+def test_a_new_chain_takes_the_memory_of_the_last():
+    source = source_of(row_blocks(*table(), block_size=40), draws_per_block=1)
+    take(source, 2)
+    first = source.arrays["X"].ctypes.data
+    source.reset(2)
+    take(source, 2)
+    assert source.arrays["X"].ctypes.data == first
+
+
+def test_data_of_the_user_are_not_touched():
+    batches = blocks_of([40, 40, 40])
+    before = copy.deepcopy(batches)
+    source = source_of(batches)
+    for _ in range(30):
+        take(source, 2)
+    for block, original in zip(batches, before, strict=True):
+        np.testing.assert_array_equal(block[0], original[0])
+
+
+class OneBuffer:
+    """Yields every block in the memory of the one before."""
+
+    def __iter__(self):
+        X, y = np.empty((40, 2), "float32"), np.empty(40, "int32")
+        for block in blocks_of([40, 3, 37, 40]):
+            n = len(block[1])
+            X[:n], y[:n] = block
+            yield X[:n], y[:n]
+
+
+def test_blocks_may_share_their_memory():
+    source = source_of(OneBuffer())
+    for _ in range(40):
+        take(source, 2)
+    counts = np.bincount(np.concatenate([take(source, 2).ravel() for _ in range(36)]), minlength=N)
+    assert counts.min() > 0
+
+
+def nan_in_the_second():
+    blocks = blocks_of([40, 40])
+    blocks[1][0][3, 1] = np.nan
+    return blocks
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        (nan_in_the_second(), r"NaN for 'X' in block 2; drop or impute"),
+        ([*blocks_of([40]), (np.zeros((40, 3)), np.zeros(40, int))], r"shape \(3,\) for 'X'"),
+        ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(40))], "float64 for 'y'.*holds int64"),
+        ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(3, int))], "numbers of rows"),
+        ([*blocks_of([40]), {"X": np.zeros((40, 2))}], "a mapping without 'y'"),
+    ],
+)
+def test_bad_blocks_are_reported_where_they_come(batches, message):
+    source = source_of(batches, draws_per_block=1)
+
+    def take_two_blocks():
+        return [take(source, 1) for _ in range(3)]
+
+    with pytest.raises(ValueError, match=message):
+        take_two_blocks()
+
+
+def test_blocks_that_come_only_once():
+    source = source_of(block for block in blocks_of([40, 40, 40]))
+    with pytest.raises(ValueError, match=r"batches= is a generator that is used up.*a list"):
+        [take(source, 8) for _ in range(10)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_chains_are_independent(order):
+    """Blocks differ from each other, so that chains which see the same at once would be alike."""
+    blocks = blocks_of([40] * 30)
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=1200) + np.repeat(rng.normal(size=30), 40)
+    source = source_of(blocks, 1200, order=order, draws_per_block=2)
+    chains = []
+    for seed in range(16):
+        source.reset(seed)
+        chains.append(np.concatenate([values[take(source, 4)].mean(axis=1) for _ in range(240)]))
+    correlations = np.corrcoef(chains)[np.triu_indices(16, 1)]
+    assert abs(correlations.mean()) < 0.05
+
+
+def test_batch_larger_than_the_first_block():
+    with pytest.raises(ValueError, match=r"batch_size=41 does not fit the first block.*40 rows"):
+        source_of(row_blocks(*table(), block_size=40), batch_size=41)
+
+
+def test_no_row_numbers():
+    with pytest.raises(ValueError, match="local= needs rows that can be visited again"):
+        source_of(row_blocks(*table(), block_size=40)).row_indices(0)
+
+
+def linear_model():
+    """A model without its data: one row stands in for them."""
+    with pm.Model() as model:
+        X, y = pm.Data("X", np.zeros((1, 2))), pm.Data("y", np.zeros(1))
+        w = pm.Normal("w", 0.0, 10.0, shape=2)
+        pm.Normal("y_obs", X @ w, 1.0, observed=y)
+    return model
+
+
+def linear_data():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2000, 2)).astype("float32")
+    return X, (X @ [1.0, -2.0] + rng.normal(size=2000)).astype("float32")
+
+
+def sample(cores=1, arrays=None, **kwargs):
+    with linear_model():
+        step = pg.SGGMC(
+            minibatch=["X", "y"],
+            batches=row_blocks(*(arrays or linear_data()), block_size=700),
+            batch_size=50,
+            compile_kwargs={"mode": "FAST_COMPILE"},
+            **kwargs,
+        )
+        return (
+            pm.sample(
+                draws=60,
+                tune=20,
+                chains=2,
+                cores=cores,
+                step=step,
+                random_seed=2,
+                progressbar=False,
+                compute_convergence_checks=False,
+            )
+            .posterior["w"]
+            .to_numpy()
+        )
+
+
+def test_sampling_in_processes_is_sampling_in_one():
+    settings = {"step_size": 2e-3, "friction": 100.0, "draws_per_block": 5}
+    draws = sample(**settings)
+    np.testing.assert_array_equal(sample(cores=2, **settings), draws)
+    np.testing.assert_allclose(draws[:, 30:].mean((0, 1)), [1.0, -2.0], atol=0.1)
+
+
+def memory_maps(folder):
+    for name, array in zip("Xy", linear_data(), strict=True):
+        np.save(folder / f"{name}.npy", array)
+    return tuple(np.load(folder / f"{name}.npy", mmap_mode="r") for name in "Xy")
+
+
+def zarr_arrays(folder):
+    """One of them in chunks that are part of shards."""
+    zarr = pytest.importorskip("zarr")
+    X, y = linear_data()
+    group = zarr.open_group(folder / "rows.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(250, 2), shards=(1000, 2))
+    group.create_array("y", data=y, chunks=(333,))
+    return group["X"], group["y"]
+
+
+@pytest.mark.parametrize("stored", [memory_maps, zarr_arrays])
+def test_rows_on_disk_give_the_draws_of_rows_in_memory(tmp_path, stored):
+    """In processes, too, after this one has read from the files."""
+    settings = {"step_size": 2e-3, "friction": 100.0, "draws_per_block": 5}
+    draws = sample(**settings)
+    arrays = stored(tmp_path)
+    for cores in (1, 2):
+        np.testing.assert_array_equal(sample(cores=cores, arrays=arrays, **settings), draws)
+
+
+def test_a_step_is_pickled_while_the_next_block_loads(tmp_path):
+    """Neither the thread nor the rows travel to another process, only their names."""
+    X, y = linear_data()
+    for name, array in (("X", X), ("y", y)):
+        array.tofile(tmp_path / name)
+    files = [
+        np.memmap(tmp_path / name, array.dtype, mode="r", shape=array.shape)
+        for name, array in (("X", X), ("y", y))
+    ]
+    with linear_model() as model:
+        step = pg.SGGMC(
+            step_size=1e-3,
+            friction=100.0,
+            minibatch=["X", "y"],
+            batches=row_blocks(*files, block_size=700),
+            batch_size=50,
+            compile_kwargs={"mode": "FAST_COMPILE"},
+        )
+    step.setup_chain(np.random.default_rng(1), tune=0, draws=100)
+    point, _ = step.step(model.initial_point())
+    pickled = cloudpickle.dumps(step)
+    assert len(pickled) < X.nbytes + y.nbytes
+    copied = cloudpickle.loads(pickled)
+    copied.sampling_state = step.sampling_state
+    other = point
+    for _ in range(12):
+        point, _ = step.step(point)
+        other, _ = copied.step(other)
+    np.testing.assert_array_equal(point["w"], other["w"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"draws_per_block": 0}, "draws_per_block must be a positive integer, got 0"),
+        ({"draws_per_block": 2.5}, "draws_per_block must be a positive integer, got 2.5"),
+        ({"draws_per_block": 2, "batches": None}, "the blocks of batches=, which is missing"),
+        ({"draws_per_block": 2, "batch_size": None}, "draws_per_block= needs batch_size="),
+        ({"batch_size": 701}, "batch_size=701 does not fit the first block"),
+        ({"minibatch_order": "sorted"}, "'sorted' is unknown"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    settings = {
+        "minibatch": ["X", "y"],
+        "batches": row_blocks(*linear_data(), block_size=700),
+        "batch_size": 50,
+    } | arguments
+    with linear_model(), pytest.raises(ValueError, match=message):
+        pg.SGGMC(**settings)
+
+
+ROOT = Path(__file__).parents[2]
+MEASURE = Path(__file__).with_name("measure_memory.py")
+
+
+def peak_of(what, n_rows, block_size, folder):
+    """By how much a fresh process grows that takes minibatches of rows on disk, in bytes."""
+    run = subprocess.run(
+        [sys.executable, MEASURE, what, str(n_rows), str(block_size), str(folder)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+    )
+    assert run.returncode == 0, run.stderr
+    growth, total = map(int, run.stdout.split()[-2:])
+    return growth, total
+
+
+needs_linux = pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="reads the peak of memory from /proc"
+)
+ROW_BYTES = 29 * 4
+
+
+@needs_linux
+@pytest.mark.parametrize(
+    ("what", "row_bytes"), [("rows", ROW_BYTES), ("sparse", ROW_BYTES + 29 * 4 + 2 * 8)]
+)
+def test_two_blocks_fit_and_no_more(tmp_path, what, row_bytes):
+    """A sparse row has its numbers, their columns, and where it begins and ends."""
+    block_size = 300_000
+    growth, _ = peak_of(what, 5 * block_size, block_size, tmp_path)
+    assert 1.5 * block_size * row_bytes < growth < 2.75 * block_size * row_bytes
+
+
+@pytest.mark.slow
+@needs_linux
+def test_ten_million_rows_are_sampled_in_little_memory(tmp_path):
+    """In memory they would be 2.3 gigabytes; the process has two tenths of them, and itself."""
+    block_size = 1_000_000
+    growth, total = peak_of("sampling", 10 * block_size, block_size, tmp_path)
+    assert growth < 2.5 * block_size * 2 * ROW_BYTES  # pm.Data has double precision
+    assert total < 1.5 * 2**30

@@ -1,0 +1,72 @@
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.mode import get_mode
+from pytensor.tensor.math import Dot
+
+from pymc_geodesic.ops.matrix_vector import with_loops_for_products
+
+ROWS, COLUMNS = 7, 3
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
+
+
+def compiled(graph, *inputs):
+    return pytensor.function(inputs, graph, mode=with_loops_for_products(get_mode("NUMBA")))
+
+
+def calls_blas(function) -> bool:
+    return any(isinstance(node.op, Dot) for node in function.maker.fgraph.apply_nodes)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((ROWS, COLUMNS), (COLUMNS,)),
+        ((ROWS,), (ROWS, COLUMNS)),
+        ((8,), (8, COLUMNS)),
+        ((2,), (2, COLUMNS)),
+        ((COLUMNS,), (COLUMNS,)),
+        ((1, COLUMNS), (COLUMNS, ROWS)),
+        ((ROWS, COLUMNS), (COLUMNS, 1)),
+    ],
+    ids=str,
+)
+def test_product_with_a_vector_is_a_loop_with_the_same_value(left, right, dtype):
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=left).astype(dtype), rng.normal(size=right).astype(dtype)
+    x, y = pt.tensor(shape=left, dtype=dtype), pt.tensor(shape=right, dtype=dtype)
+    function = compiled(x @ y, x, y)
+    assert not calls_blas(function)
+    result = function(a, b)
+    assert result.dtype == dtype
+    np.testing.assert_allclose(result, a @ b, rtol=TOLERANCE[dtype])
+
+
+def test_gradient_of_a_regression_calls_no_blas():
+    rng = np.random.default_rng(2)
+    rows, weights = rng.normal(size=(ROWS, COLUMNS)), rng.normal(size=COLUMNS)
+    x, w = pt.tensor(shape=rows.shape), pt.tensor(shape=weights.shape)
+    function = compiled(pytensor.grad(pt.sum(pt.exp(x @ w)), w), x, w)
+    assert not calls_blas(function)
+    expected = rows.T @ np.exp(rows @ weights)
+    np.testing.assert_allclose(function(rows, weights), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [2**19, None], ids=["many rows", "unknown rows"])
+def test_large_products_stay_with_blas(rows):
+    x, w = pt.tensor(shape=(rows, COLUMNS)), pt.tensor(shape=(COLUMNS,))
+    assert calls_blas(compiled(x @ w, x, w))
+
+
+def test_product_of_matrices_stays_with_blas():
+    x, y = pt.tensor(shape=(ROWS, COLUMNS)), pt.tensor(shape=(COLUMNS, ROWS))
+    assert calls_blas(compiled(x @ y, x, y))
+
+
+def test_mode_given_is_not_changed():
+    mode = get_mode("NUMBA")
+    with_loops_for_products(mode)
+    x, w = pt.tensor(shape=(ROWS, COLUMNS)), pt.tensor(shape=(COLUMNS,))
+    assert calls_blas(pytensor.function([x, w], x @ w, mode=mode))
