@@ -15,8 +15,8 @@ PYTEST := $(ONE_THREAD_BLAS) $(BIN)/python -m pytest
 
 # What an older PyMC is most likely to break: its interfaces, the adaptor, data, distributions.
 CORE := tests/test_private_interfaces.py tests/test_import.py tests/test_public_names.py \
-  tests/test_readme.py tests/test_how_to.py tests/gradients/test_data_loader.py \
-  tests/gradients/test_density.py tests/steps/test_adaptor.py tests/steps/test_errors.py \
+  tests/test_readme.py tests/test_how_to.py tests/minibatches/test_data_loader.py \
+  tests/densities/test_density.py tests/steps/test_adaptor.py tests/steps/test_errors.py \
   tests/distributions/test_von_mises_fisher.py tests/transforms/test_unit_vector.py
 
 # Tests whose compiled functions run as plain Python too. Those of kernels and streams do not: they

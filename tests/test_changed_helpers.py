@@ -51,7 +51,7 @@ def test_a_changed_helper_is_compiled_again(tmp_path, inline):
     (package / "helper.py").write_text(HELPER.format(inline=inline, shift=1.0))
     environment = os.environ | {
         "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
-        "PYTHONPATH": str(Path(jit.__file__).parents[1]),
+        "PYTHONPATH": str(Path(jit.__file__).parents[2]),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 

@@ -9,7 +9,7 @@ import pytest
 from pymc_geodesic.minibatches.grouped_rows import GroupedRows
 from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
-from tests.gradients.test_density import Gradient
+from tests.densities.test_density import Gradient
 
 AT = {"a": 0.3, "b": -0.4}
 
