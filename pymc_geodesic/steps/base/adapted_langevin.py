@@ -12,18 +12,16 @@ import numpy as np
 
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.integrators import refresh_velocity
-from pymc_geodesic.kernels.geodesic_langevin import geodesic_langevin
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.manifolds.product import geodesic, project
 from pymc_geodesic.minibatches.source import AllRows, RowSource
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.steps.base.adapted_trajectories import AdaptedTrajectories
+from pymc_geodesic.steps.base.dynamics import Dynamics
 from pymc_geodesic.tuning.noise import (
     LangevinSettings,
     differences_of_pairs,
-    langevin_settings,
     principal_directions,
 )
 
@@ -56,9 +54,6 @@ FAR = 1.0
 
 RUNAWAY = 1e6
 """Kinetic temperature in tuning from which a draw counts as diverging."""
-
-SMALL_DIMENSION = 20.0
-
 
 SAMPLE_ROWS, SAMPLE_ROWS_PER_DIMENSION = 5000, 50
 """Rows that stand for all while the posterior is looked for."""
@@ -139,7 +134,8 @@ class AdaptedLangevin:
         The variables, Euclidean ones first.
     next_arguments : callable
         n → arguments of the minibatch field for n evaluations.
-    has_thermostat : bool
+    dynamics : Dynamics
+        What is done in the coordinates that are found.
     dense : bool
         Whether the metric takes correlations into account.
     n_steps : int, optional
@@ -151,14 +147,14 @@ class AdaptedLangevin:
         gradient: AdaptedGradient,
         product: Product,
         next_arguments: Callable[[int], np.ndarray],
+        dynamics: Dynamics,
         *,
-        has_thermostat: bool,
         dense: bool,
         n_steps: int | None,
     ) -> None:
         self.gradient = gradient
         self._next_arguments = next_arguments
-        self._has_thermostat, self._n_steps = has_thermostat, n_steps
+        self.dynamics, self._n_steps = dynamics, n_steps
         self._model_product = product
         self._search = AdaptedTrajectories(
             gradient, product, target_accept=SEARCH_ACCEPTANCE, dense=dense
@@ -166,7 +162,6 @@ class AdaptedLangevin:
         self._compact = self._search.compact
         self._widths = [part.stop - part.start for part, _ in self._compact]
         self.product = self._search.product
-        self._scratch = np.empty(product.size + 1)
         self.settings: LangevinSettings | None = None
         self.reset(0)
 
@@ -176,8 +171,7 @@ class AdaptedLangevin:
         self._n_search = min(max(int(SEARCH * n_tune), LEAST_SEARCH), MOST_SEARCH, n_tune)
         self.draw = 0
         self.z = np.empty(0)
-        self.v = np.empty(0)
-        self.thermostat = np.zeros(1)
+        self.dynamics.reset()
         if n_tune or self.settings is None:
             self.settings = None
             self.gradient.drop_anchor()
@@ -204,7 +198,11 @@ class AdaptedLangevin:
         """All that decides the draws to come."""
         named = {name: copy.deepcopy(getattr(self, name)) for name in self._STATE}
         settings = {} if self.settings is None else vars(self.settings).copy()
-        return named | {"settings": settings, "search": self._search.state}
+        return named | {
+            "settings": settings,
+            "search": self._search.state,
+            "dynamics": self.dynamics.state,
+        }
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -212,12 +210,11 @@ class AdaptedLangevin:
             setattr(self, name, copy.deepcopy(state[name]))
         self.settings = LangevinSettings(**state["settings"]) if state["settings"] else None
         self._search.state = state["search"]
+        self.dynamics.state = state["dynamics"]
 
     _STATE = (
         "draw",
         "z",
-        "v",
-        "thermostat",
         "_n_tune",
         "_n_search",
         "_squares",
@@ -237,8 +234,7 @@ class AdaptedLangevin:
         self.z = self._search.z.copy()
         if self.draw >= self._n_search:
             self._search.z = np.empty(0)
-        self.v = np.empty_like(self.z)
-        refresh_velocity(self.product.blocks, self.z, self.v, stream)
+        self.dynamics.refresh(self.product, self.z, stream)
 
     def _project(self, z: np.ndarray, vector: np.ndarray) -> None:
         project(self.product.blocks, z, vector)
@@ -263,7 +259,7 @@ class AdaptedLangevin:
         self.z = self._search.z.copy()
         if self.draw == self._n_search - 1:
             self._search.z = np.empty(0)
-            refresh_velocity(self.product.blocks, self.z, self.v, stream)
+            self.dynamics.refresh(self.product, self.z, stream)
         return Draw(
             step_size=drawn.step_size,
             friction=0.0,
@@ -324,7 +320,7 @@ class AdaptedLangevin:
         """Measure gradient noise around the centre and choose the settings."""
         size = self.product.size
         if not self.gradient.has_noise:
-            self.settings = langevin_settings(np.zeros(size), n_steps=self._n_steps)
+            self.settings = self.dynamics.settings(np.zeros(size), n_steps=self._n_steps)
             return 0
         n_pairs = min(max(PAIRS, PAIRS_PER_DIMENSION * self.gradient.n_euclidean), MOST_PAIRS)
         differences = self._differences(n_pairs, stream)
@@ -339,7 +335,7 @@ class AdaptedLangevin:
         if self.gradient.metric.is_dense and d:
             rotation, _ = principal_directions(differences[:, :d])
             self.z[:d] = rotation.T @ self.z[:d]
-            self.v[:d] = rotation.T @ self.v[:d]
+            self.dynamics.rotate(rotation)
             differences[:, :d] = differences[:, :d] @ rotation
             self._search.use(self.gradient.metric.rotated(rotation))
         self._squares = 0.5 * np.sum(differences**2, axis=0)
@@ -382,7 +378,7 @@ class AdaptedLangevin:
         noise = self._squares / self._n_pairs
         for part, dim in self._compact:
             noise[part] = noise[part].sum() / dim
-        self.settings = langevin_settings(noise, n_steps=self._n_steps)
+        self.settings = self.dynamics.settings(noise, n_steps=self._n_steps)
 
     def _look_again(self, stream: np.ndarray) -> int:
         """Measure one more pair where the chain is, and act on what was measured now and then."""
@@ -430,36 +426,25 @@ class AdaptedLangevin:
         """Inner steps of one draw."""
         settings = self.settings
         assert settings is not None
-        z, v, thermostat = self.z.copy(), self.v.copy(), self.thermostat.copy()
+        z = self.z.copy()
         field = self.gradient.noisy
-        dim = float(self.product.dim)
-        inertia = 1.0 + SMALL_DIMENSION / dim if self._has_thermostat else math.inf
-        temperature, clips = geodesic_langevin(
-            field.address,
-            field.context,
+        temperature, clips = self.dynamics.run(
+            field,
             self._next_arguments(settings.n_steps),
-            self.product.blocks,
-            self.product.dims,
-            self.product.scales,
+            self.product,
             self.z,
-            self.v,
-            settings.step_size,
-            settings.friction,
-            settings.noise,
-            self.thermostat,
-            inertia,
+            settings,
             stream,
-            self._scratch,
         )
         field.raise_error()
         diverging = not (math.isfinite(temperature) and all_finite(self.z))
         if diverging or (tune and temperature > RUNAWAY):
             diverging = True
             if tune:
-                self.z, self.v, self.thermostat = z, v, thermostat
-                refresh_velocity(self.product.blocks, self.z, self.v, stream)
-                self.thermostat[:] = 0.0
-                self.settings = langevin_settings(
+                self.z = z
+                self.dynamics.reset()
+                self.dynamics.refresh(self.product, self.z, stream)
+                self.settings = self.dynamics.settings(
                     settings.noise, step_size=0.5 * settings.step_size, n_steps=self._n_steps
                 )
         return Draw(

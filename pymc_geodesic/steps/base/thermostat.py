@@ -74,8 +74,7 @@ class ThermostatStep(LangevinStep):
 
     def _move_adapted(self) -> dict[str, Any]:
         stats = super()._move_adapted()
-        assert self._adapted is not None
-        stats["thermostat"] = stats["friction"] + float(self._adapted.thermostat[0])
+        stats["thermostat"] = stats["friction"] + float(self._dynamics.thermostat[0])
         return stats
 
     def _move_as_told(self, point: PointType) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin, adapted_gradient
+from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import (
     GeodesicStepState,
     Model,
@@ -36,12 +36,12 @@ from pymc_geodesic.steps.base.adaptor import (
     TensorVariable,
     dataclass_state,
 )
-from pymc_geodesic.steps.base.coverage import drawn_row_numbers, draws_minibatches
+from pymc_geodesic.steps.base.coverage import drawn_row_numbers
+from pymc_geodesic.steps.base.dynamics import Underdamped
 from pymc_geodesic.steps.base.estimates import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.steps.base.measuring import MeasuringStep
 from pymc_geodesic.tuning.cooling import FIRST_EXCESS, FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
 from pymc_geodesic.tuning.effective_size import RunningSize
-from pymc_geodesic.tuning.metric import LARGEST_DENSE
 
 __all__ = ["LangevinState", "LangevinStep"]
 
@@ -117,7 +117,7 @@ class LangevinState(GeodesicStepState):
     adaptation: dict
 
 
-class LangevinStep(MeasuringStep):
+class LangevinStep(AdaptingStep, MeasuringStep):
     """Base of `SGGMC` and `gSGNHT`; see there for the parameters."""
 
     _state_class = LangevinState
@@ -268,25 +268,9 @@ class LangevinStep(MeasuringStep):
             and all(value is None for value in given)
         )
 
-    def _make_adapted(self) -> AdaptedLangevin | None:
-        """Dynamics that find their own coordinates, where the model allows it."""
-        estimator = self.estimator
-        if not self._leaves_all_to_tuning or not isinstance(estimator, GradientEstimator):
-            return None
-        gradient = adapted_gradient(
-            estimator, self.product, use_variates=bool(self.control_variates)
-        )
-        if gradient is None:
-            return None
-        d = gradient.n_euclidean
-        return AdaptedLangevin(
-            gradient,
-            self.product,
-            estimator.next_arguments,
-            has_thermostat=self._has_thermostat,
-            dense=self.metric == "dense" or (self.metric == "auto" and d <= LARGEST_DENSE),
-            n_steps=self._wanted_steps,
-        )
+    def _make_dynamics(self) -> Underdamped:
+        self._dynamics = Underdamped(has_thermostat=self._has_thermostat)
+        return self._dynamics
 
     _has_thermostat = False
 
@@ -297,9 +281,7 @@ class LangevinStep(MeasuringStep):
             self._minibatches,
             local=self.local,
             local_draws=self._local_draws,
-            with_value=self._leaves_all_to_tuning
-            and self._minibatches.names is None
-            and not draws_minibatches(self.model),
+            with_value=self._searches_on_all_rows,
             compile_kwargs=self.compile_kwargs,
         )
         self._adapted = self._make_adapted()
@@ -371,30 +353,8 @@ class LangevinStep(MeasuringStep):
         friction_is_set = self.friction is not None or self.momentum_decay is not None
         return not (step_is_set and friction_is_set)
 
-    @property
-    def adaptation(self) -> dict:
-        """State of the adapted dynamics."""
-        return {} if self._adapted is None else self._adapted.state
-
-    @adaptation.setter
-    def adaptation(self, state: dict) -> None:
-        if self._adapted is not None and state:
-            self._adapted.use_sample(self.estimator.source)
-            self._adapted.state = state
-
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"adaptation": self.adaptation}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        adaptation = state.pop("adaptation")
-        super().__setstate__(state)
-        self.adaptation = adaptation
-
     def _reset(self) -> None:
-        if self._adapted is not None:
-            self._adapted.reset(self._n_tune)
-            if self._n_tune:
-                self._adapted.use_sample(self.estimator.source)
+        self._reset_adapted()
         self._tuner.reset(self._n_tune)
         self.velocity = np.empty(0)
         self.tuned_step_size = 0.0
@@ -423,14 +383,7 @@ class LangevinStep(MeasuringStep):
         self.velocity = np.empty(self.product.size)
         refresh_velocity(self.product.blocks, self.position, self.velocity, self.stream)
         self.last_gradient = np.empty(0)
-        if self._adapts:
-            self._adapted.start(self.position, self.stream)
-
-    @property
-    def _adapts(self) -> bool:
-        """Whether the adapted dynamics are at work: they need a tuning phase, or one before."""
-        adapted = self._adapted
-        return adapted is not None and (self._n_tune > 0 or adapted.settings is not None)
+        self._start_adapted()
 
     def _step_and_friction(self) -> tuple[float, np.ndarray]:
         if callable(self.step_size):

@@ -1,0 +1,207 @@
+"""What is done in the coordinates that tuning found: dynamics with a momentum, and without."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, Protocol
+
+import numpy as np
+
+from pymc_geodesic.integrators import refresh_velocity
+from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
+from pymc_geodesic.kernels.geodesic_langevin import geodesic_langevin
+from pymc_geodesic.manifolds import Product
+from pymc_geodesic.runtime.fields import FieldLike
+from pymc_geodesic.runtime.streams import fill_normal
+from pymc_geodesic.tuning.noise import LangevinSettings, langevin_settings
+from pymc_geodesic.tuning.overdamped import overdamped_settings
+
+__all__ = ["Dynamics", "Overdamped", "Underdamped"]
+
+SMALL_DIMENSION = 20.0
+"""Dimension below which a thermostat needs more inertia: a single v·v strays far from its mean."""
+
+
+class Dynamics(Protocol):
+    """Dynamics of which the search, the anchor and the measured noise know nothing.
+
+    Attributes
+    ----------
+    state : dict
+        All that the dynamics keep beside the position.
+    """
+
+    state: dict[str, Any]
+
+    def reset(self) -> None:
+        """Forget the previous chain."""
+
+    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
+        """Begin at a place."""
+
+    def rotate(self, rotation: np.ndarray) -> None:
+        """Follow a rotation of the first coordinates."""
+
+    def settings(
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+    ) -> LangevinSettings:
+        """Step size and number of steps for gradient noise of known variance by direction."""
+
+    def run(
+        self,
+        field: FieldLike,
+        arguments: np.ndarray,
+        product: Product,
+        z: np.ndarray,
+        settings: LangevinSettings,
+        stream: np.ndarray,
+    ) -> tuple[float, int]:
+        """Run the inner steps of a draw on z, in place; return temperature and clips."""
+
+
+class Underdamped:
+    """Langevin dynamics with a momentum, on every manifold.
+
+    Parameters
+    ----------
+    has_thermostat : bool
+
+    Attributes
+    ----------
+    v : ndarray
+        Velocity.
+    thermostat : ndarray, shape (1,)
+        ξ, added to the friction of all directions.
+    """
+
+    def __init__(self, *, has_thermostat: bool) -> None:
+        self._has_thermostat = has_thermostat
+        self._scratch = np.empty(0)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the previous chain."""
+        self.v, self.thermostat = np.empty(0), np.zeros(1)
+
+    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
+        """Draw a velocity."""
+        self.v = np.empty_like(z)
+        refresh_velocity(product.blocks, z, self.v, stream)
+
+    def rotate(self, rotation: np.ndarray) -> None:
+        """Follow a rotation of the first coordinates."""
+        d = len(rotation)
+        self.v[:d] = rotation.T @ self.v[:d]
+
+    def settings(
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+    ) -> LangevinSettings:
+        """See `langevin_settings`."""
+        return langevin_settings(noise, step_size=step_size, n_steps=n_steps)
+
+    def run(
+        self,
+        field: FieldLike,
+        arguments: np.ndarray,
+        product: Product,
+        z: np.ndarray,
+        settings: LangevinSettings,
+        stream: np.ndarray,
+    ) -> tuple[float, int]:
+        """See `geodesic_langevin`."""
+        if self._scratch.size <= z.size:
+            self._scratch = np.empty(z.size + 1)
+        inertia = 1.0 + SMALL_DIMENSION / product.dim if self._has_thermostat else math.inf
+        return geodesic_langevin(
+            field.address,
+            field.context,
+            arguments,
+            product.blocks,
+            product.dims,
+            product.scales,
+            z,
+            self.v,
+            settings.step_size,
+            settings.friction,
+            settings.noise,
+            self.thermostat,
+            inertia,
+            stream,
+            self._scratch,
+        )
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Velocity and thermostat."""
+        return {"v": self.v.copy(), "thermostat": self.thermostat.copy()}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.v, self.thermostat = state["v"].copy(), state["thermostat"].copy()
+
+
+class Overdamped:
+    """Langevin dynamics without a momentum, on Euclidean coordinates.
+
+    Attributes
+    ----------
+    last_noise : ndarray
+        The normal numbers of which the next step takes the other half.
+    """
+
+    def __init__(self) -> None:
+        self._scratch = np.empty(0)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the previous chain."""
+        self.last_noise = np.empty(0)
+
+    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
+        """Draw the noise of a step that is past."""
+        self.last_noise = np.empty_like(z)
+        fill_normal(stream, self.last_noise)
+
+    def rotate(self, rotation: np.ndarray) -> None:
+        """Follow a rotation of the first coordinates."""
+        self.last_noise = rotation.T @ self.last_noise
+
+    def settings(
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+    ) -> LangevinSettings:
+        """See `overdamped_settings`."""
+        return overdamped_settings(noise, step_size=step_size, n_steps=n_steps)
+
+    def run(
+        self,
+        field: FieldLike,
+        arguments: np.ndarray,
+        product: Product,
+        z: np.ndarray,
+        settings: LangevinSettings,
+        stream: np.ndarray,
+    ) -> tuple[float, int]:
+        """See `averaged_langevin`."""
+        if self._scratch.size <= z.size:
+            self._scratch = np.empty(z.size + 1)
+        return averaged_langevin(
+            field.address,
+            field.context,
+            arguments,
+            z,
+            self.last_noise,
+            settings.step_size,
+            settings.noise,
+            stream,
+            self._scratch,
+        )
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Noise of the last step."""
+        return copy.deepcopy({"last_noise": self.last_noise})
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.last_noise = state["last_noise"].copy()
