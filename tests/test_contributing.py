@@ -18,6 +18,7 @@ from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
 from pymc_geodesic.runtime.fields import evaluate
 
+ROOT = Path(pymc_geodesic.__file__).parent
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
 SKELETONS = dict(re.findall(r"```python\n# pymc_geodesic/(\w+/\w+)\.py\n(.*?)```", TEXT, re.DOTALL))
 
@@ -96,9 +97,25 @@ def test_manifold_without_its_branches_is_refused(install):
             pymc_geodesic.SGGMC([x], manifolds={"x": zero_sum})
 
 
+def test_no_skeleton_hides_a_file_of_the_package():
+    for name in SKELETONS:
+        assert not (ROOT / f"{name}.py").exists()
+
+
+def test_sampler_runs_its_own_kernel_where_nothing_is_set(install):
+    """And not the dynamics that a step adapts by default."""
+    install("kernels/forgetful_langevin")
+    step_class = install("steps/forgetful_langevin").ForgetfulLangevin
+    with pm.Model():
+        pm.Normal("z", 1.0, 1.0)
+        step = step_class(compile_kwargs={"mode": "FAST_COMPILE"})
+    step.setup_chain(np.random.default_rng(1), 10, 10)
+    assert not step._adapts
+
+
 def test_sampler(install):
-    install("kernels/geodesic_langevin")
-    step_class = install("steps/geodesic_langevin").GeodesicLangevin
+    install("kernels/forgetful_langevin")
+    step_class = install("steps/forgetful_langevin").ForgetfulLangevin
     with pm.Model():
         pm.Normal("z", 1.0, 1.0)
         pymc_geodesic.VonMisesFisher("mu", [0.0, 0.0, 1.0], 2.0)

@@ -1,0 +1,166 @@
+"""Samplers with nothing set, and NUTS, against the reference draws of sixteen posteriors.
+
+``python -m benchmarks.adaptation`` prints one line for each posterior and sampler, a table of the
+effective draws per gradient over those of NUTS in the same run, and all of it as JSON in the last
+line. R-hat, effective sample size (bulk) and errors are those of the worst parameter. A gradient is
+one of all rows, or of one minibatch where the sampler has minibatches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pymc as pm
+
+import pymc_geodesic as pg
+from benchmarks.posteriordb import POSTERIORS, Posterior, load, worst_errors
+
+SAMPLERS: dict[str, Callable[..., Any] | None] = {
+    "NUTS": None,
+    "GMC": pg.GMC,
+    "gSGNHT": pg.gSGNHT,
+    "SGGMC": pg.SGGMC,
+    "gSGNHT, minibatches": pg.gSGNHT,
+    "SGGMC, minibatches": pg.SGGMC,
+}
+BATCH_SIZE, FEWEST_ROWS = 100, 500
+"""Rows of a minibatch, and of the data that are worth dividing."""
+
+CHAINS, TUNE, DRAWS = 4, 1000, 2000
+COLUMNS = ("R-hat", "ESS", "mean, sd", "sd ratio", "grad/draw", "ESS/1,000 grad", "s")
+
+
+class Complaints(logging.Handler):
+    """What `pymc.sample` warned of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a message, once."""
+        if (message := record.getMessage()) not in self.messages:
+            self.messages.append(message)
+
+
+def applies(sampler: str, posterior: Posterior) -> bool:
+    """Whether there are enough rows for minibatches, where the sampler has them."""
+    return "minibatches" not in sampler or posterior.n_rows >= FEWEST_ROWS
+
+
+def parameters(posterior: Posterior, idata: Any) -> dict[str, np.ndarray]:
+    """Draws of the parameters that have a reference, with chains apart."""
+    draws = {}
+    for name in posterior.reference:
+        variable, _, index = name.rstrip("]").partition("[")
+        values = idata.posterior[variable].values
+        draws[name] = values[..., int(index) - 1] if index else values
+    return draws
+
+
+def measure(
+    posterior: Posterior, sampler: str, *, draws: int = DRAWS, tune: int = TUNE, cores: int = 2
+) -> dict[str, Any]:
+    """Sample once, with four chains, and compare with the reference."""
+    make = SAMPLERS[sampler]
+    complaints = Complaints()
+    logger = logging.getLogger("pymc.stats.convergence")
+    logger.addHandler(complaints)
+    began = time.perf_counter()
+    try:
+        with posterior.model:
+            rows: dict[str, Any] = {}
+            if "minibatches" in sampler:
+                rows = {"batch_size": BATCH_SIZE, "minibatch": posterior.rows}
+            idata = pm.sample(
+                draws=draws,
+                tune=tune,
+                chains=CHAINS,
+                cores=cores,
+                step=None if make is None else make(**rows),
+                nuts_sampler="pymc",
+                random_seed=1,
+                progressbar=False,
+            )
+    finally:
+        logger.removeHandler(complaints)
+    seconds = time.perf_counter() - began
+    chains = parameters(posterior, idata)
+    dataset = az.from_dict({"posterior": chains}).posterior.dataset
+    size = min(float(value) for value in az.ess(dataset).data_vars.values())
+    stats = idata.sample_stats
+    n_grad = stats["n_steps" if make is None else "n_grad"].values
+    pooled = {name: idata.posterior[name].values for name in idata.posterior.data_vars}
+    pooled = {name: values.reshape(-1, *values.shape[2:]) for name, values in pooled.items()}
+    mean, spread = worst_errors(posterior, pooled)
+    return {
+        "posterior": posterior.name,
+        "sampler": sampler,
+        "rhat": max(float(value) for value in az.rhat(dataset).data_vars.values()),
+        "ess": size,
+        "mean_error": mean,
+        "sd_ratio": spread,
+        "n_grad": float(n_grad.mean()),
+        "ess_per_1000_gradients": 1000.0 * size / float(n_grad.sum()),
+        "seconds": seconds,
+        "warnings": complaints.messages,
+    }
+
+
+def line(result: dict[str, Any]) -> str:
+    """One row of the table."""
+    return (
+        f"| {result['posterior']} | {result['sampler']} | {result['rhat']:.3f} "
+        f"| {result['ess']:,.0f} | {result['mean_error']:.2f} | {result['sd_ratio']:.3f} "
+        f"| {result['n_grad']:.1f} | {result['ess_per_1000_gradients']:.1f} "
+        f"| {result['seconds']:.0f} |"
+    )
+
+
+def ratios(results: list[dict[str, Any]]) -> list[str]:
+    """Effective draws per gradient of all rows over those of NUTS, one line a posterior."""
+    samplers = [name for name in SAMPLERS if name != "NUTS" and "minibatches" not in name]
+    found = {(r["posterior"], r["sampler"]): r["ess_per_1000_gradients"] for r in results}
+    lines = ["| per gradient / NUTS | " + " | ".join(samplers) + " |", "|---" * 4 + "|"]
+    for name in dict.fromkeys(r["posterior"] for r in results):
+        if (name, "NUTS") in found:
+            over = [found.get((name, s), np.nan) / found[name, "NUTS"] for s in samplers]
+            lines.append(f"| {name} | " + " | ".join(f"{value:.2f}" for value in over) + " |")
+    return lines
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--posteriors", nargs="+", choices=POSTERIORS, default=POSTERIORS)
+    parser.add_argument("--samplers", nargs="+", choices=list(SAMPLERS), default=list(SAMPLERS))
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--tune", type=int, default=TUNE)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--data", help="folder of posteriordb.npz (or PYMC_GEODESIC_DATA)")
+    asked = parser.parse_args()
+    print("| posterior | sampler | " + " | ".join(COLUMNS) + " |")
+    print("|---" * (2 + len(COLUMNS)) + "|", flush=True)
+    results = []
+    for name in asked.posteriors:
+        posterior = load(name, asked.data)
+        for sampler in asked.samplers:
+            if applies(sampler, posterior):
+                result = measure(
+                    posterior, sampler, draws=asked.draws, tune=asked.tune, cores=asked.cores
+                )
+                results.append(result)
+                print(line(result), flush=True)
+    print("\n".join(["", *ratios(results), ""]))
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
