@@ -1,7 +1,8 @@
 """Fields that kernels can call, compiled from PyTensor graphs.
 
 With the Numba backend the function that PyTensor compiles is wrapped, still compiled, into the C
-signature of `pymc_geodesic.runtime.fields`. With any other backend the same kernels call back into Python.
+signature of `pymc_geodesic.runtime.fields`. With any other backend the same kernels call back into
+Python.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.minibatches.row_inputs import RowInput, drawn_rows, named_rows
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.minibatches.row_inputs import RowInput, drawn_rows, named_rows
 
 __all__ = ["Density", "density_of", "rebuilt"]
 

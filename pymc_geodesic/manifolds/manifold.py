@@ -186,6 +186,24 @@ class Manifold(ABC):
         lengths = xp.moveaxis(squares, 0, -1)
         return 1.0 - xp.reshape(lengths, (*x.shape[: x.ndim - rank], *self.shape))
 
+    def mean_gradient(self, x: Floats) -> Floats | None:
+        """What the tangential gradient of a log-density is on average, as a function of `x`.
+
+        By parts, E[Λ(x) ∇log π(x)] = E[H(x)] for every law π without an edge. A curved manifold has
+        H ≠ 0; where the manifold has a boundary there is no such identity.
+
+        Parameters
+        ----------
+        x : array, shape ``(..., *shape)``
+            Coordinates of points on the manifold.
+
+        Returns
+        -------
+        array, shape ``(..., *shape)``, or None
+            H(x); None where nothing is known.
+        """
+        return None
+
     def geodesic(self, x: Floats, v: Floats, time: float) -> tuple[Floats, Floats]:
         """Follow the geodesic that leaves `x` with velocity `v` for a time `time`.
 

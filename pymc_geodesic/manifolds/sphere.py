@@ -127,6 +127,10 @@ class Sphere(Manifold):
         """Squares x_i²; see `Manifold.normal_diagonal`."""
         return x**2 / xp.sum(x**2, axis=-1, keepdims=True)
 
+    def mean_gradient(self, x: Floats) -> Floats:
+        """Return (n − 1) x; see `Manifold.mean_gradient`."""
+        return (self.n - 1.0) * x
+
     def _project_rows(self, x: Floats, v: Floats) -> None:
         project(x, v)
 

@@ -206,6 +206,10 @@ class Stiefel(Manifold):
         """Half of Σ_k x_ik² + x_ij², for row i and column j; see `Manifold.normal_diagonal`."""
         return 0.5 * (xp.sum(x**2, axis=-1, keepdims=True) + x**2)
 
+    def mean_gradient(self, x: Floats) -> Floats:
+        """Return (n − (p + 1)/2) X; see `Manifold.mean_gradient`."""
+        return (self.n - 0.5 * (self.p + 1.0)) * x
+
     def _project_rows(self, x: Floats, v: Floats) -> None:
         project(x, v, self.n, self.p)
 

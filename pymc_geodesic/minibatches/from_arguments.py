@@ -9,13 +9,13 @@ import numpy as np
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 
-from pymc_geodesic.minibatches.row_inputs import RowInput
 from pymc_geodesic.minibatches.block_as_minibatch import StreamedRows
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows, SparseRows
 from pymc_geodesic.minibatches.grouped_rows import GroupedRows
 from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
+from pymc_geodesic.minibatches.row_inputs import RowInput
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
 from pymc_geodesic.minibatches.source import RowSource, check_numbers
 from pymc_geodesic.sparse import SparseContainers, in_order, sparse_containers

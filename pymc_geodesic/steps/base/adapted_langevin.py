@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.manifolds.product import geodesic, project
 from pymc_geodesic.minibatches.source import AllRows, RowSource
+from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.steps.base.adapted_trajectories import AdaptedTrajectories
@@ -24,6 +25,7 @@ from pymc_geodesic.tuning.noise import (
     differences_of_pairs,
     principal_directions,
 )
+from pymc_geodesic.tuning.stationarity import CHECK_EVERY, Stationarity
 
 __all__ = ["AdaptedLangevin", "Draw", "adapted_gradient"]
 
@@ -54,6 +56,17 @@ FAR = 1.0
 
 RUNAWAY = 1e6
 """Kinetic temperature in tuning from which a draw counts as diverging."""
+
+_REMEDY_OF_MEAN = (
+    "Give it more tuning draws, start nearer to the posterior, or use GMC or NUTS, which correct "
+    "each step."
+)
+_REMEDY_OF_VARIANCE = (
+    "Use a larger batch_size or more tuning draws; if it is a scale that other variables depend "
+    "on, write those as a product with it (non-centred) or as they are (centred), whichever it is "
+    "not; GMC and NUTS correct each step."
+)
+
 
 SAMPLE_ROWS, SAMPLE_ROWS_PER_DIMENSION = 5000, 50
 """Rows that stand for all while the posterior is looked for."""
@@ -112,7 +125,13 @@ class Draw:
     step_size, friction, temperature : float
     n_grad, noise_clips : int
     diverging : bool
-    phase : str
+    phase : {"search", "tune", "sample"}
+    configurational_temperature : float
+        Mean over the Euclidean coordinates at the last look; NaN before there was one.
+    whitened_gradient : float
+        Largest error of a mean so far, in posterior standard deviations.
+    noise_ratio : float
+        Noise with control variates over noise without; 1 without variates.
     """
 
     step_size: float
@@ -122,6 +141,9 @@ class Draw:
     noise_clips: int
     diverging: bool
     phase: str
+    configurational_temperature: float = math.nan
+    whitened_gradient: float = math.nan
+    noise_ratio: float = 1.0
 
 
 class AdaptedLangevin:
@@ -160,14 +182,21 @@ class AdaptedLangevin:
             gradient, product, target_accept=SEARCH_ACCEPTANCE, dense=dense
         )
         self._compact = self._search.compact
+        self._manifolds = [
+            (manifold, rows)
+            for _, manifold, rows in product.components
+            if not isinstance(manifold, Euclidean)
+        ]
         self._widths = [part.stop - part.start for part, _ in self._compact]
         self.product = self._search.product
         self.settings: LangevinSettings | None = None
         self.reset(0)
 
-    def reset(self, n_tune: int) -> None:
+    def reset(self, n_tune: int, n_draws: int = 0) -> None:
         """Forget the previous chain, except what tuning chose if there is no tuning phase."""
         self._n_tune = n_tune
+        n_looks = -(-n_draws // CHECK_EVERY)
+        self.stationarity = Stationarity(self.product.size, self.gradient.n_euclidean, n_looks)
         self._n_search = min(max(int(SEARCH * n_tune), LEAST_SEARCH), MOST_SEARCH, n_tune)
         self.draw = 0
         self.z = np.empty(0)
@@ -180,6 +209,7 @@ class AdaptedLangevin:
             self._n_pairs = 0
             self._z_sum = np.zeros(self.product.size)
             self._z_count = 0
+            self.noise_ratio = 1.0
 
     def use_sample(self, source: RowSource) -> None:
         """Look for the posterior of some rows, which stand for all."""
@@ -197,6 +227,7 @@ class AdaptedLangevin:
     def state(self) -> dict[str, Any]:
         """All that decides the draws to come."""
         named = {name: copy.deepcopy(getattr(self, name)) for name in self._STATE}
+        named["stationarity"] = self.stationarity.state
         settings = {} if self.settings is None else vars(self.settings).copy()
         return named | {
             "settings": settings,
@@ -211,9 +242,11 @@ class AdaptedLangevin:
         self.settings = LangevinSettings(**state["settings"]) if state["settings"] else None
         self._search.state = state["search"]
         self.dynamics.state = state["dynamics"]
+        self.stationarity.state = state["stationarity"]
 
     _STATE = (
         "draw",
+        "noise_ratio",
         "z",
         "_n_tune",
         "_n_search",
@@ -250,8 +283,61 @@ class AdaptedLangevin:
             elif tune:
                 n_grad = self._look_again(stream)
             drawn = self._follow(stream, n_grad, tune=tune)
+            if not tune and not drawn.diverging and self.draw % CHECK_EVERY == 0:
+                drawn = self._look(drawn)
         self.draw += 1
         return drawn
+
+    def _look(self, drawn: Draw) -> Draw:
+        """Compare the position with a gradient that had no part in reaching it."""
+        field = self.gradient.noisy
+        gradient = self._scratch
+        evaluate(field.address, self.z, int(self._next_arguments(1)[0]), field.context, gradient)
+        field.raise_error()
+        tangent = gradient[: self.z.size].copy()
+        self._project(self.z, tangent)
+        for (part, _), (manifold, rows), length in zip(
+            self._compact, self._manifolds, self.gradient.metric.lengths, strict=True
+        ):
+            mean = manifold.mean_gradient(self.z[part].reshape(rows, *manifold.shape))
+            tangent[part] = 0.0 if mean is None else tangent[part] - length * mean.ravel()
+        self.stationarity.look(self.z, tangent)
+        return replace(
+            drawn,
+            n_grad=drawn.n_grad + 1,
+            configurational_temperature=self.stationarity.last_temperature,
+            whitened_gradient=self.stationarity.largest_gradient,
+        )
+
+    def complaint(self, names: Sequence[str]) -> str | None:
+        """Say what is wrong with the draws, of which variable; None if nothing is.
+
+        Parameters
+        ----------
+        names : list of str, one for each number of a position
+        """
+        worst = self.stationarity.worst()
+        if worst is None:
+            return None
+        d, factor = self.gradient.n_euclidean, self.gradient.metric.factor
+        place = worst.coordinate
+        if place < d and self.gradient.metric.is_dense:
+            lengths = np.sqrt(np.sum(factor**2, axis=1))
+            if worst.kind == "mean":
+                shift = factor @ self.stationarity.mean_gradient[:d] / lengths
+                place = int(np.argmax(np.abs(shift)))
+            else:
+                place = int(np.argmax(np.abs(factor[:, place]) / lengths))
+        if worst.kind == "mean":
+            return (
+                f"the mean of {names[place]!r} is {abs(worst.value):.2f} posterior standard "
+                f"deviations off (standard error {worst.error:.2f}). {_REMEDY_OF_MEAN}"
+            )
+        return (
+            f"the variance of {names[place]!r} is off: its configurational temperature is "
+            f"{worst.value:.2f} instead of 1 (standard error {worst.error:.2f}). "
+            f"{_REMEDY_OF_VARIANCE}"
+        )
 
     def _search_once(self, stream: np.ndarray) -> Draw:
         """One transition with Metropolis correction, on all rows or the sample of them."""
@@ -328,7 +414,9 @@ class AdaptedLangevin:
             self.gradient.drop_anchor()
             plain = self._differences(PAIRS_AT_ONCE, stream)
             self.gradient.is_anchored = True
-            if not np.mean(differences**2) < USELESS_VARIATES * np.mean(plain**2):
+            self.noise_ratio = float(np.mean(differences**2) / np.mean(plain**2))
+            if not self.noise_ratio < USELESS_VARIATES:
+                self.noise_ratio = 1.0
                 self.gradient.drop_anchor()
                 differences = self._differences(n_pairs, stream)
         d = self.gradient.n_euclidean
@@ -455,4 +543,7 @@ class AdaptedLangevin:
             noise_clips=clips,
             diverging=diverging,
             phase="tune" if tune else "sample",
+            configurational_temperature=self.stationarity.last_temperature,
+            whitened_gradient=self.stationarity.largest_gradient,
+            noise_ratio=self.noise_ratio,
         )

@@ -83,7 +83,7 @@ class AdaptingStep(GeodesicStep):
     def _reset_adapted(self) -> None:
         """Forget the previous chain, except what tuning chose if there is no tuning phase."""
         if self._adapted is not None:
-            self._adapted.reset(self._n_tune)
+            self._adapted.reset(self._n_tune, self._n_draws)
             if self._n_tune:
                 self._adapted.use_sample(self.estimator.source)
 

@@ -397,7 +397,11 @@ class GeodesicStep(BlockedStep):
             )
             for name, template, title in cls._progress_stats
         ]
-        return columns, {name: [0.0] * n_chains for name, _, _ in cls._progress_stats}
+        first = {
+            name: "" if template.endswith("s") else 0.0
+            for name, template, _ in cls._progress_stats
+        }
+        return columns, {name: [value] * n_chains for name, value in first.items()}
 
     @classmethod
     def _make_progressbar_update_functions(cls) -> tuple[Callable[[dict], dict]]:

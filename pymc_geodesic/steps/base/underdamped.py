@@ -128,9 +128,14 @@ class LangevinStep(AdaptingStep, MeasuringStep):
         "noise_clips": (np.int64, []),
         "diverging": (bool, []),
         "n_grad": (np.int64, []),
+        "phase": (np.dtype("<U6"), []),
+        "configurational_temperature": (np.float64, []),
+        "whitened_gradient": (np.float64, []),
+        "noise_ratio": (np.float64, []),
         "warning": (SamplerWarning, None),
     }
     _progress_stats = (
+        ("phase", "6s", "Phase"),
         ("step_size", ".2e", "Step size"),
         ("temperature", ".3f", "Temperature"),
     )
@@ -435,7 +440,9 @@ class LangevinStep(AdaptingStep, MeasuringStep):
             if self._is_last_draw:
                 friction = np.full(len(self.variables), drawn.friction)
                 warning = (
-                    self._temperature_warning(drawn.step_size, friction) or self._size_warning()
+                    self._temperature_warning(drawn.step_size, friction)
+                    or self._stationarity_warning()
+                    or self._size_warning()
                 )
         return {
             "step_size": drawn.step_size,
@@ -444,8 +451,25 @@ class LangevinStep(AdaptingStep, MeasuringStep):
             "noise_clips": drawn.noise_clips,
             "diverging": drawn.diverging,
             "n_grad": drawn.n_grad,
+            "phase": drawn.phase,
+            "configurational_temperature": drawn.configurational_temperature,
+            "whitened_gradient": drawn.whitened_gradient,
+            "noise_ratio": drawn.noise_ratio,
             "warning": warning,
         }
+
+    def _stationarity_warning(self) -> SamplerWarning | None:
+        assert self._adapted is not None
+        names = [
+            name
+            for name, part in self.product.slices.items()
+            for _ in range(part.stop - part.start)
+        ]
+        complaint = self._adapted.complaint(names)
+        if complaint is None:
+            return None
+        sampled = ", ".join(variable.name for variable in self.variables)
+        return self._warn(f"{type(self).__name__}[{sampled}]: {complaint}")
 
     def _count(self, temperature: float) -> None:
         """Take in a draw after tuning."""
@@ -499,6 +523,10 @@ class LangevinStep(AdaptingStep, MeasuringStep):
             if self._is_last_draw:
                 warning = self._temperature_warning(step_size, friction) or self._size_warning()
         stats = {
+            "phase": "tune" if self.tune else "sample",
+            "configurational_temperature": math.nan,
+            "whitened_gradient": math.nan,
+            "noise_ratio": 1.0,
             "step_size": step_size,
             "temperature": temperature,
             "friction": math.fsum(friction) / friction.size,
