@@ -9,6 +9,7 @@ import numpy as np
 
 from pymc_geodesic.minibatches.block_rows import (
     ContainerRows,
+    DenseRows,
     LaidOut,
     Memory,
     length_of,
@@ -94,6 +95,50 @@ class BlockFormat:
             name: each.joined([block[name] for block in blocks], order)
             for name, each in self._containers.items()
         }
+
+    def one_pass(
+        self, batches: Iterable[Any]
+    ) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
+        """Go once through all blocks; None where rows point into numbers of their block.
+
+        Yields
+        ------
+        arrays : dict of str to ndarray
+            Rows by container, valid until the next block.
+        n_rows : int
+        """
+        if not all(isinstance(each, DenseRows) for each in self._containers.values()):
+            return None
+        return self._dense_pass(batches)
+
+    def _dense_pass(self, batches: Iterable[Any]) -> Iterator[tuple[dict[str, np.ndarray], int]]:
+        memory = Memory()
+        for number, block in enumerate(batches):
+            rows = self.in_memory(self.named(block))
+            length = rows_of(rows)
+            if length:
+                yield self.lay_out([rows], None, length, memory, f"block {number + 1}")[0], length
+
+    def thinned(self, batches: Iterable[Any], n_rows: int, n: int) -> dict[str, np.ndarray]:
+        """Copy ``n`` rows from places that are spread evenly over one pass.
+
+        Parameters
+        ----------
+        batches : iterable
+        n_rows : int
+            Rows of a pass.
+        n : int
+        """
+        every, passed, left = max(n_rows // n, 1), 0, n
+        kept: list[dict[str, np.ndarray]] = []
+        for arrays, length in self._dense_pass(batches):
+            first = -passed % every
+            taken = np.arange(first, length, every)[:left]
+            kept.append({name: array[taken] for name, array in arrays.items()})
+            passed, left = passed + length, left - len(taken)
+            if not left:
+                break
+        return {name: np.concatenate([part[name] for part in kept]) for name in kept[0]}
 
     def empty(self, n: int) -> LaidOut:
         """``n`` rows of zeros."""

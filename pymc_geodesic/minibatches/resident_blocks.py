@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,7 +109,7 @@ class StreamedBlocks(RowSource):
         draws_per_block: int | None,
     ) -> None:
         super().__init__()
-        self._format = format
+        self._format, self._batches = format, batches
         self._pass = BlockPass(batches, format.named)
         self.n_rows = n_rows
         self.batch_size = self._least_rows = batch_size
@@ -134,6 +134,17 @@ class StreamedBlocks(RowSource):
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Choose some rows of the first block; see `RowSource.example_rows`."""
         return chosen_examples(self._examples, n)
+
+    def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
+        """Rows from places that are spread evenly over the stream; see `RowSource.sample_rows`."""
+        arrays = self._format.thinned(self._batches, self.n_rows, n)
+        return arrays, rows_of(arrays)
+
+    def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
+        """Go once through the stream, block by block; see `RowSource.all_rows`."""
+        if isinstance(self._batches, Iterator):
+            return None
+        return self._format.one_pass(self._batches)
 
     def reset(self, seed: int) -> None:
         """Start a chain at a random block."""

@@ -134,6 +134,10 @@ class RowSource(ABC):
         rows = np.random.default_rng(0).integers(len(next(iter(arrays.values()))), size=n)
         return {name: array[rows] for name, array in arrays.items()}, self.whole
 
+    def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
+        """Some rows that stand for all, always the same ones, and how many there are."""
+        return self.example_rows(n)[0], n
+
     def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
         """Go once through all rows, part by part; None where that is not possible.
 

@@ -215,13 +215,12 @@ class AdaptedLangevin:
         """Look for the posterior of some rows, which stand for all."""
         if isinstance(source, AllRows):
             return
-        n_rows = sample_size(source.n_rows, self.product.size)
-        if n_rows == source.n_rows:
+        wanted = sample_size(source.n_rows, self.product.size)
+        if wanted == source.n_rows and not source.moves:
             arrays, n_rows = next(iter(source.all_rows() or ()))
-            self.gradient.use_sample(arrays, n_rows, 1.0)
         else:
-            arrays, _ = source.example_rows(n_rows)
-            self.gradient.use_sample(arrays, n_rows, source.n_rows / n_rows)
+            arrays, n_rows = source.sample_rows(wanted)
+        self.gradient.use_sample(arrays, n_rows, source.n_rows / n_rows)
 
     @property
     def state(self) -> dict[str, Any]:

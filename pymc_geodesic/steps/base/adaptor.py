@@ -398,8 +398,7 @@ class GeodesicStep(BlockedStep):
             for name, template, title in cls._progress_stats
         ]
         first = {
-            name: "" if template.endswith("s") else 0.0
-            for name, template, _ in cls._progress_stats
+            name: "" if template.endswith("s") else 0.0 for name, template, _ in cls._progress_stats
         }
         return columns, {name: [value] * n_chains for name, value in first.items()}
 
