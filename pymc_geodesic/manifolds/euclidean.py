@@ -50,6 +50,7 @@ class Euclidean(Manifold):
     n: int
 
     code: ClassVar[int] = 0
+    has_edge: ClassVar[bool] = False
     remedy: ClassVar[str] = "Give it finite numbers."
 
     def __post_init__(self) -> None:

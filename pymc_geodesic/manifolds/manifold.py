@@ -42,6 +42,8 @@ class Manifold(ABC):
     ----------
     code : int
         Number of the manifold in the dispatch table of compiled code.
+    has_edge : bool
+        Whether it has a boundary, at which a density may have a pole or end.
 
     Examples
     --------
@@ -55,6 +57,7 @@ class Manifold(ABC):
     """
 
     code: ClassVar[int]
+    has_edge: ClassVar[bool] = True
     remedy: ClassVar[str]
 
     @property

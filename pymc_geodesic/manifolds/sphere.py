@@ -92,6 +92,7 @@ class Sphere(Manifold):
     n: int
 
     code: ClassVar[int] = 2
+    has_edge: ClassVar[bool] = False
     remedy: ClassVar[str] = "Divide each vector by its Euclidean norm."
 
     def __post_init__(self) -> None:

@@ -164,6 +164,7 @@ class Stiefel(Manifold):
     p: int
 
     code: ClassVar[int] = 5
+    has_edge: ClassVar[bool] = False
     remedy: ClassVar[str] = "Make its columns orthonormal, for instance with numpy.linalg.qr."
 
     def __post_init__(self) -> None:

@@ -54,6 +54,10 @@ REMEASURED = (0.25, 0.5, 0.75)
 FAR = 1.0
 """Mean square of whitened coordinates of the mean from which the anchor follows it."""
 
+WATCHED, MUCH_HEAT, COOLER = 40, 0.03, 0.7
+"""Tuning draws over which the temperature is averaged, the excess that is not taken for chance, and
+what then becomes of the step size."""
+
 RUNAWAY = 1e6
 """Kinetic temperature in tuning from which a draw counts as diverging."""
 
@@ -87,7 +91,13 @@ def sample_size(n_rows: int, size: int) -> int:
 def adapted_gradient(
     estimator: GradientEstimator, product: Product, *, use_variates: bool
 ) -> AdaptedGradient | None:
-    """Fields of an estimator in coordinates that can be changed; None where it has not all rows."""
+    """Fields of an estimator in coordinates that can be changed.
+
+    None where it has not all rows, and where a variable lives on a manifold with an edge: beside
+    the pole of a density neither one length nor the noise around an anchor says enough.
+    """
+    if any(manifold.has_edge for _, manifold, _ in product.components):
+        return None
     widths = [
         rows * manifold.size
         for _, manifold, rows in product.components
@@ -210,6 +220,8 @@ class AdaptedLangevin:
             self._z_sum = np.zeros(self.product.size)
             self._z_count = 0
             self.noise_ratio = 1.0
+            self._longest = math.inf
+            self._heat = np.zeros(3)
 
     def use_sample(self, source: RowSource) -> None:
         """Look for the posterior of some rows, which stand for all."""
@@ -246,6 +258,8 @@ class AdaptedLangevin:
     _STATE = (
         "draw",
         "noise_ratio",
+        "_longest",
+        "_heat",
         "z",
         "_n_tune",
         "_n_search",
@@ -290,7 +304,7 @@ class AdaptedLangevin:
     def _look(self, drawn: Draw) -> Draw:
         """Compare the position with a gradient that had no part in reaching it."""
         field = self.gradient.noisy
-        gradient = self._scratch
+        gradient = np.empty(self.z.size + 1)
         evaluate(field.address, self.z, int(self._next_arguments(1)[0]), field.context, gradient)
         field.raise_error()
         tangent = gradient[: self.z.size].copy()
@@ -365,6 +379,8 @@ class AdaptedLangevin:
                 d = self.gradient.n_euclidean
                 x[:d] = windows.mean[:d]
             n_grad += self._anchor(x)
+        searched = self._search.tuner.step_size.settled
+        self._longest = min(self._longest, self.dynamics.longest_of_search * searched)
         n_grad += self._measure_noise(stream)
         return n_grad
 
@@ -405,7 +421,7 @@ class AdaptedLangevin:
         """Measure gradient noise around the centre and choose the settings."""
         size = self.product.size
         if not self.gradient.has_noise:
-            self.settings = self.dynamics.settings(np.zeros(size), n_steps=self._n_steps)
+            self.settings = self._settings_for(np.zeros(size))
             return 0
         n_pairs = min(max(PAIRS, PAIRS_PER_DIMENSION * self.gradient.n_euclidean), MOST_PAIRS)
         differences = self._differences(n_pairs, stream)
@@ -465,7 +481,7 @@ class AdaptedLangevin:
         noise = self._squares / self._n_pairs
         for part, dim in self._compact:
             noise[part] = noise[part].sum() / dim
-        self.settings = self.dynamics.settings(noise, n_steps=self._n_steps)
+        self.settings = self._settings_for(noise)
 
     def _look_again(self, stream: np.ndarray) -> int:
         """Measure one more pair where the chain is, and act on what was measured now and then."""
@@ -509,6 +525,32 @@ class AdaptedLangevin:
             self._choose_settings()
         return 0
 
+    def _settings_for(self, noise: np.ndarray) -> LangevinSettings:
+        """Settings for gradient noise, with steps no longer than was found to be stable."""
+        settings = self.dynamics.settings(noise, n_steps=self._n_steps)
+        if settings.step_size <= self._longest:
+            return settings
+        return self.dynamics.settings(noise, step_size=self._longest, n_steps=self._n_steps)
+
+    def _shorten(self, factor: float) -> None:
+        """Bound the step size by a part of the present one."""
+        assert self.settings is not None
+        self._longest = factor * self.settings.step_size
+        self.settings = self._settings_for(self.settings.noise)
+        self._heat[:] = 0.0
+
+    def _watch(self, temperature: float) -> None:
+        """Shorten the step where it heats by itself, as beside the pole of a density."""
+        self._heat += (1.0, temperature, temperature**2)
+        count, total, squares = self._heat
+        if count < WATCHED:
+            return
+        mean = total / count
+        error = math.sqrt(max(squares / count - mean**2, 0.0) / count)
+        self._heat[:] = 0.0
+        if mean > 1.0 + MUCH_HEAT + 2.0 * error:
+            self._shorten(COOLER)
+
     def _follow(self, stream: np.ndarray, n_grad: int, *, tune: bool) -> Draw:
         """Inner steps of one draw."""
         settings = self.settings
@@ -531,9 +573,9 @@ class AdaptedLangevin:
                 self.z = z
                 self.dynamics.reset()
                 self.dynamics.refresh(self.product, self.z, stream)
-                self.settings = self.dynamics.settings(
-                    settings.noise, step_size=0.5 * settings.step_size, n_steps=self._n_steps
-                )
+                self._shorten(0.5)
+        elif tune:
+            self._watch(temperature)
         return Draw(
             step_size=settings.step_size,
             friction=float(np.mean(settings.friction)),

@@ -30,9 +30,12 @@ class Dynamics(Protocol):
     ----------
     state : dict
         All that the dynamics keep beside the position.
+    longest_of_search : float
+        Longest step, in units of the one that the search settled on.
     """
 
     state: dict[str, Any]
+    longest_of_search: float
 
     def reset(self) -> None:
         """Forget the previous chain."""
@@ -74,6 +77,8 @@ class Underdamped:
     thermostat : ndarray, shape (1,)
         ξ, added to the friction of all directions.
     """
+
+    longest_of_search = 1.5
 
     def __init__(self, *, has_thermostat: bool) -> None:
         self._has_thermostat = has_thermostat
@@ -149,6 +154,8 @@ class Overdamped:
     last_noise : ndarray
         The normal numbers of which the next step takes the other half.
     """
+
+    longest_of_search = math.inf
 
     def __init__(self) -> None:
         self._scratch = np.empty(0)
