@@ -41,11 +41,14 @@ class LogTerms:
     model : pymc.Model
     without : collection of str
         Data containers whose values are no data, but placeholders for rows that come later.
+    own : collection of str
+        Variables whose own terms are not looked at, as the sampler may start from an edge.
     """
 
-    def __init__(self, model: Model, without: Iterable[str] = ()) -> None:
+    def __init__(self, model: Model, without: Iterable[str] = (), own: Iterable[str] = ()) -> None:
         self._model = model
-        every = [*model.basic_RVs, *model.potentials]
+        left_out = set(own)
+        every = [v for v in (*model.basic_RVs, *model.potentials) if v.name not in left_out]
         placeholders = {model[name] for name in without if name in model.named_vars}
         self._graphs = {
             each.name: graph.sum()

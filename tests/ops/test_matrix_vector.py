@@ -54,10 +54,19 @@ def test_gradient_of_a_regression_calls_no_blas():
     np.testing.assert_allclose(function(rows, weights), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("rows", [2**19, None], ids=["many rows", "unknown rows"])
-def test_large_products_stay_with_blas(rows):
-    x, w = pt.tensor(shape=(rows, COLUMNS)), pt.tensor(shape=(COLUMNS,))
+def test_large_products_stay_with_blas():
+    x, w = pt.tensor(shape=(2**19, COLUMNS)), pt.tensor(shape=(COLUMNS,))
     assert calls_blas(compiled(x @ w, x, w))
+
+
+def test_products_of_unknown_rows_are_loops():
+    """Rows that are left open are looked at in chunks."""
+    rng = np.random.default_rng(3)
+    x, w = pt.tensor(shape=(None, COLUMNS)), pt.tensor(shape=(COLUMNS,))
+    function = compiled(x @ w, x, w)
+    assert not calls_blas(function)
+    rows, weights = rng.normal(size=(7, COLUMNS)), rng.normal(size=COLUMNS)
+    np.testing.assert_allclose(function(rows, weights), rows @ weights, rtol=1e-12)
 
 
 def test_product_of_matrices_stays_with_blas():

@@ -28,8 +28,10 @@ from pymc_geodesic.ops.numba_backend import (
 from pymc_geodesic.ops.sparse_dot import SparseDot, SparseTransposeDot
 from pymc_geodesic.runtime import jit
 
-PACKAGE = Path(jit.__file__).parent
-FILES = ["ops/admixture.py", "ops/bessel_ops.py", "ops/sparse_dot.py"] + [
+PACKAGE = Path(jit.__file__).parents[1]
+FILES = [
+    f"ops/{name}.py" for name in ("admixture", "bessel_ops", "matrix_vector", "sparse_dot")
+] + [
     f"distributions/{name}.py"
     for name in (
         "hinge",

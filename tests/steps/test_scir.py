@@ -383,7 +383,7 @@ def test_an_undefined_gradient_is_repeated_in_tuning_and_an_error_later(step_cla
         factor = pm.Data("factor", np.array([1.0, 1.0]))
         pm.Potential("y", pm.math.sum(factor * pm.math.log(w)))
     step = make(model, step_class, step_size=0.2)
-    point = start(model, step, tune=3, draws=5)
+    point = walk(step, start(model, step, tune=4, draws=5), 1)[0][-1]
     with model:
         pm.set_data({"factor": [1.0, np.nan]})
     step.estimator.refresh_data()

@@ -103,7 +103,7 @@ def test_minibatches_of_a_hinge_loss(model, exact, step_class):
 @pytest.mark.parametrize("step_class", [SGLD, SSGNHT, gSGNHT], ids=lambda step: step.__name__)
 def test_tuning_is_not_misled_between_kinks(model, step_class):
     """The curvature of a hinge loss is zero over short distances; a long step would run away."""
-    step = make(model, step_class, compile_kwargs=None)
+    step = make(model, step_class, metric=None, compile_kwargs=None)
     for seed in range(3):
         idata = sample(model, step, draws=50, tune=100, random_seed=seed)
         assert not idata.sample_stats["diverging"].any()

@@ -237,7 +237,7 @@ def move_cliff(model, step, limit):
 @uncorrected_steps
 def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
     with cliff:
-        step = step_class(compile_kwargs=INTERPRETED)
+        step = step_class(metric=None, compile_kwargs=INTERPRETED)
     points, stats = walk(step, start(cliff, step, tune=50, draws=50), 5)
     move_cliff(cliff, step, -100.0)
     lost, lost_stats = walk(step, points[-1], 3)

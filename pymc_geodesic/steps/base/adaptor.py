@@ -326,6 +326,10 @@ class GeodesicStep(BlockedStep):
             "more tuning draws, or model.debug() at the starting point."
         )
 
+    def _edges_of(self) -> list[str]:
+        """Variables that may start where their own density is zero or has a pole."""
+        return []
+
     def _check_terms(self, point: PointType, *, thoroughly: bool = False) -> None:
         """Refuse a start where the log-density is not finite, which no proposal would leave.
 
@@ -337,7 +341,7 @@ class GeodesicStep(BlockedStep):
         if self._log_terms is None:
             source = self.estimator.source
             placeholders = {*source.arrays, *source.whole} if source.moves else ()
-            self._log_terms = LogTerms(self.model, placeholders)
+            self._log_terms = LogTerms(self.model, placeholders, self._edges_of())
         if not (thoroughly or self._log_terms.fails(point)):
             return
         report = self._log_terms.report(point)

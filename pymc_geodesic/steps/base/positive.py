@@ -215,6 +215,9 @@ class PositiveStep(GeodesicStep):
         assert isinstance(self.estimator, CountEstimator)
         return CountProbe(type(self).__name__, self.variables, self.estimator, argument)
 
+    def _edges_of(self) -> list[str]:
+        return [variable.name for variable in self.variables]
+
     def _refusal(self, index: int) -> str:
         return refusal(
             type(self).__name__,
