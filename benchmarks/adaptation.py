@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import arviz as az
+import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 
@@ -136,6 +137,29 @@ def ratios(results: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def draw_figure(results: list[dict[str, Any]], path: str) -> None:
+    """Plot effective draws per gradient of all rows, a line for each posterior."""
+    names = list(dict.fromkeys(r["posterior"] for r in results))[::-1]
+    figure, ax = plt.subplots(figsize=(7.5, 0.32 * len(names) + 1.2), layout="constrained")
+    for sampler, marker in zip(("NUTS", "GMC", "gSGNHT", "SGGMC"), "os^v", strict=True):
+        found = [r for r in results if r["sampler"] == sampler]
+        ax.plot(
+            [r["ess_per_1000_gradients"] for r in found],
+            [names.index(r["posterior"]) for r in found],
+            marker,
+            color="0.4" if sampler == "NUTS" else None,
+            label=sampler,
+            alpha=0.8,
+        )
+    ax.set(xscale="log", xlabel="effective draws of the worst parameter per 1,000 gradients")
+    ax.set_yticks(range(len(names)), names)
+    ax.grid(axis="both", color="0.9")
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    figure.savefig(path, dpi=150)
+
+
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -145,6 +169,7 @@ def main() -> None:
     parser.add_argument("--tune", type=int, default=TUNE)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--data", help="folder of posteriordb.npz (or PYMC_GEODESIC_DATA)")
+    parser.add_argument("--figure", help="file for a plot of effective draws per gradient")
     asked = parser.parse_args()
     print("| posterior | sampler | " + " | ".join(COLUMNS) + " |")
     print("|---" * (2 + len(COLUMNS)) + "|", flush=True)
@@ -159,6 +184,8 @@ def main() -> None:
                 results.append(result)
                 print(line(result), flush=True)
     print("\n".join(["", *ratios(results), ""]))
+    if asked.figure:
+        draw_figure(results, asked.figure)
     print(json.dumps(results))
 
 

@@ -55,7 +55,7 @@ STOCHASTIC: dict[str, tuple[type, dict[str, Any]]] = {
 def walk(
     posterior: KnownPosterior, step: Any, seconds: float, tune: int, at_mode: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw until the time is up.
+    """Draw until the time is up. The first draw compiles, is not counted and made again.
 
     Returns
     -------
@@ -71,6 +71,10 @@ def walk(
     start = {model[posterior.variable]: posterior.mode} if at_mode else {}
     point = make_initial_point_fn(model=model, overrides=start)(1)
     (value,) = model.continuous_value_vars
+    step.step(point)
+    step.setup_chain(np.random.default_rng(1), tune, 10**9)
+    if isinstance(step, pm.NUTS):
+        step.reset_tuning()
     points, times, temperatures = [], [], []
     begin = process_time()
     now, n = 0.0, 0
@@ -145,16 +149,17 @@ def by_step_size(n_rows: int, seconds: float) -> Iterator[str]:
 
 
 def contestants(posterior: KnownPosterior, rows: bool) -> dict[str, tuple[Any, int]]:
-    """Return the tuned samplers of a model, each with its number of tuning draws."""
+    """Return samplers in the coordinates of the model, each with its number of tuning draws."""
     result: dict[str, tuple[Any, int]] = {}
     with posterior.model:
         if rows:
             for label, (sampler, options) in STOCHASTIC.items():
                 step = sampler(
-                    batch_size=1000, minibatch=posterior.containers, n_steps=N_STEPS, **options
-                )
+                    batch_size=1000, minibatch=posterior.containers, n_steps=N_STEPS,
+                    metric=None, **options,
+                )  # fmt: skip
                 result[label] = step, 500
-        result["GMC"] = GMC(), 200
+        result["GMC"] = GMC(metric=None), 200
         result["NUTS"] = pm.NUTS(), 200
     return result
 
@@ -164,9 +169,6 @@ def against_time(
 ) -> Iterator[str]:
     """Yield lines of the table of errors against time, and put the curves into ``curves``."""
     for label, (step, tune) in contestants(posterior, rows).items():
-        if label == "NUTS":  # it compiles at its first call
-            step.step(posterior.model.initial_point(random_seed=1))
-            step.reset_tuning()
         draws, times, _ = walk(posterior, step, seconds, tune)
         marks = seconds * np.geomspace(1 / 64, 1.0, 25)
         curves[title, label] = (

@@ -83,18 +83,25 @@ class GMC(GeodesicStep):
         v \leftarrow v + \tfrac{\varepsilon}{2} \Lambda(x) \nabla \log \pi(x)
 
     and accepts with probability min(1, exp(−ΔH)), H = −log π(x) + v·v/2, so that the posterior
-    is exact. On Euclidean variables this is Hamiltonian Monte Carlo with unit mass.
+    is exact. On Euclidean variables this is Hamiltonian Monte Carlo, in coordinates that are found
+    in the tuning phase.
 
     Parameters
     ----------
     vars : list of variables, optional
         All continuous free variables by default.
     step_size : float, optional
-        ε, a time; tuned by dual averaging by default.
+        ε, a time; tuned by dual averaging by default, then in posterior standard deviations.
     n_steps : int, optional
-        L, leapfrog steps of a draw; 10 by default.
+        L, leapfrog steps of a draw; by default as many as go a quarter of a period, of random
+        length within 40 % of it, and 10 in the coordinates of the model.
     target_accept : float
         Acceptance probability that tuning aims at.
+    metric : {"auto", "dense", "diag", None}
+        Coordinates in which Euclidean variables move: those that whiten draws and gradients of the
+        tuning phase with all correlations, or with scales alone; ``"auto"`` is dense to 500
+        coordinates. A variable on a sphere or a Stiefel manifold has one length. None leaves the
+        coordinates of the model, and so does whatever is set of the dynamics.
     batch_size, minibatch, total_size, minibatch_order
         Only with ``local=``; see `SGGMC`. A Metropolis correction needs all rows, which is the
         default, so that there is no choice but to leave all but ``minibatch`` out.
@@ -121,7 +128,8 @@ class GMC(GeodesicStep):
 
     Notes
     -----
-    Every draw uses ε(1 + 0.2 U(−1, 1)), which breaks periodic orbits.
+    Every draw uses ε(1 + 0.2 U(−1, 1)), or half of that spread where the length is random
+    too, which breaks periodic orbits.
 
     Sample stats: ``step_size``, ``acceptance_rate``, ``diverging`` (ΔH > 1000 or not finite),
     ``n_grad``, and as PyMC's HMC has them ``lp`` (log π at the draw, in the coordinates that the

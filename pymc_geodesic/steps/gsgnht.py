@@ -71,13 +71,23 @@ class gSGNHT(ThermostatStep):
         Q, a time squared. The paper has Q = 1, which is slow where C is large: a thermostat then
         needs some C² / ρ steps to move. The default (1 + 20/m) / C² makes it follow within a
         few 1 / ρ steps with fluctuations of at most C / sqrt(m + 20).
-    n_steps : int
-        L, inner steps of a draw.
+    n_steps : int, optional
+        L, inner steps of a draw: by default as many as make a draw nearly independent of the last,
+        4 to 100, and 10 in the coordinates of the model.
     gradient_noise : None, float, array or "fisher"
         V, the variance of the gradient estimate, which is taken off the injected noise: zero by
         default; one number; one per coordinate; or the empirical Fisher information of the
         minibatch. Where ε²V exceeds the noise there is, the rest is clipped and counted in the
         sample stat ``noise_clips``.
+    metric : {"auto", "dense", "diag", None}
+        Coordinates in which Euclidean variables move: those that whiten draws and gradients of the
+        tuning phase with all correlations, or with scales alone; ``"auto"`` is dense to 500
+        coordinates. A variable on a sphere or a Stiefel manifold has one length. None leaves the
+        coordinates of the model, and so does whatever is set of the dynamics.
+    control_variates : {"auto", 1, False}
+        Whether minibatches estimate the difference to an anchor, where the gradient of all rows is
+        known, which lowers the noise to what the posterior is wide. ``"auto"`` drops them where
+        they do not pay.
     tune_temperature : float, optional
         Kinetic temperature at which tuning begins, to cool from there: hot crosses the posterior
         quickly, and leaves the mode a chain starts in. 1 heats no more than sampling does. By
@@ -132,6 +142,10 @@ class gSGNHT(ThermostatStep):
 
     Notes
     -----
+    With nothing set of step, friction and noise, the dynamics are those of `SGGMC` in the
+    coordinates of a metric, with one thermostat for all directions, which takes up what was
+    measured only roughly. What follows is for dynamics that were set.
+
     A thermostat holds the temperature at 1 on average over the coordinates of a variable. Where
     gradient noise differs between coordinates some are hotter and others colder, so tuning still
     bounds the excess the noise would cause, at 5 %.

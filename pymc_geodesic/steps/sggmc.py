@@ -45,13 +45,23 @@ class SGGMC(LangevinStep):
         C, per unit of time. Tuned for each variable by default.
     momentum_decay : float, optional
         ρ, instead of ``friction``: C = ρ / ε.
-    n_steps : int
-        L, inner steps of a draw.
+    n_steps : int, optional
+        L, inner steps of a draw: by default as many as make a draw nearly independent of the last,
+        4 to 100, and 10 in the coordinates of the model.
     gradient_noise : None, float, array or "fisher"
         V, the variance of the gradient estimate, which is taken off the injected noise: zero by
         default; one number; one per coordinate; or the empirical Fisher information of the
         minibatch. Where ε²V exceeds the noise there is, the rest is clipped and counted in the
         sample stat ``noise_clips``.
+    metric : {"auto", "dense", "diag", None}
+        Coordinates in which Euclidean variables move: those that whiten draws and gradients of the
+        tuning phase with all correlations, or with scales alone; ``"auto"`` is dense to 500
+        coordinates. A variable on a sphere or a Stiefel manifold has one length. None leaves the
+        coordinates of the model, and so does whatever is set of the dynamics.
+    control_variates : {"auto", 1, False}
+        Whether minibatches estimate the difference to an anchor, where the gradient of all rows is
+        known, which lowers the noise to what the posterior is wide. ``"auto"`` drops them where
+        they do not pay.
     tune_temperature : float, optional
         Kinetic temperature at which tuning begins, to cool from there: hot crosses the posterior
         quickly, and leaves the mode a chain starts in. 1 heats no more than sampling does. By
@@ -106,9 +116,15 @@ class SGGMC(LangevinStep):
 
     Notes
     -----
-    Gradient noise heats: the kinetic temperature exceeds 1 by about εV/(2C), and the posterior
-    is wider by as much. What is left as None is chosen in the tuning phase so that the excess is
-    2 %; the sample stat ``temperature`` shows what became of it.
+    With nothing set of step, friction and noise, the tuning phase first looks for the posterior by
+    `GMC` on a sample of the rows and finds the metric, then an anchor, then the variance b_j of the
+    gradient estimate along every coordinate. There h = min(½, b^(−½)) in posterior standard
+    deviations, the friction is 1 + h b_j / 2, and the noise that the gradient brings along is taken
+    off the injected noise. Simplices and ``local=`` variables are not among these dynamics.
+
+    Otherwise gradient noise heats: the kinetic temperature exceeds 1 by about εV/(2C), and the
+    posterior is wider by as much. What is left as None is chosen so that the excess is 2 %. The
+    sample stat ``temperature`` shows what became of it.
 
     Sample stats: ``step_size``, ``temperature`` (v·v/dim between the halves of a kick, averaged
     over inner steps and variables), ``friction`` (mean over variables), ``noise_clips``,

@@ -42,11 +42,17 @@ class SubgradientHMC(GMC):
     vars : list of variables, optional
         All continuous free variables by default.
     step_size : float, optional
-        h, a time; tuned by dual averaging by default.
+        h, a time; tuned by dual averaging by default, then in posterior standard deviations.
     n_steps : int, optional
-        Leapfrog steps of a draw; 10 by default.
+        Leapfrog steps of a draw; by default as many as go a quarter of a period, at random lengths
+        within 40 % of it, and 10 in the coordinates of the model.
     target_accept : float
         Acceptance probability that tuning aims at.
+    metric : {"auto", "dense", "diag", None}
+        Coordinates in which Euclidean variables move: those that whiten draws and gradients of the
+        tuning phase with all correlations, or with scales alone; ``"auto"`` is dense to 500
+        coordinates. A variable on a sphere or a Stiefel manifold has one length. None leaves the
+        coordinates of the model, and so does whatever is set of the dynamics.
     model : pymc.Model, optional
     rng : RandomGenerator, optional
     compile_kwargs : dict, optional

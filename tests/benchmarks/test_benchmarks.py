@@ -6,6 +6,7 @@ import sys
 from itertools import product
 
 import numpy as np
+import pymc as pm
 import pytensor
 import pytest
 
@@ -116,3 +117,43 @@ def test_draws_of_directions(capsys):
     np.testing.assert_allclose(np.linalg.norm(draws, axis=-1), 1.0)
     module.report("nothing", *[lambda: None] * 3)
     assert capsys.readouterr().out.startswith("nothing")
+
+
+def adapted_results():
+    return [
+        {
+            "posterior": "p", "sampler": sampler, "rhat": 1.0, "ess": 500.0, "mean_error": 0.05,
+            "sd_ratio": 0.98, "n_grad": 4.0, "ess_per_1000_gradients": size, "seconds": 3.0,
+        }
+        for sampler, size in (("NUTS", 20.0), ("GMC", 50.0), ("SGGMC, minibatches", 90.0))
+    ]  # fmt: skip
+
+
+def test_effective_draws_per_gradient_are_those_of_all_rows_over_nuts():
+    adaptation = benchmark("adaptation")
+    _, _, line = adaptation.ratios(adapted_results())
+    assert line == "| p | 2.50 | nan | nan |"
+    assert adaptation.ratios(adapted_results()[1:])[2:] == []  # nothing to compare with
+
+
+def test_adaptation_is_measured_on_the_worst_parameter():
+    """Two parameters of one variable, of which the second mixes badly and is too wide."""
+    adaptation = benchmark("adaptation")
+    database = benchmark("posteriordb")
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        pm.Normal("b", 0.0, [1.0, 0.5], shape=2)
+    reference = {"b[1]": rng.normal(size=2500), "b[2]": 0.25 * rng.normal(size=2500)}
+    posterior = database.Posterior("p", model, [], 0, reference)
+    result = adaptation.measure(posterior, "GMC", draws=300, tune=100, cores=1)
+    assert 1.8 < result["sd_ratio"] < 2.2
+    assert result["ess"] <= 4 * 300 * 3
+    assert result["ess_per_1000_gradients"] == 1000 * result["ess"] / (1200 * result["n_grad"])
+
+
+def test_minibatches_are_for_rows_enough():
+    adaptation = benchmark("adaptation")
+    database = benchmark("posteriordb")
+    few, many = (database.Posterior("p", None, ["y"], n, {}) for n in (499, 500))
+    assert [adaptation.applies("SGGMC, minibatches", one) for one in (few, many)] == [False, True]
+    assert adaptation.applies("NUTS", few)
