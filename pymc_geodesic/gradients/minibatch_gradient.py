@@ -20,6 +20,7 @@ from pymc_geodesic.densities.compilation import (
 )
 from pymc_geodesic.densities.log_density import Density, density_of, rebuilt
 from pymc_geodesic.densities.row_sums import averaged_terms, check_row_sums
+from pymc_geodesic.densities.total_sizes import warn_of_other_totals
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.gradients.fisher import for_each_row, sparse_variance, tangential_variance
 from pymc_geodesic.gradients.total_gradient import TotalGradient
@@ -87,6 +88,7 @@ class GradientEstimator:
             source = drawn_row_source(density.rows, minibatch_order) if density.rows else AllRows()
         self.source = source
         if density.rows:
+            warn_of_other_totals(model, given, total_size)
             # of single rows, the first axis would broadcast against any other number of rows
             broadcasts = min(row.block.type.shape[0] for row in density.rows) == 1
             sums = self._density(given, 2) if broadcasts else density
