@@ -14,6 +14,7 @@ from numba import njit
 
 from pymc_geodesic import integrators
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
+from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
 from pymc_geodesic.manifolds import product, sphere
 from pymc_geodesic.manifolds.rows import view_rows
 from pymc_geodesic.runtime.jit import FAST_MATH
@@ -239,6 +240,24 @@ ASYMMETRIC = [
     Mutant("late thermostat", gsgnht, ON_SPHERE, ("0.5 * step_size * excess", "0.0 * excess")),
 ]
 """Mutants that are not of second order."""
+
+BIASED_AVERAGED_LANGEVIN = [
+    Mutant(name, averaged_langevin, edit=edit)
+    for name, edit in {
+        "the noise of one step only": (
+            "half * spread[j] * (last_noise[j] + noise[j])",
+            "2.0 * half * spread[j] * noise[j]",
+        ),
+        "noise that is not carried over": ("last_noise[j] = noise[j]", "last_noise[j] = 0.0"),
+        "drift of h²": ("0.5 * step_size * step_size, ", "step_size * step_size, "),
+        "half the noise": ("0.5 * step_size\n", "0.4 * step_size\n"),
+        "known noise left in": ("spread[j] * (last", "(last"),
+        "known noise taken off twice": (
+            "spread[j] * (last",
+            "math.sqrt(2.0 * spread[j] ** 2 - 1.0) * (last",
+        ),
+    }.items()
+]
 
 BIASED_LANGEVIN = [
     Mutant("noise 10 % too small", sgld, edit=("+ step_size * noise", "+ 0.9 * step_size * noise")),

@@ -9,7 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_geodesic.arguments import check_count, check_positive, step_size_at
+from pymc_geodesic.arguments import (
+    check_count,
+    check_positive,
+    checked_control_variates,
+    checked_metric,
+    step_size_at,
+)
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.kernels import sgld
 from pymc_geodesic.kernels.sgld import adagrad_metric
@@ -19,8 +25,8 @@ from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import (
-    GeodesicStep,
     GeodesicStepState,
     Model,
     PointType,
@@ -29,6 +35,7 @@ from pymc_geodesic.steps.base.adaptor import (
     TensorVariable,
     dataclass_state,
 )
+from pymc_geodesic.steps.base.dynamics import Overdamped
 from pymc_geodesic.steps.base.estimates import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.tuning.cooling import DiffusionTuner
 from pymc_geodesic.tuning.effective_size import RunningSize
@@ -45,6 +52,7 @@ RUNAWAY = 1e6
 Steps that are too long for the curvature grow without bound, but take a long time to overflow.
 """
 
+DEFAULT_STEPS = 10
 _NOISE_CHUNK = 512
 
 
@@ -62,6 +70,8 @@ class SGLDState(GeodesicStepState):
         What tuning measured.
     direction, last_gradient, last_difference : ndarray
         What the next measurement goes on from.
+    adaptation : dict
+        State of the adapted dynamics.
     """
 
     squares: np.ndarray
@@ -71,9 +81,10 @@ class SGLDState(GeodesicStepState):
     last_gradient: np.ndarray
     last_difference: np.ndarray
     draw_sums: np.ndarray
+    adaptation: dict
 
 
-class SGLD(GeodesicStep):
+class SGLD(AdaptingStep):
     r"""Stochastic gradient Langevin dynamics.
 
     Each inner step moves all variables by
@@ -87,6 +98,14 @@ class SGLD(GeodesicStep):
     identity, or the diagonal preconditioner of AdaGrad. Every variable, also a unit vector or a
     simplex, is moved in PyMC's unconstrained space, with the Jacobian of its transform.
 
+    By default θ are coordinates in which the posterior has unit covariance. The tuning phase finds
+    them, a place to which gradients are estimated as differences (control variates), and the
+    variance of the estimate in every direction, which is taken off the noise. There ν is the mean
+    of two normal numbers, (ν′ + ν″)/2, of which the next step uses one again (Leimkuhler and
+    Matthews): the same dynamics, but a scheme of second order, whose variance is right for a normal
+    posterior at every step. What is set by hand, ``step_size`` or ``preconditioner``, or
+    ``metric=None`` runs the first equation as it stands.
+
     Parameters
     ----------
     vars : list of variables, optional
@@ -95,15 +114,25 @@ class SGLD(GeodesicStep):
         h, the standard deviation of the noise of one step (a time: one step advances the
         Langevin equation by h²), or a schedule: a function of the draw, such as
         `PolynomialDecay`, h0 · (1 + t/b)^−γ. The step size ε of Welling and Teh is h², so that
-        their rate is 2γ. Tuned by default.
+        their rate is 2γ. Tuned by default; then in posterior standard deviations.
     preconditioner : {None, "adagrad"}
         ``"adagrad"`` scales drift and noise of each coordinate by Pᵢ = 1 / (1 + sqrt(Gᵢ)),
         where Gᵢ is the sum of the squares of all its gradient estimates so far: steps differ
         between coordinates and shrink by themselves, h √P as t^−1/4.
-    n_steps : int
-        Inner steps of a draw.
+    n_steps : int, optional
+        Inner steps of a draw; by default as many as a draw takes to be worth having, 100 at most,
+        and 10 where the step size is not chosen in the coordinates of a metric.
+    metric : {"auto", "dense", "diag", None}
+        Coordinates of the default dynamics: with all correlations, with scales only, or whichever
+        of them the dimension allows. None moves all coordinates alike.
+    control_variates : {"auto", 1, False}
+        Whether the tuned dynamics estimate differences to the gradient of all rows at one place,
+        which lowers the noise to what the posterior is wide. ``"auto"`` drops them where they do
+        not pay.
     batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
-        Minibatches; see `SGGMC`. All rows by default.
+        Minibatches; see `SGGMC`. All rows by default. Gradient noise that is taken off must be
+        independent from step to step, so that with rows in memory ``"shuffled"`` means
+        ``"independent"`` unless the first equation is run as it stands.
     model : pymc.Model, optional
     rng : RandomGenerator, optional
     compile_kwargs : dict, optional
@@ -119,18 +148,23 @@ class SGLD(GeodesicStep):
     -----
     Along a direction in which −log π has the curvature λ and the gradient estimate the variance V,
     the variance of a normal posterior comes out too large by the factor
-    (1 + h²V/4) / (1 − h²λ/4) if the noise is independent from step to step, and by less in the
-    default order of rows, in which it adds up to zero over an epoch. An independent draw takes
-    about 2/(h²λ) inner steps. A step size that is left as None is chosen in the tuning phase so
-    that the excess is 5 % where it is largest.
+    (1 + h²V/4) / (1 − h²λ/4) by the first equation if the noise is independent from step to step,
+    and by less in shuffled order, in which it adds up to zero over an epoch. An independent draw
+    takes about 2/(h²λ) inner steps. With ``metric=None`` the step size is chosen in tuning so
+    that the excess is 5 % where it is largest. In the coordinates of a metric it is the longest,
+    up to 0.5, with h²V ≤ 0.5: then about an eighth of the variance comes from gradient noise, whose
+    V was measured.
 
-    Sample stats: ``step_size`` (h), ``diverging``, ``n_grad``. There is no velocity and so no
-    temperature.
+    Sample stats: ``step_size`` (h), ``diverging``, ``n_grad``, ``phase``. There is no velocity and
+    so no kinetic temperature; the default dynamics also report ``configurational_temperature``,
+    ``whitened_gradient`` and ``noise_ratio``, see `SGGMC`.
 
     References
     ----------
     Welling, Teh (2011), Bayesian Learning via Stochastic Gradient Langevin Dynamics, eq. 4;
-    Hu, Zhu, Zhang, Fast Sampling Methods for Bayesian Max-Margin Models, eq. 26.
+    Hu, Zhu, Zhang, Fast Sampling Methods for Bayesian Max-Margin Models, eq. 26;
+    Leimkuhler, Matthews (2013), Rational Construction of Stochastic Numerical Methods for Molecular
+    Sampling.
 
     Examples
     --------
@@ -157,9 +191,14 @@ class SGLD(GeodesicStep):
         "step_size": (np.float64, []),
         "diverging": (bool, []),
         "n_grad": (np.int64, []),
+        "phase": (np.dtype("<U6"), []),
+        "configurational_temperature": (np.float64, []),
+        "whitened_gradient": (np.float64, []),
+        "noise_ratio": (np.float64, []),
         "warning": (SamplerWarning, None),
     }
-    _progress_stats = (("step_size", ".2e", "Step size"),)
+    _progress_stats = (("phase", "6s", "Phase"), ("step_size", ".2e", "Step size"))
+    _compiled_attributes = ("estimator", "_adapted")
 
     def __init__(
         self,
@@ -167,7 +206,9 @@ class SGLD(GeodesicStep):
         *,
         step_size: float | Schedule | None = None,
         preconditioner: Literal["adagrad"] | None = None,
-        n_steps: int = 10,
+        n_steps: int | None = None,
+        metric: Literal["auto", "dense", "diag"] | None = "auto",
+        control_variates: Literal["auto", 1] | bool = "auto",
         batch_size: int | None = None,
         minibatch: Sequence[str] | str | None = None,
         batches: Iterable[Any] | None = None,
@@ -195,11 +236,16 @@ class SGLD(GeodesicStep):
             )
         self.step_size = step_size
         self.preconditioner = preconditioner
-        self.n_steps = int(n_steps)
+        self.metric = checked_metric(metric)
+        self.control_variates = checked_control_variates(control_variates)
+        self._wanted_steps = n_steps
+        self.n_steps = DEFAULT_STEPS if n_steps is None else int(n_steps)
+        if self._leaves_all_to_tuning and minibatch_order == "shuffled" and batches is None:
+            minibatch_order = "independent"  # noise that adds up to zero cannot be taken off
         self._minibatches = Minibatches(
             batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
         )
-        self._gradient = np.empty(self.product.size)
+        self._gradient = np.empty(self.product.size + 1)
         self._scratch = np.empty(min(_NOISE_CHUNK, self.product.size))
         self._compile()
         source = self.estimator.source
@@ -215,8 +261,17 @@ class SGLD(GeodesicStep):
             self.variables,
             self._minibatches,
             local_draws=LocalDraws(1, 0, 1),
+            with_value=self._searches_on_all_rows,
             compile_kwargs=self.compile_kwargs,
         )
+        self._adapted = self._make_adapted()
+
+    @property
+    def _leaves_all_to_tuning(self) -> bool:
+        return self.metric is not None and self.step_size is None and self.preconditioner is None
+
+    def _make_dynamics(self) -> Overdamped:
+        return Overdamped()
 
     @property
     def tuner_state(self) -> dict:
@@ -228,6 +283,7 @@ class SGLD(GeodesicStep):
         self._tuner.state = state
 
     def _reset(self) -> None:
+        self._reset_adapted()
         self._tuner.reset(self._n_tune)
         self.squares = np.zeros(self.product.size if self.preconditioner else 0)
         self.tuned_step_size = 0.0
@@ -251,6 +307,7 @@ class SGLD(GeodesicStep):
     def _read(self, point: PointType) -> None:
         super()._read(point)
         self.last_gradient = np.empty(0)
+        self._start_adapted()
 
     def _observe(self, argument: int, counts: bool = True) -> bool:
         """Measure curvature and gradient noise here, in the coordinates θ/√P.
@@ -327,6 +384,29 @@ class SGLD(GeodesicStep):
         return n_grad, paired
 
     def _move(self, point: PointType) -> dict[str, Any]:
+        return self._move_adapted() if self._adapts else self._move_as_told()
+
+    def _move_adapted(self) -> dict[str, Any]:
+        assert self._adapted is not None
+        drawn = self._adapted.advance(self.stream, tune=self.tune)
+        self.position = self._adapted.position
+        if drawn.diverging and not self.tune:
+            raise self._fail(drawn.step_size, self._failing_names(self.position))
+        warning = None if self.tune else self._size_warning()
+        if self._is_last_draw:
+            warning = self._stationarity_warning() or warning
+        return {
+            "step_size": drawn.step_size,
+            "diverging": drawn.diverging,
+            "n_grad": drawn.n_grad,
+            "phase": drawn.phase,
+            "configurational_temperature": drawn.configurational_temperature,
+            "whitened_gradient": drawn.whitened_gradient,
+            "noise_ratio": drawn.noise_ratio,
+            "warning": warning,
+        }
+
+    def _move_as_told(self) -> dict[str, Any]:
         assert isinstance(self.estimator, GradientEstimator)
         arguments = self.estimator.next_arguments(self.n_steps)
         n_grad = self.n_steps
@@ -371,6 +451,10 @@ class SGLD(GeodesicStep):
             "step_size": step_size,
             "diverging": diverging,
             "n_grad": n_grad,
+            "phase": "tune" if self.tune else "sample",
+            "configurational_temperature": math.nan,
+            "whitened_gradient": math.nan,
+            "noise_ratio": 1.0,
             "warning": None if self.tune else self._size_warning(),
         }
 
@@ -394,12 +478,12 @@ class SSGLD(SGLD):
 
     where ∂Ũ is an element of the subdifferential of −log π, estimated from a minibatch: that of
     the prior plus N/n times that of the rows. The subgradient is what PyTensor's gradient gives at
-    a kink, so that the kernel is the same as that of `SGLD`; the name is that of the paper, which
-    prefers ``preconditioner="adagrad"``.
+    a kink, so that the kernels are those of `SGLD`, also by default; the name is that of the paper,
+    which prefers ``preconditioner="adagrad"``.
 
     Parameters
     ----------
-    vars, step_size, preconditioner, n_steps
+    vars, step_size, preconditioner, n_steps, metric, control_variates
         See `SGLD`; ``step_size`` is h of eq. 26, a number or a schedule h0 · (1 + t/b)^−γ.
     batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
         Minibatches; see `SGGMC`. All rows by default.

@@ -58,9 +58,13 @@ class SSGNHT(ThermostatStep):
     that of the rows. Every variable, also a unit vector or a simplex, is moved in PyMC's
     unconstrained space, with the Jacobian of its transform.
 
-    `gSGNHT` simulates the same dynamics with a scheme of second order, at the same cost per step,
-    and is the better choice: it bears stronger friction and longer steps, and its positions have
-    the right variance. Where gradient noise limits the step, both move equally far per gradient.
+    By default, with neither ``step_size`` nor ``diffusion`` nor ``thermostat_inertia`` given, the
+    same dynamics are integrated by a symmetric splitting, as in `gSGNHT`: Euler's method would need
+    steps twelve times as short to have positions of the right variance. They run in coordinates in
+    which the posterior has unit covariance, with gradients estimated as differences to that of all
+    rows at one place (control variates), and with the variance of the estimate in every direction
+    taken off the noise, all found in the tuning phase. Any of these arguments, ``tune_temperature``
+    or ``metric=None`` runs the equations above, eq. 30 of the paper, as they stand.
 
     Parameters
     ----------
@@ -75,8 +79,16 @@ class SSGNHT(ThermostatStep):
     thermostat_inertia : float, optional
         Q, a time squared. By default 1 as in the paper where ``diffusion`` is given, and
         (1 + 20/m)/A² where it is tuned, with which ξ settles within the time 1/A.
-    n_steps : int
-        Inner steps of a draw.
+    n_steps : int, optional
+        Inner steps of a draw; by default as many as a draw takes to be worth having, 100 at most,
+        and 10 by Euler's method.
+    metric : {"auto", "dense", "diag", None}
+        Coordinates of the default dynamics: with all correlations, with scales only, or whichever
+        of them the dimension allows. None moves all coordinates alike, by Euler's method.
+    control_variates : {"auto", 1, False}
+        Whether the default dynamics estimate differences to the gradient of all rows at one place,
+        which lowers the noise to what the posterior is wide. ``"auto"`` drops them where they do
+        not pay.
     tune_temperature : float, optional
         Kinetic temperature at which tuning begins, to cool from there: hot crosses the posterior
         quickly, and leaves the mode a chain starts in. 1 heats no more than sampling does. By
@@ -99,13 +111,14 @@ class SSGNHT(ThermostatStep):
     -----
     The thermostat holds the kinetic temperature v·v/m at 1, but Euler's method leaves positions
     with 1 − ξh/2 times their variance. Where that is off by more than 10 % a sampler warning says
-    so; tuning chooses Ah = 0.05. Gradient noise of variance V raises ξ by hV/2; along
-    directions where it differs from the average the temperature is off by h(V − average)/(2A),
-    which tuning keeps below 5 %.
+    so; tuning chooses Ah = 0.05. The splitting has no such error, and its stat ``temperature`` is
+    that of the positions. Gradient noise of variance V raises ξ by hV/2; along directions where it
+    differs from the average Euler's method, which does not know it by direction, leaves the
+    temperature off by h(V − average)/(2A), which tuning keeps below 5 %.
 
-    A thermostat does not grow beyond 1/h, where friction takes all of a velocity: more of it would
-    heat. Steps so long that h²V > 1 end there, with the paper's Q = 1 only after many draws, and
-    stay hot; a sampler warning says so.
+    With Euler's method a thermostat does not grow beyond 1/h, where friction takes all of a
+    velocity: more of it would heat. Steps so long that h²V > 1 end there, with the paper's Q = 1
+    only after many draws, and stay hot; a sampler warning says so.
 
     Sample stats: ``step_size``, ``temperature`` (v·v/m averaged over inner steps and variables),
     ``thermostat`` (mean over variables), ``diffusion`` (A, mean over variables), ``diverging``,
@@ -142,6 +155,7 @@ class SSGNHT(ThermostatStep):
     last_excess = 0.05
     # more than A would brake the force that leads to the posterior, as if it were noise
     _largest_while_annealing = 1.0
+    _has_thermostat = True
     _everywhere = Euclidean
     _state_class = SSGNHTState
     stats_dtypes_shapes: dict = {
@@ -151,6 +165,10 @@ class SSGNHT(ThermostatStep):
         "diffusion": (np.float64, []),
         "diverging": (bool, []),
         "n_grad": (np.int64, []),
+        "phase": (np.dtype("<U6"), []),
+        "configurational_temperature": (np.float64, []),
+        "whitened_gradient": (np.float64, []),
+        "noise_ratio": (np.float64, []),
         "warning": (SamplerWarning, None),
     }
     _friction_name = "diffusion"
@@ -164,7 +182,9 @@ class SSGNHT(ThermostatStep):
         step_size: float | Schedule | None = None,
         diffusion: float | None = None,
         thermostat_inertia: float | None = None,
-        n_steps: int = 10,
+        n_steps: int | None = None,
+        metric: Literal["auto", "dense", "diag"] | None = "auto",
+        control_variates: Literal["auto", 1] | bool = "auto",
         tune_temperature: float | None = None,
         batch_size: int | None = None,
         minibatch: Sequence[str] | str | None = None,
@@ -190,6 +210,8 @@ class SSGNHT(ThermostatStep):
             momentum_decay=None,
             n_steps=n_steps,
             gradient_noise=None,
+            metric=metric,
+            control_variates=control_variates,
             tune_temperature=tune_temperature,
             splitting="exact",
             batch_size=batch_size,
@@ -221,7 +243,7 @@ class SSGNHT(ThermostatStep):
 
     def _move(self, point: PointType) -> dict[str, Any]:
         stats = super()._move(point)
-        if not self.tune:
+        if not (self.tune or self._adapts):
             self.missing_sum += 0.5 * stats["step_size"] * stats["thermostat"]
         stats["diffusion"] = stats.pop("friction")
         del stats["noise_clips"]
@@ -255,6 +277,8 @@ class SSGNHT(ThermostatStep):
 
     def _temperature_warning(self, step_size: float, friction: np.ndarray) -> SamplerWarning | None:
         warning = super()._temperature_warning(step_size, friction)
+        if self._adapts:
+            return warning
         missing = self.missing_sum / self.temperature_count
         names = ", ".join(variable.name for variable in self.variables)
         if warning is not None and step_size * self.thermostat.max() > AT_THE_BOUND:

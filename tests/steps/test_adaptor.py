@@ -310,7 +310,7 @@ def test_progress_bar(model, step_class):
     assert [column._table_column.header for column in columns] == {
         GMC: ["Step size", "Acceptance"],
         SubgradientHMC: ["Step size", "Acceptance"],
-        SGLD: ["Step size"],
+        SGLD: ["Phase", "Step size"],
     }.get(step_class, ["Step size", "Temperature"])
     assert all(values == [0.0, 0.0] for values in stats.values())
     (update,) = step_class._make_progressbar_update_functions()

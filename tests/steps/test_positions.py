@@ -43,7 +43,7 @@ def of_rows(rows, step_class, draws, batch_size=100, tune=1000, **kwargs):
     """Variances in units of the posterior's, and sample stats."""
     model, mean = rows
     with model:
-        step = step_class(minibatch="rows", batch_size=batch_size, **kwargs)
+        step = step_class(minibatch="rows", batch_size=batch_size, metric=None, **kwargs)
     run = sample(model, step, draws=draws, tune=tune, **NUMBA)
     standard = (run.posterior["mu"].values[0] - mean) * np.sqrt(N_ROWS + 1.0)
     return (standard**2).mean(axis=0), run.sample_stats
@@ -68,7 +68,7 @@ def test_sggmc_of_a_normal_law(normal):
 
 def test_euler_of_a_normal_law(normal):
     """Of first order, and as narrow as the documentation says."""
-    variances, stats = full(normal, SSGNHT)
+    variances, stats = full(normal, SSGNHT, metric=None)
     missing = 0.5 * float((stats["thermostat"] * stats["step_size"]).mean())
     assert 0.01 < missing < 0.05
     assert variances.mean() == pytest.approx(1.0 - missing, abs=0.005)
@@ -77,7 +77,7 @@ def test_euler_of_a_normal_law(normal):
 
 @pytest.mark.parametrize("step_class", [SGLD, SSGLD], ids=lambda step: step.__name__)
 def test_langevin_of_a_normal_law(normal, step_class):
-    variances, stats = full(normal, step_class)
+    variances, stats = full(normal, step_class, metric=None)
     excess = 1.0 / (1.0 - 0.25 * float(stats["step_size"][0, -1]) ** 2)
     assert 1.02 < excess < 1.06
     assert variances.mean() == pytest.approx(excess, abs=0.006)
@@ -125,7 +125,9 @@ def test_noise_of_langevin(rows, n_steps, monkeypatch):
     """From differences that share no minibatch; with shared ones (d + 5) / 4 times as large."""
     model, _ = rows
     with model:
-        step = SGLD(minibatch="rows", batch_size=50, n_steps=n_steps, minibatch_order="random")
+        step = SGLD(
+            minibatch="rows", batch_size=50, n_steps=n_steps, metric=None, minibatch_order="random"
+        )
     seen, observe = [], step._tuner.observe
     monkeypatch.setattr(
         step._tuner,

@@ -133,7 +133,7 @@ def test_tuning_goes_to_the_posterior_first():
         features, labels = pm.Data("X", X), pm.Data("y", y)
         w = pm.Normal("w", shape=5)
         pm.Potential("hinge", -pm.math.maximum(0.0, 1.0 - labels * (features @ w)))
-    step = make(model, SSGNHT, batch_size=BATCH, minibatch=["X", "y"])
+    step = make(model, SSGNHT, metric=None, batch_size=BATCH, minibatch=["X", "y"])
     for seed in (1, 2, 3):
         points, stats = walk(step, start(model, step, tune=500, draws=1, seed=seed), 10)
         assert not any(stat["diverging"] for stat in stats)
@@ -343,7 +343,7 @@ def test_annealing_of_euler():
 
 def test_thermostats_of_tuning(model):
     """At A while noise is to heat, free when it no longer is."""
-    step = make(model, SSGNHT, batch_size=BATCH, minibatch=["X", "y"])
+    step = make(model, SSGNHT, metric=None, batch_size=BATCH, minibatch=["X", "y"])
     _, stats = walk(step, start(model, step, tune=100, draws=1), 100)
     friction = np.array([stat["diffusion"] for stat in stats])
     thermostat = np.array([stat["thermostat"] for stat in stats])
@@ -363,6 +363,6 @@ def test_friction_of_euler_is_small():
 )
 def test_epochs_that_tuning_counts_on(model, order, epoch):
     step = make(
-        model, SGLD, batch_size=BATCH, minibatch=["X", "y"], minibatch_order=order
-    )  # fmt: skip
+        model, SGLD, metric=None, batch_size=BATCH, minibatch=["X", "y"], minibatch_order=order
+    )
     assert step._tuner._epoch == epoch

@@ -7,7 +7,7 @@ from typing import Any
 
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin, adapted_gradient
-from pymc_geodesic.steps.base.adaptor import GeodesicStep
+from pymc_geodesic.steps.base.adaptor import GeodesicStep, SamplerWarning
 from pymc_geodesic.steps.base.coverage import draws_minibatches
 from pymc_geodesic.steps.base.dynamics import Dynamics
 from pymc_geodesic.tuning.metric import LARGEST_DENSE
@@ -98,3 +98,16 @@ class AdaptingStep(GeodesicStep):
         if self._adapts:
             assert self._adapted is not None
             self._adapted.start(self.position, self.stream)
+
+    def _stationarity_warning(self) -> SamplerWarning | None:
+        assert self._adapted is not None
+        names = [
+            name
+            for name, part in self.product.slices.items()
+            for _ in range(part.stop - part.start)
+        ]
+        complaint = self._adapted.complaint(names)
+        if complaint is None:
+            return None
+        sampled = ", ".join(variable.name for variable in self.variables)
+        return self._warn(f"{type(self).__name__}[{sampled}]: {complaint}")

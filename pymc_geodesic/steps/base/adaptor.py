@@ -355,10 +355,10 @@ class GeodesicStep(BlockedStep):
     def _gradient_at(self, position: np.ndarray, argument: int) -> np.ndarray:
         """Gradient of the log-density of one minibatch, shape (size,)."""
         field = self.estimator.field
-        gradient = np.empty_like(position)
-        evaluate(field.address, position, argument, field.context, gradient)
+        output = np.empty(position.size + 1)  # the field may write the log-density too
+        evaluate(field.address, position, argument, field.context, output)
         field.raise_error()
-        return gradient
+        return output[:-1]
 
     def _check_gradients(self, position: np.ndarray, arguments: np.ndarray) -> None:
         """Raise an error if a minibatch has no gradient where a chain began."""

@@ -11,7 +11,6 @@ from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import probe, probe_in_turn
 from pymc_geodesic.manifolds.product import project
 from pymc_geodesic.minibatches.source import AllRows
-from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.steps.base.adaptor import GeodesicStep
 from pymc_geodesic.tuning.cooling import TemperatureTuner, is_far
 
@@ -37,8 +36,7 @@ class MeasuringStep(GeodesicStep):
         """Measure at the starting point, so that the first step is not a leap in the dark."""
         n_grad = 1 + 2 * FIRST_MEASUREMENTS
         field = self.estimator.field
-        gradient = np.empty_like(self.position)
-        evaluate(field.address, self.position, arguments[0], field.context, gradient)
+        gradient = self._gradient_at(self.position, arguments[0])
         project(self.product.blocks, self.position, gradient)
         # over this length the density changes by a factor e, and a few kinks are likely crossed
         length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / LONGEST_PROBE)
@@ -113,7 +111,7 @@ class MeasuringStep(GeodesicStep):
             length,
             self.last_gradient,
             noise,
-            0,
+            1,
         )
         field.raise_error()
         self._take_in(curvature, noise)

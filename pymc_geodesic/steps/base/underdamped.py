@@ -458,19 +458,6 @@ class LangevinStep(AdaptingStep, MeasuringStep):
             "warning": warning,
         }
 
-    def _stationarity_warning(self) -> SamplerWarning | None:
-        assert self._adapted is not None
-        names = [
-            name
-            for name, part in self.product.slices.items()
-            for _ in range(part.stop - part.start)
-        ]
-        complaint = self._adapted.complaint(names)
-        if complaint is None:
-            return None
-        sampled = ", ".join(variable.name for variable in self.variables)
-        return self._warn(f"{type(self).__name__}[{sampled}]: {complaint}")
-
     def _count(self, temperature: float) -> None:
         """Take in a draw after tuning."""
         self.temperature_sum += temperature
