@@ -150,16 +150,19 @@ class Stationarity:
         return StationarityError(kind, coordinate, float(means[place]), float(errors[place]))
 
     @property
-    def state(self) -> dict[str, np.ndarray | float]:
+    def state(self) -> dict[str, np.ndarray]:
         """All that was measured."""
         return {
             "sums": self.sums.copy(),
             "counts": self.counts.copy(),
-            "last_temperature": self.last_temperature,
+            "last_temperature": np.array(
+                [] if math.isnan(self.last_temperature) else [self.last_temperature]
+            ),  # NaN would differ from itself
         }
 
     @state.setter
-    def state(self, state: dict[str, np.ndarray | float]) -> None:
+    def state(self, state: dict[str, np.ndarray]) -> None:
         self.sums, self.counts = np.array(state["sums"]), np.array(state["counts"])
         self.count = int(self.counts.sum())
-        self.last_temperature = float(state["last_temperature"])
+        known = np.asarray(state["last_temperature"])
+        self.last_temperature = float(known[0]) if known.size else math.nan
