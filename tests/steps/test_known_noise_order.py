@@ -36,3 +36,24 @@ def test_order_of_the_rows(route, step_class, n_rows, noise, expected):
             pm.Normal("y", mean, 1.0, observed=pm.Data("rows", rows))
             arguments |= {"minibatch": "rows", "batch_size": BATCH}
         assert type(step_class(**arguments).estimator.source) is expected
+
+
+@pytest.mark.parametrize("step_class", [SGGMC, gSGNHT])
+@pytest.mark.parametrize(
+    ("n_rows", "arguments", "expected"),
+    [
+        (999 * BATCH, {}, RandomRows),
+        (1000 * BATCH, {}, IndependentRows),
+        (999 * BATCH, {"control_variates": False}, RandomRows),
+    ],
+)
+def test_order_of_the_rows_without_control_variates(step_class, n_rows, arguments, expected):
+    """Beside a variable of another step, whose moves would leave the variates behind."""
+    with pm.Model():
+        mean, scale = pm.Normal("mean"), pm.HalfNormal("scale")
+        pm.Normal("y", mean, scale, observed=pm.Data("rows", np.linspace(-1.0, 1.0, n_rows)))
+        step = step_class(
+            None if arguments else [mean], minibatch="rows", batch_size=BATCH,
+            compile_kwargs={"mode": "FAST_COMPILE"}, **arguments,
+        )  # fmt: skip
+    assert type(step.estimator.source) is expected

@@ -311,7 +311,7 @@ class LangevinStep(AdaptingStep, MeasuringStep):
         Over K blocks of rows shuffled once, the variance in a direction is off by about
         sqrt(2 / K) of itself.
         """
-        if self.gradient_noise is None:
+        if self.gradient_noise is None and not self._measures_plain_noise:
             return False
         if minibatch is None:
             return any(rows < FEW_BLOCKS * drawn for rows, drawn in drawn_row_numbers(self.model))
@@ -350,7 +350,16 @@ class LangevinStep(AdaptingStep, MeasuringStep):
     @property
     def _counts_on_white_noise(self) -> bool:
         """Whether gradient noise must be independent from one inner step to the next."""
-        return self.gradient_noise is not None
+        return self.gradient_noise is not None or self._measures_plain_noise
+
+    @property
+    def _measures_plain_noise(self) -> bool:
+        """Whether tuning takes all the noise of minibatches off the noise that is injected.
+
+        Control variates leave little of it, but not where other steps move what they refer to.
+        """
+        is_alone = len(self.model.free_RVs) == len(self.variables) + len(self.local)
+        return self._leaves_all_to_tuning and not (is_alone and self.control_variates)
 
     @property
     def _tunes_itself(self) -> bool:
