@@ -69,6 +69,8 @@ class Underdamped:
     Parameters
     ----------
     has_thermostat : bool
+    largest_noise : float
+        Bound of h² b beside that of `langevin_settings`.
 
     Attributes
     ----------
@@ -80,8 +82,8 @@ class Underdamped:
 
     longest_of_search = 1.5
 
-    def __init__(self, *, has_thermostat: bool) -> None:
-        self._has_thermostat = has_thermostat
+    def __init__(self, *, has_thermostat: bool, largest_noise: float = math.inf) -> None:
+        self._has_thermostat, self._largest_noise = has_thermostat, largest_noise
         self._scratch = np.empty(0)
         self.reset()
 
@@ -103,7 +105,11 @@ class Underdamped:
         self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
     ) -> LangevinSettings:
         """See `langevin_settings`."""
-        return langevin_settings(noise, step_size=step_size, n_steps=n_steps)
+        settings = langevin_settings(noise, step_size=step_size, n_steps=n_steps)
+        longest = math.sqrt(self._largest_noise / max(float(noise.max(initial=0.0)), 1e-12))
+        if step_size is not None or settings.step_size <= longest:
+            return settings
+        return langevin_settings(noise, step_size=longest, n_steps=n_steps)
 
     def run(
         self,

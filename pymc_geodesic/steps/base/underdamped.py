@@ -274,10 +274,13 @@ class LangevinStep(AdaptingStep, MeasuringStep):
         )
 
     def _make_dynamics(self) -> Underdamped:
-        self._dynamics = Underdamped(has_thermostat=self._has_thermostat)
+        self._dynamics = Underdamped(
+            has_thermostat=self._has_thermostat, largest_noise=self._largest_noise
+        )
         return self._dynamics
 
     _has_thermostat = False
+    _largest_noise = math.inf
 
     def _compile(self) -> None:
         self.estimator = make_estimator(
