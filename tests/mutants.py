@@ -15,6 +15,7 @@ from numba import njit
 from pymc_geodesic import integrators
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
+from pymc_geodesic.kernels.geodesic_langevin import friction_coefficients, geodesic_langevin
 from pymc_geodesic.manifolds import product, sphere
 from pymc_geodesic.manifolds.rows import view_rows
 from pymc_geodesic.runtime.jit import FAST_MATH
@@ -302,3 +303,102 @@ OTHER_RECURSIONS = [
     Mutant("old velocity", ssgnht, edit=("x[i] += step_size * v[i]", "x[i] += 0.0")),
     Mutant("thermostat after the kick", ssgnht, edit=("(before - targets", "(after - targets")),
 ]
+
+
+@njit
+def noise_taken_off_twice(step_size, friction, known_noise, decay, spread):
+    """Known noise counts double."""
+    return friction_coefficients(step_size, friction, 2.0 * known_noise, decay, spread)
+
+
+@njit
+def noise_left_in(step_size, friction, known_noise, decay, spread):
+    """Known noise is forgotten."""
+    return friction_coefficients(step_size, friction, 0.0 * known_noise, decay, spread)
+
+
+@njit
+def noise_of_all_directions(step_size, friction, known_noise, decay, spread):
+    """The mean of the known noise, in each direction."""
+    mean = known_noise.mean() * (known_noise / known_noise)
+    return friction_coefficients(step_size, friction, mean, decay, spread)
+
+
+@njit
+def friction_of_half_a_step(step_size, friction, known_noise, decay, spread):
+    """Half of the friction, and the noise of all of it."""
+    clips = friction_coefficients(step_size, friction, known_noise, decay, spread)
+    for j in range(decay.size):
+        decay[j] = math.sqrt(decay[j])
+    return clips
+
+
+@njit
+def friction_twice(step_size, friction, known_noise, decay, spread):
+    """Friction in both halves of a kick, and the noise of one."""
+    clips = friction_coefficients(step_size, friction, known_noise, decay, spread)
+    for j in range(decay.size):
+        decay[j] *= decay[j]
+    return clips
+
+
+@njit
+def unscaled_geodesic(blocks, scales, x, v, time):
+    """All blocks move for the same time."""
+    product.geodesic(blocks, x, v, time)
+
+
+@njit
+def tangent_scaled_geodesic(blocks, scales, x, v, time):
+    """A geodesic that insists on a velocity tangent to the sphere behind one number."""
+    inner = 0.0
+    for i in range(1, x.size):
+        inner += x[i] * v[i]
+    if abs(inner) > 1e-12:
+        raise ArithmeticError("the velocity is not tangent")
+    product.scaled_geodesic(blocks, scales, x, v, time)
+
+
+_GRADIENT = "evaluate(field, x, arguments[step], context, gradient)"
+
+BIASED_BY_DIRECTION = [
+    *(
+        Mutant(name, geodesic_langevin, {"friction_coefficients": coefficients})
+        for name, coefficients in (
+            ("known noise taken off twice", noise_taken_off_twice),
+            ("known noise not taken off", noise_left_in),
+            ("known noise of the mean direction", noise_of_all_directions),
+            ("half of the friction", friction_of_half_a_step),
+            ("friction twice", friction_twice),
+        )
+    ),
+    Mutant("scales ignored", geodesic_langevin, {"scaled_geodesic": unscaled_geodesic}),
+    Mutant(
+        "sign of the gradient",
+        geodesic_langevin,
+        edit=(_GRADIENT, _GRADIENT + "\n        gradient *= -1.0"),
+    ),
+    Mutant(
+        "gradient 10 % too small",
+        geodesic_langevin,
+        edit=(_GRADIENT, _GRADIENT + "\n        gradient *= 0.9"),
+    ),
+    Mutant(
+        "sign of the thermostat",
+        geodesic_langevin,
+        edit=("thermostat[0] + step_size", "thermostat[0] - step_size"),
+    ),
+    Mutant(
+        "thermometer that noise heats",
+        geodesic_langevin,
+        edit=("square += v[j] * kicked", "square += kicked * kicked"),
+    ),
+]
+"""Mutants that leave the target, or the law of its thermostat."""
+
+UNPROJECTED_BY_DIRECTION = Mutant(
+    "noise off the tangent space",
+    geodesic_langevin,
+    {"project": no_projection, "scaled_geodesic": tangent_scaled_geodesic},
+)
+"""A mutant whose positions pass, because geodesics take out what is not tangent."""

@@ -132,6 +132,12 @@ class AdaptedGradient:
         self.variates.use(x, gradient)
         self.is_anchored = True
 
+    def renew_anchor(self) -> None:
+        """Sum over all rows at the anchor again, for data may have changed since."""
+        if self.variates is not None and self.is_anchored:
+            anchor = self.variates.anchor.copy()
+            self.anchor_at(anchor, self.gradient_of_all_rows(anchor))
+
     def drop_anchor(self) -> None:
         """Estimate gradients as they are."""
         self.is_anchored = False

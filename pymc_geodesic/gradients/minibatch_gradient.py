@@ -55,7 +55,7 @@ class GradientEstimator:
     minibatch_order : {"shuffled", "independent", "random"}
         Order of the rows of `pymc.Minibatch` variables in the model.
     with_value : bool
-        Whether the field also writes the log-density behind the gradient.
+        Whether the field also writes the log-density behind the gradient, if it sees all rows.
     compile_kwargs : mapping, optional
         Passed to `pymc.compile`.
 
@@ -63,6 +63,8 @@ class GradientEstimator:
     ----------
     field : CompiledField
     source : RowSource
+    has_value : bool
+        Whether the field writes the log-density.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class GradientEstimator:
             sums = self._density(given, 2) if broadcasts else density
             check_row_sums(model, self._variables, sums, source)
         total = density.total
+        self.has_value = with_value and not density.rows
         gradients = grad(total, density.coordinates, disconnected_inputs="ignore")
         self._density_inputs = density
         self._inputs = self._field_inputs(density)
@@ -101,7 +104,7 @@ class GradientEstimator:
             density.coordinates,
             self._inputs,
             gradients,
-            pt.atleast_1d(total) if with_value else None,
+            pt.atleast_1d(total) if self.has_value else None,
             compile_kwargs,
         )
         self._fields = [self.field]

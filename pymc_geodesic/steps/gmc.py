@@ -298,7 +298,10 @@ class GMC(GeodesicStep):
     def _read(self, point: PointType) -> None:
         super()._read(point)
         if self._adapts:
-            self._adapted.start(self.position)
+            assert self._adapted is not None
+            gradient = self._adapted.start(self.position)
+            if not np.isfinite(gradient).all():
+                raise self._fail_at_start(gradient)
 
     def _reset(self) -> None:
         if self._adapted is not None:

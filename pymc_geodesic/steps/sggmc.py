@@ -81,11 +81,12 @@ class SGGMC(LangevinStep):
         N, if it is not the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
         Consecutive blocks of rows that were shuffled once, all of them once per epoch; such
-        blocks at independent random places; or random rows with replacement. With a known
-        ``gradient_noise``, ``"shuffled"`` means ``"independent"``: the noise of a whole epoch
-        adds up to zero, and to subtract what slow positions never felt would leave them too
-        cold. It means ``"random"``, which reads memory more slowly, where the data have fewer
-        than 1,000 blocks: over K blocks the noise differs by some sqrt(2/K) from what is known.
+        blocks at independent random places; or random rows with replacement. Where the noise is
+        known, because all is left to tuning or with ``gradient_noise``, ``"shuffled"`` means
+        ``"independent"``: the noise of a whole epoch adds up to zero, and to subtract what slow
+        positions never felt would leave them too cold. With ``gradient_noise`` it means
+        ``"random"``, which reads memory more slowly, where the data have fewer than 1,000
+        blocks: over K blocks the noise differs by some sqrt(2/K) from what is known.
     draws_per_block : int, optional
         Draws for which a block of ``batches=`` is subsampled: of the first block, and of others
         in proportion to their rows. As many as make one pass over it by default.

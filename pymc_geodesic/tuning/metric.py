@@ -126,7 +126,7 @@ def geometric_mean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _diagonal_scale(x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
     spread, steepness = x.std(axis=0), gradients.std(axis=0)
     known = (spread > 0.0) & (steepness > 0.0)
-    scale = np.ones(x.shape[1])
+    scale = np.where(spread > 0.0, spread, 1.0)  # what a constant gradient leaves to the draws
     scale[known] = np.sqrt(spread[known] / steepness[known])
     return np.clip(scale, _SMALLEST, _LARGEST)
 
@@ -187,8 +187,8 @@ def whitening_factor(
     return scale[:, np.newaxis] * (np.eye(d) + stretch)
 
 
-def length_scale(x: np.ndarray, gradients: np.ndarray, dim: int) -> float:
-    r"""Length s in which a posterior on a compact manifold varies, at most 1.
+def length_scale(x: np.ndarray, gradients: np.ndarray, dim: int, longest: float = 1.0) -> float:
+    r"""Length s in which a posterior on a manifold varies.
 
     What `whitening_factor` is to a matrix, with one number for all directions,
 
@@ -200,9 +200,11 @@ def length_scale(x: np.ndarray, gradients: np.ndarray, dim: int) -> float:
         Points, and tangential gradients of the log-density there.
     dim : int
         Dimension of the manifold.
+    longest : float
+        Bound of the length; 1 on compact manifolds.
     """
     spread = np.mean(np.sum((x - x.mean(axis=0)) ** 2, axis=1)) / dim
     steepness = np.mean(np.sum(gradients**2, axis=1)) / dim
     if not (np.isfinite(spread) and np.isfinite(steepness)) or spread == 0.0 or steepness == 0.0:
         return 1.0
-    return float(min((spread / steepness) ** 0.25, 1.0))
+    return float(min((spread / steepness) ** 0.25, longest))

@@ -15,11 +15,19 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq
 
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.jit import compiled
 
-__all__ = ["LangevinSettings", "differences_of_pairs", "langevin_settings", "principal_directions"]
+__all__ = [
+    "LangevinSettings",
+    "differences_of_pairs",
+    "even_step",
+    "langevin_settings",
+    "largest_square",
+    "principal_directions",
+]
 
 LONGEST_STEP = 0.5
 """h in posterior standard deviations, with which a skewed posterior errs by 0.2 % of an sd."""
@@ -31,6 +39,9 @@ FEWEST_STEPS, MOST_STEPS = 4, 100
 
 LARGEST_NOISE = 1.0
 """Bound of h² b."""
+
+UNEVEN_HEAT = 0.05
+"""Excess of the temperature of a direction on a manifold that has more noise than the mean."""
 
 
 @compiled
@@ -79,6 +90,51 @@ def principal_directions(differences: np.ndarray) -> tuple[np.ndarray, np.ndarra
     covariance = 0.5 * differences.T @ differences / len(differences)
     variances, rotation = np.linalg.eigh(covariance)
     return rotation, np.maximum(variances, 0.0)
+
+
+def largest_square(vectors: np.ndarray) -> float:
+    """Mean square of random vectors along the direction in which it is largest.
+
+    The direction comes from every other vector and the mean square along it from the rest, so that
+    vectors without a direction are not found to have one by chance.
+
+    Parameters
+    ----------
+    vectors : ndarray, shape (n, size)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.tuning.noise import largest_square
+    >>> float(largest_square(np.array([[3.0, 1.0], [-3.0, 0.0], [0.0, 1.0], [3.0, 0.0]])))
+    9.0
+    """
+    _, _, directions = np.linalg.svd(vectors[::2], full_matrices=False)
+    return float(np.mean((vectors[1::2] @ directions[0]) ** 2))
+
+
+def even_step(variance: float, surplus: float) -> float:
+    """Longest step at which noise that differs by direction heats its worst direction little.
+
+    On a manifold friction and known noise are the same for all directions of a point. What a
+    direction has more than the mean, a variance of ``surplus``, heats it by
+    h²/4 · surplus · coth(γh/2).
+
+    Examples
+    --------
+    >>> from pymc_geodesic.tuning.noise import even_step
+    >>> even_step(4.0, 0.0)
+    0.5
+    >>> round(even_step(4.0, 2.0), 3)
+    0.056
+    """
+
+    def heat(h: float) -> float:
+        return 0.25 * h * h * surplus / math.tanh(0.5 * h * (FRICTION + 0.5 * h * variance))
+
+    if heat(LONGEST_STEP) <= UNEVEN_HEAT:
+        return LONGEST_STEP
+    return float(brentq(lambda h: heat(h) - UNEVEN_HEAT, 1e-12, LONGEST_STEP))
 
 
 @dataclass(frozen=True, eq=False)

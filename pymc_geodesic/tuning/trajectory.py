@@ -38,6 +38,8 @@ class TrajectoryTuner:
         Length of the Euclidean part of a position, which comes first.
     compact : sequence of (slice, int)
         Place and dimension of the variables behind it.
+    longest : sequence of float
+        Bound of the length scale of each of them.
     dense : bool
         Whether the metric takes correlations into account.
     adapts_metric : bool
@@ -49,11 +51,13 @@ class TrajectoryTuner:
         target_accept: float,
         n_euclidean: int,
         compact: Sequence[tuple[slice, int]] = (),
+        longest: Sequence[float] = (),
         *,
         dense: bool,
         adapts_metric: bool = True,
     ) -> None:
         self._n_euclidean, self._compact = n_euclidean, list(compact)
+        self._longest = list(longest)
         self.step_size = DualAveraging(_FIRST_STEP, target_accept)
         # the step size settles in what is left behind the last window
         n_windows = n_tune - max(n_tune // 10, min(50, n_tune // 2))
@@ -100,7 +104,10 @@ class TrajectoryTuner:
         if factor is None:
             return None
         self.step_size.restart(_NEXT_STEP)
-        lengths = [self.windows.length(part, dim) for part, dim in self._compact]
+        lengths = [
+            self.windows.length(part, dim, longest)
+            for (part, dim), longest in zip(self._compact, self._longest, strict=True)
+        ]
         return Metric(position[: self._n_euclidean].copy(), factor, np.array(lengths))
 
     @property

@@ -98,17 +98,25 @@ class MetricWindows:
         self._gradients = self._gradients[first:]
 
     def factor(self, d: int) -> np.ndarray | None:
-        """Whitening factor of the first ``d`` coordinates; None if there are too few draws."""
-        if len(self._positions) < 3:
+        """Whitening factor of the first ``d`` coordinates; None if nothing was learned.
+
+        That is so where there are too few draws, or where all proposals were rejected.
+        """
+        if len(self._positions) < 3 or not np.ptp(self._positions, axis=0).any():
             return None
         x, gradients = np.array(self._positions)[:, :d], np.array(self._gradients)[:, :d]
         factor = whitening_factor(x, gradients, dense=self._dense)
         return factor if np.isfinite(factor).all() else None
 
-    def length(self, part: slice, dim: int) -> float:
-        """Length scale of a variable on a compact manifold, at most 1; see `length_scale`."""
+    def length(self, part: slice, dim: int, longest: float = 1.0) -> float:
+        """Length scale of a variable that is not Euclidean; see `length_scale`."""
         x, gradients = np.array(self._positions)[:, part], np.array(self._gradients)[:, part]
-        return length_scale(x, gradients, dim)
+        return length_scale(x, gradients, dim, longest)
+
+    @property
+    def gradients(self) -> np.ndarray:
+        """Gradients of the draws that are remembered, shape (n, size)."""
+        return np.array(self._gradients)
 
     @property
     def mean(self) -> np.ndarray:

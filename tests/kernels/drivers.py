@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 
 from pymc_geodesic.integrators import EXACT, refresh_velocity
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
-from pymc_geodesic.runtime.fields import Field, native_field
-from pymc_geodesic.runtime.streams import new_stream, split_stream
+from pymc_geodesic.kernels.geodesic_langevin import geodesic_langevin
+from pymc_geodesic.runtime.fields import Field, array_at, native_field
+from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.targets import Target
 
 NO_NOISE = np.empty(0)
@@ -227,3 +228,59 @@ def run_ssgnht(
             noise,
         )  # fmt: skip
     return x, v, thermostats
+
+
+def scaled_noisy_field(target: Target, scales: np.ndarray, noise: np.ndarray) -> Field:
+    """The gradient of a target times the scale of each block, with noise of variances ``noise``.
+
+    The context holds the address of the stream of the noise.
+    """
+    log_density, size = target.log_density, target.product.size
+    widths = target.product.blocks[:, 2] * target.product.blocks[:, 3]
+    factor, spread = np.repeat(scales, widths), np.sqrt(noise)
+
+    @njit
+    def function(position, argument, context, output):
+        value = log_density(position, output)
+        normal = np.empty(size)
+        fill_normal(array_at(context[0], (2,), types.uint64), normal)
+        for i in range(size):
+            output[i] = factor[i] * output[i] + spread[i] * normal[i]
+        return value
+
+    return native_field(function, size, n_context=1)
+
+
+def run_langevin(
+    target: Target,
+    field: Field,
+    n: int,
+    *,
+    scales: np.ndarray,
+    friction: np.ndarray,
+    known_noise: np.ndarray,
+    inertia: float,
+    step_size: float | None = None,
+    time: float = TIME,
+    kernel: Callable[..., Any] = geodesic_langevin,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Positions, velocities, thermostats and temperatures of ``n`` chains after one call each.
+
+    The thermostats start from their stationary law N(0, 1/(mQ)), at 0 if the inertia is infinite.
+    """
+    product = target.product
+    x, v, streams = start(target, n)
+    noise_stream = new_stream(np.random.default_rng(7))
+    context = np.array([noise_stream.ctypes.data], dtype=np.int64)
+    step_size = target.step_size if step_size is None else step_size
+    arguments = np.zeros(round(time / step_size), dtype=np.int64)
+    spread = 1.0 / np.sqrt(product.dim * inertia)
+    thermostats = spread * np.random.default_rng(4).standard_normal((n, 1))
+    temperatures, gradient = np.empty(n), np.empty(product.size)
+    for chain in range(n):
+        temperatures[chain], _ = kernel(
+            field.address, context, arguments, product.blocks, product.dims, scales, x[chain],
+            v[chain], step_size, friction, known_noise, thermostats[chain], inertia,
+            streams[chain], gradient,
+        )  # fmt: skip
+    return x, v, thermostats[:, 0], temperatures

@@ -17,7 +17,7 @@ BATCH = 5
     [
         (SGGMC, 999 * BATCH, 3.0, RandomRows),
         (SGGMC, 1000 * BATCH, 3.0, IndependentRows),
-        (SGGMC, 999 * BATCH, None, ShuffledRows),
+        (SGGMC, 999 * BATCH, None, IndependentRows),
         (SGGMC, 999 * BATCH, "fisher", RandomRows),
         (gSGNHT, 999 * BATCH, 3.0, RandomRows),
         (gSGNHT, 1000 * BATCH, 3.0, IndependentRows),
@@ -36,6 +36,9 @@ def test_order_of_the_rows(route, step_class, n_rows, noise, expected):
             pm.Normal("y", mean, 1.0, observed=pm.Data("rows", rows))
             arguments |= {"minibatch": "rows", "batch_size": BATCH}
         assert type(step_class(**arguments).estimator.source) is expected
+        if noise is None:  # what only tuning to a temperature needs
+            shuffled = ShuffledRows if step_class is SGGMC else IndependentRows
+            assert type(step_class(metric=None, **arguments).estimator.source) is shuffled
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, gSGNHT])

@@ -20,6 +20,7 @@ from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.steps.base.adapted_trajectories import AdaptedTrajectories
 from pymc_geodesic.steps.base.dynamics import Dynamics
+from pymc_geodesic.steps.base.step_bounds import points_of, stable_step, step_of_even_heat
 from pymc_geodesic.tuning.noise import (
     LangevinSettings,
     differences_of_pairs,
@@ -57,6 +58,9 @@ FAR = 1.0
 WATCHED, MUCH_HEAT, COOLER = 40, 0.03, 0.7
 """Tuning draws over which the temperature is averaged, the excess that is not taken for chance, and
 what then becomes of the step size."""
+
+FEWEST_GRADIENTS = 10
+"""Gradients that tell which direction is the stiffest."""
 
 RUNAWAY = 1e6
 """Kinetic temperature in tuning from which a draw counts as diverging."""
@@ -192,6 +196,7 @@ class AdaptedLangevin:
             gradient, product, target_accept=SEARCH_ACCEPTANCE, dense=dense
         )
         self._compact = self._search.compact
+        self._points = points_of(product)
         self._manifolds = [
             (manifold, rows)
             for _, manifold, rows in product.components
@@ -221,7 +226,10 @@ class AdaptedLangevin:
             self._z_count = 0
             self.noise_ratio = 1.0
             self._longest = math.inf
+            self._even_step = math.inf
             self._heat = np.zeros(3)
+        else:
+            self.gradient.renew_anchor()
 
     def use_sample(self, source: RowSource) -> None:
         """Look for the posterior of some rows, which stand for all."""
@@ -259,6 +267,7 @@ class AdaptedLangevin:
         "draw",
         "noise_ratio",
         "_longest",
+        "_even_step",
         "_heat",
         "z",
         "_n_tune",
@@ -274,13 +283,20 @@ class AdaptedLangevin:
         """Coordinates of the model."""
         return self.gradient.to_position(self.z)
 
-    def start(self, x: np.ndarray, stream: np.ndarray) -> None:
-        """Begin at a place, or go on from where another step has put the variables."""
-        self._search.start(x)
+    def start(self, x: np.ndarray, stream: np.ndarray) -> np.ndarray:
+        """Begin at a place, or go on from where another step has put the variables.
+
+        Returns
+        -------
+        ndarray
+            See `AdaptedTrajectories.start`.
+        """
+        gradient = self._search.start(x)
         self.z = self._search.z.copy()
         if self.draw >= self._n_search:
             self._search.z = np.empty(0)
         self.dynamics.refresh(self.product, self.z, stream)
+        return gradient
 
     def _project(self, z: np.ndarray, vector: np.ndarray) -> None:
         project(self.product.blocks, z, vector)
@@ -379,8 +395,11 @@ class AdaptedLangevin:
                 d = self.gradient.n_euclidean
                 x[:d] = windows.mean[:d]
             n_grad += self._anchor(x)
+            self.dynamics.refresh(self.product, self.z, stream)  # tangent at the anchor
         searched = self._search.tuner.step_size.settled
-        self._longest = min(self._longest, self.dynamics.longest_of_search * searched)
+        self._longest = min(
+            self._longest, self.dynamics.longest_of_search * searched, self._stable_step()
+        )
         n_grad += self._measure_noise(stream)
         return n_grad
 
@@ -425,26 +444,32 @@ class AdaptedLangevin:
             return 0
         n_pairs = min(max(PAIRS, PAIRS_PER_DIMENSION * self.gradient.n_euclidean), MOST_PAIRS)
         differences = self._differences(n_pairs, stream)
+        n_grad = 2 * n_pairs
         if self.gradient.is_anchored:
             self.gradient.drop_anchor()
             plain = self._differences(PAIRS_AT_ONCE, stream)
+            n_grad += 2 * PAIRS_AT_ONCE
             self.gradient.is_anchored = True
             self.noise_ratio = float(np.mean(differences**2) / np.mean(plain**2))
             if not self.noise_ratio < USELESS_VARIATES:
                 self.noise_ratio = 1.0
                 self.gradient.drop_anchor()
                 differences = self._differences(n_pairs, stream)
+                n_grad += 2 * n_pairs
         d = self.gradient.n_euclidean
         if self.gradient.metric.is_dense and d:
             rotation, _ = principal_directions(differences[:, :d])
             self.z[:d] = rotation.T @ self.z[:d]
             self.dynamics.rotate(rotation)
-            differences[:, :d] = differences[:, :d] @ rotation
             self._search.use(self.gradient.metric.rotated(rotation))
+            # others, for the variances along directions are not what these were chosen by
+            differences = self._differences(n_pairs, stream)
+            n_grad += 2 * n_pairs
         self._squares = 0.5 * np.sum(differences**2, axis=0)
         self._n_pairs = n_pairs
+        self._even_step = step_of_even_heat(self._points, differences)
         self._choose_settings()
-        return 2 * n_pairs
+        return n_grad
 
     def _differences(self, n_pairs: int, stream: np.ndarray) -> np.ndarray:
         """Differences of pairs of gradients, each at a place of its own around the centre."""
@@ -479,7 +504,7 @@ class AdaptedLangevin:
 
     def _choose_settings(self) -> None:
         noise = self._squares / self._n_pairs
-        for part, dim in self._compact:
+        for part, dim in self._points:
             noise[part] = noise[part].sum() / dim
         self.settings = self._settings_for(noise)
 
@@ -528,9 +553,19 @@ class AdaptedLangevin:
     def _settings_for(self, noise: np.ndarray) -> LangevinSettings:
         """Settings for gradient noise, with steps no longer than was found to be stable."""
         settings = self.dynamics.settings(noise, n_steps=self._n_steps)
-        if settings.step_size <= self._longest:
+        longest = min(self._longest, self._even_step)
+        if settings.step_size <= longest:
             return settings
-        return self.dynamics.settings(noise, step_size=self._longest, n_steps=self._n_steps)
+        return self.dynamics.settings(noise, step_size=longest, n_steps=self._n_steps)
+
+    def _stable_step(self) -> float:
+        """Step that is short enough where no metric softens what is stiff."""
+        windows = self._search.tuner.windows
+        if windows is None or len(windows) < FEWEST_GRADIENTS:
+            return math.inf
+        gradients, d = windows.gradients, self.gradient.n_euclidean
+        gradients[:, d:] *= np.repeat(self.gradient.metric.lengths, self._widths)
+        return stable_step(self._points, gradients)
 
     def _shorten(self, factor: float) -> None:
         """Bound the step size by a part of the present one."""

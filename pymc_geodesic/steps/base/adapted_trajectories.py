@@ -10,13 +10,13 @@ import numpy as np
 
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.kernels import gmc
-from pymc_geodesic.manifolds import Euclidean, Product
+from pymc_geodesic.manifolds import Euclidean, HalfLine, Product
 from pymc_geodesic.manifolds.product import project
 from pymc_geodesic.runtime.streams import uniform
 from pymc_geodesic.tuning.metric import Metric, diagonal_metric
 from pymc_geodesic.tuning.trajectory import TrajectoryTuner
 
-__all__ = ["AdaptedTrajectories", "Trajectory", "compact_parts", "joined"]
+__all__ = ["AdaptedTrajectories", "Trajectory", "compact_parts", "joined", "longest_lengths"]
 
 JITTER = 0.1
 """Each trajectory uses ε(1 + 0.1 U(−1, 1))."""
@@ -27,6 +27,15 @@ def compact_parts(product: Product) -> list[tuple[slice, int]]:
     return [
         (product.slices[name], rows * manifold.dim)
         for name, manifold, rows in product.components
+        if not isinstance(manifold, Euclidean)
+    ]
+
+
+def longest_lengths(product: Product) -> list[float]:
+    """Bound of the length scale of each variable of `compact_parts`: half lines have none."""
+    return [
+        math.inf if isinstance(manifold, HalfLine) else 1.0
+        for _, manifold, _ in product.components
         if not isinstance(manifold, Euclidean)
     ]
 
@@ -96,6 +105,7 @@ class AdaptedTrajectories:
         self._model_product = product
         self.product = joined(product)
         self.compact = compact_parts(product)
+        self._longest = longest_lengths(product)
         self._acceptance, self._energies = np.empty(1), np.empty((2, 1))
         self._none_kept = np.empty((0, product.size))
         self.has_tuned = False
@@ -113,6 +123,7 @@ class AdaptedTrajectories:
                 self._target_accept,
                 self.gradient.n_euclidean,
                 self.compact,
+                self._longest,
                 dense=self._dense,
             )
 
@@ -126,8 +137,15 @@ class AdaptedTrajectories:
         """Coordinates of the model."""
         return self.gradient.to_position(self.z)
 
-    def start(self, x: np.ndarray) -> None:
-        """Begin at a place, or go on from where another step has put the variables."""
+    def start(self, x: np.ndarray) -> np.ndarray:
+        """Begin at a place, or go on from where another step has put the variables.
+
+        Returns
+        -------
+        ndarray
+            Gradient there in the coordinates of the model where a chain begins, and empty else.
+        """
+        gradient = np.empty(0)
         if self.draw == 0 and self._n_tune:
             self._evaluated = 1
             gradient = self.gradient.exact_gradient(x)
@@ -136,14 +154,17 @@ class AdaptedTrajectories:
             steep = [max(np.mean(gradient[part] ** 2), 1.0) ** -0.25 for part, _ in self.compact]
             self.use(Metric(first.centre, first.factor, np.array(steep)))
         self.z = self.gradient.from_position(x)
+        return gradient
 
     def _longest_step(self) -> float:
         """Step that goes half around the smallest compact manifold."""
         lengths = self.gradient.metric.lengths
         return min(
             (
-                math.pi / (length * math.sqrt(dim))
-                for length, (_, dim) in zip(lengths, self.compact, strict=True)
+                math.pi * longest / (length * math.sqrt(dim))
+                for length, longest, (_, dim) in zip(
+                    lengths, self._longest, self.compact, strict=True
+                )
             ),
             default=math.inf,
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+import numpy as np
+
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin, adapted_gradient
 from pymc_geodesic.steps.base.adaptor import GeodesicStep, SamplerWarning
-from pymc_geodesic.steps.base.coverage import draws_minibatches
 from pymc_geodesic.steps.base.dynamics import Dynamics
 from pymc_geodesic.tuning.metric import LARGEST_DENSE
 
@@ -55,11 +56,7 @@ class AdaptingStep(GeodesicStep):
     @property
     def _searches_on_all_rows(self) -> bool:
         """Whether the field itself must have the log-density that the search needs."""
-        return (
-            self._leaves_all_to_tuning
-            and self._minibatches.names is None
-            and not draws_minibatches(self.model)
-        )
+        return self._leaves_all_to_tuning and self._minibatches.names is None
 
     @property
     def adaptation(self) -> dict:
@@ -97,7 +94,9 @@ class AdaptingStep(GeodesicStep):
         """Begin at a position that was read."""
         if self._adapts:
             assert self._adapted is not None
-            self._adapted.start(self.position, self.stream)
+            gradient = self._adapted.start(self.position, self.stream)
+            if not np.isfinite(gradient).all():
+                raise self._fail_at_start(gradient)
 
     def _stationarity_warning(self) -> SamplerWarning | None:
         assert self._adapted is not None

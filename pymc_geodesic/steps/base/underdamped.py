@@ -353,7 +353,7 @@ class LangevinStep(AdaptingStep, MeasuringStep):
     @property
     def _counts_on_white_noise(self) -> bool:
         """Whether gradient noise must be independent from one inner step to the next."""
-        return self.gradient_noise is not None or self._measures_plain_noise
+        return self.gradient_noise is not None or self._leaves_all_to_tuning
 
     @property
     def _measures_plain_noise(self) -> bool:

@@ -1,0 +1,246 @@
+"""The adapted route of SGGMC and gSGNHT: its phases, its state, and what bounds its steps."""
+
+import math
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.exceptions import SamplingError
+from pymc.step_methods.state import equal_dataclass_values
+
+import pymc_geodesic as pg
+from pymc_geodesic.manifolds import HalfLine
+from pymc_geodesic.manifolds.product import project
+from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
+from pymc_geodesic.steps.base.step_bounds import stable_step, step_of_even_heat
+from pymc_geodesic.tuning.noise import even_step, langevin_settings
+from pymc_geodesic.tuning.windows import MetricWindows
+
+N, N_TUNE, N_SEARCH = 90, 60, 30
+
+
+def mixed_model() -> pm.Model:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(N, 3))
+    with pm.Model() as model:
+        rows, observed = pm.Data("x", x), pm.Data("t", x @ [0.6, 0.0, 0.8] + rng.normal(size=N))
+        direction = pg.UniformSphere("direction", shape=3)
+        level = pm.Normal("level", 0.0, 1.0, shape=2)
+        log_sd = pm.Normal("log_sd", 0.0, 1.0)
+        mean = rows @ direction + level.sum()
+        pm.Normal("y", mean, pt.exp(log_sd), observed=observed)
+    return model
+
+
+@pytest.fixture(scope="module")
+def step():
+    return pg.gSGNHT(model=mixed_model(), minibatch=["x", "t"], batch_size=20)
+
+
+def begin(step, n_tune=N_TUNE, seed=1):
+    step.setup_chain(np.random.default_rng(seed), n_tune, 100)
+    return step.model.initial_point(random_seed=1)
+
+
+def advance(step, point, n, n_tune=N_TUNE):
+    """Draw ``n`` times; return the point and all draws."""
+    draws = []
+    for _ in range(n):
+        if step.draw == n_tune:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        draws.append(step.position.copy())
+    return point, np.array(draws)
+
+
+@pytest.mark.parametrize(
+    "draw", [1, 20, N_SEARCH, N_SEARCH + 1, 50, N_TUNE, N_TUNE + 5], ids=lambda d: f"draw {d}"
+)
+def test_replays_from_a_saved_state_in_every_phase(step, draw):
+    point, _ = advance(step, begin(step), draw)
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    _, expected = advance(step, point, 5)
+    after = step.sampling_state
+    advance(step, begin(step, seed=2), 7)  # something else in between
+    step.setup_chain(np.random.default_rng(3), N_TUNE, 100)
+    step.sampling_state = state
+    _, found = advance(step, point, 5)
+    np.testing.assert_array_equal(found, expected)
+    assert equal_dataclass_values(step.sampling_state, after)
+    assert np.ptp(expected, axis=0).min() > 0.0
+
+
+def test_chains_do_not_depend_on_those_before(step):
+    _, first = advance(step, begin(step), N_TUNE + 5)
+    advance(step, begin(step, seed=2), N_TUNE + 5)
+    _, again = advance(step, begin(step), N_TUNE + 5)
+    np.testing.assert_array_equal(first, again)
+
+
+@pytest.mark.parametrize("draw", [10, N_SEARCH, 45, N_TUNE + 5])
+def test_goes_on_from_where_another_step_puts_the_variables(step, draw):
+    point, _ = advance(step, begin(step), draw)
+    moved = point | {"level": point["level"] + 0.25}
+    assert step._moved_elsewhere(moved)
+    step._read(moved)
+    np.testing.assert_allclose(step._adapted.position, step.position, atol=1e-12)
+    part = step.product.slices["level"]
+    np.testing.assert_allclose(step.position[part], moved["level"], atol=1e-12)
+    _, draws = advance(step, moved, 3)
+    assert np.isfinite(draws).all()
+
+
+@pytest.mark.parametrize("n_tune", [1, 20, 31])
+def test_short_tuning_phases(step, n_tune):
+    _, draws = advance(step, begin(step, n_tune), n_tune + 20, n_tune)
+    assert np.isfinite(draws).all()
+    assert step._adapted.settings is not None
+    assert step.product.contains(step.product.from_coordinates(draws), 1e-10).all()
+
+
+def test_velocity_is_tangent_where_the_dynamics_begin(step, monkeypatch):
+    point, _ = advance(step, begin(step), N_SEARCH)
+    seen = []
+    run = step._adapted.dynamics.run
+
+    def watched(field, arguments, product, z, settings, stream):
+        v = step._adapted.dynamics.v
+        tangent = v.copy()
+        project(product.blocks, z, tangent)
+        seen.append(np.abs(tangent - v).max())
+        return run(field, arguments, product, z, settings, stream)
+
+    monkeypatch.setattr(step._adapted.dynamics, "run", watched)
+    advance(step, point, 1)
+    assert max(seen) < 1e-12
+
+
+def test_known_noise_is_not_walked_in_epochs():
+    # over an epoch it would add up to zero, and slow positions never feel what is taken off
+    model = mixed_model()
+    rows = {"model": model, "minibatch": ["x", "t"], "batch_size": 20}
+    assert isinstance(pg.SGGMC(**rows).estimator.source, IndependentRows)
+    assert type(pg.SGGMC(metric=None, **rows).estimator.source) is ShuffledRows
+
+
+def test_step_that_diverged_is_not_tried_again(step):
+    adapted = step._adapted
+    point, _ = advance(step, begin(step), N_SEARCH + 1)
+    before = adapted.settings.step_size
+    adapted._longest = 0.5 * before
+    adapted._choose_settings()
+    assert adapted.settings.step_size == pytest.approx(0.5 * before)
+    advance(step, point, N_TUNE - N_SEARCH)
+    assert adapted.settings.step_size <= 0.5 * before
+
+
+def test_divergence_halves_the_step(step, monkeypatch):
+    adapted = step._adapted
+    point, _ = advance(step, begin(step), N_SEARCH + 1)
+    before = adapted.settings.step_size
+    with monkeypatch.context() as patch:
+        patch.setattr(adapted.dynamics, "run", lambda *args: (math.inf, 0))
+        advance(step, point, 2)
+    assert adapted.settings.step_size == pytest.approx(0.25 * before)
+    _, draws = advance(step, point, N_TUNE)
+    assert np.isfinite(draws).all()
+    assert adapted.settings.step_size <= 0.25 * before
+
+
+def test_noise_along_directions_is_not_what_they_were_chosen_by():
+    """The plain noise is N/n times the covariance of the rows, which is 1 in all directions."""
+    rng = np.random.default_rng(2)
+    d = 60
+    with pm.Model() as model:
+        x = pm.Data("x", rng.normal(size=(6000, d)))
+        mu = pm.Flat("mu", shape=d)
+        pm.Normal("y", mu, 1.0, observed=x)
+        step = pg.SGGMC(
+            minibatch=["x"], batch_size=60, control_variates=False, minibatch_order="random"
+        )
+    step.setup_chain(np.random.default_rng(1), 120, 1)
+    point = model.initial_point(random_seed=1)
+    while step._adapted.settings is None:
+        point, _ = step.step(point)
+    noise = step._adapted.settings.noise
+    assert noise.max() < 2.0 * noise.min()
+
+
+def bounded_gradient(x):
+    """sqrt(x²)³: finite, but with a gradient that is 0/0 at zero."""
+    return -0.5 * pt.sum((x - 1.0) ** 2) - pt.sum(pt.sqrt(x**2))
+
+
+@pytest.mark.parametrize("kind", [pg.SGGMC, pg.gSGNHT, pg.GMC])
+def test_start_without_a_gradient_is_refused(kind):
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2, initval=[0.0, 1.0])
+        pm.Potential("p", bounded_gradient(x))
+        step = kind()
+    step.setup_chain(np.random.default_rng(1), 50, 10)
+    with pytest.raises(SamplingError, match="gradient in 'x' is not finite"):
+        step.step(model.initial_point(random_seed=1))
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1e3])
+def test_half_lines_of_any_scale(rate):
+    with pm.Model() as model:
+        pm.Exponential("x", rate, shape=2)
+        step = pg.GMC(manifolds={"x": HalfLine})
+    step.setup_chain(np.random.default_rng(1), 400, 100)
+    point = model.initial_point(random_seed=1)
+    advance(step, point, 400, 400)
+    assert 0.4 < step._adapted.gradient.metric.lengths[0] * rate < 2.5
+
+
+def test_windows_in_which_nothing_moved_teach_nothing():
+    windows = MetricWindows(10, dense=True)
+    for _ in range(10):
+        windows.observe(np.array([1e6, 3.0]), np.array([0.1, -2.0]))
+    assert windows.factor(2) is None
+
+
+def test_even_noise_bounds_no_step_and_uneven_noise_does():
+    rng = np.random.default_rng(5)
+    points = [(slice(0, 10), 9)]
+    even = 3.0 * rng.normal(size=(400, 10))
+    assert step_of_even_heat(points, even) > 0.1
+    uneven = even.copy()
+    uneven[:, 3] *= 4.0
+    h = step_of_even_heat(points, uneven)
+    # the excess heat of one direction by the recursion of its velocity
+    b = 0.5 * 9.0
+    mean = b * (9.0 + 16.0) / 9.0
+    settings = langevin_settings(np.array([mean]), step_size=h)
+    decay = math.exp(-settings.friction[0] * h)
+    push = 0.5 * h * (1.0 + decay)
+    assert push**2 * (16.0 * b - mean) / (1.0 - decay**2) == pytest.approx(0.05, rel=0.2)
+
+
+@pytest.mark.parametrize("variance", [0.1, 4.0, 300.0])
+def test_even_step_heats_by_a_twentieth(variance):
+    h = even_step(variance, variance)
+    decay = math.exp(-h * (1.0 + 0.5 * h * variance))
+    heat = (0.5 * h * (1.0 + decay)) ** 2 * variance / (1.0 - decay**2)
+    assert heat <= 0.05 + 1e-9
+    assert h == 0.5 or heat == pytest.approx(0.05, rel=1e-6)
+
+
+def test_stiff_directions_of_a_sphere_shorten_the_step():
+    rng = np.random.default_rng(6)
+    gradients = rng.normal(size=(200, 6)) * [1.0, 1.0, 1.0, 8.0, 0.1, 0.1]
+    assert stable_step([(slice(0, 3), 2)], gradients) > 0.4
+    h = stable_step([(slice(0, 3), 2), (slice(3, 6), 2)], gradients)
+    assert h == pytest.approx(0.5 / 8.0, rel=0.15)
+
+
+def test_routes_without_all_that_is_set():
+    model = mixed_model()
+    rows = {"model": model, "minibatch": ["x", "t"], "batch_size": 20}
+    assert isinstance(pg.SGGMC(**rows)._adapted, AdaptedLangevin)
+    assert pg.SGGMC(metric=None, **rows)._adapted is None
+    beside = pg.SGGMC(["direction"], **rows)
+    assert beside._adapted.gradient.variates is None
