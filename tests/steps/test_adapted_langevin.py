@@ -8,7 +8,6 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pymc.exceptions import SamplingError
-from pymc.step_methods.state import equal_dataclass_values
 
 import pymc_geodesic as pg
 from pymc_geodesic.manifolds import HalfLine
@@ -69,7 +68,7 @@ def test_replays_from_a_saved_state_in_every_phase(step, draw):
     step.sampling_state = state
     _, found = advance(step, point, 5)
     np.testing.assert_array_equal(found, expected)
-    assert equal_dataclass_values(step.sampling_state, after)
+    np.testing.assert_equal(step.sampling_state.adaptation, after.adaptation)
     assert np.ptp(expected, axis=0).min() > 0.0
 
 
