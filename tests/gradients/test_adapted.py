@@ -32,7 +32,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "all manifolds": Case(101, 30, mixed=True),
+    "several manifolds": Case(101, 30, mixed=True),
     "one row": Case(101, 1),
     "several chunks": Case(2 * CHUNK + 77, 30),
     "pm.Minibatch": Case(101, 30, in_model="minibatch"),
@@ -54,7 +54,7 @@ def rows_of(case: Case, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 
 
 def parameters(case: Case):
-    """Variables, on every kind of manifold if wanted, and the mean of the rows."""
+    """Variables, on a Stiefel manifold too if wanted, and the mean of the rows."""
     log_sd = pm.Normal("log_sd", 0.0, 0.5)
     direction = pg.UniformSphere("direction", shape=3)
     b = pm.Normal("b", 0.5, 2.0, shape=WIDTH)
@@ -62,10 +62,9 @@ def parameters(case: Case):
     if not case.mixed:
         return (lambda x: x @ b + x[:, :3] @ direction), log_sd
     frame = pg.UniformStiefel("frame", shape=(3, 2))
-    share = pm.Dirichlet("share", np.array([2.0, 3.0, 4.0]))
 
     def mean(x):
-        along = x[:, :3] @ (direction + share + frame @ np.array([1.0, -0.5]))
+        along = x[:, :3] @ (direction + frame @ np.array([1.0, -0.5]))
         return x @ b + along
 
     return mean, log_sd
