@@ -252,7 +252,7 @@ def anchored_at_another_minibatch(setup):
     scope["_difference"] = njit(scope["_difference"])
     context = setup.gradient.variates.field.context
     variates = control_variates.ComposedField(
-        scope["_difference"], context, [setup.step.estimator.field]
+        scope["_difference"], context, [setup.step.estimator.field], setup.gradient.variates
     )
     coordinates = type(setup.gradient._plain)(variates, setup.here.size, [3])
     setup.gradient._anchored = coordinates
