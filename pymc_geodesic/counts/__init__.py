@@ -1,0 +1,1 @@
+"""Expected counts of Dirichlet and Gamma variables, for SCIR and SGRLD."""

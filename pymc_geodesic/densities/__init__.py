@@ -1,0 +1,1 @@
+"""From a PyMC model to the compiled gradient of its log-density, with inputs for its rows."""

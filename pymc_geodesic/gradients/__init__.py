@@ -1,4 +1,4 @@
-"""From a PyMC model to gradient estimates that kernels can call.
+"""Estimates of the gradient: minibatches, local variables, control variates, coordinates.
 
-The only place that reads and rewrites PyTensor graphs.
+Each can be wrapped by another without a kernel or a step that knows.
 """

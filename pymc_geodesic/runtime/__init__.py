@@ -1,0 +1,1 @@
+"""What compiled code stands on: decorator, random streams, callbacks from C, threads, memory."""
