@@ -106,7 +106,7 @@ def largest_square(vectors: np.ndarray) -> float:
     --------
     >>> import numpy as np
     >>> from pymc_geodesic.tuning.noise import largest_square
-    >>> float(largest_square(np.array([[3.0, 1.0], [-3.0, 0.0], [0.0, 1.0], [3.0, 0.0]])))
+    >>> float(largest_square(np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [3.0, 2.0]])))
     9.0
     """
     _, _, directions = np.linalg.svd(vectors[::2], full_matrices=False)
