@@ -156,7 +156,9 @@ def _numba_source(
         lines.append(f"    for k in range(flat{i}.size):")
         lines.append(f"        out[start{i} + k] = flat{i}[k]")
     if has_values:
-        lines.append(f"    out[stop{len(coordinate_shapes) - 1}:] = results[0]")
+        lines.append("    values = results[0]")
+        lines.append("    for k in range(values.size):")
+        lines.append(f"        out[stop{len(coordinate_shapes) - 1} + k] = values[k]")
     lines.append("    return 0.0")
     return "\n".join(lines) + "\n"
 

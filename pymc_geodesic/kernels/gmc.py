@@ -31,6 +31,16 @@ def add_kinetic_energy(
 
 
 @compiled
+def copy_numbers(source: np.ndarray, target: np.ndarray, start: int, stop: int) -> None:
+    """target[start:stop] = source[start:stop], without Numba's message about shapes that differ.
+
+    That message takes longer to compile than a sampler.
+    """
+    for i in range(start, stop):
+        target[i] = source[i]
+
+
+@compiled
 def copy_chain(
     blocks: np.ndarray, source: np.ndarray, target: np.ndarray, chain: int, chains: int
 ) -> None:
@@ -38,7 +48,7 @@ def copy_chain(
     for block in range(blocks.shape[0]):
         width = blocks[block, 2] * blocks[block, 3] // chains
         start = blocks[block, 1] + chain * width
-        target[start : start + width] = source[start : start + width]
+        copy_numbers(source, target, start, start + width)
 
 
 @compiled
@@ -122,14 +132,14 @@ def gmc(
     evaluate(field, x, argument, context, current)
     for transition in range(transitions):
         epsilon = step_size * (1.0 + jitter * (2.0 * uniform(stream) - 1.0))
-        proposal[:] = x
-        output[:] = current
+        copy_numbers(x, proposal, 0, size)
+        copy_numbers(current, output, 0, size + chains)
         refresh_velocity(blocks, proposal, v, stream)
         for chain in range(chains):
             energy[chain] = -current[size + chain]
         add_kinetic_energy(blocks, v, chains, 1.0, energy)
         if energies.size:
-            energies[1] = energy
+            copy_numbers(energy, energies[1], 0, chains)
         kick(blocks, proposal, v, output[:size], 0.5 * epsilon)
         for step in range(n_steps):
             scaled_geodesic(blocks, scales, proposal, v, epsilon)
@@ -150,8 +160,8 @@ def gmc(
                 if energies.size:
                     energies[1, chain] -= log_ratio
         if transition >= discarded:
-            kept[transition - discarded] = x
+            copy_numbers(x, kept[transition - discarded], 0, size)
     acceptance /= transitions
     if energies.size:
-        energies[0] = current[size:]
+        copy_numbers(current[size:], energies[0], 0, chains)
     return divergences, 1 + transitions * n_steps

@@ -6,17 +6,19 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
+from numba import carray, types
 
 from pymc_geodesic.manifolds import euclidean, flat_simplex, half_line, sphere, stiefel
 from pymc_geodesic.manifolds.euclidean import Euclidean
 from pymc_geodesic.manifolds.flat_simplex import FlatSimplex
 from pymc_geodesic.manifolds.half_line import HalfLine
 from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shape, require_positive
-from pymc_geodesic.manifolds.rows import view_rows
+from pymc_geodesic.manifolds.rows import address_of, view_rows
 from pymc_geodesic.manifolds.simplex import Simplex
 from pymc_geodesic.manifolds.sphere import Sphere
 from pymc_geodesic.manifolds.stiefel import Stiefel
 from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.late import VECTOR, LateFunction, late
 
 EUCLIDEAN = Euclidean.code
 HALF_LINE = HalfLine.code
@@ -24,8 +26,74 @@ SPHERE = Sphere.code
 SIMPLEX = Simplex.code
 FLAT_SIMPLEX = FlatSimplex.code
 STIEFEL = Stiefel.code
-_COMPILED = (EUCLIDEAN, HALF_LINE, SPHERE, SIMPLEX, FLAT_SIMPLEX, STIEFEL)
-"""Codes that `project` and `geodesic` tell apart; points of others would stand still."""
+
+_PROJECTION = types.float64(VECTOR, VECTOR, *(types.int64,) * 4)
+_MOTION = types.float64(VECTOR, VECTOR, *(types.int64,) * 4, types.float64)
+
+
+@late(_PROJECTION)
+def _project_on_sphere(x: Any, v: Any, rows: int, size: int, n: int, p: int) -> float:
+    sphere.project(carray(x, (rows, size)), carray(v, (rows, size)))
+    return 0.0
+
+
+@late(_PROJECTION)
+def _project_on_flat_simplex(x: Any, v: Any, rows: int, size: int, n: int, p: int) -> float:
+    flat_simplex.project(carray(x, (rows, size)), carray(v, (rows, size)))
+    return 0.0
+
+
+@late(_PROJECTION)
+def _project_on_stiefel(x: Any, v: Any, rows: int, size: int, n: int, p: int) -> float:
+    stiefel.project(carray(x, (rows, size)), carray(v, (rows, size)), n, p)
+    return 0.0
+
+
+@late(_MOTION)
+def _move_on_half_line(
+    x: Any, v: Any, rows: int, size: int, n: int, p: int, time: float
+) -> float:
+    half_line.geodesic(carray(x, (rows, size)), carray(v, (rows, size)), time)
+    return 0.0
+
+
+@late(_MOTION)
+def _move_on_sphere(x: Any, v: Any, rows: int, size: int, n: int, p: int, time: float) -> float:
+    sphere.geodesic(carray(x, (rows, size)), carray(v, (rows, size)), time)
+    return 0.0
+
+
+@late(_MOTION)
+def _move_on_flat_simplex(
+    x: Any, v: Any, rows: int, size: int, n: int, p: int, time: float
+) -> float:
+    flat_simplex.geodesic(carray(x, (rows, size)), carray(v, (rows, size)), time)
+    return 0.0
+
+
+@late(_MOTION)
+def _move_on_stiefel(x: Any, v: Any, rows: int, size: int, n: int, p: int, time: float) -> float:
+    stiefel.geodesic(carray(x, (rows, size)), carray(v, (rows, size)), time, n, p)
+    return 0.0
+
+
+_LATE: dict[int, tuple[LateFunction, ...]] = {
+    EUCLIDEAN: (),
+    HALF_LINE: (_move_on_half_line,),
+    SPHERE: (_project_on_sphere, _move_on_sphere),
+    SIMPLEX: (_project_on_sphere, _move_on_sphere),
+    FLAT_SIMPLEX: (_project_on_flat_simplex, _move_on_flat_simplex),
+    STIEFEL: (_project_on_stiefel, _move_on_stiefel),
+}
+"""What `project` and `geodesic` call by code; points of other codes would stand still."""
+
+_sphere_projection = _project_on_sphere.call
+_flat_simplex_projection = _project_on_flat_simplex.call
+_stiefel_projection = _project_on_stiefel.call
+_half_line_motion = _move_on_half_line.call
+_sphere_motion = _move_on_sphere.call
+_flat_simplex_motion = _move_on_flat_simplex.call
+_stiefel_motion = _move_on_stiefel.call
 
 
 @compiled
@@ -40,23 +108,20 @@ def project(blocks: np.ndarray, x: Floats, v: Floats) -> None:
         Coordinates, and the vector that is projected.
     """
     table = borrow(blocks)
-    position = borrow(x)
-    vector = borrow(v)
     for block in range(table.shape[0]):
         code = table[block, 0]
         if code in (EUCLIDEAN, HALF_LINE):
             continue
         start = table[block, 1]
-        rows = table[block, 2]
-        size = table[block, 3]
-        points = view_rows(position, start, rows, size)
-        vectors = view_rows(vector, start, rows, size)
+        rows, size = table[block, 2], table[block, 3]
+        n, p = table[block, 4], table[block, 5]
+        point, vector = address_of(x, start), address_of(v, start)
         if code in (SPHERE, SIMPLEX):
-            sphere.project(points, vectors)
+            _sphere_projection((point, vector, rows, size, n, p))
         elif code == FLAT_SIMPLEX:
-            flat_simplex.project(points, vectors)
+            _flat_simplex_projection((point, vector, rows, size, n, p))
         elif code == STIEFEL:
-            stiefel.project(points, vectors, table[block, 4], table[block, 5])
+            _stiefel_projection((point, vector, rows, size, n, p))
 
 
 @compiled
@@ -77,20 +142,22 @@ def geodesic(blocks: np.ndarray, x: Floats, v: Floats, time: float) -> None:
     for block in range(table.shape[0]):
         code = table[block, 0]
         start = table[block, 1]
-        rows = table[block, 2]
-        size = table[block, 3]
-        points = view_rows(position, start, rows, size)
-        velocities = view_rows(velocity, start, rows, size)
+        rows, size = table[block, 2], table[block, 3]
+        n, p = table[block, 4], table[block, 5]
         if code == EUCLIDEAN:
-            euclidean.geodesic(points, velocities, time)
-        elif code == HALF_LINE:
-            half_line.geodesic(points, velocities, time)
+            euclidean.geodesic(
+                view_rows(position, start, rows, size), view_rows(velocity, start, rows, size), time
+            )
+            continue
+        point, vector = address_of(x, start), address_of(v, start)
+        if code == HALF_LINE:
+            _half_line_motion((point, vector, rows, size, n, p, time))
         elif code in (SPHERE, SIMPLEX):
-            sphere.geodesic(points, velocities, time)
+            _sphere_motion((point, vector, rows, size, n, p, time))
         elif code == FLAT_SIMPLEX:
-            flat_simplex.geodesic(points, velocities, time)
+            _flat_simplex_motion((point, vector, rows, size, n, p, time))
         elif code == STIEFEL:
-            stiefel.geodesic(points, velocities, time, table[block, 4], table[block, 5])
+            _stiefel_motion((point, vector, rows, size, n, p, time))
 
 
 @compiled
@@ -172,11 +239,13 @@ class Product(Manifold):
             require_positive(f"rows of {name}", rows)
             if name in slices:
                 raise ValueError(f"components hold the name {name!r} twice; give each its own.")
-            if manifold.code not in _COMPILED:
+            if manifold.code not in _LATE:
                 raise ValueError(
                     f"{name!r} is on {manifold}, which the compiled functions project and geodesic "
                     f"of {__name__} do not know: add its branches there."
                 )
+            for function in _LATE[manifold.code]:
+                function.compile()  # before chains fork, each of which would
             n, p = (*manifold.shape, 1)[:2]
             blocks[block] = manifold.code, start, rows, manifold.size, n, p
             slices[name] = slice(start, start + rows * manifold.size)

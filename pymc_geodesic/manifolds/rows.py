@@ -11,7 +11,7 @@ from pymc_geodesic.runtime.jit import compiled, define_intrinsic
 
 
 @define_intrinsic
-def _address(_context: Any, flat: Any, _start: Any) -> tuple[Any, Callable[..., Any]]:
+def address_of(_context: Any, flat: Any, _start: Any) -> tuple[Any, Callable[..., Any]]:
     """Pointer to element `start` of a contiguous vector of float64."""
     if not (isinstance(flat, types.Array) and flat.dtype == types.float64):
         raise TypingError(f"a flat state must be an array of float64, not {flat}.")
@@ -53,4 +53,4 @@ def view_rows(flat: Floats, start: int, rows: int, size: int) -> Floats:
     >>> second_row(np.arange(6.0))
     12.0
     """
-    return carray(_address(flat, start), (rows, size))
+    return carray(address_of(flat, start), (rows, size))

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +22,7 @@ from llvmlite import ir
 from numba import carray, cfunc, njit, types
 from numba.extending import intrinsic
 
-from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.jit import compiled, machine_address
 
 __all__ = [
     "ComposedField",
@@ -190,17 +189,6 @@ class FieldLike(Protocol):
         """Raise what an interpreted field raised during the last call, if anything."""
 
 
-@cache
-def _callback(function: Callable[..., float]) -> Any:
-    """Make a C function of a compiled one; Numba's cache keeps the latter, this is thin."""
-
-    @cfunc(SIGNATURE)
-    def field(position, argument, context, output):  # type: ignore[no-untyped-def]
-        return function(position, argument, context, output)
-
-    return field
-
-
 class ComposedField:
     """A field made of other fields.
 
@@ -223,10 +211,10 @@ class ComposedField:
         inner: Sequence[FieldLike],
         keep_alive: Any,
     ) -> None:
-        self.address: int = _callback(function).address
+        self.address: int = machine_address(function, SIGNATURE)
         self.context = context
         self._inner = tuple(inner)
-        self._keep_alive = keep_alive
+        self._keep_alive = function, keep_alive
 
     def raise_error(self) -> None:
         """Raise what an interpreted field raised during the last call, if anything."""

@@ -19,7 +19,7 @@ ignored. NaN and infinity keep their meaning: kernels find divergences by lookin
 
 _PACKAGE = Path(__file__).parents[1]
 _MODULE_NAME = re.compile(rb"pymc_geodesic((?:\.\w+)+)")
-_COMPILES = re.compile(rb"pymc_geodesic\.(?:jit|ops\.numba_backend)\b")
+_COMPILES = re.compile(rb"pymc_geodesic\.(?:runtime\.(?:jit|late)|ops\.numba_backend)\b")
 _SYMBOLIC = re.compile(rb"^(?:from|import) (?:pymc|pytensor)\b", re.MULTILINE)
 
 
@@ -116,6 +116,24 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
     if file is not None:
         file._source_stamp = source_stamp(Path(function.__code__.co_filename))
     return dispatcher
+
+
+def machine_address(function: Any, signature: Any) -> int:
+    """Compile a function, or load it from disk, and say where C code finds it.
+
+    Parameters
+    ----------
+    function : compiled function
+        Must stay alive while the address is in use.
+    signature : numba signature
+        Of numbers and pointers.
+
+    Returns
+    -------
+    int
+    """
+    result = function.get_compile_result(signature)
+    return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
 
 
 # For a type checker an intrinsic would take the typing context as its first argument.
