@@ -22,6 +22,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.ops.matrix_matrix import MatrixMatrix
 from pymc_geodesic.ops.numba_backend import LoopOp
 
 __all__ = ["MatrixVector", "VectorMatrix", "with_loops_for_products"]
@@ -131,10 +132,10 @@ def _product_as_loop(fgraph: Any, node: Apply) -> list[TensorVariable] | None:
     elif rows == 1:
         matrix, vector = right.mT, left[0]
     else:
-        return None
+        return _by_blas(left, right)
     shape = [_OPEN_LENGTH if length is None else length for length in matrix.type.shape]
     if shape[0] * shape[1] > _LARGEST_MATRIX or np.dtype(dtype).kind != "f":
-        return None
+        return _by_blas(left, right)
     operation = matrix.owner.op if matrix.owner is not None else None
     if isinstance(operation, DimShuffle) and operation.is_matrix_transpose:
         product = VectorMatrix()(vector, *matrix.owner.inputs)
@@ -143,8 +144,17 @@ def _product_as_loop(fgraph: Any, node: Apply) -> list[TensorVariable] | None:
     return [product[:, None] if columns == 1 else product[None, :]]
 
 
+def _by_blas(left: TensorVariable, right: TensorVariable) -> list[TensorVariable] | None:
+    """Call BLAS where it has a routine for both, which is compiled once for all models."""
+    if left.type.dtype == right.type.dtype == "float64":
+        return [MatrixMatrix()(left, right)]
+    return None
+
+
 def with_loops_for_products(mode: Mode) -> Mode:
     """Copy of a Numba mode that compiles products of a matrix and a vector into loops.
+
+    Other products call BLAS through one function that is compiled once.
 
     Parameters
     ----------
