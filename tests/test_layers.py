@@ -32,6 +32,7 @@ MAY_IMPORT = {
 NUMERICS = {"runtime", "schedules", "arguments", "manifolds", "integrators", "tuning", "kernels"}
 MAY_IMPORT["gradients"] = (NUMERICS - {"arguments"}) | {"ops", "sparse", "minibatches", "densities"}
 MAY_IMPORT["counts"] = MAY_IMPORT["gradients"] | {"gradients", "transforms"}
+MAY_IMPORT["__main__"] = {""}  # what users see
 MAY_IMPORT["steps"] = MAY_IMPORT["counts"] | {"counts", "arguments"}
 
 # Layers of plain numerics, without PyMC or PyTensor.

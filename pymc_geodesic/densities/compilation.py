@@ -18,7 +18,7 @@ import numpy as np
 import pytensor.tensor as pt
 from numba import carray, cfunc
 from pymc.pytensorf import compile as pymc_compile
-from pytensor.compile.mode import get_mode
+from pytensor.compile.mode import Mode, get_mode
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.variable import TensorVariable
@@ -26,8 +26,9 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.ops.matrix_vector import with_loops_for_products
 from pymc_geodesic.runtime.fields import SIGNATURE, Field, array_at, interpreted_field
 from pymc_geodesic.runtime.jit import source_stamp
+from pymc_geodesic.runtime.patience import telling_if_it_takes_long
 
-__all__ = ["CompiledField", "FixedArray", "ResizedArray", "RowBlock", "compile_field"]
+__all__ = ["CompiledField", "FixedArray", "ResizedArray", "RowBlock", "compile_field", "mode_of"]
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,18 @@ def _numba_source(
     return "\n".join(lines) + "\n"
 
 
+def mode_of(compile_kwargs: dict[str, Any]) -> Mode:
+    """Take the mode out of the arguments of a compilation, with the products of this package.
+
+    Parameters
+    ----------
+    compile_kwargs : dict
+        Loses its mode. Another backend than Numba has products of its own.
+    """
+    mode = get_mode(compile_kwargs.pop("mode", None))
+    return with_loops_for_products(mode) if isinstance(mode.linker, NumbaLinker) else mode
+
+
 def compile_field(
     coordinates: Sequence[TensorVariable],
     inputs: Sequence[FixedArray],
@@ -187,10 +200,8 @@ def compile_field(
         Passed to `pymc.compile`, such as ``{"mode": "CVM"}``.
     """
     kwargs = dict(compile_kwargs or {})
-    mode = get_mode(kwargs.pop("mode", None))
+    mode = mode_of(kwargs)
     is_native = isinstance(mode.linker, NumbaLinker)
-    if is_native:
-        mode = with_loops_for_products(mode)
     gradients = [g if g.owner is not None else pt.add(g, 0.0) for g in gradients]
     outputs = [*([values] if values is not None else []), *gradients]
     function = pymc_compile(
@@ -203,9 +214,9 @@ def compile_field(
     )
     shapes = [coordinate.type.shape for coordinate in coordinates]
     if is_native:
-        return CompiledField(
-            _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None), inputs
-        )
+        with telling_if_it_takes_long():
+            field = _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None)
+        return CompiledField(field, inputs)
     return _interpreted(function, shapes, inputs, values is not None)
 
 

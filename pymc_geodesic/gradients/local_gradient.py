@@ -20,13 +20,12 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.model import Model
 from pymc.pytensorf import compile as pymc_compile
-from pytensor.compile.mode import get_mode
 from pytensor.gradient import grad
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.compilation import FixedArray, compile_field
+from pymc_geodesic.densities.compilation import FixedArray, compile_field, mode_of
 from pymc_geodesic.densities.hoisting import split_at_frontier
 from pymc_geodesic.densities.local_rows import check_rows, total_rows
 from pymc_geodesic.densities.log_density import Density, density_of
@@ -128,7 +127,7 @@ class LocalGradientEstimator:
 
     def _compile_function(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         kwargs = dict(self._compile_kwargs)
-        mode = get_mode(kwargs.pop("mode", None))
+        mode = mode_of(kwargs)
         return pymc_compile(
             list(inputs),
             list(outputs),

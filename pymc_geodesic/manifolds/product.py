@@ -50,9 +50,7 @@ def _project_on_stiefel(x: Any, v: Any, rows: int, size: int, n: int, p: int) ->
 
 
 @late(_MOTION)
-def _move_on_half_line(
-    x: Any, v: Any, rows: int, size: int, n: int, p: int, time: float
-) -> float:
+def _move_on_half_line(x: Any, v: Any, rows: int, size: int, n: int, p: int, time: float) -> float:
     half_line.geodesic(carray(x, (rows, size)), carray(v, (rows, size)), time)
     return 0.0
 

@@ -154,7 +154,7 @@ def _by_blas(left: TensorVariable, right: TensorVariable) -> list[TensorVariable
 def with_loops_for_products(mode: Mode) -> Mode:
     """Copy of a Numba mode that compiles products of a matrix and a vector into loops.
 
-    Other products call BLAS through one function that is compiled once.
+    Other products of float64 call BLAS through one function that is compiled once for all models.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ _ITEM = 8
 
 
 def _external(name: str, letters: int) -> Any:
-    """A routine of BLAS by the name of its symbol, which keeps machine code free of addresses.
+    """Name a routine of BLAS by its symbol, which keeps machine code free of addresses.
 
     It takes characters, integers and numbers by value, and the pointers of arrays as they are.
     """
@@ -77,7 +77,7 @@ def _moved(typing_context, pointer, items):  # type: ignore[no-untyped-def]
 
 @compiled
 def _contiguous(matrix: Any, rows: int, columns: int, down: int, across: int) -> np.ndarray:
-    """A copy in C order."""
+    """Copy a matrix into C order."""
     copy = np.empty((rows, columns))
     for i in range(rows):
         for j in range(columns):

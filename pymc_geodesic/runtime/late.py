@@ -1,9 +1,9 @@
 """Functions that compiled code calls by address and that are compiled when they are wanted.
 
 A kernel that knows every manifold would compile every manifold, also for a model that has none of
-them, and once more wherever it is inlined. A late function is a cell of memory with an address:
-that of a function which compiles the true one, puts its address into the cell, and calls it. Machine
-code finds the cell by its name, so that it can be kept on disk and used by later processes.
+them, and once more wherever it is inlined. A late function is a cell of memory with an address: at
+first that of a function which compiles the true one, puts its address into the cell, and calls it.
+Machine code finds the cell by its name, so that it can be kept on disk and used by later processes.
 """
 
 from __future__ import annotations

@@ -184,6 +184,7 @@ class gSGNHT(ThermostatStep):
     """
 
     name = "gsgnht"
+    _kernels = (gsgnht, held_along_geodesics, learn_curvature)
     last_excess = 0.05
     _has_thermostat = True
     _state_class = GSGNHTState

@@ -159,6 +159,7 @@ class SGGMC(LangevinStep):
     """
 
     name = "sggmc"
+    _kernels = (sggmc,)
     last_excess = 0.02
 
     def __init__(

@@ -152,6 +152,7 @@ class SSGNHT(ThermostatStep):
     """
 
     name = "ssgnht"
+    _kernels = (ssgnht,)
     last_excess = 0.05
     # more than A would brake the force that leads to the posterior, as if it were noise
     _largest_while_annealing = 1.0

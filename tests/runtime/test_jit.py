@@ -1,8 +1,10 @@
 """The decorator of the kernels: what fast arithmetic keeps, and when the cache is out of date."""
 
+import ctypes
 import math
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
@@ -77,12 +79,36 @@ def test_stamp_follows_the_modules_that_are_used(package, changed):
     assert jit.source_stamp(package / "kernel.py") != before
 
 
+def test_stamp_follows_a_module_that_builds_graphs_and_compiles(package):
+    kernel, graphs = package / "kernel.py", package / "graphs.py"
+    kernel.write_text("import pymc_geodesic.graphs")
+    graphs.write_text(
+        "import pytensor.tensor as pt\nfrom pymc_geodesic.runtime.jit import compiled\n"
+    )
+    before = jit.source_stamp(kernel)
+    with graphs.open("a") as file:
+        file.write("x = 1")
+    assert jit.source_stamp(kernel) != before
+
+
 @pytest.mark.parametrize("changed", ["other.py", "plain.py"])
 def test_stamp_ignores_other_modules(package, changed):
     before = jit.source_stamp(package / "kernel.py")
     with (package / changed).open("a") as file:
         file.write("\nx = 2")
     assert jit.source_stamp(package / "kernel.py") == before
+
+
+def test_address_of_a_function_for_c():
+    """The wrapper that Numba makes for C callers; fields and manifolds are called through it."""
+
+    @jit.compiled(cache=False)
+    def add(x, y):
+        return x + y
+
+    address = jit.machine_address(add, numba.float64(numba.float64, numba.int64))
+    kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double, ctypes.c_int64)
+    assert kind(address)(0.5, 2) == 2.5
 
 
 def test_cache_of_a_kernel_carries_the_stamp():

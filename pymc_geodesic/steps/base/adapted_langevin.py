@@ -20,6 +20,7 @@ from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.steps.base.adapted_trajectories import AdaptedTrajectories
 from pymc_geodesic.steps.base.dynamics import Dynamics
+from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.steps.base.step_bounds import points_of, stable_step, step_of_even_heat
 from pymc_geodesic.tuning.noise import (
     LangevinSettings,
@@ -191,6 +192,7 @@ class AdaptedLangevin:
         self.gradient = gradient
         self._next_arguments = next_arguments
         self.dynamics, self._n_steps = dynamics, n_steps
+        prepare(all_finite, differences_of_pairs, fill_normal, geodesic)
         self._model_product = product
         self._search = AdaptedTrajectories(
             gradient, product, target_accept=SEARCH_ACCEPTANCE, dense=dense

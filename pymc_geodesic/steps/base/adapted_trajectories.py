@@ -12,7 +12,9 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Product
 from pymc_geodesic.manifolds.product import project
+from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import uniform
+from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.tuning.metric import Metric, diagonal_metric
 from pymc_geodesic.tuning.trajectory import TrajectoryTuner
 
@@ -109,6 +111,7 @@ class AdaptedTrajectories:
         self._acceptance, self._energies = np.empty(1), np.empty((2, 1))
         self._none_kept = np.empty((0, product.size))
         self.has_tuned = False
+        prepare(gmc, evaluate, project, uniform)
         self.reset(0)
 
     def reset(self, n_tune: int) -> None:

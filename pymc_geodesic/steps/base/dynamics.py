@@ -14,6 +14,7 @@ from pymc_geodesic.kernels.geodesic_langevin import geodesic_langevin
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
+from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.tuning.noise import LangevinSettings, langevin_settings
 from pymc_geodesic.tuning.overdamped import overdamped_settings
 
@@ -85,6 +86,7 @@ class Underdamped:
     def __init__(self, *, has_thermostat: bool, largest_noise: float = math.inf) -> None:
         self._has_thermostat, self._largest_noise = has_thermostat, largest_noise
         self._scratch = np.empty(0)
+        prepare(geodesic_langevin, refresh_velocity)
         self.reset()
 
     def reset(self) -> None:
@@ -165,6 +167,7 @@ class Overdamped:
 
     def __init__(self) -> None:
         self._scratch = np.empty(0)
+        prepare(averaged_langevin)
         self.reset()
 
     def reset(self) -> None:

@@ -6,7 +6,7 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,9 @@ from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.integrators import EXACT, PAPER, refresh_velocity
+from pymc_geodesic.kernels import gmc, probe, probe_in_turn
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
+from pymc_geodesic.manifolds.product import project
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.schedules import Schedule
@@ -40,6 +42,7 @@ from pymc_geodesic.steps.base.coverage import drawn_row_numbers
 from pymc_geodesic.steps.base.dynamics import Underdamped
 from pymc_geodesic.steps.base.estimates import LocalDraws, Minibatches, make_estimator
 from pymc_geodesic.steps.base.measuring import MeasuringStep
+from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.tuning.cooling import FIRST_EXCESS, FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
 from pymc_geodesic.tuning.effective_size import RunningSize
 
@@ -141,6 +144,8 @@ class LangevinStep(AdaptingStep, MeasuringStep):
     )
     _compiled_attributes = ("estimator", "_noise_field", "_source", "_adapted")
     last_excess: float
+    _kernels: ClassVar[tuple[Any, ...]]
+    """What runs where nothing is adapted."""
     _friction_name = "friction"
     _too_hot = (
         "a smaller step_size, more friction, larger minibatches or a known "
@@ -293,6 +298,9 @@ class LangevinStep(AdaptingStep, MeasuringStep):
             compile_kwargs=self.compile_kwargs,
         )
         self._adapted = self._make_adapted()
+        if self._adapted is None:
+            prepare(*self._kernels, all_finite, evaluate, probe, project, refresh_velocity)
+            prepare(gmc if self.local else probe_in_turn)
         self._noise_field: CompiledField | None = None
         if isinstance(self.gradient_noise, str):
             if self.gradient_noise != "fisher":

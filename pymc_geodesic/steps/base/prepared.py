@@ -1,0 +1,98 @@
+"""Kernels compiled ahead, in the process that starts the chains.
+
+Chains that fork would compile the same kernel each for itself. The types that a step calls its
+kernels with are always the same, and are written down here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import float64, int64, uint64
+
+from pymc_geodesic.integrators import refresh_velocity
+from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
+from pymc_geodesic.kernels.geodesic_langevin import geodesic_langevin
+from pymc_geodesic.kernels.gmc import gmc
+from pymc_geodesic.kernels.gsgnht import gsgnht
+from pymc_geodesic.kernels.lag import held_along_geodesics, learn_curvature
+from pymc_geodesic.kernels.probe import probe, probe_in_turn
+from pymc_geodesic.kernels.sggmc import sggmc
+from pymc_geodesic.kernels.ssgnht import ssgnht
+from pymc_geodesic.manifolds.product import geodesic, project
+from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.patience import telling_if_it_takes_long
+from pymc_geodesic.runtime.streams import fill_normal, uniform
+from pymc_geodesic.tuning.noise import differences_of_pairs
+
+__all__ = ["SIGNATURES", "prepare"]
+
+_VECTOR, _MATRIX = float64[::1], float64[:, ::1]
+_TABLE, _INTEGERS, _STREAM = int64[:, ::1], int64[::1], uint64[::1]
+
+SIGNATURES: dict[Any, tuple[Any, ...]] = {
+    averaged_langevin: (
+        int64, _INTEGERS, _INTEGERS, _VECTOR, _VECTOR, float64, _VECTOR, _STREAM, _VECTOR,
+    ),
+    geodesic_langevin: (
+        int64, _INTEGERS, _INTEGERS, _TABLE, _VECTOR, _VECTOR, _VECTOR, _VECTOR, float64, _VECTOR,
+        _VECTOR, _VECTOR, float64, _STREAM, _VECTOR,
+    ),
+    gmc: (
+        int64, _INTEGERS, int64, _TABLE, _VECTOR, int64, _VECTOR, int64, _MATRIX, float64, int64,
+        float64, _STREAM, _VECTOR, _MATRIX,
+    ),
+    gsgnht: (
+        int64, _INTEGERS, _INTEGERS, _TABLE, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR,
+        float64, _VECTOR, _VECTOR, int64, _STREAM, _VECTOR, _VECTOR, _MATRIX,
+    ),
+    held_along_geodesics: (_VECTOR, _MATRIX, _VECTOR, _VECTOR, float64, int64, _VECTOR),
+    learn_curvature: (_MATRIX, _MATRIX, _VECTOR, float64, float64),
+    ssgnht: (
+        int64, _INTEGERS, _INTEGERS, _TABLE, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR,
+        float64, _VECTOR, _STREAM, _VECTOR, _VECTOR,
+    ),
+    all_finite: (_VECTOR,),
+    differences_of_pairs: (int64, _INTEGERS, _INTEGERS, _INTEGERS, _MATRIX, _MATRIX),
+    probe: (
+        int64, _INTEGERS, int64, _TABLE, _VECTOR, _VECTOR, _VECTOR, float64, _VECTOR, _VECTOR,
+        int64,
+    ),
+    probe_in_turn: (
+        int64, _INTEGERS, _INTEGERS, _TABLE, _VECTOR, _VECTOR, _VECTOR, float64, _STREAM, _VECTOR,
+        _VECTOR, _MATRIX,
+    ),
+    sggmc: (
+        int64, _INTEGERS, _INTEGERS, _TABLE, _VECTOR, _VECTOR, _VECTOR, float64, _VECTOR, _VECTOR,
+        int64, _STREAM, _VECTOR, _VECTOR,
+    ),
+    evaluate: (int64, _VECTOR, int64, _INTEGERS, _VECTOR),
+    fill_normal: (_STREAM, _VECTOR),
+    geodesic: (_TABLE, _VECTOR, _VECTOR, float64),
+    project: (_TABLE, _VECTOR, _VECTOR),
+    refresh_velocity: (_TABLE, _VECTOR, _VECTOR, _STREAM),
+    uniform: (_STREAM,),
+}  # fmt: skip
+"""Types that steps call each kernel with."""
+
+
+def prepare(*kernels: Any) -> None:
+    """Compile kernels, or load them from disk, for the arguments that steps give them.
+
+    Parameters
+    ----------
+    *kernels : compiled function
+        Of `SIGNATURES`.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.steps.base.prepared import prepare
+    >>> from pymc_geodesic.runtime.streams import uniform
+    >>> prepare(uniform)
+    >>> len(uniform.signatures)
+    1
+    """
+    with telling_if_it_takes_long():
+        for kernel in kernels:
+            kernel.compile(SIGNATURES[kernel])
