@@ -5,13 +5,21 @@
 Cold is with empty compilation caches, as after installation; warm is every later process. The
 model is the Bayesian SVM with 10,000 rows, where NUTS needs little time for the draw itself, and
 for SGGMC also with a million rows, which are shuffled first.
+
+A second table has the processor time of whole process trees with all caches empty, two chains in
+two processes, up to the first draws: the quick start of the README, a support vector machine, and
+the topic model of ``make demo``, with and without reading its documents from what is installed.
+
+    python -m benchmarks.first_draw --only-cold [--cases vmf svm topics]
 """
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from statistics import median
 
 CHILD = """
@@ -48,6 +56,45 @@ with pm.Model():
         pm.sample(step=step, **settings)
 """
 
+COLD = """
+import sys
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pymc_geodesic as pg
+
+settings = {"draws": 1, "tune": 1, "chains": 2, "cores": 2, "progressbar": False,
+            "compute_convergence_checks": False, "random_seed": 1}
+case = sys.argv[1]
+if case in ("documents", "topics"):
+    corpus = pg.datasets.docstring_corpus()
+    n = corpus.train.shape[1]
+if case == "topics":
+    with pg.models.spherical_admixture(
+        corpus.train, 6, alpha=1.0, kappa=1.0 * n, sigma=n / 3, kappa0=n / 3
+    ):
+        step = pg.SGGMC(
+            minibatch=["V"], local=["theta"], batch_size=50, local_tune=5, local_draws=5
+        )
+        pm.sample(step=step, var_names=["beta"], **settings)
+if case == "vmf":
+    rows, _ = pg.datasets.make_vmf_mixture([[0.6, 0.0, 0.8]], 20.0, 5_000, random_seed=1)
+    with pm.Model():
+        x = pm.Data("x", rows)
+        mu = pg.UniformSphere("mu", shape=3)
+        pg.VonMisesFisher("y", mu=mu, kappa=20.0, observed=x)
+        pm.sample(step=pg.SGGMC(batch_size=100, minibatch=["x"]), **settings)
+if case == "svm":
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(10_000, 28))
+    with pm.Model():
+        X, y = pm.Data("X", rows), pm.Data("y", np.sign(rows @ rng.normal(size=28)))
+        w = pm.Normal("w", 0, 1, shape=28)
+        pm.Potential("hinge", -pt.maximum(0, 1 - y * (X @ w)))
+        pm.sample(step=pg.SGGMC(batch_size=100, minibatch=["X", "y"]), **settings)
+"""
+COLD_CASES = ("vmf", "svm", "topics", "documents")
+
 CASES = [("SGGMC", 10_000), ("NUTS", 10_000), ("SGGMC", 1_000_000)]
 
 
@@ -67,11 +114,48 @@ def seconds_to_first_draw(sampler: str, n_rows: int, caches: str) -> float:
     return float(child.stdout)
 
 
+def processor_seconds(case: str) -> float:
+    """User and system time of a process and of all that it starts, with every cache empty."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "HOME": folder,
+            "XDG_CACHE_HOME": f"{folder}/cache",
+            "NUMBA_CACHE_DIR": f"{folder}/numba",
+            "PYTENSOR_FLAGS": f"base_compiledir={folder}/pytensor",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", COLD, case],
+            env=os.environ | settings,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def cold_table(cases: Sequence[str]) -> list[str]:
+    """Processor time of each case, one line as soon as it is known."""
+    lines = ["| caches empty, two chains | processor time, s |", "|---|---:|"]
+    print("\n".join(lines), flush=True)
+    for case in cases:
+        lines.append(f"| {case} | {processor_seconds(case):.1f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
 def main() -> list[str]:
     """Measure and return the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="of the warm processes")
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--only-cold", action="store_true", help="the second table alone")
+    parser.add_argument("--cases", nargs="+", choices=COLD_CASES, default=COLD_CASES)
+    options = parser.parse_args()
+    if options.only_cold:
+        return cold_table(options.cases)
+    rounds = options.rounds
     with tempfile.TemporaryDirectory() as folder:
         cold, warm = {}, {}
         for case in CASES:
@@ -89,7 +173,7 @@ def main() -> list[str]:
         first = cold[sampler, n_rows]
         lines.append(f"| {sampler}, {n_rows:,} | {first:.1f} | {seconds:.2f} | {comparison} |")
     print("\n".join(lines), flush=True)
-    return lines
+    return [*lines, "", *cold_table(options.cases)]
 
 
 if __name__ == "__main__":

@@ -15,10 +15,11 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "draws": 2,
     "tune": 60,
     "chains": 1,
@@ -37,14 +38,19 @@ def regression() -> None:
 
     rng = np.random.default_rng(1)
     x_rows = rng.normal(size=(500, 3))
-    for method in (pg.SGGMC, pg.gSGNHT, pg.SSGNHT, pg.GMC):
+    methods: list[Callable[[], Any]] = [
+        lambda: pg.SGGMC(batch_size=10, minibatch=["x", "y"]),
+        lambda: pg.gSGNHT(batch_size=10, minibatch=["x", "y"]),
+        lambda: pg.SSGNHT(batch_size=10, minibatch=["x", "y"]),
+        pg.GMC,
+    ]
+    for method in methods:
         with pm.Model():
             x = pm.Data("x", x_rows)
             y = pm.Data("y", x_rows.sum(axis=1))
             w = pm.Normal("w", shape=3)
             pm.Normal("seen", x @ w, 1.0, observed=y)
-            rows = {} if method is pg.GMC else {"batch_size": 10, "minibatch": ["x", "y"]}
-            pm.sample(step=method(**rows), **SETTINGS)
+            pm.sample(step=method(), **SETTINGS)
 
 
 def sphere() -> None:
@@ -53,7 +59,7 @@ def sphere() -> None:
 
     import pymc_geodesic as pg
 
-    points, _ = pg.datasets.make_vmf_mixture([[0.6, 0.0, 0.8]], 20.0, 500, random_seed=1)
+    points, _ = pg.datasets.make_vmf_mixture(np.array([[0.6, 0.0, 0.8]]), 20.0, 500, random_seed=1)
     with pm.Model():
         x = pm.Data("x", points)
         mu = pg.UniformSphere("mu", shape=3)
@@ -83,8 +89,7 @@ def topics() -> None:
     import pymc_geodesic as pg
 
     rows = pg.datasets.make_vmf_mixture(np.eye(8)[:2], 20.0, 60, random_seed=1)[0]
-    settings = {"alpha": 1.0, "kappa": 20.0, "sigma": 5.0, "kappa0": 5.0}
-    with pg.models.spherical_admixture(rows, 2, **settings):
+    with pg.models.spherical_admixture(rows, 2, alpha=1.0, kappa=20.0, sigma=5.0, kappa0=5.0):
         step = pg.SGGMC(
             minibatch=["V"], local=["theta"], batch_size=20, local_tune=2, local_draws=2
         )

@@ -147,10 +147,21 @@ def probe_in_turn(
     field, context, blocks, dims, x, direction, time
         See `probe`.
     """
+    no_values = np.int64(0)  # no literal, for which `probe` would be compiled once more
     for i in range(arguments.size):
         previous = last_gradient[: last_gradient.size if i else 0]
         curvatures[i] = probe(
-            field, context, arguments[i], blocks, dims, x, direction, time, previous, noises[i], 0
+            field,
+            context,
+            arguments[i],
+            blocks,
+            dims,
+            x,
+            direction,
+            time,
+            previous,
+            noises[i],
+            no_values,
         )
         if not math.isfinite(curvatures[i]) and i < arguments.size - 1:
             refresh_velocity(blocks, x, direction, stream)
