@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -147,7 +148,7 @@ def probe_in_turn(
     field, context, blocks, dims, x, direction, time
         See `probe`.
     """
-    no_values = np.int64(0)  # no literal, for which `probe` would be compiled once more
+    no_values: Any = np.int64(0)  # no literal, for which `probe` would be compiled once more
     for i in range(arguments.size):
         previous = last_gradient[: last_gradient.size if i else 0]
         curvatures[i] = probe(

@@ -30,7 +30,8 @@ from pymc_geodesic.runtime import jit
 
 PACKAGE = Path(jit.__file__).parents[1]
 FILES = [
-    f"ops/{name}.py" for name in ("admixture", "bessel_ops", "matrix_vector", "sparse_dot")
+    f"ops/{name}.py"
+    for name in ("admixture", "bessel_ops", "matrix_matrix", "matrix_vector", "sparse_dot")
 ] + [
     f"distributions/{name}.py"
     for name in (
