@@ -8,6 +8,7 @@ __all__ = ["DualAveraging"]
 
 _SHRINKAGE, _DELAY, _FORGETTING = 0.05, 10.0, 0.75
 _FIRST_FACTOR = 10.0
+_RECENT = 0.05
 
 
 class DualAveraging:
@@ -41,7 +42,7 @@ class DualAveraging:
     def restart(self, first: float) -> None:
         """Begin again from another step size."""
         self._drawn_to = math.log(_FIRST_FACTOR * first)
-        self._log_step = self._mean_log_step = math.log(first)
+        self._log_step = self._mean_log_step = self._recent_log_step = math.log(first)
         self._missing = 0.0
         self._count = 0
 
@@ -55,6 +56,11 @@ class DualAveraging:
         """ε averaged over what was tried, to sample with."""
         return math.exp(self._mean_log_step)
 
+    @property
+    def recent(self) -> float:
+        """ε averaged over about the last twenty that were tried, which has forgotten the first."""
+        return math.exp(self._recent_log_step)
+
     def observe(self, acceptance: float) -> None:
         """Take in the mean acceptance probability of a trajectory."""
         self._count += 1
@@ -63,6 +69,8 @@ class DualAveraging:
         self._log_step = self._drawn_to - math.sqrt(self._count) / _SHRINKAGE * self._missing
         weight = self._count**-_FORGETTING
         self._mean_log_step += weight * (self._log_step - self._mean_log_step)
+        weight = max(1.0 / self._count, _RECENT)
+        self._recent_log_step += weight * (self._log_step - self._recent_log_step)
 
     @property
     def state(self) -> dict[str, float]:
@@ -71,6 +79,7 @@ class DualAveraging:
             "drawn_to": self._drawn_to,
             "log_step": self._log_step,
             "mean_log_step": self._mean_log_step,
+            "recent_log_step": self._recent_log_step,
             "missing": self._missing,
             "count": self._count,
         }
@@ -79,4 +88,5 @@ class DualAveraging:
     def state(self, state: dict[str, float]) -> None:
         self._drawn_to, self._missing = state["drawn_to"], state["missing"]
         self._log_step, self._mean_log_step = state["log_step"], state["mean_log_step"]
+        self._recent_log_step = state["recent_log_step"]
         self._count = int(state["count"])

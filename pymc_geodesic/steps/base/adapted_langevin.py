@@ -31,7 +31,7 @@ from pymc_geodesic.tuning.stationarity import CHECK_EVERY, Stationarity
 
 __all__ = ["AdaptedLangevin", "Draw", "adapted_gradient"]
 
-SEARCH, MOST_SEARCH = 0.3, 300
+SEARCH, MOST_SEARCH = 0.5, 500
 """Part of the tuning phase, and draws at most, that look for the posterior and its scales."""
 
 LEAST_SEARCH = 30
@@ -56,8 +56,8 @@ REMEASURED = (0.25, 0.5, 0.75)
 FAR = 1.0
 """Mean square of whitened coordinates of the mean from which the anchor follows it."""
 
-WATCHED, MUCH_HEAT, COOLER = 40, 0.03, 0.7
-"""Tuning draws over which the temperature is averaged, the excess that is not taken for chance, and
+WATCHED, MUCH_HEAT, HEAT_ERRORS, COOLER = 40, 0.05, 4.0, 0.7
+"""Tuning draws over which the temperature is averaged, the excess and standard errors beyond it, and
 what then becomes of the step size."""
 
 FEWEST_GRADIENTS = 10
@@ -398,10 +398,9 @@ class AdaptedLangevin:
                 x[:d] = windows.mean[:d]
             n_grad += self._anchor(x)
             self.dynamics.refresh(self.product, self.z, stream)  # tangent at the anchor
-        searched = self._search.tuner.step_size.settled
-        self._longest = min(
-            self._longest, self.dynamics.longest_of_search * searched, self._stable_step()
-        )
+        searched = self._search.tuner.step_size.recent
+        longest = self.dynamics.longest_step(searched, self._model_product.dim)
+        self._longest = min(self._longest, longest, self._stable_step())
         n_grad += self._measure_noise(stream)
         return n_grad
 
@@ -585,7 +584,7 @@ class AdaptedLangevin:
         mean = total / count
         error = math.sqrt(max(squares / count - mean**2, 0.0) / count)
         self._heat[:] = 0.0
-        if mean > 1.0 + MUCH_HEAT + 2.0 * error:
+        if mean > 1.0 + MUCH_HEAT + HEAT_ERRORS * error:
             self._shorten(COOLER)
 
     def _follow(self, stream: np.ndarray, n_grad: int, *, tune: bool) -> Draw:

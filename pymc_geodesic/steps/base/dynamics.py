@@ -15,7 +15,7 @@ from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.steps.base.prepared import prepare
-from pymc_geodesic.tuning.noise import LangevinSettings, langevin_settings
+from pymc_geodesic.tuning.noise import LangevinSettings, langevin_settings, step_for_shape
 from pymc_geodesic.tuning.overdamped import overdamped_settings
 
 __all__ = ["Dynamics", "Overdamped", "Underdamped"]
@@ -31,12 +31,12 @@ class Dynamics(Protocol):
     ----------
     state : dict
         All that the dynamics keep beside the position.
-    longest_of_search : float
-        Longest step, in units of the one that the search settled on.
     """
 
     state: dict[str, Any]
-    longest_of_search: float
+
+    def longest_step(self, searched: float, dim: int) -> float:
+        """Longest step for a posterior of which the search settled on a step of its own."""
 
     def reset(self) -> None:
         """Forget the previous chain."""
@@ -81,13 +81,15 @@ class Underdamped:
         ξ, added to the friction of all directions.
     """
 
-    longest_of_search = 1.5
-
     def __init__(self, *, has_thermostat: bool, largest_noise: float = math.inf) -> None:
         self._has_thermostat, self._largest_noise = has_thermostat, largest_noise
         self._scratch = np.empty(0)
         prepare(geodesic_langevin, refresh_velocity)
         self.reset()
+
+    def longest_step(self, searched: float, dim: int) -> float:
+        """See `step_for_shape`."""
+        return step_for_shape(searched, dim)
 
     def reset(self) -> None:
         """Forget the previous chain."""
@@ -163,12 +165,14 @@ class Overdamped:
         The normal numbers of which the next step takes the other half.
     """
 
-    longest_of_search = math.inf
-
     def __init__(self) -> None:
         self._scratch = np.empty(0)
         prepare(averaged_langevin)
         self.reset()
+
+    def longest_step(self, searched: float, dim: int) -> float:
+        """Whatever its settings say."""
+        return math.inf
 
     def reset(self) -> None:
         """Forget the previous chain."""
