@@ -57,8 +57,12 @@ FAR = 1.0
 """Mean square of whitened coordinates of the mean from which the anchor follows it."""
 
 WATCHED, MUCH_HEAT, HEAT_ERRORS, COOLER = 40, 0.05, 4.0, 0.7
-"""Tuning draws over which the temperature is averaged, the excess and standard errors beyond it, and
-what then becomes of the step size."""
+"""Tuning draws over which the temperature is averaged, the excess and the standard errors beyond it
+that are acted on, and what then becomes of the step size, or of the noise that is taken off."""
+
+SHORTEST_STEP, MOST_LOST = 0.01, 4
+"""Step below which a divergence shortens nothing, and divergences in a row after which the chain
+goes back to where the search ended."""
 
 FEWEST_GRADIENTS = 10
 """Gradients that tell which direction is the stiffest."""
@@ -230,6 +234,8 @@ class AdaptedLangevin:
             self._longest = math.inf
             self._even_step = math.inf
             self._heat = np.zeros(3)
+            self._home, self._n_lost = np.empty(0), 0
+            self._taken_off = 1.0
         else:
             self.gradient.renew_anchor()
 
@@ -271,6 +277,9 @@ class AdaptedLangevin:
         "_longest",
         "_even_step",
         "_heat",
+        "_home",
+        "_n_lost",
+        "_taken_off",
         "z",
         "_n_tune",
         "_n_search",
@@ -402,6 +411,7 @@ class AdaptedLangevin:
         longest = self.dynamics.longest_step(searched, self._model_product.dim)
         self._longest = min(self._longest, longest, self._stable_step())
         n_grad += self._measure_noise(stream)
+        self._home = self.position
         return n_grad
 
     def _slope(self, x: np.ndarray, gradient: np.ndarray) -> tuple[float, np.ndarray]:
@@ -555,9 +565,9 @@ class AdaptedLangevin:
         """Settings for gradient noise, with steps no longer than was found to be stable."""
         settings = self.dynamics.settings(noise, n_steps=self._n_steps)
         longest = min(self._longest, self._even_step)
-        if settings.step_size <= longest:
-            return settings
-        return self.dynamics.settings(noise, step_size=longest, n_steps=self._n_steps)
+        if settings.step_size > longest:
+            settings = self.dynamics.settings(noise, step_size=longest, n_steps=self._n_steps)
+        return replace(settings, noise=self._taken_off * settings.noise)
 
     def _stable_step(self) -> float:
         """Step that is short enough where no metric softens what is stiff."""
@@ -571,12 +581,22 @@ class AdaptedLangevin:
     def _shorten(self, factor: float) -> None:
         """Bound the step size by a part of the present one."""
         assert self.settings is not None
-        self._longest = factor * self.settings.step_size
-        self.settings = self._settings_for(self.settings.noise)
+        self._longest = max(factor * self.settings.step_size, SHORTEST_STEP)
+        self._renew_settings()
+
+    def _renew_settings(self) -> None:
         self._heat[:] = 0.0
+        assert self.settings is not None
+        if self.gradient.has_noise:
+            self._choose_settings()
+        else:
+            self.settings = self._settings_for(self.settings.noise)
 
     def _watch(self, temperature: float) -> None:
-        """Shorten the step where it heats by itself, as beside the pole of a density."""
+        """Shorten the step where it heats by itself, as beside the pole of a density.
+
+        Where it is too cold, more noise was taken off than there is: it varies over the posterior.
+        """
         self._heat += (1.0, temperature, temperature**2)
         count, total, squares = self._heat
         if count < WATCHED:
@@ -586,6 +606,9 @@ class AdaptedLangevin:
         self._heat[:] = 0.0
         if mean > 1.0 + MUCH_HEAT + HEAT_ERRORS * error:
             self._shorten(COOLER)
+        elif mean < 1.0 - MUCH_HEAT - HEAT_ERRORS * error and self.gradient.has_noise:
+            self._taken_off *= COOLER
+            self._renew_settings()
 
     def _follow(self, stream: np.ndarray, n_grad: int, *, tune: bool) -> Draw:
         """Inner steps of one draw."""
@@ -606,11 +629,15 @@ class AdaptedLangevin:
         if diverging or (tune and temperature > RUNAWAY):
             diverging = True
             if tune:
-                self.z = z
+                self._n_lost += 1
+                # after several in a row the place is to blame, not the step: back to the search's
+                goes_home = self._n_lost % MOST_LOST == 0
+                self.z = self.gradient.from_position(self._home) if goes_home else z
                 self.dynamics.reset()
                 self.dynamics.refresh(self.product, self.z, stream)
                 self._shorten(0.5)
         elif tune:
+            self._n_lost = 0
             self._watch(temperature)
         return Draw(
             step_size=settings.step_size,
