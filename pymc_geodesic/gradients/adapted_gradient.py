@@ -15,7 +15,7 @@ from pymc_geodesic.tuning.metric import Metric, unit_metric
 
 __all__ = ["AdaptedGradient", "Rows"]
 
-Rows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]]]
+Rows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]
 
 
 class AdaptedGradient:
@@ -122,9 +122,10 @@ class AdaptedGradient:
 
     def gradient_of_all_rows(self, x: np.ndarray) -> np.ndarray:
         """Gradient of all rows, in the coordinates of the model."""
-        if self._total is None or self._all_rows is None:
+        parts = None if self._all_rows is None else self._all_rows()
+        if self._total is None or parts is None:
             return self.exact_gradient(x)
-        return self._total.over(x, self._all_rows())[:-1]
+        return self._total.over(x, parts)[:-1]
 
     def anchor_at(self, x: np.ndarray, gradient: np.ndarray) -> None:
         """Estimate differences to the gradient at a place from now on."""

@@ -190,7 +190,7 @@ class Manifold(ABC):
         return 1.0 - xp.reshape(lengths, (*x.shape[: x.ndim - rank], *self.shape))
 
     def mean_gradient(self, x: Floats) -> Floats | None:
-        """What the tangential gradient of a log-density is on average, as a function of `x`.
+        """Return what the tangential gradient of a log-density is on average, at `x`.
 
         By parts, E[Λ(x) ∇log π(x)] = E[H(x)] for every law π without an edge. A curved manifold has
         H ≠ 0; where the manifold has a boundary there is no such identity.

@@ -135,7 +135,7 @@ class RowSource(ABC):
         return {name: array[rows] for name, array in arrays.items()}, self.whole
 
     def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
-        """Some rows that stand for all, always the same ones, and how many there are."""
+        """Choose rows that stand for all, always the same ones; return also how many there are."""
         return self.example_rows(n)[0], n
 
     def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:

@@ -139,8 +139,8 @@ def test_gmc_is_hmc(state):
     field = native_field(compiled_density, SIZE, SIZE + 1)
     kept, acceptance = np.empty((transitions, SIZE)), np.empty(1)
     divergences, evaluations = gmc(
-        field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1, x, 0, kept, step_size,
-        n_steps, jitter, stream, acceptance, NO_ENERGIES,
+        field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1, x, 0, kept,
+        step_size, n_steps, jitter, stream, acceptance, NO_ENERGIES,
     )  # fmt: skip
     assert 2 < len(np.unique(np.array(trace), axis=0)) < transitions
     np.testing.assert_allclose(kept, trace, rtol=1e-12, atol=1e-12)
@@ -163,8 +163,8 @@ def test_gmc_counts_divergences_and_stays(state):
     field = native_field(compiled_density, SIZE, SIZE + 1)
     before, acceptance = x.copy(), np.empty(1)
     divergences, _ = gmc(
-        field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1, x, 5, np.empty((0, SIZE)),
-        1e4, 3, 0.0, stream, acceptance, NO_ENERGIES,
+        field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1, x, 5,
+        np.empty((0, SIZE)), 1e4, 3, 0.0, stream, acceptance, NO_ENERGIES,
     )  # fmt: skip
     assert divergences == 5
     assert acceptance[0] == 0.0

@@ -562,7 +562,7 @@ class AdaptedLangevin:
         return 0
 
     def _settings_for(self, noise: np.ndarray) -> LangevinSettings:
-        """Settings for gradient noise, with steps no longer than was found to be stable."""
+        """Choose settings for gradient noise, with steps no longer than was found to be stable."""
         settings = self.dynamics.settings(noise, n_steps=self._n_steps)
         longest = min(self._longest, self._even_step)
         if settings.step_size > longest:
