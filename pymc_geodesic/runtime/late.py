@@ -24,7 +24,11 @@ __all__ = ["LateFunction", "late"]
 
 VECTOR = types.CPointer(types.float64)
 
-_C_TYPES: dict[Any, Any] = {types.float64: ctypes.c_double, types.int64: ctypes.c_int64, VECTOR: ctypes.c_void_p}
+_C_TYPES: dict[Any, Any] = {
+    types.float64: ctypes.c_double,
+    types.int64: ctypes.c_int64,
+    VECTOR: ctypes.c_void_p,
+}
 
 
 class LateFunction:
