@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pymc_geodesic.minibatches.block_as_minibatch import NO_ROW_NUMBERS
+from pymc_geodesic.minibatches.block_as_minibatch import NO_ROW_NUMBERS, random_first_block
 from pymc_geodesic.minibatches.block_format import BlockPass
 from pymc_geodesic.minibatches.source import RowSource
 
@@ -53,11 +53,12 @@ class StreamedDocuments(RowSource):
         self.n_rows = n_rows
         self.batch_size = largest
         self.blocks: list[sparse.csr_array] = []
-        self.reset(0)
+        self._pass.restart(0)
 
     def reset(self, seed: int) -> None:
-        """Start the iterable again."""
+        """Start a chain at a random block."""
         self._pass.restart(0)
+        self._pass.skip(random_first_block(seed, self.n_rows, self._largest))
 
     def _as_rows(self, block: Any) -> sparse.csr_array:
         if isinstance(block, Mapping):
