@@ -143,6 +143,11 @@ def sphere_geodesic(blocks, x, v, time):
 
 
 @njit
+def scaled_sphere_geodesic(blocks, scales, x, v, time):
+    sphere_geodesic(blocks, x, v, scales[0] * time)
+
+
+@njit
 def tangent_geodesic(blocks, x, v, time):
     """A geodesic that insists on a velocity tangent to the sphere x lives on."""
     inner = 0.0
@@ -151,6 +156,11 @@ def tangent_geodesic(blocks, x, v, time):
     if abs(inner) > 1e-12:
         raise ArithmeticError("the velocity is not tangent")
     sphere_geodesic(blocks, x, v, time)
+
+
+@njit
+def scaled_tangent_geodesic(blocks, scales, x, v, time):
+    tangent_geodesic(blocks, x, v, scales[0] * time)
 
 
 @njit
@@ -179,25 +189,26 @@ LANGEVIN_FAULTS = {
 }
 
 ON_SPHERE = {"geodesic": sphere_geodesic}
+ON_S2 = {"scaled_geodesic": scaled_sphere_geodesic}
 
 BIASED = [
     *(Mutant(name, sggmc, replaced) for name, replaced in LANGEVIN_FAULTS.items()),
     Mutant("noise 10 % too small", gsgnht, {"langevin_coefficients": weaker_noise}),
     Mutant("sign of the gradient", gsgnht, {"langevin_coefficients": descent}),
     Mutant("wrong thermometer", gsgnht, {"kinetic_temperature": low_thermometer}),
-    Mutant("accepts everything", gmc, {"uniform": always_small, **ON_SPHERE}),
-    Mutant("velocities 10 % too small", gmc, {"refresh_velocity": slow_velocity, **ON_SPHERE}),
-    Mutant("no kinetic energy", gmc, {"add_kinetic_energy": no_kinetic_energy, **ON_SPHERE}),
+    Mutant("accepts everything", gmc, {"uniform": always_small, **ON_S2}),
+    Mutant("velocities 10 % too small", gmc, {"refresh_velocity": slow_velocity, **ON_S2}),
+    Mutant("no kinetic energy", gmc, {"add_kinetic_energy": no_kinetic_energy, **ON_S2}),
     Mutant(
         "no first half of a kick",
         gmc,
-        ON_SPHERE,
+        ON_S2,
         edit=("kick(blocks, proposal, v, output[:size], 0.5 * epsilon)", "pass"),
     ),
     Mutant(
         "old energy",
         gmc,
-        ON_SPHERE,
+        ON_S2,
         edit=("current[size + chain] = output[size + chain]", "pass"),
     ),
 ]
@@ -217,13 +228,13 @@ UNPROJECTED = [
     Mutant(
         "velocity off the tangent space",
         gmc,
-        {"refresh_velocity": unprojected_velocity, "geodesic": tangent_geodesic},
+        {"refresh_velocity": unprojected_velocity, "scaled_geodesic": scaled_tangent_geodesic},
         edit=("kick(blocks, proposal, v, output[:size], 0.5 * epsilon)", "pass"),
     ),
 ]
 """Mutants whose positions pass, because geodesics take out what is not tangent."""
 
-REFUSED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick, **ON_SPHERE})]
+REFUSED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick, **ON_S2})]
 """Mutants that Metropolis corrects: nothing but their acceptance gives them away."""
 
 LAST = " if step < n_steps - 1 else 0.5 * step_size"

@@ -344,6 +344,7 @@ class LocalGradientEstimator:
             stream,
             acceptance,
             np.empty((2, 0)),
+            np.full(position.size + n, math.nan),
         )
         for i, (variable, part) in enumerate(zip(self.local, product.slices.values(), strict=True)):
             draws[i][:, chunk] = kept[:, part].reshape(self._n_draws, n, *variable.shape[1:])

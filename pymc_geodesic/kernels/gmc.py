@@ -68,6 +68,7 @@ def gmc(
     stream: np.ndarray,
     acceptance: np.ndarray,
     energies: np.ndarray,
+    current: np.ndarray,
 ) -> tuple[int, int]:
     r"""Run ``discarded + len(kept)`` GMC transitions, in place.
 
@@ -110,6 +111,10 @@ def gmc(
         of the last proposal if it was accepted, of the state before it if not. Empty where nobody
         wants to know.
 
+    current : ndarray, shape (size + chains,)
+        What the field writes at ``x``, if its first value is finite, and at the end what it writes
+        there: a call that goes on from the last one evaluates the field once less.
+
     Returns
     -------
     divergences, evaluations : int
@@ -125,11 +130,13 @@ def gmc(
     acceptance[:] = 0.0
     v = np.empty(size)
     proposal = np.empty(size)
-    current = np.empty(size + chains)
     output = np.empty(size + chains)
     energy = np.empty(chains)
 
-    evaluate(field, x, argument, context, current)
+    evaluations = transitions * n_steps
+    if not math.isfinite(current[size]):
+        evaluate(field, x, argument, context, current)
+        evaluations += 1
     for transition in range(transitions):
         epsilon = step_size * (1.0 + jitter * (2.0 * uniform(stream) - 1.0))
         copy_numbers(x, proposal, 0, size)
@@ -164,4 +171,4 @@ def gmc(
     acceptance /= transitions
     if energies.size:
         copy_numbers(current[size:], energies[0], 0, chains)
-    return divergences, 1 + transitions * n_steps
+    return divergences, evaluations

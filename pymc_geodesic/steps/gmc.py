@@ -270,6 +270,7 @@ class GMC(GeodesicStep):
             target_accept=self.target_accept,
             dense=self.metric == "dense" or (self.metric == "auto" and d <= LARGEST_DENSE),
             n_steps=self._wanted_steps,
+            is_fixed=not self.estimator.depends_on_others,
         )
 
     @property
@@ -421,6 +422,7 @@ class GMC(GeodesicStep):
             self.stream,
             self._acceptance,
             self._energies,
+            np.full(self.product.size + 1, math.nan),
         )
         field.raise_error()
         if divergences and self.draw == 0:

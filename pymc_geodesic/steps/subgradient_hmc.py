@@ -164,6 +164,7 @@ class SubgradientHMC(GMC):
             self.stream,
             acceptance,
             np.empty((2, 0)),
+            np.full(self.product.size + 1, np.nan),
         )
         field.raise_error()
         return float(acceptance[0]), n_grad

@@ -171,6 +171,7 @@ def run_gmc(
         field.address, np.zeros(1, dtype=np.int64), 0, blocks, np.ones(len(blocks)), n, x,
         transitions, np.empty((0, x.size)), step_size, n_steps, jitter,
         new_stream(np.random.default_rng(1)), acceptance, np.empty((2, 0)),
+        np.full(x.size + n, np.nan),
     )  # fmt: skip
     return unpacked(target, x, n), acceptance
 

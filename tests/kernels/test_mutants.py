@@ -16,7 +16,15 @@ from tests.kernels.drivers import (
     side_by_side,
 )
 from tests.kernels.test_dynamics import observed_order
-from tests.mutants import ASYMMETRIC, BIASED, REFUSED, UNPROJECTED, Mutant, tangent_geodesic
+from tests.mutants import (
+    ASYMMETRIC,
+    BIASED,
+    REFUSED,
+    UNPROJECTED,
+    Mutant,
+    scaled_tangent_geodesic,
+    tangent_geodesic,
+)
 from tests.targets import ALPHA, DIRICHLET_ON_SPHERE, LIMIT, VON_MISES_FISHER
 
 N_CHAINS = 20_000
@@ -68,7 +76,12 @@ def test_refused_proposals_are_noticed(mutant, field, many):
 
 @pytest.mark.parametrize("kernel", [gmc, sggmc, gsgnht], ids=lambda kernel: kernel.__name__)
 def test_velocities_are_tangent_at_every_geodesic(kernel, field):
-    watched = Mutant("none", kernel, {"geodesic": tangent_geodesic}).compile()
+    geodesics = (
+        {"scaled_geodesic": scaled_tangent_geodesic}
+        if kernel is gmc
+        else {"geodesic": tangent_geodesic}
+    )
+    watched = Mutant("none", kernel, geodesics).compile()
     run(kernel, watched, field, side_by_side(TARGET, 1), n=1)
 
 

@@ -17,6 +17,11 @@ N_STEPS = 25
 NO_ENERGIES = np.empty((2, 0))
 
 
+def unknown():
+    """Nothing is known of where a chain begins."""
+    return np.full(SIZE + 1, np.nan)
+
+
 def gradient(x):
     """∇ of −Σ (xᵢ²/2 + i sin xᵢ)."""
     return -x - np.arange(SIZE) * np.cos(x)
@@ -140,7 +145,7 @@ def test_gmc_is_hmc(state):
     kept, acceptance = np.empty((transitions, SIZE)), np.empty(1)
     divergences, evaluations = gmc(
         field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1, x, 0, kept,
-        step_size, n_steps, jitter, stream, acceptance, NO_ENERGIES,
+        step_size, n_steps, jitter, stream, acceptance, NO_ENERGIES, unknown(),
     )  # fmt: skip
     assert 2 < len(np.unique(np.array(trace), axis=0)) < transitions
     np.testing.assert_allclose(kept, trace, rtol=1e-12, atol=1e-12)
@@ -153,9 +158,25 @@ def test_gmc_discards_before_it_keeps(state):
     field = native_field(compiled_density, SIZE, SIZE + 1)
     arguments = field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1
     all_kept, some_kept = np.empty((7, SIZE)), np.empty((4, SIZE))
-    gmc(*arguments, x.copy(), 0, all_kept, 0.5, 3, 0.0, stream.copy(), np.empty(1), NO_ENERGIES)
-    gmc(*arguments, x.copy(), 3, some_kept, 0.5, 3, 0.0, stream.copy(), np.empty(1), NO_ENERGIES)
+    rest = np.empty(1), NO_ENERGIES
+    gmc(*arguments, x.copy(), 0, all_kept, 0.5, 3, 0.0, stream.copy(), *rest, unknown())
+    gmc(*arguments, x.copy(), 3, some_kept, 0.5, 3, 0.0, stream.copy(), *rest, unknown())
     np.testing.assert_array_equal(some_kept, all_kept[3:])
+
+
+def test_gmc_goes_on_with_what_it_knows(state):
+    x, _, stream = state
+    field = native_field(compiled_density, SIZE, SIZE + 1)
+    arguments = field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1
+    rest = np.empty(1), NO_ENERGIES
+    whole, parts = np.empty((6, SIZE)), np.empty((6, SIZE))
+    gmc(*arguments, x.copy(), 0, whole, 0.5, 3, 0.2, stream.copy(), *rest, unknown())
+    current, counts = unknown(), []
+    for part in (parts[:2], parts[2:4], parts[4:]):
+        _, n = gmc(*arguments, x, 0, part, 0.5, 3, 0.2, stream, *rest, current)
+        counts.append(n)
+    np.testing.assert_array_equal(parts, whole)
+    assert counts == [7, 6, 6]
 
 
 def test_gmc_counts_divergences_and_stays(state):
@@ -164,7 +185,7 @@ def test_gmc_counts_divergences_and_stays(state):
     before, acceptance = x.copy(), np.empty(1)
     divergences, _ = gmc(
         field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1, x, 5,
-        np.empty((0, SIZE)), 1e4, 3, 0.0, stream, acceptance, NO_ENERGIES,
+        np.empty((0, SIZE)), 1e4, 3, 0.0, stream, acceptance, NO_ENERGIES, unknown(),
     )  # fmt: skip
     assert divergences == 5
     assert acceptance[0] == 0.0

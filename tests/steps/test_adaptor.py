@@ -288,7 +288,7 @@ def test_gradient_evaluations_are_counted(model, step_class):
         before = len(calls)
         point, (stat,) = step.step(point)
         assert stat["n_grad"] == len(calls) - before
-    assert stat["n_grad"] == (8 if issubclass(step_class, GMC) else 7)
+    assert stat["n_grad"] == 7
 
 
 def test_discarded_tuning(model):

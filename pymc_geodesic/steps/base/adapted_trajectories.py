@@ -91,6 +91,8 @@ class AdaptedTrajectories:
         Whether the metric takes correlations into account.
     n_steps : int, optional
         Leapfrog steps; by default as many as a quarter of a period takes.
+    is_fixed : bool
+        Whether the log-density at a place stays what it is, so that it is evaluated there once.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class AdaptedTrajectories:
         target_accept: float,
         dense: bool,
         n_steps: int | None = None,
+        is_fixed: bool = False,
     ) -> None:
         self.gradient = gradient
         self._target_accept, self._dense, self._n_steps = target_accept, dense, n_steps
@@ -110,6 +113,8 @@ class AdaptedTrajectories:
         self._longest = longest_lengths(product)
         self._acceptance, self._energies = np.empty(1), np.empty((2, 1))
         self._none_kept = np.empty((0, product.size))
+        self._is_fixed = is_fixed
+        self._current = np.full(product.size + 1, math.nan)
         self.has_tuned = False
         prepare(gmc, evaluate, project, uniform)
         self.reset(0)
@@ -120,6 +125,7 @@ class AdaptedTrajectories:
         self.draw = 0
         self._evaluated = 0
         self.z = np.empty(0)
+        self._current[:] = math.nan
         if n_tune or not self.has_tuned:
             self.tuner = TrajectoryTuner(
                 n_tune,
@@ -132,6 +138,7 @@ class AdaptedTrajectories:
 
     def use(self, metric: Metric) -> None:
         """Change the coordinates; positions are to be read anew."""
+        self._current[:] = math.nan
         self.gradient.use(metric)
         self.product.scales[len(self.product.scales) - len(metric.lengths) :] = metric.lengths
 
@@ -157,6 +164,7 @@ class AdaptedTrajectories:
             steep = [max(np.mean(gradient[part] ** 2), 1.0) ** -0.25 for part, _ in self.compact]
             self.use(Metric(first.centre, first.factor, np.array(steep)))
         self.z = self.gradient.from_position(x)
+        self._current[:] = math.nan
         return gradient
 
     def _longest_step(self) -> float:
@@ -179,6 +187,8 @@ class AdaptedTrajectories:
         n_steps = self._n_steps
         if n_steps is None:
             n_steps = self.tuner.n_steps(step_size, uniform(stream), tune=tune)
+        if not self._is_fixed:
+            self._current[:] = math.nan
         field = self.gradient.exact
         divergences, n_grad = gmc(
             field.address,
@@ -196,6 +206,7 @@ class AdaptedTrajectories:
             stream,
             self._acceptance,
             self._energies,
+            self._current,
         )
         field.raise_error()
         acceptance = float(self._acceptance[0])
@@ -232,6 +243,7 @@ class AdaptedTrajectories:
             "n_tune": self._n_tune,
             "has_tuned": self.has_tuned,
             "z": self.z.copy(),
+            "current": self._current.copy(),
             "tuner": self.tuner.state,
             "gradient": self.gradient.state,
         }
@@ -244,3 +256,4 @@ class AdaptedTrajectories:
         self.tuner.state = state["tuner"]
         self.gradient.state = state["gradient"]
         self.use(self.gradient.metric)
+        self._current[:] = state["current"]

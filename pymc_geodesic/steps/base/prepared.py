@@ -41,7 +41,7 @@ SIGNATURES: dict[Any, tuple[Any, ...]] = {
     ),
     gmc: (
         int64, _INTEGERS, int64, _TABLE, _VECTOR, int64, _VECTOR, int64, _MATRIX, float64, int64,
-        float64, _STREAM, _VECTOR, _MATRIX,
+        float64, _STREAM, _VECTOR, _MATRIX, _VECTOR,
     ),
     gsgnht: (
         int64, _INTEGERS, _INTEGERS, _TABLE, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR,
