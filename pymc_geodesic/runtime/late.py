@@ -91,15 +91,10 @@ def late(signature: Any) -> Callable[[Callable[..., float]], LateFunction]:
 
     Examples
     --------
-    >>> import numba
-    >>> from pymc_geodesic.runtime.late import VECTOR, late
-    >>> @late(numba.float64(VECTOR, numba.int64))
-    ... def doubled(x, n):
-    ...     for i in range(n):
-    ...         x[i] *= 2
-    ...     return 0.0
-    >>> doubled.is_compiled
-    False
+    >>> from pymc_geodesic.manifolds import product
+    >>> from pymc_geodesic.runtime.late import LateFunction
+    >>> any(isinstance(each, LateFunction) for each in vars(product).values())
+    True
     """
     return lambda function: LateFunction(function, signature)
 

@@ -192,13 +192,10 @@ def test_total_size_overrides_the_number_of_rows(full, table):
 
 
 def test_average_over_all_minibatches_is_the_full_gradient(full):
-    full_value, full_parts = Gradient(full)(W)
+    _, full_parts = Gradient(full)(W)
     gradient = Gradient(full, minibatch=["X", "y"], batch_size=7)
-    each = [gradient(W, start) for start in range(N_ROWS)]
-    np.testing.assert_allclose(
-        np.mean([parts["w"] for _, parts in each], axis=0), full_parts["w"], rtol=1e-10
-    )
-    assert np.mean([value for value, _ in each]) == pytest.approx(full_value, rel=1e-10)
+    each = [gradient(W, start)[1]["w"] for start in range(N_ROWS)]
+    np.testing.assert_allclose(np.mean(each, axis=0), full_parts["w"], rtol=1e-10)
 
 
 def test_minibatch_of_pymc(table):

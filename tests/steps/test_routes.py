@@ -133,7 +133,7 @@ def test_data_that_were_set_again(table, posterior, order, route):
 
 
 def test_white_noise_where_it_is_counted_on(table):
-    """Epochs for SGGMC; independent rows where noise is known or left to a thermostat."""
+    """Epochs for SGGMC unadapted; independent rows where noise is known, or for a thermostat."""
     many = np.tile(table[0], (100, 1)), np.tile(table[1], 100)
     kinds = {}
     for name, step_class, noise, rows in (
@@ -143,7 +143,9 @@ def test_white_noise_where_it_is_counted_on(table):
         ("gSGNHT", gSGNHT, None, table),
         ("gSGNHT, known", gSGNHT, 1.0, table),
     ):
-        _, step = named(step_class, *rows, gradient_noise=noise, compile_kwargs=INTERPRETED)
+        _, step = named(
+            step_class, *rows, gradient_noise=noise, metric=None, compile_kwargs=INTERPRETED
+        )
         kinds[name] = type(step.estimator.source).__name__
     assert kinds == {
         "SGGMC": "ShuffledRows",

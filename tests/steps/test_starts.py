@@ -115,6 +115,8 @@ def test_what_was_tuned_is_handed_on(regression, step_class):
     for name in names:
         np.testing.assert_array_equal(again[name], first[name])
     other = sample(model, step, tune=60, draws=5, initvals={"w": slopes}, random_seed=3)
+    if step_class is SGLD:  # whose longest step is the same in every chain
+        return
     tuned = "friction" if "friction" in names else "step_size"
     assert float(other.sample_stats[tuned][0, -1]) != float(first[tuned][0, -1])
 
@@ -207,7 +209,7 @@ def test_minibatches_of_one_row_are_slow_and_say_so(step_class):
         w = pm.Normal("w", shape=2)
         columns, values = pm.Data("X", X), pm.Data("y", rng.normal(X @ [1.0, -1.0]))
         pm.Normal("y_obs", columns @ w, 1.0, observed=values)
-        step = step_class(minibatch=["X", "y"], batch_size=1)
+        step = step_class(minibatch=["X", "y"], batch_size=1, metric=None)
     point = walk(step, start(model, step, tune=1000, draws=2000), 1000)[0][-1]
     step.stop_tuning()
     _, stats = walk(step, point, 2000)

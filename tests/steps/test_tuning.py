@@ -55,7 +55,7 @@ def scales():
     return model
 
 
-def temperature(model, step, tune=500, draws=1000):
+def temperature(model, step, tune=500, draws=4000):
     idata = sample(model, step, tune=tune, draws=draws)
     return float(idata.sample_stats["temperature"].mean())
 
