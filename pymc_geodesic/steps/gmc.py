@@ -260,7 +260,9 @@ class GMC(GeodesicStep):
 
     def _make_adapted(self) -> AdaptedTrajectories | None:
         """Trajectories that find their own coordinates, unless the step size was given."""
-        if self.metric is None or self.step_size is not None or self.local:
+        if self.metric is None or self.step_size is not None:
+            return None
+        if isinstance(self.estimator, LocalGradientEstimator):
             return None
         widths = [part.stop - part.start for part, _ in compact_parts(self.product)]
         d = self.product.size - sum(widths)
