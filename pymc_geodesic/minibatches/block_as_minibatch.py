@@ -72,6 +72,8 @@ class StreamedRows(RowSource):
         If a block does not fit the data containers or holds NaN or infinity.
     """
 
+    walks_epochs = True
+
     def __init__(
         self,
         batches: Iterable[Any],

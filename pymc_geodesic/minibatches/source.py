@@ -64,6 +64,8 @@ class RowSource(ABC):
         Whether a minibatch may hold a row twice.
     moves : bool
         Whether `next_starts` may put other arrays in the place of ``arrays``.
+    walks_epochs : bool
+        Whether every row comes once before any comes again, so that noise adds up to zero.
     whole : dict of str to ndarray
         Arrays that the rows point into (the numbers of a sparse matrix), which stand for the
         data containers of these names.
@@ -74,6 +76,7 @@ class RowSource(ABC):
     n_rows: int
     with_replacement: bool = False
     moves: bool = True
+    walks_epochs: bool = False
     _containers: Mapping[str, SharedVariable] = MappingProxyType({})
 
     def __init__(self) -> None:

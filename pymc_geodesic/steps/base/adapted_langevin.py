@@ -47,6 +47,9 @@ LEAST_GAIN = 0.25
 PAIRS, PAIRS_PER_DIMENSION, MOST_PAIRS = 200, 20, 2000
 PAIRS_AT_ONCE = 25
 
+FEW_IN_EPOCH = 100
+"""Minibatches of an epoch below which the noise of single ones says little of their sum."""
+
 USELESS_VARIATES = 0.5
 """Part of the plain noise from which control variates do not pay."""
 
@@ -121,6 +124,10 @@ def adapted_gradient(
         FEWEST_MINIBATCHES * source.batch_size, source.n_rows
     ):
         return None
+    has_variates = use_variates and not estimator.depends_on_others
+    few = source.n_rows < FEW_IN_EPOCH * source.batch_size
+    if source.walks_epochs and (few or not has_variates):
+        return None  # noise that an epoch cancels must not be taken off
     total = estimator.total_gradient()
     if total is None:
         return None
@@ -131,7 +138,7 @@ def adapted_gradient(
         estimator.field,
         total,
         source.all_rows,
-        use_variates=use_variates and not estimator.depends_on_others,
+        use_variates=has_variates,
     )
 
 
