@@ -105,8 +105,9 @@ def adapted_gradient(
 ) -> AdaptedGradient | None:
     """Fields of an estimator in coordinates that can be changed.
 
-    None where it has not all rows, and where a variable lives on a manifold with an edge: beside
-    the pole of a density neither one length nor the noise around an anchor says enough.
+    None where it has not all rows; where a variable lives on a manifold with an edge: beside the
+    pole of a density neither one length nor the noise around an anchor says enough; and where rows
+    pass by in short epochs, over which noise adds up to zero that would be taken off as known.
     """
     if any(manifold.has_edge for _, manifold, _ in product.components):
         return None
@@ -127,7 +128,7 @@ def adapted_gradient(
     has_variates = use_variates and not estimator.depends_on_others
     few = source.n_rows < FEW_IN_EPOCH * source.batch_size
     if source.walks_epochs and (few or not has_variates):
-        return None  # noise that an epoch cancels must not be taken off
+        return None
     total = estimator.total_gradient()
     if total is None:
         return None
