@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_geodesic as pg
+from benchmarks.complaints import Complaints
 from benchmarks.posteriordb import POSTERIORS, Posterior, load, worst_errors
 
 SAMPLERS: dict[str, Callable[..., Any] | None] = {
@@ -36,19 +36,6 @@ BATCH_SIZE, FEWEST_ROWS = 100, 500
 
 CHAINS, TUNE, DRAWS = 4, 1000, 2000
 COLUMNS = ("R-hat", "ESS", "mean, sd", "sd ratio", "grad/draw", "ESS/1,000 grad", "s")
-
-
-class Complaints(logging.Handler):
-    """What `pymc.sample` warned of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a message, once."""
-        if (message := record.getMessage()) not in self.messages:
-            self.messages.append(message)
 
 
 def applies(sampler: str, posterior: Posterior) -> bool:
@@ -71,27 +58,21 @@ def measure(
 ) -> dict[str, Any]:
     """Sample once, with four chains, and compare with the reference."""
     make = SAMPLERS[sampler]
-    complaints = Complaints()
-    logger = logging.getLogger("pymc.stats.convergence")
-    logger.addHandler(complaints)
     began = time.perf_counter()
-    try:
-        with posterior.model:
-            rows: dict[str, Any] = {}
-            if "minibatches" in sampler:
-                rows = {"batch_size": BATCH_SIZE, "minibatch": posterior.rows}
-            idata = pm.sample(
-                draws=draws,
-                tune=tune,
-                chains=CHAINS,
-                cores=cores,
-                step=None if make is None else make(**rows),
-                nuts_sampler="pymc",
-                random_seed=1,
-                progressbar=False,
-            )
-    finally:
-        logger.removeHandler(complaints)
+    with Complaints() as complaints, posterior.model:
+        rows: dict[str, Any] = {}
+        if "minibatches" in sampler:
+            rows = {"batch_size": BATCH_SIZE, "minibatch": posterior.rows}
+        idata = pm.sample(
+            draws=draws,
+            tune=tune,
+            chains=CHAINS,
+            cores=cores,
+            step=None if make is None else make(**rows),
+            nuts_sampler="pymc",
+            random_seed=1,
+            progressbar=False,
+        )
     seconds = time.perf_counter() - began
     chains = parameters(posterior, idata)
     dataset = az.from_dict({"posterior": chains}).posterior.dataset

@@ -15,8 +15,10 @@ use_one_core()
 import numpy as np
 from numba import njit
 
-from pymc_geodesic.kernels.scir import SIMPLEX, scir
-from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.kernels.expected_counts import CountsAt
+from pymc_geodesic.kernels.positive_numbers import SIMPLEX, Prior
+from pymc_geodesic.kernels.scir import scir
+from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.streams import new_stream
 
 TOPICS, WORDS = 50, 7702
@@ -59,9 +61,9 @@ def main() -> None:
     size = TOPICS * WORDS
     field = native_field(no_likelihood, size)
     blocks = np.array([[SIMPLEX, 0, TOPICS, WORDS]], dtype=np.int64)
-    context, one_step = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    ones, scratch = np.ones(size), np.empty((3, size))
-    no_splits = np.zeros(1, dtype=bool)
+    callback = Callback(field.address, np.zeros(1, dtype=np.int64))
+    one_step, ones = np.zeros(1, dtype=np.int64), np.ones(size)
+    nowhere, found = CountsAt(EMPTY, EMPTY, EMPTY), CountsAt(*np.empty((3, size)))
     stream = new_stream(rng)
     print("| gamma shapes | step | NumPy gamma, ns | SCIR update, ns | ratio |")
     print("|---|---|---|---|---|")
@@ -70,9 +72,9 @@ def main() -> None:
         for step_size in (0.01, 0.5):
 
             def update(shapes=shapes, state=state, step_size=step_size) -> None:
-                scir(
-                    field.address, context, one_step, blocks, no_splits, state, shapes, ones, ones,
-                    step_size, EMPTY, EMPTY, EMPTY, stream, scratch[0], scratch[1], scratch[2],
+                scir.call(
+                    callback, one_step, blocks, state, Prior(shapes, ones), step_size, ones,
+                    nowhere, stream, found,
                 )  # fmt: skip
 
             def gammas(shapes=shapes) -> np.ndarray:

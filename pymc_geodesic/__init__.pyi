@@ -10,6 +10,9 @@ from .distributions import SphericalAdmixture as SphericalAdmixture
 from .distributions import UniformSphere as UniformSphere
 from .distributions import UniformStiefel as UniformStiefel
 from .distributions import VonMisesFisher as VonMisesFisher
+from .runs import CheckpointTrace as CheckpointTrace
+from .runs import open_run as open_run
+from .runs import resume as resume
 from .schedules import PolynomialDecay as PolynomialDecay
 from .sparse import SparseData as SparseData
 from .steps import GMC as GMC

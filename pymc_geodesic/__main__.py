@@ -1,4 +1,4 @@
-"""Fill the compilation caches: ``python -m pymc_geodesic warm``.
+"""Commands: ``python -m pymc_geodesic warm`` fills caches, ``status PATH`` looks at a run.
 
 The first run of a model compiles for some 10 s of processor time, or a minute with local variables,
 and later runs read most of that from disk. This command does it ahead, as while a container image
@@ -121,9 +121,20 @@ def main(arguments: list[str] | None = None) -> int:
     warm.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
     warm.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     warm.add_argument("--only", choices=list(FAMILIES), help=argparse.SUPPRESS)
+    look = commands.add_parser("status", help="say how far a run on disk is")
+    look.add_argument("path", help="folder that CheckpointTrace writes to")
     options = parser.parse_args(arguments)
+    if options.command == "status":
+        from pymc_geodesic.runs import reading
+
+        try:
+            print(reading.status(options.path))
+        except (FileNotFoundError, ValueError) as error:
+            print(error, file=sys.stderr)
+            return 1
+        return 0
     if options.only is not None:
-        logging.getLogger("pymc").setLevel(logging.ERROR)
+        logging.disable(logging.WARNING)  # draws of a model that nobody looks at
         FAMILIES[options.only]()
         return 0
     unknown = set(options.families) - set(FAMILIES)

@@ -18,8 +18,14 @@ __all__ = [
     "check_positive",
     "checked_control_variates",
     "checked_metric",
+    "checked_metric_or_covariance",
+    "plain_number",
     "step_size_at",
 ]
+
+
+_ASYMMETRY, _SINGULAR = 1e-8, 1e-12
+"""What rounding may do to a covariance matrix, in units of its scales."""
 
 
 def _is_number(value: Any) -> bool:
@@ -50,6 +56,22 @@ def check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be one positive number, got {value!r}")
     if not 0 < value < math.inf:
         raise ValueError(f"{name} must be positive, got {value}")
+
+
+def plain_number(value: Any) -> Any:
+    """Return a number as a float; None and schedules as they are.
+
+    What is multiplied by an array must not make one of another type, which compiled code would
+    read as if it were of floats.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from pymc_geodesic.arguments import plain_number
+    >>> plain_number(Fraction(1, 4)), plain_number(None)
+    (0.25, None)
+    """
+    return value if value is None or callable(value) else float(value)
 
 
 def check_fraction(name: str, value: Any) -> None:
@@ -169,6 +191,59 @@ def checked_metric(metric: Any) -> str | None:
     raise ValueError(f'metric={metric!r} is unknown; choose "auto", "dense", "diag" or None')
 
 
+def checked_metric_or_covariance(metric: Any) -> str | np.ndarray | None:
+    """Return the metric that an argument names, or the covariance that it is.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or the array no covariance matrix and no vector of variances.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import checked_metric_or_covariance
+    >>> checked_metric_or_covariance([1.0, 4.0])
+    array([1., 4.])
+    >>> checked_metric_or_covariance([[1.0, 2.0], [2.0, 1.0]])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: metric= must be positive definite, ...
+    """
+    if metric is None or isinstance(metric, str):
+        return checked_metric(metric)
+    try:
+        covariance = np.array(metric, dtype=float)
+    except (TypeError, ValueError):
+        return checked_metric(metric)
+    shape = covariance.shape
+    if covariance.ndim not in (1, 2) or shape[0] != shape[-1]:
+        raise ValueError(
+            f"metric= must be d variances or a d × d covariance matrix, but has shape {shape}"
+        )
+    if not np.isfinite(covariance).all():
+        raise ValueError("metric= holds NaN or infinity; give finite variances and covariances")
+    variances = covariance if covariance.ndim == 1 else np.diag(covariance)
+    if not variances.min(initial=np.inf) > 0.0:
+        raise ValueError(
+            "metric= holds variances, which must be positive, but that of coordinate "
+            f"{variances.argmin()} is {variances.min():.3g}"
+        )
+    if covariance.ndim == 1:
+        return covariance
+    scales = np.sqrt(np.outer(variances, variances))
+    if not np.all(np.abs(covariance - covariance.T) <= _ASYMMETRY * scales):
+        raise ValueError(
+            "metric= must be symmetric, as a covariance is; (m + m.T) / 2 makes it so where only "
+            "rounding is in the way"
+        )
+    smallest = np.linalg.eigvalsh(covariance / scales).min(initial=np.inf)
+    if not smallest > _SINGULAR:
+        raise ValueError(
+            "metric= must be positive definite, but the correlations have an eigenvalue of "
+            f"{smallest:.3g}; take more draws than coordinates, or give the variances alone"
+        )
+    return covariance
+
+
 def checked_control_variates(order: Any) -> str | int:
     """Return the order of control variates that an argument names, 0 for none.
 
@@ -181,6 +256,6 @@ def checked_control_variates(order: Any) -> str | int:
         return order
     if order is False or order is None:
         return 0
-    if order is True or order == 1:
-        return 1
-    raise ValueError(f'control_variates={order!r} is unknown; choose "auto", 1 or False')
+    if order is True or order in (1, 2):
+        return int(order)
+    raise ValueError(f'control_variates={order!r} is unknown; choose "auto", 1, 2 or False')

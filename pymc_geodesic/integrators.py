@@ -9,26 +9,89 @@ ambient size of a point. Step sizes are times; gradients are those of the log-de
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.manifolds.product import project
+from pymc_geodesic.manifolds.product import Space, geodesic, project, scaled_geodesic
 from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.kernel import Vector, part
 from pymc_geodesic.runtime.streams import fill_normal
 
 __all__ = [
     "EXACT",
     "PAPER",
+    "Scratch",
+    "State",
+    "Thermostat",
+    "drift",
     "kick",
     "kinetic_temperature",
     "langevin_coefficients",
     "langevin_kick",
     "refresh_velocity",
+    "scaled_drift",
     "temperature_within",
 ]
 
 EXACT = 0
 PAPER = 1
+
+
+class State(NamedTuple):
+    """Position and velocity, which kernels change in place.
+
+    Parameters
+    ----------
+    x, v : ndarray, shape (size,)
+    """
+
+    x: Vector
+    v: Vector
+
+
+class Scratch(NamedTuple):
+    """Memory that kernels write to.
+
+    Parameters
+    ----------
+    gradient : ndarray, shape (size,) or longer
+    noise : ndarray
+        As many normal numbers as are drawn at once.
+    """
+
+    gradient: Vector
+    noise: Vector
+
+
+class Thermostat(NamedTuple):
+    """Frictions that are driven towards a kinetic temperature, one for each block.
+
+    Parameters
+    ----------
+    friction : ndarray, shape (n_blocks,)
+        ξ, per unit of time, which kernels change in place.
+    inertia : ndarray, shape (n_blocks,)
+        Q, a time squared; 1 in the papers. The stationary law of ξ has variance 1/(mQ).
+    targets : ndarray, shape (n_blocks,)
+        T, the mean of v·v/m that each thermostat holds.
+    """
+
+    friction: Vector
+    inertia: Vector
+    targets: Vector
+
+
+@part
+def drift(space: Space, state: State, time: float) -> None:
+    """Move along geodesics."""
+    geodesic(space.blocks, state.x, state.v, time)
+
+
+@part
+def scaled_drift(space: Space, state: State, time: float) -> None:
+    """Move along geodesics, each block for ``scales[b] * time``."""
+    scaled_geodesic(space.blocks, space.scales, state.x, state.v, time)
 
 
 @compiled

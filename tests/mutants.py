@@ -56,16 +56,28 @@ class Mutant:
         ValueError
             If the kernel has no such ingredient or line any more.
         """
-        function = self.kernel.py_func
-        scope = dict(function.__globals__)
-        missing = set(self.replaced) - set(function.__code__.co_names)
-        source = inspect.getsource(function)
-        if missing or (self.edit[0] and source.count(self.edit[0]) != 1):
+        replaced, edits, mutant = self._mutate(self.kernel)
+        if replaced != set(self.replaced) or edits != bool(self.edit[0]):
             raise ValueError(f"the mutant {self} fits its kernel no longer")
+        return mutant
+
+    def _mutate(self, original: Any) -> tuple[set[str], int, Callable[..., Any]]:
+        """Say what was replaced, how often the text was there, and return the compiled mutant."""
+        function = original.py_func
+        scope, names = dict(function.__globals__), function.__code__.co_names
+        found = set(self.replaced) & set(names)
+        source = inspect.getsource(function)
+        edits = source.count(self.edit[0]) if self.edit[0] else 0
+        for name in names:
+            if getattr(scope.get(name), "is_part", False) and name not in found:
+                inner, more, scope[name] = self._mutate(scope[name])
+                found |= inner
+                edits += more
         scope.update(self.replaced)
         text = source[source.index("def ") :].replace(*self.edit)
         exec(compile("from __future__ import annotations\n" + text, str(self), "exec"), scope)
-        return njit(scope[function.__name__], error_model="numpy", fastmath=FAST_MATH)
+        compiled = njit(scope[function.__name__], error_model="numpy", fastmath=FAST_MATH)
+        return found, edits, compiled
 
 
 @njit
@@ -203,7 +215,7 @@ BIASED = [
         "no first half of a kick",
         gmc,
         ON_S2,
-        edit=("kick(blocks, proposal, v, output[:size], 0.5 * epsilon)", "pass"),
+        edit=("kick(blocks, x, v, gradient, 0.5 * epsilon)", "pass"),
     ),
     Mutant(
         "old energy",
@@ -229,7 +241,7 @@ UNPROJECTED = [
         "velocity off the tangent space",
         gmc,
         {"refresh_velocity": unprojected_velocity, "scaled_geodesic": scaled_tangent_geodesic},
-        edit=("kick(blocks, proposal, v, output[:size], 0.5 * epsilon)", "pass"),
+        edit=("kick(blocks, x, v, gradient, 0.5 * epsilon)", "pass"),
     ),
 ]
 """Mutants whose positions pass, because geodesics take out what is not tangent."""
@@ -242,14 +254,25 @@ LAST = " if step < n_steps - 1 else 0.5 * step_size"
 ASYMMETRIC = [
     *(
         Mutant(name, kernel, ON_SPHERE, edit)
-        for kernel in (sggmc, gsgnht)
+        for kernel, first in (
+            (sggmc, "drift(space, state"),
+            (gsgnht, "drift_with_thermostat(space, state, thermostat"),
+        )
         for name, edit in (
-            ("no first half of a geodesic", ("geodesic(blocks, x, v, 0.5 * step_size)", "pass")),
+            ("no first half of a geodesic", (f"{first}, 0.5 * step_size)", "pass")),
             ("whole last geodesic", (LAST, "")),
         )
     ),
     Mutant("explicit friction", sggmc, {"langevin_coefficients": euler, **ON_SPHERE}),
-    Mutant("late thermostat", gsgnht, ON_SPHERE, ("0.5 * step_size * excess", "0.0 * excess")),
+    Mutant(
+        "late thermostat",
+        gsgnht,
+        ON_SPHERE,
+        (
+            "drift_with_thermostat(space, state, thermostat, 0.5 * step_size)",
+            "geodesic(space.blocks, state.x, state.v, 0.5 * step_size)",
+        ),
+    ),
 ]
 """Mutants that are not of second order."""
 
@@ -300,19 +323,17 @@ BIASED_EULER = [
         ssgnht,
         edit=("gradient[part], decay, step_size", "gradient[part], decay, 0.9 * step_size"),
     ),
-    Mutant("no friction", ssgnht, edit=("1.0 - thermostat[block] * step_size", "1.0")),
-    Mutant("wrong thermometer", ssgnht, edit=("(before - targets", "(0.8 * before - targets")),
+    Mutant("no friction", ssgnht, edit=("1.0 - xi[block] * step_size", "1.0")),
+    Mutant("wrong thermometer", ssgnht, edit=("(before - therm", "(0.8 * before - therm")),
 ]
 """Mutants that leave a Euclidean target."""
 
-FREE_THERMOSTAT = Mutant(
-    "no bound", ssgnht, edit=("min(thermostat[block], 1.0 / step_size)", "thermostat[block]")
-)
+FREE_THERMOSTAT = Mutant("no bound", ssgnht, edit=("min(xi[block], 1.0 / step_size)", "xi[block]"))
 """A mutant that diverges where noise heats more than friction takes."""
 
 OTHER_RECURSIONS = [
     Mutant("old velocity", ssgnht, edit=("x[i] += step_size * v[i]", "x[i] += 0.0")),
-    Mutant("thermostat after the kick", ssgnht, edit=("(before - targets", "(after - targets")),
+    Mutant("thermostat after the kick", ssgnht, edit=("(before - therm", "(after - therm")),
 ]
 
 
@@ -370,7 +391,7 @@ def tangent_scaled_geodesic(blocks, scales, x, v, time):
     product.scaled_geodesic(blocks, scales, x, v, time)
 
 
-_GRADIENT = "evaluate(field, x, arguments[step], context, gradient)"
+_GRADIENT = "evaluate(field.address, state.x, arguments[step], field.context, gradient)"
 
 BIASED_BY_DIRECTION = [
     *(
@@ -397,7 +418,7 @@ BIASED_BY_DIRECTION = [
     Mutant(
         "sign of the thermostat",
         geodesic_langevin,
-        edit=("thermostat[0] + step_size", "thermostat[0] - step_size"),
+        edit=("extra[0] + step_size", "extra[0] - step_size"),
     ),
     Mutant(
         "thermometer that noise heats",

@@ -9,14 +9,18 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from scipy import stats
 
 import pymc_geodesic
+from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.fisher import tangential_variance
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.minibatches.from_arguments import MINIBATCH_ORDERS
 from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
 from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.streams import new_stream
 
 ROOT = Path(pymc_geodesic.__file__).parent
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
@@ -65,12 +69,9 @@ def test_manifold_and_gradient_noise(install):
     with pm.Model() as model:
         x = pm.Normal("x", 0.0, 1.0, shape=4)
         pm.Normal("y_obs", x, 1.0, observed=pm.Data("y", y))
-    estimator = GradientEstimator(
-        model,
-        manifold_variables(model, [x], {"x": ZeroSum}),
-        source=ShuffledRows({"y": y}, batch_size),
-        compile_kwargs={"mode": "FAST_COMPILE"},
-    )
+    variables = manifold_variables(model, [x], {"x": ZeroSum})
+    density = RowDensity(model, variables, ShuffledRows({"y": y}, batch_size))
+    estimator = GradientEstimator(density, compile_kwargs={"mode": "FAST_COMPILE"})
     noise = estimator.compile_noise()
     variance = np.empty(4)
     evaluate(noise.address, np.zeros(4), 0, noise.context, variance)
@@ -135,3 +136,89 @@ def test_sampler(install):
     # E[mu_z] = coth(kappa) - 1/kappa on the sphere in three dimensions.
     assert abs(mu[..., 2].mean() - (1 / np.tanh(2.0) - 0.5)) < 0.05
     assert abs(idata.sample_stats["temperature"].mean() - 1.0) < 0.05
+
+
+def test_data_source(install):
+    """Minibatches are spread over the rows, all count the same, and a saved state goes on."""
+    SystematicRows = install("minibatches/systematic_rows").SystematicRows
+    n_rows, batch_size = 12, 4
+    rows = np.arange(n_rows)
+    source = SystematicRows({"y": rows}, batch_size)
+    source.reset(3)
+    starts = source.next_starts(200)
+    seen = np.array([source.arrays["y"][start : start + batch_size] for start in starts])
+    np.testing.assert_array_equal(seen, [source.row_indices(start) for start in starts])
+    np.testing.assert_array_equal(np.diff(seen, axis=1), n_rows // batch_size)
+    np.testing.assert_array_equal(np.unique(seen), rows)
+    state = source.state
+    expected = source.next_starts(20)
+    source.reset(4)
+    source.state = state
+    np.testing.assert_array_equal(source.next_starts(20), expected)
+    arrays, n = next(source.all_rows())
+    np.testing.assert_array_equal(np.sort(arrays["y"][:n]), rows)
+    with pytest.raises(ValueError, match="does not divide the 12 rows"):
+        SystematicRows({"y": rows}, 5)
+
+
+def test_data_source_is_an_argument_of_every_step(install, monkeypatch):
+    """The mean gradient over its minibatches is that of all rows, also of data set later."""
+    source_class = install("minibatches/systematic_rows").SystematicRows
+    monkeypatch.setitem(MINIBATCH_ORDERS, "systematic", source_class)
+    y = np.random.default_rng(1).normal(size=20)
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Normal("y_obs", x, 1.0, observed=pm.Data("y", y))
+        step = pymc_geodesic.SGLD(
+            step_size=0.1,
+            batch_size=5,
+            minibatch=["y"],
+            minibatch_order="systematic",
+            compile_kwargs={"mode": "FAST_COMPILE"},
+        )
+        pm.set_data({"y": y + 1.0})
+    assert type(step.estimator.source) is source_class
+    step.setup_chain(np.random.default_rng(1), 10, 10)
+    gradients = [step._gradient_at(np.array([0.3]), start) for start in (0, 5, 10, 15)]
+    np.testing.assert_allclose(np.mean(gradients), np.sum(y + 1.0 - 0.3) - 0.3, rtol=1e-12)
+    assert np.std(gradients) > 0.1
+    point, _ = step.step(model.initial_point())
+    assert np.isfinite(point["x"])
+
+
+def test_scheme_for_local_variables(install):
+    """Draws of z given m and the data, whose law is known, and the gradient that they give."""
+    module = install("gradients/random_walk_gradient")
+    n_rows, n_draws, m = 60, 2000, 0.4
+    y = np.random.default_rng(2).normal(0.7, np.sqrt(2.0), size=n_rows)
+    with pm.Model() as model:
+        mean = pm.Normal("m", 0.0, 10.0)
+        z = pm.Normal("z", mean, 1.0, shape=n_rows)
+        pm.Normal("x", z, 1.0, observed=pm.Data("y", y))
+    estimate = module.RandomWalkGradient(
+        model,
+        manifold_variables(model, [mean]),
+        manifold_variables(model, [z], by_row=True),
+        source=ShuffledRows({"y": y}, n_rows),
+        total_size=None,
+        n_draws=n_draws,
+        n_discarded=50,
+        n_steps=1,
+    )
+    estimate.read_local(model.initial_point())
+    stream = new_stream(np.random.default_rng(1))
+    arguments, n_grad = estimate.prepare(np.array([m]), 3, stream, tune=True)
+    assert n_grad == n_draws + 51
+    gradient = np.empty(1)
+    evaluate(estimate.field.address, np.array([m]), arguments[0], estimate.field.context, gradient)
+    expected = np.sum(y - m) / 2.0 - m / 100.0
+    # some 20 draws of a row, whose variance is 1/2, say as much as one that is independent
+    assert abs(gradient[0] - expected) < 5 * np.sqrt(n_rows * 10 / n_draws)
+    assert 0.5 < estimate.stats()["acceptance_rate"] < 0.95
+    seen = []
+    for _ in range(40):
+        estimate.prepare(np.array([m]), 3, stream, tune=False)
+        estimate.write_local(point := {})
+        seen.append((point["z"] - (y + m) / 2.0) * np.sqrt(2.0))
+    score = stats.kstest(np.ravel(seen), "norm")
+    assert score.pvalue > 1e-4

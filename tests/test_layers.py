@@ -21,19 +21,22 @@ MAY_IMPORT = {
     "integrators": {"runtime", "manifolds"},
     "transforms": {"manifolds"},
     "sparse": {"ops"},
+    "runs": set(),
     "distributions": {"runtime", "manifolds", "transforms", "ops"},
     "tuning": {"runtime", "manifolds"},
     "kernels": {"runtime", "manifolds", "integrators"},
     "models": {"runtime", "transforms", "sparse", "distributions", "kernels", "ops"},
-    "diagnostics": {"runtime", "distributions", "kernels", "ops"},
     "minibatches": {"runtime", "arguments", "sparse"},
     "densities": {"runtime", "manifolds", "ops", "transforms", "sparse", "minibatches"},
 }
 NUMERICS = {"runtime", "schedules", "arguments", "manifolds", "integrators", "tuning", "kernels"}
 MAY_IMPORT["gradients"] = (NUMERICS - {"arguments"}) | {"ops", "sparse", "minibatches", "densities"}
 MAY_IMPORT["counts"] = MAY_IMPORT["gradients"] | {"gradients", "transforms"}
-MAY_IMPORT["__main__"] = {""}  # what users see
+MAY_IMPORT["models"] |= {"arguments", "schedules"}
+MAY_IMPORT["__main__"] = {"", "runs"}  # what users see, and how far a run is
 MAY_IMPORT["steps"] = MAY_IMPORT["counts"] | {"counts", "arguments"}
+MAY_IMPORT["diagnostics"] = {"steps", "gradients", "distributions", "kernels", "arguments"}
+MAY_IMPORT["diagnostics"] |= {"manifolds", "runtime"}
 
 # Layers of plain numerics, without PyMC or PyTensor.
 WITHOUT_PYMC = NUMERICS | {"diagnostics", "datasets"}
@@ -61,7 +64,8 @@ PRIVATE = (
     "pymc_geodesic.densities",
     "pymc_geodesic.gradients",
     "pymc_geodesic.counts",
-    "pymc_geodesic.steps.base.adaptor",
+    "pymc_geodesic.steps.base.pymc_parts",
+    "pymc_geodesic.runs.pymc_parts",
     "pymc_geodesic.ops.numba_backend",
 )
 
@@ -188,7 +192,10 @@ def test_a_wrong_import_is_found(module, source):
     [
         ("pymc_geodesic", "from pymc_geodesic.steps import SGGMC"),
         ("pymc_geodesic.kernels.gmc", "from pymc_geodesic.manifolds.product import geodesic"),
-        ("pymc_geodesic.steps.base.adaptor", "from pymc.step_methods.arraystep import BlockedStep"),
+        (
+            "pymc_geodesic.steps.base.pymc_parts",
+            "from pymc.step_methods.arraystep import BlockedStep",
+        ),
         ("pymc_geodesic.distributions.vmf", "from pymc.distributions.continuous import Flat"),
         ("pymc_geodesic.models.sam", "import pymc as pm\nimport pytensor.tensor as pt"),
         ("pymc_geodesic.steps.sggmc", "from pymc_geodesic.gradients import density"),

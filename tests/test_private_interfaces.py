@@ -15,17 +15,30 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from numba import float64
 from numba.core.errors import TypingError
+from pymc.backends import _ZarrChainBase, _ZarrTraceBase
+from pymc.backends.arviz import (
+    coords_and_dims_for_inferencedata,
+    find_constants,
+    find_observations,
+)
+from pymc.backends.zarr import ZarrChain, ZarrTrace
 from pymc.blocking import PointType, StatsType
 from pymc.data import MinibatchOp
 from pymc.distributions.transforms import _default_transform
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
 from pymc.stats.convergence import SamplerWarning, WarningType
-from pymc.step_methods.compound import BlockedStep, StepMethodState
+from pymc.step_methods.compound import BlockedStep, CompoundStep, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
 from pymc.step_methods.step_sizes import DualAverageAdaptation, StepSizeState
-from pymc.util import RandomGenerator, get_random_generator, get_value_vars_from_user_vars
+from pymc.util import (
+    RandomGenerator,
+    get_random_generator,
+    get_value_vars_from_user_vars,
+    is_transformed_name,
+)
 from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
@@ -39,6 +52,7 @@ from pytensor.link.numba.dispatch.basic import (
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.random.op import RandomVariable
+from xarray import Dataset, DataTree
 
 from pymc_geodesic.runtime import jit
 from tests.test_layers import EXTENSION, MODULES, PUBLIC
@@ -183,6 +197,80 @@ def test_dual_average_adaptation():
     adaptation.update(0.0, False)
     assert adaptation.current(False) == tuned
     assert isinstance(adaptation.sampling_state, StepSizeState)
+
+
+class Written(_ZarrChainBase):
+    """Write down what `pm.sample` does with the trace of a chain."""
+
+    def __init__(self):
+        self.calls = []
+
+    def link_stepper(self, step_method):
+        self.calls.append(("link", step_method))
+
+    def record(self, draw, stats, *, in_warmup):
+        self.calls.append(("record", set(draw), len(stats)))
+
+    def record_sampling_state(self, step=None):
+        self.calls.append(("end",))
+
+    def close(self):
+        self.calls.append(("close",))
+
+
+class Writes(_ZarrTraceBase):
+    """Write down how `pm.sample` begins a run."""
+
+    def init_trace(self, chains, draws, tune, step, model, vars, test_point):
+        self.given = (chains, draws, tune, step, model, vars)
+        self.straces = [Written() for _ in range(chains)]
+
+    def split_warmup_groups(self):
+        pass
+
+    tuning_steps = 1
+    posterior = type("Posterior", (), {"draw": range(2)})
+    _sampling_state = type("Counts", (), {"draw_idx": np.array([3])})
+
+    def to_inferencedata(self, save_warmup):
+        return DataTree.from_dict({"posterior": Dataset({"x": 7.0})})
+
+
+def test_traces_that_know_the_step():
+    """`CheckpointTrace` learns of the step and its draws as PyMC's own traces in zarr do."""
+    assert issubclass(ZarrChain, _ZarrChainBase)
+    assert issubclass(ZarrTrace, _ZarrTraceBase)
+    trace = Writes()
+    with pm.Model() as model:
+        step = Still([pm.Normal("x")])
+        settings = {"chains": 1, "cores": 1, "progressbar": False, "quiet": True}
+        tree = pm.sample(
+            2, tune=1, step=step, trace=trace, compute_convergence_checks=False, **settings
+        )
+    assert trace.given == (1, 2, 1, step, model, None)
+    assert trace.straces[0].calls == [
+        ("link", step),
+        *(3 * [("record", {"x"}, 1)]),
+        ("end",),
+        ("close",),
+    ]
+    assert tree.posterior["x"] == 7.0
+
+
+def test_what_a_run_is_described_by():
+    """A run is that of a model, its data and its steps, and its draws have their dimensions."""
+    with pm.Model(coords={"d": ["a", "b"]}) as model:
+        data = pm.Data("data", [1.0, 2.0], dims="d")
+        x = pm.Normal("x", data, dims="d")
+        pm.LogNormal("s")
+        pm.Normal("y", x, observed=[3.0, 4.0])
+        steps = CompoundStep([pm.Metropolis([x])])
+    assert coords_and_dims_for_inferencedata(model)[1]["x"] == ["d"]
+    np.testing.assert_array_equal(find_constants(model)["data"], [1.0, 2.0])
+    np.testing.assert_array_equal(find_observations(model)["y"], [3.0, 4.0])
+    assert is_transformed_name("s_log__")
+    assert not is_transformed_name("s")
+    assert [method.vars for method in steps.methods] == [[model.rvs_to_values[x]]]
 
 
 def test_sampler_warning():
@@ -388,3 +476,72 @@ def test_error_of_types_that_do_not_fit():
     """Manifolds turn it into a sentence about the array that was passed."""
     with pytest.raises(TypingError):
         numba.njit(lambda x: x.no_such_attribute)(1.0)
+
+
+def test_machine_code_of_a_signature():
+    """`kernel.call` is what ``Dispatcher.compile`` returns: code that looks at no types.
+
+    Were it to return the dispatcher, or nothing, each call would spell out the types of all named
+    tuples, as much as an inner step of a small model, or there would be no call at all.
+    """
+
+    @numba.njit
+    def total(x, factor):
+        return factor * x.sum()
+
+    code = total.compile((float64[::1], float64))
+    assert code(np.arange(4.0), 2) == 12.0
+    assert total.compile((float64[::1], float64)) is code
+    assert len(total.signatures) == 1, "the code looked at types"
+    assert total(np.arange(4.0), 2) == 12.0
+    assert len(total.signatures) == 2, "a dispatcher looks at them"
+
+
+@pytest.mark.parametrize("forceinline", [False, True])
+def test_part_in_the_place_of_its_call(forceinline):
+    """`kernel.part` becomes code of the kernel that calls it, with ``forceinline``.
+
+    Without it a part that is long is called, and inner steps cost what it takes to hand over its
+    named tuples.
+    """
+
+    @numba.njit(forceinline=forceinline)
+    def long_part(x, y):
+        for i in range(x.size):
+            x[i] = np.sin(x[i]) + np.exp(y[i]) * np.log(x[i]) + np.cos(x[i] * y[i])
+            y[i] = np.tan(x[i]) + np.arctan(y[i]) / np.tanh(x[i]) + np.sqrt(x[i] + y[i])
+            x[i] += np.sinh(y[i]) * np.expm1(x[i]) - np.arctan2(x[i], y[i]) * np.cosh(x[i])
+        x[:], y[:] = np.sort(x), np.cumsum(y)
+
+    @numba.njit
+    def calls_twice(x, y):
+        long_part(x, y)
+        long_part(y, x)
+
+    calls_twice.compile((float64[::1], float64[::1]))
+    (code,) = calls_twice.inspect_llvm().values()
+    body = code.partition("define ")[2].partition("\n}")[0]
+    assert ("long_part" not in body.partition("{")[2]) == forceinline
+
+
+@pytest.mark.parametrize(
+    ("option", "wrapper"),
+    [
+        ("no_cpython_wrapper", "llvm_cpython_wrapper_name"),
+        ("no_cfunc_wrapper", "llvm_cfunc_wrapper_name"),
+    ],
+)
+def test_wrappers_that_nobody_calls(option, wrapper):
+    """Parts of kernels leave both wrappers out, kernels that for C, fields none.
+
+    An option that Numba no longer knows is an error when the package is imported. One without
+    effect makes cold starts longer: a wrapper takes longer to compile than many a part. And
+    `jit.machine_address` finds the address for C by the name of the wrapper.
+    """
+    for is_left_out in (False, True):
+        half = numba.njit(**{option: is_left_out})(lambda x: 0.5 * x)
+        result = half.get_compile_result(float64(float64))
+        name = getattr(result.fndesc, wrapper)
+        assert (name in result.library.get_llvm_str()) != is_left_out
+        if not is_left_out:
+            assert result.library.get_pointer_to_function(name)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -21,16 +22,18 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.counts.constant_sums import constant_sums
+from pymc_geodesic.counts.estimate import CountEstimate, CountSampler
 from pymc_geodesic.counts.priors import family_of
 from pymc_geodesic.densities.compilation import CompiledField, compile_field
-from pymc_geodesic.densities.log_density import Density, density_of, rebuilt
+from pymc_geodesic.densities.log_density import Density, rebuilt
+from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.kernels.scir import LOG_NORMAL, POSITIVE, SIMPLEX, estimate_counts
+from pymc_geodesic.kernels.expected_counts import CountsAt, estimate_counts
+from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, POSITIVE, SIMPLEX
 from pymc_geodesic.manifolds import FlatSimplex
-from pymc_geodesic.minibatches.source import RowSource
 
-__all__ = ["CountEstimator", "count_blocks"]
+__all__ = ["CountEstimator", "LikelihoodDensity", "count_blocks"]
 
 
 def count_blocks(variables: Sequence[ManifoldVariable]) -> np.ndarray:
@@ -39,7 +42,7 @@ def count_blocks(variables: Sequence[ManifoldVariable]) -> np.ndarray:
     Returns
     -------
     ndarray of int64, shape (n_variables, 4)
-        Kind, first number, rows and numbers per row; see `pymc_geodesic.kernels.scir`.
+        Kind, first number, rows and numbers per row; see `pymc_geodesic.kernels.positive_numbers`.
     """
     blocks, start = [], 0
     for variable in variables:
@@ -53,113 +56,26 @@ def count_blocks(variables: Sequence[ManifoldVariable]) -> np.ndarray:
     return np.array(blocks, dtype=np.int64)
 
 
-class CountEstimator(GradientEstimator):
-    """Gradient of the likelihood alone, in the variables themselves.
+class LikelihoodDensity(RowDensity):
+    """Log-density of all that depends on some variables, without their own priors.
 
-    Takes the arguments of `GradientEstimator`. The variables' own priors are left out, whatever
-    depends on the variables otherwise is likelihood: data, potentials and other variables.
-
-    Attributes
-    ----------
-    blocks : ndarray of int64, shape (n_variables, 4)
-        See `count_blocks`.
-    splits : ndarray of bool, shape (n_variables,)
-        Variables for which counts and exposures are told apart by a second gradient.
+    Data, potentials and other variables count as likelihood. Takes the arguments of `RowDensity`.
     """
 
-    _all_rows: tuple[CompiledField, Density] | None = None
-
-    @cached_property
-    def blocks(self) -> np.ndarray:
-        """What the kernels know of the variables."""
-        return count_blocks(self._variables)
-
-    @cached_property
-    def splits(self) -> np.ndarray:
-        """Variables for which counts and exposures are told apart by a second gradient."""
-        return self.blocks[:, 0] != SIMPLEX
-
     @property
-    def evaluations(self) -> int:
-        """Gradient evaluations of one estimate."""
-        return 1 + int(self.splits.sum())
+    def _left_out(self) -> list[TensorVariable]:
+        """The variables themselves."""
+        return [variable.rv for variable in self.variables]
 
-    def estimate(
+    def of_rows(
         self,
-        values: np.ndarray,
-        argument: int,
-        stream: np.ndarray,
-        counts: np.ndarray,
-        exposures: np.ndarray,
-    ) -> int:
-        """Estimate counts and exposures from one minibatch.
-
-        Parameters
-        ----------
-        values : ndarray, shape (size,)
-            ω.
-        argument : int
-            Which minibatch.
-        stream : ndarray of uint64, shape (2,)
-            Not used: the gradient is not random.
-        counts, exposures : ndarray, shape (size,)
-            Receive the estimates.
-
-        Returns
-        -------
-        int
-            Index of a negative or undefined estimate, or −1.
-        """
-        return self._estimate_with(self.field, values, argument, counts, exposures)
-
-    def share(self, argument: int) -> float:
-        """Rows of a minibatch, divided by those of the largest one: all have the same number."""
-        return 1.0
-
-    def _estimate_with(
-        self,
-        field: CompiledField,
-        values: np.ndarray,
-        argument: int,
-        counts: np.ndarray,
-        exposures: np.ndarray,
-    ) -> int:
-        failed = estimate_counts(
-            field.address,
-            field.context,
-            argument,
-            self.blocks,
-            self.splits,
-            values,
-            counts,
-            exposures,
-        )
-        field.raise_error()
-        return failed
-
-    def estimate_all_rows(
-        self, values: np.ndarray, counts: np.ndarray, exposures: np.ndarray
-    ) -> int:
-        """Count all rows, once `compile_all_rows` was called; see `estimate`."""
-        assert self._all_rows is not None
-        return self._estimate_with(self._all_rows[0], values, 0, counts, exposures)
-
-    def _density(self, source: RowSource | None, batch_size: int | None) -> Density:
-        scale = 1.0 if source is None else (self._n_rows or source.n_rows) / source.batch_size
-        return self._likelihood(self._minibatch, batch_size, scale)
-
-    def _likelihood(
-        self, minibatch: Mapping[str, np.ndarray] | None, batch_size: int | None, scale: float
+        n_rows: int | None = None,
+        *,
+        scale: float | None = None,
+        arrays: Mapping[str, np.ndarray] | None = None,
     ) -> Density:
-        density = density_of(
-            self._model,
-            self._variables,
-            minibatch=minibatch,
-            batch_size=batch_size,
-            scale=scale,
-            without=[variable.rv for variable in self._variables],
-            resized=self._resized,
-        )
+        """Build the log-density of another number of rows; see `RowDensity.of_rows`."""
+        density = super().of_rows(n_rows, scale=scale, arrays=arrays)
         if not density.row_terms and not density.other_terms:
             density.other_terms.append(pt.zeros(()))
         self._hold_sums(density)
@@ -170,7 +86,7 @@ class CountEstimator(GradientEstimator):
         terms = [*density.row_terms, *density.other_terms]
         simplices = [
             coordinate
-            for variable, coordinate in zip(self._variables, density.coordinates, strict=True)
+            for variable, coordinate in zip(self.variables, density.coordinates, strict=True)
             if isinstance(variable.manifold, FlatSimplex)
         ]
         examples = self._example_inputs(density)
@@ -198,10 +114,10 @@ class CountEstimator(GradientEstimator):
 
     def _example_inputs(self, density: Density) -> dict[TensorVariable, np.ndarray]:
         """Return one value for every input of the log-density."""
-        point = self._model.initial_point(random_seed=0)
+        point = self.model.initial_point(random_seed=0)
         rng = np.random.default_rng(0)
         values: dict[TensorVariable, np.ndarray] = {}
-        for variable, coordinate in zip(self._variables, density.coordinates, strict=True):
+        for variable, coordinate in zip(self.variables, density.coordinates, strict=True):
             draws = rng.gamma(2.0, size=variable.shape)
             if isinstance(variable.manifold, FlatSimplex):
                 draws /= draws.sum(axis=-1, keepdims=True)
@@ -217,6 +133,76 @@ class CountEstimator(GradientEstimator):
             n_rows = row.block.type.shape[0]
             values[row.block] = np.asarray(row.data[:n_rows], dtype=row.block.type.dtype)
         return values
+
+
+class CountEstimator(GradientEstimator, CountEstimate):
+    """Gradient of the likelihood alone, in the variables themselves.
+
+    Parameters
+    ----------
+    density : LikelihoodDensity
+    compile_kwargs : mapping, optional
+        Passed to `pymc.compile`.
+
+    Attributes
+    ----------
+    blocks : ndarray of int64, shape (n_variables, 4)
+        See `count_blocks`.
+    """
+
+    repeats = True
+    _all_rows: tuple[CompiledField, Density] | None = None
+
+    @cached_property
+    def blocks(self) -> np.ndarray:
+        """What the kernels know of the variables."""
+        return count_blocks(self._density.variables)
+
+    @cached_property
+    def evaluations(self) -> int:
+        """Gradient evaluations of one estimate: one more for each variable on no simplex."""
+        return 1 + int(np.sum(self.blocks[:, 0] != SIMPLEX))
+
+    def estimate(
+        self,
+        values: np.ndarray,
+        argument: int,
+        stream: np.ndarray,
+        counts: np.ndarray,
+        exposures: np.ndarray,
+    ) -> int:
+        """Estimate from one minibatch, without randomness; see `CountEstimate.estimate`."""
+        return self._estimate_with(self.field, values, argument, counts, exposures)
+
+    def share(self, argument: int) -> float:
+        """Rows of a minibatch, divided by those of the largest one: all have the same number."""
+        return 1.0
+
+    def advance(
+        self, sampler: CountSampler, arguments: np.ndarray, step_size: float
+    ) -> tuple[int, dict[str, Any]]:
+        """Run the kernel that calls the field; see `CountEstimate.advance`."""
+        return sampler.follow_field(self.field, arguments, step_size)
+
+    def _estimate_with(
+        self,
+        field: CompiledField,
+        values: np.ndarray,
+        argument: int,
+        counts: np.ndarray,
+        exposures: np.ndarray,
+    ) -> int:
+        found = CountsAt(values, counts, exposures)
+        failed = estimate_counts(field.callback, argument, self.blocks, found)
+        field.raise_error()
+        return failed
+
+    def estimate_all_rows(
+        self, values: np.ndarray, counts: np.ndarray, exposures: np.ndarray
+    ) -> int:
+        """Count all rows, once `compile_all_rows` was called; see `estimate`."""
+        assert self._all_rows is not None
+        return self._estimate_with(self._all_rows[0], values, 0, counts, exposures)
 
     def compile_all_rows(self) -> None:
         """Compile the gradient of the likelihood of all rows, at once.
@@ -235,18 +221,15 @@ class CountEstimator(GradientEstimator):
                 "control_variates= needs a likelihood of the sampled variables alone, but it "
                 f"depends on {sorted(self._density_inputs.others)}, which other steps sample"
             )
-        if self._minibatch is None:
-            data = {row.name: row.data for row in self._density_inputs.rows}
-            minibatch = None
-        else:
-            data = {name: self._model[name].get_value(borrow=True) for name in names}
-            minibatch = data
+        data = {row.name: row.data for row in self._density_inputs.rows}
+        if self.source.names:
+            data = {name: self._density.model[name].get_value(borrow=True) for name in names}
         n_rows = len(next(iter(data.values())))
         if n_rows != self.source.n_rows:
             raise ValueError(
                 "control_variates= needs all rows in memory; leave it out with batches="
             )
-        density = self._likelihood(minibatch, n_rows, (self._n_rows or n_rows) / n_rows)
+        density = self._density.of_rows(n_rows, scale=self.total_size / n_rows, arrays=data)
         inputs = self._field_inputs(density)
         gradients = grad(density.total, density.coordinates, disconnected_inputs="ignore")
         field = compile_field(

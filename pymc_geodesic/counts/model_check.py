@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pymc_geodesic.counts.gradient_counts import CountEstimator
+from pymc_geodesic.counts.estimate import CountEstimate
+from pymc_geodesic.counts.gradient_counts import count_blocks
 from pymc_geodesic.counts.refusals import negative_estimate, wrong_form
 from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.kernels.scir import LOG_NORMAL, SIMPLEX, expand_values
+from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, SIMPLEX, expand_values
 from pymc_geodesic.runtime.streams import new_stream
 
 __all__ = ["CountProbe", "refusal"]
@@ -61,7 +62,8 @@ class CountProbe:
     sampler : str
         Name of the step method, for errors.
     variables : list of ManifoldVariable
-    estimator : CountEstimator
+    estimator : CountEstimate
+        One that repeats itself.
     argument : int
         Which minibatch.
     """
@@ -70,13 +72,15 @@ class CountProbe:
         self,
         sampler: str,
         variables: Sequence[ManifoldVariable],
-        estimator: CountEstimator,
+        estimator: CountEstimate,
         argument: int,
     ) -> None:
         self._sampler = sampler
         self._variables = variables
         self._estimator = estimator
         self._argument = argument
+        self._blocks = count_blocks(variables)
+        self._splits = self._blocks[:, 0] != SIMPLEX
 
     def depends(self, *, needs_counts: bool) -> bool:
         """Say whether the estimates change with the point.
@@ -91,7 +95,7 @@ class CountProbe:
         ValueError
             If they must not and are.
         """
-        blocks = self._estimator.blocks
+        blocks = self._blocks
         size = int(np.sum(blocks[:, 2] * blocks[:, 3]))
         values = np.empty(size)
         rng = np.random.default_rng(1)
@@ -139,18 +143,18 @@ class CountProbe:
         ValueError
             If the likelihood of a positive variable has another form than its prior.
         """
-        if not np.any(self._estimator.splits):
+        if not np.any(self._splits):
             return 0
         failed, counts, exposures = self._estimate(values)
         if failed < 0:
             self._check_form(values, counts, exposures, ROUNDING_IN_CHAINS)
-        return 1 + int(np.sum(self._estimator.splits))
+        return 1 + int(np.sum(self._splits))
 
     def _check_form(
         self, values: np.ndarray, counts: np.ndarray, exposures: np.ndarray, rounding: float
     ) -> None:
         """Check that the likelihood of each positive variable has the form of its prior."""
-        for variable, block in zip(self._variables, self._estimator.blocks, strict=True):
+        for variable, block in zip(self._variables, self._blocks, strict=True):
             kind, start, rows, width = block
             if kind == SIMPLEX:
                 continue

@@ -7,9 +7,7 @@ sweeps of a Gibbs sampler of z in which the proportions θ of the documents are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,19 +15,29 @@ from pymc.logprob.transforms import SimplexTransform
 from pymc.model import Model
 
 from pymc_geodesic.counts.admixture_model import Proportions, likelihood_node
+from pymc_geodesic.counts.estimate import CountEstimate, CountSampler
 from pymc_geodesic.counts.logarithms import LOG_SMALLEST, log_of_value
+from pymc_geodesic.counts.word_counts import TopicCounts
 from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.kernels.topics.assignments import collect_words, sample_documents
+from pymc_geodesic.kernels.topics.assignments import (
+    Expectations,
+    Sweeps,
+    sample_documents,
+)
 from pymc_geodesic.kernels.topics.moves import read_words
+from pymc_geodesic.kernels.topics.words import Entries, Topics, collect_words
 from pymc_geodesic.minibatches.block_rows import Memory
-from pymc_geodesic.minibatches.documents import StreamedDocuments, check_counts
-from pymc_geodesic.minibatches.from_arguments import named_row_source
-from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.minibatches.documents import (
+    Documents,
+    ResidentDocuments,
+    StreamedDocuments,
+)
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import Workers, parts_of
-from pymc_geodesic.sparse import SparseContainers, sparse_containers
+from pymc_geodesic.sparse import sparse_containers
 
-__all__ = ["TopicCountEstimator", "TopicCounts"]
+__all__ = ["TopicCountEstimator"]
 
 DOCUMENTS_OF_PART = 25
 MOST_PARTS = 4
@@ -41,42 +49,7 @@ Each has counts of its own in memory.
 DOUBLE = np.dtype(float)
 
 
-@dataclass(frozen=True)
-class TopicCounts:
-    """Counts of the words of a minibatch in topics.
-
-    Attributes
-    ----------
-    words : ndarray of int32, shape (n_words,)
-        The words of the minibatch.
-    slots : ndarray of int32, shape (V,)
-        Place of every word in ``words``, or −1.
-    parts : ndarray, shape (n_parts, n_words, K)
-        Counts in the parts of the minibatch, to be added.
-    scale : float
-        What turns them into counts of all documents.
-    share : float
-        Documents of the minibatch, divided by those of the largest one. An estimate is followed
-        for this part of a step, so that every document counts the same.
-    """
-
-    words: np.ndarray
-    slots: np.ndarray
-    parts: np.ndarray
-    scale: float
-    share: float = 1.0
-
-    def of_words(self) -> np.ndarray:
-        """Estimated counts of all documents in the words of the minibatch, shape (n_words, K)."""
-        return self.scale * self.parts.sum(axis=0)
-
-    @cached_property
-    def totals(self) -> np.ndarray:
-        """Estimated counts of all documents in each topic, shape (K,)."""
-        return self.scale * self.parts.sum(axis=(0, 1))
-
-
-class TopicCountEstimator:
+class TopicCountEstimator(CountEstimate):
     """Counts of words in topics, estimated from minibatches of documents.
 
     Parameters
@@ -86,8 +59,8 @@ class TopicCountEstimator:
         Dirichlet variable of shape (K, V).
     local : list of ManifoldVariable
         The proportions θ, a Dirichlet variable of shape (D, K).
-    batch_size, minibatch, batches, total_size, minibatch_order
-        See `pymc_geodesic.SCIR`. With ``batches`` the rows of θ are those of the present block.
+    minibatches : MinibatchArguments
+        Which name the counts. With ``batches`` the rows of θ are those of the present block.
     n_kept, n_discarded : int
         Sweeps over a document that are averaged over, and sweeps before them.
 
@@ -101,8 +74,7 @@ class TopicCountEstimator:
         If the model has another likelihood, or the minibatch arguments do not name its counts.
     """
 
-    evaluations = 1
-    """Gradient evaluations that one estimate stands for."""
+    repeats = False
 
     def __init__(
         self,
@@ -110,11 +82,7 @@ class TopicCountEstimator:
         topics: ManifoldVariable,
         local: Sequence[ManifoldVariable],
         *,
-        batch_size: int | None,
-        minibatch: Sequence[str] | str | None,
-        batches: Iterable[Any] | None,
-        total_size: int | None,
-        minibatch_order: str,
+        minibatches: MinibatchArguments,
         n_kept: int,
         n_discarded: int,
     ) -> None:
@@ -122,10 +90,11 @@ class TopicCountEstimator:
             raise ValueError(f"local= takes one variable, the proportions, got {len(local)}")
         (self._theta,) = local
         self._model = model
-        self._n_kept, self._n_discarded = n_kept, n_discarded
+        self._sweeps = Sweeps(n_discarded, n_kept)
         node = likelihood_node(model, topics.rv, self._theta.rv)
         self._alpha_of = Proportions(model, self._theta.rv, topics.rv)
         self._n_topics, self._n_words = topics.shape[-2:]
+        minibatch, batches = minibatches.minibatch, minibatches.batches
         names = [minibatch] if isinstance(minibatch, str) else list(minibatch or ())
         containers = sparse_containers(model, names[0]) if len(names) == 1 else None
         if containers is None or containers.rows is not node.inputs[2]:
@@ -133,37 +102,29 @@ class TopicCountEstimator:
                 "local= needs minibatch=[name] with the name of the counts of the likelihood, "
                 f"got minibatch={minibatch!r}"
             )
-        self._name, self._containers = names[0], containers
         n_documents = self._theta.shape[0]
-        self.source: RowSource
+        self._documents: Documents
         if batches is None:
-            source = named_row_source(
-                model,
-                batch_size=n_documents if batch_size is None else batch_size,
-                minibatch=names,
-                batches=None,
-                total_size=total_size,
-                minibatch_order=minibatch_order,
-            )
-            assert source is not None
+            source = minibatch_source(model, minibatches, n_rows=n_documents)
             if source.n_rows != n_documents:
                 raise ValueError(
-                    f"{self._theta.name!r} has {n_documents} rows, but {self._name!r} has "
+                    f"{self._theta.name!r} has {n_documents} rows, but {names[0]!r} has "
                     f"{source.n_rows} documents"
                 )
             self.source = source
-            self._total = total_size or source.n_rows
+            self._documents = ResidentDocuments(names[0], source, containers)
+            self._total = minibatches.total_size or source.n_rows
         else:
-            total = getattr(batches, "total_size", None) if total_size is None else total_size
+            total = minibatches.total_size or getattr(batches, "total_size", None)
             if total is None:
                 raise ValueError(
                     "batches= does not say how many documents there are; pass total_size="
                 )
-            if batch_size is not None:
+            if minibatches.batch_size is not None:
                 raise ValueError("batches= of documents are minibatches: leave out batch_size=")
             self._total = int(total)
-            self.source = StreamedDocuments(
-                batches, self._name, self._n_words, n_documents, self._total
+            self.source = self._documents = StreamedDocuments(
+                batches, names[0], self._n_words, n_documents, self._total
             )
         self._values = np.empty((0, 0))
         self._memory = Memory()  # new pages would cost as much as what is done with them
@@ -172,11 +133,12 @@ class TopicCountEstimator:
     def refresh_data(self) -> None:
         """Read the data containers, and how many cores there are."""
         self.workers = Workers()
-        if not isinstance(self.source, StreamedDocuments):
-            check_counts(self._name, self._array(self._containers, "values"))
+        self._documents.check()
 
-    def _array(self, containers: SparseContainers, part: str) -> np.ndarray:
-        return self.source.whole_array(getattr(containers, part))
+    @property
+    def evaluations(self) -> int:
+        """One: sweeps over the words of a minibatch stand for its gradient."""
+        return 1
 
     def next_arguments(self, n: int) -> np.ndarray:
         """Arguments of `assign` for the next ``n`` minibatches."""
@@ -210,22 +172,6 @@ class TopicCountEstimator:
         else:
             self._values[documents] = self._theta.forward(np.exp(log_theta))
 
-    def _minibatch(
-        self, argument: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Find counts, words and rows of a minibatch, and which documents they are."""
-        if isinstance(self.source, StreamedDocuments):
-            block = self.source.blocks[argument]
-            bounds = np.column_stack([block.indptr[:-1], block.indptr[1:]]).astype(np.int64)
-            return block.data, block.indices, bounds, None
-        rows = self.source.arrays[f"{self._name}_rows"]
-        return (
-            self._array(self._containers, "values"),
-            self._array(self._containers, "columns"),
-            rows[argument : argument + self.source.batch_size],
-            self.source.row_indices(argument),
-        )
-
     def assign(
         self, log_state: np.ndarray, log_totals: np.ndarray, argument: int, stream: np.ndarray
     ) -> TopicCounts:
@@ -247,11 +193,11 @@ class TopicCountEstimator:
         TopicCounts
             Its ``parts`` hold until the next call.
         """
-        values, columns, rows, documents = self._minibatch(int(argument))
+        values, columns, rows, documents = self._documents.minibatch(int(argument))
         slots = np.full(self._n_words, -1, dtype=np.int32)
         words = collect_words(columns, rows, slots)
-        topics = self._memory.take("topics", (len(words), self._n_topics), DOUBLE)
-        read_words(log_state, log_totals, words, topics)
+        shares = self._memory.take("topics", (len(words), self._n_topics), DOUBLE)
+        read_words(log_state, log_totals, words, shares)
         n = len(rows)
         log_theta = (
             np.zeros((n, self._n_topics)) if documents is None else self._log_theta(documents)
@@ -265,30 +211,29 @@ class TopicCountEstimator:
             part = parts[i]
             counts[i] = 0.0
             sample_documents(
-                values,
-                columns,
-                rows[part],
-                slots,
-                topics,
+                Entries(values, columns, rows[part]),
+                Topics(slots, shares),
                 self._alpha,
-                self._n_discarded,
-                self._n_kept,
+                self._sweeps,
                 streams[part],
                 log_theta[part],
-                counts[i],
-                means[part],
+                Expectations(counts[i], means[part]),
             )
 
         self.workers.run(sample, len(parts))
         self._store(np.arange(n) if documents is None else documents, log_theta)
-        scale = self._total / (n * self._n_kept)
+        scale = self._total / (n * self._sweeps.n_kept)
         return TopicCounts(words, slots, counts, scale, n / self.source.batch_size)
 
     def share(self, argument: int) -> float:
         """Documents of a minibatch, divided by those of the largest one."""
-        if isinstance(self.source, StreamedDocuments):
-            return self.source.blocks[argument].shape[0] / self.source.batch_size
-        return 1.0
+        return self._documents.share(argument)
+
+    def advance(
+        self, sampler: CountSampler, arguments: np.ndarray, step_size: float
+    ) -> tuple[int, dict[str, Any]]:
+        """Move topics; see `CountEstimate.advance`."""
+        return sampler.follow_topics(self, arguments, step_size)
 
     def estimate(
         self,
@@ -298,24 +243,7 @@ class TopicCountEstimator:
         counts: np.ndarray,
         exposures: np.ndarray,
     ) -> int:
-        """Estimate the counts of all words.
-
-        Parameters
-        ----------
-        values : ndarray, shape (K * V,)
-            ω.
-        argument : int
-            Which minibatch.
-        stream : ndarray of uint64, shape (2,)
-            Random stream, advanced.
-        counts, exposures : ndarray, shape (K * V,)
-            Receive N / n times the expected counts of the minibatch, and zero.
-
-        Returns
-        -------
-        int
-            −1: no count is negative.
-        """
+        """Estimate the counts of all words, of which none is negative; see `CountEstimate`."""
         log_state = np.log(values).reshape(self._n_topics, self._n_words).T
         found = self.assign(
             np.ascontiguousarray(log_state), np.zeros(self._n_topics), argument, stream

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pymc_geodesic.counts.topic_counts import TopicCountEstimator, TopicCounts
+from pymc_geodesic.counts.estimate import AssignsTopics
+from pymc_geodesic.counts.word_counts import TopicCounts
 from pymc_geodesic.kernels.topics.moves import add_counts, sum_words
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import parts_of
@@ -21,7 +22,7 @@ MoveWords = Callable[[np.ndarray, np.ndarray, np.ndarray, TopicCounts, float, np
 
 
 def run_topics(
-    estimator: TopicCountEstimator,
+    estimator: AssignsTopics,
     move: MoveWords,
     position: np.ndarray,
     prior_shape: np.ndarray,
@@ -33,7 +34,7 @@ def run_topics(
 
     Parameters
     ----------
-    estimator : TopicCountEstimator
+    estimator : AssignsTopics
     move : MoveWords
         Kernel of the sampler.
     position, prior_shape : ndarray, shape (K, V)

@@ -24,7 +24,13 @@ from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.ops.matrix_vector import with_loops_for_products
-from pymc_geodesic.runtime.fields import SIGNATURE, Field, array_at, interpreted_field
+from pymc_geodesic.runtime.fields import (
+    SIGNATURE,
+    Callback,
+    Field,
+    array_at,
+    interpreted_field,
+)
 from pymc_geodesic.runtime.jit import source_stamp
 from pymc_geodesic.runtime.patience import telling_if_it_takes_long
 
@@ -69,7 +75,7 @@ class CompiledField:
 
     Attributes
     ----------
-    address : int
+    callback : Callback
         What kernels call.
     inputs : list of FixedArray
         What the context points at.
@@ -77,14 +83,20 @@ class CompiledField:
 
     def __init__(self, field: Field, inputs: Sequence[FixedArray]) -> None:
         self.field = field
-        self.context = np.zeros(max(2 * len(inputs), 1), dtype=np.int64)
+        context = np.zeros(max(2 * len(inputs), 1), dtype=np.int64)
+        self.callback = Callback(field.address, context)
         self.inputs = list(inputs)
         self._arrays: list[np.ndarray | None] = [None] * len(inputs)
 
     @property
     def address(self) -> int:
         """Machine address of the function."""
-        return self.field.address
+        return self.callback.address
+
+    @property
+    def context(self) -> np.ndarray:
+        """What the function reads."""
+        return self.callback.context
 
     def point_at(self, position: int, array: np.ndarray) -> None:
         """Let an input read ``array``, without a copy.

@@ -10,13 +10,16 @@ import pytensor.tensor as pt
 from pymc.logprob.utils import ParameterValueError
 from pymc.model import Model
 from pytensor.compile.mode import Mode
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
-from pytensor.scalar.basic import GE, GT, LE, LT, Cast, Switch
-from pytensor.tensor.basic import Alloc
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.scalar.basic import Switch
 
+from pymc_geodesic.densities.inequalities import (
+    compares,
+    is_minus_infinity,
+    scalar_op,
+    what_moves,
+)
 from pymc_geodesic.densities.variables import ManifoldVariable
 
 __all__ = ["edges"]
@@ -26,55 +29,18 @@ _SCALES = np.logspace(-1.0, 1.0, 10)
 """Distances from the initial point, in PyMC's values, at which an edge is looked for."""
 
 
-def _scalar_op(variable: Variable) -> object:
-    node = variable.owner
-    if node is not None and isinstance(node.op, Elemwise):
-        return node.op.scalar_op
-    return None
-
-
-def _is_minus_infinity(variable: Variable) -> bool:
-    node = variable.owner
-    while node is not None:
-        if not isinstance(node.op, DimShuffle | Alloc) and not isinstance(
-            _scalar_op(variable), Cast
-        ):
-            return False
-        variable = node.inputs[0]
-        node = variable.owner
-    return isinstance(variable, Constant) and bool(np.all(np.equal(variable.data, -np.inf)))
-
-
-def _moving(graphs: Sequence[Variable], sampled: set[Variable]) -> set[Variable]:
-    """Variables in graphs whose value, and not only whose shape, depends on what is sampled."""
-    moving = set(sampled)
-    for node in io_toposort([], graphs):
-        if not isinstance(node.op, Shape | Shape_i) and not moving.isdisjoint(node.inputs):
-            moving.update(node.outputs)
-    return moving
-
-
-def _compares(condition: Variable, moving: set[Variable]) -> bool:
-    """Whether a condition is an inequality about something that moves, or made of such."""
-    if condition not in moving or condition.type.dtype != "bool" or condition.owner is None:
-        return False
-    if isinstance(_scalar_op(condition), LT | GT | LE | GE):
-        return True
-    return any(_compares(each, moving) for each in condition.owner.inputs)
-
-
 def _conditions(graph: Variable, moving: set[Variable]) -> list[Variable]:
     """Where a term is not minus infinity, for each place where moving may make it so."""
     found = []
     for node in io_toposort([], [graph]):
-        if not isinstance(_scalar_op(node.outputs[0]), Switch):
+        if not isinstance(scalar_op(node.outputs[0]), Switch):
             continue
         condition, if_true, if_false = node.inputs
-        if not _compares(condition, moving):
+        if not compares(condition, moving):
             continue
-        if _is_minus_infinity(if_false):
+        if is_minus_infinity(if_false):
             found.append(pt.all(condition))
-        elif _is_minus_infinity(if_true):
+        elif is_minus_infinity(if_true):
             found.append(pt.all(~condition))
     return found
 
@@ -108,7 +74,7 @@ def edges(model: Model, variables: Sequence[ManifoldVariable]) -> list[tuple[str
         return []
     found = []
     for term, graph in zip(fixed, model.logp(fixed, sum=False), strict=True):
-        conditions = _conditions(graph, _moving([graph], set(sampled)))
+        conditions = _conditions(graph, what_moves([graph], set(sampled)))
         if not conditions:
             continue
         inside = pytensor.function(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 import pytensor.tensor as pt
@@ -29,7 +30,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.manifolds import Manifold
-from pymc_geodesic.minibatches.row_inputs import RowInput, drawn_rows, named_rows
+from pymc_geodesic.minibatches.row_inputs import DrawnRows, RowInput, named_rows, rows_in
 
 __all__ = ["Density", "density_of", "rebuilt"]
 
@@ -133,6 +134,7 @@ def density_of(
     variables: Sequence[ManifoldVariable],
     *,
     minibatch: Mapping[str, np.ndarray] | None = None,
+    drawn: DrawnRows = MappingProxyType({}),
     batch_size: int | None = None,
     scale: float = 1.0,
     local: Sequence[ManifoldVariable] = (),
@@ -149,6 +151,8 @@ def density_of(
     minibatch : mapping of str to ndarray, optional
         Data containers that are replaced by blocks of rows, with all their rows (or, for data
         that is streamed, any rows of the same type).
+    drawn : mapping of (generator, int) to RowInput
+        Rows that `pymc.Minibatch` draws in the model; see `pymc_geodesic.minibatches.row_inputs`.
     batch_size : int, optional
         Rows of a block; left open by default, or as `pymc.Minibatch` says.
     scale : float
@@ -221,13 +225,11 @@ def density_of(
 
     if minibatch:
         blocks = named_rows(model, minibatch, batch_size)
-        drawn = False
     else:
-        blocks = drawn_rows(terms, batch_size)
-        drawn = bool(blocks)
+        blocks = rows_in(terms, drawn, batch_size)
 
     for container, row in blocks.items():
-        dims = model.named_vars_to_dims.get(container.name, (None,)) if not drawn else (None,)
+        dims = model.named_vars_to_dims.get(container.name, (None,)) if minibatch else (None,)
         length = model.dim_lengths.get(dims[0])
         if isinstance(length, SharedVariable):
             placed[length] = row.block.shape[0].astype(length.type.dtype)
@@ -252,7 +254,7 @@ def density_of(
         row_names.append(name)
         if already:
             row_terms.append(term)
-        elif drawn:
+        elif not minibatch:
             raise ValueError(
                 f"{name!r} sees a pm.Minibatch but not how many rows there are: "
                 "pass total_size= to it"
@@ -294,10 +296,11 @@ def _naming_containers(model: Model, minibatch: Mapping[str, np.ndarray] | None)
         if not minibatch:
             raise
         others = [data.name for data in model.data_vars if data.name not in minibatch]
+        beside = f"the model also has {others}" if others else "the model has no others yet"
         raise ValueError(
             f"a block of rows of minibatch={list(minibatch)} does not fit the rest of the model "
             f"({error}). Name every container with a row per observation, and put observed values "
-            f"into containers; the model also has {others}{_per_row(model, minibatch)}"
+            f"into containers; {beside}{_per_row(model, minibatch)}"
         ) from error
 
 

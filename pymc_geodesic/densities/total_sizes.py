@@ -15,9 +15,7 @@ from pymc_geodesic.minibatches.source import RowSource
 __all__ = ["warn_of_other_totals"]
 
 
-def warn_of_other_totals(
-    model: Model, source: RowSource | None = None, total_size: int | None = None
-) -> None:
+def warn_of_other_totals(model: Model, source: RowSource, total_size: int | None = None) -> None:
     """Warn where ``total_size=`` of an observed variable is not the number of rows it sees.
 
     Its log-density is multiplied by that number over the rows of a minibatch, so that a wrong one
@@ -26,12 +24,11 @@ def warn_of_other_totals(
     Parameters
     ----------
     model : pymc.Model
-    source : RowSource, optional
-        Rows of the containers that the step names.
+    source : RowSource
     total_size : int, optional
         N, where the step was told.
     """
-    named = set() if source is None else {model[name] for name in source.arrays}
+    named = {model[name] for name in source.names}
     for rv in model.observed_RVs:
         if not isinstance(rv.owner.op, MinibatchRandomVariable):
             continue
@@ -40,7 +37,7 @@ def warn_of_other_totals(
             continue
         graphs = [rv, model.rvs_to_values[rv]]
         counts = {len(row.data) for row in drawn_rows(graphs).values()}
-        if source is not None and not named.isdisjoint(ancestors(graphs)):
+        if not named.isdisjoint(ancestors(graphs)):
             counts.add(source.n_rows if total_size is None else int(total_size))
         if counts and int(stated.data) not in counts:
             n_rows = max(counts)

@@ -156,7 +156,9 @@ def _values_of(
             raise ValueError(f"{rv.name!r} is observed and cannot be sampled; leave it out of vars")
         if rv not in model.free_RVs:
             kind = "a variable of this model"
-            if rv in model.deterministics:
+            if rv.name in model.named_vars and model[rv.name] is not rv:
+                kind = "the variable of that name in this model but that of another model"
+            elif rv in model.deterministics:
                 kind = "a random variable but a Deterministic"
             elif rv in model.data_vars:
                 kind = "a random variable but a data container"

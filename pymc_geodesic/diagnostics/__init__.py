@@ -5,7 +5,19 @@ from pymc_geodesic.diagnostics.completion import (
     completion_probabilities,
     document_completion_perplexity,
 )
+from pymc_geodesic.diagnostics.expert_votes import expert_votes
+from pymc_geodesic.diagnostics.halving import StepHalving, step_halving
 from pymc_geodesic.diagnostics.linear_classifier import LinearClassifier
+from pymc_geodesic.diagnostics.max_margin_topics import (
+    label_scores,
+    predict_labels,
+    topics_by_class,
+)
+from pymc_geodesic.diagnostics.mixture_labels import component_probabilities
+from pymc_geodesic.diagnostics.mixture_predictive import (
+    mixture_log_predictive,
+    mixture_perplexity,
+)
 from pymc_geodesic.diagnostics.perplexity import log_perplexity
 from pymc_geodesic.diagnostics.plots import (
     plot_circle_density,
@@ -17,15 +29,25 @@ from pymc_geodesic.diagnostics.plots import (
     plot_top_words,
 )
 from pymc_geodesic.diagnostics.spherical_kmeans import spherical_kmeans
+from pymc_geodesic.diagnostics.stein.discrepancy import KernelSteinDiscrepancy, ksd
+from pymc_geodesic.diagnostics.stein.thinning import stein_thinning
 from pymc_geodesic.diagnostics.temperature import temperature_summary
 from pymc_geodesic.diagnostics.words import top_words
 
 __all__ = [
+    "KernelSteinDiscrepancy",
     "LinearClassifier",
+    "StepHalving",
     "align_topics",
     "completion_probabilities",
+    "component_probabilities",
     "document_completion_perplexity",
+    "expert_votes",
+    "ksd",
+    "label_scores",
     "log_perplexity",
+    "mixture_log_predictive",
+    "mixture_perplexity",
     "plot_circle_density",
     "plot_decision_band",
     "plot_label_probability",
@@ -33,7 +55,11 @@ __all__ = [
     "plot_sphere_points",
     "plot_temperature",
     "plot_top_words",
+    "predict_labels",
     "spherical_kmeans",
+    "stein_thinning",
+    "step_halving",
     "temperature_summary",
     "top_words",
+    "topics_by_class",
 ]

@@ -11,9 +11,11 @@ from scipy import sparse
 
 from pymc_geodesic.diagnostics.alignment import topics_of
 from pymc_geodesic.kernels.topics.assignments import (
-    collect_words,
+    Expectations,
+    Sweeps,
     sample_documents,
 )
+from pymc_geodesic.kernels.topics.words import Entries, Topics, collect_words
 from pymc_geodesic.runtime.streams import new_stream, split_stream
 
 SMALLEST = 1e-290
@@ -93,7 +95,7 @@ def document_completion_perplexity(
     else:
         tree = convert_to_datatree(idata)
         topics = topics_of(tree, var_name).values
-        stored = _stored_alpha(tree)
+        stored = stored_alpha(tree)
     if topics.ndim < 2:
         raise ValueError(f"Topics need the shape (..., K, V), got {topics.shape}.")
     topics = topics.reshape(-1, *topics.shape[-2:])
@@ -105,7 +107,7 @@ def document_completion_perplexity(
         if not 1 <= draws <= len(topics):
             raise ValueError(f"`draws` must be between 1 and the {len(topics)} draws, got {draws}.")
         topics = topics[np.linspace(0, len(topics) - 1, draws).round().astype(int)]
-    held = _counts("held_out", held_out, topics.shape[-1])
+    held = counts_of_words("held_out", held_out, topics.shape[-1])
     rng = np.random.default_rng(random_seed)
     total = np.zeros(held.nnz)
     for draw in topics:
@@ -158,7 +160,10 @@ def completion_probabilities(
     if topics.ndim != 2:
         raise ValueError(f"Topics of one draw need the shape (K, V), got {topics.shape}.")
     n_topics, n_words = topics.shape
-    seen, held = _counts("observed", observed, n_words), _counts("held_out", held_out, n_words)
+    seen, held = (
+        counts_of_words("observed", observed, n_words),
+        counts_of_words("held_out", held_out, n_words),
+    )
     if seen.shape[0] != held.shape[0]:
         raise ValueError(
             f"`observed` has {seen.shape[0]} documents and `held_out` {held.shape[0]}: both hold "
@@ -172,7 +177,7 @@ def completion_probabilities(
             f"`alpha` must be one positive number or one for each of the {n_topics} topics, got "
             f"{concentration}."
         )
-    proportions = _proportions(
+    proportions = mean_proportions(
         topics,
         seen,
         np.broadcast_to(concentration, (n_topics,)).copy(),
@@ -207,12 +212,12 @@ def perplexity_of(probabilities: np.ndarray, held_out: Any) -> float:
     >>> round(perplexity_of(np.array([0.25, 0.25]), np.array([[1, 0], [0, 2]])), 6)
     4.0
     """
-    counts = _counts("held_out", held_out, np.shape(held_out)[-1]).data
+    counts = counts_of_words("held_out", held_out, np.shape(held_out)[-1]).data
     with np.errstate(divide="ignore"):
         return float(np.exp(-np.sum(counts * np.log(probabilities)) / np.sum(counts)))
 
 
-def _stored_alpha(tree: xr.DataTree) -> np.ndarray | None:
+def stored_alpha(tree: xr.DataTree) -> np.ndarray | None:
     """Return the concentration that was stored with the draws."""
     if "constant_data" not in tree.children:
         return None
@@ -220,7 +225,7 @@ def _stored_alpha(tree: xr.DataTree) -> np.ndarray | None:
     return np.asarray(data["alpha"].values) if "alpha" in data.data_vars else None
 
 
-def _counts(name: str, counts: Any, n_words: int) -> sparse.csr_array:
+def counts_of_words(name: str, counts: Any, n_words: int) -> sparse.csr_array:
     """Take counts of words as a sparse matrix of floats, in order."""
     rows = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if rows.ndim != 2 or rows.shape[1] != n_words:
@@ -238,7 +243,7 @@ def _counts(name: str, counts: Any, n_words: int) -> sparse.csr_array:
     return rows
 
 
-def _proportions(
+def mean_proportions(
     topics: np.ndarray,
     seen: sparse.csr_array,
     alpha: np.ndarray,
@@ -257,17 +262,12 @@ def _proportions(
     gathered = np.ascontiguousarray(topics[:, words].T)
     proportions = np.empty((n_documents, n_topics))
     sample_documents(
-        seen.data,
-        columns,
-        rows,
-        slots,
-        gathered,
+        Entries(seen.data, columns, rows),
+        Topics(slots, gathered),
         alpha,
-        n_tune,
-        n_sweeps,
+        Sweeps(n_tune, n_sweeps),
         split_stream(stream, n_documents),
         np.zeros((n_documents, n_topics)),
-        np.zeros_like(gathered),
-        proportions,
+        Expectations(np.zeros_like(gathered), proportions),
     )
     return proportions

@@ -9,13 +9,33 @@ import numpy as np
 
 from pymc_geodesic.gradients.change_of_coordinates import ChangeOfCoordinates
 from pymc_geodesic.gradients.control_variates import ControlVariates
+from pymc_geodesic.gradients.row_curvature import RowCurvature
+from pymc_geodesic.gradients.second_order import SecondOrderVariates
 from pymc_geodesic.gradients.total_gradient import TotalGradient
 from pymc_geodesic.runtime.fields import FieldLike, evaluate
-from pymc_geodesic.tuning.metric import Metric, unit_metric
+from pymc_geodesic.tuning.metric import Factor, LowRank, Metric, unit_metric
 
 __all__ = ["AdaptedGradient", "Rows"]
 
 Rows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]
+
+
+def _arrays(factor: Factor) -> dict[str, np.ndarray]:
+    """Arrays that a factor is made of, by name."""
+    if isinstance(factor, LowRank):
+        return {
+            "factor": factor.scale,
+            "directions": factor.directions,
+            "stretch": factor.stretch,
+        }
+    return {"factor": factor}
+
+
+def _factor(arrays: Mapping[str, Any]) -> Factor:
+    """Put a factor together from its arrays."""
+    if "directions" in arrays:
+        return LowRank(arrays["factor"], arrays["directions"], arrays["stretch"])
+    return arrays["factor"]
 
 
 class AdaptedGradient:
@@ -37,13 +57,19 @@ class AdaptedGradient:
         Parts of all rows, to be summed over by `total`.
     use_variates : bool
         Whether differences to an anchor may be estimated.
+    curvature : callable, optional
+        Makes what differences of second order need, or None where there are no such; called when
+        they are asked for.
 
     Attributes
     ----------
     exact, noisy : FieldLike
-        In the coordinates of the metric. Until `anchor_at` was called, `noisy` is the gradient of a
-        minibatch as it is.
+        In the coordinates of the metric.
+    order : {0, 1, 2}
+        Of the differences to the anchor by which `noisy` is estimated; 0 until `anchor_at` was
+        called, where it is the gradient of a minibatch as it is.
     metric : Metric
+    widths : list of int
     """
 
     def __init__(
@@ -56,8 +82,10 @@ class AdaptedGradient:
         all_rows: Rows | None = None,
         *,
         use_variates: bool = True,
+        curvature: Callable[[], RowCurvature | None] | None = None,
     ) -> None:
         self.size, self.n_euclidean = size, size - sum(widths)
+        self.widths = list(widths)
         self._total, self._all_rows = total, all_rows
         self._exact = ChangeOfCoordinates(exact, size, widths, n_values=1)
         self._plain = self._anchored = None
@@ -68,7 +96,11 @@ class AdaptedGradient:
                 self.variates = ControlVariates(minibatch, size)
                 self._anchored = ChangeOfCoordinates(self.variates.field, size, widths)
         self._inner_exact = exact
-        self.is_anchored = False
+        self._make_curvature = curvature
+        self._curvature: RowCurvature | None = None
+        self._second: SecondOrderVariates | None = None
+        self._expanded: ChangeOfCoordinates | None = None
+        self.order = 0
         self.use(unit_metric(self.n_euclidean, len(widths)))
 
     @property
@@ -79,9 +111,10 @@ class AdaptedGradient:
     @property
     def noisy(self) -> FieldLike:
         """Gradient that the dynamics follow."""
-        if self.is_anchored and self._anchored is not None:
-            return self._anchored.field
-        return self._exact.field if self._plain is None else self._plain.field
+        estimate = (self._plain, self._anchored, self._expanded)[self.order]
+        if estimate is not None:
+            return estimate.field
+        return self._exact.field
 
     @property
     def has_noise(self) -> bool:
@@ -91,7 +124,7 @@ class AdaptedGradient:
     def use(self, metric: Metric) -> None:
         """Change the coordinates."""
         self.metric = metric
-        for coordinates in (self._exact, self._plain, self._anchored):
+        for coordinates in (self._exact, self._plain, self._anchored, self._expanded):
             if coordinates is not None:
                 coordinates.use(metric)
 
@@ -127,37 +160,79 @@ class AdaptedGradient:
             return self.exact_gradient(x)
         return self._total.over(x, parts)[:-1]
 
+    @property
+    def is_anchored(self) -> bool:
+        """Whether differences to an anchor are estimated."""
+        return self.order > 0
+
     def anchor_at(self, x: np.ndarray, gradient: np.ndarray) -> None:
-        """Estimate differences to the gradient at a place from now on."""
+        """Estimate differences to the gradient at a place from now on, to first order."""
         assert self.variates is not None
         self.variates.use(x, gradient)
-        self.is_anchored = True
+        self.order = 1
+
+    def has_second_order(self) -> bool:
+        """Prepare differences of second order, and say whether there are any."""
+        if self._second is None and self._make_curvature is not None:
+            self._curvature = self._make_curvature()
+            if self._curvature is None:
+                self._make_curvature = None
+                return False
+            self._second = SecondOrderVariates(self._curvature)
+            self._expanded = ChangeOfCoordinates(self._second.field, self.size, self.widths)
+            self._expanded.use(self.metric)
+        return self._second is not None
+
+    def expand(self, hessian: np.ndarray | None = None) -> None:
+        """Estimate differences to second order, where `has_second_order`.
+
+        Parameters
+        ----------
+        hessian : ndarray, shape (size, size), optional
+            Of all rows at the anchor; summed over them by default.
+        """
+        variates, second, curvature = self.variates, self._second, self._curvature
+        assert variates is not None
+        assert second is not None
+        assert curvature is not None
+        if hessian is None:
+            parts = None if self._all_rows is None else self._all_rows()
+            assert parts is not None
+            hessian = curvature.of_all_rows(variates.anchor, parts)
+        second.use(variates.anchor, variates.total, hessian)
+        self.order = 2
 
     def renew_anchor(self) -> None:
         """Sum over all rows at the anchor again, for data may have changed since."""
-        if self.variates is not None and self.is_anchored:
-            anchor = self.variates.anchor.copy()
+        if self.variates is not None and self.order:
+            order, anchor = self.order, self.variates.anchor.copy()
             self.anchor_at(anchor, self.gradient_of_all_rows(anchor))
+            if order > 1:
+                self.expand()
 
     def drop_anchor(self) -> None:
         """Estimate gradients as they are."""
-        self.is_anchored = False
+        self.order = 0
 
     @property
     def state(self) -> dict[str, Any]:
         """Metric and anchor."""
-        anchored = self.variates is not None and self.is_anchored
+        variates = self.variates if self.order else None
+        second = self._second if self.order > 1 else None
         return {
             "centre": self.metric.centre,
-            "factor": self.metric.factor,
+            **_arrays(self.metric.factor),
             "lengths": self.metric.lengths,
-            "anchor": self.variates.anchor.copy() if anchored and self.variates else np.empty(0),
-            "total": self.variates.total.copy() if anchored and self.variates else np.empty(0),
+            "anchor": np.empty(0) if variates is None else variates.anchor.copy(),
+            "total": np.empty(0) if variates is None else variates.total.copy(),
+            "hessian": np.empty(0) if second is None else second.hessian.copy(),
         }
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self.use(Metric(state["centre"], state["factor"], state["lengths"]))
-        self.is_anchored = state["anchor"].size > 0
-        if self.is_anchored:
+        self.use(Metric(state["centre"], _factor(state), state["lengths"]))
+        self.drop_anchor()
+        if state["anchor"].size:
             self.anchor_at(state["anchor"], state["total"])
+        if state["hessian"].size and self.has_second_order():
+            self.expand(state["hessian"])

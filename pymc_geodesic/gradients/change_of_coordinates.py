@@ -15,20 +15,45 @@ from numba import carray
 
 from pymc_geodesic.runtime.fields import ComposedField, FieldLike, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled
-from pymc_geodesic.tuning.metric import Metric
+from pymc_geodesic.tuning.metric import LowRank, Metric
 
 __all__ = ["ChangeOfCoordinates"]
 
-_DIAGONAL, _DENSE = 0, 1
-_KIND = 6
+_DIAGONAL, _DENSE, _LOW_RANK = 0, 1, 2
+_KIND, _FACTOR, _COUNT, _DIRECTIONS, _STRETCH = 6, 8, 11, 12, 13
+
+
+@compiled
+def _stretch(directions: np.ndarray, stretch: np.ndarray, vector: np.ndarray) -> None:
+    """Add U (S − I) Uᵀ v to v; the rows of ``directions`` are the columns of U."""
+    for k in range(stretch.size):
+        direction = directions[k]
+        along = 0.0
+        for i in range(direction.size):
+            along += direction[i] * vector[i]
+        along *= stretch[k] - 1.0
+        for i in range(direction.size):
+            vector[i] += along * direction[i]
 
 
 @compiled
 def _to_position(
-    kind: int, centre: np.ndarray, factor: np.ndarray, z: np.ndarray, x: np.ndarray
+    kind: int,
+    centre: np.ndarray,
+    factor: np.ndarray,
+    directions: np.ndarray,
+    stretch: np.ndarray,
+    z: np.ndarray,
+    x: np.ndarray,
 ) -> None:
     """X ← c + L z in the first coordinates, x ← z in the others."""
     d = centre.size
+    if kind == _LOW_RANK:
+        x[:] = z
+        _stretch(directions, stretch, x[:d])
+        for i in range(d):
+            x[i] = centre[i] + factor[i] * x[i]
+        return
     for i in range(d, z.size):
         x[i] = z[i]
     for i in range(d):
@@ -47,6 +72,8 @@ def _to_gradient(
     kind: int,
     d: int,
     factor: np.ndarray,
+    directions: np.ndarray,
+    stretch: np.ndarray,
     lengths: np.ndarray,
     gradient: np.ndarray,
     output: np.ndarray,
@@ -65,21 +92,26 @@ def _to_gradient(
     else:
         for i in range(d):
             output[i] = factor[i] * gradient[i]
+    if kind == _LOW_RANK:
+        _stretch(directions, stretch, output[:d])
 
 
 @compiled
 def _in_new_coordinates(position: Any, argument: int, context: Any, output: Any) -> float:
-    table = carray(context, (11,))
+    table = carray(context, (14,))
     size, n_outputs, d, kind = table[3], table[4], table[5], table[6]
     centre = array_at(table[7], (d,), np.float64)
     factor = array_at(table[8], (d * d if kind == _DENSE else d,), np.float64)
+    directions = array_at(table[_DIRECTIONS], (table[_COUNT], d), np.float64)
+    stretch = array_at(table[_STRETCH], (table[_COUNT],), np.float64)
     scratch = array_at(table[9], (size + n_outputs,), np.float64)
     x, gradient = scratch[:size], scratch[size:]
-    _to_position(kind, centre, factor, carray(position, (size,)), x)
+    _to_position(kind, centre, factor, directions, stretch, carray(position, (size,)), x)
     inner_context = array_at(table[1], (table[2],), np.int64)
     value = evaluate(table[0], x, argument, inner_context, gradient)
     lengths = array_at(table[10], (size - d,), np.float64)
-    _to_gradient(kind, d, factor, lengths, gradient, carray(output, (n_outputs,)))
+    out = carray(output, (n_outputs,))
+    _to_gradient(kind, d, factor, directions, stretch, lengths, gradient, out)
     return value
 
 
@@ -111,6 +143,7 @@ class ChangeOfCoordinates:
         self._centre = np.zeros(n_euclidean)
         self._factor = np.ones(n_euclidean)
         self._dense: np.ndarray | None = None
+        self._directions, self._stretch = np.empty((1, n_euclidean)), np.empty(1)
         self._scratch = np.zeros(2 * size + n_values)
         context = np.array(
             [
@@ -125,6 +158,9 @@ class ChangeOfCoordinates:
                 self._factor.ctypes.data,
                 self._scratch.ctypes.data,
                 self._lengths.ctypes.data,
+                0,
+                self._directions.ctypes.data,
+                self._stretch.ctypes.data,
             ],
             dtype=np.int64,
         )
@@ -136,11 +172,20 @@ class ChangeOfCoordinates:
         self._centre[:] = metric.centre
         if self._widths:
             self._lengths[:] = np.repeat(metric.lengths, self._widths)
-        if metric.is_dense:
+        factor = metric.factor
+        if isinstance(factor, LowRank):
+            self._factor[:] = factor.scale
+            self._directions = np.ascontiguousarray(factor.directions.T)
+            self._stretch = np.array(factor.stretch)
+            context[_KIND], context[_FACTOR] = _LOW_RANK, self._factor.ctypes.data
+            context[_COUNT] = self._stretch.size
+            context[_DIRECTIONS] = self._directions.ctypes.data
+            context[_STRETCH] = self._stretch.ctypes.data
+        elif metric.is_dense:
             if self._dense is None:
-                self._dense = np.empty(metric.factor.shape)
-            self._dense[:] = metric.factor
-            context[_KIND], context[_KIND + 2] = _DENSE, self._dense.ctypes.data
+                self._dense = np.empty(factor.shape)
+            self._dense[:] = factor
+            context[_KIND], context[_FACTOR] = _DENSE, self._dense.ctypes.data
         else:
-            self._factor[:] = metric.factor
-            context[_KIND], context[_KIND + 2] = _DIAGONAL, self._factor.ctypes.data
+            self._factor[:] = factor
+            context[_KIND], context[_FACTOR] = _DIAGONAL, self._factor.ctypes.data

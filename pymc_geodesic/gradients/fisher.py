@@ -11,7 +11,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.manifolds import Euclidean, HalfLine, Manifold
+from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.sparse import SparseTransposeDot
 
 __all__ = ["for_each_row", "sparse_variance", "tangential_variance"]
@@ -109,7 +109,7 @@ def sparse_variance(manifold: Manifold, gradients: TensorVariable) -> TensorVari
         Shape (d,) or (d, k); None for gradients of another form and manifolds with a constraint.
     """
     node = gradients.owner
-    if node is None or not isinstance(manifold, Euclidean | HalfLine):
+    if node is None or manifold.is_constrained:
         return None
     if not (isinstance(node.op, Blockwise) and isinstance(node.op.core_op, SparseTransposeDot)):
         return None

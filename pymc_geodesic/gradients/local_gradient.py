@@ -14,43 +14,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from pymc.model import Model
-from pymc.pytensorf import compile as pymc_compile
 from pytensor.gradient import grad
 from pytensor.graph.replace import vectorize_graph
-from pytensor.graph.traversal import ancestors
-from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.compilation import FixedArray, compile_field, mode_of
+from pymc_geodesic.densities.compilation import FixedArray, compile_field
 from pymc_geodesic.densities.hoisting import split_at_frontier
-from pymc_geodesic.densities.local_rows import check_rows, total_rows
+from pymc_geodesic.densities.local_rows import total_rows
 from pymc_geodesic.densities.log_density import Density, density_of
-from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.integrators import refresh_velocity
-from pymc_geodesic.kernels import gmc, probe
-from pymc_geodesic.manifolds import Product
+from pymc_geodesic.densities.variables import ManifoldVariable, product_of
+from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.row_conditional import (
+    RowConditional,
+    compile_function,
+    inputs_of,
+)
 from pymc_geodesic.minibatches.source import RowSource
-from pymc_geodesic.runtime.streams import split_stream
-from pymc_geodesic.runtime.threads import Workers, parts_of
+from pymc_geodesic.runtime.threads import Workers
+from pymc_geodesic.tuning.step_size import DualAveraging
 
 __all__ = ["LocalGradientEstimator"]
 
-CHUNK = 25
-"""Rows that move together; the numbers drawn depend on it, and so not on the number of cores."""
-
-JITTER = 0.2
-_POWER_ITERATIONS = 10
+TARGET_ACCEPT = 0.8
 
 
-def _inputs_of(density: Density) -> list[TensorVariable]:
-    return [*density.others.values(), *density.arrays, *(row.block for row in density.rows)]
-
-
-class LocalGradientEstimator:
+class LocalGradientEstimator(GradientEstimate):
     """Gradient with respect to global variables, averaged over draws of the local ones.
 
     Parameters
@@ -74,8 +67,8 @@ class LocalGradientEstimator:
     ----------
     field : CompiledField
         Gradient with respect to the global variables for the present draws of the local ones.
-    total_size : int
-        N.
+    rows : RowConditional
+        Conditional law of the local variables.
     acceptance_rate : float
         Mean over the rows of the last minibatch.
 
@@ -86,6 +79,9 @@ class LocalGradientEstimator:
         is no sum over rows that are independent given the global variables, or if the model and
         the step do not agree on N.
     """
+
+    scheme: type[RowConditional] = RowConditional
+    """How local variables are drawn."""
 
     def __init__(
         self,
@@ -106,7 +102,7 @@ class LocalGradientEstimator:
         self.local = list(local)
         self.source = source
         self._compile_kwargs = dict(compile_kwargs or {})
-        self._n_draws, self._n_discarded, self._n_steps = n_draws, n_discarded, n_steps
+        self._n_draws = n_draws
         self.acceptance_rate = math.nan
         for variable in self.local:
             if variable.shape[0] != source.n_rows:
@@ -115,59 +111,24 @@ class LocalGradientEstimator:
                     f"{source.n_rows} rows: its first axis must count the rows of the minibatch "
                     "containers"
                 )
-        self._points_per_row = [v.rows // source.n_rows for v in self.local]
-        self.total_size = total_rows(model, self.local, source, total_size)
+        self._total_size = total_rows(model, self.local, source, total_size)
         self._scale = self.total_size / source.batch_size
-        self._compile_rows()
+        self.rows = self.scheme(
+            model,
+            self._variables,
+            self.local,
+            source,
+            self._compile_kwargs,
+            n_draws=n_draws,
+            n_discarded=n_discarded,
+            n_steps=n_steps,
+        )
         self._compile_gradient(with_value)
-        self._chunks = self._plan_chunks()
         self._values: list[np.ndarray] = []
+        self._slices = product_of(self._variables).slices
+        self._adaptation: DualAveraging | None = None
         self._other_values: dict[str, np.ndarray] = {}
         self.refresh_data()
-
-    def _compile_function(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        kwargs = dict(self._compile_kwargs)
-        mode = mode_of(kwargs)
-        return pymc_compile(
-            list(inputs),
-            list(outputs),
-            mode=mode,
-            on_unused_input="ignore",
-            trust_input=True,
-            **kwargs,
-        )
-
-    def _compile_rows(self) -> None:
-        """Compile the conditional of the local variables, row by row."""
-        density = density_of(
-            self._model, self._variables, minibatch=self.source.arrays, local=self.local
-        )
-        check_rows(self._model, density, [*self._variables, *self.local], self.source)
-        n_global = len(self._variables)
-        coordinates = density.coordinates[n_global:]
-        terms = [
-            term for term in density.row_terms if not set(coordinates).isdisjoint(ancestors([term]))
-        ]
-        log_density = pt.add(
-            *[
-                term if term.ndim == 1 else pt.sum(term, axis=tuple(range(1, term.ndim)))
-                for term in terms
-            ]
-        )
-        gradients = grad(pt.sum(log_density), coordinates)
-        split = split_at_frontier([log_density, *gradients], coordinates)
-        self._rows_inputs = density
-        self._rows_frontier = split
-        self._rows_fixed = self._compile_function(
-            [*density.coordinates[:n_global], *_inputs_of(density)], split.fixed
-        )
-        self._rows_field = compile_field(
-            coordinates,
-            [FixedArray(variable, variable.type.shape) for variable in split.inputs],
-            split.outputs[1:],
-            split.outputs[0],
-            self._compile_kwargs,
-        )
 
     def _compile_gradient(self, with_value: bool) -> None:
         """Compile the gradient of the global variables, averaged over draws."""
@@ -195,7 +156,9 @@ class LocalGradientEstimator:
         outputs = [*gradients, pt.atleast_1d(total)] if with_value else list(gradients)
         split = split_at_frontier(outputs, coordinates)
         self._gradient_inputs = density
-        self._gradient_fixed = self._compile_function([*draws, *_inputs_of(density)], split.fixed)
+        self._gradient_fixed = compile_function(
+            [*draws, *inputs_of(density)], split.fixed, self._compile_kwargs
+        )
         self.field = compile_field(
             coordinates,
             [FixedArray(variable, variable.type.shape) for variable in split.inputs],
@@ -204,21 +167,59 @@ class LocalGradientEstimator:
             self._compile_kwargs,
         )
 
-    def _plan_chunks(self) -> list[slice]:
-        size = self.source.batch_size
-        return parts_of(size, math.ceil(size / CHUNK))
-
     def refresh_data(self) -> None:
         """Read the data containers that are not minibatched, and how many cores there are."""
         self.workers = Workers()
         self._fixed_data = {
             id(density): [self.source.whole_array(holder) for holder in density.arrays.values()]
-            for density in (self._rows_inputs, self._gradient_inputs)
+            for density in (self.rows.density, self._gradient_inputs)
         }
+
+    @property
+    def total_size(self) -> int:
+        """N, the rows that the gradient stands for."""
+        return self._total_size
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a minibatch is all rows, once each."""
+        return self.total_size == self.source.batch_size and not self.source.with_replacement
+
+    @property
+    def depends_on_others(self) -> bool:
+        """Whether the log-density depends on variables that other steps sample."""
+        return bool(self.rows.density.others or self._gradient_inputs.others)
+
+    def reset(self, seed: int) -> None:
+        """Start a chain, whose first draw chooses the step size of the local variables."""
+        super().reset(seed)
+        self._adaptation = None
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Place in the walk over the rows, and how the local step size is adapted."""
+        adaptation = None if self._adaptation is None else self._adaptation.state
+        return super().state | {"adaptation": adaptation}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.source.state = state["rows"]
+        self._adaptation = None
+        if state["adaptation"] is not None:
+            self._adaptation = DualAveraging(1.0, TARGET_ACCEPT)
+            self._adaptation.state = state["adaptation"]
+
+    def at_work(self) -> AbstractContextManager[Any]:
+        """Leave the cores to the threads that move the rows."""
+        return self.workers.one_blas_thread()
+
+    def stats(self) -> dict[str, Any]:
+        """Report the acceptance rate of the local variables."""
+        return {"acceptance_rate": self.acceptance_rate}
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
         """Take over the values of variables that other steps sample."""
-        names = {*self._rows_inputs.others, *self._gradient_inputs.others}
+        names = {*self.rows.density.others, *self._gradient_inputs.others}
         self._other_values = {name: np.asarray(point[name]) for name in names}
 
     def read_local(self, point: Mapping[str, np.ndarray]) -> None:
@@ -237,6 +238,27 @@ class LocalGradientEstimator:
             *self._fixed_data[id(density)],
             *(self.source.arrays[row.name][start:stop] for row in density.rows),
         ]
+
+    def next_arguments(self, n: int) -> np.ndarray:
+        """Zeros: the field is that of the present minibatch in all inner steps."""
+        return np.zeros(n, dtype=np.int64)
+
+    def prepare(
+        self, position: np.ndarray, n_steps: int, stream: np.ndarray, *, tune: bool
+    ) -> tuple[np.ndarray, int]:
+        """Draw the local variables of the next minibatch; see `GradientEstimate.prepare`."""
+        self.next_minibatch()
+        coordinates = [position[self._slices[v.name]].reshape(v.shape) for v in self._variables]
+        adaptation = self._adaptation
+        step_size = None
+        if adaptation is not None:
+            step_size = adaptation.exploring if tune else adaptation.settled
+        step_size, n_grad = self.sample_local(coordinates, step_size, stream)
+        if adaptation is None:
+            self._adaptation = DualAveraging(step_size, TARGET_ACCEPT)
+        elif tune:
+            adaptation.observe(self.acceptance_rate)
+        return self.next_arguments(n_steps), n_grad
 
     def next_minibatch(self) -> None:
         """Move to the next minibatch of rows."""
@@ -268,114 +290,16 @@ class LocalGradientEstimator:
         n_grad : int
             Gradient evaluations, per row.
         """
-        fixed = self._rows_fixed(*coordinates, *self._arguments(self._rows_inputs, self._start))
-        fixed = [np.ascontiguousarray(array) for array in fixed]
-        jobs = [self._chunk_job(chunk, fixed) for chunk in self._chunks]
-        streams = split_stream(stream, len(jobs))
-        if step_size is None:
-            step_size = self._first_step_size(jobs[0], stream)
-        draws = [
-            np.empty((self._n_draws, self.source.batch_size, *v.shape[1:])) for v in self.local
-        ]
-
-        def run(i: int) -> tuple[float, int]:
-            return self._run_chunk(self._chunks[i], *jobs[i], step_size, streams[i], draws)
-
-        if self._rows_field.field.interpreted:  # functions of PyTensor are not safe in threads
-            results = [run(i) for i in range(len(jobs))]
-        else:
-            results = self.workers.run(run, len(jobs))
-        self._rows_field.raise_error()
-        accepted = sum(total for total, _ in results)
-        self.acceptance_rate = accepted / self.source.batch_size
+        arguments = self._arguments(self.rows.density, self._start)
+        step_size, n_grad, draws = self.rows.draw(
+            coordinates, arguments, self._coordinates, step_size, stream, self.workers
+        )
+        self.acceptance_rate = self.rows.acceptance_rate
         self._store()
         handed = self._gradient_fixed(*draws, *self._arguments(self._gradient_inputs, self._start))
         for i, array in enumerate(handed):
             self.field.point_at(i, np.ascontiguousarray(array))
-        return step_size, results[0][1]
-
-    def _chunk_job(
-        self, chunk: slice, fixed: Sequence[np.ndarray]
-    ) -> tuple[Product, np.ndarray, np.ndarray]:
-        """Product manifold, packed position and context of some rows."""
-        n = chunk.stop - chunk.start
-        product = Product(
-            [
-                (v.name, v.manifold, n * points)
-                for v, points in zip(self.local, self._points_per_row, strict=True)
-            ]
-        )
-        position = np.concatenate(
-            [q.reshape(self.source.batch_size, -1)[chunk].ravel() for q in self._coordinates]
-        )
-        context = np.zeros(max(len(fixed), 1), dtype=np.int64)
-        for i, (array, variable) in enumerate(zip(fixed, self._rows_frontier.inputs, strict=True)):
-            has_rows = variable.type.ndim > 0 and variable.type.shape[0] is None
-            offset = chunk.start * array.strides[0] if has_rows else 0
-            context[i] = array.ctypes.data + offset
-        return product, position, context
-
-    def _run_chunk(
-        self,
-        chunk: slice,
-        product: Product,
-        position: np.ndarray,
-        context: np.ndarray,
-        step_size: float,
-        stream: np.ndarray,
-        draws: Sequence[np.ndarray],
-    ) -> tuple[float, int]:
-        n = chunk.stop - chunk.start
-        kept = np.empty((self._n_draws, position.size))
-        acceptance = np.empty(n)
-        _, n_grad = gmc(
-            self._rows_field.address,
-            context,
-            n,
-            product.blocks,
-            product.scales,
-            n,
-            position,
-            self._n_discarded,
-            kept,
-            step_size,
-            self._n_steps,
-            JITTER,
-            stream,
-            acceptance,
-            np.empty((2, 0)),
-            np.full(position.size + n, math.nan),
-        )
-        for i, (variable, part) in enumerate(zip(self.local, product.slices.values(), strict=True)):
-            draws[i][:, chunk] = kept[:, part].reshape(self._n_draws, n, *variable.shape[1:])
-            q = self._coordinates[i].reshape(self.source.batch_size, -1)
-            q[chunk] = position[part].reshape(n, -1)
-        return float(acceptance.sum()), n_grad
-
-    def _first_step_size(
-        self, job: tuple[Product, np.ndarray, np.ndarray], stream: np.ndarray
-    ) -> float:
-        product, position, context = job
-        n = product.components[0][2] // self._points_per_row[0]
-        direction = np.empty(position.size)
-        refresh_velocity(product.blocks, position, direction, stream)
-        curvature = 0.0
-        for _ in range(_POWER_ITERATIONS):
-            curvature = probe(
-                self._rows_field.address,
-                context,
-                n,
-                product.blocks,
-                product.dims,
-                position,
-                direction,
-                1e-6,
-                np.empty(0),
-                np.empty(len(self.local)),
-                n,
-            )
-        self._rows_field.raise_error()
-        return 0.5 / math.sqrt(max(abs(curvature), 1.0)) if math.isfinite(curvature) else 1e-3
+        return step_size, n_grad
 
     def _store(self) -> None:
         for variable, values, q in zip(self.local, self._values, self._coordinates, strict=True):

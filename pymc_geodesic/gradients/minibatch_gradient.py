@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.model import Model
-from pytensor.gradient import grad
+from pytensor.gradient import NullTypeGradError, grad, pushforward
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.compilation import (
@@ -18,14 +17,14 @@ from pymc_geodesic.densities.compilation import (
     RowBlock,
     compile_field,
 )
-from pymc_geodesic.densities.log_density import Density, density_of, rebuilt
-from pymc_geodesic.densities.row_sums import averaged_terms, check_row_sums
-from pymc_geodesic.densities.total_sizes import warn_of_other_totals
-from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.densities.kinks import has_kinks
+from pymc_geodesic.densities.log_density import Density, rebuilt
+from pymc_geodesic.densities.row_density import RowDensity
+from pymc_geodesic.densities.row_sums import averaged_terms
+from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.fisher import for_each_row, sparse_variance, tangential_variance
+from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.gradients.total_gradient import TotalGradient
-from pymc_geodesic.minibatches.from_arguments import drawn_row_source
-from pymc_geodesic.minibatches.source import AllRows, RowSource
 
 __all__ = ["GradientEstimator"]
 
@@ -39,21 +38,13 @@ def _array_input(variable: TensorVariable) -> FixedArray:
     return (ResizedArray if shape[:1] == (None,) else FixedArray)(variable, shape)
 
 
-class GradientEstimator:
+class GradientEstimator(GradientEstimate):
     """Compiled gradient of a model with the rows it sees next.
 
     Parameters
     ----------
-    model : pymc.Model
-    variables : list of ManifoldVariable
-        Variables to differentiate by; the gradient is that of the log-density with respect to
-        their kernel coordinates.
-    source : RowSource, optional
-        Rows of the named containers.
-    total_size : int, optional
-        N, where it is not the number of rows of the source.
-    minibatch_order : {"shuffled", "independent", "random"}
-        Order of the rows of `pymc.Minibatch` variables in the model.
+    density : RowDensity
+        Log-density whose gradient, with respect to the kernel coordinates, is estimated.
     with_value : bool
         Whether the field also writes the log-density behind the gradient, if it sees all rows.
     compile_kwargs : mapping, optional
@@ -69,39 +60,22 @@ class GradientEstimator:
 
     def __init__(
         self,
-        model: Model,
-        variables: Sequence[ManifoldVariable],
+        density: RowDensity,
         *,
-        source: RowSource | None = None,
-        total_size: int | None = None,
-        minibatch_order: str = "shuffled",
         with_value: bool = False,
         compile_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        self._model = model
-        self._variables = list(variables)
+        self._density = density
+        self.source = density.source
         self._compile_kwargs = compile_kwargs
-        self._minibatch = None if source is None else source.arrays
-        self._resized = () if source is None else tuple(source.whole)
-        self._n_rows = total_size
-        density = self._density(source, None if source is None else source.batch_size)
-        given = source
-        if source is None:
-            source = drawn_row_source(density.rows, minibatch_order) if density.rows else AllRows()
-        self.source = source
-        if density.rows:
-            warn_of_other_totals(model, given, total_size)
-            # of single rows, the first axis would broadcast against any other number of rows
-            broadcasts = min(row.block.type.shape[0] for row in density.rows) == 1
-            sums = self._density(given, 2) if broadcasts else density
-            check_row_sums(model, self._variables, sums, source)
-        total = density.total
-        self.has_value = with_value and not density.rows
-        gradients = grad(total, density.coordinates, disconnected_inputs="ignore")
-        self._density_inputs = density
-        self._inputs = self._field_inputs(density)
+        self._resized = tuple(density.source.whole)
+        minibatch = self._density_inputs = density.minibatch
+        total = minibatch.total
+        self.has_value = with_value and not minibatch.rows
+        gradients = grad(total, minibatch.coordinates, disconnected_inputs="ignore")
+        self._inputs = self._field_inputs(minibatch)
         self.field = compile_field(
-            density.coordinates,
+            minibatch.coordinates,
             self._inputs,
             gradients,
             pt.atleast_1d(total) if self.has_value else None,
@@ -110,16 +84,6 @@ class GradientEstimator:
         self._fields = [self.field]
         self._other_values: dict[str, np.ndarray] = {}
         self.refresh_data()
-
-    def _density(self, source: RowSource | None, batch_size: int | None) -> Density:
-        return density_of(
-            self._model,
-            self._variables,
-            minibatch=self._minibatch,
-            batch_size=batch_size,
-            scale=1.0 if source is None else (self._n_rows or source.n_rows) / source.batch_size,
-            resized=self._resized,
-        )
 
     @staticmethod
     def _field_inputs(density: Density) -> list[FixedArray]:
@@ -168,8 +132,18 @@ class GradientEstimator:
         for name, position in self._whole_inputs.items():
             self._point_all(position, self.source.whole[name])
 
+    @property
+    def total_size(self) -> int:
+        """N, the rows that the gradient stands for."""
+        return self._density.total_size
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there are no minibatches."""
+        return self.source.is_everything
+
     def next_arguments(self, n: int) -> np.ndarray:
-        """Arguments of the field for the next ``n`` inner steps."""
+        """Arguments of the field for the next ``n`` inner steps: first rows of minibatches."""
         starts = self.source.next_starts(n)
         if self.source.moves:
             self._point_rows()
@@ -193,6 +167,75 @@ class GradientEstimator:
         TotalGradient or None
             None where rows are drawn in groups that are apart from each other.
         """
+        graph = self._any_rows()
+        if graph is None:
+            return None
+        total, inputs = graph
+        density = self._density_inputs
+        gradients = grad(total, density.coordinates, disconnected_inputs="ignore")
+        field = compile_field(
+            density.coordinates, inputs, gradients, pt.atleast_1d(total), self._compile_kwargs
+        )
+        self._fields.append(field)
+        self.refresh_data()
+        return TotalGradient(field, self._size, [row.name for row in density.rows])
+
+    def row_curvature(self) -> RowCurvature | None:
+        """Compile gradient, and Hessian times a vector, of any number of rows.
+
+        Returns
+        -------
+        RowCurvature or None
+            None where rows are drawn in groups that are apart from each other, and where PyTensor
+            has no second derivative.
+        """
+        graph = self._any_rows()
+        if graph is None:
+            return None
+        total, inputs = graph
+        places = self._density_inputs.coordinates
+        along = [place.type(name=f"{place.name}_direction") for place in places]
+        try:
+            gradients = grad(total, places, disconnected_inputs="ignore")
+            products = pushforward(gradients, places, along, disconnected_outputs="ignore")
+        except (NotImplementedError, NullTypeGradError, TypeError):
+            return None
+        field = compile_field(
+            [*places, *along], inputs, [*gradients, *products], None, self._compile_kwargs
+        )
+        self._fields.append(field)
+        self.refresh_data()
+        return RowCurvature(
+            field,
+            self.field,
+            self._size,
+            [row.name for row in self._density_inputs.rows],
+            self.source.batch_size,
+            self.source.n_rows,
+        )
+
+    @property
+    def row_names(self) -> list[str]:
+        """Terms of the log-density that are sums over rows."""
+        return self._density_inputs.row_names
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether the gradient of a row may jump, so that its Hessian says little of it."""
+        return has_kinks(self._density_inputs.row_terms, self._density_inputs.coordinates)
+
+    @property
+    def _size(self) -> int:
+        """Length of a position."""
+        coordinates = self._density_inputs.coordinates
+        return sum(int(np.prod(q.type.shape, dtype=int)) for q in coordinates)
+
+    def _any_rows(self) -> tuple[TensorVariable, list[FixedArray]] | None:
+        """Log-density of any number of rows, and its inputs, which end with two weights.
+
+        Those are of the rows and of what is no row. None where rows are drawn in groups that are
+        apart from each other.
+        """
         density = self._density_inputs
         if not density.rows or len({row.group for row in density.rows}) > 1:
             return None
@@ -205,7 +248,9 @@ class GradientEstimator:
         terms = rebuilt(density.row_terms, blocks)
         count = next(iter(blocks.values())).shape[0]
         batch_size, n_rows = self.source.batch_size, self.source.n_rows
-        averages = averaged_terms(self._model, self._variables, density, self.source)
+        averages = averaged_terms(
+            self._density.model, self._density.variables, density, self.source
+        )
         weights = [pt.scalar(name, dtype="float64") for name in ("row_weight", "other_weight")]
         parts = [
             pt.sum(term) * ((count if is_average else batch_size) / n_rows)
@@ -214,17 +259,10 @@ class GradientEstimator:
         total = weights[0] * pt.add(*parts)
         if density.other_terms:
             total = total + weights[1] * pt.add(*[pt.sum(term) for term in density.other_terms])
-        gradients = grad(total, density.coordinates, disconnected_inputs="ignore")
         inputs = self._field_inputs(density)[: len(density.others) + len(density.arrays)]
         inputs += [RowBlock(block, block.type.shape) for block in blocks.values()]
         inputs += [FixedArray(weight, ()) for weight in weights]
-        field = compile_field(
-            density.coordinates, inputs, gradients, pt.atleast_1d(total), self._compile_kwargs
-        )
-        self._fields.append(field)
-        self.refresh_data()
-        size = sum(int(np.prod(q.type.shape, dtype=int)) for q in density.coordinates)
-        return TotalGradient(field, size, [row.name for row in density.rows])
+        return total, inputs
 
     def compile_noise(self) -> CompiledField:
         r"""Compile the empirical Fisher estimate of the variance of the gradient estimate.
@@ -239,7 +277,7 @@ class GradientEstimator:
         ValueError
             If there are no minibatches, or batches of one row.
         """
-        batch_size, n_rows = self.source.batch_size, self._n_rows or self.source.n_rows
+        batch_size, n_rows = self.source.batch_size, self.total_size
         if not self._density_inputs.rows or batch_size < 2:
             raise ValueError(
                 'gradient_noise="fisher" needs minibatches of two rows or more; '
@@ -251,14 +289,7 @@ class GradientEstimator:
                 f"{[row.name for row in self._density_inputs.rows]} come from several "
                 "pm.Minibatch; leave gradient_noise out, and tuning measures the noise"
             )
-        single = density_of(
-            self._model,
-            self._variables,
-            minibatch=self._minibatch,
-            batch_size=1,
-            scale=float(n_rows),
-            resized=self._resized,
-        )
+        single = self._density.of_rows(1, scale=float(n_rows))
         row_total = pt.add(*[pt.sum(term) for term in single.row_terms])
         row_gradients = grad(row_total, single.coordinates, disconnected_inputs="ignore")
         blocks: list[TensorVariable] = []
@@ -273,7 +304,7 @@ class GradientEstimator:
             scale *= 1.0 - batch_size / n_rows
         variances = []
         for variable, gradient, coordinate in zip(
-            self._variables, batched, single.coordinates, strict=True
+            self._density.variables, batched, single.coordinates, strict=True
         ):
             if gradient.ndim == coordinate.ndim:
                 variances.append(pt.zeros_like(coordinate))

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel
 from pymc_geodesic.runtime.streams import fill_normal
 
 __all__ = ["averaged_langevin"]
@@ -34,17 +35,16 @@ def noise_that_is_left(step_size: float, known_noise: np.ndarray, spread: np.nda
     return clips
 
 
-@compiled
+@kernel
 def averaged_langevin(
-    field: int,
-    context: np.ndarray,
-    arguments: np.ndarray,
-    x: np.ndarray,
-    last_noise: np.ndarray,
+    field: Callback,
+    arguments: Integers,
+    x: Vector,
+    last_noise: Vector,
     step_size: float,
-    known_noise: np.ndarray,
-    stream: np.ndarray,
-    gradient: np.ndarray,
+    known_noise: Vector,
+    stream: Stream,
+    gradient: Vector,
 ) -> tuple[float, int]:
     r"""Run the inner steps of one draw, in place.
 
@@ -55,10 +55,8 @@ def averaged_langevin(
 
     Parameters
     ----------
-    field : int
-        Address of a gradient field (`pymc_geodesic.runtime.fields`).
-    context : ndarray of int64
-        Passed on to the field.
+    field : Callback
+        Gradient field (`pymc_geodesic.runtime.fields`).
     arguments : ndarray of int64, shape (n_steps,)
         One argument per inner step, usually the first row of its minibatch.
     x : ndarray, shape (size,)
@@ -95,7 +93,7 @@ def averaged_langevin(
     pull, half = 0.5 * step_size * step_size, 0.5 * step_size
     total = 0.0
     for argument in arguments:
-        evaluate(field, x, argument, context, gradient)
+        evaluate(field.address, x, argument, field.context, gradient)
         fill_normal(stream, noise)
         for j in range(size):
             total -= x[j] * gradient[j]

@@ -3,18 +3,53 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.manifolds.product import project, scaled_geodesic
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.integrators import State, scaled_drift
+from pymc_geodesic.manifolds.product import Space, project
+from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
-__all__ = ["geodesic_langevin"]
+__all__ = ["BathByDirection", "SharedThermostat", "geodesic_langevin"]
 
 _WEAKEST = 0.5
 """A thermostat takes off at most this part of the weakest friction."""
+
+
+class BathByDirection(NamedTuple):
+    """Friction, and the noise that belongs to it, direction by direction.
+
+    On a manifold both are the same for all numbers of a variable.
+
+    Parameters
+    ----------
+    friction : ndarray, shape (size,)
+        γ_j, per unit of time.
+    known_noise : ndarray, shape (size,)
+        b_j, variance of the gradient estimate.
+    """
+
+    friction: Vector
+    known_noise: Vector
+
+
+class SharedThermostat(NamedTuple):
+    """A thermostat for all directions together.
+
+    Parameters
+    ----------
+    friction : ndarray, shape (1,)
+        ξ, which the kernel changes in place unless the inertia is infinite.
+    inertia : float
+        Q, a time squared; infinity for dynamics without a thermostat.
+    """
+
+    friction: Vector
+    inertia: float
 
 
 @compiled
@@ -42,23 +77,43 @@ def friction_coefficients(
     return clips
 
 
-@compiled
+@part
+def kick_and_rub(
+    state: State,
+    gradient: Vector,
+    half: float,
+    drag: float,
+    decay: Vector,
+    spread: Vector,
+    noise: Vector,
+) -> float:
+    """Half a kick, friction and noise, half a kick: the part B O B.
+
+    Returns
+    -------
+    float
+        v·(v + (h/2)∇log π) with the velocity before.
+    """
+    v = state.v
+    square = 0.0
+    for j in range(v.size):
+        kicked = v[j] + half * gradient[j]
+        square += v[j] * kicked
+        v[j] = drag * decay[j] * kicked + spread[j] * noise[j] + half * gradient[j]
+    return square
+
+
+@kernel
 def geodesic_langevin(
-    field: int,
-    context: np.ndarray,
-    arguments: np.ndarray,
-    blocks: np.ndarray,
-    dims: np.ndarray,
-    scales: np.ndarray,
-    x: np.ndarray,
-    v: np.ndarray,
+    field: Callback,
+    arguments: Integers,
+    space: Space,
+    state: State,
     step_size: float,
-    friction: np.ndarray,
-    known_noise: np.ndarray,
-    thermostat: np.ndarray,
-    inertia: float,
-    stream: np.ndarray,
-    gradient: np.ndarray,
+    bath: BathByDirection,
+    thermostat: SharedThermostat,
+    stream: Stream,
+    gradient: Vector,
 ) -> tuple[float, int]:
     r"""Run the inner steps of one draw, in place.
 
@@ -72,27 +127,19 @@ def geodesic_langevin(
 
     Parameters
     ----------
-    field : int
-        Address of a gradient field (`pymc_geodesic.runtime.fields`).
-    context : ndarray of int64
-        Passed on to the field.
+    field : Callback
+        Gradient field (`pymc_geodesic.runtime.fields`).
     arguments : ndarray of int64, shape (n_steps,)
         One argument per inner step, usually the first row of its minibatch.
-    blocks, dims : ndarray
-        The product manifold.
-    scales : ndarray, shape (n_blocks,)
-        Block b moves for ``scales[b]`` times h, and its gradient is multiplied by as much.
-    x, v : ndarray, shape (size,)
+    space : Space
+        The product manifold. Block b moves for ``scales[b]`` times h, and its gradient is
+        multiplied by as much.
+    state : State
         Position and velocity.
     step_size : float
         h, a time; in the coordinates of a metric, in posterior standard deviations.
-    friction, known_noise : ndarray, shape (size,)
-        γ_j, per unit of time, and b_j. On a manifold both are the same for all numbers of a
-        variable.
-    thermostat : ndarray, shape (1,)
-        ξ, changed in place unless the inertia is infinite.
-    inertia : float
-        Q, a time squared; infinity for dynamics without a thermostat.
+    bath : BathByDirection
+    thermostat : SharedThermostat
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     gradient : ndarray, shape (size,) or longer
@@ -110,28 +157,23 @@ def geodesic_langevin(
     Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, algorithms 1 and 2; noise by
     direction after Ahn, Korattikara, Welling (2012), Stochastic Gradient Fisher Scoring, eq. 15.
     """
-    blocks, x, v = borrow(blocks), borrow(x), borrow(v)
-    gradient, stream = borrow(gradient), borrow(stream)
-    size, n_steps = x.size, arguments.size
-    dim = np.sum(dims)
+    space, state, gradient = borrow(space), borrow(state), borrow(gradient)
+    stream, extra = borrow(stream), thermostat.friction
+    size, n_steps = state.x.size, arguments.size
+    dim = np.sum(space.dims)
     decay, spread, noise = np.empty(size), np.empty(size), np.empty(size)
-    clips = friction_coefficients(step_size, friction, known_noise, decay, spread)
-    least = -_WEAKEST * np.min(friction)
+    clips = friction_coefficients(step_size, bath.friction, bath.known_noise, decay, spread)
+    least = -_WEAKEST * np.min(bath.friction)
     half = 0.5 * step_size
     total = 0.0
-    scaled_geodesic(blocks, scales, x, v, half)
+    scaled_drift(space, state, half)
     for step in range(n_steps):
-        evaluate(field, x, arguments[step], context, gradient)
+        evaluate(field.address, state.x, arguments[step], field.context, gradient)
         fill_normal(stream, noise)
-        drag = math.exp(-thermostat[0] * step_size)
-        square = 0.0
-        for j in range(size):
-            kicked = v[j] + half * gradient[j]
-            square += v[j] * kicked
-            v[j] = drag * decay[j] * kicked + spread[j] * noise[j] + half * gradient[j]
-        project(blocks, x, v)
-        temperature = square / dim
+        drag = math.exp(-extra[0] * step_size)
+        temperature = kick_and_rub(state, gradient, half, drag, decay, spread, noise) / dim
+        project(space.blocks, state.x, state.v)
         total += temperature
-        thermostat[0] = max(thermostat[0] + step_size * (temperature - 1.0) / inertia, least)
-        scaled_geodesic(blocks, scales, x, v, step_size if step < n_steps - 1 else half)
+        extra[0] = max(extra[0] + step_size * (temperature - 1.0) / thermostat.inertia, least)
+        scaled_drift(space, state, step_size if step < n_steps - 1 else half)
     return total / n_steps, clips

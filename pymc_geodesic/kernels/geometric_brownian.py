@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.kernel import Vector, kernel
 
 __all__ = ["log_normal_transition"]
 
 
-@compiled
+@kernel
 def log_normal_transition(
-    log_state: np.ndarray,
-    pull: np.ndarray,
-    precision: np.ndarray,
-    time: np.ndarray,
-    noise: np.ndarray,
+    log_state: Vector,
+    pull: Vector,
+    precision: Vector,
+    time: Vector,
+    noise: Vector,
 ) -> None:
     r"""Apply the exact transition of mean-reverting geometric Brownian motion, in place.
 

@@ -3,16 +3,78 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.integrators import kick, refresh_velocity
-from pymc_geodesic.manifolds.product import scaled_geodesic
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.integrators import State, kick, refresh_velocity, scaled_drift
+from pymc_geodesic.manifolds.product import Space
+from pymc_geodesic.runtime.fields import Callback, evaluate
+from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.kernel import Matrix, Stream, Vector, kernel, part
 from pymc_geodesic.runtime.streams import uniform
 
-__all__ = ["gmc"]
+__all__ = ["Chains", "Leapfrog", "Record", "gmc"]
+
+
+class Chains(NamedTuple):
+    """Independent chains in one vector, changed in place.
+
+    Parameters
+    ----------
+    number : int
+        How many there are; the points of each block are divided evenly over them.
+    x : ndarray, shape (size,)
+        Positions.
+    current : ndarray, shape (size + number,)
+        What the field writes at ``x``, if the value of its first chain is finite, and at the end
+        what it writes there: a call that goes on from the last one evaluates the field once less.
+    """
+
+    number: int
+    x: Vector
+    current: Vector
+
+
+class Leapfrog(NamedTuple):
+    """Trajectories.
+
+    Parameters
+    ----------
+    step_size : float
+        ε, a time.
+    n_steps : int
+        Leapfrog steps of a transition.
+    jitter : float
+        Each transition uses ε(1 + jitter·U(−1, 1)).
+    """
+
+    step_size: float
+    n_steps: int
+    jitter: float
+
+
+class Record(NamedTuple):
+    """What is kept of transitions.
+
+    Parameters
+    ----------
+    discarded : int
+        Transitions before the first kept one.
+    positions : ndarray, shape (n_kept, size)
+        Receives the positions after each of the following transitions.
+    acceptance : ndarray, shape (chains,)
+        Receives the mean acceptance probability of each chain.
+    energies : ndarray, shape (2, chains) or (2, 0)
+        Receives the log-density of each chain at its end, and the H of the state it ended in: that
+        of the last proposal if it was accepted, of the state before it if not. Empty where nobody
+        wants to know.
+    """
+
+    discarded: int
+    positions: Matrix
+    acceptance: Vector
+    energies: Matrix
 
 
 @compiled
@@ -51,26 +113,80 @@ def copy_chain(
         copy_numbers(source, target, start, start + width)
 
 
-@compiled
-def gmc(
-    field: int,
-    context: np.ndarray,
+@part
+def leap(
+    field: Callback,
     argument: int,
-    blocks: np.ndarray,
-    scales: np.ndarray,
-    chains: int,
-    x: np.ndarray,
-    discarded: int,
-    kept: np.ndarray,
-    step_size: float,
+    space: Space,
+    state: State,
+    epsilon: float,
     n_steps: int,
-    jitter: float,
-    stream: np.ndarray,
-    acceptance: np.ndarray,
-    energies: np.ndarray,
-    current: np.ndarray,
+    output: Vector,
+) -> None:
+    """Half a kick, and then geodesics and kicks, the last of which is half a kick.
+
+    Parameters
+    ----------
+    output : ndarray, shape (size + chains,)
+        What the field writes where the trajectory begins; receives what it writes at its end.
+    """
+    blocks, x, v = space.blocks, state.x, state.v
+    gradient = output[: x.size]
+    kick(blocks, x, v, gradient, 0.5 * epsilon)
+    for step in range(n_steps):
+        scaled_drift(space, state, epsilon)
+        evaluate(field.address, x, argument, field.context, output)
+        kick(blocks, x, v, gradient, epsilon if step < n_steps - 1 else 0.5 * epsilon)
+
+
+@part
+def accept_or_stay(
+    space: Space,
+    chains: Chains,
+    proposal: State,
+    output: Vector,
+    energy: Vector,
+    stream: Stream,
+    record: Record,
+) -> int:
+    """Let each chain accept its proposal or stay, and say how many diverged.
+
+    Parameters
+    ----------
+    output : ndarray, shape (size + chains,)
+        What the field writes at the proposals.
+    energy : ndarray, shape (chains,)
+        H before, less the kinetic energy of the proposals.
+    """
+    blocks, n_chains, current = space.blocks, chains.number, chains.current
+    size = chains.x.size
+    divergences = 0
+    for chain in range(n_chains):
+        log_ratio = energy[chain] + output[size + chain]
+        if not log_ratio > -1000.0:
+            divergences += 1
+            continue
+        record.acceptance[chain] += min(1.0, math.exp(min(log_ratio, 0.0)))
+        if log_ratio >= 0.0 or math.log(uniform(stream)) < log_ratio:
+            copy_chain(blocks, proposal.x, chains.x, chain, n_chains)
+            copy_chain(blocks, output, current, chain, n_chains)
+            current[size + chain] = output[size + chain]
+            if record.energies.size:
+                record.energies[1, chain] -= log_ratio
+    return divergences
+
+
+@kernel
+def gmc(
+    field: Callback,
+    argument: int,
+    space: Space,
+    chains: Chains,
+    leapfrog: Leapfrog,
+    stream: Stream,
+    record: Record,
 ) -> tuple[int, int]:
-    r"""Run ``discarded + len(kept)`` GMC transitions, in place.
+    r"""Run ``discarded + len(positions)`` GMC transitions, in place.
 
     Each transition draws v ~ N(0, I) on the tangent space, follows ``n_steps`` geodesic leapfrog
     steps (half a kick, a geodesic, half a kick) and accepts with probability
@@ -79,41 +195,19 @@ def gmc(
 
     Parameters
     ----------
-    field : int
-        Address of a field whose output has shape (size + chains,): the gradient of the summed
-        log-density, then the log-density of each chain.
-    context, argument
+    field : Callback
+        Its output has shape (size + chains,): the gradient of the summed log-density, then the
+        log-density of each chain.
+    argument : int
         Passed on to the field.
-    blocks : ndarray of int64, shape (n_blocks, 6)
-        The product manifold; the points of each block are divided evenly over the chains.
-    scales : ndarray, shape (n_blocks,)
-        Block b moves for ``scales[b]`` times ε, and its gradient is multiplied by as much.
-    chains : int
-        Number of independent chains in ``x``.
-    x : ndarray, shape (size,)
-        Positions.
-    discarded : int
-        Transitions before the first kept one.
-    kept : ndarray, shape (n_kept, size)
-        Receives the positions after each of the following transitions.
-    step_size : float
-        ε, a time.
-    n_steps : int
-        Leapfrog steps of a transition.
-    jitter : float
-        Each transition uses ε(1 + jitter·U(−1, 1)).
+    space : Space
+        The product manifold. Block b moves for ``scales[b]`` times ε, and its gradient is
+        multiplied by as much.
+    chains : Chains
+    leapfrog : Leapfrog
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
-    acceptance : ndarray, shape (chains,)
-        Receives the mean acceptance probability of each chain.
-    energies : ndarray, shape (2, chains) or (2, 0)
-        Receives the log-density of each chain at its end, and the H of the state it ended in: that
-        of the last proposal if it was accepted, of the state before it if not. Empty where nobody
-        wants to know.
-
-    current : ndarray, shape (size + chains,)
-        What the field writes at ``x``, if its first value is finite, and at the end what it writes
-        there: a call that goes on from the last one evaluates the field once less.
+    record : Record
 
     Returns
     -------
@@ -124,51 +218,36 @@ def gmc(
     ----------
     Byrne, Girolami (2013), Geodesic Monte Carlo on Embedded Manifolds, algorithm 1.
     """
+    space, chains, record, stream = borrow(space), borrow(chains), borrow(record), borrow(stream)
+    blocks, n_chains, x, current = space.blocks, chains.number, chains.x, chains.current
     size = x.size
-    transitions = discarded + kept.shape[0]
+    transitions = record.discarded + record.positions.shape[0]
     divergences = 0
-    acceptance[:] = 0.0
-    v = np.empty(size)
-    proposal = np.empty(size)
-    output = np.empty(size + chains)
-    energy = np.empty(chains)
+    record.acceptance[:] = 0.0
+    proposal = State(np.empty(size), np.empty(size))
+    output, energy = np.empty(size + n_chains), np.empty(n_chains)
 
-    evaluations = transitions * n_steps
+    evaluations = transitions * leapfrog.n_steps
     if not math.isfinite(current[size]):
-        evaluate(field, x, argument, context, current)
+        evaluate(field.address, x, argument, field.context, current)
         evaluations += 1
     for transition in range(transitions):
-        epsilon = step_size * (1.0 + jitter * (2.0 * uniform(stream) - 1.0))
-        copy_numbers(x, proposal, 0, size)
-        copy_numbers(current, output, 0, size + chains)
-        refresh_velocity(blocks, proposal, v, stream)
-        for chain in range(chains):
+        epsilon = leapfrog.step_size * (1.0 + leapfrog.jitter * (2.0 * uniform(stream) - 1.0))
+        copy_numbers(x, proposal.x, 0, size)
+        copy_numbers(current, output, 0, size + n_chains)
+        refresh_velocity(blocks, proposal.x, proposal.v, stream)
+        for chain in range(n_chains):
             energy[chain] = -current[size + chain]
-        add_kinetic_energy(blocks, v, chains, 1.0, energy)
-        if energies.size:
-            copy_numbers(energy, energies[1], 0, chains)
-        kick(blocks, proposal, v, output[:size], 0.5 * epsilon)
-        for step in range(n_steps):
-            scaled_geodesic(blocks, scales, proposal, v, epsilon)
-            evaluate(field, proposal, argument, context, output)
-            time = epsilon if step < n_steps - 1 else 0.5 * epsilon
-            kick(blocks, proposal, v, output[:size], time)
-        add_kinetic_energy(blocks, v, chains, -1.0, energy)
-        for chain in range(chains):
-            log_ratio = energy[chain] + output[size + chain]
-            if not log_ratio > -1000.0:
-                divergences += 1
-                continue
-            acceptance[chain] += min(1.0, math.exp(min(log_ratio, 0.0)))
-            if log_ratio >= 0.0 or math.log(uniform(stream)) < log_ratio:
-                copy_chain(blocks, proposal, x, chain, chains)
-                copy_chain(blocks, output, current, chain, chains)
-                current[size + chain] = output[size + chain]
-                if energies.size:
-                    energies[1, chain] -= log_ratio
-        if transition >= discarded:
-            copy_numbers(x, kept[transition - discarded], 0, size)
-    acceptance /= transitions
-    if energies.size:
-        copy_numbers(current[size:], energies[0], 0, chains)
+        add_kinetic_energy(blocks, proposal.v, n_chains, 1.0, energy)
+        if record.energies.size:
+            copy_numbers(energy, record.energies[1], 0, n_chains)
+        leap(field, argument, space, proposal, epsilon, leapfrog.n_steps, output)
+        add_kinetic_energy(blocks, proposal.v, n_chains, -1.0, energy)
+        divergences += accept_or_stay(space, chains, proposal, output, energy, stream, record)
+        if transition >= record.discarded:
+            copy_numbers(x, record.positions[transition - record.discarded], 0, size)
+    for chain in range(n_chains):
+        record.acceptance[chain] /= transitions
+    if record.energies.size:
+        copy_numbers(current[size:], record.energies[0], 0, n_chains)
     return divergences, evaluations

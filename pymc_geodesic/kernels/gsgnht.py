@@ -2,41 +2,93 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from pymc_geodesic.integrators import (
+    Scratch,
+    State,
+    Thermostat,
     kinetic_temperature,
     langevin_coefficients,
     langevin_kick,
     temperature_within,
 )
-from pymc_geodesic.manifolds.product import geodesic, project
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.kernels.sggmc import HeatBath
+from pymc_geodesic.manifolds.product import Space, geodesic, project
+from pymc_geodesic.runtime.fields import Callback, evaluate
+from pymc_geodesic.runtime.jit import borrow
+from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, kernel, part
 
 __all__ = ["gsgnht"]
 
 
-@compiled
-def gsgnht(
-    field: int,
-    context: np.ndarray,
-    arguments: np.ndarray,
-    blocks: np.ndarray,
-    dims: np.ndarray,
-    x: np.ndarray,
-    v: np.ndarray,
-    thermostat: np.ndarray,
-    inertia: np.ndarray,
-    targets: np.ndarray,
+@part
+def drift_with_thermostat(space: Space, state: State, thermostat: Thermostat, time: float) -> None:
+    """Move along geodesics, and ξ ← ξ + time · (v·v/m − T)/Q, both exact: v·v stays as it is."""
+    blocks = space.blocks
+    for block in range(blocks.shape[0]):
+        part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
+        excess = kinetic_temperature(state.v[part], space.dims[block]) - thermostat.targets[block]
+        thermostat.friction[block] += time * excess / thermostat.inertia[block]
+    geodesic(blocks, state.x, state.v, time)
+
+
+@part
+def kick_and_rub(
+    space: Space,
+    state: State,
+    thermostat: Thermostat,
     step_size: float,
-    diffusion: np.ndarray,
-    gradient_noise: np.ndarray,
-    splitting: int,
-    stream: np.ndarray,
-    gradient: np.ndarray,
-    noise: np.ndarray,
-    work: np.ndarray,
+    bath: HeatBath,
+    stream: Stream,
+    scratch: Scratch,
+    work: Matrix,
+) -> tuple[float, int]:
+    """Half a kick, friction ξ and noise, half a kick, and the projection: the part B O B.
+
+    Returns
+    -------
+    temperature : float
+        Summed over blocks.
+    clips : int
+    """
+    blocks, noises = space.blocks, bath.gradient_noise
+    temperature, clips = 0.0, 0
+    for block in range(blocks.shape[0]):
+        part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
+        decay, push, variance = langevin_coefficients(
+            thermostat.friction[block], bath.friction[block], step_size, bath.splitting
+        )
+        clipped, square, power = langevin_kick(
+            state.v[part],
+            scratch.gradient[part],
+            decay,
+            push,
+            variance,
+            noises[part] if noises.size else noises,
+            stream,
+            scratch.noise,
+        )
+        work[block, 0] += square
+        work[block, 1] += power
+        gradient_time = 2.0 * push / (1.0 + decay)
+        within = temperature_within(square, power, decay, push, space.dims[block])
+        temperature += within * step_size / gradient_time
+        clips += clipped
+    project(blocks, state.x, state.v)
+    return temperature, clips
+
+
+@kernel
+def gsgnht(
+    field: Callback,
+    arguments: Integers,
+    space: Space,
+    state: State,
+    thermostat: Thermostat,
+    step_size: float,
+    bath: HeatBath,
+    stream: Stream,
+    scratch: Scratch,
+    work: Matrix,
 ) -> tuple[float, int]:
     r"""Run the inner steps of one gSGNHT draw, in place.
 
@@ -49,19 +101,14 @@ def gsgnht(
 
     Parameters
     ----------
-    thermostat : ndarray, shape (n_blocks,)
-        ξ of each block, per unit of time, changed in place.
-    inertia : ndarray, shape (n_blocks,)
-        Q of each block, a time squared; 1 in the paper. The stationary law of ξ has variance
-        1/(mQ).
-    targets : ndarray, shape (n_blocks,)
-        T, the mean of v·v/m along geodesics that each thermostat holds.
-    diffusion : ndarray, shape (n_blocks,)
-        C of each block.
+    thermostat : Thermostat
+        Its targets are the means of v·v/m along geodesics.
+    bath : HeatBath
+        Its friction is C, of which the injected noise is.
     work : ndarray, shape (n_blocks, 2)
         Receives the sums over inner steps of v·v and of v·∇log π before each kick.
-    field, context, arguments, blocks, dims, x, v, step_size
-        See `pymc_geodesic.kernels.sggmc`, as for the remaining arguments.
+    field, arguments, space, state, step_size, stream, scratch
+        See `pymc_geodesic.kernels.sggmc`.
 
     Returns
     -------
@@ -75,43 +122,19 @@ def gsgnht(
     ----------
     Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, eq. 6 and 8, algorithm 2.
     """
-    blocks, x, v = borrow(blocks), borrow(x), borrow(v)
-    gradient, gradient_noise = borrow(gradient), borrow(gradient_noise)
-    stream, noise, work = borrow(stream), borrow(noise), borrow(work)
+    space, state, thermostat = borrow(space), borrow(state), borrow(thermostat)
+    bath, stream, scratch, work = borrow(bath), borrow(stream), borrow(scratch), borrow(work)
     n_steps = arguments.size
-    temperature = 0.0
-    clips = 0
+    temperature, clips = 0.0, 0
     work[:] = 0.0
-    for block in range(blocks.shape[0]):
-        part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-        excess = kinetic_temperature(v[part], dims[block]) - targets[block]
-        thermostat[block] += 0.5 * step_size * excess / inertia[block]
-    geodesic(blocks, x, v, 0.5 * step_size)
+    drift_with_thermostat(space, state, thermostat, 0.5 * step_size)
     for step in range(n_steps):
-        evaluate(field, x, arguments[step], context, gradient)
-        for block in range(blocks.shape[0]):
-            part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-            decay, push, variance = langevin_coefficients(
-                thermostat[block], diffusion[block], step_size, splitting
-            )
-            known = gradient_noise[part] if gradient_noise.size else gradient_noise
-            clipped, square, power = langevin_kick(
-                v[part], gradient[part], decay, push, variance, known, stream, noise
-            )
-            clips += clipped
-            work[block, 0] += square
-            work[block, 1] += power
-            gradient_time = 2.0 * push / (1.0 + decay)
-            temperature += (
-                temperature_within(square, power, decay, push, dims[block])
-                * step_size
-                / gradient_time
-            )
-        project(blocks, x, v)
+        evaluate(field.address, state.x, arguments[step], field.context, scratch.gradient)
+        warmth, clipped = kick_and_rub(
+            space, state, thermostat, step_size, bath, stream, scratch, work
+        )
+        temperature += warmth
+        clips += clipped
         time = step_size if step < n_steps - 1 else 0.5 * step_size
-        for block in range(blocks.shape[0]):
-            part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-            excess = kinetic_temperature(v[part], dims[block]) - targets[block]
-            thermostat[block] += time * excess / inertia[block]
-        geodesic(blocks, x, v, time)
-    return temperature / (n_steps * blocks.shape[0]), clips
+        drift_with_thermostat(space, state, thermostat, time)
+    return temperature / (n_steps * len(space.dims)), clips

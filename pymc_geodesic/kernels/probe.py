@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pymc_geodesic.integrators import refresh_velocity
-from pymc_geodesic.manifolds.product import geodesic, project
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.manifolds.product import Space, geodesic, project
+from pymc_geodesic.runtime.fields import Callback, evaluate
+from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, Vector, kernel, part
 
-__all__ = ["probe", "probe_in_turn"]
+__all__ = ["Line", "probe", "probe_in_turn"]
 
 
-@compiled
-def inner(first: np.ndarray, second: np.ndarray) -> float:
+class Line(NamedTuple):
+    """A geodesic from a position.
+
+    Parameters
+    ----------
+    x : ndarray, shape (size,)
+        Position, unchanged.
+    direction : ndarray, shape (size,)
+        Direction of the power iteration, changed in place.
+    length : float
+        Arc length of the finite difference.
+    """
+
+    x: Vector
+    direction: Vector
+    length: float
+
+
+@part
+def inner(first: Vector, second: Vector) -> float:
     """Inner product. Loops compile in a third of the time that array expressions need."""
     total = 0.0
     for i in range(first.size):
@@ -24,39 +42,53 @@ def inner(first: np.ndarray, second: np.ndarray) -> float:
     return total
 
 
-@compiled
+@part
+def measure_noise(
+    space: Space, x: Vector, gradient: Vector, previous: Vector, noise: Vector
+) -> None:
+    """Half the mean square of a tangential component of a difference of gradients, by block."""
+    blocks, size = space.blocks, x.size
+    difference = np.empty(size)
+    for i in range(size):
+        difference[i] = gradient[i] - previous[i]
+    project(blocks, x, difference)
+    for block in range(blocks.shape[0]):
+        start = blocks[block, 1]
+        total = 0.0
+        for i in range(start, start + blocks[block, 2] * blocks[block, 3]):
+            total += difference[i] * difference[i]
+        noise[block] = 0.5 * total / space.dims[block]
+
+
+@kernel
 def probe(
-    field: int,
-    context: np.ndarray,
+    field: Callback,
     argument: int,
-    blocks: np.ndarray,
-    dims: np.ndarray,
-    x: np.ndarray,
-    direction: np.ndarray,
-    time: float,
-    previous: np.ndarray,
-    noise: np.ndarray,
+    space: Space,
+    line: Line,
+    previous: Vector,
+    noise: Vector,
     values: int,
 ) -> float:
     r"""Measure the largest curvature and the variance of the gradient estimate.
 
     One step of the power iteration for −∇²log π along the manifold: with u the unit direction
     and γ the geodesic from ``x`` with γ' = u, the curvature is −(u·∇log π) differentiated along
-    γ by a finite difference over ``time``, and the next direction is that difference of gradients.
+    γ by a finite difference over its length, and the next direction is that difference of
+    gradients.
 
     Two independent estimates of the gradient at the same point, whose difference has twice the
     variance of one, give the noise.
 
     Parameters
     ----------
-    field, context, argument, blocks, dims
-        See `pymc_geodesic.kernels.sggmc`.
-    x : ndarray, shape (size,)
-        Position, unchanged.
-    direction : ndarray, shape (size,)
-        Direction of the power iteration, changed in place.
-    time : float
-        Arc length of the finite difference.
+    field : Callback
+        Gradient field (`pymc_geodesic.runtime.fields`).
+    argument : int
+        Passed on to the field.
+    space : Space
+        The product manifold.
+    line : Line
     previous : ndarray, shape (size,) or (0,)
         Gradient at ``x`` from another minibatch, if there is one.
     noise : ndarray, shape (n_blocks,)
@@ -67,9 +99,10 @@ def probe(
     Returns
     -------
     float
-        Curvature along ``direction``, the inverse square of a length; NaN where the gradient is
+        Curvature along the line, the inverse square of a length; NaN where the gradient is
         not finite.
     """
+    blocks, x, direction, time = space.blocks, line.x, line.direction, line.length
     size = x.size
     output = np.empty(size + values)
     moved_output = np.empty(size + values)
@@ -79,19 +112,10 @@ def probe(
     for i in range(size):
         moved[i] = x[i]
 
-    evaluate(field, x, argument, context, output)
+    evaluate(field.address, x, argument, field.context, output)
     project(blocks, x, gradient)
     if previous.size:
-        difference = np.empty(size)
-        for i in range(size):
-            difference[i] = gradient[i] - previous[i]
-        project(blocks, x, difference)
-        for block in range(blocks.shape[0]):
-            start = blocks[block, 1]
-            total = 0.0
-            for i in range(start, start + blocks[block, 2] * blocks[block, 3]):
-                total += difference[i] * difference[i]
-            noise[block] = 0.5 * total / dims[block]
+        measure_noise(space, x, gradient, previous, noise)
 
     project(blocks, x, direction)
     norm = math.sqrt(inner(direction, direction))
@@ -103,7 +127,7 @@ def probe(
         velocity[i] = direction[i]
     along = inner(gradient, velocity)
     geodesic(blocks, moved, velocity, time)
-    evaluate(field, moved, argument, context, moved_output)
+    evaluate(field.address, moved, argument, field.context, moved_output)
     curvature = (along - inner(moved_gradient, velocity)) / time
     project(blocks, moved, moved_gradient)
     if not math.isfinite(curvature):
@@ -115,20 +139,16 @@ def probe(
     return curvature
 
 
-@compiled
+@kernel
 def probe_in_turn(
-    field: int,
-    context: np.ndarray,
-    arguments: np.ndarray,
-    blocks: np.ndarray,
-    dims: np.ndarray,
-    x: np.ndarray,
-    direction: np.ndarray,
-    time: float,
-    stream: np.ndarray,
-    last_gradient: np.ndarray,
-    curvatures: np.ndarray,
-    noises: np.ndarray,
+    field: Callback,
+    arguments: Integers,
+    space: Space,
+    line: Line,
+    stream: Stream,
+    last_gradient: Vector,
+    curvatures: Vector,
+    noises: Matrix,
 ) -> None:
     """Measure with one minibatch after the other at the same point; see `probe`.
 
@@ -145,26 +165,14 @@ def probe_in_turn(
         Receives the curvatures.
     noises : ndarray, shape (n, n_blocks)
         Receives the variances, those of the first measurement excepted.
-    field, context, blocks, dims, x, direction, time
+    field, space, line
         See `probe`.
     """
     no_values: Any = np.int64(0)  # no literal, for which `probe` would be compiled once more
     for i in range(arguments.size):
         previous = last_gradient[: last_gradient.size if i else 0]
-        curvatures[i] = probe(
-            field,
-            context,
-            arguments[i],
-            blocks,
-            dims,
-            x,
-            direction,
-            time,
-            previous,
-            noises[i],
-            no_values,
-        )
+        curvatures[i] = probe(field, arguments[i], space, line, previous, noises[i], no_values)
         if not math.isfinite(curvatures[i]) and i < arguments.size - 1:
-            refresh_velocity(blocks, x, direction, stream)
+            refresh_velocity(space.blocks, line.x, line.direction, stream)
         if last_gradient.size:
-            evaluate(field, x, arguments[i], context, last_gradient)
+            evaluate(field.address, line.x, arguments[i], field.context, last_gradient)

@@ -2,32 +2,86 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from pymc_geodesic.integrators import langevin_coefficients, langevin_kick, temperature_within
-from pymc_geodesic.manifolds.product import geodesic, project
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.integrators import (
+    Scratch,
+    State,
+    drift,
+    langevin_coefficients,
+    langevin_kick,
+    temperature_within,
+)
+from pymc_geodesic.manifolds.product import Space, project
+from pymc_geodesic.runtime.fields import Callback, evaluate
+from pymc_geodesic.runtime.jit import borrow
+from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part
 
-__all__ = ["sggmc"]
+__all__ = ["HeatBath", "sggmc"]
 
 
-@compiled
+class HeatBath(NamedTuple):
+    """Friction, and the noise that belongs to it.
+
+    Parameters
+    ----------
+    friction : ndarray, shape (n_blocks,)
+        C of each block, per unit of time.
+    gradient_noise : ndarray, shape (size,) or (0,)
+        V, known variance of the gradient estimate; empty for zero.
+    splitting : int
+        `pymc_geodesic.integrators.EXACT` or ``PAPER``.
+    """
+
+    friction: Vector
+    gradient_noise: Vector
+    splitting: int
+
+
+@part
+def kick_and_rub(
+    space: Space, state: State, step_size: float, bath: HeatBath, stream: Stream, scratch: Scratch
+) -> tuple[float, int]:
+    """Half a kick, friction and noise, half a kick, and the projection: the part B O B.
+
+    Returns
+    -------
+    temperature : float
+        Summed over blocks.
+    clips : int
+    """
+    blocks, noises = space.blocks, bath.gradient_noise
+    temperature, clips = 0.0, 0
+    for block in range(blocks.shape[0]):
+        part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
+        friction = bath.friction[block]
+        decay, push, variance = langevin_coefficients(friction, friction, step_size, bath.splitting)
+        clipped, square, power = langevin_kick(
+            state.v[part],
+            scratch.gradient[part],
+            decay,
+            push,
+            variance,
+            noises[part] if noises.size else noises,
+            stream,
+            scratch.noise,
+        )
+        temperature += temperature_within(square, power, decay, push, space.dims[block])
+        clips += clipped
+    project(blocks, state.x, state.v)
+    return temperature, clips
+
+
+@kernel
 def sggmc(
-    field: int,
-    context: np.ndarray,
-    arguments: np.ndarray,
-    blocks: np.ndarray,
-    dims: np.ndarray,
-    x: np.ndarray,
-    v: np.ndarray,
+    field: Callback,
+    arguments: Integers,
+    space: Space,
+    state: State,
     step_size: float,
-    friction: np.ndarray,
-    gradient_noise: np.ndarray,
-    splitting: int,
-    stream: np.ndarray,
-    gradient: np.ndarray,
-    noise: np.ndarray,
+    bath: HeatBath,
+    stream: Stream,
+    scratch: Scratch,
 ) -> tuple[float, int]:
     r"""Run the inner steps of one SGGMC draw, in place.
 
@@ -37,30 +91,20 @@ def sggmc(
 
     Parameters
     ----------
-    field : int
-        Address of a gradient field (`pymc_geodesic.runtime.fields`).
-    context : ndarray of int64
-        Passed on to the field.
+    field : Callback
+        Gradient field (`pymc_geodesic.runtime.fields`).
     arguments : ndarray of int64, shape (n_steps,)
         One argument per inner step, usually the first row of its minibatch.
-    blocks : ndarray of int64, shape (n_blocks, 6)
+    space : Space
         The product manifold.
-    dims : ndarray, shape (n_blocks,)
-        Intrinsic dimension of each block.
-    x, v : ndarray, shape (size,)
+    state : State
         Position and velocity.
     step_size : float
         ε, a time.
-    friction : ndarray, shape (n_blocks,)
-        C of each block, per unit of time.
-    gradient_noise : ndarray, shape (size,) or (0,)
-        V, known variance of the gradient estimate; empty for zero.
-    splitting : int
-        `pymc_geodesic.integrators.EXACT` or ``PAPER``.
+    bath : HeatBath
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
-    gradient, noise : ndarray
-        Scratch space, ``gradient`` of shape (size,).
+    scratch : Scratch
 
     Returns
     -------
@@ -73,26 +117,15 @@ def sggmc(
     ----------
     Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, eq. 5 and 8, algorithm 1.
     """
-    blocks, x, v = borrow(blocks), borrow(x), borrow(v)
-    gradient, gradient_noise = borrow(gradient), borrow(gradient_noise)
-    stream, noise = borrow(stream), borrow(noise)
+    space, state, bath = borrow(space), borrow(state), borrow(bath)
+    stream, scratch = borrow(stream), borrow(scratch)
     n_steps = arguments.size
-    temperature = 0.0
-    clips = 0
-    geodesic(blocks, x, v, 0.5 * step_size)
+    temperature, clips = 0.0, 0
+    drift(space, state, 0.5 * step_size)
     for step in range(n_steps):
-        evaluate(field, x, arguments[step], context, gradient)
-        for block in range(blocks.shape[0]):
-            part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-            decay, push, variance = langevin_coefficients(
-                friction[block], friction[block], step_size, splitting
-            )
-            known = gradient_noise[part] if gradient_noise.size else gradient_noise
-            clipped, square, power = langevin_kick(
-                v[part], gradient[part], decay, push, variance, known, stream, noise
-            )
-            clips += clipped
-            temperature += temperature_within(square, power, decay, push, dims[block])
-        project(blocks, x, v)
-        geodesic(blocks, x, v, step_size if step < n_steps - 1 else 0.5 * step_size)
-    return temperature / (n_steps * blocks.shape[0]), clips
+        evaluate(field.address, state.x, arguments[step], field.context, scratch.gradient)
+        warmth, clipped = kick_and_rub(space, state, step_size, bath, stream, scratch)
+        temperature += warmth
+        clips += clipped
+        drift(space, state, step_size if step < n_steps - 1 else 0.5 * step_size)
+    return temperature / (n_steps * len(space.dims)), clips

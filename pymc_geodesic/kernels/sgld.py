@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.integrators import Scratch
+from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel
 from pymc_geodesic.runtime.streams import fill_normal
 
 __all__ = ["adagrad_metric", "sgld"]
@@ -26,17 +26,15 @@ def adagrad_metric(square: float) -> float:
     return 1.0 / (DAMPING + math.sqrt(square))
 
 
-@compiled
+@kernel
 def sgld(
-    field: int,
-    context: np.ndarray,
-    arguments: np.ndarray,
-    x: np.ndarray,
+    field: Callback,
+    arguments: Integers,
+    x: Vector,
     step_size: float,
-    squares: np.ndarray,
-    stream: np.ndarray,
-    gradient: np.ndarray,
-    noise: np.ndarray,
+    squares: Vector,
+    stream: Stream,
+    scratch: Scratch,
 ) -> None:
     r"""Run the inner steps of one SGLD draw on Euclidean coordinates, in place.
 
@@ -47,10 +45,8 @@ def sgld(
 
     Parameters
     ----------
-    field : int
-        Address of a gradient field (`pymc_geodesic.runtime.fields`).
-    context : ndarray of int64
-        Passed on to the field.
+    field : Callback
+        Gradient field (`pymc_geodesic.runtime.fields`).
     arguments : ndarray of int64, shape (n_steps,)
         One argument per inner step, usually the first row of its minibatch.
     x : ndarray, shape (size,)
@@ -61,8 +57,7 @@ def sgld(
         G, changed in place; empty for P = 1.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
-    gradient, noise : ndarray
-        Scratch space, ``gradient`` of shape (size,).
+    scratch : Scratch
 
     References
     ----------
@@ -71,10 +66,11 @@ def sgld(
     Duchi, Hazan, Singer (2011), Adaptive Subgradient Methods, figure 1.
     """
     x, squares = borrow(x), borrow(squares)
-    gradient, noise, stream = borrow(gradient), borrow(noise), borrow(stream)
+    stream, scratch = borrow(stream), borrow(scratch)
+    gradient, noise = scratch.gradient, scratch.noise
     drift = 0.5 * step_size * step_size
     for argument in arguments:
-        evaluate(field, x, argument, context, gradient)
+        evaluate(field.address, x, argument, field.context, gradient)
         for start in range(0, x.size, noise.size):
             n = min(noise.size, x.size - start)
             fill_normal(stream, noise[:n])

@@ -4,30 +4,63 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_geodesic.integrators import kinetic_temperature, langevin_kick
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.integrators import (
+    Scratch,
+    State,
+    Thermostat,
+    kinetic_temperature,
+    langevin_kick,
+)
+from pymc_geodesic.manifolds.product import Space
+from pymc_geodesic.runtime.fields import Callback, evaluate
+from pymc_geodesic.runtime.jit import borrow
+from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part
 
 __all__ = ["ssgnht"]
 
 
-@compiled
-def ssgnht(
-    field: int,
-    context: np.ndarray,
-    arguments: np.ndarray,
-    blocks: np.ndarray,
-    dims: np.ndarray,
-    x: np.ndarray,
-    v: np.ndarray,
-    thermostat: np.ndarray,
-    inertia: np.ndarray,
-    targets: np.ndarray,
+@part
+def kick_and_rub(
+    space: Space,
+    state: State,
+    thermostat: Thermostat,
+    temperatures: Vector,
     step_size: float,
-    diffusion: np.ndarray,
-    stream: np.ndarray,
-    gradient: np.ndarray,
-    noise: np.ndarray,
+    diffusion: Vector,
+    stream: Stream,
+    scratch: Scratch,
+) -> float:
+    """Move v and ξ, and replace v·v/m of all blocks; return the sum of the new ones."""
+    blocks, v, gradient, xi = space.blocks, state.v, scratch.gradient, thermostat.friction
+    exactly_known = gradient[:0]
+    total = 0.0
+    for block in range(blocks.shape[0]):
+        part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
+        decay = 1.0 - xi[block] * step_size
+        variance = 2.0 * diffusion[block] * step_size
+        langevin_kick(
+            v[part], gradient[part], decay, step_size, variance, exactly_known, stream,
+            scratch.noise,
+        )  # fmt: skip
+        before, after = temperatures[block], kinetic_temperature(v[part], space.dims[block])
+        xi[block] += step_size * (before - thermostat.targets[block]) / thermostat.inertia[block]
+        xi[block] = min(xi[block], 1.0 / step_size)
+        temperatures[block] = after
+        total += after
+    return total
+
+
+@kernel
+def ssgnht(
+    field: Callback,
+    arguments: Integers,
+    space: Space,
+    state: State,
+    thermostat: Thermostat,
+    step_size: float,
+    diffusion: Vector,
+    stream: Stream,
+    scratch: Scratch,
 ) -> float:
     r"""Run the inner steps of one SSGNHT draw on Euclidean coordinates, in place.
 
@@ -43,32 +76,23 @@ def ssgnht(
 
     Parameters
     ----------
-    field : int
-        Address of a gradient field (`pymc_geodesic.runtime.fields`).
-    context : ndarray of int64
-        Passed on to the field.
+    field : Callback
+        Gradient field (`pymc_geodesic.runtime.fields`).
     arguments : ndarray of int64, shape (n_steps,)
         One argument per inner step, usually the first row of its minibatch.
-    blocks : ndarray of int64, shape (n_blocks, 6)
+    space : Space
         The variables, all Euclidean.
-    dims : ndarray, shape (n_blocks,)
-        Dimension m of each block.
-    x, v : ndarray, shape (size,)
+    state : State
         Position and velocity.
-    thermostat : ndarray, shape (n_blocks,)
-        ξ of each block, per unit of time, changed in place.
-    inertia : ndarray, shape (n_blocks,)
-        Q of each block, a time squared; 1 in the paper.
-    targets : ndarray, shape (n_blocks,)
-        T, the kinetic temperature each thermostat holds: 1 for the posterior, more to anneal.
+    thermostat : Thermostat
+        Its targets are 1 for the posterior, more to anneal.
     step_size : float
         h, a time.
     diffusion : ndarray, shape (n_blocks,)
         A of each block, per unit of time.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
-    gradient, noise : ndarray
-        Scratch space, ``gradient`` of shape (size,).
+    scratch : Scratch
 
     Returns
     -------
@@ -80,28 +104,19 @@ def ssgnht(
     Hu, Zhu, Zhang, Fast Sampling Methods for Bayesian Max-Margin Models, eq. 30;
     Ding et al. (2014), Bayesian Sampling Using Stochastic Gradient Thermostats, algorithm 2.
     """
-    blocks, x, v = borrow(blocks), borrow(x), borrow(v)
-    gradient, stream, noise = borrow(gradient), borrow(stream), borrow(noise)
-    exactly_known = gradient[:0]
+    space, state, thermostat = borrow(space), borrow(state), borrow(thermostat)
+    stream, scratch = borrow(stream), borrow(scratch)
+    blocks, x, v = space.blocks, state.x, state.v
     temperatures = np.empty(blocks.shape[0])
     for block in range(blocks.shape[0]):
         part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-        temperatures[block] = kinetic_temperature(v[part], dims[block])
+        temperatures[block] = kinetic_temperature(v[part], space.dims[block])
     total = 0.0
     for argument in arguments:
-        evaluate(field, x, argument, context, gradient)
-        for block in range(blocks.shape[0]):
-            part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-            decay = 1.0 - thermostat[block] * step_size
-            variance = 2.0 * diffusion[block] * step_size
-            langevin_kick(
-                v[part], gradient[part], decay, step_size, variance, exactly_known, stream, noise
-            )
-            before, after = temperatures[block], kinetic_temperature(v[part], dims[block])
-            thermostat[block] += step_size * (before - targets[block]) / inertia[block]
-            thermostat[block] = min(thermostat[block], 1.0 / step_size)
-            temperatures[block] = after
-            total += after
+        evaluate(field.address, x, argument, field.context, scratch.gradient)
+        total += kick_and_rub(
+            space, state, thermostat, temperatures, step_size, diffusion, stream, scratch
+        )
         for i in range(x.size):
             x[i] += step_size * v[i]
     return total / (arguments.size * blocks.shape[0])

@@ -51,6 +51,8 @@ class Euclidean(Manifold):
 
     code: ClassVar[int] = 0
     has_edge: ClassVar[bool] = False
+    is_flat: ClassVar[bool] = True
+    is_compact: ClassVar[bool] = False
     remedy: ClassVar[str] = "Give it finite numbers."
 
     def __post_init__(self) -> None:

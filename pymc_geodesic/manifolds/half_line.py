@@ -55,6 +55,7 @@ class HalfLine(Manifold):
     n: int
 
     code: ClassVar[int] = 1
+    is_compact: ClassVar[bool] = False
     remedy: ClassVar[str] = "Make its entries non-negative."
 
     def __post_init__(self) -> None:

@@ -44,6 +44,10 @@ class Manifold(ABC):
         Number of the manifold in the dispatch table of compiled code.
     has_edge : bool
         Whether it has a boundary, at which a density may have a pole or end.
+    is_flat : bool
+        Whether it is all of ℝⁿ, so that x = c + Lz turns its straight lines into straight lines.
+    is_compact : bool
+        Whether it is bounded, so that a trajectory can be longer than is of use.
 
     Examples
     --------
@@ -58,6 +62,8 @@ class Manifold(ABC):
 
     code: ClassVar[int]
     has_edge: ClassVar[bool] = True
+    is_flat: ClassVar[bool] = False
+    is_compact: ClassVar[bool] = True
     remedy: ClassVar[str]
 
     @property
@@ -74,6 +80,11 @@ class Manifold(ABC):
     def size(self) -> int:
         """Number of ambient coordinates of one point, the product of `shape`."""
         return math.prod(self.shape)
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether tangent vectors have fewer dimensions than coordinates, so that one projects."""
+        return self.dim < self.size
 
     @abstractmethod
     def _project_rows(self, x: Floats, v: Floats) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba import carray, types
@@ -18,6 +18,7 @@ from pymc_geodesic.manifolds.simplex import Simplex
 from pymc_geodesic.manifolds.sphere import Sphere
 from pymc_geodesic.manifolds.stiefel import Stiefel
 from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.kernel import Table, Vector
 from pymc_geodesic.runtime.late import VECTOR, LateFunction, late
 
 EUCLIDEAN = Euclidean.code
@@ -176,6 +177,21 @@ def scaled_geodesic(
         geodesic(blocks[block : block + 1], x, v, scales[block] * time)
 
 
+class Space(NamedTuple):
+    """What a kernel takes for a product of manifolds.
+
+    Parameters
+    ----------
+    blocks : ndarray of int64, shape (n_blocks, 6)
+    dims, scales : ndarray, shape (n_blocks,)
+        See `Product`.
+    """
+
+    blocks: Table
+    dims: Vector
+    scales: Vector
+
+
 @dataclass(frozen=True, eq=False)
 class Product(Manifold):
     """Product of manifolds: the joint state of several variables as one flat vector.
@@ -194,6 +210,8 @@ class Product(Manifold):
         Dimension of each variable, all its points together.
     scales : array of float64, shape (n_blocks,)
         Time scale of each variable; all 1, to be changed in place.
+    space : Space
+        The three of them, for kernels.
     slices : dict of str to slice
         Place of each variable in the flat vector.
 
@@ -221,6 +239,7 @@ class Product(Manifold):
     blocks: np.ndarray = field(init=False, repr=False)
     dims: np.ndarray = field(init=False, repr=False)
     scales: np.ndarray = field(init=False, repr=False)
+    space: Space = field(init=False, repr=False)
     slices: dict[str, slice] = field(init=False, repr=False)
 
     code: ClassVar[int] = -1
@@ -253,6 +272,7 @@ class Product(Manifold):
         object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "dims", dims)
         object.__setattr__(self, "scales", np.ones(len(components)))
+        object.__setattr__(self, "space", Space(blocks, dims, self.scales))
         object.__setattr__(self, "slices", slices)
 
     @property

@@ -1,9 +1,9 @@
-"""Documents that pass by: blocks of sparse counts from an iterable."""
+"""Minibatches of documents: rows of sparse counts in memory, or blocks that pass by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -11,8 +11,9 @@ from scipy import sparse
 from pymc_geodesic.minibatches.block_as_minibatch import NO_ROW_NUMBERS, random_first_block
 from pymc_geodesic.minibatches.block_format import BlockPass
 from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.sparse import SparseContainers
 
-__all__ = ["StreamedDocuments", "check_counts"]
+__all__ = ["Documents", "ResidentDocuments", "StreamedDocuments", "check_counts"]
 
 
 def check_counts(name: str, values: np.ndarray) -> None:
@@ -21,6 +22,67 @@ def check_counts(name: str, values: np.ndarray) -> None:
         raise ValueError(
             f"{name!r} holds numbers that are no counts; local= needs whole numbers of at least 0"
         )
+
+
+class Documents(Protocol):
+    """Sparse counts of the documents of a minibatch."""
+
+    def check(self) -> None:
+        """Refuse data that are no counts; blocks that pass by are checked as they come."""
+
+    def minibatch(
+        self, argument: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Find the documents of a minibatch.
+
+        Returns
+        -------
+        values, columns : ndarray, shape (n_entries,)
+            Counts and their words.
+        bounds : ndarray of int64, shape (n, 2)
+            Where the entries of each document begin and end.
+        numbers : ndarray or None
+            Which documents of the data they are; None where they pass by.
+        """
+
+    def share(self, argument: int) -> float:
+        """Documents of a minibatch, divided by those of the largest one."""
+
+
+class ResidentDocuments:
+    """Documents in memory.
+
+    Parameters
+    ----------
+    name : str
+        Data container of the counts.
+    source : RowSource
+        Minibatches of their rows.
+    containers : SparseContainers
+    """
+
+    def __init__(self, name: str, source: RowSource, containers: SparseContainers) -> None:
+        self._name, self._source, self._containers = name, source, containers
+
+    def check(self) -> None:
+        """Refuse data that are no counts."""
+        check_counts(self._name, self._source.whole_array(self._containers.values))
+
+    def minibatch(
+        self, argument: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Find the documents of a minibatch; see `Documents.minibatch`."""
+        rows = self._source.arrays[self._containers.rows.name]
+        return (
+            self._source.whole_array(self._containers.values),
+            self._source.whole_array(self._containers.columns),
+            rows[argument : argument + self._source.batch_size],
+            self._source.row_indices(argument),
+        )
+
+    def share(self, argument: int) -> float:
+        """One: all minibatches have the same number of documents."""
+        return 1.0
 
 
 class StreamedDocuments(RowSource):
@@ -52,7 +114,7 @@ class StreamedDocuments(RowSource):
         self.arrays = {}
         self.n_rows = n_rows
         self.batch_size = largest
-        self.blocks: list[sparse.csr_array] = []
+        self._blocks: list[sparse.csr_array] = []
         self._pass.restart(0)
 
     def reset(self, seed: int) -> None:
@@ -89,9 +151,24 @@ class StreamedDocuments(RowSource):
         return rows
 
     def next_starts(self, n: int) -> np.ndarray:
-        """Take the next ``n`` blocks; return their places in ``blocks``."""
-        self.blocks = [self._pass.next_block() for _ in range(n)]
+        """Take the next ``n`` blocks; return their places among them."""
+        self._blocks = [self._pass.next_block() for _ in range(n)]
         return np.arange(n, dtype=np.int64)
+
+    def check(self) -> None:
+        """Nothing to do: every block is checked as it comes."""
+
+    def minibatch(
+        self, argument: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Find the documents of a block; see `Documents.minibatch`."""
+        block = self._blocks[argument]
+        bounds = np.column_stack([block.indptr[:-1], block.indptr[1:]]).astype(np.int64)
+        return block.data, block.indices, bounds, None
+
+    def share(self, argument: int) -> float:
+        """Documents of a block, divided by those that a block may have."""
+        return self._blocks[argument].shape[0] / self._largest
 
     def row_indices(self, start: int) -> np.ndarray:
         """Not known for documents that only pass by.

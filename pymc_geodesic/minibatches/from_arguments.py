@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from pymc.model import Model
@@ -15,18 +15,89 @@ from pymc_geodesic.minibatches.block_rows import DenseRows, SparseRows
 from pymc_geodesic.minibatches.grouped_rows import GroupedRows
 from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
-from pymc_geodesic.minibatches.row_inputs import RowInput
+from pymc_geodesic.minibatches.row_inputs import RowInput, drawn_rows, graphs_of
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
-from pymc_geodesic.minibatches.source import RowSource, check_numbers
-from pymc_geodesic.sparse import SparseContainers, in_order, sparse_containers
+from pymc_geodesic.minibatches.source import AllRows, RowSource, check_numbers
+from pymc_geodesic.sparse import SparseContainers, sparse_containers
 
-__all__ = ["drawn_row_source", "named_row_source", "row_source"]
+__all__ = [
+    "MinibatchArguments",
+    "drawn_row_source",
+    "minibatch_source",
+    "named_row_source",
+    "row_source",
+]
 
 MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
     "shuffled": ShuffledRows,
     "independent": IndependentRows,
     "random": RandomRows,
 }
+
+
+class MinibatchArguments(Protocol):
+    """What users say of minibatches; see `pymc_geodesic.SGGMC`."""
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows of a minibatch."""
+
+    @property
+    def minibatch(self) -> Sequence[str] | str | None:
+        """Names of the data whose rows are divided."""
+
+    @property
+    def batches(self) -> Iterable[Any] | None:
+        """Blocks of rows that pass by."""
+
+    @property
+    def total_size(self) -> int | None:
+        """N, if it is not the number of rows in memory."""
+
+    @property
+    def minibatch_order(self) -> str:
+        """Name of the order of the rows."""
+
+    @property
+    def draws_per_block(self) -> int | None:
+        """Draws for which a block is subsampled."""
+
+
+def minibatch_source(
+    model: Model,
+    arguments: MinibatchArguments,
+    *,
+    order: str | None = None,
+    n_rows: int | None = None,
+) -> RowSource:
+    """Rows that the user of a step asks for by name, that the model itself draws, or all.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    arguments : MinibatchArguments
+    order : str, optional
+        Order of the rows, where a step needs another one than the arguments say.
+    n_rows : int, optional
+        Rows of a minibatch, where the arguments name data in memory and no number.
+
+    Raises
+    ------
+    ValueError
+        See `named_row_source` and `row_source`.
+    """
+    minibatch_order = arguments.minibatch_order if order is None else order
+    is_open = arguments.batch_size is None and arguments.batches is None
+    source = named_row_source(
+        model,
+        batch_size=n_rows if is_open else arguments.batch_size,
+        minibatch=arguments.minibatch,
+        batches=arguments.batches,
+        total_size=arguments.total_size,
+        minibatch_order=minibatch_order,
+        draws_per_block=arguments.draws_per_block,
+    )
+    return drawn_row_source(model, minibatch_order) if source is None else source
 
 
 def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
@@ -70,24 +141,29 @@ def row_source(
     return MINIBATCH_ORDERS[minibatch_order](arrays, batch_size)
 
 
-def drawn_row_source(rows: Sequence[RowInput], minibatch_order: str) -> RowSource:
-    """Source of the rows that `pymc.Minibatch` stands for, one for each group that it draws.
+def drawn_row_source(model: Model, minibatch_order: str = "shuffled") -> RowSource:
+    """Source of the rows that every `pymc.Minibatch` in a model stands for; all rows without one.
 
     Raises
     ------
     ValueError
         See `row_source`.
     """
+    drawn = drawn_rows(graphs_of(model))
+    if not drawn:
+        return AllRows()
     groups: dict[int, list[RowInput]] = {}
-    for row in rows:
+    for row in dict.fromkeys(drawn.values()):
         groups.setdefault(row.group, []).append(row)
-    sources = []
+    sources: list[RowSource] = []
     for members in groups.values():
         arrays = {row.name: row.data for row in members}
         source = row_source(arrays, members[0].block.type.shape[0], minibatch_order)
         source.watch({row.name: row.container for row in members if row.container is not None})
         sources.append(source)
-    return sources[0] if len(sources) == 1 else GroupedRows(sources)
+    joined = sources[0] if len(sources) == 1 else GroupedRows(sources)
+    joined.drawn = drawn
+    return joined
 
 
 def _streamed_source(
@@ -132,11 +208,7 @@ def _make_contiguous(source: RowSource, sparse: SparseContainers) -> None:
     """Let the rows of a source point into numbers of their own, in the order of the rows."""
     values = sparse.values.get_value(borrow=True)
     columns = sparse.columns.get_value(borrow=True)
-    if isinstance(source, ShuffledRows):
-        name = sparse.rows.name
-        values, columns, source.arrays[name] = in_order(
-            values, columns, source.arrays[name], source.n_rows
-        )
+    values, columns = source.in_order_of_rows(sparse.rows.name, values, columns)
     source.whole[sparse.values.name] = values
     source.whole[sparse.columns.name] = columns
 
@@ -214,6 +286,11 @@ def named_row_source(
     ]
     arrays = {data.name: np.asarray(data.get_value(borrow=True)) for data in with_rows}
     source = row_source(arrays, int(batch_size), minibatch_order)
+    if total_size is not None and total_size < source.n_rows:
+        raise ValueError(
+            f"total_size={total_size} is less than the {source.n_rows} rows of {names[0]!r}: leave "
+            "it out, or give the number of all rows there are"
+        )
     for parts in sparse:
         _make_contiguous(source, parts)
     source.watch(dense | {parts.values.name: parts.values for parts in sparse})

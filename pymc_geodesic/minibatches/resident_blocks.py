@@ -98,6 +98,8 @@ class StreamedBlocks(RowSource):
         containers or holds NaN or infinity.
     """
 
+    stays_in_blocks = True
+
     def __init__(
         self,
         batches: Iterable[Any],
@@ -115,6 +117,7 @@ class StreamedBlocks(RowSource):
         self.batch_size = self._least_rows = batch_size
         self.with_replacement = order == "random"
         self._order = order
+        self.walks_epochs = order == "shuffled"
         self._draws_per_block = draws_per_block
         first = self._pass.next_block()
         self._first_length = rows_of(first)
@@ -193,8 +196,9 @@ class StreamedBlocks(RowSource):
         seed = int(np.random.default_rng([self._seed, 4, self._visits]).integers(2**63))
         self._visits += 1
         self._walk: Walk | RandomRows
+        self._gathered = None
         if self.with_replacement:
-            self._walk = RandomRows(block.arrays, self.batch_size)
+            self._walk = self._gathered = RandomRows(block.arrays, self.batch_size)
         else:
             self._walk = _WALKS[self._order](block.n_rows, self.batch_size)
             self.arrays = block.arrays
@@ -232,8 +236,8 @@ class StreamedBlocks(RowSource):
             self._loading = BackgroundWork(lambda: self._load(end))
         self._draws_left -= 1
         starts = self._walk.next_starts(n)
-        if isinstance(self._walk, RandomRows):
-            self.arrays = self._walk.arrays
+        if self._gathered is not None:
+            self.arrays = self._gathered.arrays
         return starts
 
     def row_indices(self, start: int) -> np.ndarray:

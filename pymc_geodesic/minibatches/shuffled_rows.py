@@ -9,6 +9,7 @@ import numpy as np
 
 from pymc_geodesic.minibatches.order import IndependentWalk, ShuffledWalk, Walk
 from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.sparse import in_order
 
 __all__ = ["IndependentRows", "ShuffledRows", "shuffled_order"]
 
@@ -49,6 +50,11 @@ class ShuffledRows(RowSource):
         self.arrays = {name: np.ascontiguousarray(a[self._circle]) for name, a in arrays.items()}
         self._walk = self._walk_type(self.n_rows, batch_size)
 
+    @property
+    def epoch(self) -> int | None:
+        """Whole blocks of an epoch."""
+        return self.n_rows // self.batch_size
+
     def reset(self, seed: int) -> None:
         """Start a chain at a random place of the circle."""
         self._walk.reset(seed)
@@ -59,6 +65,15 @@ class ShuffledRows(RowSource):
 
     def _take_rows(self, name: str, rows: np.ndarray) -> None:
         np.take(rows, self._circle, axis=0, out=self.arrays[name], mode="clip")
+
+    def in_order_of_rows(
+        self, name: str, values: np.ndarray, columns: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Copy the entries in shuffled order; see `RowSource.in_order_of_rows`."""
+        values, columns, self.arrays[name] = in_order(
+            values, columns, self.arrays[name], self.n_rows
+        )
+        return values, columns
 
     def next_starts(self, n: int) -> np.ndarray:
         """First rows of the next ``n`` blocks."""
@@ -88,3 +103,8 @@ class IndependentRows(ShuffledRows):
     """
 
     _walk_type = IndependentWalk
+
+    @property
+    def epoch(self) -> None:
+        """None: rows may come again at any time."""
+        return None

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 
+from pymc_geodesic.minibatches.row_inputs import DrawnRows
+
 __all__ = ["AllRows", "RowSource", "check_numbers", "undefined_numbers"]
 
 
@@ -64,11 +66,17 @@ class RowSource(ABC):
         Whether a minibatch may hold a row twice.
     moves : bool
         Whether `next_starts` may put other arrays in the place of ``arrays``.
+    is_everything : bool
+        Whether there are no minibatches: every gradient sees all rows.
     walks_epochs : bool
         Whether every row comes once before any comes again, so that noise adds up to zero.
+    stays_in_blocks : bool
+        Whether minibatches come from some of the rows for a while, whose noise stays as long.
     whole : dict of str to ndarray
         Arrays that the rows point into (the numbers of a sparse matrix), which stand for the
         data containers of these names.
+    drawn : mapping of (generator, int) to RowInput
+        Where the rows are those that `pymc.Minibatch` draws in a model: which they are.
     """
 
     arrays: dict[str, np.ndarray]
@@ -76,11 +84,27 @@ class RowSource(ABC):
     n_rows: int
     with_replacement: bool = False
     moves: bool = True
+    is_everything: bool = False
     walks_epochs: bool = False
+    stays_in_blocks: bool = False
+    drawn: DrawnRows = MappingProxyType({})
     _containers: Mapping[str, SharedVariable] = MappingProxyType({})
 
     def __init__(self) -> None:
         self.whole: dict[str, np.ndarray] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Data containers whose rows these are; none where `pymc.Minibatch` draws them."""
+        return () if self.drawn else tuple(self.arrays)
+
+    @property
+    def epoch(self) -> int | None:
+        """Minibatches in which every row comes once, in an order that is random in each epoch.
+
+        None where rows come in another way.
+        """
+        return None
 
     def watch(self, containers: Mapping[str, SharedVariable]) -> None:
         """Remember which values of data containers the rows were copied from."""
@@ -116,6 +140,20 @@ class RowSource(ABC):
     def _take_rows(self, name: str, rows: np.ndarray) -> None:
         """Put other rows in the place of those of a container."""
         raise NotImplementedError(f"{type(self).__name__} copies no rows of data containers")
+
+    def in_order_of_rows(
+        self, name: str, values: np.ndarray, columns: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Bring the entries of a sparse matrix in the order of the rows that point into them.
+
+        Parameters
+        ----------
+        name : str
+            Which of ``arrays`` holds where the entries of each row begin and end.
+        values, columns : ndarray, shape (n_entries,)
+            They are as they were where rows have no order.
+        """
+        return values, columns
 
     def whole_array(self, holder: np.ndarray | SharedVariable) -> np.ndarray:
         """Array that every gradient sees all of: a constant, or the value of a data container."""
@@ -183,6 +221,7 @@ class AllRows(RowSource):
     """No minibatches: every gradient sees all the data."""
 
     moves = False
+    is_everything = True
 
     def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
         super().__init__()

@@ -11,11 +11,17 @@ from arviz_base import from_dict
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from pymc_geodesic.kernels.topics.collapsed_gibbs import collapsed_sweep, count_assignments
+from pymc_geodesic.kernels.topics.collapsed_gibbs import (
+    Concentrations,
+    Tokens,
+    Totals,
+    collapsed_sweep,
+    count_assignments,
+)
 from pymc_geodesic.models.lda import check_names, concentration, word_counts
 from pymc_geodesic.runtime.streams import new_stream
 
-__all__ = ["lda_gibbs"]
+__all__ = ["draw_dirichlet", "lda_gibbs"]
 
 
 def lda_gibbs(
@@ -100,20 +106,22 @@ def lda_gibbs(
 
     topics = np.empty((chains, draws, int(n_topics), n_words))
     theta = np.empty((chains, draws, n_documents, int(n_topics)))
-    of_documents = np.empty((n_documents, int(n_topics)))
-    of_words = np.empty((n_words, int(n_topics)))
-    of_topics = np.empty(int(n_topics))
+    totals = Totals(
+        np.empty((n_documents, int(n_topics))),
+        np.empty((n_words, int(n_topics))),
+        np.empty(int(n_topics)),
+    )
     for chain in range(chains):
         stream = new_stream(rng)
-        assignments = rng.integers(int(n_topics), size=len(words), dtype=np.int32)
-        totals = (of_documents, of_words, of_topics)
-        count_assignments(starts, words, assignments, *totals)
+        first = rng.integers(int(n_topics), size=len(words), dtype=np.int32)
+        tokens = Tokens(starts, words, first)
+        count_assignments(tokens, totals)
         for sweep in range(tune + draws * thin):
-            collapsed_sweep(starts, words, a, b, stream, assignments, *totals)
+            collapsed_sweep(tokens, Concentrations(a, b), stream, totals)
             draw, left = divmod(sweep - tune + 1, thin)
             if sweep >= tune and left == 0:
-                topics[chain, draw - 1] = _dirichlet(rng, of_words.T + b)
-                theta[chain, draw - 1] = _dirichlet(rng, of_documents + a)
+                topics[chain, draw - 1] = draw_dirichlet(rng, totals.of_words.T + b)
+                theta[chain, draw - 1] = draw_dirichlet(rng, totals.of_documents + a)
     return from_dict(
         {"posterior": {"topics": topics, "theta": theta}, "constant_data": {"alpha": a, "beta": b}},
         dims={
@@ -130,7 +138,7 @@ def lda_gibbs(
     )
 
 
-def _dirichlet(rng: np.random.Generator, concentration: np.ndarray) -> np.ndarray:
+def draw_dirichlet(rng: np.random.Generator, concentration: np.ndarray) -> np.ndarray:
     """Draw rows on the simplex whose components are never zero."""
     # A gamma variate of small shape may underflow; its logarithm does not.
     gamma = np.log(rng.standard_gamma(concentration + 1.0))

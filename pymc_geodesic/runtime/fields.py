@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from llvmlite import ir
@@ -23,8 +23,10 @@ from numba import carray, cfunc, njit, types
 from numba.extending import intrinsic
 
 from pymc_geodesic.runtime.jit import compiled, machine_address
+from pymc_geodesic.runtime.kernel import Integers
 
 __all__ = [
+    "Callback",
     "ComposedField",
     "Field",
     "array_at",
@@ -47,6 +49,21 @@ _C_SIGNATURE = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_int64),
     ctypes.POINTER(ctypes.c_double),
 )
+
+
+class Callback(NamedTuple):
+    """What a kernel takes for a field.
+
+    Parameters
+    ----------
+    address : int
+        Machine address of the C function.
+    context : ndarray of int64
+        Passed on to it.
+    """
+
+    address: int
+    context: Integers
 
 
 class Field:
@@ -177,13 +194,17 @@ def interpreted_field(function: Callable[[Any, int, Any, Any], float]) -> Field:
 
 
 class FieldLike(Protocol):
-    """What a kernel needs of a field: where its code is, the table it reads, and its errors."""
+    """What a step needs of a field: what kernels call, and its errors."""
 
-    context: np.ndarray
+    callback: Callback
 
     @property
     def address(self) -> int:
         """Machine address of the function."""
+
+    @property
+    def context(self) -> np.ndarray:
+        """What the function reads."""
 
     def raise_error(self) -> None:
         """Raise what an interpreted field raised during the last call, if anything."""
@@ -211,10 +232,19 @@ class ComposedField:
         inner: Sequence[FieldLike],
         keep_alive: Any,
     ) -> None:
-        self.address: int = machine_address(function, SIGNATURE)
-        self.context = context
+        self.callback = Callback(machine_address(function, SIGNATURE), context)
         self._inner = tuple(inner)
         self._keep_alive = function, keep_alive
+
+    @property
+    def address(self) -> int:
+        """Machine address of the function."""
+        return self.callback.address
+
+    @property
+    def context(self) -> np.ndarray:
+        """What the function reads."""
+        return self.callback.context
 
     def raise_error(self) -> None:
         """Raise what an interpreted field raised during the last call, if anything."""

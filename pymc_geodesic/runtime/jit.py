@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, overload
 
 import numba
+from numba import types
 from numba.extending import intrinsic
 
 FAST_MATH = {"contract", "reassoc", "nsz"}
@@ -19,7 +20,7 @@ ignored. NaN and infinity keep their meaning: kernels find divergences by lookin
 
 _PACKAGE = Path(__file__).parents[1]
 _MODULE_NAME = re.compile(rb"pymc_geodesic((?:\.\w+)+)")
-_COMPILES = re.compile(rb"pymc_geodesic\.(?:runtime\.(?:jit|late)|ops\.numba_backend)\b")
+_COMPILES = re.compile(rb"pymc_geodesic\.(?:runtime\.(?:jit|kernel|late)|ops\.numba_backend)\b")
 _SYMBOLIC = re.compile(rb"^(?:from|import) (?:pymc|pytensor)\b", re.MULTILINE)
 
 
@@ -141,7 +142,7 @@ define_intrinsic: Any = intrinsic
 
 
 @define_intrinsic
-def borrow(_context: Any, array: Any) -> tuple[Any, Callable[..., Any]]:
+def borrow(_context: Any, value: Any) -> tuple[Any, Callable[..., Any]]:
     """Use an array in compiled code without counting references to it.
 
     A function that loops over a shared array pays some 10 ns per array for the atomic counter,
@@ -150,17 +151,28 @@ def borrow(_context: Any, array: Any) -> tuple[Any, Callable[..., Any]]:
 
     Parameters
     ----------
-    array : array
+    value : array, or tuple of arrays and numbers
 
     Returns
     -------
-    array
+    array or tuple
         The same data and type.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        borrowed = context.make_array(signature.args[0])(context, builder, arguments[0])
-        borrowed.meminfo = borrowed.meminfo.type(None)
-        return borrowed._getvalue()
+        return _borrowed(context, builder, signature.args[0], arguments[0])
 
-    return array(array), generate
+    return value(value), generate
+
+
+def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Generate code that takes the counters out of a value."""
+    if isinstance(kind, types.BaseTuple):
+        for i, inner in enumerate(kind):
+            part = _borrowed(context, builder, inner, builder.extract_value(value, i))
+            value = builder.insert_value(value, part, i)
+    elif isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder, value)
+        array.meminfo = array.meminfo.type(None)
+        value = array._getvalue()
+    return value

@@ -8,6 +8,9 @@ compiler turns it into vector instructions. Drawing advances the counter in plac
 Normal variates come from the Box–Muller map [2]_ with polynomials for the logarithm, the sine and
 the cosine (near-minimax, absolute error below 1e-17 before rounding).
 
+A *tape* is a stream whose normal variates were drawn before, for `fill_normal` alone: runs that are
+to be compared read the same numbers.
+
 References
 ----------
 .. [1] B. Widynski, "Squares: A Fast Counter-Based RNG", arXiv:2004.06278, 2020.
@@ -92,13 +95,23 @@ def _normal_pair(key: np.uint64, first: np.uint64, second: np.uint64) -> tuple[f
 
 
 @compiled
+def _read_tape(tape: np.ndarray, out: np.ndarray) -> None:
+    """Copy the next numbers of a tape; NaN where there are not as many."""
+    first = np.int64(tape[1])
+    for i in range(out.size):
+        place = 2 + first + i
+        out[i] = np.uint64(tape[place]).view(np.float64) if place < tape.size else np.nan
+    tape[1] = np.uint64(first + out.size)
+
+
+@compiled
 def fill_normal(stream: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` with independent standard normals and advance the stream.
 
     Parameters
     ----------
     stream : array of uint64, shape (2,)
-        Advanced by ``out.size`` words, rounded up to an even number.
+        Advanced by ``out.size`` words, rounded up to an even number. Or a tape of `new_tape`.
     out : array of float64, shape (n,)
 
     Examples
@@ -110,6 +123,9 @@ def fill_normal(stream: np.ndarray, out: np.ndarray) -> None:
     >>> bool(abs(draws.mean()) < 0.02 and abs(draws.std() - 1) < 0.02)
     True
     """
+    if stream.size > 2:
+        _read_tape(stream, out)
+        return
     stream = borrow(stream)
     out = borrow(out)
     key = stream[0]
@@ -282,3 +298,31 @@ def new_stream(rng: np.random.Generator) -> np.ndarray:
     """
     seed = rng.integers(np.iinfo(np.uint64).max, dtype=np.uint64, endpoint=True)
     return np.array([_key(seed), 0], dtype=np.uint64)
+
+
+def new_tape(numbers: np.ndarray) -> np.ndarray:
+    """Make a tape that `fill_normal` reads instead of drawing.
+
+    Parameters
+    ----------
+    numbers : array of float64
+        In the order in which they are read.
+
+    Returns
+    -------
+    array of uint64, shape ``(2 + numbers.size,)``
+        ``(0, place)`` with the place at zero, and the numbers bit by bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.runtime.streams import fill_normal, new_tape
+    >>> first, second = np.empty(1), np.empty(3)
+    >>> tape = new_tape(np.array([0.5, -1.0, 2.0]))
+    >>> fill_normal(tape, first)
+    >>> fill_normal(tape, second)
+    >>> first, second
+    (array([0.5]), array([-1.,  2., nan]))
+    """
+    numbers = np.ascontiguousarray(numbers, dtype=np.float64).ravel()
+    return np.concatenate([np.zeros(2, dtype=np.uint64), numbers.view(np.uint64)])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.counts.gradient_counts import CountEstimator
-from pymc_geodesic.counts.topic_counts import TopicCounts
-from pymc_geodesic.kernels.scir import expand_values, scir
+from pymc_geodesic.counts.estimate import AssignsTopics
+from pymc_geodesic.counts.word_counts import TopicCounts
+from pymc_geodesic.densities.compilation import CompiledField
+from pymc_geodesic.kernels.expected_counts import CountsAt
+from pymc_geodesic.kernels.positive_numbers import Prior, expand_values
+from pymc_geodesic.kernels.scir import scir
 from pymc_geodesic.kernels.topics.moves import scir_words
-from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.adaptor import Model, RandomGenerator, TensorVariable, dataclass_state
-from pymc_geodesic.steps.base.positive import LOCAL_SWEEPS, PositiveState, PositiveStep
+from pymc_geodesic.steps.base.positive import PositiveOptions, PositiveState, PositiveStep
+from pymc_geodesic.steps.base.pymc_parts import dataclass_state
+from pymc_geodesic.steps.base.signature import takes
 
 __all__ = ["SCIR"]
 
@@ -45,6 +48,32 @@ class SCIRState(PositiveState):
     value_count: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class SCIROptions(PositiveOptions):
+    """Arguments of `SCIR`.
+
+    Parameters
+    ----------
+    vars : list of variables or names, optional
+        All Dirichlet, Gamma and LogNormal variables by default.
+    step_size : float or callable, optional
+        h, the time for which an estimate is followed, in units of the relaxation time 1/b: the past
+        fades by e^{-h}. A number, or a schedule, a function of the draw such as
+        `PolynomialDecay`. Tuned by default.
+    local : list of variables or names, optional
+        Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
+        `pymc_geodesic.models.lda`. The counts of words in topics are then averages over
+        collapsed Gibbs sweeps over the words of the documents of each minibatch (Notes).
+    control_variates : bool
+        Estimate the counts as n(ω*) + n̂(ω) − n̂(ω*), with the counts n(ω*) of all rows at a
+        reference ω*, the mean over the last quarter of the tuning phase. Each step then takes two
+        gradients instead of one. An estimate below zero is set to zero and counted in the sample
+        stat ``count_clips``.
+    """
+
+    control_variates: bool = False
+
+
 class SCIR(PositiveStep):
     r"""Stochastic Cox–Ingersoll–Ross process for Dirichlet, Gamma and LogNormal variables.
 
@@ -61,43 +90,6 @@ class SCIR(PositiveStep):
     n of N rows. b is 1 for a Dirichlet variable, and the rate β of the prior plus the exposure c of
     a likelihood θⁿ exp(−cθ) for a Gamma variable. A LogNormal variable follows geometric Brownian
     motion that reverts to its mean, d log θ = (Â − B̂ log θ) dt + √2 dW, likewise exactly.
-
-    Parameters
-    ----------
-    vars : list of variables or names, optional
-        All Dirichlet, Gamma and LogNormal variables by default.
-    step_size : float or callable, optional
-        h, the time for which an estimate is followed, in units of the relaxation time 1/b: the past
-        fades by e^{-h}. A number, or a schedule, a function of the draw such as
-        `PolynomialDecay`. Tuned by default.
-    n_steps : int
-        Inner steps of a draw, each with the next minibatch.
-    batch_size : int, optional
-        Rows of a minibatch, with ``minibatch=``.
-    minibatch : list of str, optional
-        Names of the ``pm.Data`` containers whose rows are subsampled together. A model with
-        ``pm.Minibatch`` and ``total_size`` needs neither. All rows by default.
-    batches : iterable, optional
-        Yields blocks of rows for the containers of ``minibatch=``, for data larger than memory.
-    total_size : int, optional
-        N, if it is not the number of rows in memory.
-    minibatch_order : {"shuffled", "independent", "random"}
-        See `SGGMC`.
-    local : list of variables or names, optional
-        Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
-        `pymc_geodesic.models.lda`. The counts of words in topics are then averages over
-        collapsed Gibbs sweeps over the words of the documents of each minibatch (Notes).
-    local_draws, local_tune : int
-        Sweeps over a document that are averaged over, and sweeps before them.
-    control_variates : bool
-        Estimate the counts as n(ω*) + n̂(ω) − n̂(ω*), with the counts n(ω*) of all rows at a
-        reference ω*, the mean over the last quarter of the tuning phase. Each step then takes two
-        gradients instead of one. An estimate below zero is set to zero and counted in the sample
-        stat ``count_clips``.
-    model : pymc.Model, optional
-    rng : RandomGenerator, optional
-    compile_kwargs : dict, optional
-        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
 
     Raises
     ------
@@ -174,49 +166,14 @@ class SCIR(PositiveStep):
     _families = ("Dirichlet", "Gamma", "LogNormal")
     _needs_counts = True
 
-    def __init__(
-        self,
-        vars: Sequence[TensorVariable | str] | None = None,
-        *,
-        step_size: float | Schedule | None = None,
-        n_steps: int = 10,
-        batch_size: int | None = None,
-        minibatch: Sequence[str] | str | None = None,
-        batches: Iterable[Any] | None = None,
-        total_size: int | None = None,
-        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
-        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
-        local_draws: int = LOCAL_SWEEPS,
-        local_tune: int = LOCAL_SWEEPS,
-        control_variates: bool = False,
-        model: Model | None = None,
-        rng: RandomGenerator = None,
-        compile_kwargs: Mapping[str, Any] | None = None,
-        blocked: bool = True,
-    ) -> None:
-        self.control_variates = bool(control_variates)
-        super().__init__(
-            vars,
-            step_size=step_size,
-            n_steps=n_steps,
-            batch_size=batch_size,
-            minibatch=minibatch,
-            batches=batches,
-            total_size=total_size,
-            minibatch_order=minibatch_order,
-            local=local,
-            local_draws=local_draws,
-            local_tune=local_tune,
-            model=model,
-            rng=rng,
-            compile_kwargs=compile_kwargs,
-        )
+    @takes(SCIROptions)
+    def __init__(self, options: SCIROptions) -> None:
+        self.control_variates = bool(options.control_variates)
+        super().__init__(options)
 
     def _compile(self) -> None:
         super()._compile()
         if self.control_variates:
-            if not isinstance(self.estimator, CountEstimator):
-                raise ValueError("control_variates= is not available with local=")
             self.estimator.compile_all_rows()
 
     def _reset(self) -> None:
@@ -246,7 +203,6 @@ class SCIR(PositiveStep):
 
     def _centre(self) -> None:
         """Count all rows at the reference."""
-        assert isinstance(self.estimator, CountEstimator)
         counts, exposures = np.empty(self.product.size), np.empty(self.product.size)
         failed = self.estimator.estimate_all_rows(self.reference, counts, exposures)
         if failed >= 0:
@@ -256,7 +212,7 @@ class SCIR(PositiveStep):
 
     def _measure(self, arguments: np.ndarray) -> int:
         n_grad = super()._measure(arguments)
-        if self.tune and isinstance(self.estimator, CountEstimator):
+        if self.tune and self.estimator.repeats:
             n_grad += self._probe_of(int(arguments[0])).check_form(self._values)
         return n_grad
 
@@ -270,29 +226,28 @@ class SCIR(PositiveStep):
             exposures = exposures + self.reference_exposures - self._exposures
         return super()._push(argument, counts, exposures)
 
-    def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
-        if self.local:
-            return self._run_topics(arguments, step_size, _move_words), {"count_clips": 0}
-        assert isinstance(self.estimator, CountEstimator)
-        field = self.estimator.field
-        failed, clips = scir(
-            field.address,
-            field.context,
+    def follow_topics(
+        self, topics: AssignsTopics, arguments: np.ndarray, step_size: float
+    ) -> tuple[int, dict[str, Any]]:
+        """Run the kernel that moves topics, whose counts are never below zero."""
+        failed, more = super().follow_topics(topics, arguments, step_size)
+        return failed, more | {"count_clips": 0}
+
+    def follow_field(
+        self, field: CompiledField, arguments: np.ndarray, step_size: float
+    ) -> tuple[int, dict[str, Any]]:
+        """Run the kernel that calls a field of counts; see `CountSampler`."""
+        failed, clips = scir.call(
+            field.callback,
             arguments,
             self.blocks,
-            self.estimator.splits,
             self.position,
-            self._prior_shape,
-            self._prior_rate,
-            self.unit,
+            Prior(self._prior_shape, self._prior_rate),
             step_size,
-            self.reference,
-            self.reference_counts,
-            self.reference_exposures,
+            self.unit,
+            CountsAt(self.reference, self.reference_counts, self.reference_exposures),
             self.stream,
-            self._values,
-            self._counts,
-            self._exposures,
+            CountsAt(self._values, self._counts, self._exposures),
         )
         field.raise_error()
         if failed < 0 and not np.all(np.isfinite(self.position)):
@@ -309,13 +264,13 @@ class SCIR(PositiveStep):
         error = self._fail(step_size, "count")
         return type(error)(f"{self._refusal(failed)} (at draw {self.draw})")
 
-
-def _move_words(
-    log_state: np.ndarray,
-    shape: np.ndarray,
-    log_totals: np.ndarray,
-    found: TopicCounts,
-    step_size: float,
-    stream: np.ndarray,
-) -> None:
-    scir_words(log_state, shape, step_size, stream)
+    @staticmethod
+    def _move_words(
+        log_state: np.ndarray,
+        shape: np.ndarray,
+        log_totals: np.ndarray,
+        found: TopicCounts,
+        step_size: float,
+        stream: np.ndarray,
+    ) -> None:
+        scir_words(log_state, shape, step_size, stream)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.counts.gradient_counts import CountEstimator
-from pymc_geodesic.counts.topic_counts import TopicCounts
-from pymc_geodesic.kernels.scir import SIMPLEX, expand_values, lift_small_values
+from pymc_geodesic.counts.word_counts import TopicCounts
+from pymc_geodesic.densities.compilation import CompiledField
+from pymc_geodesic.kernels.positive_numbers import (
+    SIMPLEX,
+    Prior,
+    expand_values,
+    lift_small_values,
+)
 from pymc_geodesic.kernels.sgrld import sgrld
 from pymc_geodesic.kernels.topics.moves import sgrld_words
-from pymc_geodesic.steps.base.adaptor import dataclass_state
-from pymc_geodesic.steps.base.positive import PositiveState, PositiveStep
+from pymc_geodesic.steps.base.positive import PositiveOptions, PositiveState, PositiveStep
+from pymc_geodesic.steps.base.pymc_parts import dataclass_state
+from pymc_geodesic.steps.base.signature import takes
 from pymc_geodesic.tuning.inflation import independent_inflation
 
 __all__ = ["SGRLD"]
@@ -48,6 +55,26 @@ class SGRLDState(PositiveState):
     fastest: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class SGRLDOptions(PositiveOptions):
+    """Arguments of `SGRLD`.
+
+    Parameters
+    ----------
+    vars : list of variables or names, optional
+        All Dirichlet and Gamma variables by default.
+    step_size : float or callable, optional
+        h, a time: half of the ε of Patterson and Teh, the same unit as that of `SCIR`. A number, or
+        a schedule such as ``PolynomialDecay(h0, b, gamma)``, h0 (1 + t/b)^−γ at draw t. Tuned by
+        default.
+    local : list of variables or names, optional
+        Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
+        `pymc_geodesic.models.lda`. The counts of words in topics are then averages over
+        collapsed Gibbs sweeps over the words of the documents of each minibatch; see
+        the notes of `SCIR`.
+    """
+
+
 class SGRLD(PositiveStep):
     r"""Stochastic gradient Riemannian Langevin dynamics for Dirichlet and Gamma variables.
 
@@ -63,39 +90,6 @@ class SGRLD(PositiveStep):
     Its error of discretisation is of the order of h in θ itself, which is nothing for a large
     component and everything for one near zero. It samples every Dirichlet and Gamma
     variable with a differentiable likelihood, also where counts are negative and `SCIR` declines.
-
-    Parameters
-    ----------
-    vars : list of variables or names, optional
-        All Dirichlet and Gamma variables by default.
-    step_size : float or callable, optional
-        h, a time: half of the ε of Patterson and Teh, the same unit as that of `SCIR`. A number, or
-        a schedule such as ``PolynomialDecay(h0, b, gamma)``, h0 (1 + t/b)^−γ at draw t. Tuned by
-        default.
-    n_steps : int
-        Inner steps of a draw, each with the next minibatch.
-    batch_size : int, optional
-        Rows of a minibatch, with ``minibatch=``.
-    minibatch : list of str, optional
-        Names of the ``pm.Data`` containers whose rows are subsampled together. A model with
-        ``pm.Minibatch`` and ``total_size`` needs neither. All rows by default.
-    batches : iterable, optional
-        Yields blocks of rows for the containers of ``minibatch=``, for data larger than memory.
-    total_size : int, optional
-        N, if it is not the number of rows in memory.
-    minibatch_order : {"shuffled", "independent", "random"}
-        See `SGGMC`.
-    local : list of variables or names, optional
-        Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
-        `pymc_geodesic.models.lda`. The counts of words in topics are then averages over
-        collapsed Gibbs sweeps over the words of the documents of each minibatch; see
-        the notes of `SCIR`.
-    local_draws, local_tune : int
-        Sweeps over a document that are averaged over, and sweeps before them.
-    model : pymc.Model, optional
-    rng : RandomGenerator, optional
-    compile_kwargs : dict, optional
-        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
 
     Raises
     ------
@@ -145,6 +139,10 @@ class SGRLD(PositiveStep):
     _state_class = SGRLDState
     _needs_counts = False
 
+    @takes(SGRLDOptions)
+    def __init__(self, options: SGRLDOptions) -> None:
+        super().__init__(options)
+
     def _reset(self) -> None:
         super()._reset()
         self.direction = np.empty(0)
@@ -158,7 +156,7 @@ class SGRLD(PositiveStep):
 
     def _measure(self, arguments: np.ndarray) -> int:
         n_grad = super()._measure(arguments)
-        if isinstance(self.estimator, CountEstimator):
+        if self.estimator.repeats:
             if self._noise.count <= 1:
                 self.fastest = 0.0
             for _ in range(1 if self.direction.size else FIRST_ITERATIONS):
@@ -217,40 +215,37 @@ class SGRLD(PositiveStep):
     @property
     def _longest_step(self) -> float:
         """A tenth of the time in which the likelihood brings variables back."""
-        if isinstance(self.estimator, CountEstimator):
+        if self.estimator.repeats:
             return min(LONGEST_STEP, RESOLUTION / max(self.fastest, 1.0))
         prior = self._row_sums(self._prior_shape)
         counts = self._row_sums(np.abs(self._counts))
         return min(LONGEST_STEP, RESOLUTION * float(np.min(prior / (prior + counts))))
 
-    def _run(self, arguments: np.ndarray, step_size: float) -> tuple[int, dict[str, Any]]:
-        if self.local:
-            return self._run_topics(arguments, step_size, _move_words), {}
-        assert isinstance(self.estimator, CountEstimator)
-        field = self.estimator.field
-        failed = sgrld(
-            field.address,
-            field.context,
+    def follow_field(
+        self, field: CompiledField, arguments: np.ndarray, step_size: float
+    ) -> tuple[int, dict[str, Any]]:
+        """Run the kernel that calls a field of counts; see `CountSampler`."""
+        failed = sgrld.call(
+            field.callback,
             arguments,
             self.blocks,
             self.position,
-            self._prior_shape,
-            self._prior_rate,
-            self.unit,
+            Prior(self._prior_shape, self._prior_rate),
             step_size,
+            self.unit,
             self.stream,
             self._values,
         )
         field.raise_error()
         return failed, {}
 
-
-def _move_words(
-    log_state: np.ndarray,
-    shape: np.ndarray,
-    log_totals: np.ndarray,
-    found: TopicCounts,
-    step_size: float,
-    stream: np.ndarray,
-) -> None:
-    sgrld_words(log_state, shape, log_totals, found.totals, step_size, stream)
+    @staticmethod
+    def _move_words(
+        log_state: np.ndarray,
+        shape: np.ndarray,
+        log_totals: np.ndarray,
+        found: TopicCounts,
+        step_size: float,
+        stream: np.ndarray,
+    ) -> None:
+        sgrld_words(log_state, shape, log_totals, found.totals, step_size, stream)

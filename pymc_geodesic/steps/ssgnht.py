@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.arguments import plain_number
+from pymc_geodesic.integrators import State, Thermostat
 from pymc_geodesic.kernels import ssgnht
 from pymc_geodesic.manifolds import Euclidean
-from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.adaptor import (
-    Model,
-    PointType,
-    RandomGenerator,
-    SamplerWarning,
-    TensorVariable,
-    dataclass_state,
+from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
+from pymc_geodesic.steps.base.langevin_options import LangevinOptions, ThermostatOptions
+from pymc_geodesic.steps.base.options import (
+    AdaptationOptions,
+    HeatOptions,
+    MinibatchOptions,
+    StepOptions,
+    StepSizeOptions,
+    check_number,
 )
+from pymc_geodesic.steps.base.pymc_parts import PointType, SamplerWarning, dataclass_state
+from pymc_geodesic.steps.base.signature import after, part, takes
 from pymc_geodesic.steps.base.thermostat import ThermostatState, ThermostatStep
-from pymc_geodesic.steps.base.underdamped import TEMPERATURE_TOLERANCE
-from pymc_geodesic.tuning.cooling import FIRST_EULER_EXCESS, EulerTuner
+from pymc_geodesic.tuning.mean_temperature import TEMPERATURE_TOLERANCE
+from pymc_geodesic.tuning.temperature import FIRST_EULER_EXCESS, EulerTuner
 
 __all__ = ["SSGNHT"]
 
@@ -39,6 +44,56 @@ class SSGNHTState(ThermostatState):
     """
 
     missing_sum: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SSGNHTOptions(
+    StepOptions,
+    StepSizeOptions,
+    ThermostatOptions,
+    AdaptationOptions,
+    HeatOptions,
+    MinibatchOptions,
+):
+    """Arguments of `SSGNHT`.
+
+    Parameters
+    ----------
+    step_size : float or callable, optional
+        h, a time, or a schedule: a function of the draw, such as `PolynomialDecay`,
+        h0 · (1 + t/b)^−γ. Tuned by default.
+    diffusion : float, optional
+        A, per unit of time: intensity of the injected noise and first value of the thermostats.
+        Tuned for each variable by default.
+    thermostat_inertia : float, optional
+        Q, a time squared. By default 1 as in the paper where ``diffusion`` is given, and
+        (1 + 20/m)/A² where it is tuned, with which ξ settles within the time 1/A.
+    n_steps : int, optional
+        Inner steps of a draw; by default as many as a draw takes to be worth having, 100 at most,
+        and 10 by Euler's method.
+    metric : {"auto", "dense", "diag", None} or array
+        Coordinates of the default dynamics: with all correlations, with scales only, or whichever
+        of them the dimension allows; or a covariance of the posterior, see `SGGMC`. None moves all
+        coordinates alike, by Euler's method.
+    control_variates : {"auto", 1, 2, False}
+        Whether the default dynamics estimate differences to the gradient of all rows at one place,
+        which lowers the noise to what the posterior is wide, to first or second order; see
+        `SGGMC`. ``"auto"`` goes by what pays.
+    tune_temperature : float, optional
+        Kinetic temperature at which tuning begins, to cool from there: hot crosses the posterior
+        quickly, and leaves the mode a chain starts in. 1 heats no more than sampling does. By
+        default 151 if the gradients at the start say that the posterior is far away, and
+        1.5 if they do not.
+    batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
+        Minibatches; see `gSGNHT`. All rows by default.
+    """
+
+    diffusion: float | None = field(default=None, metadata=after("step_size"))
+
+    def __post_init__(self) -> None:
+        """Check the diffusion."""
+        super().__post_init__()
+        check_number("diffusion", self.diffusion)
 
 
 class SSGNHT(ThermostatStep):
@@ -65,41 +120,6 @@ class SSGNHT(ThermostatStep):
     rows at one place (control variates), and with the variance of the estimate in every direction
     taken off the noise, all found in the tuning phase. Any of these arguments, ``tune_temperature``
     or ``metric=None`` runs the equations above, eq. 30 of the paper, as they stand.
-
-    Parameters
-    ----------
-    vars : list of variables, optional
-        All continuous free variables by default.
-    step_size : float or callable, optional
-        h, a time, or a schedule: a function of the draw, such as `PolynomialDecay`,
-        h0 · (1 + t/b)^−γ. Tuned by default.
-    diffusion : float, optional
-        A, per unit of time: intensity of the injected noise and first value of the thermostats.
-        Tuned for each variable by default.
-    thermostat_inertia : float, optional
-        Q, a time squared. By default 1 as in the paper where ``diffusion`` is given, and
-        (1 + 20/m)/A² where it is tuned, with which ξ settles within the time 1/A.
-    n_steps : int, optional
-        Inner steps of a draw; by default as many as a draw takes to be worth having, 100 at most,
-        and 10 by Euler's method.
-    metric : {"auto", "dense", "diag", None}
-        Coordinates of the default dynamics: with all correlations, with scales only, or whichever
-        of them the dimension allows. None moves all coordinates alike, by Euler's method.
-    control_variates : {"auto", 1, False}
-        Whether the default dynamics estimate differences to the gradient of all rows at one place,
-        which lowers the noise to what the posterior is wide. ``"auto"`` drops them where they do
-        not pay.
-    tune_temperature : float, optional
-        Kinetic temperature at which tuning begins, to cool from there: hot crosses the posterior
-        quickly, and leaves the mode a chain starts in. 1 heats no more than sampling does. By
-        default 151 if the gradients at the start say that the posterior is far away, and
-        1.5 if they do not.
-    batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
-        Minibatches; see `gSGNHT`. All rows by default.
-    model : pymc.Model, optional
-    rng : RandomGenerator, optional
-    compile_kwargs : dict, optional
-        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
 
     Raises
     ------
@@ -167,70 +187,18 @@ class SSGNHT(ThermostatStep):
         "diffusion": (np.float64, []),
         "diverging": (bool, []),
         "n_grad": (np.int64, []),
-        "phase": (np.dtype("<U6"), []),
-        "configurational_temperature": (np.float64, []),
-        "whitened_gradient": (np.float64, []),
-        "noise_ratio": (np.float64, []),
+        **ADAPTATION_STATS,
         "warning": (SamplerWarning, None),
     }
     _friction_name = "diffusion"
     _too_hot = "a smaller step_size, more diffusion or larger minibatches"
     _too_cold = "a smaller step_size"
 
-    def __init__(
-        self,
-        vars: Sequence[TensorVariable] | None = None,
-        *,
-        step_size: float | Schedule | None = None,
-        diffusion: float | None = None,
-        thermostat_inertia: float | None = None,
-        n_steps: int | None = None,
-        metric: Literal["auto", "dense", "diag"] | None = "auto",
-        control_variates: Literal["auto", 1] | bool = "auto",
-        tune_temperature: float | None = None,
-        batch_size: int | None = None,
-        minibatch: Sequence[str] | str | None = None,
-        batches: Iterable[Any] | None = None,
-        total_size: int | None = None,
-        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
-        draws_per_block: int | None = None,
-        model: Model | None = None,
-        rng: RandomGenerator = None,
-        compile_kwargs: Mapping[str, Any] | None = None,
-        blocked: bool = True,
-    ) -> None:
-        if diffusion is not None and not diffusion > 0:
-            raise ValueError(f"diffusion must be positive, got {diffusion}")
-        if thermostat_inertia is None and diffusion is not None:
-            thermostat_inertia = 1.0
-        self._set_inertia(thermostat_inertia)
-        super().__init__(
-            vars,
-            step_size=step_size,
-            learning_rate=None,
-            friction=diffusion,
-            momentum_decay=None,
-            n_steps=n_steps,
-            gradient_noise=None,
-            metric=metric,
-            control_variates=control_variates,
-            tune_temperature=tune_temperature,
-            splitting="exact",
-            batch_size=batch_size,
-            minibatch=minibatch,
-            batches=batches,
-            total_size=total_size,
-            minibatch_order=minibatch_order,
-            draws_per_block=draws_per_block,
-            local=None,
-            local_draws=1,
-            local_tune=0,
-            local_steps=1,
-            manifolds=None,
-            model=model,
-            rng=rng,
-            compile_kwargs=compile_kwargs,
-        )
+    @takes(SSGNHTOptions)
+    def __init__(self, options: SSGNHTOptions) -> None:
+        inertia, diffusion = plain_number(options.thermostat_inertia), options.diffusion
+        self.thermostat_inertia = 1.0 if inertia is None and diffusion is not None else inertia
+        super().__init__(part(LangevinOptions, options, friction=diffusion))
 
     def _make_tuner(self) -> EulerTuner:
         return EulerTuner(
@@ -256,22 +224,15 @@ class SSGNHT(ThermostatStep):
     ) -> tuple[float, int]:
         self._prepare_thermostat(friction)
         targets = self._targets(step_size, friction)
-        field = self.estimator.field
-        temperature = ssgnht(
-            field.address,
-            field.context,
+        temperature = ssgnht.call(
+            self.estimator.field.callback,
             arguments,
-            self.product.blocks,
-            self.product.dims,
-            self.position,
-            self.velocity,
-            self.thermostat,
-            self._inertia(friction, targets),
-            targets,
+            self.product.space,
+            State(self.position, self.velocity),
+            Thermostat(self.thermostat, self._inertia(friction, targets), targets),
             step_size,
             friction,
             self.stream,
-            self._gradient,
             self._scratch,
         )
         self._bound_thermostat(friction, targets)

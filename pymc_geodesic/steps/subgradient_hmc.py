@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
-
 import numpy as np
 
 from pymc_geodesic.kernels import gmc
+from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.steps.base.adaptor import Model, RandomGenerator, TensorVariable
-from pymc_geodesic.steps.gmc import GMC
+from pymc_geodesic.steps.base.metropolis import GMCOptions, MetropolisOptions, MetropolisStep
+from pymc_geodesic.steps.base.signature import part, takes
 
 __all__ = ["SubgradientHMC"]
 
@@ -20,7 +18,7 @@ MOST_TRIALS = 60
 """Halvings or doublings of the step, enough for a posterior of any width."""
 
 
-class SubgradientHMC(GMC):
+class SubgradientHMC(MetropolisStep):
     r"""Hamiltonian Monte Carlo on a subgradient, for posteriors that are not smooth.
 
     Each draw takes a velocity v ~ N(0, I), follows ``n_steps`` leapfrog steps
@@ -36,27 +34,6 @@ class SubgradientHMC(GMC):
     posterior is smooth it is the gradient and the method is `GMC` on Euclidean variables. Every
     variable, also a unit vector or a simplex, is moved in PyMC's unconstrained space, with the
     Jacobian of its transform.
-
-    Parameters
-    ----------
-    vars : list of variables, optional
-        All continuous free variables by default.
-    step_size : float, optional
-        h, a time; tuned by dual averaging by default, then in posterior standard deviations.
-    n_steps : int, optional
-        Leapfrog steps of a draw; by default as many as go a quarter of a period, at random lengths
-        within 40 % of it, and 10 in the coordinates of the model.
-    target_accept : float
-        Acceptance probability that tuning aims at.
-    metric : {"auto", "dense", "diag", None}
-        Coordinates in which Euclidean variables move: those that whiten draws and gradients of the
-        tuning phase with all correlations, or with scales alone; ``"auto"`` is dense to 500
-        coordinates. A variable on a sphere or a Stiefel manifold has one length. None leaves the
-        coordinates of the model, and so does whatever is set of the dynamics.
-    model : pymc.Model, optional
-    rng : RandomGenerator, optional
-    compile_kwargs : dict, optional
-        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
 
     Raises
     ------
@@ -99,29 +76,9 @@ class SubgradientHMC(GMC):
     name = "subgradient_hmc"
     _everywhere = Euclidean
 
-    def __init__(
-        self,
-        vars: Sequence[TensorVariable] | None = None,
-        *,
-        step_size: float | None = None,
-        n_steps: int | None = None,
-        target_accept: float = 0.8,
-        metric: Literal["auto", "dense", "diag"] | None = "auto",
-        model: Model | None = None,
-        rng: RandomGenerator = None,
-        compile_kwargs: Mapping[str, Any] | None = None,
-        blocked: bool = True,
-    ) -> None:
-        super().__init__(
-            vars,
-            step_size=step_size,
-            n_steps=n_steps,
-            target_accept=target_accept,
-            metric=metric,
-            model=model,
-            rng=rng,
-            compile_kwargs=compile_kwargs,
-        )
+    @takes(MetropolisOptions)
+    def __init__(self, options: MetropolisOptions) -> None:
+        super().__init__(part(GMCOptions, options))
 
     def _first_step_size(self) -> tuple[float, int]:
         """Double or halve the step until the acceptance of a single leapfrog step crosses ½.
@@ -148,23 +105,14 @@ class SubgradientHMC(GMC):
     def _acceptance_of_one_step(self, step_size: float) -> tuple[float, int]:
         field = self.estimator.field
         acceptance = np.empty(1)
-        _, n_grad = gmc(
-            field.address,
-            field.context,
+        _, n_grad = gmc.call(
+            field.callback,
             0,
-            self.product.blocks,
-            self.product.scales,
-            1,
-            self.position.copy(),
-            1,
-            self._kept,
-            step_size,
-            1,
-            0.0,
+            self.product.space,
+            Chains(1, self.position.copy(), np.full(self.product.size + 1, np.nan)),
+            Leapfrog(step_size, 1, 0.0),
             self.stream,
-            acceptance,
-            np.empty((2, 0)),
-            np.full(self.product.size + 1, np.nan),
+            Record(1, self._record.positions, acceptance, np.empty((2, 0))),
         )
         field.raise_error()
         return float(acceptance[0]), n_grad

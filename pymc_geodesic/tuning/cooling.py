@@ -1,4 +1,4 @@
-"""Choosing step size and friction so that the temperature is one."""
+"""Curvature and noise as tuning measures them, and how much heat it allows: less and less."""
 
 from __future__ import annotations
 
@@ -8,33 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from pymc_geodesic.runtime.finite import all_finite
-from pymc_geodesic.tuning.inflation import (
-    independent_inflation,
-    longest_time,
-    shuffled_inflation,
-)
 
-__all__ = [
-    "DiffusionTuner",
-    "EulerTuner",
-    "TemperatureTuner",
-    "euler_noise_excess",
-    "is_far",
-    "noise_excess",
-]
-
-ACCURACY = 0.35
-"""Largest step size in units of the fastest oscillation, ε·sqrt(curvature)."""
+__all__ = ["CoolingTuner", "is_far"]
 
 FIRST_EXCESS, LAST_EXCESS = 10.0, 0.02
 """Excess of the temperature by gradient noise that is allowed first and last."""
-
-FIRST_EULER_EXCESS = 150.0
-"""The first for Euler's scheme, whose thermostats do not brake on the way to the posterior.
-
-From 100 to 200 the end of tuning is the same; with less the way takes longer, and with 200 a
-posterior of 20,000 rows was overshot.
-"""
 
 NEAR_EXCESS = 0.5
 """The first where the chain starts in the posterior, whose mode is to be kept."""
@@ -45,94 +23,12 @@ FAR_BY_NOISE, FAR_BY_CURVATURE = 4.0, 25.0
 That is the variance of the mean, and the curvature: five standard deviations from the mode.
 """
 
-FIRST_EXCESS_WITH_LOCAL = 100.0
-"""The first where variables have local ones, which make a posterior of many modes."""
-
-LAST_DIFFUSION_EXCESS = 0.05
-"""What is allowed last without a velocity, of the variance of the draws."""
-
 COOLING = 0.7
 """Part of the tuning phase over which the allowed excess falls."""
 
-WEAKEST_DECAY, STRONGEST_DECAY = 0.1, 1.0
-"""Bounds of Cε, the friction of one step."""
-
-EULER_DECAY = 0.05
-"""Cε for Euler's scheme, whose positions are colder by half of it.
-
-Where gradient noise limits the step nothing is lost by little friction: a position diffuses by
-ε²/(Cε) per step, which the allowed excess ε²V/(2Cε) fixes whatever Cε is.
-"""
-
-LONGEST_TIME = 0.5
-"""Bound of h² · curvature / 2 for a step without velocity, which diverges from 2 on."""
-
-_N_ANGLES = 25
 _MEMORY = 0.95
 _GUESS = 1e-9
 """Weight of noise that was guessed."""
-
-
-def repetition(decay: float, repeats: int) -> float:
-    """How much more noise heats if it stays the same for several steps.
-
-    Parameters
-    ----------
-    decay : float
-        exp(−Cε), what is left of a velocity after one step.
-    repeats : int
-        Steps that see the same noise.
-    """
-    if repeats == 1:
-        return 1.0
-    phases = np.arange(1, repeats + 1)
-    first = (1.0 - decay**phases) ** 2
-    later = decay ** (2 * phases) * (1.0 - decay**repeats) ** 2 / (1.0 - decay ** (2 * repeats))
-    return float(np.mean(first + later) * (1.0 + decay) / (1.0 - decay))
-
-
-def noise_excess(step_size: float, angle: float, noise: float, repeats: int = 1) -> float:
-    r"""Excess of the kinetic temperature over 1 caused by gradient noise.
-
-    Parameters
-    ----------
-    step_size : float
-        ε.
-    angle : float
-        Cε.
-    noise : float
-        V, variance of a component of the gradient estimate.
-    repeats : int
-        Steps that see the same minibatch.
-
-    Returns
-    -------
-    float
-        (ε²V / 4) coth(Cε / 2), times the factor for repeated noise; about εV / (2C).
-    """
-    return (
-        0.25 * step_size**2 * noise / math.tanh(0.5 * angle) * repetition(math.exp(-angle), repeats)
-    )
-
-
-def euler_noise_excess(step_size: float, angle: float, noise: float) -> float:
-    r"""Excess of the kinetic temperature over 1 by gradient noise, in Euler's scheme.
-
-    Parameters
-    ----------
-    step_size : float
-        ε.
-    angle : float
-        Cε.
-    noise : float
-        V, variance of a component of the gradient estimate.
-
-    Returns
-    -------
-    float
-        ε²V / (2Cε), as v ← (1 − Cε)v + noise of variance 2Cε + ε²V has it where Cε is small.
-    """
-    return 0.5 * step_size**2 * noise / angle
 
 
 class CoolingTuner:
@@ -270,137 +166,3 @@ def is_far(
         > FAR_BY_NOISE * squares[part].sum() + FAR_BY_CURVATURE * dim * curvature
         for part, dim in zip(slices, dims, strict=True)
     )
-
-
-class TemperatureTuner(CoolingTuner):
-    """Chooses ε and C from the measured curvature and gradient noise.
-
-    The step size is the largest that resolves the fastest oscillation and, with the strongest
-    friction, keeps the excess of the temperature below what is allowed at that moment; the
-    friction is then the weakest that does.
-
-    Parameters
-    ----------
-    n_blocks : int
-        Number of variables; each has its own friction and its own variance of a component of the
-        gradient.
-    repeats : int
-        Inner steps that see the same minibatch.
-    first_excess, last_excess : float
-        Allowed excess at the beginning and at the end of tuning.
-    least_curvature : float
-        Curvature that bounds the step size where the density is flat.
-    """
-
-    def __init__(
-        self,
-        n_blocks: int,
-        *,
-        repeats: int = 1,
-        first_excess: float = FIRST_EXCESS,
-        last_excess: float = LAST_EXCESS,
-        least_curvature: float = 0.0,
-    ) -> None:
-        self._angles = np.geomspace(WEAKEST_DECAY, STRONGEST_DECAY, _N_ANGLES)
-        self._heat = np.array([noise_excess(1.0, angle, 1.0, repeats) for angle in self._angles])
-        self._repeats = repeats
-        super().__init__(n_blocks, last_excess, least_curvature, first_excess)
-
-    def step_size(self) -> float:
-        """ε, a time."""
-        step_size = ACCURACY / math.sqrt(self.curvature)
-        worst = float(self.noise.max())
-        if worst > 0.0:
-            step_size = min(step_size, math.sqrt(self.allowed_excess / (worst * self._heat[-1])))
-        return step_size * self._shrink
-
-    def friction(self, step_size: float) -> np.ndarray:
-        """C of every block, per unit of time, for a given step size."""
-        allowed = self.allowed_excess * (1.0 + 1e-9)
-        enough = np.outer(self.noise * step_size**2, self._heat) <= allowed
-        first = np.where(enough.any(axis=1), enough.argmax(axis=1), -1)
-        return self._angles[first] / step_size
-
-    def annealing(self, step_size: float, friction: np.ndarray) -> np.ndarray:
-        """Kinetic temperature of every block that is wanted at this moment of the tuning phase.
-
-        What the gradient noise makes of it, less what is allowed at the end: 1 where that is
-        little, and after tuning.
-        """
-        excess = [
-            noise_excess(step_size, one * step_size, noise, self._repeats)
-            for one, noise in zip(friction, self.noise, strict=True)
-        ]
-        return 1.0 + np.maximum(np.array(excess) - self._last_excess, 0.0)
-
-
-class EulerTuner(TemperatureTuner):
-    """`TemperatureTuner` for Euler's scheme, which bears little friction.
-
-    Parameters
-    ----------
-    n_blocks : int
-    last_excess, first_excess : float
-    """
-
-    def __init__(
-        self, n_blocks: int, *, last_excess: float, first_excess: float = FIRST_EULER_EXCESS
-    ) -> None:
-        super().__init__(n_blocks, first_excess=first_excess, last_excess=last_excess)
-        self._angles = np.array([EULER_DECAY])
-        self._heat = np.array([euler_noise_excess(1.0, angle, 1.0) for angle in self._angles])
-
-    def friction(self, step_size: float) -> np.ndarray:
-        """Return A of every block, per unit of time, for a given step size."""
-        return np.full(self._n_noises, EULER_DECAY / step_size)
-
-    def annealing(self, step_size: float, friction: np.ndarray) -> np.ndarray:
-        """Kinetic temperature of every block; see `TemperatureTuner.annealing`."""
-        excess = euler_noise_excess(1.0, 1.0, 1.0) * self.noise * step_size / friction
-        return 1.0 + np.maximum(excess - self._last_excess, 0.0)
-
-
-class DiffusionTuner(CoolingTuner):
-    r"""Chooses the step h of Langevin dynamics without velocity.
-
-    Along a direction with curvature λ and gradient noise V a step takes the time a = h²λ/2, and
-    the variance is too large by the part (V/λ) i(a) + a/2, where i is
-    `pymc_geodesic.tuning.inflation.independent_inflation` or `shuffled_inflation`: noise that adds
-    up to zero over an epoch allows for longer steps. h is the longest that keeps to what is
-    allowed for the largest λ and the V below.
-
-    The noise is described by tr S and tr S², S being its covariance matrix, and counts as
-    V = tr S² / tr S: the variance along the noise itself, which is the same in all directions
-    for isotropic noise and close to the largest one otherwise.
-
-    Parameters
-    ----------
-    epoch : int, optional
-        Steps after which the noise of shuffled rows adds up to zero; None for independent noise.
-    last_excess : float
-        Allowed excess at the end of tuning.
-    """
-
-    def __init__(
-        self, *, epoch: int | None = None, last_excess: float = LAST_DIFFUSION_EXCESS
-    ) -> None:
-        super().__init__(2, last_excess, 0.0)
-        self._epoch = epoch
-
-    def excess(self, time: float) -> float:
-        """Excess of the variance for steps of a given time a."""
-        trace, square = self.noise
-        excess = 0.5 * time
-        if trace > 0.0:
-            inflation = (
-                shuffled_inflation(time, self._epoch)
-                if self._epoch is not None
-                else independent_inflation(time)
-            )
-            excess += square / (trace * self.curvature) * inflation
-        return excess
-
-    def step_size(self) -> float:
-        """h, a time."""
-        time = longest_time(self.excess, self.allowed_excess, LONGEST_TIME)
-        return self._shrink * math.sqrt(2.0 * time / self.curvature)

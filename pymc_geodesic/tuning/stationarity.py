@@ -8,11 +8,16 @@ and on the unit sphere of ℝᵈ E[P ∇log π − (d − 1) x] = 0. In coordina
 covariance I the mean gradient is the error of the mean in standard deviations, and the second
 mean, the configurational temperature, is the ratio of the variance to the right one. Neither is
 held by a thermostat, and both look at one coordinate at a time.
+
+Gradients are dear and positions are not. What is seen of g, or of −z g, at some draws is regressed
+on z, or z², which are known at all of them: where the posterior is nearly normal the errors
+are those of means over all draws.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +37,9 @@ SMALL_ERROR = 0.1
 FALSE_ALARM = 0.001
 """Chance of a word about a chain that is right."""
 
+_LEAST_SHARE = 1e-8
+"""Part of a mean square that a variance has to be, for a regression on what varies so little."""
+
 
 @dataclass(frozen=True)
 class StationarityError:
@@ -39,9 +47,9 @@ class StationarityError:
 
     Attributes
     ----------
-    kind : {"mean", "temperature"}
+    kind : {"mean", "temperature", "all temperatures"}
     coordinate : int
-        Of the position, in the coordinates of the metric.
+        Of the position, in the coordinates of the metric; −1 of all of them together.
     value, error : float
         What was measured, and its standard error.
     """
@@ -63,6 +71,10 @@ class Stationarity:
         Length of its first part, of which temperatures are measured.
     n_looks : int
         How many looks there will be.
+    sizes : sequence of int, optional
+        Numbers of each variable, one behind the other; by default each is a variable. All variables
+        have the same part in the chance of a false alarm, so that a scale beside a thousand effects
+        is not drowned by them.
 
     Examples
     --------
@@ -80,13 +92,43 @@ class Stationarity:
     ('mean', 1)
     """
 
-    def __init__(self, size: int, n_euclidean: int, n_looks: int) -> None:
-        self._d = n_euclidean
+    def __init__(
+        self, size: int, n_euclidean: int, n_looks: int, sizes: Sequence[int] | None = None
+    ) -> None:
+        self._size, self._d = size, n_euclidean
+        numbers = np.ones(size, dtype=int) if sizes is None else np.array(sizes, dtype=int)
+        part = np.repeat(1.0 / numbers, numbers)
+        parts = np.concatenate([part, part[:n_euclidean], np.ones(min(n_euclidean, 1))])
+        self._chances = FALSE_ALARM * parts / parts.sum()
         self._n_looks = max(n_looks, 1)
         self.count = 0
         self.sums = np.zeros((N_BATCHES, size + n_euclidean))
         self.counts = np.zeros(N_BATCHES)
+        d = n_euclidean
+        self._seen, self._passed = np.zeros((N_BATCHES, 2 * d)), np.zeros((N_BATCHES, 2 * d))
+        self._n_passed = np.zeros(N_BATCHES)
+        self._products, self._squares = np.zeros(2 * d), np.zeros(2 * d)
         self.last_temperature = math.nan
+
+    @property
+    def _batch(self) -> int:
+        return min(self.count * N_BATCHES // self._n_looks, N_BATCHES - 1)
+
+    def _known(self, position: np.ndarray) -> np.ndarray:
+        """Return what is known at all draws: z and z² of the Euclidean coordinates."""
+        z = position[: self._d]
+        return np.concatenate([z, z**2])
+
+    def pass_by(self, position: np.ndarray) -> None:
+        """Take in the position of a draw; of every one, looked at or not.
+
+        Parameters
+        ----------
+        position : ndarray, shape (size,)
+            In the coordinates of the metric.
+        """
+        self._passed[self._batch] += self._known(position)
+        self._n_passed[self._batch] += 1
 
     def look(self, position: np.ndarray, gradient: np.ndarray) -> None:
         """Take in a position and a gradient there that knows nothing of how it was reached.
@@ -97,20 +139,41 @@ class Stationarity:
             In the coordinates of the metric; of the parts on a manifold, the gradient less what its
             mean should be.
         """
-        batch = min(self.count * N_BATCHES // self._n_looks, N_BATCHES - 1)
-        d = self._d
+        d, batch = self._d, self._batch
         products = -position[:d] * gradient[:d]
         self.sums[batch, : gradient.size] += gradient
         self.sums[batch, gradient.size :] += products
         self.counts[batch] += 1
+        known = self._known(position)
+        self._seen[batch] += known
+        self._products += np.concatenate([gradient[:d], products]) * known
+        self._squares += known**2
         self.count += 1
         if d:
             self.last_temperature = float(products.mean())
 
+    def _slopes(self) -> np.ndarray:
+        """Regression of g on z, and of −z g on z², over all looks."""
+        d, n = self._d, max(self.count, 1)
+        places = np.r_[0:d, self._size : self._size + d]
+        seen, of = self._seen.sum(axis=0) / n, self.sums[:, places].sum(axis=0) / n
+        variances = self._squares / n - seen**2
+        covariances = self._products / n - seen * of
+        known = variances > _LEAST_SHARE * self._squares / n
+        return np.where(known, covariances / np.where(known, variances, 1.0), 0.0)
+
     def _means(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and standard errors of all that is measured."""
+        """Means and standard errors: of gradients, of temperatures, of all of these together."""
         seen = self.counts > 0
-        batches = self.sums[seen] / self.counts[seen, np.newaxis]
+        counts = self.counts[seen, np.newaxis]
+        batches = self.sums[seen] / counts
+        if self._n_passed.any():
+            passed = self._passed[seen] / np.maximum(self._n_passed[seen, np.newaxis], 1.0)
+            places = np.r_[0 : self._d, self._size : self._size + self._d]
+            batches[:, places] += self._slopes() * (passed - self._seen[seen] / counts)
+        if self._d:
+            together = batches[:, self._size :].mean(axis=1, keepdims=True)
+            batches = np.concatenate([batches, together], axis=1)
         weights = self.counts[seen] / self.counts.sum()
         means = weights @ batches
         n = len(batches)
@@ -120,7 +183,7 @@ class Stationarity:
     @property
     def mean_gradient(self) -> np.ndarray:
         """Mean gradient so far, an error of the mean in posterior standard deviations."""
-        return self._means()[0][: self.sums.shape[1] - self._d]
+        return self._means()[0][: self._size]
 
     @property
     def largest_gradient(self) -> float:
@@ -130,31 +193,37 @@ class Stationarity:
     @property
     def temperatures(self) -> np.ndarray:
         """Configurational temperature of each Euclidean coordinate so far."""
-        return self._means()[0][self.sums.shape[1] - self._d :]
+        return self._means()[0][self._size : self._size + self._d]
 
     def worst(self) -> StationarityError | None:
-        """Error that is largest beyond what is small and what may be chance; None without one."""
+        """Error that is largest beyond what is small and what may be chance; None without one.
+
+        That of all temperatures together only where no coordinate by itself is in error.
+        """
         if self.count < FEWEST_LOOKS:
             return None
         means, errors = self._means()
-        size = self.sums.shape[1] - self._d
-        off = means - np.repeat([0.0, 1.0], [size, self._d])
+        off = means.copy()
+        off[self._size :] -= 1.0
         freedom = int((self.counts > 0).sum()) - 1
-        critical = stats.t.isf(0.5 * FALSE_ALARM / off.size, freedom)
+        critical = stats.t.isf(0.5 * self._chances, freedom)
         beyond = np.abs(off) - SMALL_ERROR - critical * errors
-        place = int(np.argmax(np.where(np.isfinite(beyond), beyond, -np.inf)))
+        beyond[~np.isfinite(beyond)] = -np.inf
+        single = beyond[: self._size + self._d]
+        place = int(np.argmax(single if single.max() > 0.0 else beyond))
         if not beyond[place] > 0.0:
             return None
-        kind = "mean" if place < size else "temperature"
-        coordinate = place if place < size else place - size
-        return StationarityError(kind, coordinate, float(means[place]), float(errors[place]))
+        value, error = float(means[place]), float(errors[place])
+        if place < self._size:
+            return StationarityError("mean", place, value, error)
+        if place < self._size + self._d:
+            return StationarityError("temperature", place - self._size, value, error)
+        return StationarityError("all temperatures", -1, value, error)
 
     @property
     def state(self) -> dict[str, np.ndarray]:
         """All that was measured."""
-        return {
-            "sums": self.sums.copy(),
-            "counts": self.counts.copy(),
+        return {name: getattr(self, name).copy() for name in self._STATE} | {
             "last_temperature": np.array(
                 [] if math.isnan(self.last_temperature) else [self.last_temperature]
             ),  # NaN would differ from itself
@@ -162,7 +231,10 @@ class Stationarity:
 
     @state.setter
     def state(self, state: dict[str, np.ndarray]) -> None:
-        self.sums, self.counts = np.array(state["sums"]), np.array(state["counts"])
+        for name in self._STATE:
+            setattr(self, name, np.array(state[name]))
         self.count = int(self.counts.sum())
         known = np.asarray(state["last_temperature"])
         self.last_temperature = float(known[0]) if known.size else math.nan
+
+    _STATE = ("sums", "counts", "_seen", "_passed", "_n_passed", "_products", "_squares")

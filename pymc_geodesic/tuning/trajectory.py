@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.metric import Metric
 from pymc_geodesic.tuning.step_size import DualAveraging
 from pymc_geodesic.tuning.windows import MetricWindows
@@ -34,14 +35,14 @@ class TrajectoryTuner:
     n_tune : int
         Draws of the tuning phase.
     target_accept : float
+    rule : FactorRule
+        What the metric is made of.
     n_euclidean : int
         Length of the Euclidean part of a position, which comes first.
     compact : sequence of (slice, int)
         Place and dimension of the variables behind it.
     longest : sequence of float
         Bound of the length scale of each of them.
-    dense : bool
-        Whether the metric takes correlations into account.
     adapts_metric : bool
     """
 
@@ -49,11 +50,11 @@ class TrajectoryTuner:
         self,
         n_tune: int,
         target_accept: float,
+        rule: FactorRule,
         n_euclidean: int,
         compact: Sequence[tuple[slice, int]] = (),
         longest: Sequence[float] = (),
         *,
-        dense: bool,
         adapts_metric: bool = True,
     ) -> None:
         self._n_euclidean, self._compact = n_euclidean, list(compact)
@@ -61,7 +62,7 @@ class TrajectoryTuner:
         self.step_size = DualAveraging(_FIRST_STEP, target_accept)
         # the step size settles in what is left behind the last window
         n_windows = n_tune - max(n_tune // 10, min(50, n_tune // 2))
-        self.windows = MetricWindows(n_windows, dense=dense) if adapts_metric else None
+        self.windows = MetricWindows(n_windows, rule) if adapts_metric else None
         self._n_windows = n_windows
         self._draw = 0
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.tuning.metric import length_scale, whitening_factor
+from pymc_geodesic.tuning.factor_rule import FactorRule
+from pymc_geodesic.tuning.funnel import Funnel, find_funnel
+from pymc_geodesic.tuning.metric import Factor, LowRank
+from pymc_geodesic.tuning.whitening import length_scale
 
 __all__ = ["MetricWindows", "window_ends"]
 
@@ -48,12 +52,12 @@ class MetricWindows:
     ----------
     n_draws : int
         Draws of the phase.
-    dense : bool
+    rule : FactorRule
     """
 
-    def __init__(self, n_draws: int, *, dense: bool) -> None:
+    def __init__(self, n_draws: int, rule: FactorRule) -> None:
         self._ends = set(window_ends(n_draws))
-        self._dense = dense
+        self._rule = rule
         self._positions: list[np.ndarray] = []
         self._gradients: list[np.ndarray] = []
         self._seen = 0
@@ -97,21 +101,26 @@ class MetricWindows:
         self._positions = self._positions[first:]
         self._gradients = self._gradients[first:]
 
-    def factor(self, d: int) -> np.ndarray | None:
-        """Whitening factor of the first ``d`` coordinates; None if nothing was learned.
+    def factor(self, d: int) -> Factor | None:
+        """Factor that the rule makes of the first ``d`` coordinates; None if nothing was learned.
 
         That is so where there are too few draws, or where all proposals were rejected.
         """
         if len(self._positions) < 3 or not np.ptp(self._positions, axis=0).any():
             return None
         x, gradients = np.array(self._positions)[:, :d], np.array(self._gradients)[:, :d]
-        factor = whitening_factor(x, gradients, dense=self._dense)
-        return factor if np.isfinite(factor).all() else None
+        factor = self._rule.factor(x, gradients)
+        numbers = factor.times(np.ones(d)) if isinstance(factor, LowRank) else factor
+        return factor if np.isfinite(numbers).all() else None
 
     def length(self, part: slice, dim: int, longest: float = 1.0) -> float:
         """Length scale of a variable that is not Euclidean; see `length_scale`."""
         x, gradients = np.array(self._positions)[:, part], np.array(self._gradients)[:, part]
         return length_scale(x, gradients, dim, longest)
+
+    def funnel(self, parts: Mapping[str, slice]) -> Funnel | None:
+        """Look for a variable that sets the scale of another; see `find_funnel`."""
+        return find_funnel(np.array(self._positions), np.array(self._gradients), parts)
 
     @property
     def gradients(self) -> np.ndarray:

@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_geodesic.densities.compilation import FixedArray, RowBlock, compile_field
+from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
@@ -30,10 +31,9 @@ def model():
 
 
 def output_of(model, mode):
+    source = ShuffledRows({"x": model["x"].get_value()}, 7)
     estimator = GradientEstimator(
-        model,
-        manifold_variables(model, ["mu", "b"]),
-        source=ShuffledRows({"x": model["x"].get_value()}, 7),
+        RowDensity(model, manifold_variables(model, ["mu", "b"]), source),
         with_value=True,
         compile_kwargs=None if mode is None else {"mode": mode},
     )

@@ -8,11 +8,12 @@ import pytest
 from scipy import stats
 
 from pymc_geodesic.densities.log_density import density_of
+from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import HalfLine, Simplex, Sphere
-from pymc_geodesic.minibatches.from_arguments import named_row_source
+from pymc_geodesic.minibatches.from_arguments import drawn_row_source, named_row_source
 from pymc_geodesic.runtime.fields import evaluate
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
@@ -33,15 +34,10 @@ class Gradient:
             "minibatch_order": "shuffled",
         } | minibatches
         source = named_row_source(model, **arguments)
-        self.estimator = GradientEstimator(
-            model,
-            self.variables,
-            source=source,
-            total_size=arguments["total_size"],
-            minibatch_order=arguments["minibatch_order"],
-            with_value=True,
-            compile_kwargs=INTERPRETED,
-        )
+        if source is None:
+            source = drawn_row_source(model, arguments["minibatch_order"])
+        density = RowDensity(model, self.variables, source, arguments["total_size"])
+        self.estimator = GradientEstimator(density, with_value=True, compile_kwargs=INTERPRETED)
 
     def __call__(self, coordinates, argument=0):
         position = np.concatenate(
@@ -212,11 +208,16 @@ def test_minibatch_of_pymc(table):
         np.testing.assert_allclose(gradient(W, start)[1]["w"], expected, rtol=1e-10)
 
 
-def test_minibatch_nodes_that_share_a_generator_share_their_rows(table):
-    """A CustomDist copies the node; its data must stay aligned with the observed ones."""
+@pytest.mark.parametrize("is_computed", [False, True], ids=["container", "computed"])
+def test_minibatch_nodes_that_share_a_generator_share_their_rows(table, is_computed):
+    """A CustomDist copies the node; its data must stay aligned with the observed ones.
+
+    It also copies what the data are computed from.
+    """
     X, y = table
     with pm.Model() as model:
-        X_rows, y_rows = pm.Minibatch(pm.Data("X", X), pm.Data("y", y), batch_size=BATCH)
+        data = pt.concatenate([X[:3], X[3:]]) if is_computed else pm.Data("X", X)
+        X_rows, y_rows = pm.Minibatch(data, pm.Data("y", y), batch_size=BATCH)
         w = pm.Normal("w", 0.0, 3.0, shape=N_FEATURES)
 
         def logp(value, mean):

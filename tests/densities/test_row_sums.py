@@ -181,3 +181,14 @@ def test_rows_of_pymc_minibatch(table, is_sum, batch_size):
         return
     with pytest.raises(ValueError, match="'term' is no sum over the rows"):
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+
+
+def test_impossible_rows_make_no_noise(recwarn):
+    # with raw covariates some rows have probability 0 at any place but the posterior
+    covariate = 1e5 + np.arange(20.0)
+    with pm.Model():
+        x, y = pm.Data("x", covariate), pm.Data("y", np.tile([0.0, 1.0], 10))
+        slope = pm.Normal("slope", initval=5.0)
+        pm.Bernoulli("seen", p=pm.math.sigmoid(slope * x), observed=y)
+        pg.SGGMC(batch_size=5, minibatch=["x", "y"], compile_kwargs={"mode": "FAST_COMPILE"})
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]

@@ -53,3 +53,11 @@ def test_rows_that_are_streamed_are_counted_by_the_step():
             pg.SGGMC(compile_kwargs=INTERPRETED, total_size=80, **arguments)
         with pytest.warns(UserWarning, match="total_size=80 of 'y' is not the 40 rows"):
             pg.SGGMC(compile_kwargs=INTERPRETED, total_size=40, **arguments)
+
+
+def test_fewer_rows_in_all_than_in_memory_are_refused():
+    with pm.Model():
+        rows = pm.Data("rows", np.zeros(40))
+        pm.Normal("y", pm.Normal("a"), observed=rows)
+        with pytest.raises(ValueError, match="total_size=10 is less than the 40 rows of 'rows'"):
+            pg.SGGMC(minibatch="rows", batch_size=5, total_size=10, compile_kwargs=INTERPRETED)

@@ -1,7 +1,6 @@
 """Gradients of all rows, control variates and coordinates, against the full gradient."""
 
 import inspect
-from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -11,140 +10,19 @@ from numba import njit
 
 import pymc_geodesic as pg
 from pymc_geodesic.gradients import control_variates
-from pymc_geodesic.gradients.total_gradient import CHUNK
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.tuning.metric import Metric
-
-WIDTH = 4
-
-
-class Case(NamedTuple):
-    """How a model meets its rows."""
-
-    n_rows: int
-    batch_size: int
-    in_model: str = "nothing"  # or "minibatch", "total_size"
-    total_size: int | None = None
-    dtype: str = "float64"
-    order: str = "shuffled"
-    mode: str | None = None
-    mixed: bool = False
-
-
-CASES = {
-    "several manifolds": Case(101, 30, mixed=True),
-    "one row": Case(101, 1),
-    "several chunks": Case(2 * CHUNK + 77, 30),
-    "pm.Minibatch": Case(101, 30, in_model="minibatch"),
-    "total_size of the likelihood": Case(101, 30, in_model="total_size"),
-    "total_size of the step": Case(101, 30, total_size=303),
-    "float32": Case(101, 30, dtype="float32"),
-    "random": Case(101, 30, order="random"),
-    "another backend": Case(101, 30, mode="FAST_COMPILE"),
-}
-
-CASE = Case(101, 30)
-
-
-def rows_of(case: Case, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(case.n_rows, WIDTH)) * [0.1, 1.0, 3.0, 0.5]
-    y = x @ [2.0, 0.3, 0.2, -1.0] + rng.normal(size=case.n_rows)
-    return x.astype(case.dtype), y.astype(case.dtype)
-
-
-def parameters(case: Case):
-    """Variables, on a Stiefel manifold too if wanted, and the mean of the rows."""
-    log_sd = pm.Normal("log_sd", 0.0, 0.5)
-    direction = pg.UniformSphere("direction", shape=3)
-    b = pm.Normal("b", 0.5, 2.0, shape=WIDTH)
-    pm.Potential("pull", -0.1 * pt.sum(b**4) + b[0] * direction[1])
-    if not case.mixed:
-        return (lambda x: x @ b + x[:, :3] @ direction), log_sd
-    frame = pg.UniformStiefel("frame", shape=(3, 2))
-
-    def mean(x):
-        along = x[:, :3] @ (direction + frame @ np.array([1.0, -0.5]))
-        return x @ b + along
-
-    return mean, log_sd
-
-
-def model_of(case: Case) -> pm.Model:
-    x, y = rows_of(case)
-    with pm.Model() as model:
-        mean, log_sd = parameters(case)
-        n_rows = None
-        if case.in_model == "minibatch":
-            rows, observed = pm.Minibatch(x, y, batch_size=case.batch_size)
-        else:
-            rows, observed = pm.Data("x", x), pm.Data("t", y)
-        if case.in_model != "nothing":
-            n_rows = case.n_rows
-        pm.Normal("y", mean(rows), pt.exp(log_sd), observed=observed, total_size=n_rows)
-    return model
-
-
-def full_model(case: Case, x: np.ndarray, y: np.ndarray) -> pm.Model:
-    """The density of all rows, written without minibatches."""
-    with pm.Model() as model:
-        mean, log_sd = parameters(case)
-        weight = (case.total_size or case.n_rows) / case.n_rows
-        law = pm.Normal.dist(mean(pt.as_tensor(x)), pt.exp(log_sd))
-        pm.Potential("y", weight * pt.sum(pm.logp(law, pt.as_tensor(y))))
-    return model
-
-
-class Setup:
-    """A step with minibatches, and the full gradient of the same model."""
-
-    def __init__(self, case: Case) -> None:
-        self.case = case
-        model = model_of(case)
-        inside = case.in_model == "minibatch"
-        rows = {} if inside else {"minibatch": ["x", "t"], "batch_size": case.batch_size}
-        if case.total_size is not None:
-            rows["total_size"] = case.total_size
-        mode = {} if case.mode is None else {"compile_kwargs": {"mode": case.mode}}
-        self.model = model
-        self.step = pg.SGGMC(model=model, minibatch_order=case.order, **rows, **mode)
-        self.gradient = self.step._adapted.gradient
-        self.source = self.step.estimator.source
-        self.take_full(*rows_of(case))
-        rng = np.random.default_rng(3)
-        self.here, self.there = self.step.product.random_point(rng, 2) * 1.0
-
-    def take_full(self, x: np.ndarray, y: np.ndarray) -> None:
-        self._full = pg.SGGMC(model=full_model(self.case, x, y))
-        assert self._full.product.names == self.step.product.names
-
-    def full(self, x: np.ndarray) -> np.ndarray:
-        """Gradient of all rows, and the log-density behind it."""
-        return values(self._full.estimator.field, x, x.size + 1)
-
-    def anchor(self, x: np.ndarray) -> None:
-        self.gradient.anchor_at(x, self.gradient.gradient_of_all_rows(x))
-
-    def estimates(self, x: np.ndarray) -> np.ndarray:
-        """Of all the minibatches of consecutive rows there are, or of some random ones."""
-        field = self.gradient.noisy
-        if self.case.order == "random":
-            starts = self.step.estimator.next_arguments(20)
-        else:
-            self.step.estimator.next_arguments(1)
-            starts = np.arange(self.case.n_rows)
-        return np.array([values(field, x, x.size, int(start)) for start in starts])
-
-
-def values(field, x, size, argument=0):
-    output = np.empty(size)
-    evaluate(field.address, x, argument, field.context, output)
-    field.raise_error()
-    return output
-
-
-def error(found: np.ndarray, expected: np.ndarray) -> float:
-    return float(np.abs(found - expected).max() / np.abs(expected).max())
+from pymc_geodesic.tuning.metric import LowRank, Metric
+from tests.gradients.rows_of_models import (
+    CASE,
+    CASES,
+    WIDTH,
+    Setup,
+    error,
+    full_model,
+    model_of,
+    rows_of,
+    tolerance,
+    values,
+)
 
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
@@ -155,10 +33,6 @@ def setup(request):
 @pytest.fixture(scope="module")
 def plain():
     return Setup(CASE)
-
-
-def tolerance(setup):
-    return 1e-10 if setup.case.dtype == "float64" else 2e-5
 
 
 def test_total_is_the_full_gradient(setup):
@@ -207,11 +81,19 @@ def test_sample_stands_for_all_rows(plain):
     assert error(found, reference.full(plain.here)[:-1]) < 1e-10
 
 
-@pytest.mark.parametrize("dense", [True, False])
-def test_coordinates_of_a_metric(plain, dense):
+@pytest.mark.parametrize("kind", ["dense", "diagonal", "low rank"])
+def test_coordinates_of_a_metric(plain, kind):
     rng = np.random.default_rng(4)
     d = plain.gradient.n_euclidean
-    factor = rng.normal(size=(d, d)) if dense else np.exp(rng.normal(size=d))
+    factor = whole = rng.normal(size=(d, d))
+    if kind != "dense":
+        factor, whole = np.exp(rng.normal(size=d)), None
+        if kind == "low rank":
+            directions, _ = np.linalg.qr(rng.normal(size=(d, 2)))
+            factor = LowRank(factor, directions, np.array([0.2, 7.0]))
+            whole = factor.dense()
+        else:
+            whole = np.diag(factor)
     lengths = np.array([0.3])
     plain.gradient.use(Metric(rng.normal(size=d), factor, lengths))
     plain.anchor(plain.here)
@@ -222,7 +104,6 @@ def test_coordinates_of_a_metric(plain, dense):
     assert slices[0].start == d
     for length, part in zip(lengths, slices, strict=True):
         expected[part] *= length
-    whole = factor if dense else np.diag(factor)
     expected[:d] = whole.T @ expected[:d]
     assert error(plain.estimates(z).mean(axis=0), expected) < 1e-10
     # against differences of the log-density along whitened coordinates

@@ -6,13 +6,16 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
 
+from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.gradients.fisher import tangential_variance
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import Euclidean, FlatSimplex, Simplex, Sphere, Stiefel
+from pymc_geodesic.minibatches.from_arguments import drawn_row_source
 from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows
+from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.fields import evaluate
 
 N_ROWS, BATCH = 40, 8
@@ -28,12 +31,8 @@ def table():
 
 
 def estimator_of(model, arrays, source=IndependentRows, batch_size=BATCH):
-    return GradientEstimator(
-        model,
-        manifold_variables(model, None),
-        source=source(arrays, batch_size),
-        compile_kwargs=INTERPRETED,
-    )
+    density = RowDensity(model, manifold_variables(model, None), source(arrays, batch_size))
+    return GradientEstimator(density, compile_kwargs=INTERPRETED)
 
 
 def call(field, position, start, size=None):
@@ -123,9 +122,8 @@ def test_minibatch_of_pymc(table):
         X_rows, y_rows = pm.Minibatch(X, y, batch_size=BATCH)
         w = pm.Normal("w", 0.0, 3.0, shape=2)
         pm.Normal("y_obs", X_rows @ w, 1.0, observed=y_rows, total_size=N_ROWS)
-    estimator = GradientEstimator(
-        model, manifold_variables(model, None), compile_kwargs=INTERPRETED
-    )
+    density = RowDensity(model, manifold_variables(model, None), drawn_row_source(model))
+    estimator = GradientEstimator(density, compile_kwargs=INTERPRETED)
     position = np.array([0.3, -0.7])
     rows = estimator.source.row_indices(5)
     per_row = N_ROWS * X[rows] * (y[rows] - X[rows] @ position)[:, None]
@@ -138,7 +136,8 @@ def test_full_data_have_no_noise_to_estimate(table):
     with pm.Model() as model:
         w = pm.Normal("w", 0.0, 3.0, shape=2)
         pm.Normal("y_obs", pm.Data("X", X) @ w, 1.0, observed=pm.Data("y", y))
-    full = GradientEstimator(model, manifold_variables(model, None), compile_kwargs=INTERPRETED)
+    density = RowDensity(model, manifold_variables(model, None), AllRows())
+    full = GradientEstimator(density, compile_kwargs=INTERPRETED)
     with pytest.raises(ValueError, match="needs minibatches of two rows or more"):
         full.compile_noise()
     with pytest.raises(ValueError, match="needs minibatches of two rows or more"):
@@ -155,7 +154,7 @@ def test_mixture_is_machine_code_that_is_kept():
         components = [VonMisesFisher.dist(mu[k], KAPPA) for k in range(2)]
         pm.Mixture("x_obs", w=[0.3, 0.7], comp_dists=components, observed=pm.Data("x", x))
     variables = manifold_variables(model, None)
-    estimator = GradientEstimator(model, variables, source=IndependentRows({"x": x}, BATCH))
+    estimator = GradientEstimator(RowDensity(model, variables, IndependentRows({"x": x}, BATCH)))
     noise = estimator.compile_noise()
     _, jitted = noise.field._keep_alive
     assert CACHED_SRC_FUNCTIONS[jitted.py_func]

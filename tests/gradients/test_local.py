@@ -254,3 +254,39 @@ def test_local_variable_must_have_a_point_for_each_row():
         pm.Normal("x", pt.concatenate([z, [0.0]]), observed=data)
         with pytest.raises(ValueError, match=r"'z' of shape \(11,\), but there are 12 rows"):
             pg.SGGMC(local=[z], minibatch=["y"], batch_size=3)
+
+
+def test_a_new_step_goes_on_from_a_saved_state(hierarchy):
+    """With the step size of the local variables that was found, and where it was in the rows."""
+    model, _ = hierarchy
+
+    def started(seed):
+        with model:
+            step = pg.SGGMC(
+                step_size=0.05,
+                friction=1.0,
+                n_steps=3,
+                batch_size=BATCH,
+                minibatch=["y"],
+                local=["z"],
+                local_draws=2,
+                local_tune=1,
+                compile_kwargs={"mode": "FAST_COMPILE"},
+            )
+        step.setup_chain(np.random.default_rng(seed), 20, 5)
+        return step
+
+    step = started(1)
+    point = model.initial_point(random_seed=1)
+    for _ in range(4):
+        point, _ = step.step(point)
+    state = step.sampling_state
+    other = started(2)
+    other.sampling_state = state
+    there = {name: value.copy() for name, value in point.items()}
+    for _ in range(3):
+        point, (stats,) = step.step(point)
+        there, (again,) = other.step(there)
+        assert stats["acceptance_rate"] == again["acceptance_rate"]
+        for name, value in point.items():
+            np.testing.assert_array_equal(there[name], value)

@@ -6,10 +6,17 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from pymc_geodesic.integrators import EXACT, refresh_velocity
+from pymc_geodesic.integrators import EXACT, Scratch, State, Thermostat, refresh_velocity
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
-from pymc_geodesic.kernels.geodesic_langevin import geodesic_langevin
-from pymc_geodesic.runtime.fields import Field, array_at, native_field
+from pymc_geodesic.kernels.geodesic_langevin import (
+    BathByDirection,
+    SharedThermostat,
+    geodesic_langevin,
+)
+from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
+from pymc_geodesic.kernels.sggmc import HeatBath
+from pymc_geodesic.manifolds.product import Space
+from pymc_geodesic.runtime.fields import Callback, Field, array_at, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.targets import Target
 
@@ -17,6 +24,11 @@ NO_NOISE = np.empty(0)
 
 TIME = 2.0
 """How long stochastic kernels run by default: three times what friction takes to forget."""
+
+
+def called(field: Field, context: np.ndarray | None = None) -> Callback:
+    """Say how kernels call a field."""
+    return Callback(field.address, np.zeros(1, dtype=np.int64) if context is None else context)
 
 
 def gradient_field(target: Target) -> Field:
@@ -101,15 +113,15 @@ def run_sggmc(
     """Positions and velocities of ``n`` chains after one call of SGGMC each."""
     product = target.product
     x, v, streams = start(target, n)
-    context = np.zeros(1, dtype=np.int64) if context is None else context
+    callback = called(field, context)
     step_size = target.step_size if step_size is None else step_size
     arguments = np.zeros(round(TIME / step_size) if n_steps is None else n_steps, dtype=np.int64)
-    frictions = np.full(len(product.dims), friction)
-    gradient, noise = np.empty(product.size), np.empty(product.size)
+    bath = HeatBath(np.full(len(product.dims), friction), gradient_noise, splitting)
+    scratch = Scratch(np.empty(product.size), np.empty(product.size))
     for chain in range(n):
         kernel(
-            field.address, context, arguments, product.blocks, product.dims, x[chain], v[chain],
-            step_size, frictions, gradient_noise, splitting, streams[chain], gradient, noise,
+            callback, arguments, product.space, State(x[chain], v[chain]), step_size, bath,
+            streams[chain], scratch,
         )  # fmt: skip
     return x, v
 
@@ -133,20 +145,20 @@ def run_gsgnht(
     """
     product = target.product
     x, v, streams = start(target, n)
-    context = np.zeros(1, dtype=np.int64) if context is None else context
+    callback = called(field, context)
     step_size = target.step_size if step_size is None else step_size
     arguments = np.zeros(round(TIME / step_size) if n_steps is None else n_steps, dtype=np.int64)
-    diffusions = np.full(len(product.dims), diffusion)
+    bath = HeatBath(np.full(len(product.dims), diffusion), NO_NOISE, splitting)
     inertias = np.full(len(product.dims), inertia)
     rng = np.random.default_rng(4)
     spread = 1.0 / np.sqrt(product.dims * inertia)
     thermostats = diffusion + spread * rng.standard_normal((n, len(product.dims)))
-    gradient, noise = np.empty(product.size), np.empty(product.size)
+    scratch = Scratch(np.empty(product.size), np.empty(product.size))
     for chain in range(n):
         kernel(
-            field.address, context, arguments, product.blocks, product.dims, x[chain], v[chain],
-            thermostats[chain], inertias, np.ones(len(product.dims)), step_size, diffusions,
-            NO_NOISE, splitting, streams[chain], gradient, noise, np.empty((len(product.dims), 2)),
+            callback, arguments, product.space, State(x[chain], v[chain]),
+            Thermostat(thermostats[chain], inertias, np.ones(len(product.dims))), step_size, bath,
+            streams[chain], scratch, np.empty((len(product.dims), 2)),
         )  # fmt: skip
     return x, v, thermostats
 
@@ -167,11 +179,11 @@ def run_gmc(
     step_size = 6.0 * target.step_size if step_size is None else step_size
     x = packed(target, start(target, n)[0])
     acceptance = np.empty(n)
+    space = Space(blocks, target.product.dims, np.ones(len(blocks)))
     kernel(
-        field.address, np.zeros(1, dtype=np.int64), 0, blocks, np.ones(len(blocks)), n, x,
-        transitions, np.empty((0, x.size)), step_size, n_steps, jitter,
-        new_stream(np.random.default_rng(1)), acceptance, np.empty((2, 0)),
-        np.full(x.size + n, np.nan),
+        called(field), 0, space, Chains(n, x, np.full(x.size + n, np.nan)),
+        Leapfrog(step_size, n_steps, jitter), new_stream(np.random.default_rng(1)),
+        Record(transitions, np.empty((0, x.size)), acceptance, np.empty((2, 0))),
     )  # fmt: skip
     return unpacked(target, x, n), acceptance
 
@@ -188,12 +200,12 @@ def run_sgld(
 ) -> np.ndarray:
     """Positions of ``n`` chains after one call of SGLD each, all with the same first squares."""
     x, _, streams = start(target, n)
-    context, arguments = np.zeros(1, dtype=np.int64), np.zeros(n_steps, dtype=np.int64)
-    gradient, noise = np.empty(x.shape[1]), np.empty(x.shape[1])
+    callback = called(field)
+    arguments = np.zeros(n_steps, dtype=np.int64)
+    scratch = Scratch(np.empty(x.shape[1]), np.empty(x.shape[1]))
     for chain in range(n):
         kernel(
-            field.address, context, arguments, x[chain], step_size, squares.copy(),
-            streams[chain], gradient, noise,
+            callback, arguments, x[chain], step_size, squares.copy(), streams[chain], scratch,
         )  # fmt: skip
     return x
 
@@ -215,18 +227,19 @@ def run_ssgnht(
     """
     product = target.product
     x, v, streams = start(target, n)
-    context, arguments = np.zeros(1, dtype=np.int64), np.zeros(n_steps, dtype=np.int64)
+    callback = called(field)
+    arguments = np.zeros(n_steps, dtype=np.int64)
     diffusions = np.full(len(product.dims), diffusion)
     inertias, targets = np.full(len(product.dims), inertia), np.ones(len(product.dims))
     rng = np.random.default_rng(4)
     spread = 1.0 / np.sqrt(product.dims * inertia)
     thermostats = diffusion + spread * rng.standard_normal((n, len(product.dims)))
-    gradient, noise = np.empty(product.size), np.empty(product.size)
+    scratch = Scratch(np.empty(product.size), np.empty(product.size))
     for chain in range(n):
         kernel(
-            field.address, context, arguments, product.blocks, product.dims, x[chain], v[chain],
-            thermostats[chain], inertias, targets, step_size, diffusions, streams[chain], gradient,
-            noise,
+            callback, arguments, product.space, State(x[chain], v[chain]),
+            Thermostat(thermostats[chain], inertias, targets), step_size, diffusions,
+            streams[chain], scratch,
         )  # fmt: skip
     return x, v, thermostats
 
@@ -272,7 +285,9 @@ def run_langevin(
     product = target.product
     x, v, streams = start(target, n)
     noise_stream = new_stream(np.random.default_rng(7))
-    context = np.array([noise_stream.ctypes.data], dtype=np.int64)
+    callback = called(field, np.array([noise_stream.ctypes.data], dtype=np.int64))
+    space = Space(product.blocks, product.dims, scales)
+    bath = BathByDirection(friction, known_noise)
     step_size = target.step_size if step_size is None else step_size
     arguments = np.zeros(round(time / step_size), dtype=np.int64)
     spread = 1.0 / np.sqrt(product.dim * inertia)
@@ -280,8 +295,7 @@ def run_langevin(
     temperatures, gradient = np.empty(n), np.empty(product.size)
     for chain in range(n):
         temperatures[chain], _ = kernel(
-            field.address, context, arguments, product.blocks, product.dims, scales, x[chain],
-            v[chain], step_size, friction, known_noise, thermostats[chain], inertia,
-            streams[chain], gradient,
+            callback, arguments, space, State(x[chain], v[chain]), step_size, bath,
+            SharedThermostat(thermostats[chain], inertia), streams[chain], gradient,
         )  # fmt: skip
     return x, v, thermostats[:, 0], temperatures

@@ -10,6 +10,7 @@ from scipy.linalg import solve_discrete_lyapunov
 from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
+from tests.kernels.drivers import called
 from tests.mutants import BIASED_AVERAGED_LANGEVIN
 
 N_CHAINS, N_STEPS, SIZE = 20_000, 60, 3
@@ -37,10 +38,7 @@ def quartic(position, argument, context, output):
 
 
 def run(field, x, last, step_size, arguments, known, stream, kernel=averaged_langevin):
-    context = np.zeros(1, dtype=np.int64)
-    return kernel(
-        field.address, context, arguments, x, last, step_size, known, stream, np.empty(x.size)
-    )
+    return kernel(called(field), arguments, x, last, step_size, known, stream, np.empty(x.size))
 
 
 def test_recursion_by_hand():

@@ -6,11 +6,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pymc_geodesic.integrators import EXACT, PAPER, refresh_velocity
+from pymc_geodesic.integrators import EXACT, PAPER, Scratch, State, Thermostat, refresh_velocity
 from pymc_geodesic.kernels import gsgnht, sggmc
+from pymc_geodesic.kernels.sggmc import HeatBath
 from pymc_geodesic.runtime.fields import Field
 from pymc_geodesic.runtime.streams import new_stream
-from tests.kernels.drivers import gradient_field
+from tests.kernels.drivers import called, gradient_field
 from tests.targets import CONCENTRATION_AND_DIRECTION, Target
 
 TARGET = CONCENTRATION_AND_DIRECTION
@@ -43,13 +44,13 @@ def run(
     """State after some steps, the noise silenced by a known variance that leaves nothing of it."""
     product = target.product
     state = [part.copy() for part in state]
-    own = (state[2], INERTIA, np.ones(len(product.dims))) if kernel is gsgnht else ()
+    own = (Thermostat(state[2], INERTIA, np.ones(len(product.dims))),) if kernel is gsgnht else ()
     work = (np.empty((len(product.dims), 2)),) if kernel is gsgnht else ()
     (compiled or kernel)(
-        field.address, np.zeros(1, dtype=np.int64), np.zeros(n_steps, dtype=np.int64),
-        product.blocks, product.dims, state[0], state[1], *own, step_size, friction,
-        np.full(product.size, 1e300), splitting, new_stream(np.random.default_rng(1)),
-        np.empty(product.size), np.empty(product.size), *work,
+        called(field), np.zeros(n_steps, dtype=np.int64), product.space, State(*state[:2]), *own,
+        step_size, HeatBath(friction, np.full(product.size, 1e300), splitting),
+        new_stream(np.random.default_rng(1)),
+        Scratch(np.empty(product.size), np.empty(product.size)), *work,
     )  # fmt: skip
     return state
 

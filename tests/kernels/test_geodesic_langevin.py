@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
+from pymc_geodesic.integrators import EXACT, Scratch, State
 from pymc_geodesic.kernels import sggmc
-from pymc_geodesic.kernels.geodesic_langevin import friction_coefficients, geodesic_langevin
+from pymc_geodesic.kernels.geodesic_langevin import (
+    BathByDirection,
+    SharedThermostat,
+    friction_coefficients,
+    geodesic_langevin,
+)
+from pymc_geodesic.kernels.sggmc import HeatBath
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
-from tests.kernels.drivers import gradient_field, run_langevin, scaled_noisy_field
+from tests.kernels.drivers import called, gradient_field, run_langevin, scaled_noisy_field
 from tests.mutants import BIASED_BY_DIRECTION, UNPROJECTED_BY_DIRECTION
 from tests.targets import (
     CONCENTRATION_AND_DIRECTION,
@@ -110,9 +117,9 @@ def test_velocities_off_the_tangent_space_are_noticed(mixed):
 def call(x, v, *, product, field, step_size, friction, noise, thermostat, inertia, stream, n=1):
     """One call of the kernel, in place; returns temperature and clips."""
     return geodesic_langevin(
-        field.address, np.zeros(1, dtype=np.int64), np.zeros(n, dtype=np.int64), product.blocks,
-        product.dims, np.ones(len(product.dims)), x, v, step_size, friction, noise, thermostat,
-        inertia, stream, np.empty(x.size),
+        called(field), np.zeros(n, dtype=np.int64), product.space, State(x, v), step_size,
+        BathByDirection(friction, noise), SharedThermostat(thermostat, inertia), stream,
+        np.empty(x.size),
     )  # fmt: skip
 
 
@@ -130,9 +137,9 @@ def test_uniform_friction_is_sggmc(target, known):
         stream=new_stream(np.random.default_rng(2)),
     )  # fmt: skip
     other_temperature, other_clips = sggmc(
-        field.address, np.zeros(1, dtype=np.int64), np.zeros(7, dtype=np.int64), product.blocks,
-        product.dims, other_x, other_v, 0.1, np.array([1.3]), noise, 0,
-        new_stream(np.random.default_rng(2)), np.empty(x.size), np.empty(x.size),
+        called(field), np.zeros(7, dtype=np.int64), product.space, State(other_x, other_v), 0.1,
+        HeatBath(np.array([1.3]), noise, EXACT), new_stream(np.random.default_rng(2)),
+        Scratch(np.empty(x.size), np.empty(x.size)),
     )  # fmt: skip
     np.testing.assert_allclose(x, other_x, rtol=0, atol=1e-12)
     np.testing.assert_allclose(v, other_v, rtol=0, atol=1e-12)

@@ -7,14 +7,16 @@ import pytest
 from numba import njit
 from scipy import stats
 
+from pymc_geodesic.kernels.expected_counts import CountsAt
 from pymc_geodesic.kernels.geometric_brownian import log_normal_transition
-from pymc_geodesic.kernels.scir import LOG_NORMAL, scir
-from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, Prior
+from pymc_geodesic.kernels.scir import scir
+from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
 N = 50_000
 NO_CONTEXT = np.zeros(1, dtype=np.int64)
-EMPTY = np.empty(0)
+NOWHERE = CountsAt(np.empty(0), np.empty(0), np.empty(0))
 
 
 def stream(seed=1):
@@ -55,16 +57,16 @@ def log_normal_likelihood(position, argument, context, output):
 def run(field, state, arguments, step_size, own):
     """Run the kernel on pairs of numbers with the priors N(1, 1) and N(8, 4)."""
     size = state.size
-    counts, exposures = np.empty((2, size))
+    found = CountsAt(*np.empty((3, size)))
     n = size // 2
     failed, clips = scir(
-        field.address, NO_CONTEXT, np.asarray(arguments, dtype=np.int64),
-        np.array([[LOG_NORMAL, 0, 1, size]], dtype=np.int64), np.ones(1, dtype=bool), state,
-        np.tile([1.0, 2.0], n), np.tile([1.0, 0.25], n), np.tile([6.0, 0.5], n), step_size,
-        EMPTY, EMPTY, EMPTY, own, np.empty(size), counts, exposures,
+        Callback(field.address, NO_CONTEXT), np.asarray(arguments, dtype=np.int64),
+        np.array([[LOG_NORMAL, 0, 1, size]], dtype=np.int64), state,
+        Prior(np.tile([1.0, 2.0], n), np.tile([1.0, 0.25], n)), step_size,
+        np.tile([6.0, 0.5], n), NOWHERE, own, found,
     )  # fmt: skip
     assert clips == 0
-    return failed, exposures
+    return failed, found.exposures
 
 
 @pytest.mark.parametrize("step_size", [0.1, 3.0])

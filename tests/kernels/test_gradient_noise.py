@@ -5,11 +5,13 @@ import pytest
 from numba import njit, types
 from scipy.optimize import brentq
 
+from pymc_geodesic.integrators import EXACT, Scratch, State, Thermostat
 from pymc_geodesic.kernels import gsgnht, sggmc
+from pymc_geodesic.kernels.sggmc import HeatBath
 from pymc_geodesic.runtime.fields import array_at, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
-from pymc_geodesic.tuning.cooling import noise_excess, repetition
-from tests.kernels.drivers import run_sggmc, start
+from pymc_geodesic.tuning.temperature import noise_excess, repetition
+from tests.kernels.drivers import called, run_sggmc, start
 from tests.targets import LIMIT
 from tests.targets import VON_MISES_FISHER as TARGET
 
@@ -87,10 +89,11 @@ def test_thermostat_holds_the_temperature(noisy, excess):
     thermostats = balance + spread * np.random.default_rng(4).standard_normal((N_CHAINS, 1))
     for chain in range(N_CHAINS):
         gsgnht(
-            field.address, context, np.zeros(40, dtype=np.int64), TARGET.product.blocks,
-            TARGET.product.dims, x[chain], v[chain], thermostats[chain], np.array([inertia]),
-            np.ones(1), STEP, np.array([FRICTION]), np.empty(0), 0, streams[chain], np.empty(3),
-            np.empty(3), np.empty((1, 2)),
+            called(field, context), np.zeros(40, dtype=np.int64), TARGET.product.space,
+            State(x[chain], v[chain]),
+            Thermostat(thermostats[chain], np.array([inertia]), np.ones(1)), STEP,
+            HeatBath(np.array([FRICTION]), np.empty(0), EXACT), streams[chain],
+            Scratch(np.empty(3), np.empty(3)), np.empty((1, 2)),
         )  # fmt: skip
     assert balance > 1.1 * FRICTION
     assert TARGET.worst(x, v) < LIMIT, TARGET.deviations(x, v)
@@ -103,9 +106,9 @@ def test_clips_are_counted(noisy):
     x, v, streams = start(TARGET, 1)
     too_much = np.array([0.0, 1e9, 1e9])
     _, clips = sggmc(
-        field.address, context, np.zeros(6, dtype=np.int64), TARGET.product.blocks,
-        TARGET.product.dims, x[0], v[0], STEP, np.array([FRICTION]), too_much, 0, streams[0],
-        np.empty(3), np.empty(3),
+        called(field, context), np.zeros(6, dtype=np.int64), TARGET.product.space,
+        State(x[0], v[0]), STEP, HeatBath(np.array([FRICTION]), too_much, EXACT), streams[0],
+        Scratch(np.empty(3), np.empty(3)),
     )  # fmt: skip
     assert clips == 2 * 6
 

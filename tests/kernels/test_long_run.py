@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_geodesic.integrators import EXACT, refresh_velocity
+from pymc_geodesic.integrators import EXACT, Scratch, State, refresh_velocity
 from pymc_geodesic.kernels import sggmc
+from pymc_geodesic.kernels.sggmc import HeatBath
 from pymc_geodesic.manifolds import Product, Sphere
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import new_stream
+from tests.kernels.drivers import called
 
 SIZE = 5000
 
@@ -33,9 +35,9 @@ def test_drift_off_the_sphere(n_steps):
     refresh_velocity(product.blocks, x, v, stream)
     field = native_field(pull, SIZE)
     temperature, _ = sggmc(
-        field.address, np.zeros(1, dtype=np.int64), np.zeros(n_steps, dtype=np.int64),
-        product.blocks, product.dims, x, v, 0.003, np.array([30.0]), np.empty(0), EXACT, stream,
-        np.empty(SIZE), np.empty(512),
+        called(field), np.zeros(n_steps, dtype=np.int64), product.space, State(x, v), 0.003,
+        HeatBath(np.array([30.0]), np.empty(0), EXACT), stream,
+        Scratch(np.empty(SIZE), np.empty(512)),
     )  # fmt: skip
     assert abs(np.linalg.norm(x) - 1.0) < 1e-10
     assert abs(x @ v) / np.linalg.norm(v) < 1e-10

@@ -6,9 +6,11 @@ from numba import njit, types
 
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import probe
+from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
 from pymc_geodesic.runtime.fields import array_at, evaluate, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
+from tests.kernels.drivers import called
 
 KAPPA = 40.0
 SCALES = np.array([1.0, 4.0, 100.0])
@@ -42,7 +44,7 @@ def noisy_log_density(position, argument, context, output):
 def run_probe(function, x, direction, previous, noise, context):
     field = native_field(function, 11, n_context=1)
     return probe(
-        field.address, context, 0, SPACE.blocks, SPACE.dims, x, direction, 1e-5, previous, noise, 0
+        called(field, context), 0, SPACE.space, Line(x, direction, 1e-5), previous, noise, 0
     )
 
 
@@ -61,8 +63,7 @@ def test_largest_curvature(pole):
     field = native_field(log_density, 11, n_context=1)
     for _ in range(30):
         curvature = probe(
-            field.address, np.zeros(1, dtype=np.int64), 0, SPACE.blocks, SPACE.dims, pole,
-            direction, 1e-5, np.empty(0), np.zeros(2), 0,
+            called(field), 0, SPACE.space, Line(pole, direction, 1e-5), np.empty(0), np.zeros(2), 0
         )  # fmt: skip
     assert curvature == pytest.approx(100.0, rel=1e-4)
     np.testing.assert_array_equal(pole, before)
@@ -89,8 +90,8 @@ def test_gradient_noise_is_unbiased(pole):
     for _ in range(4000):
         evaluate(field.address, pole, 0, context, gradient)
         probe(
-            field.address, context, 0, SPACE.blocks, SPACE.dims, pole, np.ones(11), 1e-5,
-            gradient, noise, 0,
+            called(field, context), 0, SPACE.space, Line(pole, np.ones(11), 1e-5), gradient,
+            noise, 0,
         )  # fmt: skip
         measured.append(noise.copy())
     relative = np.mean(measured, axis=0) / [4.0, 25.0] - 1.0

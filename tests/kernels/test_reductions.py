@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_geodesic.integrators import EXACT, PAPER
+from pymc_geodesic.integrators import EXACT, PAPER, Scratch, State, Thermostat
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc
+from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
+from pymc_geodesic.kernels.sggmc import HeatBath
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, uniform
+from tests.kernels.drivers import called
 
 SIZE = 5
 FLAT = Product([("x", Euclidean(SIZE), 1)])
@@ -81,9 +84,9 @@ def test_sggmc_is_sghmc(state, splitting):
 
     field = native_field(compiled_density, SIZE)
     temperature, clips = sggmc(
-        field.address, np.zeros(1, dtype=np.int64), np.zeros(N_STEPS, dtype=np.int64), FLAT.blocks,
-        FLAT.dims, x, v, STEP, np.array([1.2]), np.empty(0), splitting, stream, np.empty(SIZE),
-        np.empty(SIZE),
+        called(field), np.zeros(N_STEPS, dtype=np.int64), FLAT.space, State(x, v), STEP,
+        HeatBath(np.array([1.2]), np.empty(0), splitting), stream,
+        Scratch(np.empty(SIZE), np.empty(SIZE)),
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(v, expected_v, rtol=1e-12, atol=1e-12)
@@ -111,9 +114,10 @@ def test_gsgnht_is_sgnht(state):
     field = native_field(compiled_density, SIZE)
     thermostat, work = np.array([0.4]), np.empty((1, 2))
     gsgnht(
-        field.address, np.zeros(1, dtype=np.int64), np.zeros(N_STEPS, dtype=np.int64), FLAT.blocks,
-        FLAT.dims, x, v, thermostat, np.ones(1), np.array([temperature]), STEP,
-        np.array([diffusion]), np.empty(0), PAPER, stream, np.empty(SIZE), np.empty(SIZE), work,
+        called(field), np.zeros(N_STEPS, dtype=np.int64), FLAT.space, State(x, v),
+        Thermostat(thermostat, np.ones(1), np.array([temperature])), STEP,
+        HeatBath(np.array([diffusion]), np.empty(0), PAPER), stream,
+        Scratch(np.empty(SIZE), np.empty(SIZE)), work,
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(v, expected_v, rtol=1e-12, atol=1e-12)
@@ -144,8 +148,8 @@ def test_gmc_is_hmc(state):
     field = native_field(compiled_density, SIZE, SIZE + 1)
     kept, acceptance = np.empty((transitions, SIZE)), np.empty(1)
     divergences, evaluations = gmc(
-        field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1, x, 0, kept,
-        step_size, n_steps, jitter, stream, acceptance, NO_ENERGIES, unknown(),
+        called(field), 0, FLAT.space, Chains(1, x, unknown()), Leapfrog(step_size, n_steps, jitter),
+        stream, Record(0, kept, acceptance, NO_ENERGIES),
     )  # fmt: skip
     assert 2 < len(np.unique(np.array(trace), axis=0)) < transitions
     np.testing.assert_allclose(kept, trace, rtol=1e-12, atol=1e-12)
@@ -156,24 +160,29 @@ def test_gmc_is_hmc(state):
 def test_gmc_discards_before_it_keeps(state):
     x, _, stream = state
     field = native_field(compiled_density, SIZE, SIZE + 1)
-    arguments = field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1
+    arguments = called(field), 0, FLAT.space
+    leapfrog = Leapfrog(0.5, 3, 0.0)
     all_kept, some_kept = np.empty((7, SIZE)), np.empty((4, SIZE))
     rest = np.empty(1), NO_ENERGIES
-    gmc(*arguments, x.copy(), 0, all_kept, 0.5, 3, 0.0, stream.copy(), *rest, unknown())
-    gmc(*arguments, x.copy(), 3, some_kept, 0.5, 3, 0.0, stream.copy(), *rest, unknown())
+    for discarded, kept in ((0, all_kept), (3, some_kept)):
+        chains, record = Chains(1, x.copy(), unknown()), Record(discarded, kept, *rest)
+        gmc(*arguments, chains, leapfrog, stream.copy(), record)
     np.testing.assert_array_equal(some_kept, all_kept[3:])
 
 
 def test_gmc_goes_on_with_what_it_knows(state):
     x, _, stream = state
     field = native_field(compiled_density, SIZE, SIZE + 1)
-    arguments = field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1
+    arguments = called(field), 0, FLAT.space
+    leapfrog = Leapfrog(0.5, 3, 0.2)
     rest = np.empty(1), NO_ENERGIES
     whole, parts = np.empty((6, SIZE)), np.empty((6, SIZE))
-    gmc(*arguments, x.copy(), 0, whole, 0.5, 3, 0.2, stream.copy(), *rest, unknown())
+    chains = Chains(1, x.copy(), unknown())
+    gmc(*arguments, chains, leapfrog, stream.copy(), Record(0, whole, *rest))
     current, counts = unknown(), []
     for part in (parts[:2], parts[2:4], parts[4:]):
-        _, n = gmc(*arguments, x, 0, part, 0.5, 3, 0.2, stream, *rest, current)
+        chains = Chains(1, x, current)
+        _, n = gmc(*arguments, chains, leapfrog, stream, Record(0, part, *rest))
         counts.append(n)
     np.testing.assert_array_equal(parts, whole)
     assert counts == [7, 6, 6]
@@ -184,8 +193,8 @@ def test_gmc_counts_divergences_and_stays(state):
     field = native_field(compiled_density, SIZE, SIZE + 1)
     before, acceptance = x.copy(), np.empty(1)
     divergences, _ = gmc(
-        field.address, np.zeros(1, dtype=np.int64), 0, FLAT.blocks, FLAT.scales, 1, x, 5,
-        np.empty((0, SIZE)), 1e4, 3, 0.0, stream, acceptance, NO_ENERGIES, unknown(),
+        called(field), 0, FLAT.space, Chains(1, x, unknown()), Leapfrog(1e4, 3, 0.0), stream,
+        Record(5, np.empty((0, SIZE)), acceptance, NO_ENERGIES),
     )  # fmt: skip
     assert divergences == 5
     assert acceptance[0] == 0.0

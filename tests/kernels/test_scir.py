@@ -7,23 +7,20 @@ import pytest
 from numba import njit
 from scipy import integrate, special, stats
 
-from pymc_geodesic.kernels.scir import (
-    POSITIVE,
-    SIMPLEX,
-    cir_transition,
-    estimate_counts,
-    expand_values,
-    scir,
-)
-from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.kernels.cox_ingersoll_ross import cir_transition
+from pymc_geodesic.kernels.expected_counts import CountsAt, estimate_counts
+from pymc_geodesic.kernels.positive_numbers import POSITIVE, SIMPLEX, Prior, expand_values
+from pymc_geodesic.kernels.scir import scir
+from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.log_gamma import fill_log_gamma
+from pymc_geodesic.runtime.poisson import poisson
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.runtime.variates import fill_log_gamma, poisson
 
 N = 100_000
 ZERO, ONE = np.zeros(1), np.ones(1)
 NO_CONTEXT = np.zeros(1, dtype=np.int64)
-EMPTY = np.empty(0)
+NOWHERE = CountsAt(np.empty(0), np.empty(0), np.empty(0))
 
 
 def stream(seed=1):
@@ -171,17 +168,17 @@ def two_minibatches(position, argument, context, output):
 def noisy_chains(n, steps, step_size, start, prior):
     """θ of ``n`` independent chains after some steps, each with minibatches of its own."""
     field = native_field(two_minibatches, 3)
+    callback, priors = Callback(field.address, NO_CONTEXT), Prior(prior, np.ones(3))
     rng = np.random.default_rng(3)
     arguments = rng.integers(2, size=(n, steps))
     blocks = np.array([[SIMPLEX, 0, 1, 3]], dtype=np.int64)
     log_state = np.tile(np.log(start), (n, 1))
-    scratch = np.empty((3, 3))
+    found = CountsAt(*np.empty((3, 3)))
     own = stream(4)
     for chain in range(n):
         failed, clips = scir(
-            field.address, NO_CONTEXT, arguments[chain], blocks, np.zeros(1, dtype=bool),
-            log_state[chain], prior, np.ones(3), np.ones(3), step_size, EMPTY, EMPTY, EMPTY, own,
-            scratch[0], scratch[1], scratch[2],
+            callback, arguments[chain], blocks, log_state[chain], priors, step_size, np.ones(3),
+            NOWHERE, own, found,
         )  # fmt: skip
         assert (failed, clips) == (-1, 0)
     return np.exp(log_state)
@@ -240,7 +237,6 @@ def poisson_like(position, argument, context, output):
 
 
 BLOCKS = np.array([[SIMPLEX, 0, 1, 2], [POSITIVE, 2, 1, 2]], dtype=np.int64)
-SPLITS = np.array([False, True])
 
 
 @pytest.mark.parametrize("log_theta", [[0.0, 1.0], [-600.0, 4.0]])
@@ -249,9 +245,8 @@ def test_counts_and_exposures_are_told_apart(log_theta):
     values, counts, exposures = np.empty((3, 4))
     expand_values(BLOCKS, np.array([-900.0, 2.0, *log_theta]), values)
     before = values.copy()
-    failed = estimate_counts(
-        field.address, NO_CONTEXT, 0, BLOCKS, SPLITS, values, counts, exposures
-    )  # fmt: skip
+    found = CountsAt(values, counts, exposures)
+    failed = estimate_counts(Callback(field.address, NO_CONTEXT), 0, BLOCKS, found)
     assert failed == -1
     np.testing.assert_array_equal(values, before)
     np.testing.assert_allclose(counts, [3, 5, 7, 0], rtol=1e-12)
@@ -279,11 +274,10 @@ def negative(position, argument, context, output):
 
 def run_two(function, arguments, state):
     field = native_field(function, 2)
-    scratch = np.empty((3, 2))
     return scir(
-        field.address, NO_CONTEXT, np.array(arguments), np.array([[SIMPLEX, 0, 1, 2]]),
-        np.zeros(1, dtype=bool), state, np.ones(2), np.ones(2), np.ones(2), 0.1, EMPTY, EMPTY,
-        EMPTY, stream(), *scratch,
+        Callback(field.address, NO_CONTEXT), np.array(arguments), np.array([[SIMPLEX, 0, 1, 2]]),
+        state, Prior(*np.ones((2, 2))), 0.1, np.ones(2), NOWHERE, stream(),
+        CountsAt(*np.empty((3, 2))),
     )  # fmt: skip
 
 

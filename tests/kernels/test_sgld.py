@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from numba import njit
 
+from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.kernels import sgld
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
-from tests.kernels.drivers import gradient_field, run_sgld
+from tests.kernels.drivers import called, gradient_field, run_sgld
 from tests.mutants import BIASED_ADAGRAD, BIASED_LANGEVIN, Mutant
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
 
@@ -34,11 +35,8 @@ def rugged(position, argument, context, output):
 
 def run(field, x, step_size, arguments, squares, stream, kernel=sgld):
     """Run the kernel with scratch space of three numbers, so that noise comes in chunks."""
-    context = np.zeros(1, dtype=np.int64)
-    kernel(
-        field.address, context, arguments, x, step_size, squares, stream,
-        np.empty(x.size), np.empty(3),
-    )  # fmt: skip
+    scratch = Scratch(np.empty(x.size), np.empty(3))
+    kernel(called(field), arguments, x, step_size, squares, stream, scratch)
 
 
 def by_hand(x, step_size, arguments, squares, stream):

@@ -6,15 +6,14 @@ import numpy as np
 from numba import njit
 from scipy import stats
 
-from pymc_geodesic.kernels.scir import POSITIVE, SIMPLEX
+from pymc_geodesic.kernels.positive_numbers import POSITIVE, SIMPLEX, Prior
 from pymc_geodesic.kernels.sgrld import sgrld
-from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
 NO_CONTEXT = np.zeros(1, dtype=np.int64)
 BLOCKS = np.array([[SIMPLEX, 0, 1, 3], [POSITIVE, 3, 1, 1]], dtype=np.int64)
-PRIOR = np.array([0.4, 1.5, 3.0, 2.0])
-RATE = np.array([1.0, 1.0, 1.0, 3.0])
+PRIOR = Prior(np.array([0.4, 1.5, 3.0, 2.0]), np.array([1.0, 1.0, 1.0, 3.0]))
 UNIT = np.array([1.0, 1.0, 1.0, 6.0])
 
 
@@ -30,7 +29,7 @@ def multinomial_and_poisson(position, argument, context, output):
 def advance(field, log_state, step_size, n_steps, stream):
     arguments = np.zeros(n_steps, dtype=np.int64)
     return sgrld(
-        field.address, NO_CONTEXT, arguments, BLOCKS, log_state, PRIOR, RATE, UNIT, step_size,
+        Callback(field.address, NO_CONTEXT), arguments, BLOCKS, log_state, PRIOR, step_size, UNIT,
         stream, np.empty(4),
     )  # fmt: skip
 
@@ -45,8 +44,8 @@ def test_one_step_is_that_of_the_paper():
     assert advance(field, state, 0.3, 1, stream) == -1
     omega = theta[:3] / theta[:3].sum()
     drift = np.append(
-        PRIOR[:3] + np.array([2.0, 0.0, 9.0]) - 11.0 * omega - theta[:3],
-        PRIOR[3] + 4.0 - 2.0 * theta[3] - 3.0 * theta[3],
+        PRIOR.shape[:3] + np.array([2.0, 0.0, 9.0]) - 11.0 * omega - theta[:3],
+        PRIOR.shape[3] + 4.0 - 2.0 * theta[3] - 3.0 * theta[3],
     )
     h = 0.3 / UNIT
     expected = np.abs(theta + h * drift + np.sqrt(2.0 * h * theta) * noise)
@@ -82,9 +81,5 @@ def undefined(position, argument, context, output):
 def test_an_undefined_gradient_stops_before_the_step():
     field = native_field(undefined, 4)
     state = np.zeros(4)
-    failed = sgrld(
-        field.address, NO_CONTEXT, np.zeros(2, dtype=np.int64), BLOCKS, state, PRIOR, RATE, UNIT,
-        0.1, new_stream(np.random.default_rng(1)), np.empty(4),
-    )  # fmt: skip
-    assert failed == 3
+    assert advance(field, state, 0.1, 2, new_stream(np.random.default_rng(1))) == 3
     np.testing.assert_array_equal(state, 0.0)

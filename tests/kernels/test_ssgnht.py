@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from numba import njit
 
+from pymc_geodesic.integrators import Scratch, State, Thermostat
 from pymc_geodesic.kernels import ssgnht
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
-from tests.kernels.drivers import gradient_field, run_ssgnht
+from tests.kernels.drivers import called, gradient_field, run_ssgnht
 from tests.mutants import BIASED_EULER, FREE_THERMOSTAT, OTHER_RECURSIONS
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
 
@@ -36,9 +37,9 @@ def run(
 ):  # fmt: skip
     targets = np.ones_like(inertia) if targets is None else targets
     return kernel(
-        field.address, np.zeros(1, dtype=np.int64), arguments, product.blocks, product.dims,
-        *state, inertia, targets, step_size, diffusion, stream,
-        np.empty(product.size), np.empty(product.size),
+        called(field), arguments, product.space, State(*state[:2]),
+        Thermostat(state[2], inertia, targets), step_size, diffusion, stream,
+        Scratch(np.empty(product.size), np.empty(product.size)),
     )  # fmt: skip
 
 

@@ -59,6 +59,18 @@ def test_size_is_product_of_shape(manifold):
     assert x.size == manifold.size
 
 
+@pytest.mark.parametrize("manifold", SINGLE, ids=repr)
+def test_traits_are_what_geodesics_do(manifold):
+    """Neither kind nor name of a manifold tells the samplers what it is, but these do."""
+    x, v = points(manifold, batch=(200,))
+    vectors = np.random.default_rng(2).normal(size=x.shape)
+    assert manifold.is_constrained == (np.abs(manifold.project(x, vectors) - vectors).max() > 0.1)
+    far, _ = manifold.geodesic(x, v, 20.0)
+    assert manifold.is_compact == (np.abs(far).max() < 10.0)
+    assert manifold.is_flat == bool(np.allclose(far, x + 20.0 * v))
+    assert not (manifold.is_flat and (manifold.has_edge or manifold.is_constrained))
+
+
 def test_codes_are_distinct():
     assert len({kind.code for kind in MANIFOLDS}) == len(MANIFOLDS)
 

@@ -17,7 +17,7 @@ def source():
 def taken(source, n):
     """Numbers of the next blocks."""
     source.next_starts(n)
-    return [int(block.toarray()[0, 0]) for block in source.blocks]
+    return [int(block.toarray()[0, 0]) for block in source._blocks]
 
 
 def test_chains_begin_at_different_blocks(source):

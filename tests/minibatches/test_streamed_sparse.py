@@ -8,10 +8,12 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import row_blocks
+from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.minibatches.from_arguments import named_row_source
 from pymc_geodesic.minibatches.shuffled_rows import shuffled_order
+from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.fields import evaluate
 
 N, D, K, BATCH = 60, 11, 2, 5
@@ -74,9 +76,8 @@ def estimator_of(model, batches=None, *, batch_size=BATCH, order="shuffled", kwa
         minibatch_order=order,
     )
     source.reset(1)
-    return GradientEstimator(
-        model, manifold_variables(model, None), source=source, compile_kwargs=kwargs
-    )
+    density = RowDensity(model, manifold_variables(model, None), source)
+    return GradientEstimator(density, compile_kwargs=kwargs)
 
 
 def output_of(field, position, argument):
@@ -133,8 +134,9 @@ def test_mean_over_an_epoch_is_the_gradient_of_all_rows(model, resident_model, t
     ours = estimator_of(model, blocks_of(X, y, lengths), batch_size=batch_size)
     n_batches = N // ours.source.batch_size
     mean = gradients_of(ours, w.ravel(), n_batches, 1).mean(0)
+    variables = manifold_variables(resident_model, None)
     full = GradientEstimator(
-        resident_model, manifold_variables(resident_model, None), compile_kwargs=INTERPRETED
+        RowDensity(resident_model, variables, AllRows()), compile_kwargs=INTERPRETED
     )
     np.testing.assert_allclose(mean, output_of(full.field, w.ravel(), 0), rtol=1e-9)
 

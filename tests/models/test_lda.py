@@ -17,8 +17,19 @@ from pymc_geodesic.diagnostics import (
     document_completion_perplexity,
     top_words,
 )
-from pymc_geodesic.kernels.topics.assignments import sample_documents
-from pymc_geodesic.kernels.topics.collapsed_gibbs import collapsed_sweep, count_assignments
+from pymc_geodesic.kernels.topics.assignments import (
+    Expectations,
+    Sweeps,
+    sample_documents,
+)
+from pymc_geodesic.kernels.topics.collapsed_gibbs import (
+    Concentrations,
+    Tokens,
+    Totals,
+    collapsed_sweep,
+    count_assignments,
+)
+from pymc_geodesic.kernels.topics.words import Entries, Topics
 from pymc_geodesic.models import lda, lda_gibbs
 from pymc_geodesic.runtime.streams import new_stream, split_stream
 from pymc_geodesic.runtime.threads import Workers
@@ -138,17 +149,18 @@ def test_collapsed_gibbs_has_the_exact_law_of_all_assignments():
 
     n, thin = 40_000, 8
     assignments = np.zeros(5, dtype=np.int32)
-    totals = np.empty((2, 2)), np.empty((3, 2)), np.empty(2)
-    count_assignments(STARTS, WORDS, assignments, *totals)
+    tokens = Tokens(STARTS, WORDS, assignments)
+    totals = Totals(np.empty((2, 2)), np.empty((3, 2)), np.empty(2))
+    count_assignments(tokens, totals)
     source = stream()
     seen = np.zeros(32)
     for _ in range(n):
         for _ in range(thin):
-            collapsed_sweep(STARTS, WORDS, ALPHA, BETA, source, assignments, *totals)
+            collapsed_sweep(tokens, Concentrations(ALPHA, BETA), source, totals)
         seen[int("".join(map(str, assignments)), 2)] += 1
     z = (seen - n * exact) / np.sqrt(n * exact * (1 - exact))
     assert np.abs(z).max() < 5
-    np.testing.assert_array_equal(totals[2], totals[0].sum(axis=0))
+    np.testing.assert_array_equal(totals.of_topics, totals.of_documents.sum(axis=0))
 
 
 PHI = np.array([[0.7, 0.1], [0.2, 0.3], [0.1, 0.6]])  # by word
@@ -167,8 +179,9 @@ def sample_copies(n, log_theta, n_discarded, n_kept):
     values, columns = np.array([2.0, 1.0, 1.0]), np.array([0, 1, 2], dtype=np.int32)
     counts, proportions = np.zeros((3, 2)), np.empty((n, 2))
     sample_documents(
-        values, columns, np.tile([0, 3], (n, 1)), np.arange(3, dtype=np.int32), PHI, ALPHA,
-        n_discarded, n_kept, split_stream(stream(), n), log_theta, counts, proportions,
+        Entries(values, columns, np.tile([0, 3], (n, 1))),
+        Topics(np.arange(3, dtype=np.int32), PHI), ALPHA, Sweeps(n_discarded, n_kept),
+        split_stream(stream(), n), log_theta, Expectations(counts, proportions),
     )  # fmt: skip
     return counts / (n * n_kept), proportions
 
@@ -209,9 +222,9 @@ def test_weights_below_the_smallest_number_are_taken_to_logarithms():
     phi = np.array([[1e-290, 0.5]])
     counts, proportions = np.zeros((1, 2)), np.empty((n, 2))
     sample_documents(
-        np.ones(1), np.zeros(1, dtype=np.int32), np.tile([0, 1], (n, 1)),
-        np.zeros(1, dtype=np.int32), phi, np.full(2, 1e-3), 0, 1, split_stream(stream(), n),
-        log_theta, counts, proportions,
+        Entries(np.ones(1), np.zeros(1, dtype=np.int32), np.tile([0, 1], (n, 1))),
+        Topics(np.zeros(1, dtype=np.int32), phi), np.full(2, 1e-3), Sweeps(0, 1),
+        split_stream(stream(), n), log_theta, Expectations(counts, proportions),
     )  # fmt: skip
     assert np.isfinite(log_theta).all()
     np.testing.assert_allclose(counts, [[0.0, n]], atol=1e-6)

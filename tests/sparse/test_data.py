@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 import pymc_geodesic as pg
+from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.minibatches.from_arguments import named_row_source
@@ -57,9 +58,8 @@ def estimator_of(model, order="shuffled", compile_kwargs=INTERPRETED):
         minibatch_order=order,
     )
     source.reset(1)
-    return GradientEstimator(
-        model, manifold_variables(model, None), source=source, compile_kwargs=compile_kwargs
-    )
+    density = RowDensity(model, manifold_variables(model, None), source)
+    return GradientEstimator(density, compile_kwargs=compile_kwargs)
 
 
 def output_of(field, position, argument):

@@ -15,6 +15,7 @@ from pymc_geodesic.manifolds.product import project
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
 from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
 from pymc_geodesic.steps.base.step_bounds import stable_step, step_of_even_heat
+from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.noise import even_step, langevin_settings
 from pymc_geodesic.tuning.windows import MetricWindows
 
@@ -129,8 +130,8 @@ def test_step_that_diverged_is_not_tried_again(step):
     adapted = step._adapted
     point, _ = advance(step, begin(step), N_SEARCH + 1)
     before = adapted.settings.step_size
-    adapted._longest = 0.5 * before
-    adapted._choose_settings()
+    adapted._bounds.longest = 0.5 * before
+    adapted._bounds.choose(adapted._noise.variances)
     assert adapted.settings.step_size == pytest.approx(0.5 * before)
     advance(step, point, N_TUNE - N_SEARCH)
     assert adapted.settings.step_size <= 0.5 * before
@@ -196,7 +197,7 @@ def test_half_lines_of_any_scale(rate):
 
 
 def test_windows_in_which_nothing_moved_teach_nothing():
-    windows = MetricWindows(10, dense=True)
+    windows = MetricWindows(10, FactorRule("dense"))
     for _ in range(10):
         windows.observe(np.array([1e6, 3.0]), np.array([0.1, -2.0]))
     assert windows.factor(2) is None
@@ -243,3 +244,19 @@ def test_routes_without_all_that_is_set():
     assert pg.SGGMC(metric=None, **rows)._adapted is None
     beside = pg.SGGMC(["direction"], **rows)
     assert beside._adapted.gradient.variates is None
+
+
+@pytest.mark.parametrize("temperature", [1e200, -1e200, -1e7, math.nan])
+def test_a_runaway_temperature_of_either_sign_is_a_divergence(step, monkeypatch, temperature):
+    point, _ = advance(step, begin(step), 45)
+    run = step._adapted.dynamics.run
+
+    def hot(*arguments):
+        _, clips = run(*arguments)
+        return temperature, clips
+
+    monkeypatch.setattr(step._adapted.dynamics, "run", hot)
+    before = step._adapted.settings.step_size
+    _, (stats,) = step.step(point)
+    assert stats["diverging"]
+    assert step._adapted.settings.step_size < before

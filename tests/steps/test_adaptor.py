@@ -272,6 +272,7 @@ def count_calls(field):
         return call(position, argument, context, output)
 
     field.field = interpreted_field(forward)
+    field.callback = field.callback._replace(address=field.field.address)
     return calls
 
 

@@ -41,7 +41,7 @@ def model():
 
 def draws(model, step_class, mode, tune=0):
     arguments = {} if tune else {"step_size": 0.01, "n_steps": 5}
-    if not issubclass(step_class, GMC):
+    if step_class not in (GMC, SubgradientHMC):
         arguments |= {"minibatch": "x", "batch_size": 20}
         arguments |= {} if tune else STRENGTH.get(step_class, {})
     with model:

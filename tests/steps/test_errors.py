@@ -176,6 +176,29 @@ def test_stochastic_steps(model, arguments, message):
         make(model, SGGMC, **arguments)
 
 
+@pytest.mark.parametrize("step_class", [GMC, SGGMC, SSGNHT], ids=lambda step: step.__name__)
+def test_no_continuous_variable(step_class):
+    with pm.Model():
+        pm.Poisson("k", 3.0)
+        with pytest.raises(ValueError, match=r"continuous variables, and none.*\['k'\] is one"):
+            step_class(compile_kwargs=INTERPRETED)
+
+
+def test_variable_of_another_model(regression):
+    with pm.Model():
+        slope = pm.Normal("slope", shape=3)
+    with pytest.raises(ValueError, match=r"'slope' is not the variable of that name in this model"):
+        SGGMC([slope], model=regression, compile_kwargs=INTERPRETED)
+
+
+def test_observed_values_outside_of_containers():
+    with pm.Model():
+        slope = pm.Normal("slope", shape=3)
+        pm.Normal("y", pm.Data("x", ROWS) @ slope, 1.0, observed=ROWS[:, 0])
+        with pytest.raises(ValueError, match=r"values into containers; the model has no others"):
+            SGGMC(batch_size=5, minibatch="x", compile_kwargs=INTERPRETED)
+
+
 def test_schedule_that_leaves_the_positive_numbers(model):
     step = make(model, SGGMC, step_size=lambda draw: 0.01 * (2 - draw), friction=1.0)
     with pytest.raises(ValueError, match=r"step_size= gave 0.0 at draw 2; it must be positive"):

@@ -292,7 +292,7 @@ def test_ssgld_draws_what_sgld_draws(route):
         runs = [
             sample(
                 *prepare(step, route, GROUPS[group].kinds, compile_kwargs=INTERPRETED),
-                tune=5,
+                tune=60,
                 draws=10,
             )
             for step in LANGEVIN

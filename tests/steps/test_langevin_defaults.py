@@ -84,13 +84,13 @@ def test_what_is_set_by_hand_runs_as_it_stands(model, step_class, given):
     assert not step._adapts
     assert step.n_steps == 10
     if step_class is not SSGNHT:
-        assert step._minibatches.order == "shuffled"
+        assert step._row_order == "shuffled"
 
 
 def test_known_noise_needs_independent_minibatches(model):
     with model:
         step = SGLD(batch_size=BATCH, minibatch=["X", "y"], compile_kwargs=INTERPRETED)
-    assert step._minibatches.order == "independent"
+    assert step._row_order == "independent"
 
 
 @pytest.mark.parametrize("step_class", [SGLD, SSGNHT], ids=lambda step: step.__name__)

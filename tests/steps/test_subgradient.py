@@ -18,7 +18,8 @@ from pymc_geodesic import (
 )
 from pymc_geodesic.diagnostics import temperature_summary
 from pymc_geodesic.runtime.streams import fill_normal
-from pymc_geodesic.tuning.cooling import DiffusionTuner, EulerTuner, euler_noise_excess
+from pymc_geodesic.tuning.diffusion import DiffusionTuner
+from pymc_geodesic.tuning.temperature import EulerTuner, euler_noise_excess
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
 N_ROWS, BATCH = 1000, 100

@@ -18,14 +18,9 @@ from pymc_geodesic import (
     VonMisesFisher,
     gSGNHT,
 )
-from pymc_geodesic.steps.base.underdamped import temperature_error
-from pymc_geodesic.tuning.cooling import (
-    ACCURACY,
-    COOLING,
-    FIRST_EXCESS,
-    TemperatureTuner,
-    noise_excess,
-)
+from pymc_geodesic.tuning.cooling import COOLING, FIRST_EXCESS
+from pymc_geodesic.tuning.mean_temperature import temperature_error
+from pymc_geodesic.tuning.temperature import ACCURACY, TemperatureTuner, noise_excess
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
 LANGEVIN = [SGGMC, gSGNHT]

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.tuning.metric import (
-    Metric,
-    diagonal_metric,
+from pymc_geodesic.tuning.factor_rule import FactorRule
+from pymc_geodesic.tuning.metric import LowRank, Metric, diagonal_metric, unit_metric
+from pymc_geodesic.tuning.whitening import (
+    diagonal_scale,
     geometric_mean,
-    unit_metric,
+    low_rank_factor,
     whitening_factor,
 )
 from pymc_geodesic.tuning.windows import MetricWindows, window_ends
@@ -30,10 +31,10 @@ def whitened_spread(factor: np.ndarray, covariance: np.ndarray) -> np.ndarray:
 
 def test_geometric_mean_solves_its_equation():
     rng = np.random.default_rng(1)
-    a, b = (np.cov(rng.normal(size=(5, 20))) for _ in range(2))
-    mean = geometric_mean(a, b)
-    np.testing.assert_allclose(mean @ np.linalg.solve(a, mean), b, rtol=1e-8)
-    np.testing.assert_allclose(mean, mean.T, rtol=1e-10)
+    a, b = rng.normal(size=(2, 5, 5))
+    factor = geometric_mean(a, b)
+    mean = factor.T @ factor
+    np.testing.assert_allclose(mean @ b.T @ b @ mean, a.T @ a, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("d", [1, 4, 20])
@@ -47,6 +48,25 @@ def test_exact_for_a_normal_law_from_draws_of_another(d):
     spread = whitened_spread(whitening_factor(x, gradients), covariance)
     assert spread.min() > 0.9
     assert spread.max() < 1.5  # of a condition number of 1,000 or more
+
+
+@pytest.mark.parametrize("far", [1e3, 1e5, 1e7])
+def test_scales_along_a_long_way_and_across(far):
+    # from a start so many standard deviations away the draws come on a straight line
+    rng = np.random.default_rng(2)
+    way = far * np.linspace(1.0, 0.5, 20)[:, np.newaxis] * [1.0, -0.5, 0.3]
+    x = way + rng.standard_normal((20, 3))
+    spread = whitened_spread(whitening_factor(x, -x), np.eye(3))
+    np.testing.assert_allclose(spread, 1.0, rtol=1e-3)
+
+
+def test_scales_are_finite_however_long_the_way_was():
+    rng = np.random.default_rng(2)
+    x = 1e15 * np.linspace(1.0, 0.5, 20)[:, np.newaxis] * [1.0, -0.5, 0.3]
+    x = x + rng.standard_normal((20, 3))
+    factor = whitening_factor(x, -x)
+    assert np.isfinite(factor).all()
+    assert np.isfinite(np.linalg.inv(factor)).all()
 
 
 def test_draws_alone_would_not_do():
@@ -63,7 +83,7 @@ def test_diagonal_scales_of_independent_coordinates():
     rng = np.random.default_rng(2)
     sd = np.array([1e-3, 1.0, 50.0])
     x = 0.1 * sd * rng.standard_normal((50, 3)) + 3.0 * sd
-    factor = whitening_factor(x, -x / sd**2, dense=False)
+    factor = diagonal_scale(x, -x / sd**2)
     np.testing.assert_allclose(factor, sd, rtol=1e-10)
 
 
@@ -80,22 +100,86 @@ def test_directions_that_were_not_seen_keep_their_scale():
     assert spread.min() > 0.05
 
 
-def test_few_directions_are_those_that_matter():
+def spiked_covariance(rng: np.random.Generator, d: int, variances) -> np.ndarray:
+    """Scales of 0.1 to 10, and in their units a few directions of other variances than 1."""
+    directions, _ = np.linalg.qr(rng.normal(size=(d, len(variances))))
+    spiked = np.eye(d) + (directions * (np.asarray(variances) - 1.0)) @ directions.T
+    scales = 10.0 ** rng.uniform(-1, 1, size=d)
+    return scales[:, np.newaxis] * spiked * scales
+
+
+def exact_draws(rng: np.random.Generator, covariance: np.ndarray, n: int):
+    """Draws of a normal law, and the gradients there."""
+    x = rng.standard_normal((n, len(covariance))) @ np.linalg.cholesky(covariance).T
+    return x, -np.linalg.solve(covariance, x.T).T
+
+
+def condition(factor, covariance: np.ndarray) -> float:
+    spread = whitened_spread(factor.dense() if isinstance(factor, LowRank) else factor, covariance)
+    return float(spread.max() / spread.min())
+
+
+@pytest.mark.parametrize("variances", [np.geomspace(1e2, 1e4, 5), np.geomspace(1e-4, 1e-2, 5)])
+@pytest.mark.parametrize("n", [100, 250])
+def test_few_directions_of_many_are_found(variances, n):
     rng = np.random.default_rng(5)
-    d = 12
-    precision = np.eye(d)
-    precision[:2, :2] = np.linalg.inv([[1.0, 0.999], [0.999, 1.0]])
-    x = rng.standard_normal((200, d)) @ np.linalg.cholesky(np.linalg.inv(precision)).T
-    covariance, gradients = np.linalg.inv(precision), -x @ precision
-    diagonal = whitened_spread(whitening_factor(x, gradients, dense=False), covariance)
-    few = whitened_spread(whitening_factor(x, gradients, n_directions=2), covariance)
-    assert diagonal.max() / diagonal.min() > 500.0
-    assert few.max() / few.min() < 5.0
+    covariance = spiked_covariance(rng, 120, variances)
+    x, gradients = exact_draws(rng, covariance, n)
+    found = low_rank_factor(x, gradients)
+    assert 5 <= found.stretch.size <= 10
+    np.testing.assert_allclose(
+        found.directions.T @ found.directions, np.eye(len(found.stretch)), atol=1e-12
+    )
+    assert condition(diagonal_scale(x, gradients), covariance) > 3000.0
+    assert condition(found, covariance) < 30.0
+
+
+@pytest.mark.parametrize("n", [20, 60, 400])
+def test_no_direction_is_found_where_there_is_none(n):
+    """Gradients that are noisy, too, as those of a posterior that is not quite normal."""
+    rng = np.random.default_rng(6)
+    x, gradients = exact_draws(rng, spiked_covariance(rng, 200, []), n)
+    assert low_rank_factor(x, gradients).stretch.size == 0
+    skewed = gradients * (1.0 + 0.3 * np.tanh(x / x.std(axis=0)))
+    found = low_rank_factor(x, skewed)
+    assert np.abs(np.log(found.stretch)).max(initial=0.0) < np.log(2.0)
+
+
+def test_directions_that_were_not_looked_at_by_other_draws_would_be_spurious():
+    """What fewer draws than coordinates make of independent positions and gradients."""
+    rng = np.random.default_rng(7)
+    x, gradients = rng.normal(size=(2, 40, 300))
+    found = low_rank_factor(x, gradients)
+    believed = low_rank_factor(np.repeat(x, 2, axis=0), np.repeat(gradients, 2, axis=0))
+    assert np.abs(np.log(believed.stretch)).max() > 2.0
+    assert np.abs(np.log(found.stretch)).max(initial=0.0) < 1.0
+
+
+def test_few_draws_have_no_direction():
+    rng = np.random.default_rng(8)
+    for n in (3, 11):
+        found = low_rank_factor(rng.normal(size=(n, 5)), rng.normal(size=(n, 5)))
+        assert found.directions.shape == (5, 0)
+
+
+def test_low_rank_is_its_matrix():
+    rng = np.random.default_rng(9)
+    directions, _ = np.linalg.qr(rng.normal(size=(7, 3)))
+    factor = LowRank(np.exp(rng.normal(size=7)), directions, np.array([0.1, 3.0, 20.0]))
+    stretched = np.eye(7) + directions @ np.diag(factor.stretch - 1.0) @ directions.T
+    matrix = np.diag(factor.scale) @ stretched
+    z = rng.normal(size=(4, 7))
+    np.testing.assert_allclose(factor.dense(), matrix, atol=1e-12)
+    np.testing.assert_allclose(factor.times(z), z @ matrix.T, atol=1e-12)
+    np.testing.assert_allclose(factor.transposed_times(z), z @ matrix, atol=1e-12)
+    np.testing.assert_allclose(factor.solved(z), np.linalg.solve(matrix, z.T).T, atol=1e-10)
 
 
 def test_metric_there_and_back_and_chain_rule():
     rng = np.random.default_rng(6)
-    for factor in (rng.normal(size=(3, 3)), np.array([2.0, 0.5, 3.0])):
+    along = np.array([[0.6], [0.0], [0.8]])
+    low_rank = LowRank(np.array([2.0, 0.5, 3.0]), along, np.array([5.0]))
+    for factor in (rng.normal(size=(3, 3)), np.array([2.0, 0.5, 3.0]), low_rank):
         metric = Metric(rng.normal(size=3), factor)
         z = rng.normal(size=(4, 3))
         np.testing.assert_allclose(metric.from_position(metric.to_position(z)), z, atol=1e-12)
@@ -115,7 +199,7 @@ def test_metric_there_and_back_and_chain_rule():
 
 def test_windows_forget_the_way_to_the_posterior():
     rng = np.random.default_rng(7)
-    windows = MetricWindows(60, dense=True)
+    windows = MetricWindows(60, FactorRule("dense"))
     ended = []
     for draw in range(60):
         far = 1e3 * np.exp(-draw / 3.0)
@@ -131,7 +215,7 @@ def test_windows_forget_the_way_to_the_posterior():
 
 
 def test_what_is_not_finite_is_left_out():
-    windows = MetricWindows(10, dense=True)
+    windows = MetricWindows(10, FactorRule("dense"))
     for draw in range(10):
         windows.observe(np.full(2, np.nan if draw % 2 else draw), np.array([-draw, np.inf]))
     assert windows.factor(2) is None
@@ -140,12 +224,12 @@ def test_what_is_not_finite_is_left_out():
 def test_windows_resume():
     rng = np.random.default_rng(8)
     draws = rng.normal(size=(20, 2, 3))
-    whole, first = MetricWindows(20, dense=True), MetricWindows(20, dense=True)
+    whole, first = MetricWindows(20, FactorRule("dense")), MetricWindows(20, FactorRule("dense"))
     for x, g in draws:
         whole.observe(x, g)
     for x, g in draws[:7]:
         first.observe(x, g)
-    second = MetricWindows(20, dense=True)
+    second = MetricWindows(20, FactorRule("dense"))
     second.state = first.state
     for x, g in draws[7:]:
         second.observe(x, g)

@@ -11,37 +11,83 @@ in proportion to the words of the whole corpus.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pymc_geodesic.kernels.topics.assignments import pick
-from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.jit import borrow
+from pymc_geodesic.runtime.kernel import (
+    Integers,
+    Matrix,
+    SmallIntegers,
+    Stream,
+    Vector,
+    kernel,
+)
 from pymc_geodesic.runtime.streams import fill_uniform
 
-__all__ = ["collapsed_sweep", "count_assignments"]
+__all__ = ["Concentrations", "Tokens", "Totals", "collapsed_sweep", "count_assignments"]
 
 
-@compiled
-def count_assignments(
-    starts: np.ndarray,
-    words: np.ndarray,
-    assignments: np.ndarray,
-    of_documents: np.ndarray,
-    of_words: np.ndarray,
-    of_topics: np.ndarray,
-) -> None:
-    """Count the tokens of documents, words and all tokens in each topic.
+class Tokens(NamedTuple):
+    """All tokens of all documents.
 
     Parameters
     ----------
     starts : ndarray of int64, shape (D + 1,)
         Where the tokens of each document begin, and the number of tokens.
-    words, assignments : ndarray of int32, shape (n_tokens,)
+    words, topics : ndarray of int32, shape (n_tokens,)
         Word and topic of each token.
+    """
+
+    starts: Integers
+    words: SmallIntegers
+    topics: SmallIntegers
+
+
+class Totals(NamedTuple):
+    """Tokens in each topic.
+
+    Parameters
+    ----------
     of_documents : ndarray, shape (D, K)
     of_words : ndarray, shape (V, K)
     of_topics : ndarray, shape (K,)
-        Receive the counts.
     """
+
+    of_documents: Matrix
+    of_words: Matrix
+    of_topics: Vector
+
+
+class Concentrations(NamedTuple):
+    """Priors.
+
+    Parameters
+    ----------
+    alpha : ndarray, shape (K,)
+        Of the proportions of a document.
+    beta : ndarray, shape (V,)
+        Of the words of a topic.
+    """
+
+    alpha: Vector
+    beta: Vector
+
+
+@kernel
+def count_assignments(tokens: Tokens, totals: Totals) -> None:
+    """Count the tokens of documents, words and all tokens in each topic.
+
+    Parameters
+    ----------
+    tokens : Tokens
+    totals : Totals
+        Receives the counts.
+    """
+    starts, words, assignments = tokens
+    of_documents, of_words, of_topics = totals
     of_documents[:] = 0.0
     of_words[:] = 0.0
     of_topics[:] = 0.0
@@ -52,35 +98,28 @@ def count_assignments(
             of_topics[assignments[i]] += 1.0
 
 
-@compiled
+@kernel
 def collapsed_sweep(
-    starts: np.ndarray,
-    words: np.ndarray,
-    alpha: np.ndarray,
-    beta: np.ndarray,
-    stream: np.ndarray,
-    assignments: np.ndarray,
-    of_documents: np.ndarray,
-    of_words: np.ndarray,
-    of_topics: np.ndarray,
+    tokens: Tokens, concentrations: Concentrations, stream: Stream, totals: Totals
 ) -> None:
     """Draw the topic of every token given those of all others, in place.
 
     Parameters
     ----------
-    starts, words, assignments, of_documents, of_words, of_topics
-        See `count_assignments`; the counts are kept up to date.
-    alpha : ndarray, shape (K,)
-    beta : ndarray, shape (V,)
-        Concentrations of the priors.
+    tokens : Tokens
+    concentrations : Concentrations
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
+    totals : Totals
+        Kept up to date.
 
     References
     ----------
     Griffiths, Steyvers (2004), Finding scientific topics, eq. 5.
     """
-    words, alpha, beta = borrow(words), borrow(alpha), borrow(beta)
+    starts, words, assignments = borrow(tokens)
+    alpha, beta = borrow(concentrations)
+    of_documents, of_words, of_topics = borrow(totals)
     n_topics = alpha.size
     beta_sum = beta.sum()
     weights = np.empty(n_topics)

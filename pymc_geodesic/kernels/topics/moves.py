@@ -10,10 +10,11 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.kernels.scir import SMALLEST_VALUE, cir_transition
+from pymc_geodesic.kernels.cox_ingersoll_ross import cir_transition
+from pymc_geodesic.kernels.positive_numbers import SMALLEST_VALUE
+from pymc_geodesic.runtime.branchless import exponential
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.streams import fill_normal
-from pymc_geodesic.runtime.variates import exponential
 
 __all__ = ["add_counts", "read_words", "scir_words", "sgrld_words", "sum_words"]
 

@@ -10,15 +10,25 @@ import numpy as np
 
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.kernels import gmc
-from pymc_geodesic.manifolds import Euclidean, HalfLine, Product
+from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
+from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.manifolds.product import project
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import uniform
 from pymc_geodesic.steps.base.prepared import prepare
-from pymc_geodesic.tuning.metric import Metric, diagonal_metric
+from pymc_geodesic.tuning.factor_rule import FactorRule
+from pymc_geodesic.tuning.funnel import Funnel
+from pymc_geodesic.tuning.metric import Metric
 from pymc_geodesic.tuning.trajectory import TrajectoryTuner
 
-__all__ = ["AdaptedTrajectories", "Trajectory", "compact_parts", "joined", "longest_lengths"]
+__all__ = [
+    "AdaptedTrajectories",
+    "Trajectory",
+    "compact_parts",
+    "flat_names",
+    "joined",
+    "longest_lengths",
+]
 
 JITTER = 0.1
 """Each trajectory uses ε(1 + 0.1 U(−1, 1))."""
@@ -29,16 +39,26 @@ def compact_parts(product: Product) -> list[tuple[slice, int]]:
     return [
         (product.slices[name], rows * manifold.dim)
         for name, manifold, rows in product.components
-        if not isinstance(manifold, Euclidean)
+        if not manifold.is_flat
+    ]
+
+
+def flat_names(product: Product) -> list[str]:
+    """Name of the variable of each Euclidean coordinate."""
+    return [
+        name
+        for name, manifold, rows in product.components
+        if manifold.is_flat
+        for _ in range(rows * manifold.size)
     ]
 
 
 def longest_lengths(product: Product) -> list[float]:
     """Bound of the length scale of each variable of `compact_parts`: half lines have none."""
     return [
-        math.inf if isinstance(manifold, HalfLine) else 1.0
+        1.0 if manifold.is_compact else math.inf
         for _, manifold, _ in product.components
-        if not isinstance(manifold, Euclidean)
+        if not manifold.is_flat
     ]
 
 
@@ -53,7 +73,7 @@ def joined(product: Product) -> Product:
     >>> joined(both).names
     ('Euclidean coordinates', 'mu')
     """
-    rest = [one for one in product.components if not isinstance(one[1], Euclidean)]
+    rest = [one for one in product.components if not one[1].is_flat]
     width = product.size - sum(rows * manifold.size for _, manifold, rows in rest)
     euclidean = [("Euclidean coordinates", Euclidean(width), 1)] if width else []
     return Product([*euclidean, *rest])
@@ -87,8 +107,8 @@ class AdaptedTrajectories:
     product : Product
         The variables, Euclidean ones first.
     target_accept : float
-    dense : bool
-        Whether the metric takes correlations into account.
+    rule : FactorRule
+        What the metric is made of.
     n_steps : int, optional
         Leapfrog steps; by default as many as a quarter of a period takes.
     is_fixed : bool
@@ -101,18 +121,17 @@ class AdaptedTrajectories:
         product: Product,
         *,
         target_accept: float,
-        dense: bool,
+        rule: FactorRule,
         n_steps: int | None = None,
         is_fixed: bool = False,
     ) -> None:
         self.gradient = gradient
-        self._target_accept, self._dense, self._n_steps = target_accept, dense, n_steps
+        self._target_accept, self._rule, self._n_steps = target_accept, rule, n_steps
         self._model_product = product
         self.product = joined(product)
         self.compact = compact_parts(product)
         self._longest = longest_lengths(product)
-        self._acceptance, self._energies = np.empty(1), np.empty((2, 1))
-        self._none_kept = np.empty((0, product.size))
+        self._record = Record(1, np.empty((0, product.size)), np.empty(1), np.empty((2, 1)))
         self._is_fixed = is_fixed
         self._current = np.full(product.size + 1, math.nan)
         self.has_tuned = False
@@ -130,10 +149,10 @@ class AdaptedTrajectories:
             self.tuner = TrajectoryTuner(
                 n_tune,
                 self._target_accept,
+                self._rule,
                 self.gradient.n_euclidean,
                 self.compact,
                 self._longest,
-                dense=self._dense,
             )
 
     def use(self, metric: Metric) -> None:
@@ -160,7 +179,7 @@ class AdaptedTrajectories:
             self._evaluated = 1
             gradient = self.gradient.exact_gradient(x)
             d = self.gradient.n_euclidean
-            first = diagonal_metric(x[:d], gradient[:d])
+            first = self._rule.first(x[:d], gradient[:d])
             steep = [max(np.mean(gradient[part] ** 2), 1.0) ** -0.25 for part, _ in self.compact]
             self.use(Metric(first.centre, first.factor, np.array(steep)))
         self.z = self.gradient.from_position(x)
@@ -190,26 +209,17 @@ class AdaptedTrajectories:
         if not self._is_fixed:
             self._current[:] = math.nan
         field = self.gradient.exact
-        divergences, n_grad = gmc(
-            field.address,
-            field.context,
+        divergences, n_grad = gmc.call(
+            field.callback,
             0,
-            self.product.blocks,
-            self.product.scales,
-            1,
-            self.z,
-            1,
-            self._none_kept,
-            step_size,
-            n_steps,
-            JITTER,
+            self.product.space,
+            Chains(1, self.z, self._current),
+            Leapfrog(step_size, n_steps, JITTER),
             stream,
-            self._acceptance,
-            self._energies,
-            self._current,
+            self._record,
         )
         field.raise_error()
-        acceptance = float(self._acceptance[0])
+        acceptance = float(self._record.acceptance[0])
         n_grad += self._evaluated
         self._evaluated = 0
         if tune:
@@ -219,8 +229,8 @@ class AdaptedTrajectories:
         return Trajectory(
             step_size=step_size,
             acceptance_rate=acceptance,
-            lp=float(self._energies[0, 0]),
-            energy=float(self._energies[1, 0]),
+            lp=float(self._record.energies[0, 0]),
+            energy=float(self._record.energies[1, 0]),
             n_grad=n_grad,
             diverging=divergences > 0,
         )
@@ -234,6 +244,15 @@ class AdaptedTrajectories:
         if metric is not None:
             self.use(metric)
             self.z = self.gradient.from_position(x)
+
+    def funnel(self) -> Funnel | None:
+        """Euclidean variable that sets the scale of another, as the tuning draws show it."""
+        windows = self.tuner.windows
+        if windows is None:
+            return None
+        product = self._model_product
+        names = [name for name, manifold, _ in product.components if manifold.is_flat]
+        return windows.funnel({name: product.slices[name] for name in names})
 
     @property
     def state(self) -> dict[str, Any]:

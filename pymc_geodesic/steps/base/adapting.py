@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin, adapted_gradient
-from pymc_geodesic.steps.base.adaptor import GeodesicStep, SamplerWarning
+from pymc_geodesic.arguments import checked_control_variates, checked_metric_or_covariance
+from pymc_geodesic.steps.base.adaptable import adapted_gradient
+from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
+from pymc_geodesic.steps.base.adapted_trajectories import flat_names
+from pymc_geodesic.steps.base.adaptor import GeodesicStep
 from pymc_geodesic.steps.base.dynamics import Dynamics
-from pymc_geodesic.tuning.metric import LARGEST_DENSE
+from pymc_geodesic.steps.base.options import AdaptationOptions
+from pymc_geodesic.steps.base.pymc_parts import SamplerWarning
+from pymc_geodesic.tuning.factor_rule import factor_rule
 
 __all__ = ["AdaptingStep"]
 
@@ -19,10 +23,18 @@ __all__ = ["AdaptingStep"]
 class AdaptingStep(GeodesicStep):
     """A step that runs adapted dynamics where nothing was set that they choose."""
 
-    metric: str | None
+    metric: str | np.ndarray | None
     control_variates: str | int
+    n_steps: int
     _wanted_steps: int | None
     _adapted: AdaptedLangevin | None
+
+    def _take(self, options: AdaptationOptions) -> None:
+        """Keep what is said of the adapted dynamics."""
+        self.metric = checked_metric_or_covariance(options.metric)
+        self.control_variates = checked_control_variates(options.control_variates)
+        self._wanted_steps = options.wanted_steps
+        self.n_steps = options.told_steps
 
     @property
     @abstractmethod
@@ -34,29 +46,45 @@ class AdaptingStep(GeodesicStep):
         """Make what runs in the coordinates that are found."""
 
     def _make_adapted(self) -> AdaptedLangevin | None:
-        """Dynamics that find their own coordinates, where the model allows it."""
-        estimator = self.estimator
-        if not self._leaves_all_to_tuning or not isinstance(estimator, GradientEstimator):
+        """Dynamics that find their own coordinates, where the model allows it.
+
+        Raises
+        ------
+        ValueError
+            If a covariance was given, and nothing would look at it.
+        """
+        adapted = self._adapted_dynamics()
+        if adapted is None and isinstance(self.metric, np.ndarray):
+            raise ValueError(
+                "metric= is a covariance, which only adapted dynamics use, and this step does not "
+                "adapt: leave out step_size, friction and other dynamics, local= and "
+                'splitting="paper"; simplices, and rows from disk in few or sparse minibatches, '
+                "never adapt"
+            )
+        return adapted
+
+    def _adapted_dynamics(self) -> AdaptedLangevin | None:
+        if self.metric is None or not self._leaves_all_to_tuning:
             return None
         gradient = adapted_gradient(
-            estimator, self.product, use_variates=bool(self.control_variates)
+            self.estimator, self.product, control_variates=self.control_variates
         )
         if gradient is None:
             return None
-        d = gradient.n_euclidean
         return AdaptedLangevin(
             gradient,
             self.product,
-            estimator.next_arguments,
+            self.estimator.next_arguments,
             self._make_dynamics(),
-            dense=self.metric == "dense" or (self.metric == "auto" and d <= LARGEST_DENSE),
+            order=self.control_variates,
+            rule=factor_rule(self.metric, flat_names(self.product)),
             n_steps=self._wanted_steps,
         )
 
     @property
     def _searches_on_all_rows(self) -> bool:
         """Whether the field itself must have the log-density that the search needs."""
-        return self._leaves_all_to_tuning and self._minibatches.names is None
+        return self._leaves_all_to_tuning and self._minibatches.minibatch is None
 
     @property
     def adaptation(self) -> dict:
@@ -105,7 +133,7 @@ class AdaptingStep(GeodesicStep):
             for name, part in self.product.slices.items()
             for _ in range(part.stop - part.start)
         ]
-        complaint = self._adapted.complaint(names)
+        complaint = self._adapted.looks.complaint(names)
         if complaint is None:
             return None
         sampled = ", ".join(variable.name for variable in self.variables)

@@ -11,15 +11,6 @@ from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
-from pymc.blocking import PointType, StatsType
-from pymc.exceptions import SamplingError
-from pymc.model import Model, modelcontext
-from pymc.stats.convergence import SamplerWarning, WarningType
-from pymc.step_methods.compound import BlockedStep, StepMethodState
-from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
-from pymc.step_methods.step_sizes import DualAverageAdaptation, StepSizeState
-from pymc.util import RandomGenerator, get_random_generator
-from pytensor.tensor.variable import TensorVariable
 from rich.progress import TextColumn
 from rich.table import Column
 from threadpoolctl import threadpool_limits
@@ -28,30 +19,35 @@ from pymc_geodesic.counts.refusals import moving_support
 from pymc_geodesic.densities.edges import edges
 from pymc_geodesic.densities.log_terms import LogTerms
 from pymc_geodesic.densities.variables import manifold_variables, product_of
-from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.manifolds import Euclidean, Manifold
+from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base.coverage import StepsOfChain, draws_minibatches
+from pymc_geodesic.steps.base.options import MinibatchOptions, StepOptions
+from pymc_geodesic.steps.base.pymc_parts import (
+    BlockedStep,
+    DataClassState,
+    PointType,
+    RandomGenerator,
+    SamplerWarning,
+    SamplingError,
+    StatsType,
+    StepMethodState,
+    TensorVariable,
+    WarningType,
+    WithSamplingState,
+    dataclass_state,
+    get_random_generator,
+    modelcontext,
+)
+from pymc_geodesic.steps.base.signature import explain, part
+from pymc_geodesic.tuning.funnel import Funnel
 
-# The other steps take what PyMC does not publish from here, so that it is in one place.
-__all__ = [
-    "DualAverageAdaptation",
-    "GeodesicStep",
-    "GeodesicStepState",
-    "Model",
-    "PointType",
-    "RandomGenerator",
-    "SamplerWarning",
-    "StepSizeState",
-    "TensorVariable",
-    "dataclass_state",
-]
+__all__ = ["GeodesicStep", "GeodesicStepState"]
 
 _STEPS_OF_CHAIN = StepsOfChain()
 
-LOCAL_TARGET_ACCEPT = 0.8
 LOCAL_TUNE_STEPS = 2000
 """Default length of the tuning phase with local variables, whose posterior is cooled slowly."""
 
@@ -70,10 +66,8 @@ class GeodesicStepState(StepMethodState):
         Draws so far, with tuning.
     tune : bool
         Whether the step is still tuning.
-    rows_state : dict
-        Place in the walk over the minibatches.
-    local_adaptation : StepSizeState or None
-        Dual averaging of the step size of local variables.
+    estimate_state : dict
+        Place in the walk over the minibatches, and what the estimate adapts.
     """
 
     manifold_names: list[str] = field(metadata={"frozen": True})
@@ -81,8 +75,7 @@ class GeodesicStepState(StepMethodState):
     stream: np.ndarray
     draw: int
     tune: bool
-    rows_state: dict
-    local_adaptation: StepSizeState | None
+    estimate_state: dict
 
 
 class GeodesicStep(BlockedStep):
@@ -90,14 +83,10 @@ class GeodesicStep(BlockedStep):
 
     Parameters
     ----------
-    vars : list of variables or names, optional
-        Variables to sample; all continuous free variables by default.
-    model : pymc.Model, optional
-        Taken from the context by default.
-    rng : RandomGenerator, optional
-        `pymc.sample` sets it for every chain.
-    compile_kwargs : dict, optional
-        Passed to `pymc.compile`, such as ``{"mode": "CVM"}`` for the C backend.
+    options : StepOptions
+        What users passed.
+    vars : list of variables, optional
+        Instead of those that users named.
     manifolds : mapping of str to manifold class, optional
         Manifold of a variable by name, where it is not the one its transform implies.
     local : list of variables, optional
@@ -111,7 +100,7 @@ class GeodesicStep(BlockedStep):
     """Manifold of all variables, for a step that knows one only."""
     _corrects: ClassVar[bool] = False
     """Whether a Metropolis correction rejects what lies beyond an edge of the density."""
-    estimator: GradientEstimator | LocalGradientEstimator
+    estimator: GradientEstimate
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -119,32 +108,36 @@ class GeodesicStep(BlockedStep):
         super().__init_subclass__(**kwargs)
         signature = inspect.signature(cls.__init__)
         cls.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+        options = getattr(cls.__init__, "options", None)
+        if options is not None and cls.__dict__.get("__doc__"):
+            cls.__doc__ = explain(cls.__dict__["__doc__"], options)
 
     def __init__(
         self,
-        vars: Sequence[TensorVariable] | None,
+        options: StepOptions,
         *,
-        model: Model | None,
-        rng: RandomGenerator,
-        compile_kwargs: Mapping[str, Any] | None,
-        manifolds: Mapping[str, type[Manifold]] | None,
-        local: Sequence[TensorVariable | str] | TensorVariable | str | None,
+        vars: Sequence[TensorVariable] | None = None,
+        manifolds: Mapping[str, type[Manifold]] | None = None,
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
     ) -> None:
-        self.model = modelcontext(model)
-        if not isinstance(compile_kwargs, Mapping | None):
-            raise ValueError(
-                'compile_kwargs= is a dictionary, such as {"mode": "CVM"}; '
-                f"got {compile_kwargs!r}"
-            )
-        self.compile_kwargs = compile_kwargs
+        self.model = modelcontext(options.model)
+        self.compile_kwargs = options.compile_kwargs
+        self._minibatches = part(MinibatchOptions, options)
         self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         local_values = [variable.value for variable in self.local]
-        every = manifold_variables(self.model, vars, manifolds, everywhere=self._everywhere)
+        named = options.vars if vars is None else vars
+        every = manifold_variables(self.model, named, manifolds, everywhere=self._everywhere)
         # Euclidean variables come first: a metric joins them
         self.variables = sorted(
             (v for v in every if v.value not in local_values),
-            key=lambda variable: not isinstance(variable.manifold, Euclidean),
+            key=lambda variable: not variable.manifold.is_flat,
         )
+        if not every:
+            free = [rv.name for rv in self.model.free_RVs]
+            raise ValueError(
+                f"{type(self).__name__} samples continuous variables, and none of the free "
+                f"variables {free} is one; leave them to PyMC's steps, pm.sample()"
+            )
         if not self.variables:
             raise ValueError("local= names every variable; leave at least one global variable")
         if not self._corrects:
@@ -161,14 +154,13 @@ class GeodesicStep(BlockedStep):
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product = product_of(self.variables)
         self._shares_no_density = draws_minibatches(self.model)
-        self.rng = get_random_generator(rng)
+        self.rng = get_random_generator(options.rng)
         self.stream = new_stream(self.rng)
         self.position = np.empty(0)
         self.draw = 0
         self.tune = True
         self._n_tune, self._n_draws = 0, 0
         self._process: int | None = None
-        self.local_adaptation: DualAverageAdaptation | None = None
         self._has_local_values = False
         self._written: dict[str, np.ndarray] = {}
         self._log_terms: LogTerms | None = None
@@ -186,14 +178,13 @@ class GeodesicStep(BlockedStep):
         """Forget the previous chain."""
 
     _compiled_attributes: tuple[str, ...] = ("estimator",)
-    _minibatches: Any = None
-    """Minibatch arguments of the step, a `pymc_geodesic.steps.base.estimates.Minibatches`."""
+    _minibatches: MinibatchOptions
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         for name in self._compiled_attributes:
             state.pop(name, None)
-        return state | {"_log_terms": None}
+        return state | {"_log_terms": None, "_has_local_values": False}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -202,16 +193,16 @@ class GeodesicStep(BlockedStep):
     @property
     def streamed(self) -> tuple[str, ...]:
         """Data whose rows come from ``batches=``, and not from the model."""
-        return () if self._minibatches is None else self._minibatches.streamed
+        return self._minibatches.streamed
 
     @property
-    def rows_state(self) -> dict[str, Any]:
-        """Place in the walk over the minibatches."""
-        return self.estimator.source.state
+    def estimate_state(self) -> dict[str, Any]:
+        """Place in the walk over the minibatches, and what the estimate adapts."""
+        return self.estimator.state
 
-    @rows_state.setter
-    def rows_state(self, state: dict[str, Any]) -> None:
-        self.estimator.source.state = state
+    @estimate_state.setter
+    def estimate_state(self, state: dict[str, Any]) -> None:
+        self.estimator.state = state
 
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Prepare for one chain; see `pymc.step_methods.compound.BlockedStep.setup_chain`."""
@@ -222,12 +213,11 @@ class GeodesicStep(BlockedStep):
         self._limit_threads()
         self.estimator.source.refresh()
         self.estimator.refresh_data()
-        self.estimator.source.reset(int(self.rng.integers(2**63)))
+        self.estimator.reset(int(self.rng.integers(2**63)))
         self._n_tune, self._n_draws = tune, draws
         self.draw = 0
         self.tune = tune > 0
         self.position = np.empty(0)
-        self.local_adaptation = None
         self._forget_point()
         self._reset()
 
@@ -257,36 +247,14 @@ class GeodesicStep(BlockedStep):
             _STEPS_OF_CHAIN.check(self.model, self)
         if self.position.size == 0 or self._moved_elsewhere(point):
             self._read(point)
-        self.estimator.set_others(point)
-        if isinstance(self.estimator, LocalGradientEstimator):
-            with self.estimator.workers.one_blas_thread():
-                stats = self._move(point)
-        else:
-            stats = self._move(point)
-        self.draw += 1
-        return self._write(point), [stats]
-
-    def _sample_local(self, point: PointType) -> int:
-        """Draw the local variables of the next minibatch; return the gradient evaluations."""
-        assert isinstance(self.estimator, LocalGradientEstimator)
         if not self._has_local_values:
             self.estimator.read_local(point)
             self._has_local_values = True
-        self.estimator.next_minibatch()
-        coordinates = [
-            self.position[self.product.slices[v.name]].reshape(v.shape) for v in self.variables
-        ]
-        step_size = None
-        if self.local_adaptation is not None:
-            step_size = float(self.local_adaptation.current(self.tune))
-        step_size, n_grad = self.estimator.sample_local(coordinates, step_size, self.stream)
-        if self.local_adaptation is None:
-            self.local_adaptation = DualAverageAdaptation(
-                step_size, LOCAL_TARGET_ACCEPT, 0.05, 0.75, 10
-            )
-        elif self.tune:
-            self.local_adaptation.update(self.estimator.acceptance_rate, True)
-        return n_grad
+        self.estimator.set_others(point)
+        with self.estimator.at_work():
+            stats = self._move(point)
+        self.draw += 1
+        return self._write(point), [stats]
 
     def _moved_elsewhere(self, point: PointType) -> bool:
         for name, written in self._written.items():
@@ -314,8 +282,7 @@ class GeodesicStep(BlockedStep):
             part = self.position[self.product.slices[variable.name]]
             value = variable.values(part).reshape(variable.value_shape)
             point[variable.value_name] = self._written[variable.value_name] = value
-        if isinstance(self.estimator, LocalGradientEstimator):
-            self.estimator.write_local(point)
+        self.estimator.write_local(point)
         return point
 
     def _fail(self, step_size: float, what: str) -> SamplingError:
@@ -388,6 +355,12 @@ class GeodesicStep(BlockedStep):
     @staticmethod
     def _warn(message: str) -> SamplerWarning:
         return SamplerWarning(WarningType.BAD_PARAMS, message, "warn")
+
+    def _funnel_warning(self, funnel: Funnel | None) -> SamplerWarning | None:
+        """Name a variable that sets the scale of another."""
+        if funnel is None:
+            return None
+        return self._warn(f"{type(self).__name__}: {funnel.complaint}")
 
     _progress_stats: tuple[tuple[str, str, str], ...] = ()
     """(stat, format, column title) of the progress bar."""

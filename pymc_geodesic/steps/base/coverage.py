@@ -10,7 +10,7 @@ from pymc import Model
 from pytensor.tensor import TensorVariable
 
 from pymc_geodesic.densities.beside_rows import variables_beside_rows
-from pymc_geodesic.minibatches.row_inputs import drawn_rows
+from pymc_geodesic.minibatches.row_inputs import drawn_rows, graphs_of
 
 __all__ = ["StepsOfChain", "drawn_row_numbers", "draws_minibatches"]
 
@@ -22,8 +22,7 @@ def draws_minibatches(model: Model) -> bool:
 
 def drawn_row_numbers(model: Model) -> list[tuple[int, int]]:
     """Rows that each `pymc.Minibatch` of a model chooses from, and that it draws."""
-    graphs = [*model.basic_RVs, *model.potentials, *model.rvs_to_values.values()]
-    rows = dict.fromkeys(drawn_rows(graphs).values())
+    rows = dict.fromkeys(drawn_rows(graphs_of(model)).values())
     return [(len(row.data), row.block.type.shape[0]) for row in rows]
 
 

@@ -8,9 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.integrators import refresh_velocity
+from pymc_geodesic.integrators import State, refresh_velocity
 from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
-from pymc_geodesic.kernels.geodesic_langevin import geodesic_langevin
+from pymc_geodesic.kernels.geodesic_langevin import (
+    BathByDirection,
+    SharedThermostat,
+    geodesic_langevin,
+)
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
@@ -29,14 +33,20 @@ class Dynamics(Protocol):
 
     Attributes
     ----------
+    has_momentum : bool
+        Whether a step takes the time h; h²/2 without a momentum.
     state : dict
         All that the dynamics keep beside the position.
     """
 
+    has_momentum: bool
     state: dict[str, Any]
 
-    def longest_step(self, searched: float, dim: int) -> float:
-        """Longest step for a posterior of which the search settled on a step of its own."""
+    def longest_step(self, searched: float, dim: int, *, shared: bool) -> float:
+        """Longest step for a posterior of which the search settled on a step of its own.
+
+        ``shared`` says whether many coordinates lean on a few.
+        """
 
     def reset(self) -> None:
         """Forget the previous chain."""
@@ -81,15 +91,17 @@ class Underdamped:
         ξ, added to the friction of all directions.
     """
 
+    has_momentum = True
+
     def __init__(self, *, has_thermostat: bool, largest_noise: float = math.inf) -> None:
         self._has_thermostat, self._largest_noise = has_thermostat, largest_noise
         self._scratch = np.empty(0)
         prepare(geodesic_langevin, refresh_velocity)
         self.reset()
 
-    def longest_step(self, searched: float, dim: int) -> float:
+    def longest_step(self, searched: float, dim: int, *, shared: bool) -> float:
         """See `step_for_shape`."""
-        return step_for_shape(searched, dim)
+        return step_for_shape(searched, dim, shared=shared)
 
     def reset(self) -> None:
         """Forget the previous chain."""
@@ -128,20 +140,14 @@ class Underdamped:
         if self._scratch.size <= z.size:
             self._scratch = np.empty(z.size + 1)
         inertia = 1.0 + SMALL_DIMENSION / product.dim if self._has_thermostat else math.inf
-        return geodesic_langevin(
-            field.address,
-            field.context,
+        return geodesic_langevin.call(
+            field.callback,
             arguments,
-            product.blocks,
-            product.dims,
-            product.scales,
-            z,
-            self.v,
+            product.space,
+            State(z, self.v),
             settings.step_size,
-            settings.friction,
-            settings.noise,
-            self.thermostat,
-            inertia,
+            BathByDirection(settings.friction, settings.noise),
+            SharedThermostat(self.thermostat, inertia),
             stream,
             self._scratch,
         )
@@ -165,12 +171,14 @@ class Overdamped:
         The normal numbers of which the next step takes the other half.
     """
 
+    has_momentum = False
+
     def __init__(self) -> None:
         self._scratch = np.empty(0)
         prepare(averaged_langevin)
         self.reset()
 
-    def longest_step(self, searched: float, dim: int) -> float:
+    def longest_step(self, searched: float, dim: int, *, shared: bool) -> float:
         """Whatever its settings say."""
         return math.inf
 
@@ -205,9 +213,8 @@ class Overdamped:
         """See `averaged_langevin`."""
         if self._scratch.size <= z.size:
             self._scratch = np.empty(z.size + 1)
-        return averaged_langevin(
-            field.address,
-            field.context,
+        return averaged_langevin.call(
+            field.callback,
             arguments,
             z,
             self.last_noise,

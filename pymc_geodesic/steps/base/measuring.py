@@ -9,10 +9,11 @@ from numpy.typing import ArrayLike
 
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import probe, probe_in_turn
+from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds.product import project
-from pymc_geodesic.minibatches.source import AllRows
-from pymc_geodesic.steps.base.adaptor import GeodesicStep
-from pymc_geodesic.tuning.cooling import TemperatureTuner, is_far
+from pymc_geodesic.steps.base.handing_on import TunerStep
+from pymc_geodesic.tuning.cooling import is_far
+from pymc_geodesic.tuning.temperature import TemperatureTuner
 
 __all__ = ["MeasuringStep"]
 
@@ -21,7 +22,7 @@ LONGEST_PROBE = 0.1
 """Arc over which curvature is measured before there is a step size, where the density is flat."""
 
 
-class MeasuringStep(GeodesicStep):
+class MeasuringStep(TunerStep):
     """A step whose tuner is told the curvature and the gradient noise where the chain is."""
 
     _tuner: TemperatureTuner
@@ -41,20 +42,16 @@ class MeasuringStep(GeodesicStep):
         # over this length the density changes by a factor e, and a few kinks are likely crossed
         length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / LONGEST_PROBE)
         self._begin_power_iteration()
-        full = isinstance(self.estimator.source, AllRows)
+        full = self.estimator.source.is_everything
         one_minibatch = full or arguments[0] == arguments[-1]
         last_gradient = np.empty(0 if one_minibatch else gradient.size)
         curvatures = np.empty(FIRST_MEASUREMENTS)
         noises = np.zeros((FIRST_MEASUREMENTS, len(self.variables)))
-        probe_in_turn(
-            field.address,
-            field.context,
+        probe_in_turn.call(
+            field.callback,
             np.resize(arguments, FIRST_MEASUREMENTS),
-            self.product.blocks,
-            self.product.dims,
-            self.position,
-            self.direction,
-            length,
+            self.product.space,
+            Line(self.position, self.direction, length),
             self.stream,
             last_gradient,
             curvatures,
@@ -100,15 +97,11 @@ class MeasuringStep(GeodesicStep):
             self._begin_power_iteration()
         noise = np.zeros(len(self.variables))
         field = self.estimator.field
-        curvature = probe(
-            field.address,
-            field.context,
+        curvature = probe.call(
+            field.callback,
             argument,
-            self.product.blocks,
-            self.product.dims,
-            self.position,
-            self.direction,
-            length,
+            self.product.space,
+            Line(self.position, self.direction, length),
             self.last_gradient,
             noise,
             1,
@@ -132,7 +125,7 @@ class MeasuringStep(GeodesicStep):
 
         Return the number of gradient evaluations.
         """
-        if isinstance(self.estimator.source, AllRows):
+        if self.estimator.source.is_everything:
             return 0
         self.last_gradient = self._gradient_at(self.position, argument)
         return 1

@@ -22,6 +22,7 @@ from pymc_geodesic.kernels.ssgnht import ssgnht
 from pymc_geodesic.manifolds.product import geodesic, project
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.kernel import signature_of
 from pymc_geodesic.runtime.patience import telling_if_it_takes_long
 from pymc_geodesic.runtime.streams import fill_normal, uniform
 from pymc_geodesic.tuning.noise import differences_of_pairs
@@ -32,41 +33,18 @@ _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
 _TABLE, _INTEGERS, _STREAM = int64[:, ::1], int64[::1], uint64[::1]
 
 SIGNATURES: dict[Any, tuple[Any, ...]] = {
-    averaged_langevin: (
-        int64, _INTEGERS, _INTEGERS, _VECTOR, _VECTOR, float64, _VECTOR, _STREAM, _VECTOR,
-    ),
-    geodesic_langevin: (
-        int64, _INTEGERS, _INTEGERS, _TABLE, _VECTOR, _VECTOR, _VECTOR, _VECTOR, float64, _VECTOR,
-        _VECTOR, _VECTOR, float64, _STREAM, _VECTOR,
-    ),
-    gmc: (
-        int64, _INTEGERS, int64, _TABLE, _VECTOR, int64, _VECTOR, int64, _MATRIX, float64, int64,
-        float64, _STREAM, _VECTOR, _MATRIX, _VECTOR,
-    ),
-    gsgnht: (
-        int64, _INTEGERS, _INTEGERS, _TABLE, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR,
-        float64, _VECTOR, _VECTOR, int64, _STREAM, _VECTOR, _VECTOR, _MATRIX,
-    ),
+    averaged_langevin: signature_of(averaged_langevin),
+    geodesic_langevin: signature_of(geodesic_langevin),
+    gmc: signature_of(gmc),
+    gsgnht: signature_of(gsgnht),
     held_along_geodesics: (_VECTOR, _MATRIX, _VECTOR, _VECTOR, float64, int64, _VECTOR),
     learn_curvature: (_MATRIX, _MATRIX, _VECTOR, float64, float64),
-    ssgnht: (
-        int64, _INTEGERS, _INTEGERS, _TABLE, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR,
-        float64, _VECTOR, _STREAM, _VECTOR, _VECTOR,
-    ),
+    ssgnht: signature_of(ssgnht),
     all_finite: (_VECTOR,),
     differences_of_pairs: (int64, _INTEGERS, _INTEGERS, _INTEGERS, _MATRIX, _MATRIX),
-    probe: (
-        int64, _INTEGERS, int64, _TABLE, _VECTOR, _VECTOR, _VECTOR, float64, _VECTOR, _VECTOR,
-        int64,
-    ),
-    probe_in_turn: (
-        int64, _INTEGERS, _INTEGERS, _TABLE, _VECTOR, _VECTOR, _VECTOR, float64, _STREAM, _VECTOR,
-        _VECTOR, _MATRIX,
-    ),
-    sggmc: (
-        int64, _INTEGERS, _INTEGERS, _TABLE, _VECTOR, _VECTOR, _VECTOR, float64, _VECTOR, _VECTOR,
-        int64, _STREAM, _VECTOR, _VECTOR,
-    ),
+    probe: signature_of(probe),
+    probe_in_turn: signature_of(probe_in_turn),
+    sggmc: signature_of(sggmc),
     evaluate: (int64, _VECTOR, int64, _INTEGERS, _VECTOR),
     fill_normal: (_STREAM, _VECTOR),
     geodesic: (_TABLE, _VECTOR, _VECTOR, float64),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pymc_geodesic.manifolds import Euclidean, HalfLine, Product
+from pymc_geodesic.manifolds import Product
 from pymc_geodesic.tuning.noise import LONGEST_STEP, even_step, largest_square
 
 __all__ = ["points_of", "stable_step", "step_of_even_heat"]
@@ -25,10 +25,10 @@ def points_of(product: Product) -> list[tuple[slice, int]]:
     """
     points = []
     for name, manifold, _ in product.components:
-        if isinstance(manifold, Euclidean):
+        if manifold.is_flat:
             continue
         part = product.slices[name]
-        width, dim = (1, 1) if isinstance(manifold, HalfLine) else (manifold.size, manifold.dim)
+        width, dim = (manifold.size, manifold.dim) if manifold.is_constrained else (1, 1)
         points += [(slice(i, i + width), dim) for i in range(part.start, part.stop, width)]
     return points
 

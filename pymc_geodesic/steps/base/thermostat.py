@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.steps.base.adaptor import PointType, dataclass_state
+from pymc_geodesic.steps.base.pymc_parts import PointType, dataclass_state
 from pymc_geodesic.steps.base.underdamped import LangevinState, LangevinStep
 
 __all__ = ["ThermostatState", "ThermostatStep"]
@@ -50,11 +50,6 @@ class ThermostatStep(LangevinStep):
     thermostat_inertia: float | None
     _largest_while_annealing = LARGEST_THERMOSTAT
 
-    def _set_inertia(self, inertia: float | None) -> None:
-        if inertia is not None and not inertia > 0:
-            raise ValueError(f"thermostat_inertia must be positive, got {inertia}")
-        self.thermostat_inertia = inertia
-
     @property
     def _counts_on_white_noise(self) -> bool:
         return True
@@ -77,9 +72,9 @@ class ThermostatStep(LangevinStep):
         stats["thermostat"] = stats["friction"] + float(self._dynamics.thermostat[0])
         return stats
 
-    def _move_as_told(self, point: PointType) -> dict[str, Any]:
+    def _move_as_told(self) -> dict[str, Any]:
         thermostat, last_friction = self.thermostat.copy(), self.last_friction
-        stats = super()._move_as_told(point)
+        stats = super()._move_as_told()
         stats["thermostat"] = math.fsum(self.thermostat) / self.thermostat.size
         if stats["diverging"]:
             self.thermostat, self.last_friction = thermostat, last_friction

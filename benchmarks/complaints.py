@@ -1,0 +1,42 @@
+"""What a user is told of a run: the warnings of `pymc.sample`."""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import Self
+
+__all__ = ["GENERAL_ADVICE", "Complaints"]
+
+GENERAL_ADVICE = "We recommend running at least 4 chains"
+"""Begins what PyMC says whenever there are fewer."""
+
+
+class Complaints(logging.Handler):
+    """Collects what `pymc.sample` warns of, each message once.
+
+    Attributes
+    ----------
+    messages : list of str
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a message, once."""
+        if (message := record.getMessage()) not in self.messages:
+            self.messages.append(message)
+
+    def __enter__(self) -> Self:
+        logging.getLogger("pymc.stats.convergence").addHandler(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        logging.getLogger("pymc.stats.convergence").removeHandler(self)

@@ -1,0 +1,83 @@
+"""One chain, with the processor time of what comes before its draws and of the draws themselves."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pymc as pm
+
+from benchmarks.complaints import GENERAL_ADVICE, Complaints
+
+__all__ = ["WANTED", "timed_chain"]
+
+WANTED = 1000.0
+"""Effective draws of which it is told how long they take."""
+
+
+class Clock:
+    """Notes when the first draw after tuning was made."""
+
+    def __init__(self) -> None:
+        self.first: float | None = None
+
+    def __call__(self, trace: Any, draw: Any) -> None:
+        """Be called after every draw."""
+        if self.first is None and not draw.tuning:
+            self.first = time.process_time()
+
+
+def timed_chain(
+    step: Any, variable: str, *, draws: int, tune: int, began: float | None = None
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Sample one chain of the model in the context.
+
+    Parameters
+    ----------
+    step : step method
+    variable : str
+        Its effective size is that of its worst coordinate.
+    draws, tune : int
+    began : float, optional
+        Processor time at which set-up began; now by default.
+
+    Returns
+    -------
+    figures : dict
+    values : ndarray, shape (draws, size)
+    """
+    clock, began = Clock(), time.process_time() if began is None else began
+    with Complaints() as complaints:
+        idata = pm.sample(
+            draws=draws,
+            tune=tune,
+            chains=1,
+            cores=1,
+            step=step,
+            random_seed=1,
+            progressbar=False,
+            callback=clock,
+            compute_convergence_checks=False,
+        )
+    done = time.process_time()
+    assert clock.first is not None
+    values = idata.posterior[variable].values.reshape(1, draws, -1)
+    stats = idata.sample_stats
+    size = min(float(az.ess(values[..., i])) for i in range(values.shape[2]))
+    squares = (values - values.mean(axis=1)) ** 2
+    of_squares = min(float(az.ess(squares[..., i])) for i in range(values.shape[2]))
+    per_second = size / (done - clock.first)
+    figures = {
+        "ess": size,
+        "ess_of_squares": of_squares,
+        "ess_per_s": per_second,
+        "set_up_s": clock.first - began,
+        "time_to_1000_s": clock.first - began + WANTED / per_second,
+        "n_grad_per_draw": float(stats["n_grad"].values.mean()),
+        "step_size": float(stats["step_size"].values[0, -1]),
+        "noise_ratio": float(stats["noise_ratio"].values[0, -1]) if "noise_ratio" in stats else 1.0,
+        "warnings": [m for m in complaints.messages if not m.startswith(GENERAL_ADVICE)],
+    }
+    return figures, values[0]

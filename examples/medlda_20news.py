@@ -1,0 +1,300 @@
+"""Topics that tell labels apart: Gibbs MedLDA on two newsgroups.
+
+Texts of alt.atheism and talk.religion.misc (856 to learn from, 569 to predict), stop words removed,
+with the settings of the papers: α = β = 1, cost 1, margin 164. Compared are, by documents
+processed and by seconds,
+
+- data augmentation (`medlda_gibbs`), with topics drawn given λ as its authors do, and without λ;
+- SSGRLD (`medlda_ssgrld`), minibatches of 64: SCIR and SGRLD for topics, SSGNHT for weights;
+- the same with remembered documents, whose counts have no noise;
+
+and beside them the topics of LDA with a support vector machine on them, and a support vector
+machine on all words. A figure shows the curves and the average topics of both classes. Then all
+twenty groups (11,269 texts) with the multi-class hinge loss by SSGRLD.
+
+The last line that is printed is a JSON object with all figures. Run it with
+``python examples/medlda_20news.py``; it takes some twenty minutes, and two with ``--quick``,
+which takes two groups, 20 topics and one seed.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy import sparse
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
+from sklearn.svm import LinearSVC
+
+from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
+from pymc_geodesic.diagnostics import label_scores, predict_labels, topics_by_class
+from pymc_geodesic.models import lda_gibbs, medlda_gibbs, medlda_ssgrld
+from pymc_geodesic.schedules import PolynomialDecay
+
+ORIGIN = (
+    "20 Newsgroups in its Matlab/Octave version is at http://qwone.com/~jason/20Newsgroups/; the "
+    "file must hold the counts of alt.atheism and talk.religion.misc as CSR matrices (Xtr_data, "
+    "Xtr_indices, Xtr_indptr, Xtr_shape, and the same with Xte), and the labels ytr and yte. The "
+    "words are `vocab` of 20news_bow_61188.npz, which holds all groups in the same way, with the "
+    "labels from 1 to 20 and the names of the groups in label_names."
+)
+SETTINGS: dict[str, float] = {"alpha": 1.0, "beta": 1.0, "cost": 1.0, "margin": 164.0}
+CLASSES = {-1: "alt.atheism", 1: "talk.religion.misc"}
+LEVELS = (0.70, 0.75, 0.78)
+"""Accuracies of which the figures say when they were first reached."""
+
+LAST = 5
+"""Draws over which predictions are averaged, fewer at first."""
+
+
+def load_texts(data: str | None) -> dict[str, Any]:
+    """Return counts without stop words, labels −1 and +1, and the words of the training texts."""
+    arrays = read_arrays("medlda_binary.npz", data_home=data, origin=ORIGIN)
+    vocabulary = read_arrays("20news_bow_61188.npz", data_home=data, origin=ORIGIN)["vocab"]
+    words = vocabulary.astype(str)
+    train = sparse.csr_array(sparse_rows(arrays, "Xtr"))
+    test = sparse.csr_array(sparse_rows(arrays, "Xte"))
+    occurs = np.asarray((train > 0).sum(axis=0)).ravel() > 0
+    kept = occurs & ~np.isin(words, list(ENGLISH_STOP_WORDS))
+    labels = [2 * arrays[name].astype(int) - 1 for name in ("ytr", "yte")]
+    return {
+        "all": (train, test),
+        "train": train[:, kept],
+        "test": test[:, kept],
+        "labels": labels[0],
+        "test_labels": labels[1],
+        "words": words[kept],
+    }
+
+
+def samplers(n_topics: int, *, sweeps: int, passes: int) -> dict[str, Callable[..., Any]]:
+    """Name the ways of sampling: functions of counts, labels and further arguments."""
+
+    def augmentation(counts: Any, labels: Any, **more: Any) -> Any:
+        options = {"draws": sweeps, "tune": 0} | SETTINGS | more
+        return medlda_gibbs(counts, labels, n_topics, **options)
+
+    def ssgrld(counts: Any, labels: Any, **more: Any) -> Any:
+        options = {"draws": passes * 7, "tune": 0, "n_steps": 2, "batch_size": 64} | SETTINGS | more
+        return medlda_ssgrld(counts, labels, n_topics, **options)
+
+    return {
+        "data augmentation": augmentation,
+        "data augmentation, no λ": lambda *a, **k: augmentation(*a, augmented_topics=False, **k),
+        "SSGRLD (SCIR)": ssgrld,
+        "SSGRLD (SGRLD)": lambda *a, **k: ssgrld(
+            *a, topics_by="SGRLD", topic_step=PolynomialDecay(0.01, b=10, gamma=0.6), **k
+        ),
+        "SSGRLD, remembering": lambda *a, **k: ssgrld(*a, remember=True, **k),
+    }
+
+
+def follow(idata: Any, texts: dict[str, Any], n_points: int, seed: int) -> dict[str, Any]:
+    """Accuracy on the test texts after some draws, by documents and seconds."""
+    stats = idata["sample_stats"]
+    seconds = stats["perf_counter_diff"].values[0].cumsum()
+    n_draws = len(seconds)
+    at = np.unique(np.geomspace(1, n_draws, n_points).round().astype(int))
+    found: dict[str, Any] = {"documents": [], "seconds": [], "accuracy": [], "f1": []}
+    for draw in at:
+        recent = idata.isel(draw=slice(draw - min(LAST, 1 + draw // 4), draw))
+        label = predict_labels(recent, texts["test"], random_seed=seed)["label"].values
+        scores = label_scores(texts["test_labels"], label)
+        found["documents"].append(int(stats["documents"].values[0, draw - 1]))
+        found["seconds"].append(float(seconds[draw - 1]))
+        found["accuracy"].append(scores.accuracy)
+        found["f1"].append(scores.f1)
+    found["training_accuracy"] = float(stats["accuracy"].values[0, -1])
+    return found
+
+
+def summary(curves: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return final figures over the seeds, and when accuracies were first reached."""
+    last = [curve["accuracy"][-1] for curve in curves]
+    found: dict[str, Any] = {
+        "accuracy": float(np.mean(last)),
+        "accuracy_of_seeds": last,
+        "f1": float(np.mean([curve["f1"][-1] for curve in curves])),
+        "training_accuracy": float(np.mean([curve["training_accuracy"] for curve in curves])),
+        "documents": curves[0]["documents"][-1],
+        "seconds": float(np.mean([curve["seconds"][-1] for curve in curves])),
+        "reached": {},
+    }
+    for level in LEVELS:
+        first = [np.argmax(np.array(curve["accuracy"]) >= level) for curve in curves]
+        if all(max(curve["accuracy"]) >= level for curve in curves):
+            found["reached"][f"{level:.2f}"] = {
+                name: float(np.median([c[name][i] for c, i in zip(curves, first, strict=True)]))
+                for name in ("documents", "seconds")
+            }
+    return found
+
+
+def baselines(texts: dict[str, Any], n_topics: int, *, sweeps: int, seed: int) -> dict[str, Any]:
+    """Fit support vector machines to words, and to topics that LDA finds in all texts."""
+    found = {}
+    tfidf = TfidfTransformer(sublinear_tf=True)
+    for name, (train, test) in {
+        "LinearSVC, all words": texts["all"],
+        "LinearSVC, no stop words": (texts["train"], texts["test"]),
+    }.items():
+        began = time.perf_counter()
+        machine = LinearSVC(random_state=seed).fit(tfidf.fit_transform(train), texts["labels"])
+        label = machine.predict(tfidf.transform(test))
+        scores = label_scores(texts["test_labels"], label)
+        seconds = time.perf_counter() - began
+        found[name] = {"accuracy": scores.accuracy, "f1": scores.f1, "seconds": seconds}
+    began = time.perf_counter()
+    both = sparse.csr_array(sparse.vstack([texts["train"], texts["test"]]))
+    concentrations = {"alpha": SETTINGS["alpha"], "beta": SETTINGS["beta"]}
+    lda = lda_gibbs(both, n_topics, **concentrations, draws=5, tune=sweeps, random_seed=seed)
+    theta = lda["posterior"]["theta"].mean(("chain", "draw")).values
+    n_train = texts["train"].shape[0]
+    machine = LinearSVC(C=10.0, random_state=seed).fit(theta[:n_train], texts["labels"])
+    scores = label_scores(texts["test_labels"], machine.predict(theta[n_train:]))
+    seconds = time.perf_counter() - began
+    found["LDA, then LinearSVC"] = {
+        "accuracy": scores.accuracy, "f1": scores.f1, "seconds": seconds
+    }  # fmt: skip
+    return found
+
+
+def twenty_groups(data: str | None, *, passes: int, seed: int) -> dict[str, Any]:
+    """Learn all groups at once, with words that occur in at least five texts."""
+    arrays = read_arrays("20news_bow_61188.npz", data_home=data, origin=ORIGIN)
+    words, groups = arrays["vocab"].astype(str), arrays["label_names"].astype(str)
+    train = sparse.csr_array(sparse_rows(arrays, "Xtr"))
+    test = sparse.csr_array(sparse_rows(arrays, "Xte"))
+    kept = np.asarray((train > 0).sum(axis=0)).ravel() >= 5
+    kept &= ~np.isin(words, list(ENGLISH_STOP_WORDS))
+    labels, test_labels = (arrays[name].astype(int) - 1 for name in ("ytr", "yte"))
+    found: dict[str, Any] = {"documents": [], "seconds": [], "accuracy": [], "f1": []}
+    idata = medlda_ssgrld(
+        train[:, kept], labels, 50, **SETTINGS, loss="multiclass", weights_by="SSGLD",
+        batch_size=512, n_steps=22, draws=passes, tune=0, classes=groups,
+        vocabulary=words[kept], random_seed=seed,
+    )  # fmt: skip
+    stats = idata["sample_stats"]
+    seconds = stats["perf_counter_diff"].values[0].cumsum()
+    for draw in sorted({2, 4, passes // 2, passes}):
+        recent = idata.isel(draw=slice(draw - 2, draw))
+        label = predict_labels(recent, test[:, kept], random_seed=seed)["label"].values
+        scores = label_scores(groups[test_labels], label)
+        found["documents"].append(int(stats["documents"].values[0, draw - 1]))
+        found["seconds"].append(float(seconds[draw - 1]))
+        found["accuracy"].append(scores.accuracy)
+        found["f1"].append(scores.f1)
+    table = topics_by_class(idata.isel(draw=slice(-2, None)), groups[labels], n=4)
+    found["salient_words"] = dict(
+        zip(table["class"].values.tolist(), table["word"].values.tolist(), strict=True)
+    )
+    largest = np.sort(table["proportions"].values, axis=1)[:, ::-1]
+    found["share_of_two_largest_topics"] = float(largest[:, :2].sum(axis=1).mean())
+    found["training_accuracy"] = float(stats["accuracy"].values[0, -1])
+    tfidf = TfidfTransformer(sublinear_tf=True)
+    machine = LinearSVC(random_state=seed).fit(tfidf.fit_transform(train), labels)
+    label = machine.predict(tfidf.transform(test))
+    found["LinearSVC"] = label_scores(test_labels, label)._asdict()
+    return found
+
+
+def plot(
+    curves: dict[str, dict[str, Any]], beside: dict[str, Any], table: Any, folder: Path
+) -> Path:
+    """Draw accuracy by documents and by seconds, and the topics of the classes."""
+    matplotlib.use("Agg")
+    figure, axes = plt.subplots(1, 3, figsize=(12.0, 3.6), layout="constrained")
+    for axis, by in zip(axes[:2], ("documents", "seconds"), strict=True):
+        for name, curve in curves.items():
+            axis.semilogx(curve[by], curve["accuracy"], ".-", label=name)
+        for name, style in (("LinearSVC, all words", "--"), ("LDA, then LinearSVC", ":")):
+            axis.axhline(beside[name]["accuracy"], color="grey", linestyle=style, label=name)
+        axis.set(xlabel=by, ylabel="test accuracy")
+    axes[0].legend(fontsize=7)
+    shares = table["proportions"].values
+    order = np.argsort(shares[0] - shares[1])
+    for row, name, sign in zip(shares, CLASSES.values(), (-1, 1), strict=True):
+        axes[2].barh(np.arange(len(order)), sign * row[order], label=name)
+    axes[2].set(xlabel="average share", ylabel="topic", title="topics of the classes")
+    axes[2].legend(fontsize=7)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "medlda_20news.png"
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def run(
+    texts: dict[str, Any], n_topics: int, seeds: range, *, sweeps: int, passes: int, n_points: int
+) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    """Return final figures, the curves of the first seed, and the topics of the classes."""
+    found, first_curves, table = {}, {}, None
+    ways = samplers(n_topics, sweeps=sweeps, passes=passes)
+    for way in ways.values():  # compile, and take what is read for the first time
+        way(texts["train"][:64], texts["labels"][:64], draws=1)
+    for name, sampler in ways.items():
+        curves = []
+        for seed in seeds:
+            idata = sampler(
+                texts["train"], texts["labels"], vocabulary=texts["words"], random_seed=seed
+            )
+            curves.append(follow(idata, texts, n_points, seed))
+            if name == "SSGRLD (SCIR)" and table is None:
+                last = idata.isel(draw=slice(-LAST, None))
+                table = topics_by_class(last, texts["labels"], n=8)
+        found[name], first_curves[name] = summary(curves), curves[0]
+        print(f"{name:>24}: accuracy {found[name]['accuracy']:.3f}, "
+              f"{found[name]['documents']:,} documents, {found[name]['seconds']:.1f} s; first "
+              f"{found[name]['reached']}", flush=True)  # fmt: skip
+    return found, first_curves, table
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", help="data folder; PYMC_GEODESIC_DATA by default")
+    parser.add_argument("--output", type=Path, default=Path("example_output"))
+    parser.add_argument("--quick", action="store_true", help="20 topics, one seed")
+    options = parser.parse_args(arguments)
+    texts = load_texts(options.data)
+    seeds = range(1) if options.quick else range(3)
+    effort = {"sweeps": 60, "passes": 12, "n_points": 14}
+    beside = baselines(texts, 20, sweeps=200, seed=0)
+    for name, one in beside.items():
+        print(f"{name:>24}: accuracy {one['accuracy']:.3f}, {one['seconds']:.1f} s")
+    by_topics = {}
+    for n_topics in (20,) if options.quick else (20, 50, 80, 110):
+        print(f"{n_topics} topics")
+        by_topics[n_topics], curves, table = run(texts, n_topics, seeds, **effort)
+        if n_topics == 20:
+            path = plot(curves, beside, table, options.output)
+            salient = table
+    for label, name in CLASSES.items():
+        one = salient.sel({"class": label})
+        share = float(one["proportions"].sel(topic=int(one["salient"])))
+        print(f"{name}: {share:.0%} in topic {int(one['salient'])}: "
+              f"{', '.join(one['word'].values)}")  # fmt: skip
+    print(f"plot: {path}")
+    twenty = {} if options.quick else twenty_groups(options.data, passes=16, seed=0)
+    if twenty:
+        print(f"20 groups: accuracy {twenty['accuracy'][-1]:.3f} after {twenty['seconds'][-1]:.0f} "
+              f"s, LinearSVC {twenty['LinearSVC']['accuracy']:.3f}")  # fmt: skip
+        for name, one in twenty["salient_words"].items():
+            print(f"{name:>26}: {', '.join(one)}")
+    words = {CLASSES[int(c)]: salient.sel({"class": c})["word"].values.tolist() for c in CLASSES}
+    shares = {CLASSES[int(c)]: salient.sel({"class": c})["proportions"].values.round(4).tolist()
+              for c in CLASSES}  # fmt: skip
+    print(json.dumps({
+        "texts": {"train": texts["train"].shape[0], "test": texts["test"].shape[0],
+                  "words": texts["train"].shape[1]},
+        "beside": beside, "medlda": by_topics, "salient_words": words, "proportions": shares,
+        "twenty_groups": twenty,
+    }))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Kernel Stein discrepancy of draws, and thinning by it."""

@@ -1,0 +1,181 @@
+"""A few draws that stand for all, chosen by their Stein discrepancy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+from arviz_base import convert_to_datatree
+
+from pymc_geodesic.arguments import check_count
+from pymc_geodesic.diagnostics.stein.sample import SteinSample, stein_sample
+from pymc_geodesic.gradients.scores import Model, PosteriorScore
+from pymc_geodesic.manifolds import Euclidean
+
+__all__ = ["stein_thinning"]
+
+SHORT = 1e-3
+"""Step, in units of the draws, over which second derivatives are differences."""
+
+
+def stein_thinning(
+    idata: xr.DataTree,
+    model: Model | None = None,
+    size: int = 100,
+    *,
+    var_names: Sequence[str] | str | None = None,
+    entropy: float | None = None,
+    laplacian: bool = True,
+    metric: Literal["auto", "dense", "diag"] | None = "auto",
+    bandwidth: float | Literal["median"] = "median",
+    beta: float = -0.5,
+    max_draws: int | None = 2000,
+) -> xr.DataTree:
+    r"""Choose draws that stand for all, and leave out those of the warm-up and of a bias.
+
+    Regularised Stein thinning: greedily, the t-th draw is the one with the least
+
+    .. math::
+
+        k_\pi(x_i, x_i) + \Delta^+ \log \pi(x_i) - \lambda t \log \pi(x_i)
+            + 2 \sum_{s < t} k_\pi(x_{\pi_s}, x_i) ,
+
+    with the Stein kernel of `ksd`. Δ⁺ is the sum of the positive second derivatives, so that no
+    draws gather where the density has a minimum or a saddle, and λ, which weighs the log-density,
+    keeps them from a mode that holds little.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        With all free variables of the model in its posterior.
+    model : pymc.Model, optional
+        Taken from the context by default.
+    size : int
+        m, how many draws to choose. A draw may be chosen more than once.
+    var_names : str or sequence of str, optional
+        Choose by these variables. All continuous free variables by default.
+    entropy : float, optional
+        λ; 1/m by default, and 0 for Stein thinning that is not regularised.
+    laplacian : bool
+        Whether Δ⁺ is there. It takes two gradients of all rows for each coordinate and draw.
+    metric, bandwidth, beta
+        See `ksd`.
+    max_draws : int or None
+        Choose among at most as many draws, evenly spaced. None allows for all.
+
+    Returns
+    -------
+    xarray.DataTree
+        One chain of `size` draws, in the order in which they were chosen, in each group that has
+        draws; ``source_chain`` and ``source_draw`` of its ``sample_stats`` say which they are.
+
+    Raises
+    ------
+    ValueError
+        See `ksd`.
+
+    References
+    ----------
+    Bénard, Staber, Da Veiga (2023), Kernel Stein Discrepancy thinning: a theoretical perspective of
+    pathologies and a practical fix with regularization, algorithm 1;
+    Riabiz et al. (2022), Optimal thinning of MCMC output.
+
+    Examples
+    --------
+    Twenty draws among a thousand, of which the first hundred are of a warm-up:
+
+    >>> import arviz as az
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_geodesic.diagnostics import stein_thinning
+    >>> with pm.Model() as model:
+    ...     x = pm.Normal("x")
+    >>> draws = np.random.default_rng(1).normal(size=(1, 1000))
+    >>> draws[0, :100] += np.linspace(10.0, 1.0, 100)
+    >>> idata = az.from_dict({"posterior": {"x": draws}})
+    >>> few = stein_thinning(idata, model, size=20, metric=None)
+    >>> few.posterior["x"].shape, bool(abs(few.posterior["x"].mean()) < 0.1)
+    ((1, 20), True)
+    """
+    check_count("size", size)
+    if entropy is not None and not 0.0 <= entropy < np.inf:
+        raise ValueError(f"entropy is a weight and not negative, got {entropy}")
+    score = PosteriorScore(model, var_names=var_names)
+    sample = stein_sample(
+        idata, score, metric=metric, bandwidth=bandwidth, beta=beta, max_draws=max_draws
+    )
+    cost = sample.kernel_diagonal()
+    if laplacian:
+        cost += _positive_curvature(sample, score)
+    chosen = _chosen(sample, cost, size, 1.0 / size if entropy is None else entropy)
+    return _picked(convert_to_datatree(idata), sample.chains[chosen], sample.draws[chosen])
+
+
+def _chosen(sample: SteinSample, cost: np.ndarray, size: int, entropy: float) -> np.ndarray:
+    """Choose greedily; return places in the sample."""
+    reward = entropy * (sample.log_density - sample.log_density.max())
+    cost = cost.copy()
+    chosen = np.empty(size, dtype=int)
+    for t in range(size):
+        cost -= reward
+        chosen[t] = np.argmin(cost)
+        cost += 2.0 * sample.kernel_rows(int(chosen[t]), 1)[0]
+    return chosen
+
+
+def _positive_curvature(sample: SteinSample, score: PosteriorScore) -> np.ndarray:
+    """Sum of the positive second derivatives of log π along the coordinates, shape (n,).
+
+    On a sphere or a Stiefel manifold they are taken along the geodesics that leave in the
+    directions of the projected coordinates.
+    """
+    product, units = sample.product, sample.units
+    d = units.centre.size
+    x = sample.positions.copy()
+    x[:, :d] = units.centre + x[:, :d] @ units.factor.T
+    directions = np.eye(product.size)
+    directions[:d, :d] = units.factor.T
+    for (name, manifold, _), scale in zip(product.components, units.scales, strict=True):
+        if not isinstance(manifold, Euclidean):
+            directions[product.slices[name]] /= scale
+    total = np.zeros(len(x))
+    for direction in directions:
+        velocity = product.project(x, np.broadcast_to(direction, x.shape))
+        slopes = []
+        for time in (-SHORT, SHORT):
+            there, moving = product.geodesic(x, velocity, time)
+            slopes.append(np.sum(score(there, sample.points)[0] * moving, axis=1))
+        total += np.maximum((slopes[1] - slopes[0]) / (2.0 * SHORT), 0.0)
+    return total
+
+
+def _picked(idata: xr.DataTree, chains: np.ndarray, draws: np.ndarray) -> xr.DataTree:
+    """One chain of some draws, in every group that has chains and draws."""
+    place = {
+        "chain": xr.DataArray(chains, dims="picked"),
+        "draw": xr.DataArray(draws, dims="picked"),
+    }
+    groups = {}
+    for name, group in idata.children.items():
+        dataset = group.to_dataset()
+        if name != "warmup_posterior" and {"chain", "draw"} <= set(dataset.dims):
+            dataset = _as_chain(dataset.isel(place))
+        groups[name] = dataset
+    posterior = idata["posterior"].to_dataset()
+    stats = groups.get("sample_stats", xr.Dataset())
+    origin = {
+        "source_chain": posterior["chain"].values[chains],
+        "source_draw": posterior["draw"].values[draws],
+    }
+    stats = stats.assign({k: (("chain", "draw"), v[np.newaxis]) for k, v in origin.items()})
+    groups["sample_stats"] = stats.assign_coords(chain=[0], draw=np.arange(len(draws)))
+    return xr.DataTree.from_dict(groups)
+
+
+def _as_chain(dataset: xr.Dataset) -> xr.Dataset:
+    """Make the draws that were picked those of a chain."""
+    dataset = dataset.drop_vars(["chain", "draw"], errors="ignore").rename(picked="draw")
+    dataset = dataset.assign_coords(draw=np.arange(dataset.sizes["draw"]))
+    return dataset.expand_dims(chain=[0]).transpose("chain", "draw", ...)

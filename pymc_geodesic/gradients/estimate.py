@@ -1,0 +1,151 @@
+"""What step methods ask of an estimate, whatever it estimates and from which rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.densities.compilation import CompiledField
+from pymc_geodesic.gradients.row_curvature import RowCurvature
+from pymc_geodesic.gradients.total_gradient import TotalGradient
+from pymc_geodesic.minibatches.source import RowSource
+
+__all__ = ["Estimate", "GradientEstimate"]
+
+
+class Estimate(ABC):
+    """An estimate made from minibatches.
+
+    Attributes
+    ----------
+    source : RowSource
+        Where its minibatches come from.
+    """
+
+    source: RowSource
+
+    @abstractmethod
+    def refresh_data(self) -> None:
+        """Read the data containers, which may hold other values since."""
+
+    @abstractmethod
+    def set_others(self, point: Mapping[str, np.ndarray]) -> None:
+        """Take over the values of variables that other steps sample."""
+
+    @abstractmethod
+    def next_arguments(self, n: int) -> np.ndarray:
+        """Arguments of the next ``n`` evaluations, shape ``(n,)``."""
+
+    def reset(self, seed: int) -> None:
+        """Start a chain."""
+        self.source.reset(seed)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that decides the estimates to come, but for values of variables."""
+        return {"rows": self.source.state}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.source.state = state["rows"]
+
+    def read_local(self, point: Mapping[str, np.ndarray]) -> None:  # noqa: B027
+        """Take over the values of the variables that the estimate itself draws, if any."""
+
+    def write_local(self, point: dict[str, np.ndarray]) -> None:  # noqa: B027
+        """Put the values of the variables that the estimate itself draws into a point."""
+
+    def at_work(self) -> AbstractContextManager[Any]:
+        """Context of a draw."""
+        return nullcontext()
+
+    def stats(self) -> dict[str, Any]:
+        """Sample stats of the last draw that are the estimate's own."""
+        return {}
+
+
+class GradientEstimate(Estimate):
+    """An estimate of the gradient of a log-density.
+
+    It can be wrapped: a kernel sees the address of a field, and a step this class.
+
+    Attributes
+    ----------
+    field : CompiledField
+        Gradient of the minibatch that its argument names, with the log-density behind it where
+        that was asked for.
+    """
+
+    field: CompiledField
+
+    @property
+    @abstractmethod
+    def total_size(self) -> int:
+        """N, the rows that the gradient stands for."""
+
+    @property
+    @abstractmethod
+    def is_exact(self) -> bool:
+        """Whether the field is the gradient of all rows, once each."""
+
+    @property
+    @abstractmethod
+    def depends_on_others(self) -> bool:
+        """Whether the log-density depends on variables that other steps sample."""
+
+    def prepare(
+        self, position: np.ndarray, n_steps: int, stream: np.ndarray, *, tune: bool
+    ) -> tuple[np.ndarray, int]:
+        """Make the field ready for the inner steps of a draw.
+
+        Parameters
+        ----------
+        position : ndarray, shape (size,)
+            Where the draw begins.
+        n_steps : int
+            Inner steps.
+        stream : ndarray of uint64
+            Random stream, advanced where the estimate draws variables of its own.
+        tune : bool
+            Whether the chain is still tuning.
+
+        Returns
+        -------
+        arguments : ndarray of int64, shape (n_steps,)
+            What the field is told at each inner step.
+        n_grad : int
+            Gradient evaluations that this took.
+        """
+        return self.next_arguments(n_steps), 0
+
+    def total_gradient(self) -> TotalGradient | None:
+        """Compile log-density and gradient of any number of rows; None where that cannot be."""
+        return None
+
+    @property
+    def row_names(self) -> list[str]:
+        """Terms of the log-density that are sums over rows."""
+        return []
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether the gradient of a row may jump, so that its Hessian says little of it."""
+        return False
+
+    def row_curvature(self) -> RowCurvature | None:
+        """Compile gradient and Hessian of any number of rows; None where that cannot be."""
+        return None
+
+    def compile_noise(self) -> CompiledField:
+        """Compile the variance of the gradient estimate that the rows of a minibatch tell.
+
+        Raises
+        ------
+        ValueError
+            If there is no such estimate.
+        """
+        raise ValueError('gradient_noise="fisher" is not available with local=; leave it to tuning')

@@ -1,0 +1,293 @@
+"""Conditional law of local variables given the global ones, row by row, and draws of it.
+
+Rows are independent of each other given the global variables, so that every row accepts by itself
+and rows run side by side over the cores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.model import Model
+from pymc.pytensorf import compile as pymc_compile
+from pytensor.gradient import grad
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.densities.compilation import FixedArray, compile_field, mode_of
+from pymc_geodesic.densities.hoisting import split_at_frontier
+from pymc_geodesic.densities.local_rows import check_rows
+from pymc_geodesic.densities.log_density import Density, density_of
+from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.integrators import refresh_velocity
+from pymc_geodesic.kernels import gmc, probe
+from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
+from pymc_geodesic.kernels.probe import Line
+from pymc_geodesic.manifolds import Product
+from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.runtime.fields import Callback
+from pymc_geodesic.runtime.streams import split_stream
+from pymc_geodesic.runtime.threads import Workers, parts_of
+
+__all__ = ["RowConditional", "compile_function", "inputs_of"]
+
+CHUNK = 25
+"""Rows that move together; the numbers drawn depend on it, and so not on the number of cores."""
+
+JITTER = 0.2
+_POWER_ITERATIONS = 10
+
+
+def inputs_of(density: Density) -> list[TensorVariable]:
+    """All that a log-density depends on besides its coordinates."""
+    return [*density.others.values(), *density.arrays, *(row.block for row in density.rows)]
+
+
+def compile_function(
+    inputs: Sequence[Any], outputs: Sequence[Any], compile_kwargs: Mapping[str, Any]
+) -> Any:
+    """Compile what is computed once for a draw."""
+    kwargs = dict(compile_kwargs)
+    mode = mode_of(kwargs)
+    return pymc_compile(
+        list(inputs),
+        list(outputs),
+        mode=mode,
+        on_unused_input="ignore",
+        trust_input=True,
+        **kwargs,
+    )
+
+
+class RowConditional:
+    """Local variables of the rows of a minibatch, drawn by GMC.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables, local : list of ManifoldVariable
+        Global and local variables.
+    source : RowSource
+        Minibatches of the data.
+    compile_kwargs : mapping
+    n_draws, n_discarded, n_steps : int
+        Draws that are kept, transitions before them, and leapfrog steps of each.
+
+    Attributes
+    ----------
+    density : Density
+        Log-density whose terms of rows are compiled.
+    acceptance_rate : float
+        Mean over the rows of the last minibatch.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        variables: Sequence[ManifoldVariable],
+        local: Sequence[ManifoldVariable],
+        source: RowSource,
+        compile_kwargs: Mapping[str, Any],
+        *,
+        n_draws: int,
+        n_discarded: int,
+        n_steps: int,
+    ) -> None:
+        self._local = list(local)
+        self._size = source.batch_size
+        self._points_per_row = [v.rows // source.n_rows for v in local]
+        self._n_draws, self._n_discarded, self._n_steps = n_draws, n_discarded, n_steps
+        self._chunks = parts_of(self._size, math.ceil(self._size / CHUNK))
+        self.acceptance_rate = math.nan
+        self.density = density_of(model, variables, minibatch=source.arrays, local=local)
+        check_rows(model, self.density, [*variables, *local], source)
+        self._compile(len(variables), compile_kwargs)
+
+    def _compile(self, n_global: int, compile_kwargs: Mapping[str, Any]) -> None:
+        """Compile the conditional of the local variables, row by row."""
+        density = self.density
+        coordinates = density.coordinates[n_global:]
+        terms = [
+            term for term in density.row_terms if not set(coordinates).isdisjoint(ancestors([term]))
+        ]
+        log_density = pt.add(
+            *[
+                term if term.ndim == 1 else pt.sum(term, axis=tuple(range(1, term.ndim)))
+                for term in terms
+            ]
+        )
+        gradients = grad(pt.sum(log_density), coordinates)
+        split = split_at_frontier([log_density, *gradients], coordinates)
+        self._frontier = split.inputs
+        self._fixed = compile_function(
+            [*density.coordinates[:n_global], *inputs_of(density)], split.fixed, compile_kwargs
+        )
+        self._field = compile_field(
+            coordinates,
+            [FixedArray(variable, variable.type.shape) for variable in split.inputs],
+            split.outputs[1:],
+            split.outputs[0],
+            compile_kwargs,
+        )
+
+    def draw(
+        self,
+        coordinates: Sequence[np.ndarray],
+        arguments: Sequence[np.ndarray],
+        local: Sequence[np.ndarray],
+        step_size: float | None,
+        stream: np.ndarray,
+        workers: Workers,
+    ) -> tuple[float, int, list[np.ndarray]]:
+        """Draw the local variables of a minibatch.
+
+        Parameters
+        ----------
+        coordinates : list of ndarray
+            Global variables, kernel coordinates in their own shapes.
+        arguments : list of ndarray
+            Values of what `inputs_of` names.
+        local : list of ndarray
+            Coordinates of the local variables of the rows, moved in place.
+        step_size : float or None
+            ε; None to choose one that resolves the curvature.
+        stream : ndarray of uint64
+            Random stream, advanced.
+        workers : Workers
+            Threads over which rows are divided.
+
+        Returns
+        -------
+        step_size : float
+            The one that was used.
+        n_grad : int
+            Gradient evaluations, per row.
+        draws : list of ndarray, shape (n_draws, batch_size, ...)
+        """
+        fixed = [np.ascontiguousarray(array) for array in self._fixed(*coordinates, *arguments)]
+        jobs = [self._chunk_job(chunk, fixed, local) for chunk in self._chunks]
+        streams = split_stream(stream, len(jobs))
+        step = self._first_step_size(jobs[0], stream) if step_size is None else step_size
+        draws = [np.empty((self._n_draws, self._size, *v.shape[1:])) for v in self._local]
+
+        def run(i: int) -> tuple[float, int]:
+            return self._run_chunk(self._chunks[i], *jobs[i], step, streams[i], draws, local)
+
+        if self._field.field.interpreted:  # functions of PyTensor are not safe in threads
+            results = [run(i) for i in range(len(jobs))]
+        else:
+            results = workers.run(run, len(jobs))
+        self._field.raise_error()
+        self.acceptance_rate = sum(total for total, _ in results) / self._size
+        return step, results[0][1], draws
+
+    def _chunk_job(
+        self, chunk: slice, fixed: Sequence[np.ndarray], local: Sequence[np.ndarray]
+    ) -> tuple[Product, np.ndarray, np.ndarray]:
+        """Product manifold, packed position and context of some rows."""
+        n = chunk.stop - chunk.start
+        product = Product(
+            [
+                (v.name, v.manifold, n * points)
+                for v, points in zip(self._local, self._points_per_row, strict=True)
+            ]
+        )
+        position = np.concatenate([q.reshape(self._size, -1)[chunk].ravel() for q in local])
+        context = np.zeros(max(len(fixed), 1), dtype=np.int64)
+        for i, (array, variable) in enumerate(zip(fixed, self._frontier, strict=True)):
+            has_rows = variable.type.ndim > 0 and variable.type.shape[0] is None
+            offset = chunk.start * array.strides[0] if has_rows else 0
+            context[i] = array.ctypes.data + offset
+        return product, position, context
+
+    def _run_chunk(
+        self,
+        chunk: slice,
+        product: Product,
+        position: np.ndarray,
+        context: np.ndarray,
+        step_size: float,
+        stream: np.ndarray,
+        draws: Sequence[np.ndarray],
+        local: Sequence[np.ndarray],
+    ) -> tuple[float, int]:
+        n = chunk.stop - chunk.start
+        kept = np.empty((self._n_draws, position.size))
+        acceptance = np.empty(n)
+        n_grad = self._move_rows(product, context, position, kept, step_size, stream, acceptance)
+        parts = product.slices.values()
+        for i, (variable, part) in enumerate(zip(self._local, parts, strict=True)):
+            draws[i][:, chunk] = kept[:, part].reshape(self._n_draws, n, *variable.shape[1:])
+            q = local[i].reshape(self._size, -1)
+            q[chunk] = position[part].reshape(n, -1)
+        return float(acceptance.sum()), n_grad
+
+    def _move_rows(
+        self,
+        product: Product,
+        context: np.ndarray,
+        position: np.ndarray,
+        kept: np.ndarray,
+        step_size: float,
+        stream: np.ndarray,
+        acceptance: np.ndarray,
+    ) -> int:
+        """Draw the local variables of some rows, each of which accepts by itself.
+
+        Parameters
+        ----------
+        product : Product
+            Local variables of all these rows, one block for each.
+        context : ndarray of int64
+            Context of the field that writes the gradient of all of them and, behind it, the
+            log-density of each row; its argument is the number of rows.
+        position : ndarray, shape (size,)
+            Where the rows are, moved in place.
+        kept : ndarray, shape (n_draws, size)
+            Receives the draws.
+        step_size : float
+        stream : ndarray of uint64
+        acceptance : ndarray, shape (n,)
+            Receives the mean acceptance probability of each row.
+
+        Returns
+        -------
+        int
+            Evaluations of the field.
+        """
+        n = acceptance.size
+        _, n_grad = gmc(
+            Callback(self._field.address, context),
+            n,
+            product.space,
+            Chains(n, position, np.full(position.size + n, math.nan)),
+            Leapfrog(step_size, self._n_steps, JITTER),
+            stream,
+            Record(self._n_discarded, kept, acceptance, np.empty((2, 0))),
+        )
+        return n_grad
+
+    def _first_step_size(
+        self, job: tuple[Product, np.ndarray, np.ndarray], stream: np.ndarray
+    ) -> float:
+        product, position, context = job
+        n = product.components[0][2] // self._points_per_row[0]
+        direction = np.empty(position.size)
+        refresh_velocity(product.blocks, position, direction, stream)
+        curvature = 0.0
+        for _ in range(_POWER_ITERATIONS):
+            curvature = probe(
+                Callback(self._field.address, context),
+                n,
+                product.space,
+                Line(position, direction, 1e-6),
+                np.empty(0),
+                np.empty(len(self._local)),
+                n,
+            )
+        self._field.raise_error()
+        return 0.5 / math.sqrt(max(abs(curvature), 1.0)) if math.isfinite(curvature) else 1e-3

@@ -1,0 +1,216 @@
+"""Where draws lie on the manifolds of a model, and the gradient of its log-density there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import pytensor
+import xarray as xr
+from pymc.model import Model, modelcontext
+from pytensor.graph.replace import graph_replace
+
+from pymc_geodesic.densities.row_density import RowDensity
+from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables, product_of
+from pymc_geodesic.gradients.control_variates import ControlVariates
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.manifolds import Euclidean
+from pymc_geodesic.minibatches.from_arguments import drawn_row_source, named_row_source
+from pymc_geodesic.runtime.fields import evaluate
+
+__all__ = ["Model", "Points", "PosteriorScore", "model_of"]
+
+Points = list[dict[str, np.ndarray]]
+
+
+def model_of(model: Model | None) -> Model:
+    """Return the model, or that of the context."""
+    return modelcontext(model)
+
+
+class PosteriorScore:
+    """Positions of draws, and ∇log π there with respect to the volume of the manifolds.
+
+    Unit vectors and frames are points of their manifolds; every other variable, also one on a
+    simplex, is PyMC's unconstrained value, with the Jacobian of its transform.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        Taken from the context by default.
+    var_names : sequence of str, optional
+        All continuous free variables by default. The others are held at what was drawn.
+    batch_size, minibatch
+        Estimate gradients by minibatches with control variates; see `pymc_geodesic.SGGMC`. All rows
+        by default.
+
+    Raises
+    ------
+    ValueError
+        For unknown variables or containers, or minibatches while some variables are held.
+    """
+
+    def __init__(
+        self,
+        model: Model | None,
+        *,
+        var_names: Sequence[str] | str | None = None,
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+    ) -> None:
+        self.model = model_of(model)
+        natural = manifold_variables(self.model, var_names)
+        flat = {v.name: Euclidean for v in natural if v.on_manifold and v.manifold.has_edge}
+        variables = manifold_variables(self.model, var_names, flat)
+        self.variables: list[ManifoldVariable] = sorted(
+            variables, key=lambda variable: not variable.manifold.is_flat
+        )
+        self.product = product_of(self.variables)
+        source = named_row_source(
+            self.model,
+            batch_size=batch_size,
+            minibatch=minibatch,
+            batches=None,
+            total_size=None,
+            minibatch_order="random",
+        )
+        self.uses_minibatches = source is not None
+        density = RowDensity(self.model, self.variables, source or drawn_row_source(self.model))
+        self.estimator = GradientEstimator(density, with_value=not self.uses_minibatches)
+        if self.uses_minibatches and self.estimator.depends_on_others:
+            raise ValueError(
+                "minibatches are compared with the gradient of all rows at one place, which the "
+                "variables that var_names leaves out would move; leave out var_names= or minibatch="
+            )
+        self._total = None
+        if not self.estimator.is_exact:
+            self._total = self.estimator.total_gradient()
+            if self._total is None or self.estimator.source.all_rows() is None:
+                raise ValueError(
+                    "the rows of several pm.Minibatch cannot be summed over; pass the full-data "
+                    "model"
+                )
+        self._to_values: Callable | None = None
+
+    def points(self, posterior: xr.Dataset) -> Points:
+        """Values of all free variables as PyMC passes them around, one mapping for each draw.
+
+        Parameters
+        ----------
+        posterior : xarray.Dataset
+            With the dimension ``sample`` first.
+
+        Raises
+        ------
+        ValueError
+            If it lacks a free variable of the model, or one has another shape.
+        """
+        free = self.model.free_RVs
+        missing = [rv.name for rv in free if rv.name not in posterior]
+        if missing:
+            raise ValueError(
+                f"the posterior lacks {missing}, which the log-density of the model depends on; "
+                "keep all free variables in the trace (var_names= of pm.sample)"
+            )
+        if self._to_values is None:
+            self._to_values = _value_function(self.model)
+        arrays = [np.asarray(posterior[rv.name].values, dtype=rv.dtype) for rv in free]
+        names = [self.model.rvs_to_values[rv].name for rv in free]
+        return [
+            dict(zip(names, self._to_values(*draw), strict=True))
+            for draw in zip(*arrays, strict=True)
+        ]
+
+    def positions(self, points: Points) -> np.ndarray:
+        """Coordinates on the product manifold, shape (n, size)."""
+        positions = np.empty((len(points), self.product.size))
+        for variable in self.variables:
+            part = self.product.slices[variable.name]
+            for row, point in zip(positions, points, strict=True):
+                row[part] = variable.coordinates(point[variable.value_name]).ravel()
+        return positions
+
+    def anchor(self, position: np.ndarray) -> ControlVariates:
+        """Control variates around a place, for minibatches."""
+        variates = ControlVariates(self.estimator.field, self.product.size)
+        variates.use(position, self._of_all_rows(position)[:-1])
+        return variates
+
+    def __call__(
+        self, positions: np.ndarray, points: Iterable[Mapping[str, np.ndarray]], seed: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Gradients of the log-density, and the log-density itself, up to a constant.
+
+        Parameters
+        ----------
+        positions : ndarray, shape (n, size)
+        points : iterable of mapping
+            The values of all variables, of which those that are held are used.
+        seed : int
+            Of the minibatches.
+
+        Returns
+        -------
+        gradients : ndarray, shape (n, size)
+            In ambient coordinates, not projected.
+        log_density : ndarray, shape (n,)
+            NaN with minibatches.
+
+        Raises
+        ------
+        ValueError
+            If a gradient is not finite.
+        """
+        output = np.full((len(positions), self.product.size + 1), np.nan)
+        if self.uses_minibatches:
+            centre = positions.mean(axis=0)
+            spread = positions.std(axis=0) + np.finfo(float).tiny
+            nearest = np.argmin(np.sum(((positions - centre) / spread) ** 2, axis=1))
+            field = self.anchor(positions[nearest]).field
+            self.estimator.source.reset(seed)
+            for position, row in zip(positions, output, strict=True):
+                argument = int(self.estimator.next_arguments(1)[0])
+                evaluate(field.address, position, argument, field.context, row)
+                field.raise_error()
+        else:
+            for position, point, row in zip(positions, points, output, strict=True):
+                self.estimator.set_others(point)
+                row[:] = self._of_all_rows(position)
+        gradients = output[:, :-1]
+        for variable in self.variables:
+            part = gradients[:, self.product.slices[variable.name]]
+            finite = np.isfinite(part).all(axis=1)
+            if not finite.all():
+                raise ValueError(
+                    f"the gradient of the log-density in {variable.name!r} is not finite at "
+                    f"{np.count_nonzero(~finite)} of {len(finite)} draws, first at draw "
+                    f"{int(np.argmin(finite))} of those that are used; leave those draws out, or "
+                    "the variable (var_names=)"
+                )
+        return np.ascontiguousarray(gradients), output[:, -1]
+
+    def _of_all_rows(self, position: np.ndarray) -> np.ndarray:
+        """Gradient and log-density, shape (size + 1,)."""
+        if self._total is not None:
+            return self._total.over(position, self.estimator.source.all_rows() or ())
+        output = np.empty(self.product.size + 1)
+        field = self.estimator.field
+        evaluate(field.address, position, 0, field.context, output)
+        field.raise_error()
+        return output
+
+
+def _value_function(model: Model) -> Callable:
+    """Compile a function of all free variables to the values that PyMC passes around."""
+    inputs = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
+    values = []
+    for rv in model.free_RVs:
+        transform = model.rvs_to_transforms[rv]
+        values.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    replaced = graph_replace(values, inputs, strict=False)
+    return pytensor.function(
+        list(inputs.values()),
+        [value.copy() for value in replaced],
+        mode="FAST_COMPILE",
+        on_unused_input="ignore",
+    )

@@ -1,0 +1,1 @@
+"""Kernels of Dirichlet-process mixtures: who belongs to which of an unknown number of clusters."""

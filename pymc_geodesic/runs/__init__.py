@@ -1,0 +1,7 @@
+"""Long runs: checkpoints while they are going, and going on after they were stopped."""
+
+from pymc_geodesic.runs.reading import open_run
+from pymc_geodesic.runs.resume import resume
+from pymc_geodesic.runs.trace import CheckpointTrace
+
+__all__ = ["CheckpointTrace", "open_run", "resume"]

@@ -1,0 +1,220 @@
+"""One chain of a run: draws on their way to the disk, and a chain that goes on from there."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.util
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_geodesic.runs.chain_files import ChainFiles, Draws, Record
+from pymc_geodesic.runs.pymc_parts import RecordsInWorker, SamplerWarning
+
+__all__ = ["ChainTrace", "Replay"]
+
+_SHARE = 0.02
+"""Part of the time that writing may take: where it takes long, it is done less often."""
+
+
+class Replay(NamedTuple):
+    """What a chain has drawn before: its start, its draws, and the state after them."""
+
+    start: Record
+    draws: Draws
+    record: Record
+
+
+def _entry(value: Any) -> Any:
+    """Leave of a warning what can be written."""
+    if isinstance(value, SamplerWarning):
+        return SamplerWarning(value.kind, value.message, value.level, value.step)
+    return value
+
+
+class ChainTrace(RecordsInWorker):
+    """What PyMC calls with every draw of a chain, in the process that draws it.
+
+    PyMC links the step method before the first draw. Its method ``step`` is shadowed for as long
+    as draws are there already: these are handed out again, and the state that follows them is set.
+
+    Parameters
+    ----------
+    files : ChainFiles
+        Where draws go.
+    chain : int
+        Number of the chain.
+    n_draws : int
+        How many draws it is to have, with tuning.
+    evaluate : callable
+        Function of a point that returns the values of the variables.
+    names : list of str
+        Names of these values.
+    stat_names : list of list of str
+        Names of the sample stats of each step method.
+    every : float
+        Least number of seconds between two records.
+    replay : Replay, optional
+        What is there already.
+    """
+
+    def __init__(
+        self,
+        files: ChainFiles,
+        chain: int,
+        n_draws: int,
+        *,
+        evaluate: Callable[..., list[np.ndarray]],
+        names: list[str],
+        stat_names: list[list[str]],
+        every: float,
+        replay: Replay | None = None,
+    ) -> None:
+        # Not those of the base: it would open a store of another kind.
+        self.files, self.chain, self.n_draws = files, chain, n_draws
+        self.evaluate, self.names, self.stat_names = evaluate, names, stat_names
+        self.every = every
+        self.replay = replay
+        self.n = 0
+        self._step: Any = None
+        self._first = 0 if replay is None else replay.record.n
+        self._clear()
+
+    def _clear(self) -> None:
+        self._values: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
+        self._stats: list[dict[str, list[Any]]] = [
+            {name: [] for name in names} for names in self.stat_names
+        ]
+        self._n_waiting = 0
+        self._due = time.monotonic() + self.every
+
+    def link_stepper(self, step_method: Any) -> None:
+        """Take hold of the step method, in the process that calls it."""
+        self._step = step_method
+        step_method.step = self._begin
+        if multiprocessing.parent_process() is not None:
+            # Nothing closes a trace in a process that is told to end.
+            multiprocessing.util.Finalize(self, self.close, exitpriority=10)
+
+    def _unshadow(self) -> None:
+        for name in ("step", "stop_tuning"):
+            self._step.__dict__.pop(name, None)
+
+    def _begin(self, point: dict[str, np.ndarray]) -> Any:
+        """Take the place of the first call of ``step``."""
+        self._unshadow()
+        start = Record(0, {k: np.array(v) for k, v in point.items()}, self._step.sampling_state)
+        if self.replay is None:
+            self.files.write_start(start)
+            self._due = time.monotonic() + self.every
+            return self._step.step(point)
+        check_start(self.replay.start, start, self.chain)
+        if self.replay.record.n == 0:
+            return self._step.step(point)
+        self._step.step = self._again
+        self._step.stop_tuning = lambda: None  # what the state holds already
+        return self._again(point)
+
+    def _again(self, point: dict[str, np.ndarray]) -> Any:
+        """Take the place of ``step`` while there are draws on the disk."""
+        assert self.replay is not None
+        record, draws = self.replay.record, self.replay.draws
+        stats = [
+            {
+                name: None if name == "warning" else column[self.n]
+                for name, column in columns.items()
+            }
+            for columns in draws.stats
+        ]
+        if self.n + 1 == record.n:
+            self._unshadow()
+            self._step.sampling_state = record.state
+            self._due = time.monotonic() + self.every
+        return {k: v.copy() for k, v in record.point.items()}, stats
+
+    def record(
+        self, draw: Mapping[str, np.ndarray], stats: Sequence[Mapping[str, Any]], **_: Any
+    ) -> None:
+        """Keep a draw, and write what is kept when it is time."""
+        self.n += 1
+        if self.n <= self._first:
+            return
+        for name, value in zip(self.names, self.evaluate(**draw), strict=True):
+            self._values[name].append(np.array(value))  # the function uses its memory again
+        for columns, entries in zip(self._stats, stats, strict=True):
+            for name, column in columns.items():
+                column.append(_entry(entries.get(name)))
+        self._n_waiting += 1
+        if self.n == self.n_draws or time.monotonic() >= self._due:
+            begin = time.monotonic()
+            self._write_draws()
+            point = {name: np.array(value) for name, value in draw.items()}
+            self.files.write_record(Record(self.n, point, self._step.sampling_state))
+            now = time.monotonic()
+            self._due = now + max(self.every, (now - begin) / _SHARE)
+
+    def _write_draws(self) -> None:
+        if self._n_waiting:
+            self.files.write_draws(self.n - self._n_waiting, self._values, self._stats)
+            self._clear()
+
+    def record_sampling_state(self, step: Any = None) -> None:
+        """Do nothing: PyMC calls this when a draw was interrupted, and its state is of no use."""
+
+    def close(self) -> None:
+        """Write the draws that wait; the state after them is that of the last record."""
+        if self._step is not None:
+            self._unshadow()
+        self._write_draws()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_step": None}
+
+    @property
+    def _posterior(self) -> Any:
+        """What PyMC asks for its store before it lets processes write for themselves."""
+        return self
+
+    store = None
+
+
+def check_start(old: Record, new: Record, chain: int) -> None:
+    """Refuse a chain that does not begin as the one on the disk began.
+
+    Raises
+    ------
+    ValueError
+        If the point or the state of the step is another; it names where.
+    """
+    for what, was, now in (("point", old.point, new.point), ("step", old.state, new.state)):
+        where = difference(was, now, what)
+        if where:
+            raise ValueError(
+                f"chain {chain} does not begin as the one in the run: {where} is another. Pass the "
+                "step= and the initvals= with which the run began."
+            )
+
+
+def difference(one: Any, other: Any, where: str) -> str:
+    """Name the first place where two states differ by more than rounding; empty if nowhere."""
+    if hasattr(one, "__dataclass_fields__") and type(one) is type(other):
+        return difference(vars(one), vars(other), where)
+    if isinstance(one, dict) and isinstance(other, dict):
+        if one.keys() != other.keys():
+            return where
+        return next(filter(None, (difference(one[k], other[k], f"{where}.{k}") for k in one)), "")
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        if len(one) != len(other):
+            return where
+        pairs = enumerate(zip(one, other, strict=True))
+        return next(filter(None, (difference(a, b, f"{where}[{i}]") for i, (a, b) in pairs)), "")
+    if isinstance(one, np.ndarray | np.generic | float):
+        a, b = np.asarray(one), np.asarray(other)
+        if a.shape != b.shape or a.dtype.kind != b.dtype.kind:
+            return where
+        if a.dtype.kind in "fc":
+            return "" if np.allclose(a, b, rtol=1e-6, atol=1e-12, equal_nan=True) else where
+        return "" if np.array_equal(a, b) else where
+    return "" if one == other else where

@@ -1,0 +1,105 @@
+"""Settings for the noise that was measured, within what a chain has found to be stable."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.steps.base.dynamics import Dynamics
+from pymc_geodesic.tuning.heat import HeatWatch
+from pymc_geodesic.tuning.noise import LangevinSettings
+
+__all__ = ["BoundedSettings"]
+
+COOLER = 0.7
+"""What becomes of the step, or of the noise that is taken off, where the temperature is off."""
+
+SHORTEST_STEP = 0.01
+"""Step below which a divergence shortens nothing."""
+
+
+class BoundedSettings:
+    """Chooses settings of dynamics, and remembers what bounds them.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    n_steps : int, optional
+        Inner steps of a draw; chosen by default.
+
+    Attributes
+    ----------
+    settings : LangevinSettings or None
+        None before the first choice.
+    longest : float
+        Bound of the step size by the shape of the posterior, and by what heated or diverged.
+    longest_by_noise : float
+        Bound by noise that differs from one direction of a manifold to another.
+    """
+
+    def __init__(self, dynamics: Dynamics, n_steps: int | None) -> None:
+        self._dynamics, self._n_steps = dynamics, n_steps
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget settings and bounds."""
+        self.settings: LangevinSettings | None = None
+        self.longest = self.longest_by_noise = math.inf
+        self._taken_off = 1.0
+        self._heat = HeatWatch()
+
+    def steps_of_draw(self, noise: np.ndarray) -> int:
+        """Inner steps that noise of so much variance makes an independent draw take."""
+        settings = self._dynamics.settings(noise)
+        longest = min(self.longest, self.longest_by_noise)
+        if settings.step_size > longest:
+            settings = self._dynamics.settings(noise, step_size=longest)
+        return settings.n_steps
+
+    def choose(self, noise: np.ndarray) -> None:
+        """Choose settings for noise of so much variance along each coordinate."""
+        settings = self._dynamics.settings(noise, n_steps=self._n_steps)
+        longest = min(self.longest, self.longest_by_noise)
+        if settings.step_size > longest:
+            settings = self._dynamics.settings(noise, step_size=longest, n_steps=self._n_steps)
+        self.settings = replace(settings, noise=self._taken_off * settings.noise)
+
+    def shorten(self, factor: float, noise: np.ndarray) -> None:
+        """Bound the step size by a part of the present one."""
+        assert self.settings is not None
+        self.longest = max(factor * self.settings.step_size, SHORTEST_STEP)
+        self._heat.forget()
+        self.choose(noise)
+
+    def watch(self, temperature: float, noise: np.ndarray) -> None:
+        """Shorten the step where it heats by itself, as beside the pole of a density.
+
+        Where it is too cold, more noise was taken off than there is: it varies over the posterior.
+        """
+        heat = self._heat.observe(temperature)
+        if heat > 0:
+            self.shorten(COOLER, noise)
+        elif heat < 0 and noise.any():
+            self._taken_off *= COOLER
+            self.choose(noise)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Settings and bounds."""
+        return {
+            "settings": {} if self.settings is None else vars(self.settings).copy(),
+            "longest": self.longest,
+            "longest_by_noise": self.longest_by_noise,
+            "taken_off": self._taken_off,
+            "heat": self._heat.sums.copy(),
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.settings = LangevinSettings(**state["settings"]) if state["settings"] else None
+        self.longest, self.longest_by_noise = state["longest"], state["longest_by_noise"]
+        self._taken_off = state["taken_off"]
+        self._heat.sums = state["heat"].copy()

@@ -1,0 +1,63 @@
+"""The example of topics that tell labels apart, on texts of two and three kinds."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from pymc_geodesic.datasets.folder import sparse_arrays
+from tests.examples.scripts import ROOT, load
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files as the example reads them, with few texts of few words."""
+    rng = np.random.default_rng(1)
+    folder = tmp_path_factory.mktemp("data")
+    words = np.array(["the", *(f"word{i}" for i in range(19))])
+    chances = np.full((20, 20), 1.0)
+    chances[np.arange(20), np.arange(20)] = 30.0
+
+    def part(labels):
+        rows = [rng.multinomial(40, chances[j] / chances[j].sum()) for j in labels]
+        return sparse.csr_matrix(np.array(rows))
+
+    for name, train, test in (
+        ("medlda_binary", np.repeat([0, 1], 60), np.repeat([0, 1], 20)),
+        ("20news_bow_61188", np.repeat(np.arange(20), 15), np.repeat(np.arange(20), 5)),
+    ):
+        arrays = sparse_arrays(part(train + 1 if name == "medlda_binary" else train), "Xtr")
+        arrays |= sparse_arrays(part(test + 1 if name == "medlda_binary" else test), "Xte")
+        shift = 0 if name == "medlda_binary" else 1
+        names = np.array([f"group{j}" for j in range(20)])
+        np.savez(
+            folder / f"{name}.npz", ytr=train + shift, yte=test + shift, vocab=words,
+            label_names=names, **arrays,
+        )  # fmt: skip
+    return folder
+
+
+def test_quick_run_prints_its_figures(folder, tmp_path, capsys):
+    module = load(ROOT / "examples" / "medlda_20news.py")
+    module.main(["--quick", "--data", str(folder), "--output", str(tmp_path)])
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["texts"] == {"train": 120, "test": 40, "words": 19}  # "the" is a stop word
+    by_way = found["medlda"]["20"]
+    assert list(by_way) == list(module.samplers(20, sweeps=1, passes=1))
+    assert by_way["data augmentation"]["documents"] == 60 * 120
+    assert by_way["data augmentation"]["accuracy"] > 0.9
+    assert by_way["SSGRLD (SCIR)"]["accuracy"] > 0.9
+    assert found["beside"]["LinearSVC, all words"]["accuracy"] > 0.9
+    assert found["salient_words"]["alt.atheism"][0] == "word0"
+    assert (tmp_path / "medlda_20news.png").stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_all_groups(folder):
+    module = load(ROOT / "examples" / "medlda_20news.py")
+    found = module.twenty_groups(str(folder), passes=4, seed=1)
+    assert found["documents"] == sorted(found["documents"])
+    assert set(found["salient_words"]) == {f"group{j}" for j in range(20)}
+    assert found["LinearSVC"]["accuracy"] > 0.9
+    assert found["accuracy"][-1] > 2 / 20

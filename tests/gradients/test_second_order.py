@@ -1,0 +1,251 @@
+"""Control variates of second order: exact in the mean, and of second order."""
+
+import inspect
+
+import numpy as np
+import pymc as pm
+import pytest
+from numba import njit
+
+import pymc_geodesic as pg
+from pymc_geodesic.densities.kinks import has_kinks
+from pymc_geodesic.gradients import second_order
+from tests.gradients.rows_of_models import CASE, CASES, Setup, error, rows_of, tolerance, values
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
+def setup(request):
+    setup = Setup(CASES[request.param])
+    assert setup.gradient.has_second_order()
+    return setup
+
+
+@pytest.fixture(scope="module")
+def plain():
+    setup = Setup(CASE)
+    assert setup.gradient.has_second_order()
+    return setup
+
+
+def expand(setup: Setup) -> None:
+    setup.anchor(setup.here)
+    setup.gradient.expand()
+
+
+def difference_hessian(setup: Setup, x: np.ndarray) -> np.ndarray:
+    """Hessian of the full log-density, by differences of its gradient."""
+    steps = 1e-5 * np.eye(x.size)
+    return np.array([setup.full(x + e)[:-1] - setup.full(x - e)[:-1] for e in steps]).T / 2e-5
+
+
+def test_hessian_is_that_of_all_rows_and_of_what_is_none(setup):
+    setup.anchor(setup.here)
+    setup.gradient.expand()
+    found = setup.gradient._second.hessian
+    assert error(found, difference_hessian(setup, setup.here)) < 1e3 * tolerance(setup)
+    assert error(found, found.T) < tolerance(setup)
+
+
+def test_estimates_are_exact_at_the_anchor(setup):
+    expand(setup)
+    for estimate in setup.estimates(setup.here):
+        assert error(estimate, setup.full(setup.here)[:-1]) < tolerance(setup)
+
+
+def test_mean_over_all_minibatches_is_the_full_gradient(setup):
+    if setup.case.order == "random":
+        pytest.skip("rows with replacement have more minibatches than can be listed")
+    expand(setup)
+    estimates = setup.estimates(setup.there)
+    assert error(estimates.mean(axis=0), setup.full(setup.there)[:-1]) < tolerance(setup)
+    assert estimates.std(axis=0).max() > 1e-3
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_noise_falls_with_the_order(plain, order):
+    expand(plain)
+    plain.gradient.order = order
+    direction = plain.there - plain.here
+    noise = [
+        np.sqrt(np.mean(plain.estimates(plain.here + length * direction).var(axis=0)))
+        for length in (2e-3, 1e-3)
+    ]
+    assert noise[0] / noise[1] == pytest.approx(2.0**order, rel=0.05)
+
+
+def worst_errors(setup: Setup) -> tuple[float, float]:
+    """At the anchor, and of the change from there of the mean over all minibatches."""
+    known = setup.full(setup.here)[:-1]
+    at_anchor = max(error(g, known) for g in setup.estimates(setup.here))
+    mean, exact = setup.estimates(setup.there).mean(axis=0), setup.full(setup.there)[:-1]
+    return at_anchor, float(np.abs((mean - exact) / (exact - known)).max())
+
+
+def hessian_of_some_rows(setup):
+    arrays, n_rows = next(iter(setup.source.all_rows()))
+    n_rows -= n_rows % setup.case.batch_size
+    curvature = setup.gradient._curvature
+    setup.gradient.expand(curvature.of_all_rows(setup.here, [(arrays, n_rows)]))
+
+
+def hessian_of_rows_alone(setup):
+    prior = np.diag(np.full(setup.here.size, -0.25))
+    setup.gradient.expand(setup.gradient._second.hessian - prior)
+
+
+def hessian_by_half_of_the_rows_twice(setup):
+    arrays, n_rows = next(iter(setup.source.all_rows()))
+    half = [(arrays, n_rows // 2)] * 2
+    setup.gradient.expand(setup.gradient._curvature.of_all_rows(setup.here, half))
+
+
+def stale_hessian(setup):
+    parts = setup.source.all_rows()
+    setup.gradient.expand(setup.gradient._curvature.of_all_rows(setup.there, parts))
+
+
+def stale_total(setup):
+    hessian = setup.gradient._second.hessian.copy()
+    setup.gradient.anchor_at(setup.here, setup.gradient.gradient_of_all_rows(setup.there))
+    setup.gradient.expand(hessian)
+
+
+def stale_centre(setup):
+    setup.gradient._second.anchor[:] = setup.there
+
+
+def minibatch_counts_once(setup):
+    setup.gradient._curvature.weights[2] = 1.0
+
+
+def edited(setup, old, new):
+    """Let a mutant of the estimate run in the place of the right one."""
+    source = inspect.getsource(second_order._expanded_difference.py_func)
+    assert source.count(old) == 1
+    scope = dict(vars(second_order))
+    exec(source[source.index("def ") :].replace(old, new), scope)
+    second = setup.gradient._second
+    field = second_order.ComposedField(
+        njit(scope["_expanded_difference"]), second.field.context, [], second
+    )
+    coordinates = type(setup.gradient._plain)(field, setup.here.size, setup.gradient.widths)
+    setup.gradient._expanded = coordinates
+
+
+def curvature_of_another_minibatch(setup):
+    edited(setup, "+ argument * blocks", "+ (argument + 1) * blocks")
+
+
+def wrong_sign(setup):
+    edited(setup, "- there[size + i]", "+ there[size + i]")
+
+
+def curvature_along_the_position(setup):
+    edited(setup, "x[i] - place[i]", "x[i]")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        hessian_of_some_rows,
+        hessian_of_rows_alone,
+        hessian_by_half_of_the_rows_twice,
+        stale_hessian,
+        stale_total,
+        stale_centre,
+        minibatch_counts_once,
+        curvature_of_another_minibatch,
+        wrong_sign,
+        curvature_along_the_position,
+    ],
+)
+def test_faults_are_noticed(plain, fault):
+    expand(plain)
+    assert max(worst_errors(plain)) < 1e-10
+    coordinates, weights = plain.gradient._expanded, plain.gradient._curvature.weights.copy()
+    fault(plain)
+    assert max(worst_errors(plain)) > 1e-4
+    plain.gradient._expanded = coordinates
+    plain.gradient._curvature.weights[:] = weights
+
+
+def test_state_takes_the_hessian_along(plain):
+    expand(plain)
+    state, expected = plain.gradient.state, plain.estimates(plain.there)
+    plain.anchor(plain.there)
+    plain.gradient.state = state
+    assert plain.gradient.order == 2
+    np.testing.assert_array_equal(plain.estimates(plain.there), expected)
+    plain.gradient.drop_anchor()
+    assert plain.gradient.state["hessian"].size == 0
+
+
+def test_new_data_move_the_hessian():
+    setup = Setup(CASE)
+    assert setup.gradient.has_second_order()
+    expand(setup)
+    x, y = rows_of(setup.case)
+    with setup.model:
+        pm.set_data({"x": 2.0 * x, "t": y - 1.0})
+    setup.take_full(2.0 * x, y - 1.0)
+    setup.step.setup_chain(np.random.default_rng(1), 0, 2)
+    setup.gradient.order = 2
+    setup.gradient.renew_anchor()
+    assert setup.gradient.order == 2
+    assert max(worst_errors(setup)) < 1e-10
+
+
+def test_sparse_rows_have_second_derivatives():
+    from scipy.sparse import random as random_sparse
+
+    x = random_sparse(101, 6, density=0.4, random_state=1, format="csr")
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 2.0, shape=6)
+        rows = pg.SparseData("x", x)
+        observed = pm.Data("t", np.arange(101) % 2)
+        pm.Bernoulli("y", logit_p=rows @ b, observed=observed)
+        step = pg.SGGMC(minibatch=["x", "t"], batch_size=30, control_variates=2)
+    gradient = step._adapted.gradient
+    here, there = np.random.default_rng(5).normal(size=(2, 6))
+    gradient.anchor_at(here, gradient.gradient_of_all_rows(here))
+    gradient.expand()
+    step.estimator.next_arguments(1)
+    estimates = [values(gradient.noisy, there, 6, start) for start in range(101)]
+    assert error(np.mean(estimates, axis=0), gradient.gradient_of_all_rows(there)) < 1e-10
+    odds = 1.0 / (1.0 + np.exp(-x @ here))
+    hessian = -(x.toarray().T * (odds * (1.0 - odds))) @ x.toarray() - 0.25 * np.eye(6)
+    assert error(gradient._second.hessian, hessian) < 1e-10
+    assert model is step.model
+
+
+def kinked(name: str):
+    with pm.Model() as model:
+        x = pm.Data("x", np.ones((20, 2)))
+        b = pm.Normal("b", 0.0, 1.0, shape=2)
+        signs = np.where(np.arange(20) % 2, 1, -1)
+        if name == "hinge":
+            pg.Hinge("y", x @ b, observed=signs)
+        elif name == "laplace":
+            pm.Laplace("y", x @ b, 1.0, observed=signs)
+        elif name == "logistic":
+            pm.Bernoulli("y", logit_p=x @ b, observed=(signs + 1) // 2)
+        elif name == "poisson":
+            pm.Poisson("y", pm.math.exp(x @ b), observed=signs + 1)
+        elif name == "student":
+            pm.StudentT("y", nu=4, mu=x @ b, sigma=1.0, observed=signs)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("hinge", True),
+        ("laplace", True),
+        ("logistic", False),
+        ("poisson", False),
+        ("student", False),
+    ],
+)
+def test_kinks(name, expected):
+    model = kinked(name)
+    assert has_kinks(model.logp(model.observed_RVs, sum=False), model.value_vars) == expected

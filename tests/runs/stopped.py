@@ -1,0 +1,85 @@
+"""Runs that are stopped, and what goes on from them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytest
+
+import pymc_geodesic as pg
+from pymc_geodesic.runs import chain as chain_module
+from tests.steps.runs import sample
+
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1}
+
+
+TIMES = {"process_time_diff", "perf_counter_diff", "perf_counter_start"}
+"""Sample stats that no two runs have in common."""
+
+
+class StoppedError(Exception):
+    """Stands for whatever ends a process."""
+
+
+def stop_after(n: int) -> Any:
+    """Make a callback that stops a run after n draws of all its chains."""
+    seen = []
+
+    def callback(trace: Any, draw: Any) -> None:
+        seen.append(draw)
+        if len(seen) == n:
+            raise StoppedError
+
+    return callback
+
+
+def record_every(monkeypatch: Any, n: int) -> None:
+    """Let time stand for draws, so that a record is due after every n of them, with every=n."""
+    calls = iter(range(10**9))
+    monkeypatch.setattr(chain_module.time, "monotonic", lambda: float(next(calls)))
+
+
+def lose_tail(path: Path) -> None:
+    """Take away what only a process that ends by itself can write: draws after the last record."""
+    for folder in path.glob("chain-*"):
+        last = max((int(p.stem.split("-")[1]) for p in folder.glob("state-*.npz")), default=0)
+        for segment in folder.glob("draws-*.npz"):
+            if int(segment.stem.split("-")[1]) >= last:
+                segment.unlink()
+
+
+@contextmanager
+def as_often_as_told() -> Iterator[None]:
+    """Interpret what PyMC compiles itself, and write records however long that takes."""
+    with (
+        pytensor.config.change_flags(mode="FAST_COMPILE"),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(chain_module, "_SHARE", np.inf)
+        yield
+
+
+def stopped(model: pm.Model, step: Any, path: Path, at: int, every: float, **kwargs: Any) -> None:
+    """Stop a run after ``at`` draws, as SIGKILL does: nothing is written after the last record."""
+    try:
+        sample(
+            model, step, trace=pg.CheckpointTrace(path, every), callback=stop_after(at), **kwargs
+        )
+    except StoppedError:
+        lose_tail(path)
+    else:
+        raise AssertionError("the run was over before it could be stopped")
+
+
+def assert_same_trees(one: Any, other: Any) -> None:
+    """Compare draws and sample stats to the last bit."""
+    for group in ("posterior", "sample_stats"):
+        missing = set(one[group].data_vars) - set(other[group].data_vars)
+        assert missing <= {"warning"}, missing
+        for name, values in one[group].data_vars.items():
+            if values.dtype != object and name not in TIMES:
+                np.testing.assert_array_equal(other[group][name].values, values.values, name)

@@ -1,0 +1,277 @@
+"""What is refused, what stays readable, and what a killed process leaves."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_geodesic as pg
+from pymc_geodesic.__main__ import main
+from pymc_geodesic.runs.lock import let_go
+from pymc_geodesic.runs.reading import RunFiles
+from tests.runs.stopped import QUIET, as_often_as_told, assert_same_trees, stopped
+from tests.steps.runs import INTERPRETED, sample
+
+KWARGS = {"draws": 20, "tune": 10, "chains": 2, "random_seed": 3}
+X = np.random.default_rng(1).normal(size=(40, 2))
+
+
+@pytest.fixture(autouse=True)
+def interpreted():
+    with as_often_as_told():
+        yield
+
+
+def make_model(x=X, spread=1.0, n=2):
+    with pm.Model() as model:
+        rows = pm.Data("x", x)
+        b = pm.Normal("b", 0.0, spread, shape=n)
+        pm.Normal("seen", b[:2], 1.0, observed=rows)
+    return model
+
+
+def make_step(model, **kwargs):
+    rows = {"minibatch": ["x"], "batch_size": 8}
+    return pg.SGGMC(model=model, compile_kwargs=INTERPRETED, **rows, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model()
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    with as_often_as_told():
+        return sample(model, make_step(model), **KWARGS)
+
+
+@pytest.fixture(scope="module")
+def stopped_run(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("stopped") / "run"
+    with as_often_as_told():
+        stopped(model, make_step(model), path, 42, 0.0, **KWARGS)
+    let_go(path)
+    return path
+
+
+@pytest.fixture
+def run(stopped_run, tmp_path):
+    """A run whose second chain has 12 draws, each with a record."""
+    return shutil.copytree(stopped_run, tmp_path / "run")
+
+
+@pytest.mark.parametrize("damage", ["cut", "bit"])
+def test_a_damaged_last_segment(run, model, expected, damage):
+    """Draws before it are read; it is drawn again from the state before."""
+    last = max((run / "chain-1").glob("draws-*.npz"))
+    content = bytearray(last.read_bytes())
+    if damage == "cut":
+        content = content[: len(content) // 2]
+    else:
+        place = content.index(b"\x93NUMPY") + 130  # within the numbers of the first array
+        content[place] ^= 1
+    last.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"draws-000000011.npz cannot be read.*11 draws before"):
+        assert RunFiles(run).chain(1).read().n == 11
+    with pytest.warns(UserWarning, match="cannot be read"):
+        again = pg.resume(run, model, **QUIET)
+    assert_same_trees(expected, again)
+
+
+def test_a_damaged_early_segment_costs_time_and_no_draws(run, model, expected):
+    (run / "chain-1" / "draws-000000003.npz").write_bytes(b"")
+    with pytest.warns(UserWarning, match="3 draws before it are read"):
+        again = pg.resume(run, model, **QUIET)
+    assert_same_trees(expected, again)
+
+
+def test_a_damaged_state(run, model, expected):
+    max((run / "chain-1").glob("state-*.npz")).write_bytes(b"nothing")
+    with pytest.warns(UserWarning, match="An earlier state is taken"):
+        again = pg.resume(run, model, **QUIET)
+    assert_same_trees(expected, again)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"x": X + 1.0}, "data 'x': other values in the run"),
+        ({"spread": 2.0}, "law of 'b'"),
+        ({"n": 3}, "variable 'b': float64 of shape \\(2,\\) in the run, float64 of shape \\(3,\\)"),
+    ],
+)
+def test_another_model_is_refused(run, other, message):
+    with pytest.raises(ValueError, match=message):
+        pg.resume(run, make_model(**other))
+
+
+def test_a_factor_that_is_named_nowhere_is_refused(run):
+    """The words of two models are equal, their densities are not."""
+    other = make_model()
+    with other:
+        pm.Potential("p", other["b"].sum())
+    with pytest.raises(ValueError, match="log-density"):
+        pg.resume(run, other)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda m: make_step(m, n_steps=3), "n_steps=None in the run, 3 now"),
+        (lambda m: pg.GMC(model=m), "SGGMC in the run, GMC now"),
+    ],
+)
+def test_another_step_is_refused(run, model, make, message):
+    with pytest.raises(ValueError, match=message):
+        pg.resume(run, model, step=make(model), **QUIET)
+
+
+def test_another_start_is_refused(run, model):
+    with pytest.raises(ValueError, match=r"chain 0 does not begin .* point.b is another"):
+        pg.resume(run, model, initvals={"b": [5.0, 5.0]}, **QUIET)
+
+
+def test_other_versions_are_refused_unless_allowed(run, model, expected, monkeypatch):
+    monkeypatch.setattr("pymc_geodesic.runs.identity.version", lambda name: "0.0")
+    with pytest.raises(ValueError, match=r"version of 'pymc'.*any_version=True"):
+        pg.resume(run, model, **QUIET)
+    assert_same_trees(expected, pg.resume(run, model, any_version=True, **QUIET))
+
+
+def test_a_folder_that_is_taken(run, model):
+    with pytest.raises(FileExistsError, match=r"pymc_geodesic\.resume"):
+        sample(model, make_step(model), trace=pg.CheckpointTrace(run), **KWARGS)
+
+
+@pytest.mark.parametrize("every", [-1.0, np.nan, np.inf])
+def test_seconds_that_are_none(every):
+    with pytest.raises(ValueError, match="every="):
+        pg.CheckpointTrace("run", every)
+
+
+def test_arguments_of_the_run_are_not_taken_again(run, model):
+    with pytest.raises(TypeError, match="tune, random_seed"):
+        pg.resume(run, model, tune=3, random_seed=1)
+
+
+def test_status(run, capsys):
+    assert main(["status", str(run)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "2 chains, each 10 draws of tuning and 20 to keep" in lines[0]
+    assert "chain 0: finished, 10 of tuning and 20 draws, last record" in lines[1]
+    assert "chain 1: drawing, 10 of tuning and 2 draws, last record" in lines[2]
+    assert main(["status", str(run / "nothing")]) == 1
+    assert "holds no run" in capsys.readouterr().err
+
+
+def test_chains_of_different_lengths_are_read(run, expected):
+    """Two chains of two draws are fewer than one of twenty."""
+    with pytest.warns(UserWarning, match=r"chains \[1\] have fewer draws"):
+        tree = pg.open_run(run)
+    np.testing.assert_array_equal(tree.posterior["b"][0], expected.posterior["b"][0])
+    assert tree.posterior.sizes["chain"] == 1
+    assert tree.warmup_posterior["b"].shape == (2, 10, 2)
+
+
+def test_an_interrupted_run_keeps_all_draws(model, expected, tmp_path):
+    """Draws since the last record are kept too, and drawn again, being the same."""
+
+    def interrupt(trace, draw):
+        if draw.chain == 0 and draw.draw_idx == 17:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "run"
+    with (
+        pytest.warns(UserWarning, match=r"stopped after 48 of 60 .*pymc_geodesic\.resume"),
+        pytest.warns(UserWarning, match=r"chains \[0\] have fewer"),
+    ):
+        sample(
+            model,
+            make_step(model),
+            trace=pg.CheckpointTrace(path, 1e6),
+            callback=interrupt,
+            **KWARGS,
+        )
+    assert RunFiles(path).chain(0).read().n == 18
+    assert_same_trees(expected, pg.resume(path, model, **QUIET))
+
+
+SCRIPT = """
+import sys
+from tests.runs.stopped import as_often_as_told
+from tests.runs.test_faults import KWARGS, make_model, make_step, sample
+import pymc_geodesic as pg
+with as_often_as_told():
+    model = make_model()
+    sample(
+        model, make_step(model), trace=pg.CheckpointTrace(sys.argv[1], 0.0),
+        **(KWARGS | {"draws": 100_000}),
+    )
+"""
+
+
+def killed_after(path, n):
+    """Start a run in another process, and kill it as soon as it has written n draws."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, path], env=environment
+    )
+    try:
+        while process.poll() is None and len(list(path.glob("chain-0/draws-*.npz"))) < n:
+            time.sleep(0.02)
+        assert process.poll() is None, "the process ended by itself"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.parametrize("n", [7, *(pytest.param(k, marks=pytest.mark.slow) for k in (10, 23, 41))])
+def test_a_process_that_is_killed(model, tmp_path, n):
+    path = tmp_path / "run"
+    killed_after(path, n)
+    written = RunFiles(path).chain(0).read()
+    assert written.n >= n
+    draws = max(60, written.n)
+    # The chain was to be far longer, which changes nothing of how it begins.
+    again = pg.resume(path, model, draws=draws, **QUIET)
+    assert_same_trees(sample(model, make_step(model), **(KWARGS | {"draws": draws})), again)
+    np.testing.assert_array_equal(
+        np.concatenate([again.posterior["b"][0]])[: max(0, written.n - 10)],
+        written.values["b"][10:],
+    )
+
+
+def test_only_one_process_draws(run, model):
+    code = (
+        "import sys, time; from pathlib import Path; from pymc_geodesic.runs.lock import hold; "
+        "hold(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
+    )
+    let_go(run)
+    other = subprocess.Popen([sys.executable, "-c", code, run], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(BlockingIOError, match="another process draws"):
+            pg.resume(run, model, **QUIET)
+    finally:
+        other.kill()
+        other.communicate()
+
+
+def test_two_processes(model, expected, tmp_path):
+    path = tmp_path / "run"
+    kwargs = {"cores": 2, "mp_ctx": "fork"}
+    together = sample(
+        model, make_step(model), trace=pg.CheckpointTrace(path, 0.0), **(KWARGS | kwargs)
+    )
+    assert_same_trees(expected, together)
+    for chain, n in ((0, 28), (1, 29)):  # records that are still there
+        RunFiles(path).chain(chain).forget_after(n)
+    again = pg.resume(path, model, **(QUIET | kwargs))
+    assert_same_trees(expected, again)

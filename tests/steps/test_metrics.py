@@ -1,0 +1,152 @@
+"""Metrics that users give, and metrics beyond what is dense."""
+
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from arviz_stats.base import array_stats
+
+import pymc_geodesic as pg
+from pymc_geodesic.tuning.metric import LowRank
+
+COVARIANCE = np.array([[4.0, 0.9, 0.0], [0.9, 0.25, 0.1], [0.0, 0.1, 100.0]])
+
+
+def normal_model() -> pm.Model:
+    """A normal law over two variables and a direction that is apart."""
+    precision = np.linalg.inv(COVARIANCE)
+    with pm.Model() as model:
+        direction = pg.UniformSphere("direction", shape=3)
+        a = pm.Flat("a", initval=0.0)
+        b = pm.Flat("b", shape=2, initval=[0.0, 0.0])
+        x = pt.concatenate([a[None], b])
+        pm.Potential("p", -0.5 * x @ pt.as_tensor(precision) @ x + 3.0 * direction[0])
+    return model
+
+
+def chain(step, n_tune, n_draws, seed=1):
+    step.setup_chain(np.random.default_rng(seed), n_tune, n_draws)
+    point = step.model.initial_point(random_seed=1)
+    return advance(step, point, n_tune, n_tune + n_draws)
+
+
+def advance(step, point, n_tune, n):
+    draws = []
+    for _ in range(n):
+        if step.draw == n_tune:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        draws.append(step.position.copy())
+    return point, np.array(draws)
+
+
+@pytest.mark.parametrize("kind", [pg.GMC, pg.SGGMC, pg.SGLD])
+@pytest.mark.parametrize("metric", [COVARIANCE, np.diag(COVARIANCE)], ids=["dense", "variances"])
+def test_given_covariance_is_used_as_it_is(kind, metric):
+    names = ["a", "b"] if kind is pg.SGLD else None
+    step = kind(names, model=normal_model(), metric=metric)
+    _, draws = chain(step, 150, 10)
+    factor = step._adapted.gradient.metric.factor
+    whole = factor if factor.ndim == 2 else np.diag(factor)
+    expected = metric if metric.ndim == 2 else np.diag(metric)
+    np.testing.assert_allclose(whole @ whole.T, expected, rtol=1e-10, atol=1e-12)
+    assert np.isfinite(draws).all()
+
+
+def test_right_covariance_makes_draws_nearly_independent():
+    step = pg.GMC(model=normal_model(), metric=COVARIANCE)
+    _, draws = chain(step, 300, 1000)
+    x = draws[300:, :3]
+    assert min(sizes(x)) > 400.0
+    assert np.abs(x.std(axis=0) / np.sqrt(np.diag(COVARIANCE)) - 1.0).max() < 0.15
+
+
+def sizes(x: np.ndarray) -> list[float]:
+    return [
+        float(array_stats.ess(x[np.newaxis, :, j], chain_axis=0, draw_axis=1))
+        for j in range(x.shape[1])
+    ]
+
+
+@pytest.mark.parametrize("kind", [pg.GMC, pg.SGGMC, pg.gSGNHT, pg.SSGNHT, pg.SGLD, pg.SSGLD])
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("full", "metric='full' is unknown"),
+        (np.ones((3, 2)), r"d × d covariance matrix, but has shape \(3, 2\)"),
+        (np.ones((2, 2, 2)), r"has shape \(2, 2, 2\)"),
+        (np.array([1.0, -2.0, 1.0]), "positive, but that of coordinate 1 is -2"),
+        (np.array([1.0, np.nan, 1.0]), "NaN or infinity"),
+        (COVARIANCE + np.triu(np.full((3, 3), 0.1), 1), "must be symmetric"),
+        (COVARIANCE + np.eye(3)[[1, 0, 2]], "must be positive definite"),
+        (np.ones(4), r"4 coordinates, but .* are 3: a \(1\), b \(2\), in this order"),
+        (np.eye(2), r"2 coordinates, but .* are 3: a \(1\), b \(2\), in this order"),
+    ],
+)
+def test_what_is_no_covariance_is_refused(kind, metric, message):
+    names = ["a", "b"] if kind in (pg.SSGNHT, pg.SGLD, pg.SSGLD) else None
+    with pytest.raises(ValueError, match=message):
+        kind(names, model=normal_model(), metric=metric)
+
+
+def test_variables_come_in_the_order_of_vars():
+    with pytest.raises(ValueError, match=r"are 3: b \(2\), a \(1\), in this order"):
+        pg.SGGMC(["b", "a"], model=normal_model(), metric=np.eye(2))
+
+
+def thousand(d: int = 1000, n_strong: int = 5):
+    """A normal law with scales of 0.1 to 10 and a few directions of 10 to 100 of them."""
+    rng = np.random.default_rng(3)
+    directions, _ = np.linalg.qr(rng.normal(size=(d, n_strong)))
+    variances = np.geomspace(1e2, 1e4, n_strong)
+    scales = 10.0 ** rng.uniform(-1, 1, size=d)
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=d, initval=np.zeros(d))
+        z = x / scales
+        along = pt.as_tensor(directions).T @ z
+        pm.Potential("p", -0.5 * (pt.sum(z**2) + pt.sum((1.0 / variances - 1.0) * along**2)))
+    return model, directions / scales[:, np.newaxis], variances
+
+
+def test_strong_directions_of_a_thousand_coordinates_are_found():
+    model, directions, variances = thousand()
+    found = {}
+    for metric in ("diag", "auto"):
+        step = pg.GMC(model=model, metric=metric)
+        _, draws = chain(step, 1000, 500)
+        along = draws[1000:] @ directions
+        found[metric] = min(sizes(along))
+        if metric == "auto":
+            factor = step._adapted.gradient.metric.factor
+            assert isinstance(factor, LowRank)
+            assert factor.stretch.size <= 10
+            assert np.abs(along.std(axis=0) / np.sqrt(variances) - 1.0).max() < 0.3
+    assert found["diag"] < 5.0
+    assert found["auto"] > 100.0
+
+
+def test_replays_with_few_directions():
+    model, *_ = thousand(600, 3)
+    step = pg.SGGMC(model=model)
+    point, _ = chain(step, 120, 3)
+    assert step._adapted.gradient.metric.factor.stretch.size > 0
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    _, expected = advance(step, point, 120, 5)
+    other = pg.SGGMC(model=model)
+    other.setup_chain(np.random.default_rng(9), 120, 3)
+    other.sampling_state = state
+    _, found = advance(other, point, 120, 5)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("step_class", "arguments"),
+    [(pg.SGGMC, {"step_size": 0.1}), (pg.gSGNHT, {"friction": 1.0}), (pg.SGLD, {"step_size": 0.1})],
+)
+def test_a_covariance_that_nothing_would_look_at_is_refused(step_class, arguments):
+    with pm.Model():
+        pm.Normal("x", shape=2)
+        with pytest.raises(ValueError, match="only adapted dynamics use"):
+            step_class(metric=np.eye(2), compile_kwargs={"mode": "FAST_COMPILE"}, **arguments)

@@ -1,0 +1,114 @@
+"""Which order of control variates a chain settles on, and that it keeps it."""
+
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_geodesic as pg
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.steps.base.noise_measurement import SECOND_ORDER_COST
+
+N, D, N_TUNE = 3000, 10, 120
+
+
+def regression(kind: str) -> pm.Model:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(N, D))
+    signs = np.where(rng.random(N) < 1.0 / (1.0 + np.exp(-x[:, 0])), 1, -1)
+    with pm.Model() as model:
+        rows = pm.Data("x", x)
+        b = pm.Normal("b", 0.0, 1.0, shape=D)
+        if kind == "hinge":
+            pg.Hinge("y", rows @ b, observed=pm.Data("t", signs))
+        else:
+            pm.Bernoulli("y", logit_p=rows @ b, observed=pm.Data("t", (signs + 1) // 2))
+    return model
+
+
+def settled(step, n_draws: int = 0):
+    """Draw until the settings are chosen, and then some more; return point and positions."""
+    step.setup_chain(np.random.default_rng(1), N_TUNE, 100)
+    point = step.model.initial_point(random_seed=1)
+    while step._adapted.settings is None:
+        point, _ = step.step(point)
+    return advance(step, point, n_draws)
+
+
+def advance(step, point, n_draws):
+    positions = []
+    for _ in range(n_draws):
+        if step.draw == N_TUNE:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        positions.append(step.position.copy())
+    return point, np.array(positions)
+
+
+def step_of(kind: str, **options):
+    return pg.SGGMC(model=regression(kind), minibatch=["x", "t"], **options)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "control_variates", "order"),
+    [(1, "auto", 2), (100, "auto", 1), (100, 2, 2), (1, 1, 1), (1, False, 0)],
+)
+def test_order(batch_size, control_variates, order):
+    step = step_of("logistic", batch_size=batch_size, control_variates=control_variates)
+    settled(step)
+    assert step._adapted.gradient.order == order
+
+
+def test_auto_chooses_the_cheaper_draw():
+    costs = {}
+    for order in (1, 2):
+        step = step_of("logistic", batch_size=1, control_variates=order)
+        settled(step)
+        costs[order] = step._adapted.settings.n_steps * (SECOND_ORDER_COST if order == 2 else 1.0)
+    assert costs[2] < 0.5 * costs[1]
+
+
+def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):
+    def compile_nothing(self):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(GradientEstimator, "row_curvature", compile_nothing)
+    for kind, batch_size in (("hinge", 1), ("logistic", 100)):
+        step = step_of(kind, batch_size=batch_size)
+        settled(step)
+        assert step._adapted.gradient.order < 2
+    step = step_of("logistic", batch_size=1)
+    with pytest.raises(AssertionError, match="compiled"):
+        settled(step)
+
+
+def test_replays_with_second_order():
+    step = step_of("logistic", batch_size=2)
+    point, _ = settled(step, 5)
+    assert step._adapted.gradient.order == 2
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    _, expected = advance(step, point, 80)
+    other = step_of("logistic", batch_size=2)
+    other.setup_chain(np.random.default_rng(7), N_TUNE, 100)
+    other.sampling_state = state
+    _, found = advance(other, point, 80)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_another_chain_without_tuning_goes_on_with_second_order():
+    step = step_of("logistic", batch_size=2)
+    settled(step, N_TUNE)
+    hessian = step._adapted.gradient._second.hessian.copy()
+    step.setup_chain(np.random.default_rng(2), 0, 100)
+    assert step._adapted.gradient.order == 2
+    np.testing.assert_allclose(step._adapted.gradient._second.hessian, hessian, rtol=1e-12)
+
+
+def test_what_has_no_second_derivative_is_named(monkeypatch):
+    monkeypatch.setattr(GradientEstimator, "row_curvature", lambda self: None)
+    with pytest.raises(ValueError, match=r"control_variates=2 .* 'y'.* choose control_variates=1"):
+        step_of("logistic", batch_size=10, control_variates=2)
+    step = step_of("logistic", batch_size=1)
+    settled(step)
+    assert step._adapted.gradient.order == 1

@@ -1,0 +1,51 @@
+"""Which variable of the model a complaint names."""
+
+import numpy as np
+import pytest
+
+from pymc_geodesic.tuning.complaint import complaint_about
+from pymc_geodesic.tuning.metric import Metric
+from pymc_geodesic.tuning.stationarity import Stationarity
+
+NAMES = ["a", "b", "c", "mu", "mu", "mu"]
+N = 2000
+
+
+def looked_at(shift: np.ndarray, scale: np.ndarray) -> Stationarity:
+    """Looks at draws z ~ N(shift, scale²) where the posterior is N(0, 1); the sphere is right."""
+    rng = np.random.default_rng(1)
+    stationarity = Stationarity(6, 3, N)
+    for _ in range(N):
+        z = np.concatenate([shift + scale * rng.standard_normal(3), rng.standard_normal(3)])
+        stationarity.look(z, np.concatenate([-z[:3], 0.3 * rng.standard_normal(3)]))
+    return stationarity
+
+
+def swapping() -> np.ndarray:
+    """L in whose coordinates the last variable of the model comes first."""
+    return np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [30.0, 0.0, 0.0]])
+
+
+METRICS = {
+    "diagonal": (np.array([1.0, 10.0, 0.1]), NAMES),
+    "dense": (swapping(), ["c", "a", "b"]),
+}
+
+
+@pytest.mark.parametrize("kind", METRICS)
+@pytest.mark.parametrize("place", range(3))
+def test_names_the_variable(kind, place):
+    factor, names = METRICS[kind]
+    metric = Metric(np.zeros(3), factor, np.ones(1))
+    off = 0.5 * np.eye(3)[place]
+    of_mean = complaint_about(looked_at(off, np.ones(3)), metric, NAMES)
+    assert of_mean is not None
+    assert of_mean.startswith(f"the mean of {names[place]!r} is 0.")
+    of_variance = complaint_about(looked_at(np.zeros(3), 1.0 + off), metric, NAMES)
+    assert of_variance is not None
+    assert of_variance.startswith(f"the variance of {names[place]!r} is off")
+
+
+def test_right_draws_deserve_no_word():
+    metric = Metric(np.zeros(3), np.eye(3), np.ones(1))
+    assert complaint_about(looked_at(np.zeros(3), np.ones(3)), metric, NAMES) is None

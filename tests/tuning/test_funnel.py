@@ -1,0 +1,74 @@
+"""A variable that sets the scale of others is found, in either parametrisation."""
+
+import numpy as np
+import pytest
+
+from pymc_geodesic.tuning.factor_rule import FactorRule
+from pymc_geodesic.tuning.funnel import find_funnel
+from pymc_geodesic.tuning.windows import MetricWindows
+
+N, D = 200, 8
+PARTS = {"mu": slice(0, 1), "v": slice(1, 2), "x": slice(2, 2 + D)}
+
+
+def draws(spread):
+    rng = np.random.default_rng(1)
+    return rng.standard_normal(N), spread * rng.standard_normal(N), rng.standard_normal((N, D))
+
+
+def centred(spread):
+    """A vector x ~ N(0, e^v), v ~ N(0, spread), beside a normal mu."""
+    mu, v, z = draws(spread)
+    x = np.exp(v)[:, None] * z
+    of_v = -v / spread**2 + np.sum(z**2 - 1.0, axis=1)
+    return np.column_stack([mu, v, x]), np.column_stack([-mu, of_v, -z * np.exp(-v)[:, None]])
+
+
+def products(spread):
+    """The same as e^v z where data say what that is: z is narrow where v is large."""
+    mu, v, z = draws(spread)
+    precision = 1.0 + 100.0 * np.exp(2.0 * v)[:, None]
+    z = z / np.sqrt(precision)
+    return np.column_stack([mu, v, z]), np.column_stack([-mu, -v, -precision * z])
+
+
+@pytest.mark.parametrize(
+    ("law", "sign", "advice"),
+    [(centred, -1, "write it as a product"), (products, 1, "write it as it is")],
+)
+def test_is_found_and_told(law, sign, advice):
+    funnel = find_funnel(*law(1.0), PARTS)
+    assert (funnel.scale, funnel.dependent, np.sign(funnel.slope)) == ("v", "x", sign)
+    assert abs(funnel.slope) == pytest.approx(2.0, abs=0.4)  # curvatures are e^(∓2v)
+    assert "'v' sets the scale of 'x'" in funnel.complaint
+    assert advice in funnel.complaint
+
+
+@pytest.mark.parametrize("law", [centred, products])
+def test_narrow_scales_are_none(law):
+    assert find_funnel(*law(0.2), PARTS) is None
+
+
+def test_needs_draws_and_gradients():
+    positions, gradients = centred(1.0)
+    assert find_funnel(positions[:30], gradients[:30], PARTS) is None
+    gradients[:, PARTS["x"]] = 0.0
+    assert find_funnel(positions, gradients, PARTS) is None
+
+
+def test_long_vectors_are_no_scales():
+    """Of a thousand numbers one may be correlated with anything by chance."""
+    positions, gradients = centred(1.0)
+    rng = np.random.default_rng(1)
+    many = slice(1, 1001)
+    x = positions[:, PARTS["x"]]
+    positions = np.column_stack([positions[:, :1], rng.standard_normal((N, 1000)), x])
+    gradients = np.column_stack([gradients[:, :1], -positions[:, many], gradients[:, PARTS["x"]]])
+    assert find_funnel(positions, gradients, {"v": many, "x": slice(1001, 1001 + D)}) is None
+
+
+def test_windows_look_at_what_they_collected():
+    windows = MetricWindows(N, FactorRule("dense"))
+    for position, gradient in zip(*centred(1.0), strict=True):
+        windows.observe(position, gradient)
+    assert windows.funnel(PARTS).scale == "v"
