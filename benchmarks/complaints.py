@@ -23,6 +23,7 @@ class Complaints(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.messages: list[str] = []
+        self.level_before = logging.NOTSET
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a message, once."""
@@ -30,7 +31,10 @@ class Complaints(logging.Handler):
             self.messages.append(message)
 
     def __enter__(self) -> Self:
-        logging.getLogger("pymc.stats.convergence").addHandler(self)
+        logger = logging.getLogger("pymc.stats.convergence")
+        self.level_before = logger.level
+        logger.setLevel(logging.WARNING)  # heard where "pymc" itself is silenced
+        logger.addHandler(self)
         return self
 
     def __exit__(
@@ -39,4 +43,6 @@ class Complaints(logging.Handler):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        logging.getLogger("pymc.stats.convergence").removeHandler(self)
+        logger = logging.getLogger("pymc.stats.convergence")
+        logger.removeHandler(self)
+        logger.setLevel(self.level_before)

@@ -198,7 +198,6 @@ def main() -> None:
     parser.add_argument("--data", help="folder of higgs_small.npz (or PYMC_GEODESIC_DATA)")
     asked = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    logging.getLogger("pymc.stats.convergence").setLevel(logging.WARNING)
     for problem in asked.problems:
         for n_rows in asked.rows:
             print(json.dumps(measure(problem, n_rows, asked)), flush=True)

@@ -111,10 +111,22 @@ def test_errors_of_a_hierarchy():
     assert any(one.startswith("ESS") for one in failures(compare(slow, known)))
 
 
+@pytest.fixture(params=[logging.WARNING, logging.ERROR])
+def level_of_pymc(request):
+    logger = logging.getLogger("pymc")
+    level_before = logger.level
+    logger.setLevel(request.param)
+    yield
+    logger.setLevel(level_before)
+
+
+@pytest.mark.usefixtures("level_of_pymc")
 def test_complaints_are_those_of_the_run():
     logger = logging.getLogger("pymc.stats.convergence")
+    level_before = logger.level
     with Complaints() as complaints:
         logger.warning("this")
         logger.warning("this")
     logger.warning("that")
     assert complaints.messages == ["this"]
+    assert logger.level == level_before
