@@ -124,6 +124,7 @@ bench: $(STAMPS)/bench
 
 docs: $(STAMPS)/docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python docs/check_pages.py docs/_build/html
 
 package: $(STAMPS)/package
 	rm -rf dist

@@ -1,10 +1,17 @@
 """Configuration of the documentation build."""
 
 import hashlib
+import os
+import sys
 from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS / "_extensions"))
+
+from inventories import write_inventories
+
 SOURCES = sorted((ROOT / "pymc_geodesic").rglob("*.py"))
 
 project = "pymc_geodesic"
@@ -13,19 +20,23 @@ copyright = "The pymc_geodesic developers"
 release = metadata.version("pymc_geodesic")
 
 extensions = [
+    "local_mathjax",
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "numpydoc",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates", "**.ipynb_checkpoints"]
+exclude_patterns = ["_build", "_templates", "_extensions", "**.ipynb_checkpoints"]
 html_theme = "furo"
 html_title = "pymc_geodesic"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
+html_favicon = "_static/sphere.svg"
+html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "")
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -33,7 +44,7 @@ myst_heading_anchors = 3
 # Notebooks run when their text or the package changes, and are kept otherwise.
 digest = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES)).hexdigest()[:16]
 nb_execution_mode = "cache"
-nb_execution_cache_path = str(ROOT / "docs" / "_build" / "jupyter_cache" / digest)
+nb_execution_cache_path = str(DOCS / "_build" / "jupyter_cache" / digest)
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
 nb_merge_streams = True
@@ -44,3 +55,21 @@ autodoc_default_options = {"members": False}
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
+
+# Links to other projects, from a list and not from their servers.
+intersphinx_mapping = write_inventories(DOCS / "inventories.txt", DOCS / "_build" / "inventories")
+intersphinx_disabled_reftypes = ["std:doc"]
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"  # but these, and what numpydoc itself knows: list, float, ndarray
+numpydoc_xref_aliases = {
+    "DataArray": "xarray.DataArray",
+    "DataTree": "xarray.DataTree",
+    "Model": "pymc.Model",
+    "TensorVariable": "pytensor.tensor.TensorVariable",
+    "numpy.random.Generator": "numpy.random.Generator",
+    "pymc.Model": "pymc.Model",
+    "scipy.sparse": ":mod:`scipy.sparse`",
+    "xarray.DataTree": "xarray.DataTree",
+    "array": ":class:`array <numpy.ndarray>`",
+    "number": ":class:`number <float>`",
+}
