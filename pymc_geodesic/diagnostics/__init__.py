@@ -5,6 +5,22 @@ from pymc_geodesic.diagnostics.completion import (
     completion_probabilities,
     document_completion_perplexity,
 )
+from pymc_geodesic.diagnostics.directions.centre import mean_direction
+from pymc_geodesic.diagnostics.directions.coordinates import (
+    from_declination_inclination,
+    from_lonlat,
+    to_declination_inclination,
+    to_lonlat,
+)
+from pymc_geodesic.diagnostics.directions.density import directional_density
+from pymc_geodesic.diagnostics.directions.kinds import direction_variables
+from pymc_geodesic.diagnostics.directions.regions import (
+    credible_cap,
+    directional_hdi,
+    directional_hdr,
+)
+from pymc_geodesic.diagnostics.directions.simplex import simplex_summary
+from pymc_geodesic.diagnostics.directions.summary import directional_summary
 from pymc_geodesic.diagnostics.expert_votes import expert_votes
 from pymc_geodesic.diagnostics.halving import StepHalving, step_halving
 from pymc_geodesic.diagnostics.linear_classifier import LinearClassifier
@@ -41,11 +57,20 @@ __all__ = [
     "align_topics",
     "completion_probabilities",
     "component_probabilities",
+    "credible_cap",
+    "direction_variables",
+    "directional_density",
+    "directional_hdi",
+    "directional_hdr",
+    "directional_summary",
     "document_completion_perplexity",
     "expert_votes",
+    "from_declination_inclination",
+    "from_lonlat",
     "ksd",
     "label_scores",
     "log_perplexity",
+    "mean_direction",
     "mixture_log_predictive",
     "mixture_perplexity",
     "plot_circle_density",
@@ -56,10 +81,13 @@ __all__ = [
     "plot_temperature",
     "plot_top_words",
     "predict_labels",
+    "simplex_summary",
     "spherical_kmeans",
     "stein_thinning",
     "step_halving",
     "temperature_summary",
+    "to_declination_inclination",
+    "to_lonlat",
     "top_words",
     "topics_by_class",
 ]

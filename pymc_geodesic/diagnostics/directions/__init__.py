@@ -1,0 +1,1 @@
+"""What draws of directions, axes, angles and frames say: means, regions, tables."""
