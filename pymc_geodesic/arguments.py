@@ -15,6 +15,7 @@ __all__ = [
     "check_containers",
     "check_count",
     "check_fraction",
+    "check_integers",
     "check_positive",
     "checked_control_variates",
     "checked_metric",
@@ -144,6 +145,32 @@ def check_count(name: str, value: Any) -> None:
         return
     if not _is_number(value) or not 1 <= value < math.inf or int(value) != value:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
+
+
+def check_integers(**limits: tuple[Any, int]) -> None:
+    """Refuse what is no integer, or is below its least value.
+
+    Parameters
+    ----------
+    **limits : tuple of (value, int)
+        What was passed under each name, and the least that it may be.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_integers
+    >>> check_integers(draws=(100, 1), tune=(0, 0))
+    >>> check_integers(draws=(0.5, 1))
+    Traceback (most recent call last):
+    ValueError: draws must be an integer of at least 1, got 0.5
+    """
+    for name, (value, least) in limits.items():
+        if not _is_number(value) or not value >= least or value % 1 != 0:
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def step_size_at(schedule: Schedule, draw: int) -> float:

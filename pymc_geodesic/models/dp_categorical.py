@@ -10,15 +10,16 @@ import numpy as np
 import xarray as xr
 from arviz_base import from_dict
 from numpy.typing import ArrayLike
-from rich.progress import Progress
 from scipy import sparse
 from scipy.special import gammaln
 
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.kernels.partitions.collapsed_gibbs import count_clusters
 from pymc_geodesic.kernels.partitions.concentration import (
     draw_concentration,
     draw_concentration_of_sticks,
 )
+from pymc_geodesic.models.chains import draw_after, each_chain
 from pymc_geodesic.models.lda import check_names, concentration, word_counts
 from pymc_geodesic.runtime.log_gamma import fill_log_gamma
 
@@ -277,31 +278,29 @@ def sample_chains(
     progressbar: bool,
 ) -> xr.DataTree:
     """Run chains one after the other and gather their draws, the largest components first."""
-    for name, value, least in (
-        ("draws", draws, 1),
-        ("tune", tune, 0),
-        ("thin", thin, 1),
-        ("chains", chains, 1),
-        ("n_components", 1 if n_components is None else n_components, 1),
-    ):
-        if int(value) != value or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value}")
+    check_integers(
+        draws=(draws, 1),
+        tune=(tune, 0),
+        thin=(thin, 1),
+        chains=(chains, 1),
+        n_components=(1 if n_components is None else n_components, 1),
+    )
     n_rows, n_categories = mixture.rows.n_rows, mixture.beta.size
     shape = sparse.csr_array((n_rows, n_categories))
     check_names(shape, *names)
     found: list[list[Draw]] = []
-    with Progress(disable=not progressbar, transient=True) as progress:
-        for number, rng in enumerate(np.random.default_rng(random_seed).spawn(chains)):
-            task = progress.add_task(f"chain {number}", total=tune + draws * thin)
-            chain = new_chain(rng)
-            kept = []
-            for iteration in range(tune + draws * thin):
-                chain.advance()
-                progress.advance(task)
-                if iteration >= tune and (iteration - tune + 1) % thin == 0:
-                    draw = chain.draw()
-                    kept.append(draw if keep_assignments else draw._replace(assignments=_NONE))
-            found.append(kept)
+    all_iterations = tune + draws * thin
+    for _, rng, iterations in each_chain(
+        random_seed, chains, all_iterations, progressbar=progressbar
+    ):
+        chain = new_chain(rng)
+        kept = []
+        for iteration in iterations:
+            chain.advance()
+            if draw_after(iteration, tune, thin) is not None:
+                draw = chain.draw()
+                kept.append(draw if keep_assignments else draw._replace(assignments=_NONE))
+        found.append(kept)
     return _tree(mixture, found, n_components, keep_assignments=keep_assignments, names=names)
 
 

@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.kernels.partitions.collapsed_gibbs import collapsed_rows
 from pymc_geodesic.models.dp_categorical import (
     Counts,
@@ -140,11 +141,8 @@ def first_clusters(
         If there are not as many rows, or a number is no integer.
     """
     rows = mixture.rows
-    if int(start_sweeps) != start_sweeps or start_sweeps < 0:
-        raise ValueError(f"start_sweeps must be an integer of at least 0, got {start_sweeps}")
+    check_integers(start_sweeps=(start_sweeps, 0), start_rows=(start_rows, 1))
     n_start = min(int(start_rows), rows.n_rows)
-    if n_start < 1 or n_start != min(start_rows, rows.n_rows):
-        raise ValueError(f"start_rows must be an integer of at least 1, got {start_rows}")
     some = np.sort(rng.choice(rows.n_rows, n_start, replace=False))
     chain = CollapsedChain(mixture, rng)
     if start_sweeps:

@@ -10,8 +10,8 @@ import numpy as np
 import xarray as xr
 from arviz_base import from_dict
 from numpy.typing import ArrayLike
-from rich.progress import track
 
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.distributions.labels import require_classes
 from pymc_geodesic.kernels.partitions.expert_weights import augment_weights, follow_subgradients
 from pymc_geodesic.kernels.partitions.gaussian_experts import (
@@ -20,6 +20,7 @@ from pymc_geodesic.kernels.partitions.gaussian_experts import (
     log_predictive,
     move_rows,
 )
+from pymc_geodesic.models.chains import each_chain
 from pymc_geodesic.runtime.streams import new_stream
 
 __all__ = ["infinite_svm"]
@@ -162,12 +163,13 @@ def infinite_svm(
     ):  # fmt: skip
         if np.ndim(value) or not 0 < value < np.inf:
             raise ValueError(f"{name} must be a positive number, got {value}")
-    for name, value, least in (
-        ("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1), ("n_steps", n_steps, 1),
-        ("max_experts", max_experts, 2),
-    ):  # fmt: skip
-        if int(value) != value or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value}")
+    check_integers(
+        draws=(draws, 1),
+        tune=(tune, 0),
+        chains=(chains, 1),
+        n_steps=(n_steps, 1),
+        max_experts=(max_experts, 2),
+    )
     if method not in ("ssgnht", "augmentation"):
         raise ValueError(f'method={method!r} is unknown; choose "ssgnht" or "augmentation"')
     n = len(X)
@@ -182,11 +184,10 @@ def infinite_svm(
     )  # fmt: skip
     kept: list[list[Experts]] = []
     stats: dict[str, list[list[float]]] = {}
-    for chain, rng in enumerate(np.random.default_rng(random_seed).spawn(chains)):
+    for chain, rng, sweeps in each_chain(
+        random_seed, chains, tune + draws, progressbar=progressbar
+    ):
         sampler.start(rng)
-        sweeps = track(
-            range(tune + draws), f"Chain {chain}", disable=not progressbar, transient=True
-        )
         kept.append([])
         for sweep in sweeps:
             found = sampler.sweep(rng)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from pymc_geodesic.distributions.labels import require_classes, require_signs
 from pymc_geodesic.models.lda import check_names, concentration, word_counts
 
-__all__ = ["LabelledCounts", "Recorder", "check_numbers", "labelled_counts"]
+__all__ = ["LabelledCounts", "Recorder", "labelled_counts"]
 
 VARIABLES = ("topics", "weights", "zbar")
 
@@ -66,13 +66,6 @@ class LabelledCounts:
         if self.is_binary:
             return float(np.mean((scores > 0) == (self.signs > 0)))
         return float(np.mean(scores.argmax(axis=1) == self.signs.argmax(axis=1)))
-
-
-def check_numbers(*limits: tuple[str, Any, int]) -> None:
-    """Raise ValueError where a number is no integer of at least so much."""
-    for name, value, least in limits:
-        if int(value) != value or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value}")
 
 
 def labelled_counts(

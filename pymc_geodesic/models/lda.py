@@ -10,6 +10,7 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.sparse import SparseData, admixture_log_likelihood
 
 __all__ = ["lda"]
@@ -132,8 +133,7 @@ def lda(
     """
     matrix = word_counts(counts)
     n_documents, n_words = matrix.shape
-    if int(n_topics) != n_topics or n_topics < 2:
-        raise ValueError(f"n_topics must be an integer of at least 2, got {n_topics}")
+    check_integers(n_topics=(n_topics, 2))
     if n_words < 2:
         raise ValueError("counts needs at least two words (columns)")
     concentrations = {

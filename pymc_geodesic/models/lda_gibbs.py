@@ -11,6 +11,7 @@ from arviz_base import from_dict
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.kernels.topics.collapsed_gibbs import (
     Concentrations,
     Tokens,
@@ -18,6 +19,7 @@ from pymc_geodesic.kernels.topics.collapsed_gibbs import (
     collapsed_sweep,
     count_assignments,
 )
+from pymc_geodesic.models.chains import draw_after, each_chain
 from pymc_geodesic.models.lda import check_names, concentration, word_counts
 from pymc_geodesic.runtime.streams import new_stream
 
@@ -37,6 +39,7 @@ def lda_gibbs(
     documents: Sequence[Any] | None = None,
     vocabulary: Sequence[Any] | None = None,
     random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
 ) -> xr.DataTree:
     r"""Sample latent Dirichlet allocation by collapsed Gibbs sweeps over all words.
 
@@ -60,6 +63,7 @@ def lda_gibbs(
     chains : int
         Independent runs, one after the other.
     random_seed : int or numpy.random.Generator, optional
+    progressbar : bool
 
     Returns
     -------
@@ -81,25 +85,24 @@ def lda_gibbs(
     >>> import numpy as np
     >>> from pymc_geodesic.models import lda_gibbs
     >>> counts = np.array([[5, 5, 0, 0], [0, 0, 5, 5], [4, 6, 0, 0]])
-    >>> idata = lda_gibbs(counts, n_topics=2, draws=20, tune=20, random_seed=1)
+    >>> idata = lda_gibbs(
+    ...     counts, n_topics=2, draws=20, tune=20, random_seed=1, progressbar=False
+    ... )
     >>> dict(idata.posterior["topics"].sizes)
     {'chain': 1, 'draw': 20, 'topic': 2, 'word': 4}
     """
     matrix = word_counts(counts)
     check_names(matrix, documents, vocabulary)
     n_documents, n_words = matrix.shape
-    for name, value, least in (
-        ("n_topics", n_topics, 2),
-        ("draws", draws, 1),
-        ("tune", tune, 0),
-        ("thin", thin, 1),
-        ("chains", chains, 1),
-    ):
-        if int(value) != value or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value}")
+    check_integers(
+        n_topics=(n_topics, 2),
+        draws=(draws, 1),
+        tune=(tune, 0),
+        thin=(thin, 1),
+        chains=(chains, 1),
+    )
     a = concentration("alpha", alpha, int(n_topics))
     b = concentration("beta", beta, n_words)
-    rng = np.random.default_rng(random_seed)
     lengths = np.asarray(matrix.sum(axis=1)).ravel().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     words = np.repeat(matrix.indices, matrix.data.astype(np.int64)).astype(np.int32)
@@ -111,17 +114,18 @@ def lda_gibbs(
         np.empty((n_words, int(n_topics))),
         np.empty(int(n_topics)),
     )
-    for chain in range(chains):
+    all_sweeps = tune + draws * thin
+    for chain, rng, sweeps in each_chain(random_seed, chains, all_sweeps, progressbar=progressbar):
         stream = new_stream(rng)
         first = rng.integers(int(n_topics), size=len(words), dtype=np.int32)
         tokens = Tokens(starts, words, first)
         count_assignments(tokens, totals)
-        for sweep in range(tune + draws * thin):
+        for sweep in sweeps:
             collapsed_sweep(tokens, Concentrations(a, b), stream, totals)
-            draw, left = divmod(sweep - tune + 1, thin)
-            if sweep >= tune and left == 0:
-                topics[chain, draw - 1] = draw_dirichlet(rng, totals.of_words.T + b)
-                theta[chain, draw - 1] = draw_dirichlet(rng, totals.of_documents + a)
+            draw = draw_after(sweep, tune, thin)
+            if draw is not None:
+                topics[chain, draw] = draw_dirichlet(rng, totals.of_words.T + b)
+                theta[chain, draw] = draw_dirichlet(rng, totals.of_documents + a)
     return from_dict(
         {"posterior": {"topics": topics, "theta": theta}, "constant_data": {"alpha": a, "beta": b}},
         dims={

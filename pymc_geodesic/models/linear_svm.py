@@ -10,6 +10,7 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.distributions import Hinge, MulticlassHinge
 from pymc_geodesic.distributions.labels import require_classes, require_signs
 from pymc_geodesic.sparse import SparseData
@@ -144,8 +145,7 @@ def linear_svm(
         if n_classes not in (None, len(classes)):
             raise ValueError(f"there are {len(classes)} classes but n_classes={n_classes}")
         n_classes = len(classes)
-    if n_classes is not None and (int(n_classes) != n_classes or n_classes < 2):
-        raise ValueError(f"n_classes must be an integer of at least 2, got {n_classes}")
+    check_integers(n_classes=(2 if n_classes is None else n_classes, 2))
     labels, n_classes = _labels(y, n_rows, n_classes)
     for name, value in (("cost", cost), ("margin", margin)):
         if np.ndim(value) or not 0 <= value < np.inf:

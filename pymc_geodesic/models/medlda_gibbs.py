@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
-from rich.progress import track
 from scipy import sparse
 
-from pymc_geodesic.arguments import check_positive
+from pymc_geodesic.arguments import check_integers, check_positive
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales, draw_weights
 from pymc_geodesic.kernels.topics.collapsed_gibbs import Tokens, Totals, count_assignments
 from pymc_geodesic.kernels.topics.max_margin import (
@@ -20,10 +19,10 @@ from pymc_geodesic.kernels.topics.max_margin import (
     ONE_AGAINST_ALL,
     collapsed_max_margin_sweep,
 )
+from pymc_geodesic.models.chains import draw_after, each_chain
 from pymc_geodesic.models.labelled_counts import (
     LabelledCounts,
     Recorder,
-    check_numbers,
     labelled_counts,
 )
 from pymc_geodesic.models.lda_gibbs import draw_dirichlet
@@ -52,7 +51,7 @@ def medlda_gibbs(
     vocabulary: Sequence[Any] | None = None,
     classes: Sequence[Any] | None = None,
     random_seed: int | np.random.Generator | None = None,
-    progressbar: bool = False,
+    progressbar: bool = True,
 ) -> xr.DataTree:
     r"""Sample Gibbs MedLDA, topics that tell labels apart, by data augmentation.
 
@@ -125,39 +124,38 @@ def medlda_gibbs(
     >>> from pymc_geodesic.models import medlda_gibbs
     >>> counts = np.array([[5, 5, 0, 0], [0, 0, 5, 5], [4, 6, 0, 0], [0, 1, 4, 5]])
     >>> idata = medlda_gibbs(
-    ...     counts, [1, -1, 1, -1], n_topics=2, margin=16.0, draws=20, tune=20, random_seed=1
+    ...     counts, [1, -1, 1, -1], n_topics=2, margin=16.0, draws=20, tune=20, random_seed=1,
+    ...     progressbar=False,
     ... )
     >>> dict(idata.posterior["weights"].sizes)
     {'chain': 1, 'draw': 20, 'topic': 2}
     >>> float(idata.sample_stats["accuracy"][0, -1])
     1.0
     """
-    check_numbers(
-        ("n_topics", n_topics, 2),
-        ("draws", draws, 1),
-        ("tune", tune, 0),
-        ("thin", thin, 1),
-        ("chains", chains, 1),
+    check_integers(
+        n_topics=(n_topics, 2),
+        draws=(draws, 1),
+        tune=(tune, 0),
+        thin=(thin, 1),
+        chains=(chains, 1),
     )
     for name, value in (("cost", cost), ("margin", margin), ("prior_scale", prior_scale)):
         check_positive(name, value)
     data = labelled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
     recorder = Recorder(data, chains, draws, var_names)
     sampler = _Sampler(data, float(cost), float(margin), float(prior_scale), augmented_topics)
-    for chain, rng in enumerate(np.random.default_rng(random_seed).spawn(chains)):
+    all_sweeps = tune + draws * thin
+    for chain, rng, sweeps in each_chain(random_seed, chains, all_sweeps, progressbar=progressbar):
         sampler.start(rng)
         began = time.perf_counter()
-        sweeps = track(
-            range(tune + draws * thin), f"Chain {chain}", disable=not progressbar, transient=True
-        )
         for sweep in sweeps:
             sampler.sweep(rng)
-            draw, left = divmod(sweep - tune + 1, thin)
-            if sweep >= tune and left == 0:
+            draw = draw_after(sweep, tune, thin)
+            if draw is not None:
                 ended = time.perf_counter()
                 recorder.keep(
                     chain,
-                    draw - 1,
+                    draw,
                     draw_dirichlet(rng, sampler.of_words.T + data.beta)
                     if recorder.keeps_topics
                     else None,

@@ -9,13 +9,13 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
-from rich.progress import track
 from scipy import sparse
 
-from pymc_geodesic.arguments import check_positive, step_size_at
+from pymc_geodesic.arguments import check_integers, check_positive, step_size_at
 from pymc_geodesic.kernels.topics.max_margin import MULTICLASS, ONE_AGAINST_ALL
 from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens, MaxMarginTopics, TopicSettings
-from pymc_geodesic.models.labelled_counts import Recorder, check_numbers, labelled_counts
+from pymc_geodesic.models.chains import draw_after, each_chain
+from pymc_geodesic.models.labelled_counts import Recorder, labelled_counts
 from pymc_geodesic.schedules import PolynomialDecay, Schedule
 
 __all__ = ["medlda_ssgrld"]
@@ -58,7 +58,7 @@ def medlda_ssgrld(
     vocabulary: Sequence[Any] | None = None,
     classes: Sequence[Any] | None = None,
     random_seed: int | np.random.Generator | None = None,
-    progressbar: bool = False,
+    progressbar: bool = True,
 ) -> xr.DataTree:
     r"""Sample Gibbs MedLDA with minibatches of documents (SSGRLD).
 
@@ -124,22 +124,22 @@ def medlda_ssgrld(
     >>> from pymc_geodesic.models import medlda_ssgrld
     >>> counts = np.array([[5, 5, 0, 0], [0, 0, 5, 5], [4, 6, 0, 0], [0, 1, 4, 5]])
     >>> idata = medlda_ssgrld(
-    ...     counts, [1, -1, 1, -1], n_topics=2, margin=16.0, batch_size=2, draws=20, random_seed=1
+    ...     counts, [1, -1, 1, -1], n_topics=2, margin=16.0, batch_size=2, draws=20, random_seed=1,
+    ...     progressbar=False,
     ... )
     >>> dict(idata.posterior["weights"].sizes)
     {'chain': 1, 'draw': 20, 'topic': 2}
     >>> float(idata.sample_stats["accuracy"][0, -1])
     1.0
     """
-    check_numbers(
-        ("n_topics", n_topics, 2),
-        ("batch_size", batch_size, 1),
-        ("n_steps", n_steps, 1),
-        ("sweeps[0]", sweeps[0], 0),
-        ("sweeps[1]", sweeps[1], 1),
-        ("draws", draws, 1),
-        ("tune", tune, 0),
-        ("chains", chains, 1),
+    check_integers(
+        n_topics=(n_topics, 2),
+        batch_size=(batch_size, 1),
+        n_steps=(n_steps, 1),
+        **{"sweeps[0]": (sweeps[0], 0), "sweeps[1]": (sweeps[1], 1)},
+        draws=(draws, 1),
+        tune=(tune, 0),
+        chains=(chains, 1),
     )
     for name, value, choices in (
         ("loss", loss, ("one_against_all", "multiclass")),
@@ -178,22 +178,24 @@ def medlda_ssgrld(
     topic_steps = _schedule(TOPIC_STEPS[topics_by] if topic_step is None else topic_step)
     weight_steps = _schedule(WEIGHT_STEPS[weights_by] if weight_step is None else weight_step)
     recorder = Recorder(data, chains, draws, var_names)
-    for chain, rng in enumerate(np.random.default_rng(random_seed).spawn(chains)):
+    for chain, rng, iterations in each_chain(
+        random_seed, chains, tune + draws, progressbar=progressbar
+    ):
         sampler = MaxMarginTopics(tokens, settings, rng)
         began = time.perf_counter()
-        every = range(-tune, draws)
-        for draw in track(every, f"Chain {chain}", disable=not progressbar, transient=True):
+        for iteration in iterations:
             for step in range(n_steps):
-                inner = (draw + tune) * n_steps + step
+                inner = iteration * n_steps + step
                 of_topics = step_size_at(topic_steps, inner)
                 of_weights = step_size_at(weight_steps, inner)
                 sampler.step(of_topics, of_weights)
                 if not np.all(np.isfinite(sampler.eta)):
                     raise FloatingPointError(
-                        f"the weights are not finite any more at draw {draw + tune} with "
+                        f"the weights are not finite any more at draw {iteration} with "
                         f"weight_step={of_weights}: make it smaller"
                     )
-            if draw >= 0:
+            draw = draw_after(iteration, tune)
+            if draw is not None:
                 ended = time.perf_counter()
                 recorder.keep(
                     chain,

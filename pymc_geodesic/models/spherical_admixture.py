@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from pytensor.tensor import TensorVariable
 from scipy.sparse import issparse
 
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.distributions import SphericalAdmixture, VonMisesFisher
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.transforms.unit_vector import UnitVectorTransform
@@ -184,8 +185,7 @@ def spherical_admixture(
     """
     vectors = _document_vectors(V)
     n_documents, n_words = vectors.shape
-    if int(n_topics) != n_topics or n_topics < 2:
-        raise ValueError(f"n_topics must be an integer of at least 2, got {n_topics}")
+    check_integers(n_topics=(n_topics, 2))
     for name, value in (("alpha", alpha), ("kappa", kappa), ("sigma", sigma), ("kappa0", kappa0)):
         if not np.ndim(value) == 0 or not value > 0:
             raise ValueError(f"{name} must be a positive number, got {value}")
