@@ -47,14 +47,15 @@ class AroundMean(Directional):
         cls.require_last_axis(kwargs.get("shape"), mu.type.shape[-1], "mu")
         return super().dist([mu, number], **kwargs)
 
-    def support_point(
-        rv: TensorVariable, size: TensorVariable, mu: TensorVariable, number: TensorVariable
-    ) -> TensorVariable:
-        """Return the mean direction, which is on the sphere."""
-        point = pt.broadcast_arrays(mu, number[..., None])[0]
-        if not rv_size_is_none(size):
-            point = pt.full(pt.concatenate([size, [mu.shape[-1]]]), point)
-        return point
+
+def mean_direction(
+    size: TensorVariable, mu: TensorVariable, number: TensorVariable
+) -> TensorVariable:
+    """Return the mean direction in the shape of the variable."""
+    point = pt.broadcast_arrays(mu, number[..., None])[0]
+    if not rv_size_is_none(size):
+        point = pt.full(pt.concatenate([size, [mu.shape[-1]]]), point)
+    return point
 
 
 def draw_around_mean(

@@ -8,12 +8,14 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
 from pytensor.graph.basic import Apply
+from pytensor.scalar import upcast
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.around_mean import (
     AroundMean,
     compiled_fill_around_mean,
     draw_around_mean,
+    mean_direction,
 )
 from pymc_geodesic.distributions.unit_rows import has_unit_length, minus_infinity_off_sphere
 from pymc_geodesic.distributions.von_mises_fisher import length_of_last_axis
@@ -130,10 +132,16 @@ class PowerSpherical(AroundMean):
     rv_op = power_spherical
     spread = "kappa"
 
+    def support_point(
+        rv: TensorVariable, size: TensorVariable, mu: TensorVariable, kappa: TensorVariable
+    ) -> TensorVariable:
+        """Return the mean direction, which is on the sphere."""
+        return mean_direction(size, mu, kappa)
+
     def logp(value: TensorVariable, mu: TensorVariable, kappa: TensorVariable) -> TensorVariable:
         """Return the log-density of unit vectors, shape (...), for values of shape (..., d)."""
         d = length_of_last_axis(mu, value)
-        b = 0.5 * (pt.as_tensor(d) - 1.0)
+        b = 0.5 * (pt.as_tensor(d).astype("float64") - 1.0)
         a = b + kappa
         constant = log_gamma_ratio(a, b) - (a + b) * np.log(2.0) - b * np.log(np.pi)
         opposite = 1.0 + inner_product(value, mu)
@@ -141,7 +149,7 @@ class PowerSpherical(AroundMean):
         power = kappa * pt.log(pt.switch(inside, opposite, 1.0))
         density = constant + pt.switch(inside | pt.eq(kappa, 0.0), power, -np.inf)
         return check_parameters(
-            minus_infinity_off_sphere(value, density.astype(value.dtype)),
+            minus_infinity_off_sphere(value, density.astype(upcast(value.dtype, mu.dtype))),
             has_unit_length(mu),
             kappa >= 0,
             msg="mu of PowerSpherical is a unit vector, kappa >= 0",

@@ -10,6 +10,7 @@ from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply
+from pytensor.scalar import upcast
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.directional import Directional
@@ -124,7 +125,7 @@ def _log_density(whitened: TensorVariable, mean: TensorVariable, d: Any) -> Tens
         log_half_line_moment(d - 1, alpha)
         - 0.5 * pt.sum(rest**2, axis=-1)
         - 0.5 * d * (np.log(2.0 * np.pi) + pt.log(squared))
-    ).astype(whitened.dtype)
+    ).astype(upcast(whitened.dtype, mean.dtype))
 
 
 class ProjectedNormal(Directional):

@@ -8,9 +8,10 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
 from pytensor.graph.basic import Apply
+from pytensor.scalar import upcast
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.around_mean import AroundMean
+from pymc_geodesic.distributions.around_mean import AroundMean, mean_direction
 from pymc_geodesic.distributions.compiled_draws import compiled_draws
 from pymc_geodesic.distributions.draws import (
     LENGTH_TOLERANCE,
@@ -145,6 +146,12 @@ class SphericalCauchy(AroundMean):
     rv_op = spherical_cauchy
     spread = "rho"
 
+    def support_point(
+        rv: TensorVariable, size: TensorVariable, mu: TensorVariable, rho: TensorVariable
+    ) -> TensorVariable:
+        """Return the mean direction, which is on the sphere."""
+        return mean_direction(size, mu, rho)
+
     def logp(value: TensorVariable, mu: TensorVariable, rho: TensorVariable) -> TensorVariable:
         """Return the log-density of unit vectors, shape (...), for values of shape (..., d)."""
         d = length_of_last_axis(mu, value)
@@ -152,9 +159,9 @@ class SphericalCauchy(AroundMean):
         apart = (1.0 - rho) ** 2 + rho * pt.sum((value - mu) ** 2, axis=-1)
         inside = (rho >= 0.0) & (rho < 1.0)
         ratio = pt.log1p(-pt.switch(inside, rho, 0.5)) + pt.log1p(rho) - pt.log(apart)
-        density = log_vmf_normalizer(d, 0.0) + (pt.as_tensor(d) - 1.0) * ratio
+        density = log_vmf_normalizer(d, 0.0) + (pt.as_tensor(d).astype("float64") - 1.0) * ratio
         return check_parameters(
-            minus_infinity_off_sphere(value, density.astype(value.dtype)),
+            minus_infinity_off_sphere(value, density.astype(upcast(value.dtype, mu.dtype))),
             has_unit_length(mu),
             inside,
             msg="mu of SphericalCauchy is a unit vector, 0 <= rho < 1",
