@@ -131,13 +131,14 @@ def write_plots(
     end = max(seconds[-1] for seconds in explored.seconds.values())
     for name, (seconds, values) in perplexity_over_time(sampled, corpus, settings).items():
         curves[name] = end + seconds, values
+    perplexity = diagnostics.plot_perplexity(curves, baselines=reference, log_time=False)
     figures = {
-        "perplexity": diagnostics.plot_perplexity(curves, baselines=reference, log_time=False),
-        "topics": diagnostics.plot_top_words(sampled.idata, corpus.vocabulary, columns=3)[0],
+        "perplexity": perplexity.figure,
+        "topics": diagnostics.plot_top_words(sampled.idata, corpus.vocabulary, columns=3),
         "temperature": diagnostics.plot_temperature(sampled.idata),
     }
-    for name, ax in figures.items():
-        ax.figure.savefig(folder / f"{name}.png", dpi=150)
+    for name, figure in figures.items():
+        figure.savefig(folder / f"{name}.png", dpi=150)
     print(f"\nPlots: {', '.join(str(folder / f'{name}.png') for name in figures)}")
 
 

@@ -10,7 +10,7 @@ from scipy.special import i0e
 
 from pymc_geodesic.diagnostics.directions.centre import unit_rows
 
-MOST_CENTRES = 3000
+MOST_CENTRES = 2000
 """Kernels at most; draws beyond are thinned evenly."""
 _MOST_COMPARED = 600
 _CONCENTRATIONS = 24

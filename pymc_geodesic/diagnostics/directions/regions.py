@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -145,8 +147,14 @@ class HighestDensityRegion:
     """Its value along the edge of the region, per radian or steradian."""
     ci_prob: float
     """Probability of the region."""
-    area: float
-    """Steradians on the sphere, radians on the circle."""
+    random_seed: int | np.random.Generator | None = 0
+    """Seed of the draws that measure the area."""
+
+    @cached_property
+    def area(self) -> float:
+        """Steradians on the sphere, radians on the circle."""
+        values = self.density(self.density.draw(_DRAWS_FOR_AREA, self.random_seed))
+        return float(np.sum(1.0 / values[values >= self.level]) / len(values))
 
     @property
     def area_deg2(self) -> float:
@@ -206,16 +214,23 @@ def directional_hdr(
     >>> bool(0.13 < region.area < 0.16)  # 2π / 10² log 10 = 0.145 steradians in the plane
     True
     """
-    prob = probability(ci_prob)
     density = directional_density(points, axial=axial, concentration=concentration)
-    rows = unit_rows(points)
+    return regions_of(density, unit_rows(points), [probability(ci_prob)], random_seed)[0]
+
+
+def regions_of(
+    density: SphericalDensity,
+    rows: np.ndarray,
+    probs: Sequence[float],
+    random_seed: int | np.random.Generator | None = 0,
+) -> list[HighestDensityRegion]:
+    """Return regions of several probabilities of the draws that a density was made of."""
     beside = thinned(np.delete(rows, evenly(len(rows), MOST_CENTRES), axis=0), _DRAWS_FOR_LEVEL)
     heights = np.concatenate([density.at_centres(), density(beside)])
-    level = -upper_quantile(-heights, prob)
-    values = density(density.draw(_DRAWS_FOR_AREA, random_seed))
-    inside = values >= level
-    area = float(np.sum(1.0 / values[inside]) / len(values))
-    return HighestDensityRegion(density, level, prob, area)
+    return [
+        HighestDensityRegion(density, -upper_quantile(-heights, prob), prob, random_seed)
+        for prob in probs
+    ]
 
 
 def directional_hdi(

@@ -1,16 +1,23 @@
 """Temperature along the chains."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 from arviz_base import convert_to_datatree
 
-from pymc_geodesic.diagnostics.plots.canvas import new_axes
+from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, LIGHT, Pen, draw, panels
 from pymc_geodesic.diagnostics.temperature import temperature_of
 
+if TYPE_CHECKING:
+    from arviz_plots import PlotCollection
 
-def plot_temperature(idata: xr.DataTree, *, tolerance: float = 0.1, ax: Any | None = None) -> Any:
+
+def plot_temperature(
+    idata: xr.DataTree, *, tolerance: float = 0.1, backend: str | None = None, **figure: Any
+) -> PlotCollection:
     """Plot the temperature of each draw and its running mean, one colour per chain.
 
     Parameters
@@ -19,17 +26,20 @@ def plot_temperature(idata: xr.DataTree, *, tolerance: float = 0.1, ax: Any | No
         With ``sample_stats["temperature"]``.
     tolerance : float
         Half-width of the band around 1 that is shaded.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw into; a new figure by default.
+    backend : {"matplotlib", "plotly", "bokeh"}, optional
+        ``rcParams["plot.backend"]`` by default.
+    **figure
+        Passed to the back end's function that makes the figure, as ``figsize=``.
 
     Returns
     -------
-    matplotlib.axes.Axes
+    arviz_plots.PlotCollection
+        ``.savefig`` writes it, ``.get_target("temperature", {})`` is its panel.
 
     Raises
     ------
     ImportError
-        If matplotlib is not installed.
+        If the back end is not installed.
     ValueError
         If no sampler recorded a temperature.
 
@@ -40,21 +50,27 @@ def plot_temperature(idata: xr.DataTree, *, tolerance: float = 0.1, ax: Any | No
     >>> from pymc_geodesic.diagnostics import plot_temperature
     >>> values = np.random.default_rng(1).normal(1.0, 0.1, size=(2, 200))
     >>> idata = az.from_dict({"posterior": {"x": values}, "sample_stats": {"temperature": values}})
-    >>> plot_temperature(idata).get_ylabel()
+    >>> plot_temperature(idata).get_target("temperature", {}).get_ylabel()
     'temperature'
     """
     temperature = temperature_of(convert_to_datatree(idata))
-    ax = new_axes(ax, figsize=(7, 3.5))
-    ax.axhspan(1 - tolerance, 1 + tolerance, color="lightgrey", alpha=0.6, label="tolerance")
-    draw = temperature["draw"].values
-    # With several samplers in one run each adds a dimension of its own.
-    lines = temperature.stack(line=[dim for dim in temperature.dims if dim != "draw"])
-    for index in range(lines.sizes["line"]):
-        values = lines.isel(line=index).values
-        mean = np.cumsum(values) / np.arange(1, len(values) + 1)
-        (line,) = ax.plot(draw, mean, linewidth=2)
-        ax.plot(draw, values, ".", markersize=2, alpha=0.3, color=line.get_color())
-    ax.axhline(1.0, color="black", linewidth=0.8)
-    ax.set(xlabel="draw", ylabel="temperature", title="each draw (dots) and running mean (lines)")
-    ax.legend()
-    return ax
+    others = tuple(str(dim) for dim in temperature.dims if dim not in ("chain", "draw"))
+    data = xr.Dataset({"temperature": temperature})
+    collection = panels(data, backend, core=others, size=(700, 350), **figure)
+
+    def panel(pen: Pen, part: xr.DataArray, _: str) -> None:
+        steps = part["draw"].values
+        pen.area(steps[[0, -1, -1, 0]], 1.0 + tolerance * np.array([-1, -1, 1, 1]), color=LIGHT,
+                 alpha=0.6)  # fmt: skip
+        # With several samplers in one run each adds a dimension of its own.
+        lines = part.transpose(..., "draw").values.reshape(-1, len(steps))
+        for index, values in enumerate(lines):
+            color = COLOURS[index % len(COLOURS)]
+            pen.points(steps, values, color=color, size=2.0, alpha=0.3)
+            pen.line(steps, np.cumsum(values) / np.arange(1, len(values) + 1), color=color, width=2)
+        pen.line(steps[[0, -1]], [1.0, 1.0], color=DARK, width=0.8)
+        pen.labels("draw", "temperature")
+        pen.title("each draw (dots) and running mean (lines)")
+
+    draw(collection, "temperature", panel)
+    return collection

@@ -1,12 +1,18 @@
 """Topics as bars of words."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from pymc_geodesic.diagnostics.plots.canvas import pyplot
+from pymc_geodesic.diagnostics.plots.panels import COLOURS, Pen, draw, panels
 from pymc_geodesic.diagnostics.words import top_words
+
+if TYPE_CHECKING:
+    from arviz_plots import PlotCollection
 
 
 def plot_top_words(
@@ -17,7 +23,9 @@ def plot_top_words(
     var_name: str = "beta",
     topics: Sequence[int] | None = None,
     columns: int = 5,
-) -> np.ndarray:
+    backend: str | None = None,
+    **figure: Any,
+) -> PlotCollection:
     """Draw a panel of horizontal bars for each topic, longest on top.
 
     Parameters
@@ -34,15 +42,20 @@ def plot_top_words(
         Which topics to show, by position; all by default.
     columns : int
         Panels side by side.
+    backend : {"matplotlib", "plotly", "bokeh"}, optional
+        ``rcParams["plot.backend"]`` by default.
+    **figure
+        Passed to the back end's function that makes the figure, as ``figsize=``.
 
     Returns
     -------
-    numpy.ndarray of matplotlib.axes.Axes, one per topic shown
+    arviz_plots.PlotCollection
+        ``.savefig`` writes it, ``.viz["plot"]`` has the panels.
 
     Raises
     ------
     ImportError
-        If matplotlib is not installed.
+        If the back end is not installed.
     ValueError
         As `top_words`.
 
@@ -53,31 +66,36 @@ def plot_top_words(
     >>> from pymc_geodesic.diagnostics import plot_top_words
     >>> beta = np.broadcast_to([[0.8, 0.0, 0.6], [0.0, 1.0, 0.1]], (2, 5, 2, 3))
     >>> idata = az.from_dict({"posterior": {"beta": beta}})
-    >>> panels = plot_top_words(idata, ["sun", "sea", "moon"], n=2)
+    >>> panels = plot_top_words(idata, ["sun", "sea", "moon"], n=2).viz["plot"]["beta"].values
     >>> [label.get_text() for label in panels[0].get_yticklabels()]
-    ['sun', 'moon']
+    ['moon', 'sun']
     """
     table = top_words(idata, vocabulary, n=n, var_name=var_name)
-    topic = table["word"].dims[0]
-    shown = range(table.sizes[topic]) if topics is None else topics
-    columns = min(columns, len(shown))
-    rows = -(-len(shown) // columns)
-    figure, grid = pyplot().subplots(
-        rows,
-        columns,
-        figsize=(2.4 * columns, (0.6 + 0.18 * n) * rows),
-        sharex=True,
-        squeeze=False,
-        layout="constrained",
+    topic = str(table["word"].dims[0])
+    if topics is not None:
+        table = table.isel({topic: list(topics)})
+    longest = float(table["weight"].max())
+    shortest = min(float(table["weight"].min()), 0.0)
+    collection = panels(
+        xr.Dataset({var_name: table["weight"]}),
+        backend,
+        core=("rank",),
+        size=(240, 90 + 18 * n),
+        col_wrap=columns,
+        **figure,
     )
-    panels = grid.ravel()
-    for ax, index in zip(panels, shown, strict=False):
-        part = table.isel({topic: index})
-        ax.barh(np.arange(n), part["weight"].values)
-        ax.set_yticks(np.arange(n), part["word"].values, fontsize="small")
-        ax.invert_yaxis()
-        ax.set_title(f"{topic} {part[topic].item()}", fontsize="medium")
-    for ax in panels[len(shown) :]:
-        ax.remove()
-    figure.supxlabel("posterior mean weight")
-    return panels[: len(shown)]
+
+    def panel(pen: Pen, part: xr.DataArray, _: str) -> None:
+        at = part[topic].item()
+        words = table["word"].sel({topic: at}).values[::-1]
+        place, weight = np.arange(n), part.values[::-1]
+        corners = np.stack([0 * weight, weight, weight, 0 * weight, np.full(n, np.nan)], axis=1)
+        height = place[:, None] + np.array([-0.4, -0.4, 0.4, 0.4, np.nan])
+        pen.area(corners.ravel(), height.ravel(), color=COLOURS[0], alpha=1.0)
+        pen.module.yticks(place, [str(word) for word in words], pen.target)
+        pen.window((1.05 * shortest, 1.05 * longest), (-0.6, n - 0.4))
+        pen.module.xlabel("posterior mean weight", pen.target)
+        pen.title(f"{topic} {at}")
+
+    draw(collection, "words", panel)
+    return collection

@@ -1,0 +1,106 @@
+"""Draw the figures of the page on plots of directions.
+
+Winds at one place: directions in space with an unknown mean and concentration, sampled with
+minibatches. The other draws are made: a heading, fold axes, two poles, and shares of three parties.
+Takes about a minute.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import arviz as az
+import matplotlib
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+import pymc_geodesic as pg
+from pymc_geodesic import diagnostics
+
+SEED = 1
+
+
+def sampled_winds() -> xr.DataTree:
+    """Sample mean and concentration of 5,000 winds, with the warm-up and predictions."""
+    winds, _ = pg.datasets.make_vmf_mixture([[0.6, 0.0, 0.8]], 20.0, 5000, random_seed=SEED)
+    with pm.Model():
+        x = pm.Data("x", winds)
+        mu = pg.UniformSphere("mu", shape=3)
+        kappa = pm.HalfNormal("kappa", 100.0)
+        pg.VonMisesFisher("wind", mu=mu, kappa=kappa, observed=x)
+        idata = pm.sample(
+            500,
+            tune=500,
+            chains=2,
+            cores=1,
+            step=pg.SGGMC(batch_size=100, minibatch=["x"]),
+            random_seed=SEED,
+            progressbar=False,
+            discard_tuned_samples=False,
+        )
+        few = idata.isel(draw=slice(None, None, 50))
+        predicted = pm.sample_posterior_predictive(few, progressbar=False, random_seed=SEED)
+    idata["posterior_predictive"] = predicted["posterior_predictive"]
+    return idata
+
+
+def made_draws() -> xr.DataTree:
+    """Make draws of a heading, fold axes, a pole that may be two, and shares of three parties."""
+    rng = np.random.default_rng(SEED)
+    size = (2, 1000)
+    heading = np.radians(75.0) + rng.vonmises(0.0, 6.0, size=size)
+    flight = rng.normal([0.5, -0.2, 0.4], [0.35, 0.1, 0.15], size=(*size, 3))
+    which = rng.random((*size, 1)) < 0.6
+    poles = np.where(which, [0.3, 0.2, 0.9], [-0.8, 0.5, 0.2]) + 0.15 * rng.normal(size=(*size, 3))
+    return az.from_dict(
+        {
+            "posterior": {
+                "heading": np.stack([np.cos(heading), np.sin(heading)], axis=-1),
+                "axis": unit(rng.choice([-1.0, 1.0], size=(*size, 1)) * flight),
+                "pole": unit(poles),
+                "votes": rng.dirichlet([18.0, 12.0, 5.0], size=size),
+            }
+        },
+        dims={"votes": ["party"]},
+        coords={"party": ["red", "green", "blue"]},
+    )
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def figures() -> dict[str, Any]:
+    """Make every plot of the page."""
+    made, winds = made_draws(), sampled_winds()
+    print(diagnostics.directional_summary(made, axial="axis", round_to=2).T)
+    return {
+        "rose": diagnostics.plot_rose(made, compass=True),
+        "circular_density": diagnostics.plot_circular_density(made),
+        "sphere_equal_area": diagnostics.plot_sphere(made, "pole", extent=120),
+        "sphere_axes": diagnostics.plot_sphere(
+            made, "axis", axial=True, centre=[0, 0, -1], extent=90
+        ),
+        "sphere_mollweide": diagnostics.plot_sphere(made, "pole", projection="mollweide"),
+        "sphere_globe": diagnostics.plot_sphere(made, "pole", projection="3d", centre=[0, 1, 0.3]),
+        "ternary": diagnostics.plot_ternary(made),
+        "direction_trace": diagnostics.plot_direction_trace(winds),
+        "warmup": diagnostics.plot_warmup(winds),
+        "directional_ppc": diagnostics.plot_directional_ppc(winds),
+    }
+
+
+def main() -> None:
+    """Write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=Path("docs/figures"))
+    options = parser.parse_args()
+    matplotlib.use("Agg")
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name, collection in figures().items():
+        collection.savefig(options.output / f"plot_{name}.png", dpi=80)
+
+
+if __name__ == "__main__":
+    main()

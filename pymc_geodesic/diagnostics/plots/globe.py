@@ -1,0 +1,191 @@
+"""Directions in space, on maps and on the globe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from pymc_geodesic.diagnostics.directions.centre import centre_of
+from pymc_geodesic.diagnostics.directions.density import directional_density, thinned
+from pymc_geodesic.diagnostics.directions.kinds import chosen
+from pymc_geodesic.diagnostics.directions.regions import probability, regions_of
+from pymc_geodesic.diagnostics.plots.maps import Globe, Map, Mollweide, Scene, Schmidt
+from pymc_geodesic.diagnostics.plots.outlines import outline
+from pymc_geodesic.diagnostics.plots.panels import (
+    COLOURS,
+    DARK,
+    Pen,
+    backend_name,
+    draw,
+    panels,
+)
+
+if TYPE_CHECKING:
+    from arviz_plots import PlotCollection
+
+PROJECTIONS = ("equal_area", "mollweide", "3d")
+
+
+def plot_sphere(
+    idata: xr.DataTree,
+    var_names: str | Sequence[str] | None = None,
+    *,
+    projection: Literal["equal_area", "mollweide", "3d"] = "equal_area",
+    ci_probs: Sequence[float] | None = None,
+    axial: bool = False,
+    centre: ArrayLike | None = None,
+    extent: float | None = None,
+    max_points: int = 1000,
+    group: str = "posterior",
+    backend: str | None = None,
+    **figure: Any,
+) -> PlotCollection:
+    r"""Directions in space with outlines of their highest-density regions.
+
+    Two maps keep areas, so that equal numbers of points cover equal areas where the density is
+    the same: Lambert's azimuthal one, the Schmidt net of geologists, and Mollweide's of the
+    whole sphere. The third is the globe from outside, with the far side paler; plotly's
+    can be turned.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        Draws.
+    var_names : str or sequence of str, optional
+        Directions with three components; by default all, see `direction_variables`.
+    projection : {"equal_area", "mollweide", "3d"}
+        The map.
+    ci_probs : sequence of float, optional
+        Probabilities of the regions that are outlined; 0.5 and ``rcParams["stats.ci_prob"]`` by
+        default, none with ``()``.
+    axial : bool
+        Whether x and −x are the same: both are shown.
+    centre : array_like, shape (3,), optional
+        Direction in the middle of the map, the mean direction by default; ``(0, 0, -1)`` gives
+        geologists' lower hemisphere. Of Mollweide's map it sets the longitude, by default 0°, or
+        180° where the mean direction is within 60° of it.
+    extent : float, optional
+        Degrees from the middle of an equal-area map to its rim; by default the draws fit in.
+    max_points : int
+        Draws are thinned evenly to this number.
+    group : str
+        Group of the tree.
+    backend : {"matplotlib", "plotly", "bokeh"}, optional
+        ``rcParams["plot.backend"]`` by default.
+    **figure
+        Passed to the back end's function that makes the figure, as ``figsize=``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ImportError
+        If the back end is not installed.
+    ValueError
+        If there is no such variable or no such `projection`.
+
+    Examples
+    --------
+    >>> import arviz as az
+    >>> import numpy as np
+    >>> from pymc_geodesic.diagnostics import plot_sphere
+    >>> x = np.random.default_rng(1).normal([0.0, 5.0, 5.0], 1.0, size=(2, 150, 3))
+    >>> mu = x / np.linalg.norm(x, axis=-1, keepdims=True)
+    >>> plot_sphere(az.from_dict({"posterior": {"mu": mu}})).backend
+    'matplotlib'
+    """
+    if projection not in PROJECTIONS:
+        raise ValueError(f"`projection` must be one of {PROJECTIONS}, got {projection!r}.")
+    variables = chosen(idata, var_names, ("direction",), group=group, length=3)
+    probs = (0.5, probability(None)) if ci_probs is None else [probability(p) for p in ci_probs]
+    collection = sphere_panels(variables, projection, backend, **figure)
+
+    def panel(pen: Pen, part: xr.DataArray, name: str) -> None:
+        rows = part.transpose(..., "component_").values.reshape(-1, 3)
+        mean = centre_of(rows, axial).mean
+        shown = np.concatenate([rows, -rows]) if axial else rows
+        net = make_map(pen, projection, shown, mean, centre, extent)
+        net.frame()
+        net.points(thinned(shown, max_points), color=COLOURS[0], alpha=0.35)
+        draw_regions(net, rows, mean, probs, axial)
+        net.points(np.stack([mean, -mean]) if axial else mean[None], color=DARK, size=7.0)
+        net.title(_title(name, net, probs))
+
+    draw(collection, "sphere", panel)
+    return collection
+
+
+def sphere_panels(
+    variables: dict[str, xr.DataArray], projection: str, backend: str | None, **figure: Any
+) -> PlotCollection:
+    """Make a panel for every direction in space; see `panels`."""
+    data = xr.Dataset(
+        {
+            name: each.rename({each.dims[-1]: "component_"}).drop_vars(
+                "component_", errors="ignore"
+            )
+            for name, each in variables.items()
+        }
+    )
+    size = (560, 320) if projection == "mollweide" else (420, 440)
+    wrap = 2 if projection == "mollweide" else 3
+    if projection == "3d" and backend_name(backend) == "plotly":
+        apart = [dim for dim in data.dims if dim not in ("chain", "draw", "component_")]
+        number = sum(
+            int(np.prod([each.sizes[dim] for dim in apart if dim in each.dims]))
+            for each in data.data_vars.values()
+        )
+        columns = min(number, wrap)
+        figure.setdefault("specs", [[{"type": "scene"}] * columns] * -(-number // columns))
+    return panels(data, backend, core=("component_",), size=size, col_wrap=wrap, **figure)
+
+
+def make_map(
+    pen: Pen,
+    projection: str,
+    shown: np.ndarray,
+    mean: np.ndarray,
+    centre: ArrayLike | None,
+    extent: float | None,
+) -> Map:
+    """Choose the map, its middle and how much of the sphere it shows."""
+    middle = None if centre is None else np.asarray(centre, dtype=float)
+    if middle is not None:
+        middle = middle / np.linalg.norm(middle)
+    if projection == "mollweide":
+        if middle is None:
+            far = mean[0] < -0.5 * np.hypot(mean[0], mean[1])
+            middle = np.array([-1.0 if far else 1.0, 0.0, 0.0])
+        return Mollweide(pen, float(np.arctan2(middle[1], middle[0])))
+    if projection == "3d":
+        return (Scene if pen.backend == "plotly" else Globe)(
+            pen, mean if middle is None else middle
+        )
+    middle = mean if middle is None else middle
+    if extent is None:
+        furthest = np.degrees(2 * np.arcsin(np.linalg.norm(shown - middle, axis=1).max() / 2))
+        rims = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0)
+        extent = next((rim for rim in rims if rim >= 1.1 * furthest), 180.0)
+    return Schmidt(pen, middle, float(np.radians(extent)))
+
+
+def draw_regions(
+    net: Map, rows: np.ndarray, mean: np.ndarray, probs: Sequence[float], axial: bool = False
+) -> None:
+    """Outline highest-density regions."""
+    if not probs:
+        return
+    density = directional_density(rows, axial=axial)
+    for index, region in enumerate(regions_of(density, rows, sorted(probs))):
+        net.line(outline(density, region.level, mean), color=COLOURS[2], width=2.5 - index)
+
+
+def _title(name: str, net: Map, probs: Sequence[float]) -> str:
+    regions = " and ".join(f"{prob:.0%}" for prob in sorted(probs))
+    return name + (f": {regions} regions" if regions else "") + net.remark
