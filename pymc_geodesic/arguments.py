@@ -278,11 +278,21 @@ def checked_control_variates(order: Any) -> str | int:
     ------
     ValueError
         If it is unknown.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import checked_control_variates
+    >>> checked_control_variates(2), checked_control_variates(False)
+    (2, 0)
+    >>> checked_control_variates(True)
+    Traceback (most recent call last):
+    ValueError: control_variates=True is unknown; choose "auto", 1, 2 or False
     """
     if isinstance(order, str) and order == "auto":
         return order
-    if order is False or order is None:
+    if order is False:
         return 0
-    if order is True or order in (1, 2):
+    # True is no order, though it equals 1
+    if _is_number(order) and order in (1, 2):
         return int(order)
     raise ValueError(f'control_variates={order!r} is unknown; choose "auto", 1, 2 or False')

@@ -15,7 +15,7 @@ from pymc_geodesic.arguments import check_count
 from pymc_geodesic.diagnostics.autocorrelation import autocorrelation_times
 from pymc_geodesic.gradients.scores import Model, model_of
 from pymc_geodesic.steps.base.adapting import AdaptingStep
-from pymc_geodesic.steps.base.coupled import coupled_chains
+from pymc_geodesic.steps.base.coupled import check_coupling, coupled_chains
 
 __all__ = ["StepHalving", "step_halving"]
 
@@ -165,6 +165,11 @@ def step_halving(
     if order not in (None, 1, 2):
         raise ValueError(f"order={order!r} is unknown; choose 1, 2 or None")
     model = model_of(model)
+    if not (callable(step) or isinstance(step, AdaptingStep)):
+        raise ValueError(
+            "step_halving(model, step) takes a step method or a function that makes one, got "
+            f"{type(step).__name__}"
+        )
     with model:
         made = step if isinstance(step, AdaptingStep) else step()
     if not isinstance(made, AdaptingStep):
@@ -172,6 +177,7 @@ def step_halving(
             f"{type(made).__name__} has no step size whose bias could be seen: it corrects its "
             "moves, or makes them exactly. Compare SGGMC, gSGNHT, SSGNHT, SGLD or SSGLD"
         )
+    check_coupling(made)
     left_out = {rv.name for rv in model.free_RVs} - {variable.name for variable in made.variables}
     if left_out:
         raise ValueError(

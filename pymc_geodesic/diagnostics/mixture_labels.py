@@ -73,6 +73,11 @@ def component_probabilities(
     array([[0.953, 0.047],
            [0.354, 0.646]])
     """
+    if not hasattr(idata, "children"):
+        raise ValueError(
+            "component_probabilities(idata, points) takes the draws first, as pm.sample returned "
+            f"them, and then the points; got {type(idata).__name__} and {type(points).__name__}"
+        )
     missing = [
         name for name in var_names
         if "posterior" not in idata.children or name not in idata["posterior"].data_vars

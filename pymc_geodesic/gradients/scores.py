@@ -24,7 +24,18 @@ Points = list[dict[str, np.ndarray]]
 
 
 def model_of(model: Model | None) -> Model:
-    """Return the model, or that of the context."""
+    """Return the model, or that of the context.
+
+    Raises
+    ------
+    ValueError
+        If it is something else, such as draws in its place.
+    """
+    if model is not None and not isinstance(model, Model):
+        raise ValueError(
+            f"model is a {type(model).__name__} and no pm.Model; draws come first, as in "
+            "ksd(idata, model), and steps behind, as in step_halving(model, step)"
+        )
     return modelcontext(model)
 
 

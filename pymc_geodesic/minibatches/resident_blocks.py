@@ -25,11 +25,8 @@ from pymc_geodesic.runtime.background import BackgroundWork
 __all__ = ["StreamedBlocks"]
 
 _WALKS: dict[str, type[Walk]] = {"shuffled": ShuffledWalk, "independent": IndependentWalk}
-_FIRST_REMAINDER = 0.5
-"""So that the first pass rounds draws to the nearest whole number."""
-
 _ROUNDING = 1e-9
-"""Draws that lack no more than this to be whole are whole."""
+"""What rounding may do to a share of a block."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,8 @@ class StreamedBlocks(RowSource):
     r"""Blocks of an iterable that stay in memory for some draws.
 
     A block of B rows is put in random order while it is read, and minibatches are taken from it
-    for a number of draws while the next block loads. The number is proportional to B, what a
-    whole number of draws leaves over being added when the same block comes again, so that every
+    for a number of draws while the next block loads. The number is proportional to B, what
+    whole draws leave over being added when the same block comes again, so that every
     row is used equally often in the long run and the average gradient of an epoch,
 
     .. math:: \frac{1}{D} \sum_b D_b \frac{N}{B_b} \sum_{i \in b} g_i, \qquad
@@ -88,7 +85,8 @@ class StreamedBlocks(RowSource):
         Order of the minibatches within a block.
     draws_per_block : int, optional
         Draws for which a block as long as the first one stays. By default as many as make one
-        pass over it; blocks with fewer rows than the minibatches of one draw are then joined, up
+        pass over it, gradients between draws included, which count by their minibatches in
+        either case; blocks with fewer rows than the minibatches of one draw are then joined, up
         to all rows there are, for one that is passed over more than once heats: its noise stays.
 
     Raises
@@ -159,7 +157,8 @@ class StreamedBlocks(RowSource):
         self._leave_block()
         self._seed = seed
         self._visits = 0
-        self._draws_left = 0
+        self._left = 0.0
+        self._previous = 0
         self._remainders: dict[int, float] = {}
         self._begin = 0
         self._pass.restart(0)
@@ -212,29 +211,40 @@ class StreamedBlocks(RowSource):
             block = self._load(self._begin if self._block is None else self._block.end)
         self._install(block)
 
-    def _allot_draws(self, n_steps: int) -> None:
-        """Give the block that has just come its number of draws."""
+    def _allot(self, n: int) -> None:
+        """Give the block that has just come its share: of minibatches, or of draws."""
         assert self._block is not None
         if self._draws_per_block is None:
-            share = max(self._block.n_rows / (self.batch_size * n_steps), 1.0)
+            share = max(self._block.n_rows / self.batch_size, float(n))
         else:
             share = self._draws_per_block * self._block.n_rows / self._first_length
-        draws = share + self._remainders.get(self._block.begin, _FIRST_REMAINDER)
-        self._draws_left = int(draws + _ROUNDING)
-        self._remainders[self._block.begin] = draws - self._draws_left
+        self._left = share + self._remainders.get(self._block.begin, 0.0)
+
+    def _used_by(self, n: int) -> float:
+        """Part of a share that so many minibatches use up.
+
+        Of draws one, unless the call before was for more: a look between draws is a part of one.
+        """
+        if self._draws_per_block is None:
+            return float(n)
+        previous, self._previous = self._previous, n
+        return n / max(n, previous)
 
     def next_starts(self, n: int) -> np.ndarray:
         """First rows of the minibatches of one draw, all in the same block."""
         if self._draws_per_block is None:
             self._least_rows = max(min(n * self.batch_size, self.n_rows), self.batch_size)
-        while self._draws_left == 0:
+        used = self._used_by(n)
+        while self._block is None or self._left < 0.5 * used - _ROUNDING:
+            if self._block is not None:
+                self._remainders[self._block.begin] = self._left
             self._take_block()
-            self._allot_draws(n)
+            self._allot(n)
         assert self._block is not None
         if self._loading is None:
             end = self._block.end
             self._loading = BackgroundWork(lambda: self._load(end))
-        self._draws_left -= 1
+        self._left -= used
         starts = self._walk.next_starts(n)
         if self._gathered is not None:
             self.arrays = self._gathered.arrays
@@ -256,7 +266,8 @@ class StreamedBlocks(RowSource):
         return {
             "seed": self._seed,
             "visits": self._visits,
-            "draws_left": self._draws_left,
+            "left": self._left,
+            "previous": self._previous,
             "least_rows": self._least_rows,
             "remainders": dict(self._remainders),
             "begin": self._begin if self._block is None else self._block.begin,
@@ -274,4 +285,5 @@ class StreamedBlocks(RowSource):
             self._take_block()
             self._walk.state = state["walk"]
         self._visits = state["visits"]
-        self._draws_left, self._remainders = state["draws_left"], dict(state["remainders"])
+        self._left, self._previous = state["left"], state["previous"]
+        self._remainders = dict(state["remainders"])

@@ -20,7 +20,7 @@ __all__ = ["AllRows", "RowSource", "check_numbers", "undefined_numbers"]
 
 
 def check_numbers(name: str, array: np.ndarray) -> None:
-    """Refuse data that hold NaN or infinity.
+    """Refuse data that hold NaN, infinity, or numbers whose squares are infinite.
 
     Raises
     ------
@@ -44,11 +44,19 @@ def undefined_numbers(array: np.ndarray) -> tuple[str, str] | None:
     >>> undefined_numbers(np.array([1.0, 2.0])) is None
     True
     """
-    if array.dtype.kind != "f" or np.isfinite(array).all():
+    if array.dtype.kind != "f" or not array.size:
         return None
-    if np.isnan(array).any():
+    largest = max(array.max(), -array.min())
+    if largest <= np.sqrt(np.finfo(array.dtype).max):
+        return None
+    if np.isnan(largest):
         return "NaN", "drop or impute those rows first"
-    return "infinity", "drop those rows first, or give a large finite number where it is a bound"
+    if np.isinf(largest):
+        return (
+            "infinity",
+            "drop those rows first, or give a large finite number where it is a bound (1e9)",
+        )
+    return f"{largest:.2g}, whose square overflows", "rescale it, or drop those rows first"
 
 
 class RowSource(ABC):

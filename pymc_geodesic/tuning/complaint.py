@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pymc_geodesic.tuning.metric import Metric
+from pymc_geodesic.tuning.noise import LangevinSettings
 from pymc_geodesic.tuning.stationarity import Stationarity, StationarityError
 
-__all__ = ["complaint_about"]
+__all__ = ["complaint_about", "complaint_about_noise"]
 
 _REMEDY_OF_MEAN = (
     "Give it more tuning draws, start nearer to the posterior, or use GMC or NUTS, which correct "
@@ -20,6 +21,60 @@ _REMEDY_OF_VARIANCE = (
     "on, write those as a product with it (non-centred) or as they are (centred), whichever it is "
     "not; GMC and NUTS correct each step."
 )
+
+
+_DOUBTFUL_HEAT = 0.15
+"""Error of a temperature, for noise that is known badly, that is worth a word."""
+
+
+def complaint_about_noise(
+    settings: LangevinSettings, error: np.ndarray, metric: Metric, names: Sequence[str]
+) -> str | None:
+    """Say that gradient noise which is taken off was measured badly; None if it was not.
+
+    Parameters
+    ----------
+    settings : LangevinSettings
+    error : ndarray, shape (size,)
+        Standard error of the variance of the noise in the coordinates of the metric.
+    metric : Metric
+    names : list of str, one for each number of a position
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.tuning.complaint import complaint_about_noise
+    >>> from pymc_geodesic.tuning.metric import Metric
+    >>> from pymc_geodesic.tuning.noise import langevin_settings
+    >>> noise, metric = np.array([9.0, 9.0]), Metric(np.zeros(2), np.ones(2))
+    >>> settings = langevin_settings(noise)
+    >>> complaint_about_noise(settings, 0.1 * noise, metric, ["a", "b"]) is None
+    True
+    >>> complaint_about_noise(settings, np.array([0.9, 6.0]), metric, ["a", "b"])[:40]
+    "the gradient noise of 'b' is known badly"
+    """
+    h, b, friction = settings.step_size, settings.noise, settings.friction
+    has_momentum = bool(friction.any())
+    heat_by_noise = 0.5 * h / friction if has_momentum else 0.25 * h * h
+    heat = heat_by_noise * np.minimum(error, b)
+    worst = int(np.argmax(heat))
+    if not heat[worst] > _DOUBTFUL_HEAT:
+        return None
+    name = names[_place_of_model(metric, worst)]
+    return (
+        f"the gradient noise of {name!r} is known badly, to {error[worst] / b[worst]:.0%}, for few "
+        "minibatches make most of it, such as those that hold one of a few rows: its variance may "
+        f"be off by {heat[worst]:.0%}. Use a larger batch_size, or a step that sees all rows "
+        "(SubgradientHMC, GMC or NUTS)"
+    )
+
+
+def _place_of_model(metric: Metric, place: int) -> int:
+    """Coordinate of the model that one of the metric is most of."""
+    if place >= metric.centre.size or not metric.is_dense:
+        return place
+    factor = np.asarray(metric.factor)
+    return int(np.argmax(np.abs(factor[:, place]) / np.sqrt(np.sum(factor**2, axis=1))))
 
 
 def _coordinate_of_model(
@@ -34,7 +89,7 @@ def _coordinate_of_model(
     if worst.kind == "mean":
         shift = factor @ stationarity.mean_gradient[:d] / lengths
         return int(np.argmax(np.abs(shift)))
-    return int(np.argmax(np.abs(factor[:, place]) / lengths))
+    return _place_of_model(metric, place)
 
 
 def complaint_about(stationarity: Stationarity, metric: Metric, names: Sequence[str]) -> str | None:

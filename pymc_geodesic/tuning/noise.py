@@ -22,6 +22,7 @@ from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.jit import compiled
 
 __all__ = [
+    "FRICTION",
     "LangevinSettings",
     "differences_of_pairs",
     "even_step",

@@ -18,8 +18,9 @@ import math
 import numpy as np
 
 from pymc_geodesic.tuning.noise import FEWEST_STEPS, MOST_STEPS, LangevinSettings
+from pymc_geodesic.tuning.noise_over_places import UNSTEADY_HEAT
 
-__all__ = ["overdamped_settings"]
+__all__ = ["overdamped_settings", "overdamped_steady_step"]
 
 LONGEST_STEP = 0.5
 """h in posterior standard deviations: stable, h²λ < 4, to sixteen times the average curvature."""
@@ -70,3 +71,24 @@ def overdamped_settings(
         decorrelates = math.ceil(4.0 / step_size**2)
         n_steps = int(np.clip(decorrelates, FEWEST_STEPS, MOST_STEPS))
     return LangevinSettings(step_size, np.zeros_like(noise), noise, n_steps)
+
+
+def overdamped_steady_step(spread: np.ndarray) -> float:
+    """Longest step at which noise of one variance everywhere heats no place much.
+
+    A place where the variance is larger by s is heated by h² s / 4.
+
+    Parameters
+    ----------
+    spread : ndarray, shape (size,)
+        Standard deviation over the posterior of the variance along each coordinate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.tuning.overdamped import overdamped_steady_step
+    >>> round(overdamped_steady_step(np.array([0.0, 15.0])), 2)
+    0.2
+    """
+    largest = float(spread.max(initial=0.0))
+    return 2.0 * math.sqrt(UNSTEADY_HEAT / largest) if largest > 0.0 else math.inf

@@ -123,6 +123,11 @@ class MetricWindows:
         return find_funnel(np.array(self._positions), np.array(self._gradients), parts)
 
     @property
+    def positions(self) -> np.ndarray:
+        """Draws that are remembered, shape (n, size)."""
+        return np.array(self._positions)
+
+    @property
     def gradients(self) -> np.ndarray:
         """Gradients of the draws that are remembered, shape (n, size)."""
         return np.array(self._gradients)

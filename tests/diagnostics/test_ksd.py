@@ -326,6 +326,13 @@ def test_level_for_draws_that_depend_on_each_other(decay):
     assert rejected <= 12
 
 
+def test_model_and_draws_in_another_order_are_named(model, exact):
+    with pytest.raises(
+        ValueError, match=r"no pm.Model; draws come first, as in ksd\(idata, model\)"
+    ):
+        ksd(model, idata_of(exact))
+
+
 def test_a_posterior_without_a_variable_is_refused(score, exact):
     with pytest.raises(ValueError, match=r"lacks \['X'\]"):
         discrepancy_of(idata_of({name: exact[name] for name in "xsu"}), score)

@@ -105,7 +105,11 @@ def test_positive_second_derivatives_on_a_sphere():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"size": 0}, "size must be"), ({"entropy": -1.0}, "entropy is a weight")],
+    [
+        ({"size": 0}, "size must be"),
+        ({"size": 1201}, "more than the 1200 draws"),
+        ({"entropy": -1.0}, "entropy is a weight"),
+    ],
 )
 def test_wrong_arguments_are_refused(normal, biased, arguments, message):
     with pytest.raises(ValueError, match=message):

@@ -249,6 +249,30 @@ def test_steps_that_cannot_be_halved_are_refused(make, message):
         step_halving(model, make, draws=10, tune=5)
 
 
+def test_rows_in_a_stream_are_refused_before_they_are_tuned_on():
+    blocks = [(np.zeros(20),), (np.ones(20),)]
+    with pm.Model() as model:
+        rows = pm.Data("rows", np.zeros(1))
+        pm.Normal("y", pm.Normal("mean"), observed=rows)
+    for order in ("shuffled", "independent"):
+        with model:
+            step = pg.SGGMC(
+                minibatch=["rows"], batches=blocks, batch_size=5, total_size=40,
+                minibatch_order=order, compile_kwargs={"mode": "FAST_COMPILE"},
+            )  # fmt: skip
+        with pytest.raises(ValueError, match="leave batches= out"):
+            step_halving(model, step, draws=10, tune=10**9)
+
+
+def test_arguments_in_another_order_are_named(normal):
+    with normal:
+        step = pg.SGLD()
+    with pytest.raises(ValueError, match=r"model is a SGLD .* step_halving\(model, step\)"):
+        step_halving(step, normal)
+    with pytest.raises(ValueError, match=r"takes a step method or a function .* got dict"):
+        step_halving(normal, {})
+
+
 def test_wrong_order_is_refused(normal):
     with pytest.raises(ValueError, match="order=3"):
         step_halving(normal, pg.SGGMC, order=3)

@@ -76,6 +76,25 @@ def test_default_is_one_pass_over_a_block():
     assert not np.array_equal(epoch[:40], np.sort(epoch[:40]))
 
 
+def test_looks_between_draws_take_their_rows_and_no_more():
+    """Four draws of four minibatches and a look at two: rows are used up as they are taken."""
+    source = source_of(row_blocks(*table(), block_size=40))
+    calls = [4, 4, 2, 4, 2] * 6
+    epochs = np.concatenate([take(source, n).ravel() for n in calls])
+    counts = np.bincount(epochs, minlength=N)
+    assert np.ptp(counts.reshape(3, 40).sum(axis=1)) <= 2 * 4 * BATCH
+
+
+def test_looks_between_draws_are_parts_of_draws():
+    source = source_of(row_blocks(*table(), block_size=40), draws_per_block=10)
+    blocks = [[], []]
+    for _ in range(60):
+        for kind, n in enumerate((6, 2)):
+            blocks[kind].append(take(source, n)[0, 0] // 40)
+    stays = np.diff(np.flatnonzero(np.diff(blocks[0])))
+    np.testing.assert_allclose(stays, 7.5, atol=0.5)  # ten calls would be five draws
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_blocks_shorter_than_a_draw_are_joined(order):
     """The noise of a short block would stay for all of a draw and heat many times more."""

@@ -198,3 +198,5 @@ def test_mistakes(points):
     for wrong in (2.0 * points, sparse.csr_array(2.0 * points), broken):
         with pytest.raises(ValueError, match=r"no unit vectors.*divide each row by its length"):
             component_probabilities(idata, wrong)
+    with pytest.raises(ValueError, match=r"takes the draws first.*; got ndarray and DataTree"):
+        component_probabilities(np.eye(3), idata)

@@ -246,7 +246,7 @@ def test_routes_without_all_that_is_set():
     assert beside._adapted.gradient.variates is None
 
 
-@pytest.mark.parametrize("temperature", [1e200, -1e200, -1e7, math.nan])
+@pytest.mark.parametrize("temperature", [1e200, -1e200, -1e7, 60.0, math.nan])
 def test_a_runaway_temperature_of_either_sign_is_a_divergence(step, monkeypatch, temperature):
     point, _ = advance(step, begin(step), 45)
     run = step._adapted.dynamics.run
@@ -260,3 +260,20 @@ def test_a_runaway_temperature_of_either_sign_is_a_divergence(step, monkeypatch,
     _, (stats,) = step.step(point)
     assert stats["diverging"]
     assert step._adapted.settings.step_size < before
+    if math.isfinite(temperature):
+        # the draws before led away as well: the chain begins anew where the search ended
+        adapted = step._adapted
+        home = adapted.gradient.from_position(adapted._home)
+        np.testing.assert_allclose(adapted.z, home, atol=1e-12)
+        assert adapted._noise._at_draws.n_places == 0
+
+
+def test_a_chain_that_is_hot_on_its_way_is_let_go(step, monkeypatch):
+    point, _ = advance(step, begin(step), 45)
+    run = step._adapted.dynamics.run
+    monkeypatch.setattr(step._adapted.dynamics, "run", lambda *args: (60.0, run(*args)[1]))
+    diverging = []
+    for _ in range(4):
+        point, (stats,) = step.step(point)
+        diverging.append(stats["diverging"])
+    assert diverging == [True, False, False, False]

@@ -112,3 +112,9 @@ def test_what_has_no_second_derivative_is_named(monkeypatch):
     step = step_of("logistic", batch_size=1)
     settled(step)
     assert step._adapted.gradient.order == 1
+
+
+@pytest.mark.parametrize("order", [True, None, "1", 3])
+def test_what_is_no_order_is_refused(order):
+    with pytest.raises(ValueError, match=r"control_variates=.* is unknown; choose"):
+        step_of("logistic", batch_size=10, control_variates=order)

@@ -12,9 +12,13 @@ from pymc_geodesic.runtime.fields import interpreted_field
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base import noise_measurement
 from pymc_geodesic.steps.base.anchoring import MOST_PASSES, newton_step, passes_to_anchor
-from pymc_geodesic.steps.base.bounded_settings import BoundedSettings
+from pymc_geodesic.steps.base.bounded_settings import SHORTEST_STEADY, BoundedSettings
 from pymc_geodesic.steps.base.dynamics import Underdamped
-from pymc_geodesic.steps.base.noise_measurement import NoiseMeasurement
+from pymc_geodesic.steps.base.noise_measurement import (
+    FEWEST_DRAWS,
+    PAIRS_AT_PLACE,
+    NoiseMeasurement,
+)
 from pymc_geodesic.tuning.metric import Metric
 
 COVARIANCE = np.array([[4.0, 1.0], [1.0, 0.5]])
@@ -145,13 +149,14 @@ def test_variances_along_coordinates(measured):
 
 def test_single_pairs_count_as_much_as_the_first(measured):
     _, noise, z = measured
-    noise.take(np.zeros((300, 5)))
+    n = 40 * PAIRS_AT_PLACE
+    noise.take(np.zeros((n, 5)))
     assert not noise.variances.any()
-    for _ in range(300):
+    for _ in range(40):
         noise.look_at(z)
     expected = 0.5 * np.append([16.0, 0.25], [0.25 * ON_SPHERE] * 3)
-    assert np.abs(noise.variances / expected - 1.0).max() < 5.0 * math.sqrt(2.0 / 300)
-    assert noise.spent() == 600
+    assert np.abs(noise.variances / expected - 1.0).max() < 5.0 * math.sqrt(2.0 / n)
+    assert noise.spent() == 2 * n
 
 
 def test_more_noise_at_draws_is_noise_along_every_coordinate(measured):
@@ -160,13 +165,57 @@ def test_more_noise_at_draws_is_noise_along_every_coordinate(measured):
     noise.take(noise.differences(z, 2000, new_stream(np.random.default_rng(2))))
     around = noise.variances
     law.noise *= 2.0
-    for _ in range(199):
+    for _ in range(199 // PAIRS_AT_PLACE):
         noise.look_at(z)
     np.testing.assert_allclose(noise.variances[2:], noise.variances[2])
     assert np.abs(noise.variances / around - 4.0).max() > 1.0  # one number from so few is none
-    for _ in range(201):
+    for _ in range(208 // PAIRS_AT_PLACE):
         noise.look_at(z)
     assert np.abs(noise.variances / around - 4.0).max() < 0.6
+
+
+class NoiseByPlace(NoisyLaw):
+    """Gradients whose noise grows with the first coordinate."""
+
+    def minibatch(self, x, argument):
+        return np.append(-x[:2], np.zeros(3)) + self.noise[argument] * math.exp(x[0])
+
+
+def test_noise_is_measured_where_the_posterior_is():
+    law = NoiseByPlace()
+    gradient = AdaptedGradient(
+        5, [3], field_of(lambda x, _: np.zeros(6), 5, 1), field_of(law.minibatch, 5),
+        use_variates=False,
+    )  # fmt: skip
+    gradient.use(Metric(np.zeros(2), np.ones(2), np.ones(1)))
+    noise = NoiseMeasurement(gradient, MIXED, law.next_arguments)
+    stream, z = new_stream(np.random.default_rng(2)), np.array([0.0, 0.0, 0.0, 0.6, 0.8])
+    wide = np.tile(z, (100, 1))
+    wide[:, 0] = np.linspace(-2.0, 2.0, 100)
+    noise.use_draws(wide[: FEWEST_DRAWS - 1])  # too few of them: of a normal law instead
+    noise.take(noise.differences(z, 1600, stream))
+    assert noise.variances[1] == pytest.approx(VARIANCES[1] * math.exp(2.0), rel=0.4)
+    noise.use_draws(wide)
+    noise.take(noise.differences(z, 1600, stream))
+    local = VARIANCES[1] * np.exp(2.0 * wide[:, 0])
+    assert noise.variances[1] == pytest.approx(local.mean(), rel=0.2)
+    assert noise.spread[1] == pytest.approx(local.std(), rel=0.25)
+    assert not noise.spread[2:].any()
+
+
+def test_noise_that_differs_over_the_posterior_bounds_the_step():
+    bounds = BoundedSettings(Underdamped(has_thermostat=False), None)
+    noise, nothing = np.array([4.0, 1.0]), np.zeros(2)
+    assert bounds.steps_of_draw(noise, 2.0 * noise) > 2 * bounds.steps_of_draw(noise, nothing)
+    bounds.bound(noise, nothing)
+    bounds.choose(noise)
+    assert bounds.settings.step_size == 0.5
+    bounds.bound(noise, 0.5 * noise)
+    bounds.choose(noise)
+    assert 0.1 < bounds.settings.step_size < 0.2
+    bounds.bound(noise, 100.0 * noise)
+    bounds.choose(noise)
+    assert bounds.settings.step_size == SHORTEST_STEADY
 
 
 def test_nothing_is_known_where_nothing_was_measured(measured):

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.tuning.complaint import complaint_about
+from pymc_geodesic.tuning.complaint import complaint_about, complaint_about_noise
 from pymc_geodesic.tuning.metric import Metric
+from pymc_geodesic.tuning.noise import langevin_settings
+from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces
+from pymc_geodesic.tuning.overdamped import overdamped_settings
 from pymc_geodesic.tuning.stationarity import Stationarity
 
 NAMES = ["a", "b", "c", "mu", "mu", "mu"]
@@ -49,3 +52,26 @@ def test_names_the_variable(kind, place):
 def test_right_draws_deserve_no_word():
     metric = Metric(np.zeros(3), np.eye(3), np.ones(1))
     assert complaint_about(looked_at(np.zeros(3), np.ones(3)), metric, NAMES) is None
+
+
+@pytest.mark.parametrize("has_momentum", [True, False])
+def test_noise_that_few_minibatches_make_is_named(has_momentum):
+    """One minibatch in two hundred makes all of the noise of the third direction."""
+    rng = np.random.default_rng(1)
+    differences = rng.standard_normal((100, 8, 3))
+    differences[..., 2] *= np.sqrt(200.0) * (rng.random((100, 8)) < 1.0 / 200.0)
+    noise = NoiseOverPlaces(3)
+    noise.take(20.0 * differences**2)
+    make = langevin_settings if has_momentum else overdamped_settings
+    settings = make(noise.mean)
+    for factor, expected in ((np.ones(3), "c"), (swapping(), "b")):
+        metric = Metric(np.zeros(3), factor)
+        complaint = complaint_about_noise(settings, noise.error, metric, NAMES)
+        # without a momentum so little of the noise is let in that it does no harm
+        assert (complaint is not None) == has_momentum
+        if has_momentum:
+            assert f"noise of {expected!r} is known badly" in complaint
+    even = NoiseOverPlaces(3)
+    even.take(20.0 * rng.standard_normal((100, 8, 3)) ** 2)
+    metric = Metric(np.zeros(3), np.ones(3))
+    assert complaint_about_noise(make(even.mean), even.error, metric, NAMES) is None

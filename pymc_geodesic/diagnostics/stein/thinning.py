@@ -106,6 +106,11 @@ def stein_thinning(
     sample = stein_sample(
         idata, score, metric=metric, bandwidth=bandwidth, beta=beta, max_draws=max_draws
     )
+    if size > len(sample.draws):
+        raise ValueError(
+            f"size={size} is more than the {len(sample.draws)} draws there are to choose from; "
+            "choose a smaller size, or raise max_draws"
+        )
     cost = sample.kernel_diagonal()
     if laplacian:
         cost += _positive_curvature(sample, score)

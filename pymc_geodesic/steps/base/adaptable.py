@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+
+import numpy as np
 
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.source import RowSource
 
-__all__ = ["adapted_gradient", "numbers_of_row", "sample_size"]
+__all__ = ["adapted_gradient", "numbers_of_row", "rows_of_sample", "sample_size"]
 
 SAMPLE_ROWS, SAMPLE_ROWS_PER_DIMENSION = 5000, 50
 """Rows that stand for all while the posterior is looked for."""
@@ -62,6 +65,21 @@ def sample_size(n_rows: int, size: int, batch_size: int, row_numbers: int) -> in
 def numbers_of_row(source: RowSource) -> int:
     """Numbers that a row of a source holds, at least 1."""
     return max(1, sum(math.prod(rows.shape[1:]) for rows in source.arrays.values()))
+
+
+def rows_of_sample(source: RowSource, size: int) -> tuple[Mapping[str, np.ndarray], int]:
+    """Rows that stand for all in the search, and how many; all of them where they are few.
+
+    Parameters
+    ----------
+    source : RowSource
+    size : int
+        Coordinates.
+    """
+    wanted = sample_size(source.n_rows, size, source.batch_size, numbers_of_row(source))
+    if wanted == source.n_rows and not source.moves:
+        return next(iter(source.all_rows() or ()))
+    return source.sample_rows(wanted)
 
 
 def adapted_gradient(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,23 +20,21 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.finite import all_finite
-from pymc_geodesic.steps.base.adaptable import numbers_of_row, sample_size
+from pymc_geodesic.steps.base.adaptable import rows_of_sample
 from pymc_geodesic.steps.base.adapted_draw import Draw
 from pymc_geodesic.steps.base.adapted_trajectories import AdaptedTrajectories
 from pymc_geodesic.steps.base.anchoring import MOST_PASSES, passes_to_anchor
 from pymc_geodesic.steps.base.bounded_settings import BoundedSettings
 from pymc_geodesic.steps.base.dynamics import Dynamics
 from pymc_geodesic.steps.base.looks import Looks
-from pymc_geodesic.steps.base.noise_measurement import NoiseMeasurement
+from pymc_geodesic.steps.base.noise_measurement import PAIRS_AT_PLACE, NoiseMeasurement
 from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.steps.base.step_bounds import points_of, stable_step, step_of_even_heat
+from pymc_geodesic.tuning.complaint import complaint_about_noise
 from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.funnel import Funnel
-from pymc_geodesic.tuning.noise import (
-    LangevinSettings,
-    few_beside_many,
-    principal_directions,
-)
+from pymc_geodesic.tuning.heat import hottest_draw
+from pymc_geodesic.tuning.noise import LangevinSettings, few_beside_many, principal_directions
 
 __all__ = ["AdaptedLangevin"]
 
@@ -58,9 +56,6 @@ MOST_LOST = 4
 
 FEWEST_GRADIENTS = 10
 """Gradients that tell which direction is the stiffest."""
-
-RUNAWAY = 1e6
-"""Kinetic temperature in tuning from which a draw counts as diverging."""
 
 
 class AdaptedLangevin:
@@ -119,7 +114,7 @@ class AdaptedLangevin:
         self._n_tune = n_tune
         self.looks.reset(n_draws)
         self._n_search = min(max(int(SEARCH * n_tune), LEAST_SEARCH), MOST_SEARCH, n_tune)
-        self.draw = self._n_lost = 0
+        self.draw = self._n_lost = self._n_strayed = 0
         self.z = np.empty(0)
         self.dynamics.reset()
         if n_tune or self.settings is None:
@@ -141,13 +136,7 @@ class AdaptedLangevin:
         """Look for the posterior of some rows, which stand for all."""
         if source.is_everything:
             return
-        wanted = sample_size(
-            source.n_rows, self.product.size, source.batch_size, numbers_of_row(source)
-        )
-        if wanted == source.n_rows and not source.moves:
-            arrays, n_rows = next(iter(source.all_rows() or ()))
-        else:
-            arrays, n_rows = source.sample_rows(wanted)
+        arrays, n_rows = rows_of_sample(source, self.product.size)
         self.gradient.use_sample(arrays, n_rows, source.n_rows / n_rows)
 
     @property
@@ -173,14 +162,8 @@ class AdaptedLangevin:
         self.looks.state = state["looks"]
 
     _STATE = (
-        "draw",
-        "z",
-        "_n_tune",
-        "_n_search",
-        "_home",
-        "_n_lost",
-        "_z_sum",
-        "_z_count",
+        *("draw", "z", "_n_tune", "_n_search", "_home", "_n_lost", "_n_strayed"),
+        *("_z_sum", "_z_count"),
     )
 
     @property
@@ -234,6 +217,13 @@ class AdaptedLangevin:
         """See `AdaptedTrajectories.funnel`."""
         return self._search.funnel()
 
+    def complaint(self, names: Sequence[str]) -> str | None:
+        """Say what is wrong with the draws, or may be; see `Looks.complaint`."""
+        complaint, metric = self.looks.complaint(names), self.gradient.metric
+        if complaint is None and self.gradient.has_noise and self.settings is not None:
+            return complaint_about_noise(self.settings, self._noise.error, metric, names)
+        return complaint
+
     def _search_once(self, stream: np.ndarray) -> Draw:
         """One transition with Metropolis correction, on all rows or the sample of them."""
         drawn = self._search.advance(stream, tune=True)
@@ -268,6 +258,7 @@ class AdaptedLangevin:
             searched, self._model_product.dim, shared=few_beside_many(sizes)
         )
         self._bounds.longest = min(self._bounds.longest, longest, self._stable_step())
+        self._use_draws()
         n_grad += self._measure_noise(stream)
         self._home = self.position
         return n_grad
@@ -299,12 +290,27 @@ class AdaptedLangevin:
             differences = self._noise.differences(self.z, self._noise.n_wanted, stream)
         self._noise.take(differences)
         self._bounds.longest_by_noise = step_of_even_heat(self._points, differences)
-        self._bounds.choose(self._noise.variances)
+        self._choose()
         return self._noise.spent()
 
+    def _use_draws(self) -> None:
+        """Measure noise at the draws of the search, moved to where all rows see the posterior."""
+        windows, d = self._search.tuner.windows, self.gradient.n_euclidean
+        if windows is not None and len(windows):
+            x = windows.positions
+            if self.gradient.is_anchored:
+                x[:, :d] += self.position[:d] - x[:, :d].mean(axis=0)
+            self._noise.use_draws(x)
+
+    def _choose(self) -> None:
+        """Choose settings for the noise that is known by now."""
+        noise = self._noise.variances
+        self._bounds.bound(noise, self._noise.spread)
+        self._bounds.choose(noise)
+
     def _look_again(self, stream: np.ndarray) -> int:
-        """Measure one more pair where the chain is, and act on what was measured now and then."""
-        if self.gradient.has_noise:
+        """Measure pairs where the chain is, and act on what was measured now and then."""
+        if self.gradient.has_noise and self.draw % PAIRS_AT_PLACE == 0:
             self._noise.look_at(self.z)
         n_grad = self._noise.spent()
         self._z_sum += self.z
@@ -316,7 +322,7 @@ class AdaptedLangevin:
 
     def _remeasure(self, stream: np.ndarray) -> int:
         d = self.gradient.n_euclidean
-        mean = self._z_sum[:d] / self._z_count
+        mean = self._z_sum[:d] / max(self._z_count, 1)
         self._z_sum[:], self._z_count = 0.0, 0
         is_far = d > 0 and (float(mean @ mean) / d > FAR or float(np.abs(mean).max()) > FARTHEST)
         if self.gradient.is_anchored and is_far:
@@ -324,10 +330,11 @@ class AdaptedLangevin:
             x = here.copy()
             x[:d] = self.gradient.metric.to_position(mean)
             n_grad = self._anchor(x, most_passes=1)
+            self._use_draws()
             self.z = self.gradient.from_position(here)
             return n_grad + self._measure_noise(stream)
         if self.gradient.has_noise:
-            self._bounds.choose(self._noise.variances)
+            self._choose()
         return 0
 
     def _stable_step(self) -> float:
@@ -338,6 +345,20 @@ class AdaptedLangevin:
         gradients, d = windows.gradients, self.gradient.n_euclidean
         gradients[:, d:] *= np.repeat(self.gradient.metric.lengths, self.gradient.widths)
         return stable_step(self._points, gradients)
+
+    def _turn_back(self, z: np.ndarray, stream: np.ndarray, *, strayed: bool) -> None:
+        """Go back to where a draw began, or to where the search ended, with half the step."""
+        self._n_lost += 1
+        self._n_strayed += strayed
+        # draws before that were hot as well led away; and after several in a row the place is to
+        # blame, not the step
+        goes_home = strayed or self._n_lost % MOST_LOST == 0
+        self.z = self.gradient.from_position(self._home) if goes_home else z
+        self._z_sum[:], self._z_count = 0.0, 0
+        self._noise.forget_draws()
+        self.dynamics.reset()
+        self.dynamics.refresh(self.product, self.z, stream)
+        self._bounds.shorten(0.5, self._noise.variances)
 
     def _follow(self, stream: np.ndarray, n_grad: int, *, tune: bool) -> Draw:
         """Inner steps of one draw."""
@@ -354,17 +375,13 @@ class AdaptedLangevin:
             stream,
         )
         field.raise_error()
-        # within an unstable kick v·v can be far below zero, too
         diverging = not (math.isfinite(temperature) and all_finite(self.z))
-        diverging = diverging or (tune and abs(temperature) > RUNAWAY)
-        if diverging and tune:
-            self._n_lost += 1
-            # after several in a row the place is to blame, not the step: back to the search's
-            goes_home = self._n_lost % MOST_LOST == 0
-            self.z = self.gradient.from_position(self._home) if goes_home else z
-            self.dynamics.reset()
-            self.dynamics.refresh(self.product, self.z, stream)
-            self._bounds.shorten(0.5, self._noise.variances)
+        # within an unstable kick v·v can be far below zero, too
+        hottest = hottest_draw(self._model_product.dim, self._n_strayed)
+        strayed = tune and not diverging and abs(temperature) > hottest
+        if tune and (diverging or strayed):
+            self._turn_back(z, stream, strayed=strayed)
+            diverging = True
         elif tune:
             self._n_lost = 0
             self._bounds.watch(temperature, self._noise.variances)

@@ -133,7 +133,7 @@ class AdaptingStep(GeodesicStep):
             for name, part in self.product.slices.items()
             for _ in range(part.stop - part.start)
         ]
-        complaint = self._adapted.looks.complaint(names)
+        complaint = self._adapted.complaint(names)
         if complaint is None:
             return None
         sampled = ", ".join(variable.name for variable in self.variables)

@@ -21,6 +21,10 @@ SHORTEST_STEP = 0.01
 """Step below which a divergence shortens nothing."""
 
 
+SHORTEST_STEADY = 0.03
+"""Step that noise which differs over the posterior shortens no further."""
+
+
 class BoundedSettings:
     """Chooses settings of dynamics, and remembers what bounds them.
 
@@ -38,6 +42,8 @@ class BoundedSettings:
         Bound of the step size by the shape of the posterior, and by what heated or diverged.
     longest_by_noise : float
         Bound by noise that differs from one direction of a manifold to another.
+    steady : float
+        Bound by noise that differs from one place of the posterior to another.
     """
 
     def __init__(self, dynamics: Dynamics, n_steps: int | None) -> None:
@@ -47,24 +53,40 @@ class BoundedSettings:
     def reset(self) -> None:
         """Forget settings and bounds."""
         self.settings: LangevinSettings | None = None
-        self.longest = self.longest_by_noise = math.inf
+        self.longest = self.longest_by_noise = self.steady = math.inf
         self._taken_off = 1.0
         self._heat = HeatWatch()
 
-    def steps_of_draw(self, noise: np.ndarray) -> int:
-        """Inner steps that noise of so much variance makes an independent draw take."""
-        settings = self._dynamics.settings(noise)
-        longest = min(self.longest, self.longest_by_noise)
+    def steps_of_draw(self, noise: np.ndarray, spread: np.ndarray) -> int:
+        """Inner steps that an independent draw takes.
+
+        Parameters
+        ----------
+        noise, spread : ndarray, shape (size,)
+            Variance of the noise along each coordinate, and its standard deviation over the
+            posterior.
+        """
+        return self._settings(noise, self._steady_step(noise, spread)).n_steps
+
+    def _steady_step(self, noise: np.ndarray, spread: np.ndarray) -> float:
+        return max(self._dynamics.steady_step(noise, spread), SHORTEST_STEADY)
+
+    def _settings(
+        self, noise: np.ndarray, steady: float, n_steps: int | None = None
+    ) -> LangevinSettings:
+        settings = self._dynamics.settings(noise, n_steps=n_steps)
+        longest = min(self.longest, self.longest_by_noise, steady)
         if settings.step_size > longest:
-            settings = self._dynamics.settings(noise, step_size=longest)
-        return settings.n_steps
+            settings = self._dynamics.settings(noise, step_size=longest, n_steps=n_steps)
+        return settings
+
+    def bound(self, noise: np.ndarray, spread: np.ndarray) -> None:
+        """Bound the step by how much the noise differs over the posterior; see `steps_of_draw`."""
+        self.steady = self._steady_step(noise, spread)
 
     def choose(self, noise: np.ndarray) -> None:
         """Choose settings for noise of so much variance along each coordinate."""
-        settings = self._dynamics.settings(noise, n_steps=self._n_steps)
-        longest = min(self.longest, self.longest_by_noise)
-        if settings.step_size > longest:
-            settings = self._dynamics.settings(noise, step_size=longest, n_steps=self._n_steps)
+        settings = self._settings(noise, self.steady, self._n_steps)
         self.settings = replace(settings, noise=self._taken_off * settings.noise)
 
     def shorten(self, factor: float, noise: np.ndarray) -> None:
@@ -93,6 +115,7 @@ class BoundedSettings:
             "settings": {} if self.settings is None else vars(self.settings).copy(),
             "longest": self.longest,
             "longest_by_noise": self.longest_by_noise,
+            "steady": self.steady,
             "taken_off": self._taken_off,
             "heat": self._heat.sums.copy(),
         }
@@ -101,5 +124,5 @@ class BoundedSettings:
     def state(self, state: dict[str, Any]) -> None:
         self.settings = LangevinSettings(**state["settings"]) if state["settings"] else None
         self.longest, self.longest_by_noise = state["longest"], state["longest_by_noise"]
-        self._taken_off = state["taken_off"]
+        self.steady, self._taken_off = state["steady"], state["taken_off"]
         self._heat.sums = state["heat"].copy()

@@ -24,7 +24,24 @@ from pymc_geodesic.runtime.streams import fill_normal, new_tape
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.underdamped import LangevinStep
 
-__all__ = ["AdaptedChains", "CoupledChains", "GivenChains", "coupled_chains"]
+__all__ = ["AdaptedChains", "CoupledChains", "GivenChains", "check_coupling", "coupled_chains"]
+
+
+def check_coupling(step: AdaptingStep) -> None:
+    """Refuse a step whose minibatches several chains cannot share.
+
+    Raises
+    ------
+    ValueError
+        If rows come in a stream, or have latent variables of their own.
+    """
+    source = step.estimator.source
+    if source.stays_in_blocks or (source.moves and source.walks_epochs):
+        raise ValueError(
+            "rows that come in a stream come once, and several chains need them; leave batches= out"
+        )
+    if step.local:
+        raise ValueError("minibatches of local= cannot be shared by several chains")
 
 
 def coupled_chains(step: AdaptingStep, levels: int) -> CoupledChains:
@@ -41,13 +58,7 @@ def coupled_chains(step: AdaptingStep, levels: int) -> CoupledChains:
     ValueError
         If there is no one step size that could be halved, or rows come in a stream.
     """
-    source = step.estimator.source
-    if source.moves and source.walks_epochs:
-        raise ValueError(
-            "rows that come in a stream come once, and several chains need them; leave batches= out"
-        )
-    if step.local:
-        raise ValueError("minibatches of local= cannot be shared by several chains")
+    check_coupling(step)
     return AdaptedChains(step, levels) if step._adapts else GivenChains(step, levels)
 
 

@@ -19,8 +19,14 @@ from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.steps.base.prepared import prepare
-from pymc_geodesic.tuning.noise import LangevinSettings, langevin_settings, step_for_shape
-from pymc_geodesic.tuning.overdamped import overdamped_settings
+from pymc_geodesic.tuning.noise import (
+    FRICTION,
+    LangevinSettings,
+    langevin_settings,
+    step_for_shape,
+)
+from pymc_geodesic.tuning.noise_over_places import steady_step
+from pymc_geodesic.tuning.overdamped import overdamped_settings, overdamped_steady_step
 
 __all__ = ["Dynamics", "Overdamped", "Underdamped"]
 
@@ -61,6 +67,9 @@ class Dynamics(Protocol):
         self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
     ) -> LangevinSettings:
         """Step size and number of steps for gradient noise of known variance by direction."""
+
+    def steady_step(self, noise: np.ndarray, spread: np.ndarray) -> float:
+        """Longest step that bears noise whose variance differs over the posterior by ``spread``."""
 
     def run(
         self,
@@ -126,6 +135,10 @@ class Underdamped:
         if step_size is not None or settings.step_size <= longest:
             return settings
         return langevin_settings(noise, step_size=longest, n_steps=n_steps)
+
+    def steady_step(self, noise: np.ndarray, spread: np.ndarray) -> float:
+        """See `steady_step`."""
+        return steady_step(noise, spread, FRICTION)
 
     def run(
         self,
@@ -200,6 +213,10 @@ class Overdamped:
     ) -> LangevinSettings:
         """See `overdamped_settings`."""
         return overdamped_settings(noise, step_size=step_size, n_steps=n_steps)
+
+    def steady_step(self, noise: np.ndarray, spread: np.ndarray) -> float:
+        """See `overdamped_steady_step`."""
+        return overdamped_steady_step(spread)
 
     def run(
         self,

@@ -14,11 +14,17 @@ from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.steps.base.step_bounds import points_of
 from pymc_geodesic.tuning.noise import differences_of_pairs, principal_directions
+from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces
 
-__all__ = ["NoiseMeasurement"]
+__all__ = ["PAIRS_AT_PLACE", "NoiseMeasurement"]
 
-PAIRS, PAIRS_PER_DIMENSION, MOST_PAIRS = 200, 20, 2000
-PAIRS_AT_ONCE = 25
+StepsOfDraw = Callable[[np.ndarray, np.ndarray], int]
+
+PAIRS, PAIRS_PER_DIMENSION, MOST_PAIRS = 800, 20, 2000
+PAIRS_AT_PLACE, PAIRS_AT_ONCE = 8, 24
+
+FEWEST_DRAWS, MOST_DRAWS = 50, 100
+"""Draws that say where the posterior is, and how many of them are kept as places."""
 
 SECOND_ORDER_COST = 1.5
 """Cost of a difference of second order, in such of first order."""
@@ -69,9 +75,9 @@ class NoiseMeasurement:
 
     def reset(self) -> None:
         """Forget all that was measured."""
-        self._squares = np.zeros(self._product.size)
-        self._n_pairs = 0
-        self._squares_at_draws, self._n_at_draws = np.zeros(self._product.size), 0
+        self._around = NoiseOverPlaces(self._product.size)
+        self.forget_draws()
+        self._draws = np.empty((0, self._product.size))
         self._n_grad = 0
         self.variates_ratio = 1.0
 
@@ -79,18 +85,18 @@ class NoiseMeasurement:
     def state(self) -> dict[str, Any]:
         """What was measured."""
         return {
-            "squares": self._squares.copy(),
-            "n_pairs": self._n_pairs,
-            "squares_at_draws": self._squares_at_draws.copy(),
-            "n_at_draws": self._n_at_draws,
+            "around": vars(self._around) | {"sums": self._around.sums.copy()},
+            "at_draws": vars(self._at_draws) | {"sums": self._at_draws.sums.copy()},
+            "draws": self._draws.copy(),
             "variates_ratio": self.variates_ratio,
         }
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._squares, self._n_pairs = state["squares"].copy(), state["n_pairs"]
-        self._squares_at_draws = state["squares_at_draws"].copy()
-        self._n_at_draws = state["n_at_draws"]
+        self.reset()
+        vars(self._around).update(state["around"] | {"sums": state["around"]["sums"].copy()})
+        vars(self._at_draws).update(state["at_draws"] | {"sums": state["at_draws"]["sums"].copy()})
+        self._draws = state["draws"].copy()
         self.variates_ratio = state["variates_ratio"]
 
     def spent(self) -> int:
@@ -102,7 +108,7 @@ class NoiseMeasurement:
     def n_wanted(self) -> int:
         """Pairs that tell the noise along each coordinate."""
         wanted = max(PAIRS, PAIRS_PER_DIMENSION * self._gradient.n_euclidean)
-        return min(wanted, MOST_PAIRS)
+        return PAIRS_AT_PLACE * (min(wanted, MOST_PAIRS) // PAIRS_AT_PLACE)
 
     @property
     def variances(self) -> np.ndarray:
@@ -112,25 +118,64 @@ class NoiseMeasurement:
         the metric is not all there is to know, and differences to an anchor are noisier there: what
         was measured around the centre is multiplied by how much more there is at draws.
         """
-        around = self._squares / max(self._n_pairs, 1)
+        around, n_around, n_at_draws = (
+            self._around.mean,
+            self._around.n_pairs,
+            self._at_draws.n_pairs,
+        )
+        at_draws = self._at_draws.mean
         seen = around > 0.0
-        if self._n_at_draws * np.count_nonzero(seen) >= ENOUGH_AT_DRAWS:
-            at_draws = self._squares_at_draws / self._n_at_draws
+        if n_at_draws * np.count_nonzero(seen) >= ENOUGH_AT_DRAWS:
             around = around * np.mean(at_draws[seen] / around[seen])
-        together = self._n_pairs * around + self._squares_at_draws
-        noise = together / max(self._n_pairs + self._n_at_draws, 1)
+        noise = (n_around * around + n_at_draws * at_draws) / max(n_around + n_at_draws, 1)
         for part, dim in self._points:
             noise[part] = noise[part].sum() / dim
         return noise
 
+    @property
+    def spread(self) -> np.ndarray:
+        """Standard deviation over the posterior of the variances, none on manifolds."""
+        spread = (self._around + self._at_draws).spread
+        spread[self._gradient.n_euclidean :] = 0.0
+        return spread
+
+    @property
+    def error(self) -> np.ndarray:
+        """Standard error of the variances, none on manifolds."""
+        error = (self._around + self._at_draws).error
+        error[self._gradient.n_euclidean :] = 0.0
+        return error
+
     def take(self, differences: np.ndarray) -> None:
-        """Forget what was measured before, and take in pairs instead."""
-        self._squares = 0.5 * np.sum(differences**2, axis=0)
-        self._n_pairs = len(differences)
-        self._squares_at_draws, self._n_at_draws = np.zeros(self._product.size), 0
+        """Forget what was measured before, and take in pairs instead.
+
+        Parameters
+        ----------
+        differences : ndarray, shape (n, size)
+            As many pairs at a place, one behind the other, as `differences` makes.
+        """
+        self._around = NoiseOverPlaces(self._product.size)
+        self._around.take(_by_place(differences))
+        self.forget_draws()
+
+    def forget_draws(self) -> None:
+        """Forget what was measured at draws: the chain was not where it belongs."""
+        self._at_draws = NoiseOverPlaces(self._product.size)
+
+    def use_draws(self, positions: np.ndarray) -> None:
+        """Measure at draws from now on, if they are enough to show the posterior.
+
+        Parameters
+        ----------
+        positions : ndarray, shape (n, size)
+            In the coordinates of the model.
+        """
+        if len(positions) >= FEWEST_DRAWS:
+            some = np.linspace(0, len(positions) - 1, min(len(positions), MOST_DRAWS))
+            self._draws = positions[some.astype(int)]
 
     def choose_variates(
-        self, z: np.ndarray, stream: np.ndarray, steps_of_draw: Callable[[np.ndarray], int]
+        self, z: np.ndarray, stream: np.ndarray, steps_of_draw: StepsOfDraw
     ) -> np.ndarray:
         """Choose the order of control variates that makes an independent draw cheapest.
 
@@ -139,7 +184,8 @@ class NoiseMeasurement:
         z, stream
             See `differences`.
         steps_of_draw : callable
-            Variances along coordinates → inner steps of an independent draw.
+            Variances along coordinates, and their standard deviations over the posterior → inner
+            steps of an independent draw.
 
         Returns
         -------
@@ -178,27 +224,33 @@ class NoiseMeasurement:
         differences: np.ndarray,
         z: np.ndarray,
         stream: np.ndarray,
-        steps_of_draw: Callable[[np.ndarray], int],
+        steps_of_draw: StepsOfDraw,
     ) -> np.ndarray:
         """Go over to second order if it pays; return differences of what was chosen."""
-        least = SECOND_ORDER_COST * steps_of_draw(np.zeros(self._product.size))
-        first_cost = steps_of_draw(self._principal_variances(differences))
+        nothing = np.zeros(self._product.size)
+        least = SECOND_ORDER_COST * steps_of_draw(nothing, nothing)
+        first_cost = steps_of_draw(*self._principal_variances(differences))
         if first_cost <= MORE_THAN_LEAST * least or not self._gradient.has_second_order():
             return differences
         self._gradient.expand(self._no_curvature)
         # of the same minibatches: where rows have heavy tails a few of them make all the noise
         first, second = self._differences_of_orders((1, 2), z, self.n_wanted, stream)
-        costs = [steps_of_draw(self._principal_variances(each)) for each in (first, second)]
+        costs = [steps_of_draw(*self._principal_variances(each)) for each in (first, second)]
         self._gradient.order = 2 if SECOND_ORDER_COST * costs[1] < costs[0] else 1
         return second if self._gradient.order == 2 else first
 
-    def _principal_variances(self, differences: np.ndarray) -> np.ndarray:
-        """Variances along the directions that friction may differ in."""
-        variances = 0.5 * np.mean(differences**2, axis=0)
+    def _principal_variances(self, differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Variances along the directions that friction may differ in, and their spread."""
         d = self._gradient.n_euclidean
         if self._gradient.metric.is_dense and d:
-            _, variances[:d] = principal_directions(differences[:, :d])
-        return variances
+            rotation, _ = principal_directions(differences[:, :d])
+            differences = differences.copy()
+            differences[:, :d] @= rotation
+        noise = NoiseOverPlaces(self._product.size)
+        noise.take(_by_place(differences))
+        spread = noise.spread
+        spread[d:] = 0.0
+        return noise.mean, spread
 
     def differences(self, z: np.ndarray, n_pairs: int, stream: np.ndarray) -> np.ndarray:
         """Differences of pairs of gradients, each at a place of its own around the centre.
@@ -221,17 +273,10 @@ class NoiseMeasurement:
         self, orders: Sequence[int], z: np.ndarray, n_pairs: int, stream: np.ndarray
     ) -> np.ndarray:
         """Differences with control variates of each order, from the same minibatches and places."""
-        size, d = self._product.size, self._gradient.n_euclidean
+        size = self._product.size
         differences = np.empty((len(orders), n_pairs, size))
-        places = np.empty((n_pairs, size))
-        fill_normal(stream, places.ravel())
-        for place in places:
-            away = place.copy()
-            place[:d] = 0.0
-            place[d:] = z[d:]
-            project(self._product.blocks, place, away)
-            away[d:] *= np.repeat(self._gradient.metric.lengths, self._widths)
-            geodesic(self._product.blocks, place, away, 1.0)
+        n_places = -(-n_pairs // PAIRS_AT_PLACE)
+        places = np.repeat(self._places(z, n_places, stream), PAIRS_AT_PLACE, axis=0)[:n_pairs]
         for first in range(0, n_pairs, PAIRS_AT_ONCE):
             part = slice(first, min(first + PAIRS_AT_ONCE, n_pairs))
             arguments = self._next_arguments(2 * len(places[part]))
@@ -242,6 +287,23 @@ class NoiseMeasurement:
             for place, difference in zip(places, of_order, strict=True):
                 project(self._product.blocks, place, difference)
         return differences
+
+    def _places(self, z: np.ndarray, n: int, stream: np.ndarray) -> np.ndarray:
+        """Draws around the centre: those that were seen, or such of a normal law."""
+        d = self._gradient.n_euclidean
+        places = np.empty((n, self._product.size))
+        if len(self._draws):
+            some = np.linspace(0, len(self._draws), n, endpoint=False).astype(int)
+            return np.array([self._gradient.from_position(x) for x in self._draws[some]])
+        fill_normal(stream, places.ravel())
+        for place in places:
+            away = place.copy()
+            place[:d] = 0.0
+            place[d:] = z[d:]
+            project(self._product.blocks, place, away)
+            away[d:] *= np.repeat(self._gradient.metric.lengths, self._widths)
+            geodesic(self._product.blocks, place, away, 1.0)
+        return places
 
     def _compare(self, arguments: np.ndarray, places: np.ndarray, differences: np.ndarray) -> None:
         """Write the difference of two minibatches at each place."""
@@ -258,10 +320,16 @@ class NoiseMeasurement:
         self._n_grad += 2 * count
 
     def look_at(self, z: np.ndarray) -> None:
-        """Take in one more pair, at a place."""
-        difference = np.empty((1, self._product.size))
-        self._compare(self._next_arguments(2), z[np.newaxis], difference)
-        project(self._product.blocks, z, difference[0])
-        if np.isfinite(difference).all():
-            self._squares_at_draws += 0.5 * difference[0] ** 2
-            self._n_at_draws += 1
+        """Take in the pairs of one more place."""
+        places = np.repeat(z[np.newaxis], PAIRS_AT_PLACE, axis=0)
+        differences = np.empty_like(places)
+        self._compare(self._next_arguments(2 * PAIRS_AT_PLACE), places, differences)
+        for difference in differences:
+            project(self._product.blocks, z, difference)
+        if np.isfinite(differences).all():
+            self._at_draws.take(_by_place(differences))
+
+
+def _by_place(differences: np.ndarray) -> np.ndarray:
+    """Half the squares of differences, shape (places, pairs, size)."""
+    return 0.5 * differences.reshape(-1, PAIRS_AT_PLACE, differences.shape[1]) ** 2
