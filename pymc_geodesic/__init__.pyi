@@ -1,5 +1,6 @@
 from . import datasets as datasets
 from . import diagnostics as diagnostics
+from . import distributed as distributed
 from . import manifolds as manifolds
 from . import models as models
 from . import transforms as transforms

@@ -37,6 +37,15 @@ MAY_IMPORT["__main__"] = {"", "runs"}  # what users see, and how far a run is
 MAY_IMPORT["steps"] = MAY_IMPORT["counts"] | {"counts", "arguments"}
 MAY_IMPORT["diagnostics"] = {"steps", "gradients", "distributions", "kernels", "arguments"}
 MAY_IMPORT["diagnostics"] |= {"manifolds", "runtime"}
+MAY_IMPORT["distributed"] = {
+    "steps",
+    "gradients",
+    "densities",
+    "distributions",
+    "models",
+    "manifolds",
+}
+MAY_IMPORT["distributed"] |= {"arguments", "runs"}
 
 # Layers of plain numerics, without PyMC or PyTensor.
 WITHOUT_PYMC = NUMERICS | {"diagnostics", "datasets"}
@@ -66,6 +75,7 @@ PRIVATE = (
     "pymc_geodesic.counts",
     "pymc_geodesic.steps.base.pymc_parts",
     "pymc_geodesic.runs.pymc_parts",
+    "pymc_geodesic.distributed.pymc_parts",
     "pymc_geodesic.ops.numba_backend",
 )
 

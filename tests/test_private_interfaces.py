@@ -29,7 +29,12 @@ from pymc.data import MinibatchOp
 from pymc.distributions.transforms import _default_transform
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
-from pymc.stats.convergence import SamplerWarning, WarningType
+from pymc.stats.convergence import (
+    SamplerWarning,
+    WarningType,
+    log_warnings,
+    run_convergence_checks,
+)
 from pymc.step_methods.compound import BlockedStep, CompoundStep, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
 from pymc.step_methods.step_sizes import DualAverageAdaptation, StepSizeState
@@ -130,6 +135,23 @@ def test_blocked_step():
     assert not step.tune
     np.testing.assert_array_equal(idata.sample_stats["length"], np.full((2, 3), 0.5))
     assert np.ptp(idata.posterior["x"].values, axis=1).max() == 0.0
+
+
+def test_warnings_of_chains_over_shards(caplog):
+    """`distributed.sample` checks convergence as `pymc.sample` does, and says what is wrong."""
+    draws = np.stack([np.zeros(200), np.ones(200)]) + np.random.default_rng(1).normal(size=(2, 200))
+    with pm.Model() as model:
+        pm.Normal("x")
+    tree = DataTree.from_dict(
+        {
+            "posterior": Dataset({"x": (("chain", "draw"), 9 * draws)}),
+            "sample_stats": Dataset({"diverging": (("chain", "draw"), np.zeros((2, 200), bool))}),
+        }
+    )
+    found = run_convergence_checks(tree, model)
+    assert WarningType.CONVERGENCE in [each.kind for each in found]
+    log_warnings([SamplerWarning(WarningType.BAD_PARAMS, "shards are unlike", "warn")])
+    assert "shards are unlike" in caplog.text
 
 
 def test_blocked_step_is_built_by_new():

@@ -12,7 +12,7 @@ import pytest
 import pymc_geodesic
 
 ROOT = Path(__file__).parents[1]
-PUBLIC_MODULES = ("datasets", "diagnostics", "manifolds", "models", "transforms")
+PUBLIC_MODULES = ("datasets", "diagnostics", "distributed", "manifolds", "models", "transforms")
 
 
 def public_objects():

@@ -204,11 +204,27 @@ class AdaptedGradient:
 
     def renew_anchor(self) -> None:
         """Sum over all rows at the anchor again, for data may have changed since."""
-        if self.variates is not None and self.order:
-            order, anchor = self.order, self.variates.anchor.copy()
-            self.anchor_at(anchor, self.gradient_of_all_rows(anchor))
-            if order > 1:
-                self.expand()
+        self.meet_rows({})
+
+    def meet_rows(self, known: dict[bytes, np.ndarray]) -> None:
+        """Sum over all rows at an anchor that was found with other rows.
+
+        Parameters
+        ----------
+        known : dict
+            Sums over these rows by order and anchor, to which what is missing is added.
+        """
+        if self.variates is None or not self.order:
+            return
+        order, anchor = self.order, self.variates.anchor.copy()
+        of_first, of_second = (bytes([k]) + anchor.tobytes() for k in (1, 2))
+        if of_first not in known:
+            known[of_first] = self.gradient_of_all_rows(anchor)
+        self.anchor_at(anchor, known[of_first])
+        if order > 1:
+            self.expand(known.get(of_second))
+            assert self._second is not None
+            known[of_second] = self._second.hessian.copy()
 
     def drop_anchor(self) -> None:
         """Estimate gradients as they are."""

@@ -69,7 +69,11 @@ class RowCurvature:
         return int(np.prod(block.shape[1:], dtype=int)) * np.dtype(block.dtype).itemsize
 
     def of_all_rows(
-        self, x: np.ndarray, parts: Iterable[tuple[Mapping[str, np.ndarray], int]]
+        self,
+        x: np.ndarray,
+        parts: Iterable[tuple[Mapping[str, np.ndarray], int]],
+        *,
+        rest: float = 1.0,
     ) -> np.ndarray:
         """Hessian of the log-density of all rows, which come in parts.
 
@@ -79,6 +83,8 @@ class RowCurvature:
         ----------
         x : ndarray, shape (size,)
         parts : iterable of (arrays, number of rows)
+        rest : float
+            How often what is no row counts.
 
         Returns
         -------
@@ -88,7 +94,7 @@ class RowCurvature:
         position, output = np.zeros(2 * size), np.empty(2 * size)
         position[:size] = x
         hessian = np.zeros((size, size))
-        self.weights[:2] = 1.0
+        self.weights[:2] = 1.0, rest
         for arrays, n_rows in parts:
             for start in range(0, n_rows, CHUNK):
                 count = min(CHUNK, n_rows - start)

@@ -101,7 +101,11 @@ class TotalGradient:
         self._weights[0] = weight
 
     def over(
-        self, position: np.ndarray, parts: Iterable[tuple[Mapping[str, np.ndarray], int]]
+        self,
+        position: np.ndarray,
+        parts: Iterable[tuple[Mapping[str, np.ndarray], int]],
+        *,
+        rest: float = 1.0,
     ) -> np.ndarray:
         """Gradient of all rows, which come in parts, and the log-density behind it.
 
@@ -109,13 +113,15 @@ class TotalGradient:
         ----------
         position : ndarray, shape (size,)
         parts : iterable of (arrays, number of rows)
+        rest : float
+            How often what is no row counts.
 
         Returns
         -------
         ndarray, shape (size + 1,)
         """
         total, part = np.zeros(self._size + 1), np.empty(self._size + 1)
-        self._weights[2] = 1.0
+        self._weights[2] = rest
         for arrays, n_rows in parts:
             self.use(arrays, n_rows)
             evaluate(self.field.address, position, 0, self.field.context, part)

@@ -99,15 +99,21 @@ class AdaptedLangevin:
         self.dynamics = dynamics
         prepare(all_finite)
         self._model_product = product
-        self._search = AdaptedTrajectories(
-            gradient, product, target_accept=SEARCH_ACCEPTANCE, rule=rule
-        )
-        self.product = self._search.product
-        self.looks = Looks(gradient, product, next_arguments, mixes=rule.mixes)
+        self.use_rule(rule)
         self._noise = NoiseMeasurement(gradient, self.product, next_arguments, order)
         self._points = points_of(product)
         self._bounds = BoundedSettings(dynamics, n_steps)
         self.reset(0)
+
+    def use_rule(self, rule: FactorRule) -> None:
+        """Make the metric by a rule, from the next chain on."""
+        self._search = AdaptedTrajectories(
+            self.gradient, self._model_product, target_accept=SEARCH_ACCEPTANCE, rule=rule
+        )
+        self.product = self._search.product
+        self.looks = Looks(
+            self.gradient, self._model_product, self._next_arguments, mixes=rule.mixes
+        )
 
     def reset(self, n_tune: int, n_draws: int = 0) -> None:
         """Forget the previous chain, except what tuning chose if there is no tuning phase."""

@@ -27,11 +27,13 @@ class AdaptingStep(GeodesicStep):
     control_variates: str | int
     n_steps: int
     _wanted_steps: int | None
+    _finds_metric: bool
     _adapted: AdaptedLangevin | None
 
     def _take(self, options: AdaptationOptions) -> None:
         """Keep what is said of the adapted dynamics."""
         self.metric = checked_metric_or_covariance(options.metric)
+        self._finds_metric = isinstance(self.metric, str) and self.metric == "auto"
         self.control_variates = checked_control_variates(options.control_variates)
         self._wanted_steps = options.wanted_steps
         self.n_steps = options.told_steps
@@ -80,6 +82,29 @@ class AdaptingStep(GeodesicStep):
             rule=factor_rule(self.metric, flat_names(self.product)),
             n_steps=self._wanted_steps,
         )
+
+    def use_covariance(self, covariance: np.ndarray) -> None:
+        """Take the coordinates of a covariance where the metric is left to tuning.
+
+        Parameters
+        ----------
+        covariance : ndarray, shape (d, d)
+            Of the Euclidean coordinates; see ``metric=``.
+        """
+        if self._adapted is not None and self._finds_metric:
+            self.metric = covariance
+            self._adapted.use_rule(factor_rule(covariance, flat_names(self.product)))
+
+    def meet_rows(self, known: dict[bytes, np.ndarray]) -> None:
+        """Go on with a state that another step left, which has other rows of the same data.
+
+        Parameters
+        ----------
+        known : dict
+            See `AdaptedGradient.meet_rows`.
+        """
+        if self._adapted is not None:
+            self._adapted.gradient.meet_rows(known)
 
     @property
     def _searches_on_all_rows(self) -> bool:

@@ -1,0 +1,58 @@
+"""Whether the densities that chains saw in different shards are one and the same posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["N_PLACES", "complaint", "shifts_of_shards"]
+
+N_PLACES = 8
+"""Draws at which the gradients of all shards are compared."""
+
+LARGEST_SHIFT = 0.3
+"""Shift of a shard, in posterior standard deviations, above which draws are too wide: half its
+square is what it adds to their standard deviation."""
+
+
+def shifts_of_shards(
+    gradients: np.ndarray, probabilities: Sequence[float], covariance: np.ndarray
+) -> np.ndarray:
+    """How far the mean of what each shard shows lies from that of all, along each direction.
+
+    A density whose gradient differs by δ from that of the posterior, whose covariance is Σ, has a
+    mean that is Σδ off.
+
+    Parameters
+    ----------
+    gradients : ndarray, shape (shard, place, size)
+        Of the log-density that chains see in each shard, at draws.
+    probabilities : sequence of float
+        With which shards are visited.
+    covariance : ndarray, shape (size, size)
+
+    Returns
+    -------
+    ndarray, shape (shard,)
+        Largest shift over the coordinates, in posterior standard deviations.
+    """
+    mean = np.einsum("s,spi->pi", np.asarray(probabilities), gradients)
+    away = np.mean(gradients - mean, axis=1) @ covariance
+    widths = np.sqrt(np.diag(covariance))
+    moving = widths > 0
+    return np.max(np.abs(away[:, moving]) / widths[moving], axis=1)
+
+
+def complaint(shifts: np.ndarray, *, conducive: bool) -> str | None:
+    """Say that shards are too unlike; None where they are not."""
+    worst = int(np.argmax(shifts))
+    if not shifts[worst] > LARGEST_SHIFT:
+        return None
+    remedy = "rows that were shuffled over the shards, fewer shards or shorter visits (visit=)"
+    if not conducive:
+        remedy = f"conducive=True, {remedy}"
+    return (
+        f"shard {worst} by itself would have a posterior mean {shifts[worst]:.2g} standard "
+        f"deviations off: shards are too unlike, and the draws too wide. Try {remedy}."
+    )

@@ -1,0 +1,211 @@
+r"""One posterior from the draws of the posteriors of shards, on spheres and simplices.
+
+Each shard has drawn from the posterior of its own rows with the prior to the power 1/S, so that the
+posterior of all rows is proportional to the product of the S densities. Consensus Monte Carlo
+merges draws by averages that are right for normal laws; here the product is taken of von
+Mises–Fisher or Dirichlet laws that are fitted to the draws, within which it is exact.
+
+References
+----------
+Scott, Blocker, Bonassi, Chipman, George, McCulloch (2016), Bayes and big data: the consensus Monte
+Carlo algorithm, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import digamma, polygamma
+
+from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+from pymc_geodesic.models.vmf_mixture_em import kappa_of_resultant_length
+
+__all__ = ["merge_directions", "merge_proportions"]
+
+MOST_NEWTON = 100
+
+
+def merge_directions(
+    draws: Sequence[np.ndarray],
+    n_draws: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> np.ndarray:
+    r"""Merge draws of unit vectors from the posteriors of shards.
+
+    Each shard's draws are those of a von Mises–Fisher law with mean direction :math:`\mu_s` and
+    concentration :math:`\kappa_s`, found by maximum likelihood. Their product is one again:
+
+    .. math::
+
+        \prod_s \exp(\kappa_s\, \mu_s^\top x) = \exp(\kappa\, \mu^\top x), \qquad
+        \kappa\, \mu = \sum_s \kappa_s\, \mu_s .
+
+    Parameters
+    ----------
+    draws : sequence of ndarray, each of shape (draw, ..., d)
+        Unit vectors; each shard may have another number of draws. Axes in between are of
+        variables that are merged each for itself.
+    n_draws : int, optional
+        Draws wanted; by default as many as the shard with the fewest has.
+    random_seed : int or Generator, optional
+
+    Returns
+    -------
+    ndarray, shape (n_draws, ..., d)
+        Independent draws of the product.
+
+    Raises
+    ------
+    ValueError
+        If there are no shards, their shapes differ or a draw is no unit vector.
+
+    See Also
+    --------
+    merge_proportions : for points of a simplex.
+    sample : samples the posterior of all rows itself.
+
+    Notes
+    -----
+    Right where the posterior of each shard is nearly of this law, as with many rows. What the mean
+    directions of shards say of each other is used; correlations between variables are not.
+
+    References
+    ----------
+    Mardia, Jupp (2000), Directional Statistics, sections 9.3.2 and 10.3.1.
+    Scott et al. (2016), Bayes and big data: the consensus Monte Carlo algorithm, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.distributed import merge_directions
+    >>> rng = np.random.default_rng(1)
+    >>> shards = [rng.normal(size=(500, 3)) * 0.1 + mean for mean in np.eye(3)[:2]]
+    >>> shards = [x / np.linalg.norm(x, axis=-1, keepdims=True) for x in shards]
+    >>> merge_directions(shards, random_seed=1).mean(axis=0)[:2].round(1)
+    array([0.7, 0.7])
+    """
+    checked = _checked(draws)
+    for shard, array in enumerate(checked):
+        if not np.allclose(np.linalg.norm(array, axis=-1), 1.0, atol=1e-6):
+            raise ValueError(f"draws of shard {shard} are no unit vectors along the last axis")
+    parameter = np.sum([_fitted_von_mises_fisher(array) for array in checked], axis=0)
+    kappa = np.linalg.norm(parameter, axis=-1)
+    pole = np.zeros_like(parameter)
+    pole[..., -1] = 1.0  # any direction will do where none is preferred
+    mu = np.divide(parameter, kappa[..., None], out=pole, where=kappa[..., None] > 0)
+    n = min(map(len, checked)) if n_draws is None else n_draws
+    rng = np.random.default_rng(random_seed)
+    return draw_von_mises_fisher(rng, mu, kappa, (n, *kappa.shape))
+
+
+def merge_proportions(
+    draws: Sequence[np.ndarray],
+    n_draws: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> np.ndarray:
+    r"""Merge draws of proportions from the posteriors of shards.
+
+    Each shard's draws are those of a Dirichlet law with parameters :math:`a_s`, found by maximum
+    likelihood. Their product is one again:
+
+    .. math::
+
+        \prod_s \mathrm{Dir}(x \mid a_s)
+        \propto \mathrm{Dir}\Bigl(x \Bigm| 1 + \sum_s (a_s - 1)\Bigr) .
+
+    Parameters
+    ----------
+    draws : sequence of ndarray, each of shape (draw, ..., k)
+        Points of a simplex, none of whose entries is zero; see `merge_directions`.
+    n_draws : int, optional
+        Draws wanted; by default as many as the shard with the fewest has.
+    random_seed : int or Generator, optional
+
+    Returns
+    -------
+    ndarray, shape (n_draws, ..., k)
+        Independent draws of the product.
+
+    Raises
+    ------
+    ValueError
+        If there are no shards, their shapes differ, a draw is no point within the simplex, or the
+        product has a pole that cannot be normalised.
+
+    See Also
+    --------
+    merge_directions : for unit vectors.
+
+    References
+    ----------
+    Minka (2000), Estimating a Dirichlet distribution, section 1.
+    Scott et al. (2016), Bayes and big data: the consensus Monte Carlo algorithm, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.distributed import merge_proportions
+    >>> rng = np.random.default_rng(1)
+    >>> shards = [rng.dirichlet([50.0, 20.0, 30.0], 500), rng.dirichlet([10.0, 40.0, 50.0], 500)]
+    >>> merge_proportions(shards, random_seed=1).mean(axis=0).round(1)
+    array([0.3, 0.3, 0.4])
+    """
+    checked = _checked(draws)
+    for shard, array in enumerate(checked):
+        if not ((array > 0).all() and np.allclose(array.sum(axis=-1), 1.0, atol=1e-6)):
+            raise ValueError(
+                f"draws of shard {shard} are not within the simplex along the last axis: entries "
+                "are positive and sum to 1"
+            )
+    parameter = 1.0 + np.sum([_fitted_dirichlet(array) - 1.0 for array in checked], axis=0)
+    if not (parameter > 0).all():
+        raise ValueError(
+            "the product of the shards cannot be normalised: an entry is near zero in too many of "
+            "them; each has to count the prior to the power 1/S"
+        )
+    n = min(map(len, checked)) if n_draws is None else n_draws
+    rng = np.random.default_rng(random_seed)
+    gammas = rng.standard_gamma(parameter, size=(n, *parameter.shape))
+    return gammas / gammas.sum(axis=-1, keepdims=True)
+
+
+def _checked(draws: Sequence[np.ndarray]) -> list[np.ndarray]:
+    arrays = [np.asarray(each, dtype=float) for each in draws]
+    if not arrays:
+        raise ValueError("there are no shards to merge")
+    shapes = [array.shape for array in arrays]
+    if len({shape[1:] for shape in shapes}) > 1 or min(shape[0] for shape in shapes) < 2:
+        raise ValueError(f"draws of all shards need one shape, and two draws each, got {shapes}")
+    return arrays
+
+
+def _fitted_von_mises_fisher(draws: np.ndarray) -> np.ndarray:
+    """κμ of the law that makes draws likeliest, shape (..., d)."""
+    resultant = draws.mean(axis=0)
+    length = np.linalg.norm(resultant, axis=-1)
+    kappa = kappa_of_resultant_length(draws.shape[-1], length)
+    scale = np.divide(kappa, length, out=np.zeros_like(kappa), where=length > 0)
+    return scale[..., None] * resultant
+
+
+def _fitted_dirichlet(draws: np.ndarray) -> np.ndarray:
+    """Parameters of the law that makes draws likeliest, shape (..., k), by Newton's method."""
+    logs = np.log(draws).mean(axis=0)
+    mean, square = draws.mean(axis=0), (draws**2).mean(axis=0)
+    spread = np.maximum(square - mean**2, 1e-300)
+    total = np.median((mean - square) / spread, axis=-1, keepdims=True)
+    alpha = np.maximum(total * mean, 1e-3)
+    for _ in range(MOST_NEWTON):
+        whole = alpha.sum(axis=-1, keepdims=True)
+        gradient = digamma(whole) - digamma(alpha) + logs
+        curvature = -polygamma(1, alpha)
+        common = polygamma(1, whole)
+        shared = np.sum(gradient / curvature, axis=-1, keepdims=True) / (
+            1.0 / common + np.sum(1.0 / curvature, axis=-1, keepdims=True)
+        )
+        step = (gradient - shared) / curvature
+        alpha = np.maximum(alpha - step, 0.1 * alpha)
+        if np.max(np.abs(step) / alpha) < 1e-10:
+            break
+    return alpha

@@ -1,0 +1,199 @@
+"""The rows of one shard on their machine, their compiled gradient, and the visits of chains."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+
+from pymc_geodesic.distributed.expansion import Expansion, Expansions
+from pymc_geodesic.distributed.recipe import StepRecipe
+from pymc_geodesic.distributed.shard_model import ConduciveTerm, place_rows
+from pymc_geodesic.distributed.shards import Shard, load_rows
+from pymc_geodesic.distributed.surrogates import Quadratic
+from pymc_geodesic.steps.base.adapting import AdaptingStep
+
+__all__ = ["Job", "ResidentShard", "VisitDraws"]
+
+_TURN = threading.RLock()
+"""Workers that are threads of one process take turns: PyTensor compiles one model at a time."""
+
+Point = dict[str, np.ndarray]
+
+
+def _in_turn[**P, T](method: Callable[P, T]) -> Callable[P, T]:
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _TURN:
+            return method(*args, **kwargs)
+
+    return call
+
+
+class Job(NamedTuple):
+    """What all shards have in common.
+
+    Attributes
+    ----------
+    model : pymc.Model
+    recipe : StepRecipe
+    expands : bool
+        Whether log-likelihoods can be expanded, so that the model of each shard gets a term for
+        what the others say.
+    """
+
+    model: pm.Model
+    recipe: StepRecipe
+    expands: bool
+
+
+class VisitDraws(NamedTuple):
+    """What a chain brings home from a visit.
+
+    Attributes
+    ----------
+    values : dict of str to ndarray
+        By name of the value variable, shape (draw, ...).
+    stats : dict of str to ndarray
+    warnings : list
+        Warnings of the step.
+    """
+
+    values: dict[str, np.ndarray]
+    stats: dict[str, np.ndarray]
+    warnings: list[Any]
+
+
+class ResidentShard:
+    """One shard, for as long as its worker lives. Calls come one at a time.
+
+    What travels is a state of a chain, as bytes that hold no row: the point, and the sampling state
+    of the step without its place in the walk over the rows, which begins anew in each visit with
+    the seed of the visit. So the draws do not depend on where a shard lives, nor on who was there
+    before.
+
+    Parameters
+    ----------
+    job : bytes
+        A pickled `Job`.
+    shard : Shard
+    probability : float
+        f_s, the share of the visits that this shard has; the gradient of its rows is multiplied by
+        its inverse.
+    """
+
+    def __init__(self, job: bytes, shard: Shard, probability: float) -> None:
+        with _TURN:
+            model, recipe, expands = cloudpickle.loads(job)
+            arrays = load_rows(shard)
+            self.n_rows = len(next(iter(arrays.values())))
+            place_rows(model, arrays)
+            variables = recipe.variables(model)
+            self._term = ConduciveTerm(model, variables) if expands else None
+            counted = round(self.n_rows / probability)
+            self._step = recipe.make(model, counted)
+            self._expansions = Expansions(self._step, self.n_rows / counted) if expands else None
+        self._known: dict[bytes, np.ndarray] = {}
+
+    def count(self) -> int:
+        """Rows of the shard."""
+        return self.n_rows
+
+    @_in_turn
+    def expand(self, x: np.ndarray, n_rows: int | None, *, curvature: bool = True) -> Expansion:
+        """Expand the log-likelihood of the rows around a place; see `Expansions.likelihood`."""
+        assert self._expansions is not None
+        return self._expansions.likelihood(x, n_rows, curvature=curvature)
+
+    @_in_turn
+    def expand_rest(self, x: np.ndarray, *, curvature: bool = True) -> Expansion:
+        """Expand what is no row; see `Expansions.rest`."""
+        assert self._expansions is not None
+        return self._expansions.rest(x, curvature=curvature)
+
+    @_in_turn
+    def gradients(self, places: np.ndarray) -> np.ndarray:
+        """Gradient of the log-density that chains see here, shape (place, size)."""
+        assert self._expansions is not None
+        return np.array([self._expansions.seen(x) for x in places])
+
+    @_in_turn
+    def settle(
+        self, term: Quadratic | None, covariance: np.ndarray | None, tune: int, draws: int
+    ) -> None:
+        """Take over what all shards together say, and how long chains are to be."""
+        if self._term is not None and term is not None:
+            self._term.use(term)
+        if covariance is not None and isinstance(self._step, AdaptingStep):
+            self._step.use_covariance(covariance)
+        self._known.clear()
+        self._step.setup_chain(np.random.default_rng(0), tune, draws)
+        self._tune, self._draws = tune, draws
+
+    @_in_turn
+    def begin(self, point: Point, seed: int) -> bytes:
+        """Begin a chain, and return its state."""
+        self._step.setup_chain(np.random.default_rng(seed), self._tune, self._draws)
+        return self._packed(point)
+
+    @_in_turn
+    def visit(
+        self, packed: bytes, n_draws: int, seed: int, *, ends_tuning: bool
+    ) -> tuple[bytes, VisitDraws]:
+        """Go on with a chain.
+
+        Parameters
+        ----------
+        packed : bytes
+            Its state.
+        n_draws : int
+        seed : int
+            Of the walk over the rows.
+        ends_tuning : bool
+            Whether the tuning phase is over behind these draws.
+
+        Returns
+        -------
+        bytes, VisitDraws
+            The state to go on from, and the draws.
+        """
+        point = self._unpack(packed, seed)
+        points, stats = [], []
+        for _ in range(n_draws):
+            point, of_draw = self._step.step(point)
+            points.append(point)
+            stats.append(of_draw[0])
+        if ends_tuning:
+            self._step.stop_tuning()
+        return self._packed(point), _gathered(points, stats)
+
+    def _packed(self, point: Point) -> bytes:
+        state = self._step.sampling_state
+        state.estimate_state.pop("rows", None)
+        return pickle.dumps((point, state), pickle.HIGHEST_PROTOCOL)
+
+    def _unpack(self, packed: bytes, seed: int) -> Point:
+        point, state = pickle.loads(packed)
+        self._step.estimator.source.reset(seed)
+        state.estimate_state["rows"] = self._step.estimator.source.state
+        self._step.sampling_state = state
+        if isinstance(self._step, AdaptingStep):
+            self._step.meet_rows(self._known)
+        return point
+
+
+def _gathered(points: list[Point], stats: list[dict[str, Any]]) -> VisitDraws:
+    """Put draws one behind the other."""
+    warnings = [each["warning"] for each in stats if each.get("warning") is not None]
+    names = [name for name in stats[0] if name != "warning"]
+    return VisitDraws(
+        {name: np.stack([point[name] for point in points]) for name in points[0]},
+        {name: np.array([each[name] for each in stats]) for name in names},
+        warnings,
+    )

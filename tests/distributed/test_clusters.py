@@ -1,0 +1,64 @@
+"""On clusters of Dask: workers that are threads, and processes of which one is killed."""
+
+import functools
+import os
+import threading
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+import pymc_geodesic as pg
+from tests.distributed.inline import InlineClient
+from tests.distributed.problems import sorted_regression
+
+KILLED_AFTER = 12.0
+"""Seconds; on a slow machine the worker may be compiling still, which is as good."""
+
+STEP = functools.partial(
+    pg.SGGMC, batch_size=20, minibatch=["x", "y"], compile_kwargs={"mode": "FAST_COMPILE"}
+)
+QUIET = {"progressbar": False, "compute_convergence_checks": False}
+
+
+def draws_of(client, **arguments):
+    model, shards, *_ = sorted_regression()
+    arguments = {"draws": 20, "tune": 40, "chains": 2, "random_seed": 5} | arguments
+    return pg.distributed.sample(model, STEP, client, shards=shards, **arguments, **QUIET)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
+def test_workers_that_are_threads_draw_what_one_process_does():
+    with (
+        LocalCluster(processes=False, n_workers=2, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        idata = draws_of(client)
+    alone = draws_of(InlineClient())
+    np.testing.assert_array_equal(idata.posterior["beta"], alone.posterior["beta"])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
+def test_a_worker_that_is_killed_changes_no_draw(tmp_path):
+    """Its process ends in the middle of a visit; another one takes its shard over."""
+    model, shards, *_ = sorted_regression()
+    flag = tmp_path / "killed"
+
+    def rows():
+        if not flag.exists():
+            flag.touch()
+            threading.Timer(KILLED_AFTER, os._exit, [1]).start()
+        return shards[0]
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        idata = pg.distributed.sample(
+            model, STEP, client, shards=[rows, *shards[1:]], draws=20, tune=40, chains=2,
+            random_seed=5, **QUIET,
+        )  # fmt: skip
+    assert idata["shards"]["reloads"].sum() >= 1
+    alone = draws_of(InlineClient())
+    np.testing.assert_array_equal(idata.posterior["beta"], alone.posterior["beta"])

@@ -1,0 +1,147 @@
+"""Schedule, centre and merges."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pymc_geodesic.distributed import merge_directions, merge_proportions
+from pymc_geodesic.distributed.agreement import shifts_of_shards
+from pymc_geodesic.distributed.centre import find_centre, tangent_covariance
+from pymc_geodesic.distributed.expansion import Expansion
+from pymc_geodesic.distributed.schedule import Plan
+from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+from pymc_geodesic.manifolds import Euclidean, Product, Sphere
+
+
+def test_every_shard_comes_once_in_a_cycle_and_chains_are_apart():
+    plan = Plan(6, 3, tune=0, draws=120, visit=10, seed=1)
+    visits = np.array([[visit.shard for visit in plan.of_chain(chain)] for chain in range(3)])
+    for cycle in (visits[:, :6], visits[:, 6:]):
+        assert (np.sort(cycle, axis=1) == np.arange(6)).all()
+        assert all(len(set(at_once)) == 3 for at_once in cycle.T)
+
+
+def test_shards_are_drawn_with_their_probabilities():
+    probabilities = np.array([0.1, 0.6, 0.3])
+    plan = Plan(3, 1, tune=0, draws=4000, visit=1, seed=1, probabilities=probabilities)
+    counts = np.bincount([visit.shard for visit in plan.of_chain(0)])
+    assert stats.chisquare(counts, 4000 * probabilities).pvalue > 1e-3
+
+
+def test_tuning_ends_where_it_should():
+    visits = Plan(3, 2, tune=55, draws=40, visit=7, seed=1).of_chain(1)
+    ends = [i for i, visit in enumerate(visits) if visit.ends_tuning]
+    assert len(ends) == 1
+    assert sum(visit.n_draws for visit in visits[: ends[0] + 1]) == 55
+    assert sum(visit.n_draws for visit in visits) == 95
+    assert [visit.number for visit in visits] == list(range(len(visits)))
+
+
+def test_curvature_of_a_sphere_counts():
+    """A von Mises–Fisher density κ μ·x has the precision κ along the sphere, and none across."""
+    product = Product([("mu", Sphere(3), 1)])
+    pole, kappa = np.array([0.0, 0.6, 0.8]), 50.0
+    told = Expansion(0.0, kappa * pole, np.zeros((3, 3)))
+    expected = (np.eye(3) - np.outer(pole, pole)) / kappa
+    np.testing.assert_allclose(tangent_covariance(product, pole, told), expected, atol=1e-12)
+
+
+def test_centre_of_a_normal_law_and_a_direction_is_found():
+    product = Product([("x", Euclidean(2), 1), ("mu", Sphere(3), 1)])
+    precision = np.array([[4.0, 1.0], [1.0, 0.5]])
+    mode, pole, kappa = np.array([30.0, -20.0]), np.array([0.0, 0.6, 0.8]), 300.0
+
+    def expand(x, n_rows, curvature):
+        away = x[:2] - mode
+        hessian = np.zeros((5, 5))
+        hessian[:2, :2] = -precision
+        value = -0.5 * away @ precision @ away + kappa * pole @ x[2:]
+        return Expansion(value, np.concatenate([-precision @ away, kappa * pole]), hessian)
+
+    start = np.array([0.0, 0.0, 0.8, 0.0, -0.6])
+    centre = find_centre(expand, product, start)
+    assert centre.slope < 1e-2
+    np.testing.assert_allclose(centre.place[:2], mode, atol=1e-6)
+    np.testing.assert_allclose(centre.place[2:], pole, atol=0.1 / np.sqrt(kappa))
+    np.testing.assert_allclose(centre.covariance[:2, :2], np.linalg.inv(precision), rtol=1e-6)
+    starts = centre.starts(product, 4, np.random.default_rng(1))
+    np.testing.assert_allclose(np.linalg.norm(starts[:, 2:], axis=1), 1.0)
+
+
+def test_shift_is_that_of_the_mean():
+    """Two normal densities, one sd of their mixture's mean to the left and to the right."""
+    covariance = np.array([[4.0, 0.0], [0.0, 0.25]])
+    places = np.random.default_rng(1).normal(size=(5, 2))
+    means = np.array([[2.0, 0.0], [-2.0, 0.0]])
+    gradients = -(places - means[:, None]) @ np.linalg.inv(covariance)
+    np.testing.assert_allclose(shifts_of_shards(gradients, [0.5, 0.5], covariance), [1.0, 1.0])
+
+
+def moments(x):
+    """Errors of moments: mean and square of each coordinate."""
+    return np.stack([x, x**2]).mean(axis=1)
+
+
+def z_scores(draws, exact):
+    """Errors of the moments of draws against those of others, in standard errors."""
+    error = np.sqrt(sum(np.stack([x, x**2]).var(axis=1) / len(x) for x in (draws, exact)))
+    return np.abs(moments(draws) - moments(exact)) / error
+
+
+DIRECTIONS = ((np.array([1.0, 0.0, 0.0]), 40.0), (np.array([0.0, 0.6, 0.8]), 25.0))
+
+
+def directions_of(n=20_000):
+    rng = np.random.default_rng(1)
+    return [draw_von_mises_fisher(rng, mu, kappa, (n,)) for mu, kappa in DIRECTIONS]
+
+
+def exact_directions(parameter, n=20_000):
+    kappa = np.linalg.norm(parameter)
+    return draw_von_mises_fisher(np.random.default_rng(2), parameter / kappa, kappa, (n,))
+
+
+def test_directions_merge_to_the_product():
+    """∏ vMF(μ_s, κ_s) is vMF with κμ = Σ κ_s μ_s."""
+    merged = merge_directions(directions_of(200_000), 20_000, random_seed=3)
+    np.testing.assert_allclose(np.linalg.norm(merged, axis=1), 1.0)
+    product = sum(kappa * mu for mu, kappa in DIRECTIONS)
+    assert z_scores(merged, exact_directions(product)).max() < 5
+    # the average of draws, with the concentrations of both, is no product
+    assert z_scores(merged, exact_directions(1.3 * product)).max() > 5
+
+
+def test_directions_of_several_variables_merge_each_for_itself():
+    one, other = directions_of(2000)
+    merged = merge_directions([np.stack([one, one], axis=1), np.stack([other, one], axis=1)])
+    assert merged.shape == (2000, 2, 3)
+    assert merged[:, 1, 0].mean() > 0.98 > 0.9 > merged[:, 0, 0].mean()
+
+
+PROPORTIONS = (np.array([30.0, 12.0, 8.0]), np.array([9.0, 25.0, 3.0]))
+
+
+def test_proportions_merge_to_the_product():
+    """∏ Dir(a_s) is Dir(1 + Σ (a_s − 1))."""
+    rng = np.random.default_rng(1)
+    shards = [rng.dirichlet(a, 200_000) for a in PROPORTIONS]
+    merged = merge_proportions(shards, 20_000, random_seed=3)
+    np.testing.assert_allclose(merged.sum(axis=1), 1.0)
+    exact = rng.dirichlet(1 + sum(PROPORTIONS) - 2, 20_000)
+    assert z_scores(merged, exact).max() < 5
+    assert z_scores(merged, rng.dirichlet(sum(PROPORTIONS), 20_000)).max() > 5
+
+
+@pytest.mark.parametrize(
+    ("merge", "draws", "message"),
+    [
+        (merge_directions, [], "no shards"),
+        (merge_directions, [np.eye(3), np.eye(2)], "one shape"),
+        (merge_directions, [2 * np.eye(3)], "shard 0 are no unit vectors"),
+        (merge_proportions, [np.eye(3)], "not within the simplex"),
+        (merge_proportions, [np.full((1, 2), 0.5)], "one shape"),
+    ],
+)
+def test_what_cannot_be_merged_is_refused(merge, draws, message):
+    with pytest.raises(ValueError, match=message):
+        merge(draws)

@@ -1,0 +1,170 @@
+"""What chains see in the shards adds up to the posterior, whatever the shards hold."""
+
+import copy
+import functools
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import pymc_geodesic as pg
+from pymc_geodesic.densities.variables import product_of
+from pymc_geodesic.distributed.centre import moved
+from pymc_geodesic.distributed.positions import point_of, position_of
+from pymc_geodesic.distributed.recipe import recipe_for
+from pymc_geodesic.distributed.resident import Job, ResidentShard
+from pymc_geodesic.distributed.shard_model import place_rows
+from pymc_geodesic.distributed.surrogates import Quadratic, conducive_terms
+from pymc_geodesic.manifolds.product import project
+from tests.distributed.problems import SIZES, sorted_directions, sorted_regression
+
+PROBABILITIES = np.array([0.2, 0.5, 0.3])
+INTERPRETED = {"mode": "FAST_COMPILE"}
+
+
+class Residents:
+    """Shards of a problem in this process, and the gradient that PyMC has of all their rows."""
+
+    def __init__(self, problem, names):
+        self.model, shards = problem[:2]
+        step = functools.partial(
+            pg.SGGMC, batch_size=20, minibatch=names, compile_kwargs=INTERPRETED
+        )
+        self.recipe = recipe_for(step, self.model)
+        self.variables = self.recipe.variables(self.model)
+        self.product = product_of(self.variables)
+        self.start = self.model.initial_point(random_seed=1)
+        self.centre = position_of(self.variables, self.start)
+        rng = np.random.default_rng(3)
+        self.places = [
+            moved(self.product, self.centre, 0.3 * rng.normal(size=self.centre.size)) for _ in "ab"
+        ]
+        self.shards = self.load(shards)
+        whole = cloudpickle.loads(cloudpickle.dumps(self.model))
+        place_rows(whole, {n: np.concatenate([shard[n] for shard in shards]) for n in shards[0]})
+        values = [whole[variable.name] for variable in self.variables]
+        self._slope = whole.compile_dlogp(vars=values, mode="FAST_COMPILE")
+
+    def load(self, shards):
+        job = cloudpickle.dumps(Job(self.model, self.recipe, expands=True))
+        return [ResidentShard(job, s, f) for s, f in zip(shards, PROBABILITIES, strict=True)]
+
+    def tangent(self, x, gradient):
+        projected = gradient.copy()
+        project(self.product.blocks, x, projected)
+        return projected
+
+    def of_posterior(self, x):
+        return self.tangent(x, self._slope(point_of(self.variables, x, self.start)))
+
+    def surrogates(self):
+        told = [shard.expand(self.centre, None) for shard in self.shards]
+        return [Quadratic(self.centre, each.gradient, each.hessian) for each in told]
+
+    def settle(self, terms):
+        for shard, term in zip(self.shards, terms, strict=True):
+            shard.settle(term, None, 0, 1)
+
+    def seen(self, x):
+        """Gradients of the shards at a place, shape (shard, size)."""
+        return np.array([self.tangent(x, s.gradients(x[np.newaxis])[0]) for s in self.shards])
+
+
+@pytest.fixture(scope="module", params=["regression", "directions"])
+def residents(request):
+    if request.param == "regression":
+        return Residents(sorted_regression(), ["x", "y"])
+    return Residents(sorted_directions(), ["v", "w"])
+
+
+@pytest.fixture(scope="module")
+def regression():
+    return Residents(sorted_regression(), ["x", "y"])
+
+
+def no_terms(residents):
+    size = residents.centre.size
+    return [Quadratic(residents.centre, np.zeros(size), np.zeros((size, size)))] * len(SIZES)
+
+
+def agrees(residents):
+    """Whether what is seen, weighted by the visits, is the gradient of the posterior."""
+    return all(
+        np.allclose(PROBABILITIES @ residents.seen(x), residents.of_posterior(x), rtol=1e-9)
+        for x in residents.places
+    )
+
+
+@pytest.mark.parametrize("conducive", [False, True])
+def test_shards_add_up_to_the_posterior(residents, conducive):
+    """By Σ f_s ∇ log p_s = ∇ log p, also for shards of other sizes that are visited more often."""
+    terms = conducive_terms(residents.surrogates(), PROBABILITIES) if conducive else None
+    residents.settle(terms or no_terms(residents))
+    assert agrees(residents)
+
+
+def test_conducive_gradients_show_the_posterior_in_every_shard(regression):
+    """Where likelihoods are normal, what is seen in any shard is the gradient of the posterior."""
+    x = regression.places[0]
+    regression.settle(no_terms(regression))
+    alone = np.abs(regression.seen(x) - regression.of_posterior(x)).max(axis=1)
+    assert (alone > 100).all()
+    regression.settle(conducive_terms(regression.surrogates(), PROBABILITIES))
+    for seen in regression.seen(x):
+        np.testing.assert_allclose(seen, regression.of_posterior(x), rtol=1e-8)
+
+
+def test_conducive_gradients_are_second_order_on_curved_spaces(residents):
+    """Halving the distance to the centre divides what shards differ by by four or more."""
+    residents.settle(conducive_terms(residents.surrogates(), PROBABILITIES))
+    rng = np.random.default_rng(5)
+    direction = rng.normal(size=residents.centre.size)
+    spreads = []
+    for length in (0.02, 0.01):
+        x = moved(residents.product, residents.centre, length * direction)
+        spreads.append(np.abs(residents.seen(x) - residents.of_posterior(x)).max())
+    assert spreads[1] < spreads[0] / 3.5 or spreads[0] < 1e-8
+
+
+def test_scale_of_visits_left_out_is_found(regression):
+    """A mutant that counts each row once, however seldom its shard is visited."""
+    mutant = copy.copy(regression)
+    job = cloudpickle.dumps(Job(mutant.model, mutant.recipe, expands=True))
+    mutant.shards = [ResidentShard(job, shard, 1.0) for shard in sorted_regression()[1]]
+    mutant.settle(no_terms(mutant))
+    assert not agrees(mutant)
+
+
+def test_surrogates_of_the_wrong_shards_are_found(regression):
+    """A mutant that gives each shard the term of its neighbour."""
+    terms = conducive_terms(regression.surrogates(), PROBABILITIES)
+    regression.settle([*terms[1:], terms[0]])
+    assert not agrees(regression)
+
+
+def test_state_holds_no_row_and_does_not_grow_with_them(regression):
+    """What travels is as long whatever the number of rows."""
+    lengths = []
+    _, shards, *_ = sorted_regression()
+    job = cloudpickle.dumps(Job(regression.model, regression.recipe, expands=True))
+    for times in (1, 20):
+        rows = {name: np.tile(array, (times, 1)[: array.ndim]) for name, array in shards[0].items()}
+        shard = ResidentShard(job, rows, 0.5)
+        shard.settle(None, None, 60, 10)
+        state, draws = shard.visit(shard.begin(regression.start, 1), 60, 2, ends_tuning=True)
+        lengths.append(len(state))
+        assert draws.values["beta"].shape == (60, 2)
+    assert abs(lengths[1] - lengths[0]) < 0.02 * lengths[0]
+
+
+def test_visits_do_not_depend_on_who_was_there_before(regression):
+    """The same state and seed give the same draws, bit for bit, after other visits too."""
+    shard = regression.shards[0]
+    shard.settle(None, None, 40, 10)
+    state, _ = shard.visit(shard.begin(regression.start, 1), 40, 2, ends_tuning=True)
+    first = shard.visit(state, 5, 3, ends_tuning=False)
+    shard.visit(state, 7, 4, ends_tuning=False)
+    again = shard.visit(state, 5, 3, ends_tuning=False)
+    np.testing.assert_array_equal(first[1].values["beta"], again[1].values["beta"])
+    other = shard.visit(state, 5, 5, ends_tuning=False)
+    assert not np.array_equal(first[1].values["beta"], other[1].values["beta"])

@@ -1,0 +1,204 @@
+"""Chains over shards draw from the posterior of all rows, on any workers and after lost ones."""
+
+import functools
+import sys
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_geodesic as pg
+from pymc_geodesic.distributed import sampling
+from pymc_geodesic.distributed.crew import LostWorkerError
+from tests.distributed.inline import InlineClient
+from tests.distributed.problems import sorted_regression
+
+INTERPRETED = {"mode": "FAST_COMPILE"}
+QUIET = {"progressbar": False, "compute_convergence_checks": False}
+
+
+KEPT = {}
+"""Shards that were compiled before, of those tests that say nothing of compilation."""
+
+
+def step_of(kind=pg.SGGMC, **arguments):
+    arguments = {"batch_size": 20, "minibatch": ["x", "y"]} | arguments
+    return functools.partial(kind, **arguments, compile_kwargs=INTERPRETED)
+
+
+def drawn(client, step=None, **arguments):
+    model, shards, *_ = sorted_regression()
+    arguments = {"draws": 30, "tune": 60, "chains": 2, "random_seed": 5} | arguments
+    return pg.distributed.sample(
+        model, step or step_of(), client, shards=shards, **arguments, **QUIET
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return drawn(InlineClient(kept=KEPT))
+
+
+def errors(idata, mean, covariance):
+    """Errors of means in posterior sds, and ratios of sds."""
+    beta = idata.posterior["beta"]
+    sd = np.sqrt(np.diag(covariance))
+    return (beta.mean(("chain", "draw")) - mean) / sd, beta.std(("chain", "draw")) / sd
+
+
+@pytest.mark.parametrize("kind", [pg.SGGMC, pg.SGLD])
+def test_posterior_of_unlike_shards_is_that_of_all_rows(kind):
+    model, shards, mean, covariance = sorted_regression()
+    step = functools.partial(kind, batch_size=20, minibatch=["x", "y"])
+    idata = pg.distributed.sample(
+        model, step, InlineClient(2), shards=shards, draws=1500, tune=500, random_seed=2, **QUIET
+    )
+    of_mean, of_sd = errors(idata, mean, covariance)
+    assert np.abs(of_mean).max() < 0.1
+    assert np.abs(of_sd - 1).max() < 0.05
+    assert idata["shards"]["shift"].max() < 1e-6
+
+
+def test_without_conducive_gradients_unlike_shards_are_found_out(caplog):
+    """The draws are off, and a warning says so."""
+    *_, mean, covariance = sorted_regression()
+    step = step_of(pg.SGLD, step_size=1e-4)
+    idata = drawn(InlineClient(), step, draws=300, conducive=False)
+    of_mean, of_sd = errors(idata, mean, covariance)
+    assert np.abs(of_mean).max() > 0.5 or np.abs(of_sd - 1).max() > 0.5
+    assert "shards are too unlike" in caplog.text
+    assert idata["shards"]["shift"].max() > 5
+
+
+def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
+    other = drawn(InlineClient(3, kept=KEPT))
+    np.testing.assert_array_equal(other.posterior["beta"], undisturbed.posterior["beta"])
+    assert not np.array_equal(
+        drawn(InlineClient(kept=KEPT), random_seed=6).posterior["beta"],
+        undisturbed.posterior["beta"],
+    )
+
+
+@pytest.mark.parametrize("method", ["expand", "settle", "visit"])
+def test_lost_workers_change_no_draw(undisturbed, method, caplog):
+    """Their shards are loaded again elsewhere, and chains go on from their last states."""
+    client = InlineClient(
+        2, lose={("inline://0", method): 2 if method == "visit" else 1}, kept=KEPT
+    )
+    idata = drawn(client)
+    assert client.workers == ["inline://1"]
+    assert idata["shards"]["reloads"].sum() >= 1
+    assert "lost its worker" in caplog.text
+    np.testing.assert_array_equal(idata.posterior["beta"], undisturbed.posterior["beta"])
+
+
+def test_a_call_that_loses_every_worker_ends():
+    class Cursed(InlineClient):
+        def take(self, address, method):
+            if method == "visit":
+                self.workers[:] = [f"inline://{len(self.calls)}"]
+            super().take(address, method)
+
+    with pytest.raises(LostWorkerError, match=r"shard . lost its worker 5 times in a row in visit"):
+        drawn(Cursed(kept=KEPT))
+
+
+def test_result_is_like_that_of_pymc(undisturbed):
+    posterior, stats = undisturbed.posterior, undisturbed.sample_stats
+    assert dict(posterior.sizes) == {"chain": 2, "draw": 30, "beta_dim_0": 2}
+    for name in ("step_size", "temperature", "diverging", "n_grad", "phase", "shard"):
+        assert stats[name].shape == (2, 30)
+    assert (stats["phase"] == "sample").all()
+    # each shard as often as any other, and the chains in different ones
+    assert (np.bincount(stats["shard"].values.ravel()) == 20).all()
+    assert (stats["shard"][0] != stats["shard"][1]).all()
+    assert undisturbed["shards"]["n_rows"].values.tolist() == [300, 500, 450]
+    assert 0 < undisturbed["shards"].attrs["bytes_per_draw"] < 20_000
+
+
+def test_warmup_is_kept_if_wanted():
+    idata = drawn(InlineClient(kept=KEPT), discard_tuned_samples=False)
+    assert idata.warmup_posterior["beta"].shape == (2, 60, 2)
+
+
+def test_what_depends_on_rows_is_left_out():
+    with pm.Model(coords={"row": range(2)}) as model:
+        rows = pm.Data("rows", np.zeros(2), dims="row")
+        mu = pm.Normal("mu")
+        pm.Deterministic("twice", 2 * mu)
+        pm.Deterministic("residual", rows - mu, dims="row")
+        pm.Normal("y", mu, observed=rows, dims="row")
+    step = step_of(pg.SGLD, minibatch="rows", step_size=1e-3)
+    shards = [{"rows": np.ones(40)}, {"rows": np.zeros(40)}]
+    idata = pg.distributed.sample(
+        model, step, InlineClient(), shards=shards, draws=8, tune=0, chains=1, **QUIET
+    )
+    assert set(idata.posterior.data_vars) == {"mu", "twice"}
+    np.testing.assert_allclose(idata.posterior["twice"], 2 * idata.posterior["mu"])
+
+
+def test_proportions_go_from_shard_to_shard_without_surrogates():
+    counts = np.random.default_rng(1).multinomial(1, [0.5, 0.3, 0.2], size=(2, 200))
+    with pm.Model() as model:
+        rows = pm.Data("rows", counts[0, :20])
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Multinomial("y", 1, p, observed=rows)
+    shards = [{"rows": part} for part in counts]
+    step = step_of(pg.SCIR, minibatch="rows", step_size=0.01)
+    with pytest.raises(ValueError, match="pass conducive=False"):
+        pg.distributed.sample(model, step, InlineClient(), shards=shards, **QUIET)
+    idata = pg.distributed.sample(
+        model, step, InlineClient(), shards=shards, conducive=False, draws=400, tune=100,
+        chains=2, random_seed=1, **QUIET,
+    )  # fmt: skip
+    exact = (1 + counts.sum(axis=(0, 1))) / (3 + 400)
+    np.testing.assert_allclose(idata.posterior["p"].mean(("chain", "draw")), exact, atol=0.02)
+
+
+def test_dask_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=r"pip install 'pymc_geodesic\[distributed\]'"):
+        drawn(None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shards": []}, "shards= is empty"),
+        ({"shards": {"x": np.ones(3)}}, "a list with one entry for each shard"),
+        ({"shards": [3]}, "shard 0 is int"),
+        ({"shards": [{"z": np.ones(30)}]}, "a shard names 'z'"),
+        ({"shards": [{"x": np.ones((30, 5)), "y": np.ones(30)}]}, r"shape \(5,\) in a shard"),
+        ({"shards": [{"x": np.ones((30, 2)), "y": np.ones(29)}]}, "one number of rows"),
+        ({"step": pm.NUTS}, "no step method of pymc_geodesic"),
+        ({"step": functools.partial(pg.SGGMC)}, r"needs minibatch=\[...\]"),
+        ({"probabilities": [1.0]}, "a positive number for each of the 3 shards"),
+        ({"draws": 0}, "draws"),
+        ({"visit": -1}, "visit"),
+    ],
+)
+def test_bad_arguments_are_refused(change, message):
+    model, shards, *_ = sorted_regression()
+    arguments = {"step": step_of(), "shards": shards} | change
+    step = arguments.pop("step")
+    with pytest.raises(ValueError, match=message):
+        pg.distributed.sample(model, step, InlineClient(), **arguments, **QUIET)
+
+
+def test_variables_that_are_left_to_other_steps_are_refused():
+    model, shards, *_ = sorted_regression()
+    with model:
+        pm.Normal("other")
+    with pytest.raises(ValueError, match=r"\['other'\] is left to another"):
+        pg.distributed.sample(model, step_of(vars=["beta"]), InlineClient(), shards=shards, **QUIET)
+
+
+def test_a_step_method_says_what_its_class_and_arguments_say(undisturbed):
+    """Made in the model, as `pymc.sample` takes it, with the rows that this has."""
+    model = sorted_regression()[0]
+    with model:
+        step = step_of(batch_size=3)()
+    recipe = sampling.recipe_for(step, model)
+    assert recipe.kind is pg.SGGMC
+    assert recipe.arguments["batch_size"] == 3
+    assert recipe.row_names == ["x", "y"]
