@@ -10,6 +10,7 @@ from pymc_geodesic.models.linear_svm import linear_svm
 from pymc_geodesic.models.medlda_gibbs import medlda_gibbs
 from pymc_geodesic.models.medlda_ssgrld import medlda_ssgrld
 from pymc_geodesic.models.spherical_admixture import spherical_admixture
+from pymc_geodesic.models.spherical_admixture_vi import spherical_admixture_vi
 from pymc_geodesic.models.vmf_mixture import vmf_mixture
 from pymc_geodesic.models.vmf_mixture_em import vmf_mixture_em
 
@@ -24,6 +25,7 @@ __all__ = [
     "medlda_gibbs",
     "medlda_ssgrld",
     "spherical_admixture",
+    "spherical_admixture_vi",
     "vmf_mixture",
     "vmf_mixture_em",
 ]

@@ -11,11 +11,14 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from pytensor.tensor import TensorVariable
-from scipy.sparse import issparse
+from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.distributions import SphericalAdmixture, VonMisesFisher
+from pymc_geodesic.distributions.von_mises_fisher import log_density_of_cosine
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
+from pymc_geodesic.ops.gram import gram_matrix, squared_length
+from pymc_geodesic.sparse import SparseData
 from pymc_geodesic.transforms.unit_vector import UnitVectorTransform
 
 __all__ = ["spherical_admixture"]
@@ -100,20 +103,51 @@ class CollapsedTopics:
         return pt.broadcast_to(m[..., None, :], rv.shape)
 
 
-def _document_vectors(V: Any) -> np.ndarray:
-    dense = np.asarray(V.toarray() if issparse(V) else V, dtype=float)
-    if dense.ndim != 2:
-        raise ValueError(f"V must be a matrix (document, word), got shape {dense.shape}")
-    if not np.all(np.isfinite(dense)):
+def document_vectors(V: Any) -> np.ndarray | sparse.csr_array:
+    """Take unit vectors in rows, dense or sparse as they were given, or raise ValueError."""
+    rows = sparse.csr_array(V, dtype=float) if sparse.issparse(V) else np.asarray(V, dtype=float)
+    if rows.ndim != 2:
+        raise ValueError(f"V must be a matrix (document, word), got shape {rows.shape}")
+    numbers = rows.data if sparse.issparse(rows) else rows
+    if not np.all(np.isfinite(numbers)):
         raise ValueError("V holds NaN or infinite numbers")
-    lengths = np.linalg.norm(dense, axis=1)
+    if sparse.issparse(rows):
+        lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+    else:
+        lengths = np.linalg.norm(rows, axis=1)
     wrong = np.flatnonzero(np.abs(lengths - 1.0) > 1e-6)
     if wrong.size:
         raise ValueError(
             f"row {wrong[0]} of V has length {lengths[wrong[0]]:.4g}: documents must be unit "
             "vectors; drop empty documents and divide each row by its length"
         )
-    return dense
+    return rows
+
+
+def mean_direction(vectors: np.ndarray | sparse.csr_array, mean: ArrayLike | None) -> np.ndarray:
+    """Return m, that of the documents unless it is given."""
+    n_words = vectors.shape[1]
+    centre = np.asarray(vectors.sum(axis=0) if mean is None else mean, dtype=float)
+    if centre.shape != (n_words,) or not np.linalg.norm(centre) > 0:
+        raise ValueError(f"mean must be a vector of {n_words} numbers that is not zero")
+    return centre / np.linalg.norm(centre)
+
+
+def check_settings(n_topics: int, alpha: float, kappa: float, sigma: float, kappa0: float) -> None:
+    """Refuse numbers of topics and concentrations that are out of range."""
+    check_integers(n_topics=(n_topics, 2))
+    for name, value in (("alpha", alpha), ("kappa", kappa), ("sigma", sigma), ("kappa0", kappa0)):
+        if not np.ndim(value) == 0 or not value > 0:
+            raise ValueError(f"{name} must be a positive number, got {value}")
+
+
+def sparse_log_density(
+    documents: SparseData, theta: TensorVariable, beta: TensorVariable, kappa: TensorVariable
+) -> TensorVariable:
+    """Log-density of each document, as `SphericalAdmixture` has it, from the non-zeros alone."""
+    projections = pt.sum(theta * (documents @ beta.mT), axis=-1)
+    cosine = projections / pt.sqrt(squared_length(theta, gram_matrix(beta)))
+    return log_density_of_cosine(cosine, kappa, documents.width)
 
 
 def spherical_admixture(
@@ -142,7 +176,8 @@ def spherical_admixture(
     Parameters
     ----------
     V : array_like or scipy.sparse matrix, shape (document, word)
-        Documents as unit vectors, such as l2-normalised tf-idf.
+        Documents as unit vectors, such as l2-normalised tf-idf. A sparse matrix stays sparse:
+        memory and the time of a minibatch go with its non-zeros.
     n_topics : int
         K.
     alpha : float
@@ -160,8 +195,10 @@ def spherical_admixture(
     -------
     pymc.Model
         With free variables ``beta`` (topic, word), ``theta`` (document, topic) and, unless it is
-        collapsed, ``mu`` (word); observed ``v`` (document, word); and data ``V`` (document, word),
-        ``mean`` (word), ``alpha``, ``kappa``, ``sigma`` and ``kappa0``.
+        collapsed, ``mu`` (word); data ``V`` (document, word), ``mean`` (word), ``alpha``,
+        ``kappa``, ``sigma`` and ``kappa0``; and the observed variable ``v`` (document, word), or
+        for a sparse ``V``, which is `SparseData` then, the potential ``v`` (document), of the same
+        log-density. Posterior predictive draws need the observed variable: ``V.toarray()``.
 
     Raises
     ------
@@ -183,23 +220,19 @@ def spherical_admixture(
     >>> model.named_vars_to_dims["beta"], model.named_vars_to_dims["theta"]
     (('topic', 'word'), ('document', 'topic'))
     """
-    vectors = _document_vectors(V)
+    vectors = document_vectors(V)
     n_documents, n_words = vectors.shape
-    check_integers(n_topics=(n_topics, 2))
-    for name, value in (("alpha", alpha), ("kappa", kappa), ("sigma", sigma), ("kappa0", kappa0)):
-        if not np.ndim(value) == 0 or not value > 0:
-            raise ValueError(f"{name} must be a positive number, got {value}")
-    centre = vectors.sum(axis=0) if mean is None else np.asarray(mean, dtype=float)
-    if centre.shape != (n_words,) or not np.linalg.norm(centre) > 0:
-        raise ValueError(f"mean must be a vector of {n_words} numbers that is not zero")
+    check_settings(n_topics, alpha, kappa, sigma, kappa0)
+    centre = mean_direction(vectors, mean)
     coords = {
         "document": np.arange(n_documents) if documents is None else list(documents),
         "word": np.arange(n_words) if vocabulary is None else list(vocabulary),
         "topic": np.arange(int(n_topics)),
     }
     with pm.Model(coords=coords) as model:
-        data = pm.Data("V", vectors, dims=("document", "word"))
-        m = pm.Data("mean", centre / np.linalg.norm(centre), dims="word")
+        is_sparse = sparse.issparse(vectors)
+        data = (SparseData if is_sparse else pm.Data)("V", vectors, dims=("document", "word"))
+        m = pm.Data("mean", centre, dims="word")
         a = pm.Data("alpha", float(alpha))
         k = pm.Data("kappa", float(kappa))
         s = pm.Data("sigma", float(sigma))
@@ -223,5 +256,8 @@ def spherical_admixture(
             mu = VonMisesFisher("mu", m, k0, dims="word")
             beta = VonMisesFisher("beta", mu, s, initval="prior", dims=("topic", "word"))
         theta = pm.Dirichlet("theta", a * np.ones(int(n_topics)), dims=("document", "topic"))
-        SphericalAdmixture("v", theta, beta, k, observed=data, dims=("document", "word"))
+        if is_sparse:
+            pm.Potential("v", sparse_log_density(data, theta, beta, k), dims="document")
+        else:
+            SphericalAdmixture("v", theta, beta, k, observed=data, dims=("document", "word"))
     return model

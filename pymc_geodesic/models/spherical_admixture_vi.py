@@ -1,0 +1,299 @@
+"""The spherical admixture model by mean-field variational inference, in batch and stochastic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base import from_dict
+from numpy.typing import ArrayLike, NDArray
+from rich.progress import Progress
+from scipy import sparse
+
+from pymc_geodesic.arguments import check_positive
+from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+from pymc_geodesic.models.lda import check_names
+from pymc_geodesic.models.mean_field import MeanField
+from pymc_geodesic.models.spherical_admixture import (
+    check_settings,
+    document_vectors,
+    mean_direction,
+)
+from pymc_geodesic.models.topic_directions import AdmixturePrior, TopicLaws
+from pymc_geodesic.schedules import PolynomialDecay, Schedule
+
+__all__ = ["spherical_admixture_vi"]
+
+Array = NDArray[np.float64]
+Callback = Callable[[Array, Array, int], None]
+
+FIRST_STEP, DECAY_AFTER, DECAY = 0.4, 200.0, 0.6
+"""Default schedule of stochastic steps, the first one over K: all topics answer to one document."""
+
+
+def spherical_admixture_vi(
+    V: ArrayLike | sparse.csr_array,
+    n_topics: int,
+    alpha: float = 10.0,
+    kappa: float = 3e4,
+    sigma: float = 1e4,
+    kappa0: float = 1e4,
+    *,
+    mean: ArrayLike | None = None,
+    batch_size: int | None = None,
+    max_passes: int = 100,
+    tolerance: float = 0.1,
+    step_size: float | Schedule | None = None,
+    local_steps: int = 20,
+    start: ArrayLike | None = None,
+    draws: int = 20,
+    callback: Callback | None = None,
+    documents: Sequence[Any] | None = None,
+    vocabulary: Sequence[Any] | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    r"""Approximate the posterior of a spherical admixture model by variational inference.
+
+    The posterior of `spherical_admixture` by independent laws
+
+    .. math::
+
+        q(\mu) = \text{vMF}, \quad q(\beta_k) = \text{vMF}(\mu_k, \xi_k), \quad
+        q(\theta_d) = \text{Dirichlet}(a_d)
+
+    that maximise a bound on the log-evidence, the expected log-joint density plus entropy. The
+    expected cosine :math:`E[c\,y^{-1/2}]`, :math:`c = v_d \cdot \beta^\top\theta_d`,
+    :math:`y = \|\beta^\top\theta_d\|^2`, is replaced by
+    :math:`\frac32 E[c]\,E[y]^{-1/2} - \frac12 E[cy]\,E[y]^{-3/2}`, which lies below it where c is
+    not negative. With all documents no pass lowers the bound. With ``batch_size=`` steps follow
+    natural gradients of minibatches, :math:`\eta \leftarrow (1 - s) \eta + s \hat\eta`,
+    :math:`\eta_k = \xi_k \mu_k` (stochastic variational inference).
+
+    It is fast and ends near one mode, where it is too certain of the topics.
+
+    Parameters
+    ----------
+    V, n_topics, alpha, kappa, sigma, kappa0, mean, documents, vocabulary
+        See `spherical_admixture`. A sparse matrix stays sparse.
+    batch_size : int, optional
+        Documents of a minibatch; all by default.
+    max_passes : int
+        Passes over the documents: at most, or with ``batch_size=`` exactly.
+    tolerance : float
+        Gain of a pass over all documents, in nats for each of them, below which it is the last.
+    step_size : float or callable, optional
+        s with ``batch_size=``, a number in (0, 1] or a function of the step such as
+        `PolynomialDecay`; by default 0.4 / K · (1 + t / 200)^−0.6.
+    local_steps : int
+        Natural-gradient steps of the proportions of a document at each visit, at most.
+    start : array_like, shape (topic, word), optional
+        Topics to start from; by default around the corpus mean.
+    draws : int
+        Draws of the topics that are returned.
+    callback : callable, optional
+        Called after every pass or step with mean directions of the topics, shape (K, V), their
+        concentrations ξ, shape (K,), and the number of documents seen so far; ends the run by
+        raising StopIteration.
+    random_seed : int or numpy.random.Generator, optional
+        Of the start, the minibatches and the draws.
+    progressbar : bool
+
+    Returns
+    -------
+    xarray.DataTree
+        ``posterior`` with ``beta`` (chain, draw, topic, word), independent draws of q;
+        ``variational`` with the parameters ``direction`` (topic, word), ``concentration`` (topic)
+        and ``theta_concentration`` (document, topic), of the last visit of each document, and
+        ``elbo`` (pass), with minibatches a mean of estimates; and ``constant_data`` with ``alpha``,
+        ``kappa``, ``sigma``, ``kappa0`` and ``mean``.
+
+    Raises
+    ------
+    ValueError
+        As `spherical_admixture`, and if a number of passes, steps or draws is too small, a
+        ``batch_size`` does not fit, or topics to start from have another shape.
+
+    See Also
+    --------
+    pymc_geodesic.models.spherical_admixture : the model, for samplers.
+
+    References
+    ----------
+    Reisinger, Waters, Silverthorn, Mooney (2010), Spherical Topic Models.
+    Hoffman, Blei, Wang, Paisley (2013), Stochastic Variational Inference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.models import spherical_admixture_vi
+    >>> V = np.abs(np.random.default_rng(0).normal(size=(30, 8)))
+    >>> V /= np.linalg.norm(V, axis=1, keepdims=True)
+    >>> idata = spherical_admixture_vi(
+    ...     V, 3, kappa=50.0, sigma=20.0, kappa0=20.0, random_seed=1, progressbar=False
+    ... )
+    >>> dict(idata.posterior["beta"].sizes)
+    {'chain': 1, 'draw': 20, 'topic': 3, 'word': 8}
+    >>> bool((np.diff(idata["variational"]["elbo"]) > -1e-6).all())
+    True
+    """
+    vectors = document_vectors(V)
+    n_documents, n_words = vectors.shape
+    check_settings(n_topics, alpha, kappa, sigma, kappa0)
+    check_names(vectors, documents, vocabulary)
+    for name, value in (("max_passes", max_passes), ("local_steps", local_steps), ("draws", draws)):
+        if int(value) != value or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value}")
+    if batch_size is not None and not 1 <= batch_size <= n_documents:
+        raise ValueError(
+            f"batch_size={batch_size} does not fit the {n_documents} documents; leave it out to "
+            "use all of them"
+        )
+    check_positive("step_size", step_size)
+    schedule = step_schedule(step_size, int(n_topics))
+    rng = np.random.default_rng(random_seed)
+    concentrations = np.full(int(n_topics), float(alpha))
+    prior = AdmixturePrior(
+        mean_direction(vectors, mean), concentrations, float(kappa), float(sigma), float(kappa0)
+    )
+    topics = first_topics(start, prior.mean, int(n_topics), rng)
+    laws = MeanField(vectors, prior, TopicLaws(prior.sigma * topics), int(local_steps))
+    run = Run(laws, callback)
+    with Progress(disable=not progressbar, transient=True) as progress:
+        task = progress.add_task("Passes", total=max_passes)
+        for _ in range(max_passes):
+            if batch_size is None:
+                run.all_documents(tolerance * n_documents)
+            else:
+                run.minibatches(shuffled_minibatches(n_documents, batch_size, rng), schedule)
+            progress.update(task, advance=1, description=f"Passes, ELBO {run.elbo[-1]:.6g}")
+            if run.is_over:
+                break
+    coords = {
+        "document": np.arange(n_documents) if documents is None else np.asarray(documents),
+        "word": np.arange(n_words) if vocabulary is None else np.asarray(vocabulary),
+        "topic": np.arange(int(n_topics)),
+    }
+    return as_tree(laws, run.elbo, coords, int(draws), rng)
+
+
+def first_topics(
+    start: ArrayLike | None, mean: Array, n_topics: int, rng: np.random.Generator
+) -> Array:
+    """Directions to start from: those given, or some around the corpus mean."""
+    if start is None:
+        topics = mean + rng.standard_normal((n_topics, len(mean))) / np.sqrt(len(mean))
+    else:
+        topics = np.asarray(start, dtype=float)
+    lengths = np.linalg.norm(topics, axis=-1, keepdims=True)
+    if topics.shape != (n_topics, len(mean)) or not np.all(lengths > 0):
+        raise ValueError(
+            f"start must be {n_topics} topics of {len(mean)} words, none of them zero, got shape "
+            f"{topics.shape}"
+        )
+    return topics / lengths
+
+
+def step_schedule(step_size: float | Schedule | None, n_topics: int) -> Schedule:
+    """Stochastic step sizes by the number of the step."""
+    if step_size is None:
+        return PolynomialDecay(FIRST_STEP / n_topics, DECAY_AFTER, DECAY)
+    if callable(step_size):
+        return step_size
+    return PolynomialDecay(step_size, DECAY_AFTER, 0.0)
+
+
+def shuffled_minibatches(
+    n_rows: int, batch_size: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.intp]]:
+    """One pass over the rows, in minibatches of about the same size."""
+    yield from np.array_split(rng.permutation(n_rows), max(1, round(n_rows / batch_size)))
+
+
+class Run:
+    """Passes over the documents, and what they reached.
+
+    Parameters
+    ----------
+    laws : MeanField
+    callback : callable or None
+        See `spherical_admixture_vi`.
+
+    Attributes
+    ----------
+    elbo : list of float
+        One for each pass.
+    is_over : bool
+    """
+
+    def __init__(self, laws: MeanField, callback: Callback | None) -> None:
+        self._laws, self._callback = laws, callback
+        self.elbo: list[float] = []
+        self.is_over = False
+        self._steps = self._seen = 0
+
+    def _tell(self, n_documents: int) -> None:
+        self._seen += n_documents
+        if self._callback is not None:
+            try:
+                self._callback(self._laws.laws.direction, self._laws.laws.xi, self._seen)
+            except StopIteration:
+                self.is_over = True
+
+    def all_documents(self, least_gain: float) -> None:
+        """Improve everything once."""
+        before = self.elbo[-1] if self.elbo else -np.inf
+        self.elbo.append(self._laws.pass_over_all())
+        self.is_over = self.elbo[-1] - before < least_gain
+        self._tell(len(self._laws.concentrations))
+
+    def minibatches(self, rows: Iterator[NDArray[np.intp]], step_size: Schedule) -> None:
+        """Improve the topics with one minibatch after the other."""
+        estimates = []
+        for minibatch in rows:
+            step = min(float(step_size(self._steps)), 1.0)
+            estimates.append(self._laws.visit(minibatch, step))
+            self._steps += 1
+            self._tell(len(minibatch))
+            if self.is_over:
+                break
+        self.elbo.append(float(np.mean(estimates)))
+
+
+def as_tree(
+    laws: MeanField,
+    elbo: list[float],
+    coords: dict[str, Any],
+    draws: int,
+    rng: np.random.Generator,
+) -> xr.DataTree:
+    """Draws of the topics and the parameters of all laws."""
+    topics, prior = laws.laws, laws.prior
+    beta = np.empty((1, draws, *topics.natural.shape))
+    for draw in range(draws):
+        beta[0, draw] = draw_von_mises_fisher(rng, topics.direction, topics.xi, None)
+    tree = from_dict(
+        {
+            "posterior": {"beta": beta},
+            "constant_data": {
+                "alpha": np.array(prior.alpha[0]),
+                "kappa": np.array(prior.kappa),
+                "sigma": np.array(prior.sigma),
+                "kappa0": np.array(prior.kappa0),
+                "mean": prior.mean,
+            },
+        },
+        dims={"beta": ["topic", "word"], "mean": ["word"]},
+        coords=coords,
+    )
+    parameters = {
+        "direction": (("topic", "word"), topics.direction),
+        "concentration": (("topic",), topics.xi),
+        "theta_concentration": (("document", "topic"), laws.concentrations),
+        "elbo": (("pass",), np.array(elbo)),
+    }
+    passes = {"pass": np.arange(1, len(elbo) + 1)}
+    tree["variational"] = xr.DataTree(xr.Dataset(parameters, coords={**coords, **passes}))
+    return tree
