@@ -62,14 +62,16 @@ class MeanField:
         self._step = 1.0
 
     def pass_over_all(self) -> float:
-        """Improve the topics, then all proportions; return the bound, which does not fall."""
-        cosines = self._improve_topics(_cosines(self.vectors, self.laws))
-        alpha, workers = self.prior.alpha, self._workers
-        gained = climb(self.concentrations, cosines, self.laws, alpha, self._settings, workers)
-        return gained + len(cosines) * self._log_c + bound_of_topics(self.prior, self.laws)
+        """Improve all proportions, then the topics; return the bound, which does not fall."""
+        with self._workers.one_blas_thread():
+            cosines = _cosines(self.vectors, self.laws)
+            own, alpha = self.concentrations, self.prior.alpha
+            of_documents = climb(own, cosines, self.laws, alpha, self._settings, self._workers)
+            of_documents += self._improve_topics(cosines)
+        return of_documents + len(cosines) * self._log_c + bound_of_topics(self.prior, self.laws)
 
-    def _improve_topics(self, cosines: Array) -> Array:
-        """Move the topics given all proportions; return the products with the new ones."""
+    def _improve_topics(self, cosines: Array) -> float:
+        """Move the topics given all proportions; return what the fit of the documents gains."""
         kappa, workers = self.prior.kappa, self._workers
         terms = terms_of(self.vectors, self.concentrations, cosines, self.laws, kappa, workers)
         before = terms.value + bound_of_topics(self.prior, self.laws)
@@ -78,16 +80,20 @@ class MeanField:
             natural = (1.0 - self._step) * self.laws.natural + self._step * target
             moved = TopicLaws(natural)
             products = _cosines(self.vectors, moved)
-            after = expected_fit(self.concentrations, products, moved, kappa, workers)
-            if after + bound_of_topics(self.prior, moved) >= before:
+            fit = expected_fit(self.concentrations, products, moved, kappa, workers)
+            if fit + bound_of_topics(self.prior, moved) >= before:
                 self.laws = moved
                 self._step = min(1.0, 2.0 * self._step)
-                return products
+                return fit - terms.value
             self._step *= 0.5
-        return cosines
+        return 0.0
 
     def visit(self, rows: NDArray[np.intp], step_size: float) -> float:
         """Take a natural-gradient step for a minibatch; return an estimate of the bound."""
+        with self._workers.one_blas_thread():
+            return self._visit(rows, step_size)
+
+    def _visit(self, rows: NDArray[np.intp], step_size: float) -> float:
         vectors, laws, prior = self.vectors[rows], self.laws, self.prior
         factor = self.vectors.shape[0] / len(rows)
         cosines = _cosines(vectors, laws)

@@ -108,13 +108,10 @@ def document_vectors(V: Any) -> np.ndarray | sparse.csr_array:
     rows = sparse.csr_array(V, dtype=float) if sparse.issparse(V) else np.asarray(V, dtype=float)
     if rows.ndim != 2:
         raise ValueError(f"V must be a matrix (document, word), got shape {rows.shape}")
-    numbers = rows.data if sparse.issparse(rows) else rows
-    if not np.all(np.isfinite(numbers)):
+    squares = rows.power(2) if isinstance(rows, sparse.csr_array) else rows**2
+    lengths = np.sqrt(np.asarray(squares.sum(axis=1)))
+    if not np.all(np.isfinite(lengths)):
         raise ValueError("V holds NaN or infinite numbers")
-    if sparse.issparse(rows):
-        lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-    else:
-        lengths = np.linalg.norm(rows, axis=1)
     wrong = np.flatnonzero(np.abs(lengths - 1.0) > 1e-6)
     if wrong.size:
         raise ValueError(

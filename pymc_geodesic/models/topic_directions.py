@@ -36,7 +36,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-CHUNK = 100
+CHUNK = 25
 """Documents that one call of a kernel sees: sums depend on it, not on the number of cores."""
 
 SWEEPS = 3
@@ -139,7 +139,9 @@ class DocumentTerms(NamedTuple):
 
     def scaled(self, factor: float) -> DocumentTerms:
         """Let the documents stand for more."""
-        return DocumentTerms(*(factor * part for part in self))
+        return DocumentTerms(
+            factor * self.value, factor * self.pull, factor * self.coupling, factor * self.radial
+        )
 
 
 def natural_target(prior: AdmixturePrior, laws: TopicLaws, terms: DocumentTerms) -> Array:

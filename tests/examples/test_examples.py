@@ -116,22 +116,30 @@ def test_topics_of_docstrings(monkeypatch, tmp_path, capsys, corpus):
 
 
 def small_run(module, corpus, name, seconds):
-    model = pg.models.spherical_admixture(
-        corpus.train, module.N_TOPICS, alpha=10.0, kappa=50.0, sigma=20.0, kappa0=20.0
-    )
+    numbers = {"n_topics": module.N_TOPICS, "alpha": 10.0, "kappa": 50.0, "sigma": 20.0}
+    numbers["kappa0"] = 20.0
+    if name in module.VARIATIONAL:
+        return module.run_variational(
+            corpus.train, corpus.test, numbers, seconds=seconds, every=seconds / 2,
+            **module.VARIATIONAL[name],
+        )  # fmt: skip
+    model = pg.models.spherical_admixture(corpus.train, **numbers)
     step = module.steps(model, corpus.train.shape[0])[name]()
-    point = module.starting_point(model, corpus, np.random.default_rng(1))
+    point = module.starting_point(model, corpus.train, np.random.default_rng(1))
     return module.run(step, point, model, corpus.test, seconds=seconds, tune=2, every=seconds / 2)
 
 
-def test_topics_of_20news(monkeypatch, tmp_path, corpus):
+@pytest.mark.parametrize("name", ["gSGNHT, tuned", "VI", "stochastic VI"])
+def test_topics_of_20news(monkeypatch, tmp_path, corpus, name):
     module = example("spherical_topics_of_20news")
     monkeypatch.setattr(module, "N_TOPICS", 2)
     monkeypatch.setattr(module, "BATCH_SIZE", 10)
-    seen = small_run(module, corpus, "gSGNHT, tuned", 0.5)
+    monkeypatch.setitem(module.VARIATIONAL, "stochastic VI", {"batch_size": 10})
+    seen = small_run(module, corpus, name, 0.5)
     assert len(set(map(len, seen.values()))) == 1
     assert np.all(np.isfinite(seen["perplexity"]))
-    module.plot({"gSGNHT, tuned": seen}, tmp_path / "figure.png")
+    assert "log-perplexity" in module.in_words(seen)
+    module.plot({name: seen}, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").exists()
 
 

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from scipy import sparse
 
+import pymc_geodesic as pg
 from pymc_geodesic.distributions import VonMisesFisher
 from pymc_geodesic.models import spherical_admixture
 
@@ -45,12 +47,49 @@ def test_kept_mean_is_the_same_model(vectors):
 
 def test_names_dims_and_coords(vectors):
     words = [f"w{i}" for i in range(W)]
-    model = spherical_admixture(sparse.csr_matrix(vectors), K, vocabulary=words)
+    model = spherical_admixture(vectors, K, vocabulary=words)
     assert model.named_vars_to_dims["beta"] == ("topic", "word")
     assert model.named_vars_to_dims["theta"] == ("document", "topic")
     assert model.named_vars_to_dims["V"] == ("document", "word")
     assert list(model.coords["word"]) == words
     assert [rv.name for rv in model.observed_RVs] == ["v"]
+
+
+@pytest.fixture
+def interpreted():
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        yield
+
+
+def test_sparse_documents_have_the_density_of_dense_ones(vectors, interpreted):
+    rows = np.where(vectors < 0.3, 0.0, vectors)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    dense = spherical_admixture(rows, K, alpha=2.0, kappa=40.0)
+    thin = spherical_admixture(sparse.csr_matrix(rows), K, alpha=2.0, kappa=40.0)
+    assert [potential.name for potential in thin.potentials] == ["v"]
+    assert thin.named_vars_to_dims["v"] == ("document",)
+    assert thin["V_values"].get_value().size == np.count_nonzero(rows)
+    point = dense.initial_point(random_seed=3)
+    assert thin.compile_logp()(point) == pytest.approx(dense.compile_logp()(point), rel=1e-12)
+
+
+def test_minibatches_of_sparse_documents_move_the_topics_alike(vectors, interpreted):
+    """Same seed, same minibatches, same draws of the proportions, up to rounding."""
+    ends = []
+    for rows in (vectors, sparse.csr_array(vectors)):
+        model = spherical_admixture(rows, K, alpha=2.0, kappa=40.0, sigma=15.0, kappa0=8.0)
+        with model:
+            step = pg.gSGNHT(
+                [model["beta"]], local=[model["theta"]], minibatch=["V"], batch_size=5,
+                local_tune=2, local_draws=2, local_steps=2, n_steps=2,
+            )  # fmt: skip
+        step.setup_chain(np.random.default_rng(1), 3, 3)
+        point = model.initial_point(random_seed=1)
+        for _ in range(6):
+            point, _ = step.step(point)
+        ends.append(point)
+    for name in ends[0]:
+        np.testing.assert_allclose(ends[0][name], ends[1][name], rtol=1e-6, atol=1e-8)
 
 
 def test_likelihood_is_the_von_mises_fisher_density(model, vectors):
@@ -85,6 +124,8 @@ def test_topics_start_apart(model):
         (lambda V: (np.vstack([V, np.zeros(W)]), {}), "drop empty documents"),
         (lambda V: (V * np.nan, {}), "NaN"),
         (lambda V: (V[0], {}), "matrix"),
+        (lambda V: (sparse.csr_matrix(2 * V), {}), "row 0 of V has length 2"),
+        (lambda V: (sparse.csr_matrix(V * np.nan), {}), "NaN"),
         (lambda V: (V, {"n_topics": 1}), "n_topics"),
         (lambda V: (V, {"kappa": -1.0}), "kappa"),
         (lambda V: (V, {"alpha": 0.0}), "alpha"),

@@ -1,0 +1,186 @@
+"""Spherical topics of Wikipedia: the large experiment of the SGGMC paper.
+
+Section 5.3 and supplement F.3 of Liu, Zhu, Song (2016): K = 50 topics over 3,000 words of moderate
+document frequency, minibatches of 100 documents, sigma = kappa0 = 6e3, kappa = 2e4, alpha = 10.
+Here it is the 145,471 pages with at least 20 words of the list, a thousand of them held out, as
+sparse unit vectors of tf-idf features. SGGMC and gSGNHT stand beside mean-field variational
+inference, with all documents and stochastic, spherical k-means and the corpus mean. Each method has
+its own wall time; the figure shows the log-perplexity of the held-out pages against it.
+
+    python examples/spherical_topics_of_wikipedia.py --data FOLDER           # fifteen minutes
+    python examples/spherical_topics_of_wikipedia.py --data FOLDER --quick   # three, fewer pages
+
+See `pymc_geodesic.datasets.load_wikipedia` for the folder. The last line is one JSON object with
+every figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from scipy import sparse
+from spherical_runs import SEED, Curve, in_words, run, run_variational, starting_point
+
+import pymc_geodesic as pg
+from pymc_geodesic.datasets import CompletionCorpus, document_frequency, load_wikipedia, tf_idf
+from pymc_geodesic.diagnostics import log_perplexity, spherical_kmeans
+
+N_WORDS = 3000
+LARGEST_DOCUMENT_SHARE = 0.0599
+"""Upper end of the paper's band of document frequencies; the lower one is where words run out."""
+
+SETTINGS: dict[str, Any] = {
+    "n_topics": 50, "alpha": 10.0, "kappa": 2e4, "sigma": 6e3, "kappa0": 6e3,
+}  # fmt: skip
+BATCH_SIZE = 100
+SAMPLERS = {"SGGMC": pg.SGGMC, "gSGNHT": pg.gSGNHT}
+VARIATIONAL: dict[str, dict[str, Any]] = {
+    "VI": {"local_steps": 5},
+    "stochastic VI": {"batch_size": BATCH_SIZE},
+}
+
+
+class Pages(NamedTuple):
+    """Unit vectors of pages, and the words."""
+
+    train: sparse.csr_matrix
+    held_out: sparse.csr_matrix
+    vocabulary: np.ndarray
+
+
+class Length(NamedTuple):
+    """How much is run: pages (None for all), seconds by method, draws of tuning, k-means passes."""
+
+    n_pages: int | None
+    seconds: dict[str, float]
+    tune: int
+    kmeans_passes: int
+
+
+FULL = Length(None, {"SGGMC": 250.0, "gSGNHT": 250.0, "VI": 130.0, "stochastic VI": 130.0}, 600, 20)
+QUICK = Length(10_000, {"SGGMC": 30.0, "gSGNHT": 30.0, "VI": 15.0, "stochastic VI": 15.0}, 200, 10)
+
+
+def read_pages(corpus: CompletionCorpus, n_pages: int | None) -> Pages:
+    """Weigh the words of moderate document frequency; both parts by that of the training pages."""
+    counts = corpus.train[:n_pages]
+    n_pages = counts.shape[0]
+    frequency = document_frequency(counts)
+    rare_enough = np.flatnonzero(frequency <= LARGEST_DOCUMENT_SHARE * n_pages)
+    by_frequency = rare_enough[np.argsort(-frequency[rare_enough], kind="stable")]
+    words = np.sort(by_frequency[:N_WORDS])
+    parts = []
+    for rows in (counts, sparse.csr_matrix(corpus.observed + corpus.held_out)):
+        rows = sparse.csr_matrix(rows[:, words])
+        rows = rows[np.diff(rows.indptr) > 0]
+        parts.append(tf_idf(rows, frequency=frequency[words], n_documents=n_pages))
+    return Pages(*parts, corpus.vocabulary[words])
+
+
+def score(topics: np.ndarray, pages: Pages) -> float:
+    """Log-perplexity of the held-out pages."""
+    given = {name: SETTINGS[name] for name in ("alpha", "kappa")}
+    return log_perplexity(topics, pages.held_out, **given, random_seed=SEED)
+
+
+def baselines(pages: Pages, kmeans_passes: int) -> dict[str, dict[str, float]]:
+    """Topics that nobody inferred: the corpus mean, and the centres of spherical k-means."""
+    n_topics = SETTINGS["n_topics"]
+    mean = np.asarray(pages.train.sum(axis=0)).ravel()
+    mean /= np.linalg.norm(mean)
+    began = time.perf_counter()
+    centres, _ = spherical_kmeans(
+        pages.train, n_topics, n_restarts=1, max_passes=kmeans_passes, random_seed=SEED
+    )
+    seconds = time.perf_counter() - began
+    return {
+        "corpus mean": {"perplexity": score(np.tile(mean, (n_topics, 1)), pages), "seconds": 0.0},
+        "spherical k-means": {"perplexity": score(centres, pages), "seconds": seconds},
+    }
+
+
+def run_method(name: str, pages: Pages, length: Length) -> Curve:
+    """Run one method from the start that all share."""
+    seconds = length.seconds[name]
+    clock = {"seconds": seconds, "every": seconds / 6}
+    if name in VARIATIONAL:
+        return run_variational(pages.train, pages.held_out, SETTINGS, **clock, **VARIATIONAL[name])
+    model = pg.models.spherical_admixture(pages.train, **SETTINGS)
+    step = SAMPLERS[name](
+        [model["beta"]], local=[model["theta"]], minibatch=["V"], batch_size=BATCH_SIZE, model=model
+    )
+    point = starting_point(model, pages.train, np.random.default_rng(SEED))
+    return run(step, point, model, pages.held_out, tune=length.tune, **clock)
+
+
+def plot(curves: dict[str, Curve], levels: dict[str, dict[str, float]], path: Path) -> None:
+    """Draw perplexity against wall time, baselines as lines."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    for name, seen in curves.items():
+        axes.plot(seen["seconds"], seen["perplexity"], marker=".", label=name)
+    first = min(seen["seconds"][0] for seen in curves.values())
+    for name, level in levels.items():
+        axes.axhline(level["perplexity"], color="grey", linewidth=0.8)
+        axes.text(first, level["perplexity"], f" {name}", va="bottom", color="grey")
+    axes.set(xlabel="wall time (s)", ylabel="held-out log-perplexity", xscale="log")
+    axes.legend()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def peak_memory() -> float:
+    """Largest resident memory of this process so far, in GiB."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+
+
+def main() -> None:
+    """Run every method and write the figure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default=None, help="folder of the data set")
+    parser.add_argument("--quick", action="store_true", help="10,000 pages, shorter runs")
+    parser.add_argument("--only", nargs="*", help="methods to run; results add up")
+    parser.add_argument("--seconds", type=float, help="wall time of each method")
+    parser.add_argument("--output", type=Path, default=Path("output"))
+    arguments = parser.parse_args()
+    matplotlib.use("Agg")
+
+    length = QUICK if arguments.quick else FULL
+    if arguments.seconds is not None:
+        length = length._replace(seconds=dict.fromkeys(length.seconds, arguments.seconds))
+    pages = read_pages(load_wikipedia(arguments.data), length.n_pages)
+    print(
+        f"{pages.train.shape[0]} pages and {pages.held_out.shape[0]} held out, "
+        f"{pages.train.shape[1]} words, {pages.train.nnz / pages.train.shape[0]:.0f} of them in a "
+        "page",
+        flush=True,
+    )
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    results = arguments.output / "spherical_topics_of_wikipedia.json"
+    curves: dict[str, Curve] = {}
+    if arguments.only and results.exists():
+        curves = json.loads(results.read_text())["curves"]
+    for name in arguments.only or length.seconds:
+        curves[name] = run_method(name, pages, length)
+        print(f"{name:14s} {in_words(curves[name])}, {peak_memory():.2f} GiB", flush=True)
+    levels = baselines(pages, length.kmeans_passes)
+    for name, level in levels.items():
+        print(f"{name:18s} log-perplexity {level['perplexity']:.0f} in {level['seconds']:.0f} s")
+    plot(curves, levels, arguments.output / "spherical_topics_of_wikipedia.png")
+    figures = {"curves": curves, "baselines": levels, "peak_memory_gib": peak_memory()}
+    results.write_text(json.dumps(figures))
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
