@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -291,14 +290,6 @@ def named_row_source(
         raise ValueError(
             f"total_size={total_size} is less than the {source.n_rows} rows of {names[0]!r}: leave "
             "it out, or give the number of all rows there are"
-        )
-    if total_size is not None and total_size > source.n_rows:
-        warnings.warn(
-            f"total_size={total_size} is more than the {source.n_rows} rows of {names[0]!r}: each "
-            f"of them counts for {total_size / source.n_rows:.3g}, as if the others were like "
-            "them; leave it out if these are all rows there are",
-            UserWarning,
-            stacklevel=2,
         )
     for parts in sparse:
         _make_contiguous(source, parts)

@@ -63,14 +63,6 @@ def test_fewer_rows_in_all_than_in_memory_are_refused():
             pg.SGGMC(minibatch="rows", batch_size=5, total_size=10, compile_kwargs=INTERPRETED)
 
 
-def test_more_rows_in_all_than_in_memory_are_told():
-    with pm.Model():
-        rows = pm.Data("rows", np.zeros(40))
-        pm.Normal("y", pm.Normal("a"), observed=rows)
-        with pytest.warns(UserWarning, match="total_size=80 is more than the 40 rows of 'rows'"):
-            pg.SGGMC(minibatch="rows", batch_size=5, total_size=80, compile_kwargs=INTERPRETED)
-
-
 @pytest.mark.parametrize("large", [-1e200, 1e160])
 def test_numbers_whose_squares_are_infinite_are_named(large):
     numbers = np.zeros(40)
