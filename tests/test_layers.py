@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1] / PACKAGE
 MAY_IMPORT = {
     "runtime": set(),
     "datasets": set(),
+    "failure_modes": set(),
     "schedules": {"runtime"},
     "arguments": {"schedules"},
     "manifolds": {"runtime"},
@@ -21,16 +22,18 @@ MAY_IMPORT = {
     "integrators": {"runtime", "manifolds"},
     "transforms": {"manifolds"},
     "sparse": {"ops"},
-    "runs": set(),
+    "runs": {"failure_modes"},
     "distributions": {"runtime", "manifolds", "transforms", "ops"},
     "tuning": {"runtime", "manifolds"},
     "kernels": {"runtime", "manifolds", "integrators"},
     "models": {"runtime", "transforms", "sparse", "distributions", "kernels", "ops"},
-    "minibatches": {"runtime", "arguments", "sparse"},
+    "minibatches": {"runtime", "failure_modes", "arguments", "sparse"},
     "densities": {"runtime", "manifolds", "ops", "transforms", "sparse", "minibatches"},
 }
+MAY_IMPORT["densities"] |= {"failure_modes"}
 NUMERICS = {"runtime", "schedules", "arguments", "manifolds", "integrators", "tuning", "kernels"}
 MAY_IMPORT["gradients"] = (NUMERICS - {"arguments"}) | {"ops", "sparse", "minibatches", "densities"}
+MAY_IMPORT["gradients"] |= {"failure_modes"}
 MAY_IMPORT["counts"] = MAY_IMPORT["gradients"] | {"gradients", "transforms"}
 MAY_IMPORT["models"] |= {"arguments", "schedules"}
 MAY_IMPORT["__main__"] = {"", "runs"}  # what users see, and how far a run is
@@ -48,7 +51,7 @@ MAY_IMPORT["distributed"] = {
 MAY_IMPORT["distributed"] |= {"arguments", "runs"}
 
 # Layers of plain numerics, without PyMC or PyTensor.
-WITHOUT_PYMC = NUMERICS | {"diagnostics", "datasets"}
+WITHOUT_PYMC = NUMERICS | {"diagnostics", "datasets", "failure_modes"}
 # Layers that define distributions, transforms and Ops.
 EXTENDS_PYMC = {"transforms", "distributions", "sparse", "ops"}
 # The public face of both, which every other layer may use.

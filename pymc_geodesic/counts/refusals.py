@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pymc_geodesic.failure_modes import see
+
 __all__ = ["moving_support", "negative_estimate", "wrong_form"]
 
 
@@ -18,10 +20,11 @@ def moving_support(sampler: str, term: str, names: Sequence[str]) -> str:
         Variables that the support depends on.
     """
     moved = ", ".join(repr(name) for name in names)
-    return (
+    return see(
         f"the support of {term!r} depends on {moved}: its log-density ends at an edge, which no "
         f"gradient shows, and {sampler} has no Metropolis correction that would reject what lies "
-        f"beyond. Sample {moved} with GMC or NUTS, and give {sampler} the other variables by name"
+        f"beyond. Sample {moved} with GMC or NUTS, and give {sampler} the other variables by name",
+        "edge",
     )
 
 
@@ -40,10 +43,11 @@ def wrong_form(sampler: str, name: str, *, log_normal: bool) -> str:
         if log_normal
         else "θⁿ exp(−cθ), as that of Poisson rates, precisions and exponential rates"
     )
-    return (
+    return see(
         f"{sampler} cannot sample {name!r}: its likelihood is not of the form {form} is, so that "
         "its conditional law is of another kind than its prior. Sample it with SGGMC, GMC or NUTS, "
-        f"and give {sampler} the other variables by name"
+        f"and give {sampler} the other variables by name",
+        "not-conjugate",
     )
 
 
@@ -64,17 +68,19 @@ def negative_estimate(
         Whether they are the pull and the precision of a logarithm.
     """
     if log_normal:
-        return (
+        return see(
             f"{sampler} cannot sample {name!r}: at its component {place} the likelihood of its "
             f"logarithm has the negative precision {exposure:.3g}. Sample it with SGGMC, GMC or "
-            f"NUTS, and give {sampler} the other variables by name"
+            f"NUTS, and give {sampler} the other variables by name",
+            "not-conjugate",
         )
     what = f"count is {count:.3g}" if not count >= 0.0 else f"exposure is {exposure:.3g}"
-    return (
+    return see(
         f"{sampler} cannot sample {name!r}: at its component {place} the estimated {what}, and a "
         "gamma law has no negative parameter. The counts are ω ∂ log p / ∂ω of the likelihood, so "
         "it must grow with every component, as that of Categorical, Multinomial and Poisson data "
         "and of mixtures of them does (write it with the probabilities themselves, not with "
         f"1 − {name}). Sample {name!r} with SGRLD, SGGMC, GMC or NUTS, and give {sampler} the "
-        "other variables by name"
+        "other variables by name",
+        "not-conjugate",
     )

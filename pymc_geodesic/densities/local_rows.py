@@ -13,6 +13,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_geodesic.densities.log_density import Density
 from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.source import RowSource
 
 __all__ = ["check_rows", "total_rows"]
@@ -52,16 +53,18 @@ def total_rows(
             for size in rv.owner.inputs[1:]
         )
         if rows is None or any(size is not None for size in others):
-            raise ValueError(
+            message = (
                 f"total_size= of {rv.name!r} counts another axis than the first: with local= it "
                 "must be one number, that of the rows"
             )
+            raise ValueError(see(message, "local"))
         said[repr(rv.name)] = rows
     if len(set(said.values())) > 1:
-        raise ValueError(
+        message = (
             f"total_size= differs, {', '.join(f'{n} for {who}' for who, n in said.items())}: rows "
             "with local variables are counted once; give the number to the step alone"
         )
+        raise ValueError(see(message, "local"))
     return next(iter(said.values()), source.n_rows)
 
 
@@ -122,12 +125,13 @@ def check_rows(
         with np.errstate(all="ignore"):
             parts = [terms_of(slice(n)), terms_of(slice(cut)), terms_of(slice(cut, n))]
     except (ValueError, TypeError, IndexError, AssertionError) as error:
-        raise ValueError(
+        message = (
             "local= needs a model that can be computed for some of its rows alone, and this one "
             f"cannot ({error}). Name every container with a row per observation in minibatch=, "
             "every variable with a row per observation in local=, and put observed values into "
             "containers"
-        ) from error
+        )
+        raise ValueError(see(message, "local")) from error
     local = {c for c in density.coordinates if c.type.shape[:1] == (None,)}
     for name, term, whole, first, last in zip(
         density.row_names, density.row_terms, *parts, strict=True
@@ -142,9 +146,10 @@ def check_rows(
                 and np.allclose(whole, np.concatenate([first, last]), equal_nan=True)
             )
         if not agrees:
-            raise ValueError(
+            message = (
                 f"local= needs rows that are independent given the other variables, but the "
                 f"log-density of {name!r} is not computed row by row: let its first axis count the "
                 "rows (a Potential must not be summed over them), or sample the local variables "
                 "together with the others, without local="
             )
+            raise ValueError(see(message, "local"))

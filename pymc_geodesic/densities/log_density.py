@@ -29,6 +29,7 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.row_inputs import DrawnRows, RowInput, named_rows, rows_in
 
@@ -255,10 +256,11 @@ def density_of(
         if already:
             row_terms.append(term)
         elif not minibatch:
-            raise ValueError(
+            message = (
                 f"{name!r} sees a pm.Minibatch but not how many rows there are: "
                 "pass total_size= to it"
             )
+            raise ValueError(see(message, "minibatch"))
         else:
             row_terms.append(term * scale if scale != 1.0 else term)
     row_terms += [volume * scale if scale != 1.0 else volume for volume in local_volumes]
@@ -278,11 +280,12 @@ def _refuse_imputed(model: Model, names: Sequence[str]) -> None:
     for name in names:
         variable = name.removesuffix("_observed")
         if variable != name and {variable, f"{variable}_unobserved"} <= model.named_vars.keys():
-            raise ValueError(
+            message = (
                 f"the observed values of {variable!r} hold NaN or are masked, and PyMC imputes "
                 f"them as {variable}_unobserved: rows of missing values cannot be subsampled. "
                 "Drop those rows, impute them before, or use all the data, without minibatches"
             )
+            raise ValueError(see(message, "missing-values"))
 
 
 @contextmanager
@@ -297,11 +300,12 @@ def _naming_containers(model: Model, minibatch: Mapping[str, np.ndarray] | None)
             raise
         others = [data.name for data in model.data_vars if data.name not in minibatch]
         beside = f"the model also has {others}" if others else "the model has no others yet"
-        raise ValueError(
+        message = (
             f"a block of rows of minibatch={list(minibatch)} does not fit the rest of the model "
             f"({error}). Name every container with a row per observation, and put observed values "
             f"into containers; {beside}{_per_row(model, minibatch)}"
-        ) from error
+        )
+        raise ValueError(see(message, "minibatch")) from error
 
 
 def _per_row(model: Model, minibatch: Mapping[str, np.ndarray]) -> str:
@@ -344,13 +348,14 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
             replacements[variable] = copy
             density.arrays[copy] = data
         elif not isinstance(variable, Constant) and variable not in known:
-            raise _ModelError(f"The log-density depends on {variable}, which has no value")
+            raise _ModelError(
+                see(f"The log-density depends on {variable}, which has no value", "minibatch")
+            )
     if replacements:
         terms = rebuilt(terms, replacements)
         n = len(density.row_terms)
         density.row_terms, density.other_terms = terms[:n], terms[n:]
     unused = [row for row in density.rows if row.block not in set(explicit_graph_inputs(terms))]
     if unused:
-        raise _ModelError(
-            f"minibatch= names {unused[0].name!r}, which the log-density does not depend on"
-        )
+        message = f"minibatch= names {unused[0].name!r}, which the log-density does not depend on"
+        raise _ModelError(see(message, "minibatch"))

@@ -12,6 +12,7 @@ from pytensor.compile.mode import Mode
 
 from pymc_geodesic.densities.log_density import Density, rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.source import RowSource
 
 __all__ = ["averaged_terms", "check_row_sums"]
@@ -114,12 +115,13 @@ def _function(density: Density, n_rows: int) -> Callable[..., list[np.ndarray]]:
 
 
 def _message(name: str, containers: Sequence[str]) -> str:
-    return (
+    return see(
         f"the log-density of {name!r} is no sum over the rows of {containers}: that of two parts "
         "of the rows together is not that of one plus that of the other, so that a minibatch, "
         "counted N/n times, says something else than the data. Let each row have a term of its "
         "own, without a mean over rows, a prior, or terms that join rows such as those of a time "
-        "series, or use all the data, without minibatches"
+        "series, or use all the data, without minibatches",
+        "no-sum-over-rows",
     )
 
 

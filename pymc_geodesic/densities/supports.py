@@ -25,6 +25,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import (
     MANIFOLDS,
     Euclidean,
@@ -168,10 +169,11 @@ def require_support(
     """
     if kind is Euclidean:
         if transform is None and _default_transform(rv.owner.op, rv) is not None:
-            raise ValueError(
+            message = (
                 f"{name!r} has bounds and no transform, so that a step could leave its "
                 "support; keep the default transform of its distribution"
             )
+            raise ValueError(see(message, "manifold"))
         return
     if kind not in MANIFOLDS:
         return
@@ -181,11 +183,12 @@ def require_support(
         return
     choice = " or ".join(each.__name__ for each in allowed)
     remedy = f"choose {choice}, or leave" if choice else "leave"
-    raise ValueError(
+    message = (
         f"{name!r} cannot be sampled on {kind.__name__}, {_POINTS[kind]}: it lives on "
         f"{lives_on}, and what the step would sample is another posterior; {remedy} {name!r} out "
         "of manifolds="
     )
+    raise ValueError(see(message, "manifold"))
 
 
 def values_of(
@@ -206,8 +209,9 @@ def values_of(
     graph = transform.backward(pt.tensor("value", shape=(None,) * rv.type.ndim), *rv.owner.inputs)
     for above in ancestors([graph]):
         if above.owner is not None and isinstance(above.owner.op, RandomVariable):
-            raise ValueError(
+            message = (
                 f"{name!r} has a transform that depends on {above.name or 'another variable'!r}, "
                 f"and can only move in PyMC's unconstrained value; leave {name!r} out of manifolds="
             )
+            raise ValueError(see(message, "manifold"))
     return _Transformed("backward", transform, rv), _Transformed("forward", transform, rv)

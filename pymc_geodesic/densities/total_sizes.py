@@ -9,6 +9,7 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import drawn_rows
 from pymc_geodesic.minibatches.source import RowSource
 
@@ -41,11 +42,10 @@ def warn_of_other_totals(model: Model, source: RowSource, total_size: int | None
             counts.add(source.n_rows if total_size is None else int(total_size))
         if counts and int(stated.data) not in counts:
             n_rows = max(counts)
-            warnings.warn(
+            message = (
                 f"total_size={int(stated.data)} of {rv.name!r} is not the {n_rows} rows of its "
                 "data: its log-density counts as that many rows, and the posterior is "
                 f"{'narrower' if stated.data > n_rows else 'wider'} than that of the data. Pass "
-                f"total_size={n_rows}, the number of all rows and not that of a minibatch",
-                UserWarning,
-                stacklevel=2,
+                f"total_size={n_rows}, the number of all rows and not that of a minibatch"
             )
+            warnings.warn(see(message, "total-size"), UserWarning, stacklevel=2)

@@ -21,6 +21,7 @@ from pymc_geodesic.densities.kinks import has_kinks
 from pymc_geodesic.densities.log_density import Density, rebuilt
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.row_sums import averaged_terms
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.fisher import for_each_row, sparse_variance, tangential_variance
 from pymc_geodesic.gradients.row_curvature import RowCurvature
@@ -113,10 +114,11 @@ class GradientEstimator(GradientEstimate):
             if copy.name in self._resized:
                 self._whole_inputs[copy.name] = position
             elif array.shape != expected:
-                raise ValueError(
+                message = (
                     f"data container {copy.name!r} had shape {expected} when this step was made "
                     f"and has {array.shape} now; make the step again"
                 )
+                raise ValueError(see(message, "changed-data"))
             self._point_all(position, np.ascontiguousarray(array))
             position += 1
         self._first_row_input = position

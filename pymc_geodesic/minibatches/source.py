@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import DrawnRows
 
 __all__ = ["AllRows", "RowSource", "check_numbers", "undefined_numbers"]
@@ -29,7 +30,7 @@ def check_numbers(name: str, array: np.ndarray) -> None:
     """
     if undefined := undefined_numbers(array):
         what, remedy = undefined
-        raise ValueError(f"data container {name!r} holds {what}; {remedy}")
+        raise ValueError(see(f"data container {name!r} holds {what}; {remedy}", "missing-values"))
 
 
 def undefined_numbers(array: np.ndarray) -> tuple[str, str] | None:
@@ -134,13 +135,15 @@ class RowSource(ABC):
             if value is self._copied[name]:
                 continue
             if name not in self.arrays:
-                raise ValueError(f"the sparse data {name!r} have changed; make the step again")
+                message = f"the sparse data {name!r} have changed; make the step again"
+                raise ValueError(see(message, "changed-data"))
             expected = (self.n_rows, *self.arrays[name].shape[1:])
             if value.shape != expected:
-                raise ValueError(
+                message = (
                     f"data container {name!r} had shape {expected} when this step was made and "
                     f"has {value.shape} now; make the step again"
                 )
+                raise ValueError(see(message, "changed-data"))
             check_numbers(name, value)
             self._take_rows(name, value)
             self._copied[name] = value

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.chain_files import ChainFiles, Draws, Record
 from pymc_geodesic.runs.pymc_parts import RecordsInWorker, SamplerWarning
 
@@ -191,10 +192,11 @@ def check_start(old: Record, new: Record, chain: int) -> None:
     for what, was, now in (("point", old.point, new.point), ("step", old.state, new.state)):
         where = difference(was, now, what)
         if where:
-            raise ValueError(
+            message = (
                 f"chain {chain} does not begin as the one in the run: {where} is another. Pass the "
                 "step= and the initvals= with which the run began."
             )
+            raise ValueError(see(message, "stopped-run"))
 
 
 def difference(one: Any, other: Any, where: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.encoding import UnreadableFileError, read_tree, write_tree
 
 __all__ = ["ChainFiles", "Draws", "Record"]
@@ -137,18 +138,18 @@ class ChainFiles:
                 break
             except UnreadableFileError as error:
                 if warn:
-                    warnings.warn(
+                    message = (
                         f"{error}. The {n} draws before it are read; pymc_geodesic.resume draws "
-                        "those after it again, from the last state that fits",
-                        stacklevel=2,
+                        "those after it again, from the last state that fits"
                     )
+                    warnings.warn(see(message, "damaged-run"), stacklevel=2)
                 break
             if first != n:
                 if warn:
-                    warnings.warn(
-                        f"{self.folder} has no draws {n} to {first - 1}; those before are read",
-                        stacklevel=2,
+                    message = (
+                        f"{self.folder} has no draws {n} to {first - 1}; those before are read"
                     )
+                    warnings.warn(see(message, "damaged-run"), stacklevel=2)
                 break
             values = content["values"]
             size = len(next(iter(values.values())))
@@ -167,7 +168,9 @@ class ChainFiles:
                 try:
                     return Record(*read_tree(path))
                 except UnreadableFileError as error:
-                    warnings.warn(f"{error}. An earlier state is taken", stacklevel=2)
+                    warnings.warn(
+                        see(f"{error}. An earlier state is taken", "damaged-run"), stacklevel=2
+                    )
         return None
 
     def forget_after(self, n: int) -> None:

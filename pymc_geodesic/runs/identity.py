@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.pymc_parts import find_constants, find_observations
 
 __all__ = ["check_identity", "identity_of"]
@@ -89,12 +90,14 @@ def check_identity(old: dict[str, Any], new: dict[str, Any], *, any_version: boo
     """
     kinds = [kind for kind in old if kind != "version of"]
     if found := _differences(old, new, kinds):
-        raise ValueError(
+        message = (
             f"the run is of another model: {'; '.join(found)}. Give resume the model and the data "
             "that the run began with, or start a new run in another folder."
         )
+        raise ValueError(see(message, "stopped-run"))
     if not any_version and (found := _differences(old, new, ["version of"])):
-        raise ValueError(
+        message = (
             f"the run is of other packages: {'; '.join(found)}. Install those, or pass "
             "any_version=True, and draws may not be those of a run that was never stopped."
         )
+        raise ValueError(see(message, "stopped-run"))

@@ -6,6 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from pymc_geodesic.failure_modes import see
+
 __all__ = ["hold", "let_go"]
 
 _HELD: dict[Path, int] = {}
@@ -28,9 +30,8 @@ def hold(folder: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(file)
-        raise BlockingIOError(
-            f"another process draws for the run in {folder}; wait for it, or end it"
-        ) from error
+        message = f"another process draws for the run in {folder}; wait for it, or end it"
+        raise BlockingIOError(see(message, "stopped-run")) from error
     _HELD[path] = file
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pymc as pm
 from xarray import DataTree
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.chain import Replay
 from pymc_geodesic.runs.chain_files import ChainFiles, Draws, joined
 from pymc_geodesic.runs.encoding import read_tree
@@ -137,10 +138,10 @@ def tree_of(run: RunFiles, *, model: pm.Model | None = None, save_warmup: bool =
         used = used or chosen
         if len(chosen) < len(chains) and not prefix:
             others = [chain for chain in range(len(chains)) if chain not in chosen]
-            warnings.warn(
-                f"chains {others} have fewer draws and are left out; each of the others has {n}",
-                stacklevel=3,
+            message = (
+                f"chains {others} have fewer draws and are left out; each of the others has {n}"
             )
+            warnings.warn(see(message, "unequal-chains"), stacklevel=3)
         values = [
             {name: array[part] for name, array in chains[chain].values.items()} for chain in chosen
         ]

@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 from pytensor.graph import Variable
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.encoding import class_name, encode, named_class
 from pymc_geodesic.runs.pymc_parts import CompoundStep
 
@@ -104,10 +105,11 @@ def make_step(recipe: dict[str, Any], model: pm.Model) -> Any:
     if recipe["class"] == "compound":
         return [make_step(method, model) for method in recipe["methods"]]
     if recipe["lost"]:
-        raise ValueError(
+        message = (
             f"the run does not hold {', '.join(recipe['lost'])} of {_title(recipe)}: "
             f"{'; '.join(recipe['lost'].values())}. Pass the step that the run began with as step="
         )
+        raise ValueError(see(message, "stopped-run"))
     cls = named_class(recipe["class"])
     by_name = {value.name: value for value in model.value_vars} | model.named_vars
     return cls([by_name[name] for name in recipe["vars"]], model=model, **recipe["kept"])

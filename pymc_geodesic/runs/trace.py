@@ -13,6 +13,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.chain import ChainTrace, Replay
 from pymc_geodesic.runs.encoding import write_tree
 from pymc_geodesic.runs.identity import identity_of
@@ -133,9 +134,10 @@ class CheckpointTrace(KnowsTheStep):
             hold(self.path)
         else:
             if where := same_steps(self._goes_on.key["step"], key["step"]):
-                raise ValueError(
+                message = (
                     f"the run is of another step: {where}. Pass resume the step= it began with."
                 )
+                raise ValueError(see(message, "stopped-run"))
             hold(self.path)
             replays = [self._goes_on.replay(chain) for chain in range(chains)]
         write_tree(self.path / "run.npz", key)
@@ -162,10 +164,11 @@ class CheckpointTrace(KnowsTheStep):
 
     def _make_folder(self) -> None:
         if (self.path / "run.npz").exists():
-            raise FileExistsError(
+            message = (
                 f"{self.path} holds a run; go on with pymc_geodesic.resume({str(self.path)!r}, "
                 "model), or choose another folder"
             )
+            raise FileExistsError(see(message, "stopped-run"))
         self.path.mkdir(parents=True, exist_ok=True)
 
     # What `pymc.sample` asks for when it has ended.
@@ -190,11 +193,11 @@ class CheckpointTrace(KnowsTheStep):
         done = sum(self._sampling_state.draw_idx)
         asked = len(self.straces) * (self.tuning_steps + self.n_draws)
         if done < asked:
-            warnings.warn(
+            message = (
                 f"the run was stopped after {done} of {asked} draws, tuning among them; all are "
-                f"kept. Go on with pymc_geodesic.resume({str(self.path)!r}, model)",
-                stacklevel=2,
+                f"kept. Go on with pymc_geodesic.resume({str(self.path)!r}, model)"
             )
+            warnings.warn(see(message, "stopped-run"), stacklevel=2)
         return tree_of(self.run, model=self.model, save_warmup=save_warmup)
 
 

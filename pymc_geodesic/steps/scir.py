@@ -262,7 +262,7 @@ class SCIR(PositiveStep):
 
     def _negative(self, failed: int, step_size: float) -> Exception:
         error = self._fail(step_size, "count")
-        return type(error)(f"{self._refusal(failed)} (at draw {self.draw})")
+        return type(error)(f"at draw {self.draw} {self._refusal(failed)}")
 
     @staticmethod
     def _move_words(

@@ -250,7 +250,8 @@ class SSGNHT(ThermostatStep):
                 f"{self.temperature_sum / self.temperature_count:.3g} instead of 1 with all the "
                 f"friction there is, 1/step_size (step size {step_size:.3g}): the gradient noise "
                 "heats more than a thermostat can take up. Use a smaller step_size or larger "
-                "minibatches, or let tuning choose."
+                "minibatches, or let tuning choose.",
+                "temperature",
             )
         if warning is not None or missing <= TEMPERATURE_TOLERANCE:
             return warning
@@ -258,5 +259,6 @@ class SSGNHT(ThermostatStep):
             f"SSGNHT[{names}] ran with a thermostat of {2.0 * missing:.3g} per step, with which "
             f"Euler's method leaves the draws narrower than the posterior, {missing:.0%} of their "
             "variance missing. Use a smaller step_size, less diffusion or larger minibatches, let "
-            "tuning choose, or use gSGNHT, which has no such error."
+            "tuning choose, or use gSGNHT, which has no such error.",
+            "temperature",
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.manifolds import Product
@@ -141,9 +142,10 @@ def adapted_gradient(
         curvature=estimator.row_curvature if may_curve else None,
     )
     if control_variates == 2 and has_variates and not gradient.has_second_order():
-        raise ValueError(
+        message = (
             "control_variates=2 needs second derivatives of the log-density of "
             f"{', '.join(map(repr, estimator.row_names))}, and PyTensor has none for an operation "
             'in it; choose control_variates=1 or "auto"'
         )
+        raise ValueError(see(message, "second-derivatives"))
     return gradient

@@ -162,4 +162,4 @@ class AdaptingStep(GeodesicStep):
         if complaint is None:
             return None
         sampled = ", ".join(variable.name for variable in self.variables)
-        return self._warn(f"{type(self).__name__}[{sampled}]: {complaint}")
+        return self._warn(f"{type(self).__name__}[{sampled}]: {complaint}", "stationarity")

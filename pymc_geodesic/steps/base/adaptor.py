@@ -19,6 +19,7 @@ from pymc_geodesic.counts.refusals import moving_support
 from pymc_geodesic.densities.edges import edges
 from pymc_geodesic.densities.log_terms import LogTerms
 from pymc_geodesic.densities.variables import manifold_variables, product_of
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.runtime.fields import evaluate
@@ -270,10 +271,11 @@ class GeodesicStep(BlockedStep):
             try:
                 coordinates = variable.coordinates(point[variable.value_name])
             except ValueError as error:
-                raise ValueError(
+                message = (
                     f"{type(self).__name__} cannot start from the value of {variable.name!r}: "
                     f"{error} Give {variable.name!r} another initial value (initval= or initvals=)."
-                ) from error
+                )
+                raise ValueError(see(message, "start")) from error
             self.position[part] = coordinates.ravel()
 
     def _write(self, point: PointType) -> PointType:
@@ -287,11 +289,12 @@ class GeodesicStep(BlockedStep):
 
     def _fail(self, step_size: float, what: str) -> SamplingError:
         names = ", ".join(repr(variable.name) for variable in self.variables)
-        return SamplingError(
+        message = (
             f"{type(self).__name__} met a {what or 'velocity'} that is not finite while sampling "
             f"{names} with step size {step_size:.3g} at draw {self.draw}. Try a smaller step_size, "
             "more tuning draws, or model.debug() at the starting point."
         )
+        return SamplingError(see(message, "not-finite"))
 
     def _edges_of(self) -> list[str]:
         """Variables that may start where their own density is zero or has a pole."""
@@ -314,10 +317,11 @@ class GeodesicStep(BlockedStep):
         report = self._log_terms.report(point)
         if report is not None:
             names = ", ".join(repr(variable.name) for variable in self.variables)
-            raise SamplingError(
+            message = (
                 f"the log-density is not finite where {type(self).__name__} starts to sample "
                 f"{names}, and no step size helps. {report}."
             )
+            raise SamplingError(see(message, "start"))
 
     def _gradient_at(self, position: np.ndarray, argument: int) -> np.ndarray:
         """Gradient of the log-density of one minibatch, shape (size,)."""
@@ -335,11 +339,12 @@ class GeodesicStep(BlockedStep):
                 raise self._fail_at_start(gradient)
 
     def _fail_at_start(self, gradient: np.ndarray) -> SamplingError:
-        return SamplingError(
+        message = (
             f"the gradient in {self._failing_names(gradient)} is not finite where "
             f"{type(self).__name__} starts: no step size helps. Look for NaN in the data and give "
             "other initial values (initval=); model.debug() shows which term is to blame."
         )
+        return SamplingError(see(message, "start"))
 
     def _failing_names(self, vector: np.ndarray) -> str:
         return ", ".join(
@@ -353,14 +358,17 @@ class GeodesicStep(BlockedStep):
         return not self.tune and self.draw == self._n_tune + self._n_draws - 1
 
     @staticmethod
-    def _warn(message: str) -> SamplerWarning:
-        return SamplerWarning(WarningType.BAD_PARAMS, message, "warn")
+    def _warn(message: str, anchor: str) -> SamplerWarning:
+        return SamplerWarning(WarningType.BAD_PARAMS, see(message, anchor), "warn")
+
+    def _warn_of(self, complaint: str | None, anchor: str) -> SamplerWarning | None:
+        """Warn of what was found; None where nothing was."""
+        name = type(self).__name__
+        return None if complaint is None else self._warn(f"{name}: {complaint}", anchor)
 
     def _funnel_warning(self, funnel: Funnel | None) -> SamplerWarning | None:
         """Name a variable that sets the scale of another."""
-        if funnel is None:
-            return None
-        return self._warn(f"{type(self).__name__}: {funnel.complaint}")
+        return self._warn_of(None if funnel is None else funnel.complaint, "funnel")
 
     _progress_stats: tuple[tuple[str, str, str], ...] = ()
     """(stat, format, column title) of the progress bar."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import fill_normal, new_tape
@@ -127,10 +128,11 @@ class CoupledChains(ABC):
             arguments = self._arguments(level, len(noise), arguments[::2])
             self._run(level, arguments, new_tape(noise))
             if not all_finite(self._position(level)):
-                raise FloatingPointError(
+                message = (
                     f"the chain with step size {self.step_sizes[level]:.3g} diverged; use a "
                     "smaller step_size"
                 )
+                raise FloatingPointError(see(message, "not-finite"))
             if level:
                 left = self._remembered[level]
                 noise = (left * noise[::2] + noise[1::2]) / np.sqrt(1.0 + left**2)

@@ -10,6 +10,7 @@ from pymc import Model
 from pytensor.tensor import TensorVariable
 
 from pymc_geodesic.densities.beside_rows import variables_beside_rows
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import drawn_rows, graphs_of
 
 __all__ = ["StepsOfChain", "drawn_row_numbers", "draws_minibatches"]
@@ -80,13 +81,14 @@ class StepsOfChain:
         sampled = {value for each in known for value in each.vars}
         left = [model.values_to_rvs[v].name for v in model.value_vars if v not in sampled]
         if left:
-            raise ValueError(
+            message = (
                 f"{left} would be sampled by another step method, from the log-density of other "
                 "random rows at each evaluation: the model has a pm.Minibatch. Sample them with "
                 "a step method of pymc_geodesic that takes minibatches, or write the model with "
                 f"pm.Data containers and all rows, and give {type(step).__name__} minibatch=[...] "
                 "and batch_size="
             )
+            raise ValueError(see(message, "left-to-other-steps"))
 
     @staticmethod
     def _check_streams(model: Model, step: _Step, known: Sequence[_Step]) -> None:
@@ -95,8 +97,9 @@ class StepsOfChain:
         beside = variables_beside_rows(model, step.streamed)
         left = [model.values_to_rvs[value].name for value in beside if value not in seeing]
         if left:
-            raise ValueError(
+            message = (
                 f"{left} would be sampled by another step method from what the model holds of "
                 f"{list(step.streamed)}, and not from the rows of batches=. Give them to "
                 f"{type(step).__name__} too, or to another step method with the same batches="
             )
+            raise ValueError(see(message, "left-to-other-steps"))

@@ -203,4 +203,4 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
         draw, n_draws = self.draw - self._n_tune, max(self._n_draws, 1)
         self._size.take(self.draw_sums, self.position, draw, n_draws)
         complaint = self._size.complaint(self.draw_sums, n_draws) if self._is_last_draw else None
-        return None if complaint is None else self._warn(f"{type(self).__name__}: {complaint}")
+        return self._warn_of(complaint, "few-effective-draws")

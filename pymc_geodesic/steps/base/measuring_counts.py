@@ -147,5 +147,6 @@ class CountMeasuringStep(GeodesicStep):
         return self._warn(
             f"{type(self).__name__}[{names}] ran with step size {step_size:.3g}, at which the "
             f"noise of the minibatches widens the variance by {100 * inflation:.0f} %. Use a "
-            "smaller step_size or larger minibatches, or let tuning choose."
+            "smaller step_size or larger minibatches, or let tuning choose.",
+            "temperature",
         )

@@ -17,6 +17,7 @@ from pymc_geodesic.arguments import (
     plain_number,
 )
 from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record, gmc
 from pymc_geodesic.runtime.fields import evaluate
@@ -147,10 +148,11 @@ class MetropolisStep(HandingOnStep):
         if options.local is None and (
             options.minibatch is not None or options.batch_size is not None
         ):
-            raise ValueError(
+            message = (
                 f"{type(self).__name__} corrects with the log-density of all the data and takes "
                 "minibatch= only with local=; use SGGMC or gSGNHT for minibatches"
             )
+            raise ValueError(see(message, "exact"))
         if callable(options.step_size):
             raise ValueError(f"{type(self).__name__} takes a number for step_size=, no schedule")
         super().__init__(options, manifolds=options.manifolds, local=options.local)
@@ -184,16 +186,18 @@ class MetropolisStep(HandingOnStep):
     def _what_is_not_exact(self) -> str:
         name = type(self).__name__
         if not self.local:
-            return (
+            return see(
                 f"the model sees a pm.Minibatch, but {name} corrects with the log-density of all "
-                "the data; give the model all rows, or use SGGMC or gSGNHT"
+                "the data; give the model all rows, or use SGGMC or gSGNHT",
+                "exact",
             )
-        return (
+        return see(
             f"{name} corrects with the log-density of all rows, once each, but "
             f"batch_size={self.estimator.source.batch_size}, "
             f"total_size={self.estimator.total_size} and "
             f"minibatch_order={self._minibatches.minibatch_order!r} ask for others; leave them "
-            "out, or use SGGMC or gSGNHT"
+            "out, or use SGGMC or gSGNHT",
+            "exact",
         )
 
     def _make_adapted(self) -> AdaptedTrajectories | None:
@@ -347,7 +351,7 @@ class MetropolisStep(HandingOnStep):
 
     def _size_warning(self) -> SamplerWarning | None:
         complaint = self._size.complaint(self.draw_sums, self._n_draws)
-        return None if complaint is None else self._warn(f"{type(self).__name__}: {complaint}")
+        return self._warn_of(complaint, "few-effective-draws")
 
     def _acceptance_warning(self) -> SamplerWarning | None:
         mean = self.acceptance_sum / self._n_draws
@@ -357,5 +361,6 @@ class MetropolisStep(HandingOnStep):
         return self._warn(
             f"{type(self).__name__} accepted {mean:.2f} of its proposals where "
             f"{self.target_accept:.2f} were wanted. Give it more tuning draws or a smaller "
-            "step_size."
+            "step_size.",
+            "acceptance",
         )

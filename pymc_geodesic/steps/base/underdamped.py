@@ -276,7 +276,7 @@ class LangevinStep(AdaptingStep, ToldLangevin):
 
     def _size_warning(self) -> SamplerWarning | None:
         complaint = self._size.complaint(self.draw_sums, self._n_draws)
-        return None if complaint is None else self._warn(f"{type(self).__name__}: {complaint}")
+        return self._warn_of(complaint, "few-effective-draws")
 
     def _temperature_warning(self, step_size: float, friction: np.ndarray) -> SamplerWarning | None:
         mean = self.temperature_sum / self.temperature_count
@@ -293,4 +293,4 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         if complaint is None:
             return None
         names = ", ".join(variable.name for variable in self.variables)
-        return self._warn(f"{type(self).__name__}[{names}] {complaint}")
+        return self._warn(f"{type(self).__name__}[{names}] {complaint}", "temperature")
