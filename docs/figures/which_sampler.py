@@ -61,7 +61,7 @@ QUESTIONS: tuple[tuple[str, str, str], ...] = (
 """Name, question and answer; ``{X}`` is a sampler of the package, ``*X*`` one of PyMC."""
 
 STYLE = """
-.which { max-width: 34rem; width: 100%; height: auto; font-family: inherit; font-size: 14px; }
+.which { max-width: 27rem; width: 100%; height: auto; font-family: inherit; font-size: 14px; }
 .which text { fill: var(--color-foreground-primary, #1c1e21); }
 .which .ask { fill: var(--color-background-secondary, #f4f6f8);
   stroke: var(--color-foreground-border, #8a9299); }
@@ -70,7 +70,7 @@ STYLE = """
 .which .head { fill: var(--color-foreground-muted, #6b6f76); }
 .which .word { fill: var(--color-foreground-muted, #5c6066); font-size: 12px; }
 .which .name { fill: var(--color-brand-content, #2757dd); font-weight: 600; }
-.which a:hover .name, .which a:focus .name { text-decoration: underline; }
+.which a { text-decoration-color: var(--color-brand-content, #2757dd); }
 """
 
 
