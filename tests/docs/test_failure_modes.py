@@ -22,13 +22,12 @@ def anchors(source: str) -> set[str]:
     """Anchors that calls in a source name; a call without one is an empty name."""
     found = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call):
-            if ast.unparse(node.func) in FUNCTIONS:
-                last = node.args[-1]
-                if isinstance(last, ast.Constant):
-                    found.add(last.value if len(node.args) == 2 else "")
-                elif not (isinstance(last, ast.Name) and last.id == "anchor"):
-                    found.add("")
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in FUNCTIONS:
+            last = node.args[-1]
+            if isinstance(last, ast.Constant):
+                found.add(last.value if len(node.args) == 2 else "")
+            elif not (isinstance(last, ast.Name) and last.id == "anchor"):
+                found.add("")
     return found
 
 
