@@ -71,7 +71,9 @@ class Expansions:
         self._curvature: RowCurvature | None = None
         self._may_have_kinks = estimator.has_kinks
 
-    def likelihood(self, x: np.ndarray, n_rows: int | None, *, curvature: bool) -> Expansion:
+    def likelihood(
+        self, x: np.ndarray, n_rows: int | None, *, curvature: bool, far: bool = False
+    ) -> Expansion:
         """Expand the log-likelihood of the shard.
 
         Parameters
@@ -81,13 +83,19 @@ class Expansions:
             Rows that stand for all of them; all by default. The Hessian is made of as many.
         curvature : bool
             Whether the Hessian is wanted.
+        far : bool
+            Whether the place may be far from the mode, where no kink may be near although there are
+            some: outer products take the place of the Hessian then.
         """
         parts, scale = self._parts(n_rows)
         output = self._scale * scale * self._total.over(x, parts, rest=0.0)
         hessian = np.zeros((self._size, self._size))
         if curvature:
-            hessian = self._scale * scale * self._hessian(x, parts, rest=0.0)
-            if self._may_have_kinks:
+            if self._may_have_kinks and far:
+                hessian = self._minus_outer_products(x)
+            else:
+                hessian = self._scale * scale * self._hessian(x, parts, rest=0.0)
+            if self._may_have_kinks and not far:
                 hessian = self._unless_kinks_hide_it(x, hessian)
         return Expansion(float(output[-1]), output[:-1], hessian)
 

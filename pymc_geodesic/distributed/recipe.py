@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +50,10 @@ class StepRecipe:
     def make(self, model: pm.Model, total_size: int) -> GeodesicStep:
         """Make the step, whose rows stand for so many."""
         kind: Any = self.kind
-        return kind(model=model, total_size=total_size, **self.arguments)
+        with warnings.catch_warnings():
+            # rows of a shard stand for those of the others, which are not like them
+            warnings.filterwarnings("ignore", message="total_size=", category=UserWarning)
+            return kind(model=model, total_size=total_size, **self.arguments)
 
 
 def recipe_for(step: Any, model: pm.Model) -> StepRecipe:

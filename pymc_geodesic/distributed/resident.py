@@ -106,10 +106,12 @@ class ResidentShard:
         return self.n_rows
 
     @_in_turn
-    def expand(self, x: np.ndarray, n_rows: int | None, *, curvature: bool = True) -> Expansion:
+    def expand(
+        self, x: np.ndarray, n_rows: int | None, *, curvature: bool = True, far: bool = False
+    ) -> Expansion:
         """Expand the log-likelihood of the rows around a place; see `Expansions.likelihood`."""
         assert self._expansions is not None
-        return self._expansions.likelihood(x, n_rows, curvature=curvature)
+        return self._expansions.likelihood(x, n_rows, curvature=curvature, far=far)
 
     @_in_turn
     def expand_rest(self, x: np.ndarray, *, curvature: bool = True) -> Expansion:

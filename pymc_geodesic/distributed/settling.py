@@ -27,7 +27,7 @@ def common_centre(crew: Crew, variables: Sequence[ManifoldVariable], start: np.n
 
     def expand(x: np.ndarray, n_rows: int | None, curvature: bool) -> Expansion:
         total = crew.call(0, "expand_rest", x, curvature=curved)
-        for part in crew.map("expand", x, n_rows, curvature=curvature and curved):
+        for part in crew.map("expand", x, n_rows, curvature=curvature and curved, far=True):
             total = total.plus(part)
         return total
 

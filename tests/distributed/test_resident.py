@@ -5,6 +5,7 @@ import functools
 
 import cloudpickle
 import numpy as np
+import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
@@ -168,3 +169,30 @@ def test_visits_do_not_depend_on_who_was_there_before(regression):
     np.testing.assert_array_equal(first[1].values["beta"], again[1].values["beta"])
     other = shard.visit(state, 5, 5, ends_tuning=False)
     assert not np.array_equal(first[1].values["beta"], other[1].values["beta"])
+
+
+def test_kinks_that_hide_the_curvature_are_told_by_outer_products():
+    """The Hessian of a hinge loss is zero; what gradients of rows scatter by is near its curvature.
+
+    Far away, where the gradient of no row changes, outer products are all there is.
+    """
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(4000, 2))
+    y = np.where(x @ [1.0, -1.0] + rng.normal(size=4000) > 0, 1.0, -1.0)
+    with pm.Model() as model:
+        covariates, labels = pm.Data("x", x[:3]), pm.Data("y", y[:3])
+        weights = pm.Normal("weights", 0.0, 2.0, shape=2)
+        pg.Hinge("hinge", covariates @ weights, observed=labels)
+    step = functools.partial(
+        pg.SGGMC, batch_size=20, minibatch=["x", "y"], compile_kwargs=INTERPRETED
+    )
+    job = cloudpickle.dumps(Job(model, recipe_for(step, model), expands=True))
+    shard = ResidentShard(job, {"x": x, "y": y}, 1.0)
+    mode = np.array([0.95, -0.95])
+    slopes = [
+        shard.expand(mode + t * np.eye(2)[0], None, curvature=False).gradient for t in (-0.1, 0.1)
+    ]
+    measured = (slopes[1] - slopes[0])[0] / 0.2
+    told = shard.expand(mode, None).hessian
+    assert 0.5 < told[0, 0] / measured < 2.0
+    assert np.all(shard.expand(np.zeros(2), None, far=True).hessian.diagonal() < -1000)
