@@ -55,12 +55,16 @@ from pymc_geodesic.diagnostics.spherical_kmeans import spherical_kmeans
 from pymc_geodesic.diagnostics.stein.discrepancy import KernelSteinDiscrepancy, ksd
 from pymc_geodesic.diagnostics.stein.thinning import stein_thinning
 from pymc_geodesic.diagnostics.temperature import temperature_summary
+from pymc_geodesic.diagnostics.uniformity import DirectionalTestResult, uniformity_test
+from pymc_geodesic.diagnostics.vmf_residuals import VonMisesFisherResidualTest, vmf_residual_test
 from pymc_geodesic.diagnostics.words import top_words
 
 __all__ = [
+    "DirectionalTestResult",
     "KernelSteinDiscrepancy",
     "LinearClassifier",
     "StepHalving",
+    "VonMisesFisherResidualTest",
     "align_topics",
     "completion_probabilities",
     "component_probabilities",
@@ -104,4 +108,6 @@ __all__ = [
     "to_lonlat",
     "top_words",
     "topics_by_class",
+    "uniformity_test",
+    "vmf_residual_test",
 ]
