@@ -2,6 +2,7 @@ r"""Tests of uniformity on the sphere: Rayleigh, Bingham and Giné."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -103,7 +104,7 @@ def _gine_tail(value: float, d: int, antipodal: bool) -> float:
     ends = np.array([0.0, 2.0, 8.0, 30.0, 100.0, 300.0, 1000.0])
     parts = [
         integrate.quad(integrand, a or 1e-12, b, limit=400, epsabs=1e-9)[0]
-        for a, b in zip(ends[:-1], ends[1:], strict=True)
+        for a, b in pairwise(ends)
     ]
     return float(np.clip(0.5 + sum(parts) / np.pi, 0.0, 1.0))
 
