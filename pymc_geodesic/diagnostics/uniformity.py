@@ -2,12 +2,13 @@ r"""Tests of uniformity on the sphere: Rayleigh, Bingham and Giné."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import integrate, special, stats
+from scipy import optimize, special, stats
 
 from pymc_geodesic.arguments import check_count
 from pymc_geodesic.distributions.draws import draw_uniform_directions
@@ -18,6 +19,10 @@ __all__ = ["DirectionalTestResult", "gine_statistic", "uniformity_test"]
 Array = NDArray[np.float64]
 N_HARMONICS = 40
 """Degrees of spherical harmonics in the limit law of Giné's statistics; the rest is its mean."""
+
+
+BATCH_ENTRIES = 2**18
+"""Numbers of simulated samples that are in memory at a time, about."""
 
 
 class DirectionalTestResult(NamedTuple):
@@ -40,18 +45,25 @@ class DirectionalTestResult(NamedTuple):
     pvalue: float
 
 
-def _rayleigh(x: Array) -> float:
-    """Return Rayleigh's statistic with Jupp's correction."""
-    n, d = x.shape
-    plain = d / n * float(np.sum(x.sum(axis=0) ** 2))
+def in_batches(n: int, entries: int) -> Iterator[int]:
+    """Yield numbers of samples that sum to n, of so many entries each, to work on at once."""
+    most = max(1, BATCH_ENTRIES // entries)
+    for start in range(0, n, most):
+        yield min(most, n - start)
+
+
+def _rayleigh(x: Array) -> Array:
+    """Return Rayleigh's statistic with Jupp's correction, for each sample of shape (n, d)."""
+    n, d = x.shape[-2:]
+    plain = d / n * np.sum(x.sum(axis=-2) ** 2, axis=-1)
     return (1.0 - 0.5 / n) * plain + plain**2 / (2.0 * n * (d + 2.0))
 
 
-def _bingham(x: Array) -> float:
-    """Return Bingham's statistic with Jupp's correction."""
-    n, d = x.shape
-    scatter = x.T @ x / n
-    plain = 0.5 * n * d * (d + 2.0) * (float(np.sum(scatter**2)) - 1.0 / d)
+def _bingham(x: Array) -> Array:
+    """Return Bingham's statistic with Jupp's correction, for each sample of shape (n, d)."""
+    n, d = x.shape[-2:]
+    scatter = np.swapaxes(x, -1, -2) @ x / n
+    plain = 0.5 * n * d * (d + 2.0) * (np.sum(scatter**2, axis=(-2, -1)) - 1.0 / d)
     square = d * d + d + 2.0
     b0 = (2.0 * d * d + 3.0 * d + 4.0) / (6.0 * (d + 4.0))
     b1 = -(4.0 * d * d + 3.0 * d - 4.0) / (3.0 * (d + 4.0) * square)
@@ -65,17 +77,30 @@ def _kernels(angle: Array, d: int) -> tuple[Array, Array]:
     return 0.5 - 0.25 * (d - 1) * ratio**2 * np.sin(angle), 1.0 - 2.0 / np.pi * angle
 
 
-def gine_statistic(x: Array, antipodal: bool = False) -> float:
-    """Return Giné's F, or G, which sees x and −x as the same."""
-    n, d = x.shape
-    angle = np.arccos(np.clip(x @ x.T, -1.0, 1.0))
-    angle[np.diag_indices(n)] = 0.0
+def gine_statistic(x: Array, antipodal: bool = False) -> Array:
+    """Return Giné's F, or G, which sees x and −x as the same, for each sample of shape (n, d)."""
+    n, d = x.shape[-2:]
+    angle = np.arccos(np.clip(x @ np.swapaxes(x, -1, -2), -1.0, 1.0))
+    angle[..., np.arange(n), np.arange(n)] = 0.0
     even, odd = _kernels(angle, d)
-    return float((even if antipodal else even + odd).sum()) / n
+    return (even if antipodal else even + odd).sum(axis=(-2, -1)) / n
 
 
-def _gine_tail(value: float, d: int, antipodal: bool) -> float:
-    """Return the limit of the tail probability by Imhof's integral."""
+class _LimitLaw(NamedTuple):
+    """Sum of chi-squared variables: their weights, their degrees of freedom, and a constant."""
+
+    weights: Array
+    freedom: Array
+    constant: float
+
+
+@lru_cache(maxsize=64)
+def _limit_law(d: int, antipodal: bool) -> _LimitLaw:
+    """Return the law to which Giné's statistics converge.
+
+    The weights are the eigenvalues of the kernel, by the formula of Funk and Hecke; the spherical
+    harmonics of each degree share one.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(600)
     angle = 0.5 * np.pi * (nodes + 1.0)
     weights = weights * np.sin(angle) ** (d - 2)
@@ -83,33 +108,55 @@ def _gine_tail(value: float, d: int, antipodal: bool) -> float:
     even, odd = _kernels(angle, d)
     kernel, total = (even, 0.5) if antipodal else (even + odd, 1.5)
     degree = np.arange(1, N_HARMONICS + 1)
-    order = 0.5 * d - 1.0
     if d == 2:
         harmonics = np.cos(degree[:, None] * angle)
     else:
+        order = 0.5 * d - 1.0
         harmonics = special.eval_gegenbauer(degree[:, None], order, np.cos(angle))
         harmonics /= special.eval_gegenbauer(degree, order, 1.0)[:, None]
     eigenvalues = np.maximum(harmonics @ (weights * kernel), 0.0)
     count = special.binom(d + degree - 1, degree) - np.where(
         degree > 1, special.binom(d + degree - 3, np.maximum(degree - 2, 0)), 0.0
     )
-    remaining = value - (total - np.sum(count * eigenvalues))
-
-    def integrand(u: float) -> float:
-        phase = 0.5 * np.sum(count * np.arctan(eigenvalues * u)) - 0.5 * remaining * u
-        damping = 0.25 * np.sum(count * np.log1p((eigenvalues * u) ** 2))
-        return float(np.sin(phase) * np.exp(-damping) / u)
-
-    # The damping is e^−0.25 Σ count log(1 + λ²u²): nothing is left beyond the last of these.
-    ends = np.array([0.0, 2.0, 8.0, 30.0, 100.0, 300.0, 1000.0])
-    parts = [
-        integrate.quad(integrand, a or 1e-12, b, limit=400, epsabs=1e-9)[0]
-        for a, b in pairwise(ends)
-    ]
-    return float(np.clip(0.5 + sum(parts) / np.pi, 0.0, 1.0))
+    seen = eigenvalues > 1e-15
+    return _LimitLaw(
+        eigenvalues[seen], count[seen], total - float(np.sum((count * eigenvalues)[seen]))
+    )
 
 
-_STATISTICS: dict[str, Any] = {
+def _tail(value: float, law: _LimitLaw) -> float:
+    """Return the probability of more than `value`, also where it is small, to many digits.
+
+    It is the integral of M(s) exp(−s v) / (2πi s), with the moment generating function M, along a
+    line or a parabola through the saddle point between the pole at zero and the singularities of
+    M. On the parabola, which passes around them, the integrand dies away for large v as well.
+    """
+    weights, freedom, constant = law
+    rest = value - constant
+    if rest <= 0.0:
+        return 1.0
+    edge = 0.5 / weights.max()
+
+    def slope(s: float) -> float:
+        return float(np.sum(freedom * weights / (1.0 - 2.0 * weights * s))) - 1.0 / s - rest
+
+    saddle = optimize.brentq(slope, 1e-12 * edge, (1.0 - 1e-12) * edge, xtol=1e-14 * edge)
+    curvature = np.sum(freedom * 2.0 * (weights / (1.0 - 2.0 * weights * saddle)) ** 2)
+    width = 1.0 / np.sqrt(curvature + 1.0 / saddle**2)
+    t = np.linspace(-9.0, 9.0, 1201)
+    up = width * np.sinh(t)
+    bend = 0.5 / (edge - saddle) if rest > np.sum(freedom * weights) else 0.0
+    s = saddle + 1j * up + bend * up**2
+    ds = width * np.cosh(t) * (1j + 2.0 * bend * up)
+    away = -2.0 * weights * s[:, None]
+    # NumPy's log1p of complex numbers loses the digits of small ones, of which there are many.
+    log_length = 0.5 * np.log1p(2.0 * away.real + away.real**2 + away.imag**2)
+    log_moment = -0.5 * (log_length + 1j * np.arctan2(away.imag, 1.0 + away.real)) @ freedom
+    integral = np.sum(np.exp(log_moment - s * rest) / s * ds) * (t[1] - t[0])
+    return float(np.clip(integral.imag / (2.0 * np.pi), 0.0, 1.0))
+
+
+_STATISTICS: dict[str, Callable[[Array], Array]] = {
     "rayleigh": _rayleigh,
     "bingham": _bingham,
     "gine": gine_statistic,
@@ -202,11 +249,12 @@ def uniformity_test(
     if method == "monte-carlo":
         rng = np.random.default_rng(random_seed)
         larger = sum(
-            statistic(draw_uniform_directions(rng, (n, d))) >= value for _ in range(n_resamples)
+            int(np.sum(statistic(draw_uniform_directions(rng, (m, n, d))) >= value))
+            for m in in_batches(n_resamples, n * max(n, d))
         )
         return DirectionalTestResult(value, (1.0 + larger) / (1.0 + n_resamples))
     if test == "rayleigh":
         return DirectionalTestResult(value, float(stats.chi2.sf(value, d)))
     if test == "bingham":
         return DirectionalTestResult(value, float(stats.chi2.sf(value, (d - 1) * (d + 2) / 2)))
-    return DirectionalTestResult(value, _gine_tail(value, d, test == "gine_gn"))
+    return DirectionalTestResult(value, _tail(value, _limit_law(d, test == "gine_gn")))

@@ -2,17 +2,24 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, optimize, special, stats
 
 from pymc_geodesic.diagnostics import uniformity_test
-from pymc_geodesic.diagnostics.uniformity import _gine_tail
+from pymc_geodesic.diagnostics.uniformity import (
+    _STATISTICS,
+    BATCH_ENTRIES,
+    _limit_law,
+    _LimitLaw,
+    _tail,
+    in_batches,
+)
 from pymc_geodesic.distributions.draws import draw_uniform_directions, draw_von_mises_fisher
 
 TESTS = ["rayleigh", "bingham", "gine", "gine_gn"]
 
 
 def uniform(n, d, seed=1):
-    return draw_uniform_directions(np.random.default_rng(seed), (n, d))
+    return draw_uniform_directions(np.random.default_rng(seed), (*np.atleast_1d(n), d))
 
 
 def test_statistics_by_their_formulas_on_the_sphere():
@@ -32,27 +39,104 @@ def test_statistics_by_their_formulas_on_the_sphere():
 
 def test_limit_law_has_the_published_critical_value():
     """F on the sphere: 2.748 at 5 % (Keilson, Petrondas, Sumita and Wellner 1983)."""
-    assert _gine_tail(2.748, 3, antipodal=False) == pytest.approx(0.05, abs=2e-4)
+    assert _tail(2.748, _limit_law(3, False)) == pytest.approx(0.05, abs=2e-4)
 
 
-@pytest.mark.parametrize("d", [2, 3, 6])
+def test_weights_of_the_limit_law_in_closed_form():
+    """Fourier series of the kernels on the circle; squares of integrals of sgn on spheres."""
+    k = np.arange(1, 11)
+    even, odd = 1 / (2 * (4 * k**2 - 1)), 4 / (np.pi * (2 * k - 1)) ** 2
+    np.testing.assert_allclose(_limit_law(2, True).weights[:10], even, rtol=1e-4)
+    both = np.ravel(np.column_stack([odd, even]))
+    np.testing.assert_allclose(_limit_law(2, False).weights[:20], both, rtol=1e-4)
+    for d in (3, 5, 8):
+        law = _limit_law(d, False)
+        order = d / 2 - 1
+        for degree in (1, 3, 5):
+            half, _ = integrate.quad(
+                lambda t, n=degree, a=order: (
+                    special.eval_gegenbauer(n, a, t) * (1 - t * t) ** (a - 0.5)
+                ),
+                0.0,
+                1.0,
+            )
+            sign = 2 * half / special.eval_gegenbauer(degree, order, 1.0)
+            sign /= special.beta(0.5, order + 0.5)
+            assert law.weights[degree - 1] == pytest.approx(sign**2, rel=1e-9)
+        assert law.freedom[:3].tolist() == [d, d * (d + 1) / 2 - 1, d * (d - 1) * (d + 4) / 6]
+
+
+def test_tail_against_gamma_laws():
+    """One weight makes a gamma law, far out in both tails; the constant shifts it."""
+    for freedom in (2.0, 9.0, 4000.0):
+        law = _LimitLaw(np.array([0.3]), np.array([freedom]), 0.1)
+        exact = stats.gamma(freedom / 2, loc=0.1, scale=0.6)
+        # With two degrees of freedom the integrand dies away only on the parabola.
+        for p in (0.3, 1e-3, 1e-9, 1e-60) if freedom == 2 else (1 - 1e-9, 0.6, 1e-3, 1e-9, 1e-60):
+            assert _tail(exact.isf(p), law) == pytest.approx(p, rel=1e-6)
+        assert _tail(0.05, law) == 1.0
+
+
+LEVELS = np.array([0.05, 0.1, 0.3, 0.5, 0.7, 0.9])
+
+
+@pytest.fixture(scope="module", params=[(2, 10), (3, 10), (5, 10), (3, 30)])
+def samples(request):
+    d, n = request.param
+    return uniform((10_000, n), d, seed=7)
+
+
+def reached_levels(values, law):
+    """Return how many statistics exceed the critical values of each of `LEVELS`."""
+    if isinstance(law, _LimitLaw):
+        critical = [
+            optimize.brentq(lambda v, p=p: _tail(v, law) - p, law.constant, 50.0, rtol=1e-6)
+            for p in LEVELS
+        ]
+    else:
+        critical = law.isf(LEVELS)
+    return np.mean(values > np.array(critical)[:, None], axis=1)
+
+
+def limit_law(test, d):
+    """Return the law to which a statistic converges."""
+    chi_squared = {"rayleigh": stats.chi2(d), "bingham": stats.chi2((d - 1) * (d + 2) / 2)}
+    return chi_squared.get(test) or _limit_law(d, test == "gine_gn")
+
+
 @pytest.mark.parametrize("test", TESTS)
-def test_levels(test, d):
-    """P-values of small uniform samples are uniform."""
-    x = draw_uniform_directions(np.random.default_rng(7), (300, 20, d))
-    p_values = [uniformity_test(each, test).pvalue for each in x]
-    assert stats.kstest(p_values, stats.uniform.cdf).pvalue > 1e-3
+def test_levels(test, samples):
+    """Small uniform samples are rejected as often as they should be.
+
+    Jupp's corrections leave a few thousandths for ten points, the limit of Giné two hundredths.
+    """
+    n, d = samples.shape[1:]
+    found = reached_levels(_STATISTICS[test](samples), limit_law(test, d))
+    bias = (0.05 if test in ("rayleigh", "bingham") else 0.2) / n
+    allowed = bias + 4.5 * np.sqrt(LEVELS * (1 - LEVELS) / len(samples))
+    assert np.all(np.abs(found - LEVELS) < allowed)
+    # A mutant: the law of two more dimensions.
+    wrong = reached_levels(_STATISTICS[test](samples), limit_law(test, d + 2))
+    assert np.any(np.abs(wrong - LEVELS) > allowed)
 
 
-def test_without_its_correction_bingham_has_another_level():
-    """A mutant: the plain statistic of six points in four dimensions."""
-    x = draw_uniform_directions(np.random.default_rng(7), (4000, 6, 4))
-    corrected = [uniformity_test(each, "bingham").pvalue for each in x]
-    scatter = np.swapaxes(x, 1, 2) @ x / 6
-    plain = stats.chi2.sf(6 * 12 * (np.sum(scatter**2, axis=(1, 2)) - 0.25), 9)
-    wrong = abs(np.mean(plain < 0.05) - 0.05)
-    assert abs(np.mean(np.array(corrected) < 0.05) - 0.05) < wrong
-    assert wrong > 5 * np.sqrt(0.05 * 0.95 / 4000)
+def test_without_jupps_corrections_levels_are_off():
+    """Mutants: the plain statistics of ten points in five dimensions."""
+    x = uniform((40_000, 10), 5, seed=7)
+    rayleigh = 5 / 10 * np.sum(x.sum(axis=1) ** 2, axis=1)
+    scatter = np.swapaxes(x, 1, 2) @ x / 10
+    bingham = 10 * 35 / 2 * (np.sum(scatter**2, axis=(1, 2)) - 0.2)
+    error = np.sqrt(0.05 * 0.95 / len(x))
+    for name, plain in (("rayleigh", rayleigh), ("bingham", bingham)):
+        law = limit_law(name, 5)
+        wrong = abs(reached_levels(plain, law)[0] - 0.05)
+        assert wrong > 5 * error
+        assert abs(reached_levels(_STATISTICS[name](x), law)[0] - 0.05) < 0.5 * wrong
+
+
+def test_samples_come_in_batches():
+    assert list(in_batches(7, BATCH_ENTRIES // 3)) == [3, 3, 1]
+    assert list(in_batches(2, 2 * BATCH_ENTRIES)) == [1, 1]
 
 
 def test_simulation_agrees_with_the_limit():

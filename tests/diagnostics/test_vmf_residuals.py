@@ -5,19 +5,29 @@ import pytest
 from scipy import stats
 
 from pymc_geodesic.diagnostics import vmf_residual_test
-from pymc_geodesic.diagnostics.vmf_residuals import _colatitude_cdf, _fit, _statistics
+from pymc_geodesic.diagnostics.vmf_residuals import (
+    _colatitude_cdf,
+    _fit,
+    _statistics,
+    _turned_to_pole,
+)
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
 from pymc_geodesic.distributions.special import mean_resultant_length
 
 POLE = np.array([0.48, 0.6, 0.64])
 
 
+def rotation_between_first_and_last(d):
+    matrix = np.eye(d)
+    matrix[0, 0] = matrix[-1, -1] = 0.6
+    matrix[0, -1], matrix[-1, 0] = 0.8, -0.8
+    return matrix
+
+
 @pytest.fixture(scope="module")
 def statistics():
     rng = np.random.default_rng(7)
-    return np.array(
-        [_statistics(draw_von_mises_fisher(rng, POLE, 10.0, (40,))) for _ in range(3000)]
-    )
+    return _statistics(draw_von_mises_fisher(rng, POLE, 10.0, (10_000, 40)))
 
 
 @pytest.mark.parametrize(("column", "critical"), [(0, 1.094), (1, 1.207), (2, 0.895)])
@@ -44,11 +54,32 @@ def test_law_of_the_colatitude(d):
 
 
 @pytest.mark.parametrize("d", [3, 5])
+def test_statistics_know_neither_the_frame_nor_other_samples(d):
+    """A turn of the data changes no statistic, nor do samples beside it."""
+    rng = np.random.default_rng(7)
+    x = draw_von_mises_fisher(rng, np.eye(d)[0], 8.0, (3, 25))
+    alone = np.array([_statistics(each) for each in x])
+    np.testing.assert_allclose(_statistics(x), alone, rtol=1e-12)
+    # A turn that keeps the second axis, about which the two-variable test takes its angles.
+    turned = x @ rotation_between_first_and_last(d)
+    np.testing.assert_allclose(_statistics(turned)[:, :2], alone[:, :2], rtol=1e-9)
+
+
+@pytest.mark.parametrize("d", [3, 4, 5])
+def test_the_mean_goes_to_the_last_axis(d):
+    for mu in (*np.eye(d), *-np.eye(d)):
+        x = draw_von_mises_fisher(np.random.default_rng(7), mu, 8.0, (9,))
+        turned = _turned_to_pole(x, mu)
+        np.testing.assert_allclose(turned[:, -1], x @ mu, atol=1e-14)
+        np.testing.assert_allclose(turned @ turned.T, x @ x.T, atol=1e-14)
+
+
+@pytest.mark.parametrize("d", [3, 5])
 def test_levels(d):
     rng = np.random.default_rng(7)
     p_values = []
     for seed in range(80):
-        x = draw_von_mises_fisher(rng, np.eye(d)[0], 8.0, (25,))
+        x = draw_von_mises_fisher(rng, np.eye(d)[0], 8.0, (15,))
         result = vmf_residual_test(x, n_resamples=39, random_seed=seed)
         p_values.append(
             [result.colatitude.pvalue, result.longitude.pvalue, result.two_variable.pvalue]
