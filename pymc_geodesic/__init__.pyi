@@ -4,7 +4,11 @@ from . import distributed as distributed
 from . import manifolds as manifolds
 from . import models as models
 from . import transforms as transforms
+from .distributions import AngularCentralGaussian as AngularCentralGaussian
+from .distributions import Bingham as Bingham
+from .distributions import FisherBingham as FisherBingham
 from .distributions import Hinge as Hinge
+from .distributions import Kent as Kent
 from .distributions import MatrixVonMisesFisher as MatrixVonMisesFisher
 from .distributions import MulticlassHinge as MulticlassHinge
 from .distributions import PeriodicVonMises as PeriodicVonMises
@@ -16,6 +20,7 @@ from .distributions import SphericalCauchy as SphericalCauchy
 from .distributions import UniformSphere as UniformSphere
 from .distributions import UniformStiefel as UniformStiefel
 from .distributions import VonMisesFisher as VonMisesFisher
+from .distributions import Watson as Watson
 from .distributions import WrappedCauchy as WrappedCauchy
 from .distributions import circular_link as circular_link
 from .distributions import rotation_to as rotation_to

@@ -1,7 +1,11 @@
 """Distributions on spheres, circles and frames, and hinge losses as pseudo-likelihoods."""
 
 from pymc_geodesic.distributions.angular import circular_link
+from pymc_geodesic.distributions.angular_central_gaussian import AngularCentralGaussian
+from pymc_geodesic.distributions.bingham import Bingham
+from pymc_geodesic.distributions.fisher_bingham import FisherBingham
 from pymc_geodesic.distributions.hinge import Hinge
+from pymc_geodesic.distributions.kent import Kent
 from pymc_geodesic.distributions.matrix_von_mises_fisher import MatrixVonMisesFisher
 from pymc_geodesic.distributions.multiclass_hinge import MulticlassHinge
 from pymc_geodesic.distributions.periodic_von_mises import PeriodicVonMises
@@ -14,10 +18,15 @@ from pymc_geodesic.distributions.spherical_cauchy import SphericalCauchy
 from pymc_geodesic.distributions.stiefel import UniformStiefel
 from pymc_geodesic.distributions.uniform_sphere import UniformSphere
 from pymc_geodesic.distributions.von_mises_fisher import VonMisesFisher
+from pymc_geodesic.distributions.watson import Watson
 from pymc_geodesic.distributions.wrapped_cauchy import WrappedCauchy
 
 __all__ = [
+    "AngularCentralGaussian",
+    "Bingham",
+    "FisherBingham",
     "Hinge",
+    "Kent",
     "MatrixVonMisesFisher",
     "MulticlassHinge",
     "PeriodicVonMises",
@@ -29,6 +38,7 @@ __all__ = [
     "UniformSphere",
     "UniformStiefel",
     "VonMisesFisher",
+    "Watson",
     "WrappedCauchy",
     "circular_link",
     "rotation_to",
