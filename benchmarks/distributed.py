@@ -207,7 +207,7 @@ def lost(n: int) -> None:
     """Kill a worker in the middle, and compare the draws with those of a run without."""
     from distributed import Client
 
-    fewer = {"draws": 800, "tune": 400, "chains": 2, "compute_convergence_checks": False}
+    fewer = {"draws": 600, "tune": 200, "chains": 2, "compute_convergence_checks": False}
     runs = []
     for killed in (False, True):
         with cluster(2) as workers, Client(workers) as client:
@@ -247,7 +247,7 @@ def travelling(n: int) -> None:
     with cluster(2) as local, Client(local) as client:
         for rows in (10_000, 100_000, n):
             idata, _ = sampled(
-                client, rows, draws=800, tune=400, chains=2, compute_convergence_checks=False
+                client, rows, draws=400, tune=200, chains=2, compute_convergence_checks=False
             )
             found[rows] = float(idata["shards"].attrs["bytes_per_draw"])
             print(f"| {rows:,} | {found[rows]:,.0f} |", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,9 @@ _log = logging.getLogger(__name__)
 
 PATIENCE = 1.0
 """Seconds after which an unanswered call looks whether its worker is still there."""
+
+HEARD_OF = 20.0
+"""Seconds after which the scheduler knows of a worker that cannot be reached."""
 
 MOST_RELOADS = 5
 """Times in a row that one call may lose its worker: then it is the call that ends them."""
@@ -51,7 +55,7 @@ class _Place:
         except (OSError, RuntimeError, ValueError) as error:
             # What Dask says of a lost worker has no class of its own; what an actor raises comes
             # from a worker that is there.
-            if self.is_lost:
+            if self.is_lost or (isinstance(error, OSError) and self._is_lost_soon()):
                 raise LostWorkerError(self.address) from error
             raise
 
@@ -68,6 +72,15 @@ class _Place:
             except TimeoutError:
                 if self.is_lost:
                     raise LostWorkerError(self.address) from None
+
+    def _is_lost_soon(self) -> bool:
+        """Wait for the scheduler, which may hear of a lost worker after those who call it."""
+        until = time.monotonic() + HEARD_OF
+        while not self.is_lost:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        return True
 
     @property
     def is_lost(self) -> bool:

@@ -50,14 +50,20 @@ class InlineClient:
         self._lose = dict(lose)
         self._kept = {} if kept is None else kept
         self.lock = threading.RLock()
+        self.late = 0
 
     def nthreads(self):
+        if self.late:
+            self.late -= 1
+            return dict.fromkeys(self._before, 1)
         return dict.fromkeys(self.workers, 1)
 
     def take(self, address, method):
         self.calls[address, method] += 1
         if self.calls[address, method] == self._lose.get((address, method)):
+            self._before = list(self.workers)
             self.workers.remove(address)
+            self.late = 3  # looks in which it seems to be there still
         if address not in self.workers:
             raise OSError("Unable to contact Actor's worker")
 
