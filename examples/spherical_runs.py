@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from pymc.step_methods.compound import BlockedStep
 from scipy import sparse
 
@@ -84,6 +85,22 @@ def starting_point(model: pm.Model, train: Documents, rng: np.random.Generator) 
     return model.initial_point() | {model.rvs_to_values[model["beta"]].name: beta}
 
 
+def variational_point(model: pm.Model, fit: xr.DataTree) -> dict:
+    """Topics and proportions where a variational law has its means.
+
+    Proportions count: a chain that first has to find those of every document pulls the topics to
+    the corpus mean meanwhile.
+    """
+    laws = fit["variational"]
+    shares = laws["theta_concentration"].values
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    beta, theta = model["beta"], model["theta"]
+    return model.initial_point() | {
+        model.rvs_to_values[beta].name: laws["direction"].values,
+        model.rvs_to_values[theta].name: model.rvs_to_transforms[theta].forward(shares).eval(),
+    }
+
+
 def run(
     step: BlockedStep,
     point: dict,
@@ -132,7 +149,7 @@ def run_variational(
     every: float,
     batch_size: int | None = None,
     **options: Any,
-) -> Curve:
+) -> tuple[Curve, xr.DataTree]:
     """Fit by variational inference for some time, or until it has converged.
 
     Parameters
@@ -165,7 +182,7 @@ def run_variational(
     if not watch.seen["seconds"] or watch.seen["passes"][-1] < passes[0]:
         watch.stop()
         watch.look(fit.posterior["beta"].values, passes=passes[0])
-    return watch.seen
+    return watch.seen, fit
 
 
 def in_words(curve: Curve) -> str:

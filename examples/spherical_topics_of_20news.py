@@ -109,7 +109,7 @@ def main() -> None:
         if arguments.only and name not in arguments.only:
             continue
         if name in VARIATIONAL:
-            curves[name] = run_variational(
+            curves[name], _ = run_variational(
                 corpus.train, corpus.test, settings, **clock, **VARIATIONAL[name]
             )
         else:

@@ -122,7 +122,7 @@ def small_run(module, corpus, name, seconds):
         return module.run_variational(
             corpus.train, corpus.test, numbers, seconds=seconds, every=seconds / 2,
             **module.VARIATIONAL[name],
-        )  # fmt: skip
+        )[0]  # fmt: skip
     model = pg.models.spherical_admixture(corpus.train, **numbers)
     step = module.steps(model, corpus.train.shape[0])[name]()
     point = module.starting_point(model, corpus.train, np.random.default_rng(1))
