@@ -177,7 +177,7 @@ def plot(curves: dict[str, Curve], levels: dict[str, dict[str, float]], path: Pa
         axes.axhline(level["perplexity"], color="grey", linewidth=0.8)
         axes.text(first, level["perplexity"], f" {name}", va="bottom", color="grey")
     axes.set(xlabel="processor time (s)", ylabel="held-out log-perplexity", xscale="log")
-    axes.legend()
+    figure.legend(loc="outside lower center", ncols=3)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
