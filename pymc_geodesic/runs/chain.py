@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.util
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.chain_files import ChainFiles, Draws, Record
+from pymc_geodesic.runs.ending import end_worker_with, tell_how_to_go_on
 from pymc_geodesic.runs.pymc_parts import RecordsInWorker, SamplerWarning
 
 __all__ = ["ChainTrace", "Replay"]
@@ -81,14 +83,18 @@ class ChainTrace(RecordsInWorker):
         self.n = 0
         self._step: Any = None
         self._first = 0 if replay is None else replay.record.n
+        self._has_failed = False
+        self._is_handled = id(sys.exception())  # one that sampling has nothing to do with
         self._clear()
 
     def _clear(self) -> None:
+        # In an order that an interruption anywhere leaves right: what waits is what is counted.
+        self._n_waiting = 0
+        self._first_waiting = max(self.n, self._first)
         self._values: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
         self._stats: list[dict[str, list[Any]]] = [
             {name: [] for name in names} for names in self.stat_names
         ]
-        self._n_waiting = 0
         self._due = time.monotonic() + self.every
 
     def link_stepper(self, step_method: Any) -> None:
@@ -98,6 +104,7 @@ class ChainTrace(RecordsInWorker):
         if multiprocessing.parent_process() is not None:
             # Nothing closes a trace in a process that is told to end.
             multiprocessing.util.Finalize(self, self.close, exitpriority=10)
+            end_worker_with(self.close)
 
     def _unshadow(self) -> None:
         for name in ("step", "stop_tuning"):
@@ -150,15 +157,29 @@ class ChainTrace(RecordsInWorker):
         self._n_waiting += 1
         if self.n == self.n_draws or time.monotonic() >= self._due:
             begin = time.monotonic()
-            self._write_draws()
             point = {name: np.array(value) for name, value in draw.items()}
-            self.files.write_record(Record(self.n, point, self._step.sampling_state))
+            try:
+                self._write_draws()
+                self.files.write_record(Record(self.n, point, self._step.sampling_state))
+            except OSError as error:
+                self._has_failed = True
+                raise OSError(
+                    error.errno,
+                    f"chain {self.chain} cannot be written, {error.strerror or error}; draws to "
+                    f"the last record are safe in {self.files.folder}. Make room, or mend what "
+                    "is wrong with the folder, and go on",
+                    error.filename,
+                ) from error
             now = time.monotonic()
             self._due = now + max(self.every, (now - begin) / _SHARE)
 
     def _write_draws(self) -> None:
-        if self._n_waiting:
-            self.files.write_draws(self.n - self._n_waiting, self._values, self._stats)
+        if n := self._n_waiting:
+            values = {name: column[:n] for name, column in self._values.items()}
+            stats = [
+                {name: column[:n] for name, column in columns.items()} for columns in self._stats
+            ]
+            self.files.write_draws(self._first_waiting, values, stats)
             self._clear()
 
     def record_sampling_state(self, step: Any = None) -> None:
@@ -168,7 +189,12 @@ class ChainTrace(RecordsInWorker):
         """Write the draws that wait; the state after them is that of the last record."""
         if self._step is not None:
             self._unshadow()
-        self._write_draws()
+        if not self._has_failed:
+            self._write_draws()
+        error = sys.exception()
+        in_main = multiprocessing.parent_process() is None
+        if in_main and error is not None and id(error) != self._is_handled:
+            tell_how_to_go_on(error, self.files.folder.parent)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_step": None}

@@ -16,6 +16,7 @@ import pytensor
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.chain import ChainTrace, Replay
 from pymc_geodesic.runs.encoding import write_tree
+from pymc_geodesic.runs.ending import end_run_with, how_to_go_on
 from pymc_geodesic.runs.identity import identity_of
 from pymc_geodesic.runs.lock import hold, let_go
 from pymc_geodesic.runs.pymc_parts import (
@@ -141,6 +142,7 @@ class CheckpointTrace(KnowsTheStep):
             hold(self.path)
             replays = [self._goes_on.replay(chain) for chain in range(chains)]
         write_tree(self.path / "run.npz", key)
+        self._give_signal_back = end_run_with(self, self.path)
         self.run = RunFiles(self.path)
         evaluate = self.model.compile_fn(
             inputs=[pytensor.In(v, borrow=True) for v in self.model.value_vars],
@@ -188,6 +190,7 @@ class CheckpointTrace(KnowsTheStep):
 
     def to_inferencedata(self, save_warmup: bool = False, eager: bool = True) -> Any:
         """Read all draws from the disk; see `open_run`."""
+        self._give_signal_back()
         let_go(self.path)
         self.run = RunFiles(self.path)
         done = sum(self._sampling_state.draw_idx)
@@ -195,7 +198,7 @@ class CheckpointTrace(KnowsTheStep):
         if done < asked:
             message = (
                 f"the run was stopped after {done} of {asked} draws, tuning among them; all are "
-                f"kept. Go on with pymc_geodesic.resume({str(self.path)!r}, model)"
+                f"kept. {how_to_go_on(self.path)}"
             )
             warnings.warn(see(message, "stopped-run"), stacklevel=2)
         return tree_of(self.run, model=self.model, save_warmup=save_warmup)

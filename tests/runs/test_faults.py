@@ -275,3 +275,46 @@ def test_two_processes(model, expected, tmp_path):
         RunFiles(path).chain(chain).forget_after(n)
     again = pg.resume(path, model, **(QUIET | kwargs))
     assert_same_trees(expected, again)
+
+
+def test_a_run_file_that_is_damaged(run, model):
+    path = run / "run.npz"
+    path.write_bytes(path.read_bytes()[:100])
+    for read in (pg.open_run, lambda path: pg.resume(path, model)):
+        with pytest.raises(ValueError, match=r"run.npz cannot be read"):
+            read(run)
+
+
+def test_a_run_of_a_later_version(run, model, monkeypatch):
+    monkeypatch.setattr("pymc_geodesic.runs.reading.FORMAT", 0)
+    with pytest.raises(ValueError, match=r"layout 1, and this version reads 0: install"):
+        pg.resume(run, model)
+
+
+def test_a_chain_without_its_folder_begins_again(run, model, expected):
+    shutil.rmtree(run / "chain-0")
+    assert_same_trees(expected, pg.resume(run, model, **QUIET))
+
+
+def test_a_start_that_is_damaged(run, model):
+    (run / "chain-1" / "start.npz").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"start.npz cannot be read"):
+        pg.resume(run, model, **QUIET)
+
+
+def test_fewer_draws_than_there_are(run, model):
+    with pytest.raises(ValueError, match=r"draws=5, but a chain of the run has 20 already"):
+        pg.resume(run, model, draws=5)
+
+
+def test_both_states_that_are_damaged(run, model, expected):
+    for path in (run / "chain-1").glob("state-*.npz"):
+        path.write_bytes(path.read_bytes()[:50])
+    with pytest.warns(UserWarning, match="An earlier state is taken"):
+        again = pg.resume(run, model, **QUIET)
+    assert_same_trees(expected, again)
+
+
+def test_files_that_were_left_by_half(run, model, expected):
+    (run / "chain-1" / "draws-000000012.npz.part").write_bytes(b"half")
+    assert_same_trees(expected, pg.resume(run, model, **QUIET))
