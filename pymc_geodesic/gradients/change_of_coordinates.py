@@ -14,7 +14,8 @@ import numpy as np
 from numba import carray
 
 from pymc_geodesic.runtime.fields import ComposedField, FieldLike, array_at, evaluate
-from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.jit import compiled_for_c
+from pymc_geodesic.runtime.kernel import part
 from pymc_geodesic.tuning.metric import LowRank, Metric
 
 __all__ = ["ChangeOfCoordinates"]
@@ -23,7 +24,7 @@ _DIAGONAL, _DENSE, _LOW_RANK = 0, 1, 2
 _KIND, _FACTOR, _COUNT, _DIRECTIONS, _STRETCH = 6, 8, 11, 12, 13
 
 
-@compiled
+@part
 def _stretch(directions: np.ndarray, stretch: np.ndarray, vector: np.ndarray) -> None:
     """Add U (S − I) Uᵀ v to v; the rows of ``directions`` are the columns of U."""
     for k in range(stretch.size):
@@ -36,7 +37,7 @@ def _stretch(directions: np.ndarray, stretch: np.ndarray, vector: np.ndarray) ->
             vector[i] += along * direction[i]
 
 
-@compiled
+@part
 def _to_position(
     kind: int,
     centre: np.ndarray,
@@ -48,14 +49,10 @@ def _to_position(
 ) -> None:
     """X ← c + L z in the first coordinates, x ← z in the others."""
     d = centre.size
-    if kind == _LOW_RANK:
-        x[:] = z
-        _stretch(directions, stretch, x[:d])
-        for i in range(d):
-            x[i] = centre[i] + factor[i] * x[i]
-        return
-    for i in range(d, z.size):
+    for i in range(z.size):
         x[i] = z[i]
+    if kind == _LOW_RANK:
+        _stretch(directions, stretch, x[:d])
     for i in range(d):
         if kind == _DENSE:
             total = 0.0
@@ -64,10 +61,10 @@ def _to_position(
                 total += row[j] * z[j]
             x[i] = centre[i] + total
         else:
-            x[i] = centre[i] + factor[i] * z[i]
+            x[i] = centre[i] + factor[i] * x[i]
 
 
-@compiled
+@part
 def _to_gradient(
     kind: int,
     d: int,
@@ -96,7 +93,7 @@ def _to_gradient(
         _stretch(directions, stretch, output[:d])
 
 
-@compiled
+@compiled_for_c
 def _in_new_coordinates(position: Any, argument: int, context: Any, output: Any) -> float:
     table = carray(context, (14,))
     size, n_outputs, d, kind = table[3], table[4], table[5], table[6]

@@ -24,12 +24,12 @@ import numpy as np
 from numba import carray
 
 from pymc_geodesic.runtime.fields import ComposedField, FieldLike, array_at, evaluate
-from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.jit import compiled_for_c
 
 __all__ = ["ControlVariates"]
 
 
-@compiled
+@compiled_for_c
 def _difference(position: Any, argument: int, context: Any, output: Any) -> float:
     table = carray(context, (7,))
     size = table[3]

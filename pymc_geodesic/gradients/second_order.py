@@ -26,12 +26,12 @@ from numba import carray
 
 from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
-from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.jit import compiled_for_c
 
 __all__ = ["SecondOrderVariates"]
 
 
-@compiled
+@compiled_for_c
 def _expanded_difference(position: Any, argument: int, context: Any, output: Any) -> float:
     table = carray(context, (15,))
     size, n_blocks, batch_size = table[6], table[7], table[8]

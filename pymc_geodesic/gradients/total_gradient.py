@@ -10,7 +10,7 @@ from numba import carray
 
 from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
-from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.jit import compiled_for_c
 
 __all__ = ["CHUNK", "TotalGradient"]
 
@@ -20,7 +20,7 @@ CHUNK = 2048
 _FIELD, _CONTEXT, _N_CONTEXT, _SIZE, _OUTPUTS, _ROWS, _INPUTS, _TABLE, _WEIGHTS, _PART = range(10)
 
 
-@compiled
+@compiled_for_c
 def _sum_of_chunks(position: Any, argument: int, context: Any, output: Any) -> float:
     """Add up the fields of all chunks; what is no row counts in the first of them only."""
     table = carray(context, (10,))

@@ -160,10 +160,15 @@ def geodesic_langevin(
     space, state, gradient = borrow(space), borrow(state), borrow(gradient)
     stream, extra = borrow(stream), thermostat.friction
     size, n_steps = state.x.size, arguments.size
-    dim = np.sum(space.dims)
+    # sums and minima by hand: those of NumPy take longer to compile than they save
+    dim, weakest = 0.0, math.inf
+    for of_block in space.dims:
+        dim += of_block
+    for friction in bath.friction:
+        weakest = min(weakest, friction)
     decay, spread, noise = np.empty(size), np.empty(size), np.empty(size)
     clips = friction_coefficients(step_size, bath.friction, bath.known_noise, decay, spread)
-    least = -_WEAKEST * np.min(bath.friction)
+    least = -_WEAKEST * weakest
     half = 0.5 * step_size
     total = 0.0
     scaled_drift(space, state, half)

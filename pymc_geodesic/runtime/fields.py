@@ -215,7 +215,7 @@ class ComposedField:
 
     Parameters
     ----------
-    function : compiled function ``(position, argument, context, output) -> float``
+    function : function of `compiled_for_c`, ``(position, argument, context, output) -> float``
         Receives pointers and finds the other fields in its context.
     context : ndarray of int64
         What it reads.

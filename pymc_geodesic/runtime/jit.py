@@ -77,7 +77,7 @@ def compiled[Function: Callable[..., Any]](function: Function, /) -> Function: .
 
 @overload
 def compiled[Function: Callable[..., Any]](
-    *, inline: str = "never", cache: bool = True
+    *, cache: bool = True, **options: Any
 ) -> Callable[[Function], Function]: ...
 
 
@@ -109,7 +109,13 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
     """
     if function is None:
         return lambda decorated: compiled(decorated, **options)
-    defaults = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": FAST_MATH}
+    defaults = {
+        "cache": True,
+        "nogil": True,
+        "error_model": "numpy",
+        "fastmath": FAST_MATH,
+        "no_cfunc_wrapper": True,
+    }
     dispatcher = numba.njit(function, **(defaults | options))
     # Numba's cache looks at the file of a function alone, and would go on using the old code of
     # the functions it calls after their files have changed.
@@ -119,12 +125,21 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
     return dispatcher
 
 
+def compiled_for_c[Function: Callable[..., Any]](function: Function) -> Function:
+    """Compile a function that is called by its address; like `compiled`.
+
+    Python cannot call it: what either kind of caller needs takes longer to compile than many a
+    function, and is left out where nobody calls.
+    """
+    return compiled(no_cpython_wrapper=True, no_cfunc_wrapper=False)(function)
+
+
 def machine_address(function: Any, signature: Any) -> int:
     """Compile a function, or load it from disk, and say where C code finds it.
 
     Parameters
     ----------
-    function : compiled function
+    function : function of `compiled_for_c`
         Must stay alive while the address is in use.
     signature : numba signature
         Of numbers and pointers.

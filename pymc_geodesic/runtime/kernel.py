@@ -81,8 +81,7 @@ def kernel[**Arguments, Result](
     >>> signature_of(sgld)[2:4]
     (Array(float64, 1, 'C', False, aligned=True), float64)
     """
-    options: Any = {"no_cfunc_wrapper": True}  # nobody asks for the address of a kernel
-    made: Any = compiled(**options)(function)
+    made: Any = compiled(function)
 
     def first_call(*arguments: Any) -> Any:
         made.call = made.compile(signature_of(made))
@@ -108,8 +107,7 @@ def part[Function: Callable[..., Any]](function: Function) -> Function:
     compiled function
         With an attribute ``is_part``.
     """
-    options: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
-    made: Any = compiled(**options)(function)
+    made: Any = compiled(no_cpython_wrapper=True, forceinline=True)(function)
     made.is_part = True
     return cast("Function", made)
 

@@ -18,7 +18,7 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
-from pymc_geodesic.runtime.jit import compiled, machine_address
+from pymc_geodesic.runtime.jit import compiled_for_c, machine_address
 
 __all__ = ["LateFunction", "late"]
 
@@ -50,7 +50,7 @@ class LateFunction:
     """
 
     def __init__(self, function: Callable[..., float], signature: Any) -> None:
-        self._function = compiled(function)
+        self._function = compiled_for_c(function)
         self._signature = signature
         self._type = ctypes.CFUNCTYPE(
             _C_TYPES[signature.return_type], *(_C_TYPES[kind] for kind in signature.args)

@@ -19,10 +19,15 @@ References
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
 
-from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.jit import borrow, compiled, define_intrinsic
+from pymc_geodesic.runtime.kernel import part
 
 ONE_BITS = np.uint64(0x3FF0000000000000)  # the bits of 1.0: an exponent of zero
 SQRT_HALF_BITS = np.int64(0x3FE6A09E667F3BCD)
@@ -32,7 +37,26 @@ DIGIT_BITS = np.uint64(4)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-@compiled(inline="always")
+@define_intrinsic
+def _float_of(_context: Any, bits: Any) -> tuple[Any, Callable[..., Any]]:
+    """Float with these bits; ``view`` does the same, but takes longer to compile."""
+    return types.float64(types.uint64), _reinterpret(ir.DoubleType())
+
+
+@define_intrinsic
+def _bits_of(_context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
+    """Bits of a float."""
+    return types.uint64(types.float64), _reinterpret(ir.IntType(64))
+
+
+def _reinterpret(kind: Any) -> Callable[..., Any]:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], kind)
+
+    return generate
+
+
+@part
 def _word(key: np.uint64, counter: np.uint64) -> np.uint64:
     """Random 64-bit word number ``counter`` of stream ``key``: Squares, five rounds."""
     y = counter * key
@@ -48,19 +72,19 @@ def _word(key: np.uint64, counter: np.uint64) -> np.uint64:
     return fourth ^ ((x * x + y) >> HALF_WORD)
 
 
-@compiled(inline="always")
+@part
 def _open_unit(word: np.uint64) -> float:
     """Uniform on the 2⁵² midpoints (k + ½)·2⁻⁵² of (0, 1): never 0, never 1."""
     # Setting the exponent bits is the one integer-to-float conversion every processor vectorises.
-    return np.uint64((word >> np.uint64(12)) | ONE_BITS).view(np.float64) - ALMOST_ONE
+    return _float_of((word >> np.uint64(12)) | ONE_BITS) - ALMOST_ONE
 
 
-@compiled(inline="always")
+@part
 def _log(u: float) -> float:
     """Logarithm of a normal positive number: u = 2ᵏ m, log m = 2 artanh((m − 1)/(m + 1))."""
-    bits = np.float64(u).view(np.int64)
+    bits = np.int64(_bits_of(u))
     exponent = (bits - SQRT_HALF_BITS) >> 52
-    excess = np.int64(bits - (exponent << 52)).view(np.float64) - 1.0
+    excess = _float_of(np.uint64(bits - (exponent << 52))) - 1.0
     ratio = excess / (2.0 + excess)
     z = ratio * ratio
     series = 0.153125281483583764 + z * 0.14809710360707973
@@ -70,7 +94,7 @@ def _log(u: float) -> float:
     return float(exponent) * 0.693147180559945309 + ratio * series
 
 
-@compiled(inline="always")
+@part
 def _normal_pair(key: np.uint64, first: np.uint64, second: np.uint64) -> tuple[float, float]:
     """Two independent standard normals from the words with counters `first` and `second`."""
     radius = math.sqrt(-2.0 * _log(_open_unit(_word(key, first))))
@@ -78,7 +102,7 @@ def _normal_pair(key: np.uint64, first: np.uint64, second: np.uint64) -> tuple[f
     # turns the point by a half turn, a change of both signs.
     word = _word(key, second)
     half_turn = (word & np.uint64(1)) << np.uint64(63)
-    radius = np.uint64(np.float64(radius).view(np.uint64) ^ half_turn).view(np.float64)
+    radius = _float_of(_bits_of(radius) ^ half_turn)
     y = _open_unit(word) - 0.5
     z = y * y
     cosine = -1.04566553387486738e-4 + z * 4.14956435394197994e-6
@@ -94,13 +118,13 @@ def _normal_pair(key: np.uint64, first: np.uint64, second: np.uint64) -> tuple[f
     return radius * cosine, radius * sine
 
 
-@compiled
+@part
 def _read_tape(tape: np.ndarray, out: np.ndarray) -> None:
     """Copy the next numbers of a tape; NaN where there are not as many."""
     first = np.int64(tape[1])
     for i in range(out.size):
         place = 2 + first + i
-        out[i] = np.uint64(tape[place]).view(np.float64) if place < tape.size else np.nan
+        out[i] = _float_of(tape[place]) if place < tape.size else np.nan
     tape[1] = np.uint64(first + out.size)
 
 
@@ -220,7 +244,6 @@ def fill_uniform(stream: np.ndarray, out: np.ndarray) -> None:
     stream[1] = counter + np.uint64(out.size)
 
 
-@compiled
 def _key(seed: np.uint64) -> np.uint64:
     """Turn any 64-bit seed into a key fit for Squares.
 
@@ -244,6 +267,9 @@ def _key(seed: np.uint64) -> np.uint64:
         placed += 1
         used = np.uint64(0) if placed == 8 else used | mark
     return key
+
+
+_compiled_key = compiled(_key)
 
 
 @compiled
@@ -270,7 +296,7 @@ def split_stream(stream: np.ndarray, n: int) -> np.ndarray:
     """
     children = np.zeros((n, 2), np.uint64)
     for child in range(n):
-        children[child, 0] = _key(_word(stream[0], stream[1] + np.uint64(child)))
+        children[child, 0] = _compiled_key(_word(stream[0], stream[1] + np.uint64(child)))
     stream[1] += np.uint64(n)
     return children
 
@@ -297,7 +323,8 @@ def new_stream(rng: np.random.Generator) -> np.ndarray:
     (dtype('uint64'), (2,), 0)
     """
     seed = rng.integers(np.iinfo(np.uint64).max, dtype=np.uint64, endpoint=True)
-    return np.array([_key(seed), 0], dtype=np.uint64)
+    with np.errstate(over="ignore"):  # one key alone is sooner interpreted than compiled
+        return np.array([_key(seed), 0], dtype=np.uint64)
 
 
 def new_tape(numbers: np.ndarray) -> np.ndarray:
