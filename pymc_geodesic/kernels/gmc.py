@@ -10,7 +10,7 @@ import numpy as np
 from pymc_geodesic.integrators import State, kick, refresh_velocity, scaled_drift
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.jit import borrow, copy_numbers
 from pymc_geodesic.runtime.kernel import Matrix, Stream, Vector, kernel, part
 from pymc_geodesic.runtime.streams import uniform
 
@@ -77,7 +77,7 @@ class Record(NamedTuple):
     energies: Matrix
 
 
-@compiled
+@part
 def add_kinetic_energy(
     blocks: np.ndarray, v: np.ndarray, chains: int, sign: float, energy: np.ndarray
 ) -> None:
@@ -92,17 +92,7 @@ def add_kinetic_energy(
             energy[chain] += 0.5 * sign * total
 
 
-@compiled
-def copy_numbers(source: np.ndarray, target: np.ndarray, start: int, stop: int) -> None:
-    """target[start:stop] = source[start:stop], without Numba's message about shapes that differ.
-
-    That message takes longer to compile than a sampler.
-    """
-    for i in range(start, stop):
-        target[i] = source[i]
-
-
-@compiled
+@part
 def copy_chain(
     blocks: np.ndarray, source: np.ndarray, target: np.ndarray, chain: int, chains: int
 ) -> None:
@@ -110,7 +100,7 @@ def copy_chain(
     for block in range(blocks.shape[0]):
         width = blocks[block, 2] * blocks[block, 3] // chains
         start = blocks[block, 1] + chain * width
-        copy_numbers(source, target, start, start + width)
+        copy_numbers(source[start : start + width], target[start : start + width])
 
 
 @part
@@ -233,21 +223,21 @@ def gmc(
         evaluations += 1
     for transition in range(transitions):
         epsilon = leapfrog.step_size * (1.0 + leapfrog.jitter * (2.0 * uniform(stream) - 1.0))
-        copy_numbers(x, proposal.x, 0, size)
-        copy_numbers(current, output, 0, size + n_chains)
+        copy_numbers(x, proposal.x)
+        copy_numbers(current, output)
         refresh_velocity(blocks, proposal.x, proposal.v, stream)
         for chain in range(n_chains):
             energy[chain] = -current[size + chain]
         add_kinetic_energy(blocks, proposal.v, n_chains, 1.0, energy)
         if record.energies.size:
-            copy_numbers(energy, record.energies[1], 0, n_chains)
+            copy_numbers(energy, record.energies[1])
         leap(field, argument, space, proposal, epsilon, leapfrog.n_steps, output)
         add_kinetic_energy(blocks, proposal.v, n_chains, -1.0, energy)
         divergences += accept_or_stay(space, chains, proposal, output, energy, stream, record)
         if transition >= record.discarded:
-            copy_numbers(x, record.positions[transition - record.discarded], 0, size)
+            copy_numbers(x, record.positions[transition - record.discarded])
     for chain in range(n_chains):
         record.acceptance[chain] /= transitions
     if record.energies.size:
-        copy_numbers(current[size:], record.energies[0], 0, n_chains)
+        copy_numbers(current[size:], record.energies[0])
     return divergences, evaluations

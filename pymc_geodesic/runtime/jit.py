@@ -8,6 +8,8 @@ from typing import Any, overload
 
 import numba
 from numba import types
+from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 FAST_MATH = {"contract", "reassoc", "nsz"}
@@ -125,13 +127,14 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
     return dispatcher
 
 
-def compiled_for_c[Function: Callable[..., Any]](function: Function) -> Function:
-    """Compile a function that is called by its address; like `compiled`.
+def compiled_for_c(function: Any = None, /, **options: Any) -> Any:
+    """Compile a function that C code calls by its address; like `compiled`.
 
-    Python cannot call it: what either kind of caller needs takes longer to compile than many a
+    Python cannot call it: what a caller of either kind needs takes longer to compile than many a
     function, and is left out where nobody calls.
     """
-    return compiled(no_cpython_wrapper=True, no_cfunc_wrapper=False)(function)
+    wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": False}
+    return compiled(function, **(wrappers | options))
 
 
 def machine_address(function: Any, signature: Any) -> int:
@@ -149,7 +152,9 @@ def machine_address(function: Any, signature: Any) -> int:
     int
     """
     result = function.get_compile_result(signature)
-    return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
+    address = result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
+    assert address, f"{function} is not `compiled_for_c`"
+    return int(address)
 
 
 # For a type checker an intrinsic would take the typing context as its first argument.
@@ -191,3 +196,32 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         array.meminfo = array.meminfo.type(None)
         value = array._getvalue()
     return value
+
+
+@define_intrinsic
+def copy_numbers(_context: Any, source: Any, target: Any) -> tuple[Any, Callable[..., Any]]:
+    """Copy all numbers of a vector to the beginning of another, in compiled code.
+
+    An assignment to a slice does the same, but for its message about shapes that differ, which
+    takes longer to compile than a sampler, and a loop, of which the compiler makes several.
+    Nothing is checked.
+
+    Parameters
+    ----------
+    source, target : C-contiguous vectors of the same type of numbers
+    """
+    for kind in (source, target):
+        if not (isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C"):
+            raise TypingError(f"numbers are copied between contiguous vectors, not {kind}")
+    if source.dtype != target.dtype:
+        raise TypingError(f"numbers of {source} are not those of {target}")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        start, end = (
+            context.make_array(kind)(context, builder, value)
+            for kind, value in zip(signature.args, arguments, strict=True)
+        )
+        cgutils.raw_memmove(builder, end.data, start.data, start.nitems, start.itemsize)
+        return context.get_dummy_value()
+
+    return types.void(source, target), generate

@@ -102,13 +102,33 @@ def test_stamp_ignores_other_modules(package, changed):
 def test_address_of_a_function_for_c():
     """The wrapper that Numba makes for C callers; fields and manifolds are called through it."""
 
-    @jit.compiled(cache=False)
+    @jit.compiled_for_c(cache=False)
     def add(x, y):
         return x + y
 
     address = jit.machine_address(add, numba.float64(numba.float64, numba.int64))
     kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double, ctypes.c_int64)
     assert kind(address)(0.5, 2) == 2.5
+
+
+def test_numbers_are_copied_to_the_beginning_of_a_vector():
+    @jit.compiled(cache=False)
+    def copy(source, target):
+        jit.copy_numbers(source[1:], target[2:])
+
+    target = np.zeros(6)
+    copy(np.arange(1.0, 5.0), target)
+    np.testing.assert_array_equal(target, [0.0, 0.0, 2.0, 3.0, 4.0, 0.0])
+
+
+@pytest.mark.parametrize("target", [np.zeros(3, np.int64), np.zeros((3, 3)), np.zeros(6)[::2]])
+def test_numbers_are_not_copied_where_others_stand(target):
+    @jit.compiled(cache=False)
+    def copy(source, target):
+        jit.copy_numbers(source, target)
+
+    with pytest.raises(numba.TypingError, match="numbers"):
+        copy(np.ones(3), target)
 
 
 def test_cache_of_a_kernel_carries_the_stamp():
