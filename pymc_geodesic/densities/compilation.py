@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from numba import carray, cfunc
+from numba import cfunc
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
@@ -126,12 +126,12 @@ def _numba_source(
     """Source of the wrapper: views of positions and data in, gradients out."""
     lines = ["def field(position, argument, context, output):"]
     if inputs:
-        lines.append(f"    addresses = carray(context, ({2 * len(inputs)},))")
+        lines.append(f"    addresses = array_at(context, ({2 * len(inputs)},), int64)")
     sizes = [
         " * ".join("argument" if n is None else str(n) for n in shape) or "1"
         for shape in coordinate_shapes
     ]
-    lines.append(f"    x = carray(position, ({' + '.join(sizes)},))")
+    lines.append(f"    x = array_at(position, ({' + '.join(sizes)},), float64)")
     arguments = []
     start = "0"
     for i, (shape, size) in enumerate(zip(coordinate_shapes, sizes, strict=True)):
@@ -159,7 +159,7 @@ def _numba_source(
     length = f"stop{len(coordinate_shapes) - 1}"
     if has_values:
         length += " + results[0].size"
-    lines.append(f"    out = carray(output, ({length},))")
+    lines.append(f"    out = array_at(output, ({length},), float64)")
     first = 1 if has_values else 0
     for i in range(n_outputs):
         # A loop, and no ravel where there is nothing to do for it: assignment to a slice costs as
@@ -242,10 +242,9 @@ def _native(
     source = _numba_source(shapes, inputs, n_outputs, has_values)
     environment = {
         "__name__": __name__,  # Numba's cache imports the module of what it loads
-        "carray": carray,
         "array_at": array_at,
         "function": jitted,
-        **{dtype: getattr(np, dtype) for dtype in {data.dtype for data in inputs}},
+        **{dtype: getattr(np, dtype) for dtype in {"int64", "float64", *(d.dtype for d in inputs)}},
     }
     inner_key = CACHED_SRC_FUNCTIONS.get(jitted.py_func)
     cache_key = None

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import carray
 
 from pymc_geodesic.runtime.fields import ComposedField, FieldLike, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled_for_c
@@ -95,7 +94,7 @@ def _to_gradient(
 
 @compiled_for_c
 def _in_new_coordinates(position: Any, argument: int, context: Any, output: Any) -> float:
-    table = carray(context, (14,))
+    table = array_at(context, (14,), np.int64)
     size, n_outputs, d, kind = table[3], table[4], table[5], table[6]
     centre = array_at(table[7], (d,), np.float64)
     factor = array_at(table[8], (d * d if kind == _DENSE else d,), np.float64)
@@ -103,11 +102,13 @@ def _in_new_coordinates(position: Any, argument: int, context: Any, output: Any)
     stretch = array_at(table[_STRETCH], (table[_COUNT],), np.float64)
     scratch = array_at(table[9], (size + n_outputs,), np.float64)
     x, gradient = scratch[:size], scratch[size:]
-    _to_position(kind, centre, factor, directions, stretch, carray(position, (size,)), x)
+    _to_position(
+        kind, centre, factor, directions, stretch, array_at(position, (size,), np.float64), x
+    )
     inner_context = array_at(table[1], (table[2],), np.int64)
     value = evaluate(table[0], x, argument, inner_context, gradient)
     lengths = array_at(table[10], (size - d,), np.float64)
-    out = carray(output, (n_outputs,))
+    out = array_at(output, (n_outputs,), np.float64)
     _to_gradient(kind, d, factor, directions, stretch, lengths, gradient, out)
     return value
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray
 
 from pymc_geodesic.runtime.fields import ComposedField, FieldLike, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled_for_c
@@ -31,14 +30,14 @@ __all__ = ["ControlVariates"]
 
 @compiled_for_c
 def _difference(position: Any, argument: int, context: Any, output: Any) -> float:
-    table = carray(context, (7,))
+    table = array_at(context, (7,), np.int64)
     size = table[3]
     anchor = array_at(table[4], (size,), np.float64)
     total = array_at(table[5], (size,), np.float64)
     there = array_at(table[6], (size,), np.float64)
     inner_context = array_at(table[1], (table[2],), np.int64)
-    gradient = carray(output, (size,))
-    evaluate(table[0], carray(position, (size,)), argument, inner_context, gradient)
+    gradient = array_at(output, (size,), np.float64)
+    evaluate(table[0], array_at(position, (size,), np.float64), argument, inner_context, gradient)
     evaluate(table[0], anchor, argument, inner_context, there)
     for i in range(size):
         gradient[i] += total[i] - there[i]

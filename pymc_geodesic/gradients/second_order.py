@@ -22,7 +22,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray
 
 from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
@@ -33,7 +32,7 @@ __all__ = ["SecondOrderVariates"]
 
 @compiled_for_c
 def _expanded_difference(position: Any, argument: int, context: Any, output: Any) -> float:
-    table = carray(context, (15,))
+    table = array_at(context, (15,), np.int64)
     size, n_blocks, batch_size = table[6], table[7], table[8]
     minibatch_context = array_at(table[1], (table[2],), np.int64)
     curvature_context = array_at(table[4], (table[5],), np.int64)
@@ -43,9 +42,9 @@ def _expanded_difference(position: Any, argument: int, context: Any, output: Any
     total = array_at(table[12], (size,), np.float64)
     hessian = array_at(table[13], (size, size), np.float64)
     there = array_at(table[14], (2 * size,), np.float64)
-    x = carray(position, (size,))
+    x = array_at(position, (size,), np.float64)
     away = place[size:]
-    gradient = carray(output, (size,))
+    gradient = array_at(output, (size,), np.float64)
     evaluate(table[0], x, argument, minibatch_context, gradient)
     for i in range(size):
         away[i] = x[i] - place[i]

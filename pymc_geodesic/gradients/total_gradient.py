@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numba import carray
 
 from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
@@ -23,14 +22,14 @@ _FIELD, _CONTEXT, _N_CONTEXT, _SIZE, _OUTPUTS, _ROWS, _INPUTS, _TABLE, _WEIGHTS,
 @compiled_for_c
 def _sum_of_chunks(position: Any, argument: int, context: Any, output: Any) -> float:
     """Add up the fields of all chunks; what is no row counts in the first of them only."""
-    table = carray(context, (10,))
+    table = array_at(context, (10,), np.int64)
     size, outputs, rows, n_inputs = table[_SIZE], table[_OUTPUTS], table[_ROWS], table[_INPUTS]
     inner_context = array_at(table[_CONTEXT], (table[_N_CONTEXT],), np.int64)
     inputs = array_at(table[_TABLE], (n_inputs, 3), np.int64)
     weights = array_at(table[_WEIGHTS], (3,), np.float64)
     part = array_at(table[_PART], (outputs,), np.float64)
-    x = carray(position, (size,))
-    total = carray(output, (outputs,))
+    x = array_at(position, (size,), np.float64)
+    total = array_at(output, (outputs,), np.float64)
     total[:] = 0.0
     weights[1] = weights[2]
     for start in range(0, rows, CHUNK):

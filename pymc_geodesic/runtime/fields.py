@@ -19,10 +19,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, cfunc, njit, types
+from numba import carray, cfunc, types
 from numba.extending import intrinsic
+from numba.np.arrayobj import np_cfarray
 
-from pymc_geodesic.runtime.jit import compiled, machine_address
+from pymc_geodesic.runtime.jit import compiled, define_intrinsic, machine_address
 from pymc_geodesic.runtime.kernel import Integers
 
 __all__ = [
@@ -100,14 +101,6 @@ def _data_pointer(typing_context, array):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _as_pointer(typing_context, address):  # type: ignore[no-untyped-def]
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-
-    return types.voidptr(types.int64), codegen
-
-
-@intrinsic
 def _call(typing_context, address, position, argument, context, output):  # type: ignore[no-untyped-def]
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         double, integer = ir.DoubleType(), ir.IntType(64)
@@ -120,10 +113,29 @@ def _call(typing_context, address, position, argument, context, output):  # type
     return SIGNATURE.return_type(types.int64, *SIGNATURE.args), codegen
 
 
-@njit(inline="always")
-def array_at(address: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """View the memory at ``address`` as a C-contiguous array (inside compiled code only)."""
-    return carray(_as_pointer(address), shape, dtype)
+@define_intrinsic
+def array_at(_context: Any, place: Any, shape: Any, dtype: Any) -> tuple[Any, Callable[..., Any]]:
+    """View memory as a C-contiguous array (inside compiled code only).
+
+    `numba.carray` does the same, but compiles a function for every kind of array.
+
+    Parameters
+    ----------
+    place : int or pointer
+        Where the array begins.
+    shape : tuple of int
+    dtype : type of NumPy
+    """
+    array = types.Array(dtype.dtype, len(shape), "C")
+    place = place if isinstance(place, types.CPointer) else types.int64
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        start = arguments[0]
+        if place == types.int64:
+            start = builder.inttoptr(start, ir.IntType(8).as_pointer())
+        return np_cfarray(context, builder, array(types.voidptr, shape), (start, arguments[1]))
+
+    return array(place, shape, dtype), generate
 
 
 @compiled
