@@ -16,7 +16,10 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from numba import float64
+from numba.core import cgutils
 from numba.core.errors import TypingError
+from numba.extending import intrinsic
+from numba.np.arrayobj import np_cfarray
 from pymc.backends import _ZarrChainBase, _ZarrTraceBase
 from pymc.backends.arviz import (
     coords_and_dims_for_inferencedata,
@@ -567,3 +570,26 @@ def test_wrappers_that_nobody_calls(option, wrapper):
         assert (name in result.library.get_llvm_str()) != is_left_out
         if not is_left_out:
             assert result.library.get_pointer_to_function(name)
+
+
+def test_what_intrinsics_make_arrays_with():
+    """`np_cfarray` views memory as an array, `raw_memmove` counts items and their size."""
+
+    @intrinsic
+    def second_half_twice(_context, array):
+        def generate(context, builder, signature, arguments):
+            inner = context.make_array(array)(context, builder, arguments[0])
+            half = builder.udiv(inner.nitems, inner.nitems.type(2))
+            cgutils.raw_memmove(
+                builder, inner.data, builder.gep(inner.data, [half]), half, inner.itemsize
+            )
+            shape = cgutils.pack_array(builder, [half])
+            of = array(numba.types.CPointer(array.dtype), numba.types.UniTuple(numba.intp, 1))
+            return np_cfarray(context, builder, of, (inner.data, shape))
+
+        return array(array), generate
+
+    numbers = np.arange(6.0)
+    first_half = numba.njit(lambda x: second_half_twice(x).copy())(numbers)
+    np.testing.assert_array_equal(first_half, [3.0, 4.0, 5.0])
+    np.testing.assert_array_equal(numbers, [3.0, 4.0, 5.0, 3.0, 4.0, 5.0])

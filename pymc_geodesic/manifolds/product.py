@@ -17,6 +17,7 @@ from pymc_geodesic.manifolds.rows import address_of
 from pymc_geodesic.manifolds.simplex import Simplex
 from pymc_geodesic.manifolds.sphere import Sphere
 from pymc_geodesic.manifolds.stiefel import Stiefel
+from pymc_geodesic.runtime.fields import array_at
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.kernel import Table, Vector
 from pymc_geodesic.runtime.late import VECTOR, LateFunction, late
@@ -136,27 +137,27 @@ def geodesic(blocks: np.ndarray, x: Floats, v: Floats, time: float) -> None:
     time : float
     """
     table = borrow(blocks)
-    position = borrow(x)
-    velocity = borrow(v)
     for block in range(table.shape[0]):
         code = table[block, 0]
         start = table[block, 1]
         rows, size = table[block, 2], table[block, 3]
         n, p = table[block, 4], table[block, 5]
         if code == EUCLIDEAN:
-            # `euclidean.geodesic` without views, which take longer to compile than the rest
-            for i in range(start, start + rows * size):
-                position[i] += time * velocity[i]
+            # `euclidean.geodesic` without its rows, which take longer to compile than the rest
+            point = array_at(address_of(x, start), (rows * size,), np.float64)
+            vector = array_at(address_of(v, start), (rows * size,), np.float64)
+            for i in range(rows * size):
+                point[i] += time * vector[i]
             continue
-        point, vector = address_of(x, start), address_of(v, start)
+        place, speed = address_of(x, start), address_of(v, start)
         if code == HALF_LINE:
-            _half_line_motion((point, vector, rows, size, n, p, time))
+            _half_line_motion((place, speed, rows, size, n, p, time))
         elif code in (SPHERE, SIMPLEX):
-            _sphere_motion((point, vector, rows, size, n, p, time))
+            _sphere_motion((place, speed, rows, size, n, p, time))
         elif code == FLAT_SIMPLEX:
-            _flat_simplex_motion((point, vector, rows, size, n, p, time))
+            _flat_simplex_motion((place, speed, rows, size, n, p, time))
         elif code == STIEFEL:
-            _stiefel_motion((point, vector, rows, size, n, p, time))
+            _stiefel_motion((place, speed, rows, size, n, p, time))
 
 
 @compiled
