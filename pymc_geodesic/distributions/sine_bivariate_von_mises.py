@@ -81,8 +81,8 @@ class SineBivariateVonMises(Angular):
     =========== ===============================================================
 
     For large concentrations it is close to a normal law with the precision matrix of diagonal κ and
-    off-diagonal −λ. The series has positive terms only and is summed to rounding, with derivatives
-    of any order; draws are exact. Free variables carry a circular transform.
+    off-diagonal −λ. The series has positive terms only and is summed to rounding; its gradient in κ
+    and λ is that of the sum. Draws are exact. Free variables carry a circular transform.
 
     Parameters
     ----------
@@ -105,8 +105,8 @@ class SineBivariateVonMises(Angular):
     Notes
     -----
     Time grows with the square root of the concentrations, and with λ where it is larger than they
-    are. JAX, which must know the number of terms in advance, cannot compile the constant unless
-    ``kappa`` and ``lam`` are numbers.
+    are. JAX must know the number of terms in advance: unless ``kappa`` and ``lam`` are
+    numbers it refuses the density with a ``NotImplementedError`` that names ``arange``.
 
     References
     ----------

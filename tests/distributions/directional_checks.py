@@ -1,5 +1,7 @@
 """What the tests of distributions around a mean direction share."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -21,13 +23,25 @@ def log_density(variable, value):
     return evaluate(pm.logp(variable, value))
 
 
-def angle_law(variable, d):
+@cache
+def _log_density_function(distribution, *shapes):
+    """Compile a density once for all parameters of the same shapes."""
+    value = pt.dmatrix("value")
+    parameters = [pt.tensor(dtype="float64", shape=shape) for shape in shapes]
+    density = pm.logp(distribution.dist(*parameters), value)
+    return pytensor.function([value, *parameters], density, mode="FAST_COMPILE")
+
+
+def angle_law(distribution, *parameters):
     """Integrate over rings around the pole: total mass, mean cosine, cdf of the angle to it."""
+    arrays = [np.asarray(parameter, dtype=float) for parameter in parameters]
+    (d,) = arrays[0].shape
     grid = np.linspace(0.0, np.pi, 20_001)
     meridian = np.zeros((grid.size, d))
     meridian[:, 0], meridian[:, -1] = np.sin(grid), np.cos(grid)
     area = 2.0 * np.pi ** ((d - 1) / 2) / special.gamma((d - 1) / 2)
-    density = np.exp(log_density(variable, meridian)) * area * np.sin(grid) ** (d - 2)
+    function = _log_density_function(distribution, *(each.shape for each in arrays))
+    density = np.exp(function(meridian, *arrays)) * area * np.sin(grid) ** (d - 2)
     cumulative = integrate.cumulative_simpson(density, x=grid, initial=0.0)
     mean = integrate.simpson(density * np.cos(grid), x=grid)
     return cumulative[-1], mean, lambda angle: np.interp(angle, grid, cumulative / cumulative[-1])

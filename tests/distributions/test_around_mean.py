@@ -70,7 +70,7 @@ def law(request):
 def test_total_mass_and_mean(law, d):
     distribution, _, _, mean, numbers = law
     for number in numbers:
-        mass, mean_cosine, _ = angle_law(distribution.dist(pole(d), number), d)
+        mass, mean_cosine, _ = angle_law(distribution, pole(d), number)
         assert mass == pytest.approx(1.0, abs=1e-7)
         assert mean_cosine == pytest.approx(mean(d, number), abs=1e-7)
 
@@ -170,7 +170,7 @@ def test_draws_have_the_law(law, backend, d):
     distribution, rv_op, _, _, numbers = law
     draw = numpy_draws(rv_op) if backend == "numpy" else numba_draws(distribution)
     for number in numbers[1:]:
-        _, _, cdf = angle_law(distribution.dist(pole(d), number), d)
+        _, _, cdf = angle_law(distribution, pole(d), number)
         mu = unit_vectors(d)
         assert min(p_values_around(mu, draw(7, 20_000, mu, number), cdf)) > 1e-4
 
@@ -178,8 +178,8 @@ def test_draws_have_the_law(law, backend, d):
 def test_mutants_of_the_draws_are_found_out():
     """A concentration one tenth off, a Möbius map that is not squared, and a mean not turned to."""
     mu = unit_vectors(4)
-    _, _, power = angle_law(PowerSpherical.dist(pole(4), 12.0), 4)
-    _, _, cauchy = angle_law(SphericalCauchy.dist(pole(4), 0.5), 4)
+    _, _, power = angle_law(PowerSpherical, pole(4), 12.0)
+    _, _, cauchy = angle_law(SphericalCauchy, pole(4), 0.5)
     draw = numpy_draws(power_spherical)
     assert p_values_around(mu, draw(7, 20_000, mu, 13.2), power)[0] < 1e-6
     uniform = unit_vectors(20_000, 4)
@@ -198,7 +198,7 @@ def test_each_row_has_its_own_parameters(law):
     x = rv_op.rng_fn(np.random.default_rng(7), mu, number, None)
     for value in numbers[1], numbers[-1]:
         rows = number == value
-        _, _, cdf = angle_law(distribution.dist(pole(3), value), 3)
+        _, _, cdf = angle_law(distribution, pole(3), value)
         angle = 2.0 * np.arcsin(np.linalg.norm(x[rows] - mu[rows], axis=-1) / 2.0)
         assert stats.kstest(angle, cdf).pvalue > 1e-4
 
@@ -213,12 +213,13 @@ def test_shapes_of_draws(law):
     assert pm.draw(x, mode="FAST_COMPILE", random_seed=1).shape == (5, 4, 2, 3)
 
 
-@pytest.mark.parametrize("mode", [None, "FAST_COMPILE"])
-def test_draws_refuse_bad_parameters(law, mode):
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_draws_refuse_bad_parameters(law, backend):
+    draw = numpy_draws(law[1]) if backend == "numpy" else numba_draws(law[0])
     with pytest.raises(ValueError, match="at least 0"):
-        pm.draw(law[0].dist(pole(3), -1.0), mode=mode, random_seed=1)
+        draw(1, 2, pole(3), -1.0)
     with pytest.raises(ValueError, match="unit vectors"):
-        pm.draw(law[0].dist(np.ones(3), 0.5), mode=mode, random_seed=1)
+        draw(1, 2, np.ones(3), 0.5)
 
 
 def test_a_generic_draw_needs_unit_vectors():
@@ -250,7 +251,8 @@ def test_life_in_a_model(law):
 def test_support_point_is_the_mean(law):
     with pm.Model() as model:
         law[0]("x", np.eye(3), 0.5, size=(2, 3))
-    assert_support_point_is_expected(model, [np.eye(3), np.eye(3)])
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        assert_support_point_is_expected(model, [np.eye(3), np.eye(3)])
 
 
 def test_bad_parameters_are_named(law):

@@ -86,7 +86,7 @@ def test_the_recurrence_alone_would_lose_its_digits():
 
 def test_second_derivative_of_the_integral():
     alpha = pt.dscalar("alpha")
-    for n in (1, 2, 6):
+    for n in (1, 6):
         slope = pt.grad(log_half_line_moment(n, alpha), alpha)
         curvature = evaluate(pt.grad(slope, alpha), {alpha: 1.3})
         h = 1e-5
@@ -111,7 +111,7 @@ def test_density_against_the_integral_over_lengths(d):
 @pytest.mark.parametrize("length", [0.0, 1.0, 30.0])
 def test_total_mass_and_mean_without_covariance(d, length):
     """The length of the mean is that of the table; on the circle Kendall's (1974) Bessel form."""
-    mass, mean, _ = angle_law(ProjectedNormal.dist(length * pole(d)), d)
+    mass, mean, _ = angle_law(ProjectedNormal, length * pole(d))
     assert mass == pytest.approx(1.0, abs=1e-9)
     ratio = np.exp(special.gammaln((d + 1) / 2) - special.gammaln(d / 2 + 1))
     confluent = special.hyp1f1(0.5, d / 2 + 1, -(length**2) / 2)
@@ -140,10 +140,9 @@ def test_batches_equal_a_loop():
     mu, x = unit_vectors(4, 1, 3), unit_vectors(4, 2, 3, seed=2)
     cov = np.stack([COV[3], np.eye(3)])
     found = log_density(ProjectedNormal.dist(mu, cov), x)
-    looped = [
-        [log_density(ProjectedNormal.dist(mu[i, 0], cov[j]), x[i, j]) for j in range(2)]
-        for i in range(4)
-    ]
+    m, c, v = pt.dvector("m"), pt.dmatrix("c"), pt.dvector("v")
+    one = pytensor.function([m, c, v], pm.logp(ProjectedNormal.dist(m, c), v), mode="FAST_COMPILE")
+    looped = [[one(mu[i, 0], cov[j], x[i, j]) for j in range(2)] for i in range(4)]
     np.testing.assert_allclose(found, looped, rtol=1e-12)
     np.testing.assert_allclose(
         log_density(ProjectedNormal.dist(mu), x)[:, 1], np.array(looped)[:, 1], rtol=1e-12
@@ -171,9 +170,9 @@ def test_gradients(mode):
 
 @pytest.mark.filterwarnings("ignore:Skipping Check")  # JAX cannot raise while it computes
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
-@pytest.mark.parametrize("d", [3, 5])
-def test_jax_agrees(d):
+def test_jax_agrees():
     pytest.importorskip("jax")
+    d = 5
     mu = pt.tensor("mu", shape=(d,))
     density = pm.logp(ProjectedNormal.dist(mu), unit_vectors(3, d)).sum()
     outputs = [density, pt.grad(density, mu)]
@@ -197,7 +196,7 @@ def numba_draws():
 @pytest.mark.parametrize("d", [2, 3, 6])
 def test_draws_have_the_law(backend, d):
     draw = numpy_draws(projected_normal) if backend == "numpy" else numba_draws()
-    _, _, cdf = angle_law(ProjectedNormal.dist(2.0 * pole(d)), d)
+    _, _, cdf = angle_law(ProjectedNormal, 2.0 * pole(d))
     mu = unit_vectors(d)
     assert min(p_values_around(mu, draw(7, 20_000, 2.0 * mu), cdf)) > 1e-4
     assert p_values_around(mu, draw(7, 20_000, 2.2 * mu), cdf)[0] < 1e-6
@@ -246,7 +245,8 @@ def test_regression_in_a_model():
 def test_support_point_is_the_direction_of_the_mean(cov):
     with pm.Model() as model:
         ProjectedNormal("x", mu=[[0.0, 0.0, 0.0], [0.0, 3.0, 4.0]], cov=cov, size=(2, 2))
-    assert_support_point_is_expected(model, [[[0, 0, 1], [0, 0.6, 0.8]]] * 2)
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        assert_support_point_is_expected(model, [[[0, 0, 1], [0, 0.6, 0.8]]] * 2)
 
 
 def test_bad_parameters_are_named():
