@@ -8,6 +8,7 @@ from pymc_geodesic.datasets.docstrings import docstring_corpus
 from pymc_geodesic.datasets.household import Household, load_household
 from pymc_geodesic.datasets.mixtures import make_shared_mean_mixture, make_vmf_mixture
 from pymc_geodesic.datasets.newsgroups import build_20news_different, load_20news_different
+from pymc_geodesic.datasets.paleomagnetic import McMurdo, load_mcmurdo
 from pymc_geodesic.datasets.text import count_words, document_frequency, tf_idf, tokenize
 from pymc_geodesic.datasets.wikipedia import CompletionCorpus, load_wikipedia
 
@@ -16,6 +17,7 @@ __all__ = [
     "Corpus",
     "Directional",
     "Household",
+    "McMurdo",
     "RowBlocks",
     "RowSlices",
     "SparseRowSlices",
@@ -27,6 +29,7 @@ __all__ = [
     "load_20news_different",
     "load_directional",
     "load_household",
+    "load_mcmurdo",
     "load_wikipedia",
     "make_shared_mean_mixture",
     "make_vmf_mixture",

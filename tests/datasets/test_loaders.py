@@ -8,6 +8,7 @@ from pymc_geodesic.datasets import (
     load_20news_different,
     load_directional,
     load_household,
+    load_mcmurdo,
     load_wikipedia,
     tf_idf,
 )
@@ -16,6 +17,7 @@ LOADERS = [
     (load_20news_different, "20news_different_tfidf.npz", "changliu/sggmcmc-sam"),
     (load_directional, "directional.npz", "sphunif"),
     (load_household, "household.npz", "HSAUR3"),
+    (load_mcmurdo, "paleomagnetic.npz", "Lawrence"),
     (load_wikipedia, "wiki_bow_7702.npz", "Patterson"),
 ]
 
@@ -122,6 +124,27 @@ def test_household(data_home):
     np.testing.assert_allclose(np.linalg.norm(data.direction, axis=1), 1.0, rtol=1e-14)
     assert list(data.goods) == ["housing", "food", "goods", "service"]
     assert sorted(set(data.gender)) == ["female", "male"]
+
+
+def test_mcmurdo(data_home):
+    data = load_mcmurdo(data_home)
+    assert data.direction.shape == (133, 3)
+    np.testing.assert_allclose(np.linalg.norm(data.direction, axis=1), 1.0, rtol=1e-14)
+    names, sizes = np.unique(data.polarity, return_counts=True)
+    assert dict(zip(names, sizes, strict=True)) == {"n": 75, "r": 46, "t": 12}
+    # At 78 degrees south the field of a reversed dipole points down, that of a normal one up.
+    assert (data.direction[data.polarity == "r", 2] > 0.7).all()
+    assert (data.direction[data.polarity == "n", 2] < -0.7).all()
+
+
+def test_mcmurdo_points_north_east_and_down(tmp_path):
+    arrays = dict.fromkeys(("k", "age", "lat", "lon"), np.ones(3))
+    arrays |= {"dec": np.array([0.0, 90.0, 10.0]), "inc": np.array([0.0, 0.0, 90.0])}
+    arrays |= {"n": np.full(3, 5.0), "polarity": np.array(["n", "r", "t"])}
+    np.savez(
+        tmp_path / "paleomagnetic.npz", **{f"mcmurdo_{key}": arrays[key] for key in arrays}
+    )
+    np.testing.assert_allclose(load_mcmurdo(tmp_path).direction, np.eye(3), atol=1e-15)
 
 
 def test_document_frequency_ignores_stored_zeros():
