@@ -1,7 +1,7 @@
 """Make the pictures of the gallery: ``python docs/thumbnails.py [NAME ...]``.
 
-Each notebook runs, and one of its figures is made small for `docs/figures/gallery`. Without names all
-of `PICTURES` run.
+Each notebook runs, and one of its figures is made small for `docs/figures/gallery`. Without names
+all of `PICTURES` run.
 """
 
 from __future__ import annotations

@@ -141,9 +141,7 @@ def test_mcmurdo_points_north_east_and_down(tmp_path):
     arrays = dict.fromkeys(("k", "age", "lat", "lon"), np.ones(3))
     arrays |= {"dec": np.array([0.0, 90.0, 10.0]), "inc": np.array([0.0, 0.0, 90.0])}
     arrays |= {"n": np.full(3, 5.0), "polarity": np.array(["n", "r", "t"])}
-    np.savez(
-        tmp_path / "paleomagnetic.npz", **{f"mcmurdo_{key}": arrays[key] for key in arrays}
-    )
+    np.savez(tmp_path / "paleomagnetic.npz", **{f"mcmurdo_{key}": arrays[key] for key in arrays})
     np.testing.assert_allclose(load_mcmurdo(tmp_path).direction, np.eye(3), atol=1e-15)
 
 
