@@ -1,5 +1,7 @@
 """What distributions of angles have in common, and how angles depend on covariates."""
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,11 +10,18 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.distributions.distribution import Continuous
 from pymc.distributions.transforms import _default_transform, circular
 from pymc.logprob.transforms import Transform
+from pymc.pytensorf import floatX
 from pytensor.graph.op import Op
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.arguments import require_known_arguments
 from pymc_geodesic.distributions.unit_rows import known_data
 from pymc_geodesic.transforms.torus import torus
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+LIKELY_DEGREES = 4.0 * np.pi
+"""Beyond it an angle has been around twice, or was never in radians."""
 
 
 class Angular(Continuous):
@@ -24,6 +33,11 @@ class Angular(Continuous):
     ------
     ValueError
         If observed angles are known and not finite.
+
+    Warns
+    -----
+    UserWarning
+        If observed angles are known and some are beyond 4π, as degrees are.
     """
 
     def __new__(cls, name: str, *args: Any, observed: Any = None, **kwargs: Any) -> TensorVariable:
@@ -31,7 +45,27 @@ class Angular(Continuous):
         data = None if observed is None else known_data(observed)
         if data is not None and not np.ma.isMaskedArray(data) and np.isinf(data).any():
             raise ValueError(f"the observed angles of {name!r} are not finite; drop those rows")
+        if data is not None and data.size:
+            _warn_of_degrees(name, np.abs(np.ma.masked_invalid(data)).max())
         return super().__new__(cls, name, *args, observed=observed, **kwargs)
+
+    @classmethod
+    def dist(cls, *parameters: Any, **kwargs: Any) -> TensorVariable:
+        """Create the variable outside a model; an unknown argument raises ``TypeError``."""
+        require_known_arguments(cls, kwargs)
+        return super().dist(*parameters, **kwargs)
+
+
+def _warn_of_degrees(name: str, largest: Any) -> None:
+    """Warn where observed angles look as if they were in degrees; all missing ones do not."""
+    if largest is not np.ma.masked and largest > LIKELY_DEGREES:
+        warnings.warn(
+            f"the observed angles of {name!r} go to {largest:.6g}, which is taken as radians: "
+            "np.deg2rad converts degrees, and np.angle(np.exp(1j * x)) wraps angles that have gone "
+            "around many times",
+            UserWarning,
+            skip_file_prefixes=(_PACKAGE,),
+        )
 
 
 @_default_transform.register(Angular)
@@ -104,4 +138,5 @@ def circular_link(eta: Any, mu: Any = 0.0) -> TensorVariable:
     >>> circular_link(np.array([0.0, 1.0, 1e9]), np.pi).eval().round(3).tolist()
     [3.142, 4.712, 6.283]
     """
-    return pt.as_tensor_variable(mu) + 2.0 * pt.arctan(pt.as_tensor_variable(eta))
+    eta, mu = (pt.as_tensor_variable(floatX(each)) for each in (eta, mu))
+    return mu + 2.0 * pt.arctan(eta)

@@ -36,6 +36,8 @@ class AroundMean(Directional):
     @classmethod
     def dist(cls, mu: Any, *args: Any, **kwargs: Any) -> TensorVariable:
         """Create the variable outside a model; the parameters are those of the class."""
+        if len(args) != (cls.spread not in kwargs):
+            raise TypeError(f"{cls.__name__} takes mu and {cls.spread}")
         number = args[0] if args else kwargs.pop(cls.spread)
         mu = pt.as_tensor_variable(floatX(mu))
         number = pt.as_tensor_variable(floatX(number))

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import numpy as np
 from pymc.distributions.distribution import Continuous
 from pymc.distributions.transforms import _default_transform
 from pytensor.graph.op import Op
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.arguments import last_length, require_known_arguments
 from pymc_geodesic.distributions.unit_rows import require_unit_rows
 from pymc_geodesic.transforms.unit_vector import UnitVectorTransform, unit_vector
 
@@ -31,13 +31,19 @@ class Directional(Continuous):
         return super().__new__(cls, name, *args, observed=observed, **kwargs)
 
     @classmethod
+    def dist(cls, *parameters: Any, **kwargs: Any) -> TensorVariable:
+        """Create the variable outside a model; an unknown argument raises ``TypeError``."""
+        require_known_arguments(cls, kwargs)
+        return super().dist(*parameters, **kwargs)
+
+    @classmethod
     def require_last_axis(cls, shape: Any, length: int | None, parameter: str) -> None:
         """Raise ``ValueError`` if a shape, where known, ends with another number of coordinates."""
-        last = shape[-1] if isinstance(shape, tuple | list) and shape else None
-        if length is not None and isinstance(last, int | np.integer) and last != length:
+        last = last_length(shape)
+        if None not in (last, length) and last != length:
             raise ValueError(
-                f"the shape {tuple(shape)} of {cls.__name__}, or of its observed data or dims, "
-                f"ends with {last}, but {parameter} has {length} coordinates on its last axis"
+                f"the shape of {cls.__name__}, or of its observed data or dims, ends with {last}, "
+                f"but {parameter} has {length} coordinates on its last axis"
             )
 
 

@@ -71,9 +71,9 @@ class PeriodicVonMises(Angular):
 
     Parameters
     ----------
-    mu : tensor_like of float, shape (...)
+    mu : tensor_like of float, shape (...), default 0
         Mean direction, an angle in radians.
-    kappa : tensor_like of float, shape (...)
+    kappa : tensor_like of float, shape (...), default 1
         Concentration, at least 0.
     **kwargs
         What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ….
@@ -84,6 +84,11 @@ class PeriodicVonMises(Angular):
         When the density is evaluated with a ``mu`` that is not finite or a negative ``kappa``.
     ValueError
         If observed angles are known and not finite.
+
+    Warns
+    -----
+    UserWarning
+        If observed angles are known and some are beyond 4π, as degrees are.
 
     References
     ----------

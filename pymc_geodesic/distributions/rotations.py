@@ -7,6 +7,9 @@ import pytensor.tensor as pt
 from pymc.pytensorf import floatX
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.draws import are_unit_vectors
+from pymc_geodesic.distributions.unit_rows import known_data
+
 __all__ = ["rotation_to"]
 
 
@@ -44,7 +47,8 @@ def rotation_to(mu: Any, kind: Literal["rotation", "reflection"] = "rotation") -
     Raises
     ------
     ValueError
-        If ``mu`` is a single number or ``kind`` is neither of them.
+        If ``mu`` is a single number, or known and not of unit length, or ``kind`` is neither of
+        them.
 
     Notes
     -----
@@ -86,6 +90,9 @@ def rotation_to(mu: Any, kind: Literal["rotation", "reflection"] = "rotation") -
             "mu of rotation_to must be a unit vector of at least 2 coordinates (last axis), but "
             f"has the static shape {mu.type.shape}"
         )
+    known = known_data(mu)
+    if known is not None and not np.all(are_unit_vectors(known)):
+        raise ValueError("mu of rotation_to must hold unit vectors; divide each by its length")
     sign = 1.0 if kind == "rotation" else -1.0
     u, c = mu[..., :-1], mu[..., -1]
     height = sign * c

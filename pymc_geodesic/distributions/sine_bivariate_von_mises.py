@@ -13,6 +13,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.angular import Angular
+from pymc_geodesic.distributions.arguments import last_length
 from pymc_geodesic.distributions.sine_draws import compiled_sine_pair, draw_sine_bivariate
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 from pymc_geodesic.ops.torus_constant import log_sine_normalizer
@@ -102,6 +103,11 @@ class SineBivariateVonMises(Angular):
     ValueError
         If ``mu`` or ``kappa`` is no pair, or observed angles are known and not finite.
 
+    Warns
+    -----
+    UserWarning
+        If observed angles are known and some are beyond 4π, as degrees are.
+
     Notes
     -----
     Time grows with the square root of the concentrations, and with λ where it is larger than they
@@ -136,12 +142,11 @@ class SineBivariateVonMises(Angular):
                     f"{name} of SineBivariateVonMises must be a pair of numbers on its last axis, "
                     f"but has the static shape {pair.type.shape}"
                 )
-        shape = kwargs.get("shape")
-        last = shape[-1] if isinstance(shape, tuple | list) and shape else None
-        if isinstance(last, int | np.integer) and last != 2:
+        last = last_length(kwargs.get("shape"))
+        if last not in (None, 2):
             raise ValueError(
-                f"the shape {shape} of SineBivariateVonMises, or of its observed data or "
-                f"dims, ends with {last}; the last axis holds the two angles"
+                "the shape of SineBivariateVonMises, or of its observed data or dims, ends with "
+                f"{last}; the last axis holds the two angles"
             )
         return super().dist([mu, kappa, lam], **kwargs)
 
@@ -160,6 +165,11 @@ class SineBivariateVonMises(Angular):
         value: TensorVariable, mu: TensorVariable, kappa: TensorVariable, lam: TensorVariable
     ) -> TensorVariable:
         """Return the log-density of pairs of angles, shape (...), for values of shape (..., 2)."""
+        if value.type.ndim == 0 or value.type.shape[-1] not in (None, 2):
+            raise ValueError(
+                "values of SineBivariateVonMises are pairs of angles on the last axis; this one "
+                f"has the static shape {value.type.shape}"
+            )
         away = value - mu
         exponent = pt.sum(kappa * pt.cos(away), axis=-1)
         exponent = exponent + lam * pt.sin(away[..., 0]) * pt.sin(away[..., 1])

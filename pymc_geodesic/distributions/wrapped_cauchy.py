@@ -86,6 +86,11 @@ class WrappedCauchy(Angular):
     ValueError
         If observed angles are known and not finite.
 
+    Warns
+    -----
+    UserWarning
+        If observed angles are known and some are beyond 4π, as degrees are.
+
     References
     ----------
     Mardia and Jupp, *Directional Statistics* (2000), section 3.5.7.

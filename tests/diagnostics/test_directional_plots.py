@@ -273,7 +273,7 @@ def test_globe_shows_the_near_side_darker():
 
 
 def test_ternary_puts_shares_where_they_belong(idata):
-    ax = panel(plot_ternary(idata, ci_probs=[0.8], backend="matplotlib"), "share")
+    ax = panel(plot_ternary(idata, ci_probs=0.8, backend="matplotlib"), "share")
     shares = idata["posterior"]["share"].values.reshape(-1, 3)
     np.testing.assert_allclose(ax.collections[0].get_offsets(), shares @ CORNERS)
     names = {each.get_text(): each.get_position() for each in ax.texts}
@@ -340,6 +340,8 @@ def test_predictive_check_counts_the_data_in_each_region(idata):
 def test_what_cannot_be_drawn_is_refused(idata):
     with pytest.raises(ValueError, match="`projection` must be one of"):
         plot_sphere(idata, projection="mercator")
+    with pytest.raises(ValueError, match=r"`centre` must be a vector of 3 .*`from_lonlat`"):
+        plot_sphere(idata, centre=[10.0, 20.0])
     with pytest.raises(ValueError, match="`kind` must be"):
         plot_circular_density(idata, kind="pie")
     with pytest.raises(ValueError, match="`projection` must be"):

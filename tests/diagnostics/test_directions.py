@@ -394,3 +394,46 @@ def test_coverage_on_simulated_data(rng, d):
     assert (np.abs(found[:2] - prob) < 4 * error).all(), found
     if d == 2:  # the shortest of many arcs is a little too short
         assert abs(covered[:, 2].mean() - prob) < 0.01 + 4 * error
+
+
+def test_names_and_groups_are_those_of_arviz(idata):
+    """As in `arviz.summary`: a group by itself, and names with a tilde."""
+    every = list(direction_variables(idata))
+    assert list(direction_variables(idata.posterior)) == every
+    assert list(direction_variables(idata, f"~{every[0]}")) == every[1:]
+    table = directional_summary(idata, ["~" + every[0]], hdr=False)
+    assert not table.index.str.startswith(every[0]).any()
+    with pytest.raises(ValueError, match="the draws hold the group 'posterior'"):
+        direction_variables(idata.posterior, group="prior")
+    with pytest.raises(ValueError, match="no variable 'nothing' to leave out"):
+        direction_variables(idata, "~nothing")
+
+
+def test_refusals_name_what_can_be_done(rng):
+    x = unit(rng.normal(size=(2, 50, 3)))
+    gap = np.where(np.arange(50)[:, None] == 3, np.nan, x)
+    draws = az.from_dict({"posterior": {"x": x, "gap": gap, "angle": x[..., 0]}})
+    with pytest.raises(ValueError, match=r"nothing of the kind, as 2 of its draws are not finite"):
+        directional_summary(draws, "gap")
+    with pytest.raises(ValueError, match="a sum of one") as told:
+        simplex_summary(draws)
+    assert "angles=" not in str(told.value)
+    with pytest.raises(ValueError, match="should be a direction or frame") as told:
+        mean_direction(draws, "angle")
+    assert "angles=" not in str(told.value)
+
+
+def test_vectors_are_no_angles(rng):
+    angle = rng.vonmises(0.5, 5.0, size=(2, 30))
+    with pytest.raises(ValueError, match=r"hold unit vectors.*arctan2"):
+        directional_hdi(np.stack([np.cos(angle), np.sin(angle)], axis=-1))
+    with pytest.raises(ValueError, match=r"hold unit vectors.*credible_cap"):
+        directional_hdi(unit(rng.normal(size=(40, 3))))
+    assert directional_hdi(angle).shape == directional_hdi(np.array([[0.6, 0.8]])).shape == (2,)
+
+
+def test_a_cap_around_a_mean_that_vanishes_warns(rng):
+    ends = unit(rng.normal([0.0, 0.0, 9.0], 1.0, size=(200, 3))) * rng.choice([-1, 1], (200, 1))
+    with pytest.warns(UserWarning, match="lie along an axis.*`axial=True`"):
+        wide = credible_cap(ends, ci_prob=0.9)
+    assert credible_cap(ends, ci_prob=0.9, axial=True).radius < 20.0 < wide.radius

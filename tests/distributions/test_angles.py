@@ -1,5 +1,6 @@
 """Distributions of angles, the torus, links and rotations."""
 
+import warnings
 from functools import cache
 
 import cloudpickle
@@ -9,6 +10,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pymc.distributions.transforms import circular
+from pymc.exceptions import ImputationWarning
 from pymc.logprob.utils import ParameterValueError
 from pymc.testing import assert_support_point_is_expected
 from scipy import integrate, special, stats
@@ -362,3 +364,32 @@ def test_bad_arguments_of_rotations():
         rotation_to([0.0, 1.0], "turn")
     with pytest.raises(ValueError, match="mu of rotation_to must be a unit vector"):
         rotation_to(1.0)
+    with pytest.raises(ValueError, match="mu of rotation_to must hold unit vectors"):
+        rotation_to([0.0, 0.0, 2.0])
+
+
+def test_a_number_keeps_its_digits_in_the_link():
+    assert evaluate(circular_link(0.5, 0.25)) == pytest.approx(
+        0.25 + 2.0 * np.arctan(0.5), rel=1e-15
+    )
+
+
+@pytest.mark.parametrize("as_data", [False, True], ids=["array", "pm.Data"])
+def test_degrees_are_noticed(as_data):
+    degrees = np.array([10.0, 350.0, np.nan])[: 2 if as_data else 3]
+    with pm.Model(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImputationWarning)
+        with pytest.warns(UserWarning, match=r"angles of 'wind' go to 350.*np\.deg2rad"):
+            WrappedCauchy("wind", 0.0, 0.5, observed=pm.Data("x", degrees) if as_data else degrees)
+        PeriodicVonMises("calm", 0.0, 1.0, observed=np.deg2rad(degrees))
+        PeriodicVonMises("none", 0.0, 1.0, observed=np.zeros(0))
+        PeriodicVonMises("twice around", 0.0, 1.0, observed=np.deg2rad([-720.0, 719.0]))
+
+
+def test_pairs_have_two_angles():
+    pair = SineBivariateVonMises.dist([0.0, 1.0], [2.0, 3.0], 1.0)
+    for value in (0.3, [0.3], [0.1, 0.2, 0.3]):
+        with pytest.raises(ValueError, match="pairs of angles on the last axis"):
+            pm.logp(pair, np.array(value))
+    with pytest.raises(ValueError, match="ends with 4; the last axis holds the two angles"):
+        SineBivariateVonMises.dist([0.0, 1.0], [2.0, 3.0], 1.0, shape=4)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from pymc_geodesic.diagnostics.directions.kinds import SAMPLE_DIMS, chosen
 
-_PACKAGE = str(Path(__file__).parents[2])
+PACKAGE = str(Path(__file__).parents[2])
 
 LOST = 0.1
 """Resultant length below which a first moment counts as vanished."""
@@ -195,7 +195,7 @@ def is_axial(rows: np.ndarray, name: str, axial: bool | str | Sequence[str] | No
         "as an axis, x and −x the same. `axial=True` says so without this warning, `axial=False` "
         "keeps the direction.",
         UserWarning,
-        skip_file_prefixes=(_PACKAGE,),
+        skip_file_prefixes=(PACKAGE,),
     )
     return True
 

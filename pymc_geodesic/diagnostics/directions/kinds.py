@@ -13,6 +13,12 @@ Kind = Literal["direction", "angle", "frame", "simplex"]
 
 KINDS = ("direction", "angle", "frame", "simplex")
 SAMPLE_DIMS = ("chain", "draw")
+RULES = {
+    "direction": "Directions are told by norm one along the last dimension.",
+    "angle": "Name angles in `angles=`.",
+    "frame": "Frames are told by orthonormal columns.",
+    "simplex": "Shares are told by a sum of one along the last dimension.",
+}
 
 
 def direction_variables(
@@ -41,7 +47,7 @@ def direction_variables(
     idata : xarray.DataTree
         Draws with the dimensions ``chain`` and ``draw``.
     var_names : str or sequence of str, optional
-        Which variables to look at; all by default.
+        Which variables to look at; all by default. A name after ``~`` is left out, as in ArviZ.
     angles : str or sequence of str
         Variables that are angles in radians.
     group : str
@@ -70,7 +76,7 @@ def direction_variables(
     {'x': 'angle', 'mu': 'direction', 'share': 'simplex'}
     """
     draws = group_of(idata, group)
-    names = [str(name) for name in draws.data_vars] if var_names is None else _names(var_names)
+    names = _selected(draws, var_names)
     for name in [*names, *_names(angles)]:
         if name not in draws.data_vars:
             raise ValueError(f"The group {group!r} holds no variable {name!r}.")
@@ -85,11 +91,12 @@ def direction_variables(
 def group_of(idata: Any, group: str) -> xr.Dataset:
     """Return one group of a tree as a data set; see `direction_variables`."""
     tree = convert_to_datatree(idata)
-    if group not in tree.children:
-        raise ValueError(
-            f"There is no group {group!r}; the draws hold {', '.join(tree.children) or 'nothing'}."
-        )
-    return tree[group].to_dataset()
+    if group in tree.children:
+        return tree[group].to_dataset()
+    if tree.name == group:  # idata.posterior itself
+        return tree.to_dataset()
+    held = ", ".join(tree.children) or (f"the group {tree.name!r}" if tree.name else "nothing")
+    raise ValueError(f"There is no group {group!r}; the draws hold {held}.")
 
 
 def kind_of(variable: xr.DataArray) -> Kind | None:
@@ -158,10 +165,8 @@ def chosen(
     """
     lengths = (length,) if isinstance(length, int) else length
     draws = group_of(idata, group)
-    if var_names is None:
-        names = [str(name) for name in draws.data_vars]
-    else:
-        names = _names(var_names)
+    names = _selected(draws, var_names)
+    named = var_names is not None and names == _names(var_names)
     found = direction_variables(idata, names, angles=angles, group=group)
     wanted = " or ".join(kinds) + ("" if lengths is None else f" of length {_either(lengths)}")
     result = {}
@@ -170,18 +175,44 @@ def chosen(
         size = 2 if kind == "angle" else draws[name].shape[-1]
         if kind in kinds and (lengths is None or size in lengths):
             result[name] = draws[name].assign_attrs(manifold=kind)
-        elif var_names is not None:
+        elif named:
             is_one = "nothing of the kind" if kind is None else f"a {kind} of length {size}"
+            remedy = "say what it is in attrs['manifold'] of the variable."
+            if "angle" in kinds:
+                remedy = f"Name angles in `angles=`, or {remedy}"
             raise ValueError(
-                f"{name!r} should be a {wanted}; by its numbers it is {is_one}. Name angles in "
-                "`angles=`, or say what it is in attrs['manifold'] of the variable."
+                f"{name!r} should be a {wanted}; by its numbers it is {is_one}"
+                f"{_not_finite(draws[name])}. {remedy[0].upper()}{remedy[1:]}"
             )
     if not result:
         raise ValueError(
-            f"No variable of the group {group!r} is a {wanted}. Directions are told by norm one "
-            "along the last dimension; name angles in `angles=`."
+            f"No variable of the group {group!r} is a {wanted}. "
+            f"{' '.join(RULES[kind] for kind in kinds)}"
         )
     return result
+
+
+def _selected(draws: xr.Dataset, var_names: str | Sequence[str] | None) -> list[str]:
+    """Return names of variables; those that begin with "~" are left out, as ArviZ does it."""
+    every = [str(name) for name in draws.data_vars]
+    names = every if var_names is None else _names(var_names)
+    if not any(name.startswith("~") and name not in every for name in names):
+        return names
+    excluded = [name.removeprefix("~") for name in names]
+    for name in excluded:
+        if name not in every:
+            raise ValueError(f"The draws hold no variable {name!r} to leave out.")
+    return [name for name in every if name not in excluded]
+
+
+def _not_finite(variable: xr.DataArray) -> str:
+    """Say how many draws have a value that is not finite, if there are any."""
+    if variable.dtype.kind != "f":
+        return ""
+    core = [dim for dim in variable.dims if dim not in SAMPLE_DIMS]
+    finite = variable.copy(data=np.isfinite(variable.values)).all(core)
+    count = finite.size - int(finite.sum())
+    return f", as {count} of its draws are not finite" if count else ""
 
 
 def _either(lengths: Sequence[int]) -> str:

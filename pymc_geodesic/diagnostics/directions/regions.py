@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,14 @@ import numpy as np
 from arviz_base import rcParams
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.diagnostics.directions.centre import Centre, centre_of, frame_centre, unit_rows
+from pymc_geodesic.diagnostics.directions.centre import (
+    PACKAGE,
+    Centre,
+    centre_of,
+    frame_centre,
+    looks_axial,
+    unit_rows,
+)
 from pymc_geodesic.diagnostics.directions.coordinates import units_per_radian
 from pymc_geodesic.diagnostics.directions.density import (
     MOST_CENTRES,
@@ -46,6 +54,20 @@ def probability(ci_prob: float | None) -> float:
     if not 0.0 < value < 1.0:
         raise ValueError(f"`ci_prob` must lie between 0 and 1, got {value}.")
     return float(value)
+
+
+def probabilities(ci_probs: ArrayLike | None) -> list[float]:
+    """Return one or several probabilities, by default 0.5 and that of ArviZ.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.diagnostics.directions.regions import probabilities
+    >>> probabilities(0.8), probabilities(())
+    ([0.8], [])
+    """
+    if ci_probs is None:
+        return [0.5, probability(None)]
+    return [probability(each) for each in np.atleast_1d(ci_probs)]
 
 
 def credible_cap(
@@ -85,6 +107,11 @@ def credible_cap(
     ValueError
         If the points are not unit vectors, or `ci_prob` is no probability.
 
+    Warns
+    -----
+    UserWarning
+        If the mean vanishes while the points lie along an axis, and `axial` is false.
+
     Examples
     --------
     >>> import numpy as np
@@ -95,6 +122,13 @@ def credible_cap(
     9.01
     """
     rows = unit_rows(points)
+    if not axial and looks_axial(rows):
+        warnings.warn(
+            "The mean of the points vanishes and they lie along an axis, so that a cap around the "
+            "mean says little: `axial=True` takes x and −x for the same.",
+            UserWarning,
+            skip_file_prefixes=(PACKAGE,),
+        )
     return cap_around(rows, centre_of(rows, axial), probability(ci_prob), units_per_radian(unit))
 
 
@@ -262,7 +296,7 @@ def directional_hdi(
     Raises
     ------
     ValueError
-        If there is no angle, or `ci_prob` is no probability.
+        If there is no angle, the angles are unit vectors, or `ci_prob` is no probability.
 
     Examples
     --------
@@ -272,7 +306,13 @@ def directional_hdi(
     [170.0, -171.0]
     """
     scale = units_per_radian(unit) * (0.5 if axial else 1.0)
-    turn = np.sort((np.asarray(angles, dtype=float).ravel() / scale) % (2 * np.pi))
+    given = np.asarray(angles, dtype=float)
+    if given.ndim > 1 and len(given) > 1 and np.allclose((given**2).sum(axis=-1), 1.0, atol=1e-6):
+        raise ValueError(
+            "`angles` hold unit vectors along the last axis; in the plane np.arctan2(y, x) makes "
+            "angles of them, in space use `credible_cap` or `directional_hdr`."
+        )
+    turn = np.sort((given.ravel() / scale) % (2 * np.pi))
     n = len(turn)
     if n == 0 or not np.isfinite(turn).all():
         raise ValueError("`angles` must hold at least one value, all of them finite.")

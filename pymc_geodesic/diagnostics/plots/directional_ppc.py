@@ -12,7 +12,7 @@ from arviz_base import convert_to_datatree
 from pymc_geodesic.diagnostics.directions.centre import centre_of
 from pymc_geodesic.diagnostics.directions.density import directional_density, thinned
 from pymc_geodesic.diagnostics.directions.kinds import chosen
-from pymc_geodesic.diagnostics.directions.regions import probability, regions_of
+from pymc_geodesic.diagnostics.directions.regions import probabilities, regions_of
 from pymc_geodesic.diagnostics.plots.circles import Dial, as_plane
 from pymc_geodesic.diagnostics.plots.circular_density import GRID
 from pymc_geodesic.diagnostics.plots.globe import make_map
@@ -33,7 +33,7 @@ def plot_directional_ppc(
     num_pp_samples: int = 30,
     projection: Literal["equal_area", "mollweide"] = "equal_area",
     angles: str | Sequence[str] = (),
-    ci_probs: Sequence[float] | None = None,
+    ci_probs: float | Sequence[float] | None = None,
     compass: bool = False,
     max_points: int = 1000,
     backend: str | None = None,
@@ -57,7 +57,7 @@ def plot_directional_ppc(
         Map of directions in space; see `plot_sphere`.
     angles : str or sequence of str
         Variables that are angles in radians.
-    ci_probs : sequence of float, optional
+    ci_probs : float or sequence of float, optional
         Probabilities of the regions on the sphere; 0.5 and ``rcParams["stats.ci_prob"]`` by
         default.
     compass : bool
@@ -95,7 +95,7 @@ def plot_directional_ppc(
     """
     if projection not in ("equal_area", "mollweide"):
         raise ValueError(f"`projection` must be 'equal_area' or 'mollweide', got {projection!r}.")
-    probs = (0.5, probability(None)) if ci_probs is None else [probability(p) for p in ci_probs]
+    probs = probabilities(ci_probs)
     observed = chosen(
         idata, var_names, ("direction", "angle"), angles=angles, group="observed_data",
         length=(2, 3),

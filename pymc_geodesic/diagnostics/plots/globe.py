@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from pymc_geodesic.diagnostics.directions.centre import centre_of
 from pymc_geodesic.diagnostics.directions.density import directional_density, thinned
 from pymc_geodesic.diagnostics.directions.kinds import chosen
-from pymc_geodesic.diagnostics.directions.regions import probability, regions_of
+from pymc_geodesic.diagnostics.directions.regions import probabilities, regions_of
 from pymc_geodesic.diagnostics.plots.maps import Globe, Map, Mollweide, Scene, Schmidt
 from pymc_geodesic.diagnostics.plots.outlines import outline
 from pymc_geodesic.diagnostics.plots.panels import (
@@ -35,7 +35,7 @@ def plot_sphere(
     var_names: str | Sequence[str] | None = None,
     *,
     projection: Literal["equal_area", "mollweide", "3d"] = "equal_area",
-    ci_probs: Sequence[float] | None = None,
+    ci_probs: float | Sequence[float] | None = None,
     axial: bool = False,
     centre: ArrayLike | None = None,
     extent: float | None = None,
@@ -59,7 +59,7 @@ def plot_sphere(
         Directions with three components; by default all, see `direction_variables`.
     projection : {"equal_area", "mollweide", "3d"}
         The map.
-    ci_probs : sequence of float, optional
+    ci_probs : float or sequence of float, optional
         Probabilities of the regions that are outlined; 0.5 and ``rcParams["stats.ci_prob"]`` by
         default, none with ``()``.
     axial : bool
@@ -88,7 +88,7 @@ def plot_sphere(
     ImportError
         If the back end is not installed.
     ValueError
-        If there is no such variable or no such `projection`.
+        If there is no such variable or no such `projection`, or `centre` is no vector in space.
 
     Examples
     --------
@@ -102,8 +102,13 @@ def plot_sphere(
     """
     if projection not in PROJECTIONS:
         raise ValueError(f"`projection` must be one of {PROJECTIONS}, got {projection!r}.")
+    if centre is not None and np.shape(centre) != (3,):
+        raise ValueError(
+            f"`centre` must be a vector of 3 components, got the shape {np.shape(centre)}; "
+            "`from_lonlat` makes one of a longitude and a latitude."
+        )
     variables = chosen(idata, var_names, ("direction",), group=group, length=3)
-    probs = (0.5, probability(None)) if ci_probs is None else [probability(p) for p in ci_probs]
+    probs = probabilities(ci_probs)
     collection = sphere_panels(variables, projection, backend, **figure)
 
     def panel(pen: Pen, part: xr.DataArray, name: str) -> None:

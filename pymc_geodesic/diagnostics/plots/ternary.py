@@ -11,7 +11,7 @@ import xarray as xr
 from pymc_geodesic.diagnostics.directions.centre import centre_of, unit_rows
 from pymc_geodesic.diagnostics.directions.density import directional_density, thinned
 from pymc_geodesic.diagnostics.directions.kinds import chosen
-from pymc_geodesic.diagnostics.directions.regions import probability, regions_of
+from pymc_geodesic.diagnostics.directions.regions import probabilities, regions_of
 from pymc_geodesic.diagnostics.plots.outlines import outline
 from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, GREY, LIGHT, Pen, draw, panels
 
@@ -25,7 +25,7 @@ def plot_ternary(
     idata: xr.DataTree,
     var_names: str | Sequence[str] | None = None,
     *,
-    ci_probs: Sequence[float] | None = None,
+    ci_probs: float | Sequence[float] | None = None,
     max_points: int = 1000,
     group: str = "posterior",
     backend: str | None = None,
@@ -45,7 +45,7 @@ def plot_ternary(
     var_names : str or sequence of str, optional
         Variables of three shares that sum to one along the last dimension; by default all, see
         `direction_variables`.
-    ci_probs : sequence of float, optional
+    ci_probs : float or sequence of float, optional
         Probabilities of the regions that are outlined; 0.5 and ``rcParams["stats.ci_prob"]`` by
         default, none with ``()``.
     max_points : int
@@ -78,7 +78,7 @@ def plot_ternary(
     'matplotlib'
     """
     variables = chosen(idata, var_names, ("simplex",), group=group, length=3)
-    probs = (0.5, probability(None)) if ci_probs is None else [probability(p) for p in ci_probs]
+    probs = probabilities(ci_probs)
     names = {name: corner_names(each) for name, each in variables.items()}
     data = xr.Dataset(
         {

@@ -1,0 +1,65 @@
+"""Arguments that PyMC would pass over: unknown ones, and shapes that contradict parameters."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_geodesic as pg
+
+NORTH = np.array([0.0, 0.0, 1.0])
+EAST = np.array([1.0, 0.0, 0.0])
+
+DIRECTIONS = {
+    "VonMisesFisher": (NORTH, 2.0),
+    "ProjectedNormal": (NORTH,),
+    "PowerSpherical": (NORTH, 2.0),
+    "SphericalCauchy": (NORTH, 0.5),
+    "Watson": (NORTH, 2.0),
+    "Bingham": (np.diag(NORTH),),
+    "Kent": (NORTH, EAST, 4.0, 1.0),
+    "FisherBingham": (NORTH, 2.0, np.diag(EAST)),
+    "AngularCentralGaussian": (np.eye(3),),
+}
+ANGLES = {
+    "PeriodicVonMises": (0.0, 1.0),
+    "WrappedCauchy": (0.0, 0.5),
+    "SineBivariateVonMises": ([0.0, 1.0], [2.0, 3.0], 1.0),
+}
+
+
+@pytest.mark.parametrize("name", [*DIRECTIONS, *ANGLES, "UniformSphere"])
+def test_an_unknown_argument_is_named(name):
+    parameters = (DIRECTIONS | ANGLES | {"UniformSphere": (3,)})[name]
+    with pytest.raises(TypeError, match=f"{name} has no argument 'precision'"):
+        getattr(pg, name).dist(*parameters, precision=2.0)
+    with pm.Model(), pytest.raises(TypeError, match=f"{name} has no argument 'precision'"):
+        getattr(pg, name)("x", *parameters, precision=2.0)
+
+
+@pytest.mark.parametrize("name", DIRECTIONS)
+def test_a_shape_does_not_contradict_the_parameters(name):
+    distribution, parameters = getattr(pg, name), DIRECTIONS[name]
+    for shape in (4, (2, 4), np.int64(4)):
+        with pytest.raises(ValueError, match=f"the shape of {name}.* ends with 4.* 3 coordinates"):
+            distribution.dist(*parameters, shape=shape)
+    assert distribution.dist(*parameters, shape=3).type.shape == (3,)
+
+
+@pytest.mark.parametrize("name", DIRECTIONS)
+def test_dims_do_not_contradict_the_parameters(name):
+    distribution, parameters = getattr(pg, name), DIRECTIONS[name]
+    with pm.Model(coords={"axis": list("xyz"), "row": range(2)}) as model:
+        x = distribution("x", *parameters, dims=("row", "axis"))
+        with pytest.raises(ValueError, match="dims, ends with 2, but .* has 3 coordinates"):
+            distribution("y", *parameters, dims=("axis", "row"))
+    assert model.initial_point()[model.rvs_to_values[x].name].shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), {"PowerSpherical": "kappa", "SphericalCauchy": "rho"}.items()
+)
+def test_the_number_beside_the_mean_is_given_once(name, number):
+    distribution = getattr(pg, name)
+    for arguments, more in (((), {}), ((0.5, 0.6), {}), ((0.5,), {number: 0.6})):
+        with pytest.raises(TypeError, match=f"{name} takes mu and {number}"):
+            distribution.dist(NORTH, *arguments, **more)
