@@ -50,7 +50,7 @@ def test_dims_do_not_contradict_the_parameters(name):
     distribution, parameters = getattr(pg, name), DIRECTIONS[name]
     with pm.Model(coords={"axis": list("xyz"), "row": range(2)}) as model:
         x = distribution("x", *parameters, dims=("row", "axis"))
-        with pytest.raises(ValueError, match="dims, ends with 2, but .* has 3 coordinates"):
+        with pytest.raises(ValueError, match=r"dims, ends with 2, but .* has 3 coordinates"):
             distribution("y", *parameters, dims=("axis", "row"))
     assert model.initial_point()[model.rvs_to_values[x].name].shape == (2, 3)
 
