@@ -10,7 +10,7 @@ import pymc as pm
 from xarray import DataTree
 
 from pymc_geodesic.runs.identity import check_identity, identity_of
-from pymc_geodesic.runs.reading import RunFiles, open_run
+from pymc_geodesic.runs.reading import RunFiles, tree_of
 from pymc_geodesic.runs.recipe import AUTOMATIC, make_step
 from pymc_geodesic.runs.trace import CheckpointTrace
 
@@ -100,7 +100,8 @@ def resume(
             "many or more, and cut the DataTree that open_run returns"
         )
     if all(n == tune + draws for n in counts):
-        return open_run(path)
+        save_warmup = not kwargs.get("discard_tuned_samples", True)
+        return tree_of(run, model=model, save_warmup=save_warmup)
     recipe = run.key["step"]
     if step is None and recipe.get(AUTOMATIC):
         kwargs["nuts"] = {**recipe["kept"], **kwargs.get("nuts", {})}

@@ -28,7 +28,8 @@ class RunningSize:
 
     With the variance s² of a coordinate over all n draws and that of the means of B batches, s_B²,
     the size is B s² / s_B²: as many independent draws have means that vary as much. It cannot be
-    below about B, where the batches are what is correlated.
+    below about B, where the batches are what is correlated. Batches of unequal lengths count by
+    their lengths.
 
     Parameters
     ----------
@@ -62,8 +63,12 @@ class RunningSize:
         self._squared = np.array([isinstance(kinds[name], Simplex) for name in self._names])
 
     def start(self) -> np.ndarray:
-        """Return sums over no draws: of each batch, of the squares, and the first draw."""
-        return np.zeros((N_BATCHES + 2, self._places.size))
+        """Return sums over no draws: of each batch, of the squares, and the first draw.
+
+        The last column counts the draws of each batch, which are not equally many where a run goes
+        on to more draws than it was to have.
+        """
+        return np.zeros((N_BATCHES + 2, self._places.size + 1))
 
     def take(self, sums: np.ndarray, position: np.ndarray, draw: int, n_draws: int) -> None:
         """Add a draw to the sums, in place.
@@ -80,18 +85,20 @@ class RunningSize:
         if self._squared.any():
             values = np.where(self._squared, values**2, values)
         if draw == 0:
-            sums[-1] = values
-        values = values - sums[-1]
-        sums[min(draw * N_BATCHES // n_draws, N_BATCHES - 1)] += values
-        sums[-2] += values**2
+            sums[-1, :-1] = values
+        values = values - sums[-1, :-1]
+        batch = sums[min(draw * N_BATCHES // n_draws, N_BATCHES - 1)]
+        batch[:-1] += values
+        batch[-1] += 1.0
+        sums[-2, :-1] += values**2
 
     def smallest(self, sums: np.ndarray, n_draws: int) -> tuple[float, str]:
         """Return the smallest size of the coordinates that were followed, and its variable."""
-        batches = sums[:N_BATCHES]
-        lengths = np.bincount(np.arange(n_draws) * N_BATCHES // n_draws, minlength=N_BATCHES)
-        variance = sums[-2] / n_draws - (batches.sum(axis=0) / n_draws) ** 2
-        of_means = np.var(batches / lengths[:, None], axis=0, ddof=1)
-        sizes = np.where(variance > 0.0, N_BATCHES * variance / np.maximum(of_means, 1e-300), 1.0)
+        batches, lengths = sums[:N_BATCHES, :-1], sums[:N_BATCHES, -1:]
+        mean = batches.sum(axis=0) / n_draws
+        variance = sums[-2, :-1] / n_draws - mean**2
+        between = (lengths * (batches / lengths - mean) ** 2).sum(axis=0) / (N_BATCHES - 1)
+        sizes = np.where(variance > 0.0, n_draws * variance / np.maximum(between, 1e-300), 1.0)
         worst = int(np.argmin(sizes))
         return float(min(sizes[worst], n_draws)), self._names[worst]
 

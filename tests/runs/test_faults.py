@@ -307,6 +307,16 @@ def test_fewer_draws_than_there_are(run, model):
         pg.resume(run, model, draws=5)
 
 
+def test_a_run_that_is_done_is_read_as_it_was_returned(run, model):
+    """With the groups of `pymc.sample`, observed data among them, however often it is asked for."""
+    groups = set(pg.resume(run, model, **QUIET).children)
+    assert "observed_data" in groups
+    assert not any(name.startswith("warmup") for name in groups)
+    assert set(pg.resume(run, model, **QUIET).children) == groups
+    kept = pg.resume(run, model, discard_tuned_samples=False, **QUIET)
+    assert set(kept.children) >= groups | {"warmup_posterior"}
+
+
 def test_both_states_that_are_damaged(run, model, expected):
     for path in (run / "chain-1").glob("state-*.npz"):
         path.write_bytes(path.read_bytes()[:50])

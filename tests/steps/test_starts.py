@@ -168,6 +168,18 @@ class TestRunningSize:
         found, _ = size.smallest(sums, n)
         assert 0.3 < found / (n * (1.0 - memory) / (1.0 + memory)) < 1.7
 
+    @pytest.mark.parametrize("memory", [0.0, 0.98])
+    def test_of_a_run_that_goes_on(self, memory):
+        """Draws are added to the number that was first asked for, twice."""
+        size = RunningSize(Product([("x", Euclidean(1), 1)]))
+        sums, rng, x = size.start(), np.random.default_rng(1), np.zeros(1)
+        asked = [8_000, 16_000, 20_000]
+        for draw in range(asked[-1]):
+            x = memory * x + np.sqrt(1.0 - memory**2) * rng.normal(size=1)
+            size.take(sums, x + 3.0, draw, next(n for n in asked if draw < n))
+        found, _ = size.smallest(sums, asked[-1])
+        assert 0.3 < found / (asked[-1] * (1.0 - memory) / (1.0 + memory)) < 1.7
+
     def test_signs_of_square_roots_do_not_matter(self):
         product = Product([("theta", Simplex(3), 1)])
         size = RunningSize(product)
