@@ -54,7 +54,8 @@ def plot_circular_density(
     axial : bool
         Whether x and −x are the same.
     compass : bool
-        Angles clockwise from north; for ``kind="polar"``.
+        Angles clockwise from north; for ``kind="polar"``. The components of a direction in the
+        plane are then (north, east): swap those of (east, north).
     ci_prob : float, optional
         Probability of the region; ``rcParams["stats.ci_prob"]`` by default.
     group : str

@@ -61,7 +61,8 @@ def plot_directional_ppc(
         Probabilities of the regions on the sphere; 0.5 and ``rcParams["stats.ci_prob"]`` by
         default.
     compass : bool
-        Angles clockwise from north.
+        Angles clockwise from north. The components of a direction in the plane are then
+        (north, east): swap those of (east, north).
     max_points : int
         Data on the sphere are thinned evenly to this number.
     backend : {"matplotlib", "plotly", "bokeh"}, optional

@@ -68,7 +68,8 @@ def plot_rose(
     axial : bool
         Whether x and −x are the same: both are shown.
     compass : bool
-        Angles clockwise from north, at the top, instead of counterclockwise from the right.
+        Angles clockwise from north, at the top, instead of counterclockwise from the right. The
+        components of a direction in the plane are then (north, east): swap those of (east, north).
     ci_prob : float, optional
         Probability of the arc; ``rcParams["stats.ci_prob"]`` by default.
     group : str
