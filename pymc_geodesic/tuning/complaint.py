@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_geodesic.tuning.metric import Metric
 from pymc_geodesic.tuning.noise import LangevinSettings
+from pymc_geodesic.tuning.noise_over_places import heat_in_doubt
 from pymc_geodesic.tuning.stationarity import Stationarity, StationarityError
 
 __all__ = ["complaint_about", "complaint_about_noise"]
@@ -53,16 +54,14 @@ def complaint_about_noise(
     >>> complaint_about_noise(settings, np.array([0.9, 6.0]), metric, ["a", "b"])[:40]
     "the gradient noise of 'b' is known badly"
     """
-    h, b, friction = settings.step_size, settings.noise, settings.friction
-    has_momentum = bool(friction.any())
-    heat_by_noise = 0.5 * h / friction if has_momentum else 0.25 * h * h
-    heat = heat_by_noise * np.minimum(error, b)
+    heat = heat_in_doubt(settings, error)
     worst = int(np.argmax(heat))
     if not heat[worst] > _DOUBTFUL_HEAT:
         return None
     name = names[_place_of_model(metric, worst)]
+    part = error[worst] / settings.noise[worst]
     return (
-        f"the gradient noise of {name!r} is known badly, to {error[worst] / b[worst]:.0%}, for few "
+        f"the gradient noise of {name!r} is known badly, to {part:.0%}, for few "
         "minibatches make most of it, such as those that hold one of a few rows: its variance may "
         f"be off by {heat[worst]:.0%}. Use a larger batch_size, or a step that sees all rows "
         "(SubgradientHMC, GMC or NUTS)"

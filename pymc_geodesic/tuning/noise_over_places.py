@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
-__all__ = ["UNSTEADY_HEAT", "NoiseOverPlaces", "steady_step"]
+from pymc_geodesic.tuning.noise import LangevinSettings
+
+__all__ = ["UNSTEADY_HEAT", "NoiseOverPlaces", "heat_in_doubt", "steady_step"]
 
 UNSTEADY_HEAT = 0.1
 """Standard deviation over the posterior of the temperature that noise of one variance leaves there,
@@ -123,3 +125,29 @@ def steady_step(variance: np.ndarray, spread: np.ndarray, friction: float) -> fl
     """
     beyond = float(np.max(spread - UNSTEADY_HEAT * variance, initial=0.0))
     return 2.0 * friction * UNSTEADY_HEAT / beyond if beyond > 0.0 else math.inf
+
+
+def heat_in_doubt(settings: LangevinSettings, error: np.ndarray) -> np.ndarray:
+    """Error of the temperature along each coordinate for noise that is known badly.
+
+    Noise of variance b which is taken off, and is not there, cools by h b / (2 γ), without a
+    momentum by h² b / 4.
+
+    Parameters
+    ----------
+    settings : LangevinSettings
+    error : ndarray, shape (size,)
+        Standard error of the variance of the noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.tuning.noise import langevin_settings
+    >>> from pymc_geodesic.tuning.noise_over_places import heat_in_doubt
+    >>> settings = langevin_settings(np.array([4.0, 1.0]))
+    >>> heat_in_doubt(settings, np.array([0.4, 0.4])).round(2).tolist()
+    [0.05, 0.08]
+    """
+    h, friction = settings.step_size, settings.friction
+    heat_by_noise = 0.5 * h / friction if friction.any() else 0.25 * h * h
+    return np.asarray(heat_by_noise * np.minimum(error, settings.noise))

@@ -20,6 +20,8 @@ from pymc_geodesic.steps.base.noise_measurement import (
     NoiseMeasurement,
 )
 from pymc_geodesic.tuning.metric import Metric
+from pymc_geodesic.tuning.noise import langevin_settings
+from pymc_geodesic.tuning.noise_over_places import heat_in_doubt
 
 COVARIANCE = np.array([[4.0, 1.0], [1.0, 0.5]])
 MODE = np.array([3.0, -2.0])
@@ -172,6 +174,36 @@ def test_more_noise_at_draws_is_noise_along_every_coordinate(measured):
     for _ in range(208 // PAIRS_AT_PLACE):
         noise.look_at(z)
     assert np.abs(noise.variances / around - 4.0).max() < 0.6
+
+
+@pytest.mark.parametrize("is_rare", [True, False])
+def test_noise_that_few_minibatches_make_is_measured_on(measured, is_rare):
+    """One minibatch in 250 makes all noise of the second coordinate; of the first, all do."""
+    law, noise, z = measured
+    n = noise.n_wanted
+    law.noise[:, 0] *= 2.0
+    law.noise[:, 1] = 0.0
+    law.noise[::250, 1] = 100.0
+    if not is_rare:
+        law.noise[:, 1] = law.noise[:, 0]
+    chosen = []
+
+    def choose():
+        chosen.append(langevin_settings(noise.variances))
+        return chosen[-1]
+
+    stream = new_stream(np.random.default_rng(2))
+    noise.take(noise.differences(z, n, stream))
+    first = noise.error[1] / noise.variances[1]
+    noise.take_more(z, stream, choose)
+    if not is_rare:  # what is known well at once is left at that
+        assert noise.spent() == 2 * n
+        assert len(chosen) == 1
+        return
+    assert noise.spent() > 6 * n
+    assert noise.error[1] / noise.variances[1] < 0.6 * first
+    assert noise.variances[1] == pytest.approx(100.0**2 / 250.0, rel=0.5)
+    assert heat_in_doubt(chosen[-1], noise.error).max() < 0.8 * first
 
 
 class NoiseByPlace(NoisyLaw):

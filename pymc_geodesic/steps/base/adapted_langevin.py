@@ -296,7 +296,7 @@ class AdaptedLangevin:
             differences = self._noise.differences(self.z, self._noise.n_wanted, stream)
         self._noise.take(differences)
         self._bounds.longest_by_noise = step_of_even_heat(self._points, differences)
-        self._choose()
+        self._noise.take_more(self.z, stream, self._choose)
         return self._noise.spent()
 
     def _use_draws(self) -> None:
@@ -308,11 +308,11 @@ class AdaptedLangevin:
                 x[:, :d] += self.position[:d] - x[:, :d].mean(axis=0)
             self._noise.use_draws(x)
 
-    def _choose(self) -> None:
+    def _choose(self) -> LangevinSettings:
         """Choose settings for the noise that is known by now."""
         noise = self._noise.variances
         self._bounds.bound(noise, self._noise.spread)
-        self._bounds.choose(noise)
+        return self._bounds.choose(noise)
 
     def _look_again(self, stream: np.ndarray) -> int:
         """Measure pairs where the chain is, and act on what was measured now and then."""

@@ -84,10 +84,11 @@ class BoundedSettings:
         """Bound the step by how much the noise differs over the posterior; see `steps_of_draw`."""
         self.steady = self._steady_step(noise, spread)
 
-    def choose(self, noise: np.ndarray) -> None:
+    def choose(self, noise: np.ndarray) -> LangevinSettings:
         """Choose settings for noise of so much variance along each coordinate."""
         settings = self._settings(noise, self.steady, self._n_steps)
         self.settings = replace(settings, noise=self._taken_off * settings.noise)
+        return self.settings
 
     def shorten(self, factor: float, noise: np.ndarray) -> None:
         """Bound the step size by a part of the present one."""

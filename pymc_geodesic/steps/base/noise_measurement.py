@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,8 +14,12 @@ from pymc_geodesic.manifolds.product import geodesic, project
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.steps.base.step_bounds import points_of
-from pymc_geodesic.tuning.noise import differences_of_pairs, principal_directions
-from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces
+from pymc_geodesic.tuning.noise import (
+    LangevinSettings,
+    differences_of_pairs,
+    principal_directions,
+)
+from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces, heat_in_doubt
 
 __all__ = ["PAIRS_AT_PLACE", "NoiseMeasurement"]
 
@@ -22,6 +27,9 @@ StepsOfDraw = Callable[[np.ndarray, np.ndarray], int]
 
 PAIRS, PAIRS_PER_DIMENSION, MOST_PAIRS = 800, 20, 2000
 PAIRS_AT_PLACE, PAIRS_AT_ONCE = 8, 24
+
+MOST_TIMES, MOST_DOUBT = 7, 0.04
+"""How often as many pairs are measured again, and the error of a temperature that is borne with."""
 
 FEWEST_DRAWS, MOST_DRAWS = 50, 100
 """Draws that say where the posterior is, and how many of them are kept as places."""
@@ -85,8 +93,8 @@ class NoiseMeasurement:
     def state(self) -> dict[str, Any]:
         """What was measured."""
         return {
-            "around": vars(self._around) | {"sums": self._around.sums.copy()},
-            "at_draws": vars(self._at_draws) | {"sums": self._at_draws.sums.copy()},
+            "around": copy.deepcopy(vars(self._around)),
+            "at_draws": copy.deepcopy(vars(self._at_draws)),
             "draws": self._draws.copy(),
             "variates_ratio": self.variates_ratio,
         }
@@ -94,8 +102,8 @@ class NoiseMeasurement:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self.reset()
-        vars(self._around).update(state["around"] | {"sums": state["around"]["sums"].copy()})
-        vars(self._at_draws).update(state["at_draws"] | {"sums": state["at_draws"]["sums"].copy()})
+        vars(self._around).update(copy.deepcopy(state["around"]))
+        vars(self._at_draws).update(copy.deepcopy(state["at_draws"]))
         self._draws = state["draws"].copy()
         self.variates_ratio = state["variates_ratio"]
 
@@ -118,12 +126,8 @@ class NoiseMeasurement:
         the metric is not all there is to know, and differences to an anchor are noisier there: what
         was measured around the centre is multiplied by how much more there is at draws.
         """
-        around, n_around, n_at_draws = (
-            self._around.mean,
-            self._around.n_pairs,
-            self._at_draws.n_pairs,
-        )
-        at_draws = self._at_draws.mean
+        around, n_around = self._around.mean, self._around.n_pairs
+        at_draws, n_at_draws = self._at_draws.mean, self._at_draws.n_pairs
         seen = around > 0.0
         if n_at_draws * np.count_nonzero(seen) >= ENOUGH_AT_DRAWS:
             around = around * np.mean(at_draws[seen] / around[seen])
@@ -157,6 +161,25 @@ class NoiseMeasurement:
         self._around = NoiseOverPlaces(self._product.size)
         self._around.take(_by_place(differences))
         self.forget_draws()
+
+    def take_more(
+        self, z: np.ndarray, stream: np.ndarray, choose: Callable[[], LangevinSettings]
+    ) -> None:
+        """Go on while few minibatches make so much of the noise that it is known badly.
+
+        Parameters
+        ----------
+        z, stream
+            See `differences`.
+        choose : callable
+            Settings for what is known by now.
+        """
+        for _ in range(MOST_TIMES):
+            doubt = heat_in_doubt(choose(), self.error)
+            if not doubt.max(initial=0.0) > MOST_DOUBT:
+                return
+            self._around.take(_by_place(self.differences(z, self.n_wanted, stream)))
+        choose()
 
     def forget_draws(self) -> None:
         """Forget what was measured at draws: the chain was not where it belongs."""
