@@ -1,9 +1,16 @@
 """Fixtures that several test modules share."""
 
+import logging
 import os
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def pymc_speaks() -> None:
+    """Undo what importing a benchmark has silenced, so that no test depends on those before it."""
+    logging.getLogger("pymc").setLevel(logging.INFO)
 
 
 @pytest.fixture(scope="session")

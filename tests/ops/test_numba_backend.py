@@ -31,16 +31,34 @@ from pymc_geodesic.runtime import jit
 PACKAGE = Path(jit.__file__).parents[1]
 FILES = [
     f"ops/{name}.py"
-    for name in ("admixture", "bessel_ops", "matrix_matrix", "matrix_vector", "sparse_dot")
+    for name in (
+        "admixture",
+        "bessel_ops",
+        "matrix_matrix",
+        "matrix_vector",
+        "quadratic_ops",
+        "sparse_dot",
+    )
 ] + [
     f"distributions/{name}.py"
     for name in (
+        "angular_central_gaussian",
+        "bingham",
+        "fisher_bingham",
         "hinge",
+        "kent",
         "matrix_von_mises_fisher",
         "multiclass_hinge",
+        "periodic_von_mises",
+        "power_spherical",
+        "projected_normal",
+        "sine_bivariate_von_mises",
         "spherical_admixture",
+        "spherical_cauchy",
         "uniform_sphere",
         "von_mises_fisher",
+        "watson",
+        "wrapped_cauchy",
     )
 ]
 """Where loops are."""
