@@ -7,7 +7,7 @@ its own.
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -23,24 +23,12 @@ Array = NDArray[np.float64]
 
 
 class AroundMean(Directional):
-    """Base class of distributions with a mean direction and one number that says how near.
-
-    Attributes
-    ----------
-    spread : str
-        Name of the number.
-    """
-
-    spread: ClassVar[str]
+    """Base class of distributions with a mean direction, or axis, and one number besides."""
 
     @classmethod
-    def dist(cls, mu: Any, *args: Any, **kwargs: Any) -> TensorVariable:
-        """Create the variable outside a model; the parameters are those of the class."""
-        if len(args) != (cls.spread not in kwargs):
-            raise TypeError(f"{cls.__name__} takes mu and {cls.spread}")
-        number = args[0] if args else kwargs.pop(cls.spread)
-        mu = pt.as_tensor_variable(floatX(mu))
-        number = pt.as_tensor_variable(floatX(number))
+    def around(cls, mu: Any, number: Any, **kwargs: Any) -> TensorVariable:
+        """Create the variable outside a model, as `dist` of the class has it."""
+        mu, number = pt.as_tensor_variable(floatX(mu)), pt.as_tensor_variable(floatX(number))
         if mu.type.ndim == 0 or mu.type.shape[-1] == 1:
             raise ValueError(
                 f"mu of {cls.__name__} must be a unit vector of at least 2 coordinates (last "

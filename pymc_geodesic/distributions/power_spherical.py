@@ -130,7 +130,11 @@ class PowerSpherical(AroundMean):
     """
 
     rv_op = power_spherical
-    spread = "kappa"
+
+    @classmethod
+    def dist(cls, mu: Any, kappa: Any, **kwargs: Any) -> TensorVariable:
+        """Create the variable outside a model; the parameters are those of the class."""
+        return cls.around(mu, kappa, **kwargs)
 
     def support_point(
         rv: TensorVariable, size: TensorVariable, mu: TensorVariable, kappa: TensorVariable

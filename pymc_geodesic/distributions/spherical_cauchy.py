@@ -144,7 +144,11 @@ class SphericalCauchy(AroundMean):
     """
 
     rv_op = spherical_cauchy
-    spread = "rho"
+
+    @classmethod
+    def dist(cls, mu: Any, rho: Any, **kwargs: Any) -> TensorVariable:
+        """Create the variable outside a model; the parameters are those of the class."""
+        return cls.around(mu, rho, **kwargs)
 
     def support_point(
         rv: TensorVariable, size: TensorVariable, mu: TensorVariable, rho: TensorVariable

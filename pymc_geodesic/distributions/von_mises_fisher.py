@@ -4,16 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
-from pymc.distributions.shape_utils import rv_size_is_none
-from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.around_mean import AroundMean, mean_direction
 from pymc_geodesic.distributions.compiled_draws import compiled_draws
-from pymc_geodesic.distributions.directional import Directional
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
 from pymc_geodesic.distributions.unit_rows import has_unit_length, minus_infinity_off_sphere
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
@@ -75,7 +72,7 @@ def length_of_last_axis(*variables: TensorVariable) -> int | TensorVariable:
     return variables[0].shape[-1]
 
 
-class VonMisesFisher(Directional):
+class VonMisesFisher(AroundMean):
     r"""Directions scattered around a mean direction on the sphere :math:`S^{d-1}`.
 
     The density with respect to surface measure is
@@ -139,24 +136,13 @@ class VonMisesFisher(Directional):
     @classmethod
     def dist(cls, mu: Any, kappa: Any, **kwargs: Any) -> TensorVariable:
         """Create the variable outside a model; the parameters are those of the class."""
-        mu = pt.as_tensor_variable(floatX(mu))
-        kappa = pt.as_tensor_variable(floatX(kappa))
-        if mu.type.ndim == 0 or mu.type.shape[-1] == 1:
-            raise ValueError(
-                "mu of VonMisesFisher must be a unit vector of at least 2 coordinates (last axis), "
-                f"but has the static shape {mu.type.shape}"
-            )
-        cls.require_last_axis(kwargs.get("shape"), mu.type.shape[-1], "mu")
-        return super().dist([mu, kappa], **kwargs)
+        return cls.around(mu, kappa, **kwargs)
 
     def support_point(
         rv: TensorVariable, size: TensorVariable, mu: TensorVariable, kappa: TensorVariable
     ) -> TensorVariable:
         """Return the mean direction, which is on the sphere."""
-        point = pt.broadcast_arrays(mu, kappa[..., None])[0]
-        if not rv_size_is_none(size):
-            point = pt.full(pt.concatenate([size, [mu.shape[-1]]]), point)
-        return point
+        return mean_direction(size, mu, kappa)
 
     def logp(value: TensorVariable, mu: TensorVariable, kappa: TensorVariable) -> TensorVariable:
         """Return the log-density of unit vectors, shape (...), for values of shape (..., d)."""

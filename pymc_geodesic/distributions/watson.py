@@ -7,11 +7,10 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
-from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.directional import Directional
+from pymc_geodesic.distributions.around_mean import AroundMean
 from pymc_geodesic.distributions.quadratic import of_size
 from pymc_geodesic.distributions.quadratic_draws import fill_each, fill_watson
 from pymc_geodesic.distributions.unit_rows import has_unit_length, minus_infinity_off_sphere
@@ -59,7 +58,7 @@ class WatsonRV(LoopRandomVariable):
 watson = WatsonRV()
 
 
-class Watson(Directional):
+class Watson(AroundMean):
     r"""Axes scattered around one axis, or around the great circle orthogonal to it.
 
     The density with respect to surface measure on the sphere :math:`S^{d-1}` is
@@ -122,15 +121,7 @@ class Watson(Directional):
     @classmethod
     def dist(cls, mu: Any, kappa: Any, **kwargs: Any) -> TensorVariable:
         """Create the variable outside a model; the parameters are those of the class."""
-        mu = pt.as_tensor_variable(floatX(mu))
-        kappa = pt.as_tensor_variable(floatX(kappa))
-        if mu.type.ndim == 0 or mu.type.shape[-1] == 1:
-            raise ValueError(
-                "mu of Watson must be a unit vector of at least 2 coordinates (last axis), but has "
-                f"the static shape {mu.type.shape}"
-            )
-        cls.require_last_axis(kwargs.get("shape"), mu.type.shape[-1], "mu")
-        return super().dist([mu, kappa], **kwargs)
+        return cls.around(mu, kappa, **kwargs)
 
     def support_point(
         rv: TensorVariable, size: TensorVariable, mu: TensorVariable, kappa: TensorVariable
