@@ -4,6 +4,7 @@ from . import distributed as distributed
 from . import manifolds as manifolds
 from . import models as models
 from . import transforms as transforms
+from .distributions import ESAG as ESAG
 from .distributions import AngularCentralGaussian as AngularCentralGaussian
 from .distributions import Bingham as Bingham
 from .distributions import FisherBingham as FisherBingham

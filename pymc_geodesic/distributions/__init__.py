@@ -3,6 +3,7 @@
 from pymc_geodesic.distributions.angular import circular_link
 from pymc_geodesic.distributions.angular_central_gaussian import AngularCentralGaussian
 from pymc_geodesic.distributions.bingham import Bingham
+from pymc_geodesic.distributions.esag import ESAG
 from pymc_geodesic.distributions.fisher_bingham import FisherBingham
 from pymc_geodesic.distributions.hinge import Hinge
 from pymc_geodesic.distributions.kent import Kent
@@ -22,6 +23,7 @@ from pymc_geodesic.distributions.watson import Watson
 from pymc_geodesic.distributions.wrapped_cauchy import WrappedCauchy
 
 __all__ = [
+    "ESAG",
     "AngularCentralGaussian",
     "Bingham",
     "FisherBingham",

@@ -15,6 +15,17 @@ def unit_vectors(*shape, seed=1):
     return draw_uniform_directions(np.random.default_rng(seed), shape)
 
 
+def sphere(n=120):
+    """Points and weights of a quadrature on the sphere."""
+    height, weight = np.polynomial.legendre.leggauss(n)
+    angle = 2 * np.pi * np.arange(2 * n) / (2 * n)
+    radius = np.sqrt(1 - height**2)[:, None]
+    x = np.stack(
+        [radius * np.cos(angle), radius * np.sin(angle), height[:, None] + 0 * angle], axis=-1
+    )
+    return x.reshape(-1, 3), np.repeat(weight * np.pi / n, 2 * n)
+
+
 def evaluate(variable, values=None):
     return variable.eval(values, mode="FAST_COMPILE")
 

@@ -9,6 +9,7 @@ from pymc.logprob.utils import ParameterValueError
 from scipy import stats
 
 from pymc_geodesic import AngularCentralGaussian
+from tests.distributions.directional_checks import sphere
 
 COV = np.array([[4.0, 1.5, 0.0], [1.5, 1.0, 0.2], [0.0, 0.2, 0.3]])
 FAMILY = {
@@ -18,16 +19,6 @@ FAMILY = {
 
 def evaluate(variable, **kwargs):
     return variable.eval(mode="FAST_COMPILE", **kwargs)
-
-
-def sphere(n=120):
-    height, weight = np.polynomial.legendre.leggauss(n)
-    angle = 2 * np.pi * np.arange(2 * n) / (2 * n)
-    radius = np.sqrt(1 - height**2)[:, None]
-    x = np.stack(
-        [radius * np.cos(angle), radius * np.sin(angle), height[:, None] + 0 * angle], axis=-1
-    )
-    return x.reshape(-1, 3), np.repeat(weight * np.pi / n, 2 * n)
 
 
 @pytest.mark.parametrize("name", FAMILY)

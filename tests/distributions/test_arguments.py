@@ -12,6 +12,7 @@ EAST = np.array([1.0, 0.0, 0.0])
 DIRECTIONS = {
     "VonMisesFisher": (NORTH, 2.0),
     "ProjectedNormal": (NORTH,),
+    "ESAG": (NORTH, [1.0, 0.5]),
     "PowerSpherical": (NORTH, 2.0),
     "SphericalCauchy": (NORTH, 0.5),
     "Watson": (NORTH, 2.0),
@@ -60,6 +61,10 @@ def test_dims_do_not_contradict_the_parameters(name):
 )
 def test_the_number_beside_the_mean_is_given_once(name, number):
     distribution = getattr(pg, name)
-    for arguments, more in (((), {}), ((0.5, 0.6), {}), ((0.5,), {number: 0.6})):
-        with pytest.raises(TypeError, match=f"{name} takes mu and {number}"):
+    for arguments, more, message in (
+        ((), {}, f"missing 1 required positional argument: '{number}'"),
+        ((0.5, 0.6), {}, "positional arguments"),
+        ((0.5,), {number: 0.6}, f"multiple values for argument '{number}'"),
+    ):
+        with pytest.raises(TypeError, match=message):
             distribution.dist(NORTH, *arguments, **more)

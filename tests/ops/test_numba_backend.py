@@ -44,6 +44,7 @@ FILES = [
     for name in (
         "angular_central_gaussian",
         "bingham",
+        "esag",
         "fisher_bingham",
         "hinge",
         "kent",
