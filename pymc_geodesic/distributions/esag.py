@@ -194,7 +194,7 @@ class ESAG(Directional):
     >>> import pymc as pm
     >>> from pymc_geodesic import ESAG
     >>> with pm.Model() as model:
-    ...     mu = pm.Normal("mu", 0.0, 10.0, initval=[0.0, 0.0, 5.0])
+    ...     mu = pm.Normal("mu", [0.0, 0.0, 5.0], 10.0, shape=3)
     ...     gamma = pm.Normal("gamma", shape=2)
     ...     x = ESAG("x", mu, gamma)
     >>> model.initial_point()["x_unitvector__"]
