@@ -24,13 +24,16 @@ FEW = {
 
 
 def test_there_are_programs():
-    assert len(PROGRAMS) == 4
+    assert len(PROGRAMS) == 5
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["sparse", "disk", "sparse on disk", "parquet"])
+@pytest.mark.parametrize(
+    "program", PROGRAMS, ids=["sparse", "disk", "sparse on disk", "parquet", "loader"]
+)
 def test_program(program, tmp_path, monkeypatch):
-    if "pymc_extras" in program:
+    if "parquet" in program:
         pytest.importorskip("pyarrow")
+    if "pymc_extras" in program:
         monkeypatch.setitem(sys.modules, data_loader.NAME, data_loader.load_data_loader())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pm, "sample", partial(pm.sample, **FEW))

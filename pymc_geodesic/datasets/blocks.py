@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-_PIECE = 2**14
-"""Rows that are read at a time."""
-
-
-@dataclass(frozen=True)
-class _RowsOfFile:
-    """Array in a file, of which no page stays in memory after it was read.
-
-    The pages of a memory map belong to the process until somebody else needs the memory, and
-    in another process a pickled map becomes an array.
-    """
-
-    path: str
-    offset: int
-    dtype: np.dtype
-    shape: tuple[int, ...]
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        start, stop, _ = rows.indices(self.shape[0])
-        size = int(np.prod(self.shape[1:], dtype=int))
-        numbers = np.fromfile(
-            self.path,
-            self.dtype,
-            count=(stop - start) * size,
-            offset=self.offset + start * size * self.dtype.itemsize,
-        )
-        return numbers.reshape(stop - start, *self.shape[1:])
+from pymc_geodesic.datasets.stored.files import array_at, on_disk
+from pymc_geodesic.datasets.stored.rows import origin_of, pieces_of_rows
 
 
 class _RowsOfMatrix:
@@ -48,7 +21,7 @@ class _RowsOfMatrix:
         self.shape: tuple[int, int] = rows.shape
         self.dtype = rows.dtype
         self._values, self._columns, self._starts = (
-            _readable(_map_of(array)) for array in (rows.data, rows.indices, rows.indptr)
+            on_disk(_map_of(array)) for array in (rows.data, rows.indices, rows.indptr)
         )
 
     def __getitem__(self, rows: slice) -> sparse.csr_array:
@@ -77,10 +50,9 @@ def _readable(array: Any) -> Any:
     """Something that can be sliced by rows, without keeping what was read."""
     if sparse.issparse(array):
         return _RowsOfMatrix(array)
-    if isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous:
-        base: object = array.base
-        if isinstance(base, mmap.mmap):  # a part of a map does not know where it begins
-            return _RowsOfFile(os.fspath(array.filename), array.offset, array.dtype, array.shape)
+    if isinstance(array, str | os.PathLike):
+        array = array_at(array)
+    array = on_disk(array)
     return array if hasattr(array, "shape") else np.asarray(array)
 
 
@@ -124,14 +96,16 @@ class RowSlices:
 
     def pieces(self) -> Iterator[Any]:
         """Read the rows in consecutive arrays that are short, or as long as a stored chunk."""
-        chunks = getattr(self._array, "chunks", None)
-        longest = max(_PIECE, chunks[0]) if chunks else _PIECE
         for start, stop in self._ranges:
-            while start < stop:
-                end = min(stop, (start // longest + 1) * longest)
-                piece = self._array[start:end]
-                yield piece if sparse.issparse(piece) else np.asarray(piece)
-                start = end
+            yield from pieces_of_rows(self._array, start, stop)
+
+    def origin(self, row: int) -> str:
+        """Say where a row is in the data, in words."""
+        for start, stop in self._ranges:
+            if row < stop - start:
+                return origin_of(self._array, start + row)
+            row -= stop - start
+        raise IndexError(f"there are {len(self)} rows")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Read all rows."""
@@ -179,7 +153,7 @@ class SparseRowSlices(RowSlices):
 
 
 class RowBlocks:
-    """Iterable made by `row_blocks`.
+    """Iterable made by `row_blocks`, `parquet_blocks` and `dask_blocks`.
 
     Attributes
     ----------
@@ -196,8 +170,15 @@ class RowBlocks:
     True
     """
 
-    def __init__(self, arrays: tuple[Any, ...], block_size: int, stretches: int) -> None:
+    def __init__(
+        self,
+        arrays: Sequence[Any],
+        block_size: int,
+        stretches: int,
+        names: Sequence[str] | None = None,
+    ) -> None:
         self._arrays = tuple(_readable(array) for array in arrays)
+        self._names = names
         self.total_size = int(self._arrays[0].shape[0])
         self.block_size = block_size
         self._stretches = stretches
@@ -205,15 +186,16 @@ class RowBlocks:
     def __len__(self) -> int:
         return -(-self.total_size // self.block_size)
 
-    def __iter__(self) -> Iterator[tuple[RowSlices, ...]]:
+    def __iter__(self) -> Iterator[Any]:
         for block in range(len(self)):
             ranges = self._ranges(block)
-            yield tuple(
+            parts = tuple(
                 SparseRowSlices(array, ranges)
                 if isinstance(array, _RowsOfMatrix)
                 else RowSlices(array, ranges)
                 for array in self._arrays
             )
+            yield parts if self._names is None else dict(zip(self._names, parts, strict=True))
 
     def _ranges(self, block: int) -> list[tuple[int, int]]:
         """Rows of a block: one range, or one of each of as many parts of the data."""
@@ -241,9 +223,11 @@ def row_blocks(*arrays: Any, block_size: int, stretches: int = 1) -> RowBlocks:
     ----------
     *arrays : array_like, shape (N, ...)
         `numpy.memmap`, zarr and HDF5 arrays, ordinary arrays: anything with ``shape`` and ``dtype``
-        whose rows can be sliced. A memory map in C order is read as a file, so that its pages
-        do not add up in memory. Matrices of `scipy.sparse`, too, the arrays of which may be memory
-        maps: ``scipy.sparse.csr_array((values, columns, starts), shape=(N, d))``.
+        whose rows can be sliced; or paths, ``"X.npy"``, ``"rows.zarr/X"``, ``"rows.h5/X"``. What is
+        in files is read from them, none of which stays open, so that several processes can. A
+        memory map in C order is read as a file, too: its pages do not add up in memory. Matrices
+        of `scipy.sparse`, too, the arrays of which may be memory maps:
+        ``scipy.sparse.csr_array((values, columns, starts), shape=(N, d))``.
     block_size : int
         Rows of a block, those of the last one excepted. Two blocks are in memory at a time.
     stretches : int
@@ -263,6 +247,15 @@ def row_blocks(*arrays: Any, block_size: int, stretches: int = 1) -> RowBlocks:
     ValueError
         If there is no array, arrays have different numbers of rows, or ``block_size`` or
         ``stretches`` does not lie between 1 and N.
+    FileNotFoundError
+        If there is no file of a path.
+    ImportError
+        If a path names a zarr store and zarr is not installed.
+
+    See Also
+    --------
+    parquet_blocks, dask_blocks : rows of tables.
+    shuffle_rows : put rows on disk in random order.
 
     Examples
     --------
@@ -279,7 +272,23 @@ def row_blocks(*arrays: Any, block_size: int, stretches: int = 1) -> RowBlocks:
     """
     if not arrays:
         raise ValueError("row_blocks needs at least one array")
-    blocks = RowBlocks(arrays, int(block_size), int(stretches))
+    return blocks_of_arrays(arrays, block_size, stretches)
+
+
+def blocks_of_arrays(
+    arrays: Sequence[Any], block_size: int, stretches: int, names: Sequence[str] | None = None
+) -> RowBlocks:
+    """Divide arrays into blocks, mappings by name if there are names; see `row_blocks`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.datasets.blocks import blocks_of_arrays
+    >>> (block,) = blocks_of_arrays([np.arange(2)], 2, 1, ["X"])
+    >>> np.asarray(block["X"])
+    array([0, 1])
+    """
+    blocks = RowBlocks(arrays, int(block_size), int(stretches), names)
     lengths = [int(array.shape[0]) for array in blocks._arrays]
     if len(set(lengths)) > 1:
         raise ValueError(f"the arrays have different numbers of rows: {lengths}")

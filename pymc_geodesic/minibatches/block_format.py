@@ -114,7 +114,7 @@ class BlockFormat:
     def _dense_pass(self, batches: Iterable[Any]) -> Iterator[tuple[dict[str, np.ndarray], int]]:
         memory = Memory()
         for number, block in enumerate(batches):
-            rows = self.in_memory(self.named(block))
+            rows = self.named(block)
             length = rows_of(rows)
             if length:
                 yield self.lay_out([rows], None, length, memory, f"block {number + 1}")[0], length

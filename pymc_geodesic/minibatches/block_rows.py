@@ -56,6 +56,16 @@ def pieces_of(part: Any) -> Iterator[Any]:
         yield piece if sparse.issparse(piece) else np.asarray(piece)
 
 
+def _undefined_row(rows: np.ndarray) -> int:
+    """Find the first row in which there is a number that is none."""
+    return next(i for i in range(len(rows)) if undefined_numbers(rows[i : i + 1]))
+
+
+def _origin(part: Any, row: int) -> str:
+    """Say where a row of a block is, if the block knows."""
+    return f", {part.origin(row)}" if hasattr(part, "origin") else ""
+
+
 class Memory:
     """Buffers that hold one block after another."""
 
@@ -212,13 +222,17 @@ class DenseRows(ContainerRows):
         """Copy rows to their positions; see `ContainerRows.lay_out`."""
         array = memory.take(self.name, (length, *self.row_shape), self.dtype)
         first = 0
-        for piece in (piece for part in parts for piece in pieces_of(part)):
-            if undefined := undefined_numbers(piece):
-                what, remedy = undefined
-                raise ValueError(f"batches= yields {what} for {self.name!r} in {where}; {remedy}")
-            rows = slice(first, first + len(piece))
-            array[rows if positions is None else positions[rows]] = piece
-            first += len(piece)
+        for part in parts:
+            begin = first
+            for piece in pieces_of(part):
+                if undefined := undefined_numbers(piece):
+                    what, remedy = undefined
+                    where += _origin(part, first - begin + _undefined_row(piece))
+                    message = f"batches= yields {what} for {self.name!r} in {where}; {remedy}"
+                    raise ValueError(message)
+                rows = slice(first, first + len(piece))
+                array[rows if positions is None else positions[rows]] = piece
+                first += len(piece)
         array[first:] = array[: length - first]
         return {self.name: array}, {}
 

@@ -1,0 +1,296 @@
+"""Rows of Parquet files and Dask dataframes: every one, of its type, and named where it is bad."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from pymc_geodesic.datasets import dask_blocks, parquet_blocks
+from pymc_geodesic.datasets.stored import rows as stored_rows
+from pymc_geodesic.minibatches.block_format import BlockFormat
+from pymc_geodesic.minibatches.block_rows import DenseRows
+from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
+
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+pd = pytest.importorskip("pandas")
+
+N = 1000
+COLUMNS = {"X": ["a", "b"], "y": "label"}
+
+
+def numbers(n=N):
+    rng = np.random.default_rng(1)
+    return {
+        "a": np.arange(n, dtype="float32"),
+        "b": rng.normal(size=n).astype("float32"),
+        "label": rng.integers(-1, 2, size=n).astype("int8"),
+        "name": np.array([f"row {i}" for i in range(n)]),
+    }
+
+
+def write(path, first=0, last=N, change=None, **settings):
+    columns = {name: values[first:last] for name, values in numbers().items()}
+    table = pa.table(columns)
+    parquet.write_table(table if change is None else change(table), path, **settings)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three files, of several row groups each."""
+    path = tmp_path / "rows"
+    path.mkdir()
+    for i, (first, last) in enumerate([(0, 400), (400, 401), (401, N)]):
+        write(path / f"{i}.parquet", first, last, row_group_size=150)
+    return path
+
+
+@pytest.fixture
+def frame():
+    dd = pytest.importorskip("dask.dataframe")
+    return dd.from_pandas(pd.DataFrame(numbers()), npartitions=4)
+
+
+def read(blocks):
+    return [{name: np.asarray(rows) for name, rows in block.items()} for block in blocks]
+
+
+def check_all_rows(blocks):
+    found, expected = read(blocks), numbers()
+    X = np.concatenate([block["X"] for block in found])
+    y = np.concatenate([block["y"] for block in found])
+    order = np.argsort(X[:, 0])
+    assert (X.dtype, y.dtype) == (np.float32, np.int8)
+    np.testing.assert_array_equal(X[order], np.column_stack([expected["a"], expected["b"]]))
+    np.testing.assert_array_equal(y[order], expected["label"])
+
+
+@pytest.mark.parametrize("stretches", [1, 3])
+@pytest.mark.parametrize("block_size", [150, 77, N])
+def test_every_row_is_in_one_block(folder, frame, block_size, stretches):
+    for blocks in (
+        parquet_blocks(folder, columns=COLUMNS, block_size=block_size, stretches=stretches),
+        dask_blocks(frame, columns=COLUMNS, block_size=block_size, stretches=stretches),
+    ):
+        assert blocks.total_size == N
+        check_all_rows(blocks)
+        check_all_rows(pickle.loads(pickle.dumps(blocks)))
+
+
+def test_one_file_and_files_in_the_order_given(folder):
+    (block,) = parquet_blocks(folder / "1.parquet", columns="a", block_size=1)
+    np.testing.assert_array_equal(np.asarray(block[0]), [400.0])
+    files = [folder / "2.parquet", str(folder / "0.parquet")]
+    found = np.concatenate([x for (x,) in parquet_blocks(files, columns="a", block_size=100)])
+    np.testing.assert_array_equal(found, [*range(401, N), *range(400)])
+
+
+def test_shapes(folder):
+    shapes = [
+        next(iter(parquet_blocks(folder, columns=columns, block_size=10)))[0].shape
+        for columns in ("a", ["a"], ["b", "a", "label"])
+    ]
+    assert shapes == [(10,), (10, 1), (10, 3)]
+
+
+def test_columns_in_the_names_of_folders(tmp_path):
+    for year in (2021, 2020):
+        (tmp_path / f"year={year}").mkdir()
+        write(tmp_path / f"year={year}" / "part.parquet", 0, 3)
+    ((rows,),) = parquet_blocks(tmp_path, columns=["year", "a"], block_size=6)
+    expected = [[2020, 0], [2020, 1], [2020, 2], [2021, 0], [2021, 1], [2021, 2]]
+    np.testing.assert_array_equal(np.asarray(rows), expected)
+
+
+def test_a_dataset_of_pyarrow(folder):
+    dataset = pytest.importorskip("pyarrow.dataset")
+    check_all_rows(parquet_blocks(dataset.dataset(folder), columns=COLUMNS, block_size=300))
+
+
+def test_only_named_columns_and_row_groups_are_read(folder, monkeypatch):
+    reads = []
+    original = parquet.ParquetFile.iter_batches
+
+    def counted(self, *args, **kwargs):
+        reads.append((kwargs["row_groups"], kwargs["columns"]))
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(parquet.ParquetFile, "iter_batches", counted)
+    blocks = list(parquet_blocks(folder / "0.parquet", columns=["b"], block_size=150))
+    assert reads == []
+    np.asarray(blocks[1][0])
+    assert reads == [([1], ["b"])]
+
+
+def gone(folder):
+    (folder / "2.parquet").unlink()
+
+
+def shorter(folder):
+    write(folder / "2.parquet", 401, 500)
+
+
+def without_a_label(folder):
+    def erase(table):
+        labels = [None if i == 7 else 1 for i in range(len(table))]
+        return table.set_column(2, "label", pa.array(labels, pa.int8()))
+
+    write(folder / "2.parquet", 401, N, erase, row_group_size=150)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind", "message"),
+    [
+        (gone, FileNotFoundError, r"2\.parquet"),
+        (shorter, ValueError, r"2\.parquet had 599 rows in 4 row groups .* has 99 in 1 now"),
+        (without_a_label, ValueError, r"'label' has no value in row 7 of .*2\.parquet"),
+    ],
+)
+def test_files_that_change_are_named(folder, spoil, kind, message):
+    blocks = parquet_blocks(folder, columns=COLUMNS, block_size=300)
+    spoil(folder)
+    with pytest.raises(kind, match=message):
+        read(blocks)
+
+
+def narrow(table):
+    return table.drop(["b"])
+
+
+def words(table):
+    return table.set_column(1, "b", table["name"])
+
+
+def finer(table):
+    return table.set_column(2, "label", pa.array(np.linspace(0, 1, len(table))))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (narrow, r"'b' is float32 in .*0\.parquet and not there, or no numbers, in .*2\.parquet"),
+        (words, r"'b' is float32 in .*not there, or no numbers"),
+        (finer, r"'label' is int8 in .*0\.parquet and float64 in .*2\.parquet"),
+    ],
+)
+def test_files_that_are_unlike_are_named_at_once(folder, change, message):
+    write(folder / "2.parquet", 401, N, change)
+    with pytest.raises(ValueError, match=message):
+        parquet_blocks(folder, columns=COLUMNS, block_size=300)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["a", "c"], "has no column 'c'; its columns are"),
+        ({"X": ["a"], "y": "name"}, "'name' of the .* holds no numbers"),
+        (None, "'name' of the .* holds no numbers"),
+        ([], "names no column"),
+        ({}, "names no column"),
+    ],
+)
+def test_wrong_columns(folder, frame, columns, message):
+    with pytest.raises(ValueError, match=message):
+        parquet_blocks(folder, columns=columns, block_size=10)
+    with pytest.raises(ValueError, match=message):
+        dask_blocks(frame, columns=columns, block_size=10)
+
+
+def test_a_partition_that_is_another_each_time(frame):
+    lengths = iter([250] * 4 + [9] * 99)
+    dd = pytest.importorskip("dask.dataframe")
+
+    def some_rows(_):
+        return pd.DataFrame({"a": np.zeros(next(lengths))})
+
+    meta = pd.DataFrame({"a": np.zeros(0)})
+    blocks = dask_blocks(dd.from_map(some_rows, range(4), meta=meta), columns="a", block_size=500)
+    assert blocks.total_size == N
+    with pytest.raises(ValueError, match="partition 0 had 250 rows before and has 9 now"):
+        next(iter(blocks))[0].__array__()
+
+
+def test_a_dataframe_in_memory():
+    pytest.importorskip("dask.dataframe")
+    with pytest.raises(TypeError, match="takes a Dask dataframe, got DataFrame"):
+        dask_blocks(pd.DataFrame(numbers()), block_size=10)
+
+
+def test_missing_integers_of_a_dataframe():
+    dd = pytest.importorskip("dask.dataframe")
+    values = pd.array([1, 2, 3, None], dtype="Int64")
+    frame = dd.from_pandas(pd.DataFrame({"y": values, "x": [1.0, np.nan, 2.0, 3.0]}), npartitions=2)
+    with pytest.raises(ValueError, match="'y' has no value in row 1 of partition 1"):
+        np.concatenate([rows for (rows,) in dask_blocks(frame, columns="y", block_size=2)])
+    rows = np.concatenate([rows for (rows,) in dask_blocks(frame, columns="x", block_size=2)])
+    np.testing.assert_array_equal(rows, [1.0, np.nan, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "call"),
+    [
+        ("pyarrow", "parquet", lambda: parquet_blocks("rows", block_size=1)),
+        ("dask", "dask", lambda: dask_blocks(None, block_size=1)),
+    ],
+)
+def test_what_is_not_installed_is_named(monkeypatch, package, extra, call):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(stored_rows, "import_module", missing)
+    with pytest.raises(ImportError, match=rf"{package}; .* pip install 'pymc_geodesic\[{extra}\]'"):
+        call()
+
+
+FORMAT = BlockFormat([DenseRows("X", "float64", (2,)), DenseRows("y", "int64", ())])
+
+
+def source_of(blocks):
+    source = StreamedBlocks(
+        blocks, FORMAT, N, batch_size=10, order="shuffled", draws_per_block=None
+    )
+    source.reset(3)
+    return source
+
+
+def take(source):
+    rows = np.concatenate([np.arange(start, start + 10) for start in source.next_starts(5)])
+    return np.column_stack([source.arrays["X"][rows], source.arrays["y"][rows]])
+
+
+def test_rows_of_files_and_frames_come_as_those_in_memory_do(folder, frame):
+    """From the same seed, and again from a state in the midst of them."""
+    columns = numbers()
+    X = np.column_stack([columns["a"], columns["b"]])
+    in_memory = [
+        {"X": X[i : i + 300], "y": columns["label"][i : i + 300]} for i in range(0, N, 300)
+    ]
+    for blocks in (
+        parquet_blocks(folder, columns=COLUMNS, block_size=300),
+        dask_blocks(frame, columns=COLUMNS, block_size=300),
+    ):
+        source, reference = source_of(blocks), source_of(in_memory)
+        for _ in range(13):
+            np.testing.assert_array_equal(take(source), take(reference))
+        again = source_of(blocks)
+        again.state = pickle.loads(pickle.dumps(source.state))
+        for _ in range(13):
+            np.testing.assert_array_equal(take(again), take(source))
+
+
+def test_a_row_that_is_not_a_number_is_named_with_its_file(tmp_path):
+    values = numbers()
+    values["b"] = values["b"].copy()
+    values["b"][407] = np.nan
+    for i in range(2):
+        columns = {name: each[500 * i : 500 * (i + 1)] for name, each in values.items()}
+        parquet.write_table(pa.table(columns), tmp_path / f"{i}.parquet")
+    blocks = parquet_blocks(
+        [tmp_path / "1.parquet", tmp_path / "0.parquet"], columns=COLUMNS, block_size=300
+    )
+    message = r"NaN for 'X' in block 4, row 407 of .*0\.parquet; drop or impute"
+    with pytest.raises(ValueError, match=message):
+        [take(source) for source in [source_of(blocks)] for _ in range(40)]
+    with pytest.raises(ValueError, match=message):
+        list(source_of(blocks).all_rows())
