@@ -8,6 +8,7 @@ from pymc_geodesic.models.lda import lda
 from pymc_geodesic.models.lda_gibbs import lda_gibbs
 from pymc_geodesic.models.linear_svm import linear_svm
 from pymc_geodesic.models.medlda_gibbs import medlda_gibbs
+from pymc_geodesic.models.medlda_passive_aggressive import medlda_passive_aggressive
 from pymc_geodesic.models.medlda_ssgrld import medlda_ssgrld
 from pymc_geodesic.models.spherical_admixture import spherical_admixture
 from pymc_geodesic.models.spherical_admixture_vi import spherical_admixture_vi
@@ -23,6 +24,7 @@ __all__ = [
     "lda_gibbs",
     "linear_svm",
     "medlda_gibbs",
+    "medlda_passive_aggressive",
     "medlda_ssgrld",
     "spherical_admixture",
     "spherical_admixture_vi",

@@ -37,6 +37,7 @@ from pymc_geodesic.kernels.topics.moves import (
     sgrld_words,
     sum_words,
 )
+from pymc_geodesic.kernels.topics.passes import Passes
 from pymc_geodesic.kernels.topics.words import collect_words
 from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.streams import new_stream
@@ -176,18 +177,8 @@ class MaxMarginTopics:
         self._friction = settings.diffusion
         self.temperature = 1.0
         self.documents_seen = 0
-        self._order = rng.permutation(len(every))
-        self._place = 0
+        self._passes = Passes(rng, len(every), settings.batch_size)
         self._tops, self._sums = np.empty(n_topics), np.empty(n_topics)
-
-    def _next_documents(self) -> np.ndarray:
-        """Return the next minibatch; every document is in one of them before the next pass."""
-        size = min(self.settings.batch_size, len(self._order))
-        if self._place + size > len(self._order):
-            self._order = self.rng.permutation(len(self._order))
-            self._place = 0
-        self._place += size
-        return self._order[self._place - size : self._place]
 
     def log_totals(self) -> np.ndarray:
         """Return log Σω of the topics, shape (K,)."""
@@ -209,7 +200,7 @@ class MaxMarginTopics:
             h of the weights, a time in prior standard deviations.
         """
         data, settings = self.data, self.settings
-        documents = self._next_documents()
+        documents = self._passes.next_rows()
         n_topics, n_words = len(data.alpha), len(data.beta)
         tokens = np.concatenate(
             [data.words[data.starts[d] : data.starts[d + 1]] for d in documents]
@@ -251,7 +242,7 @@ class MaxMarginTopics:
             labels = (data.signs, data.cost, data.margin, data.loss)
             total_subgradient(data.starts, self.in_topics, self.eta, *labels, gradient)
         else:
-            scale = len(self._order) / len(documents)
+            scale = len(data.signs) / len(documents)
             add_counts(self._prior, slots, counts, scale, shape)
             gradient *= scale
         if settings.exact_transitions:
