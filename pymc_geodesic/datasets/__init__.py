@@ -9,6 +9,7 @@ from pymc_geodesic.datasets.household import Household, load_household
 from pymc_geodesic.datasets.mixtures import make_shared_mean_mixture, make_vmf_mixture
 from pymc_geodesic.datasets.newsgroups import build_20news_different, load_20news_different
 from pymc_geodesic.datasets.paleomagnetic import McMurdo, load_mcmurdo
+from pymc_geodesic.datasets.shuffle import shuffle_rows
 from pymc_geodesic.datasets.tables import dask_blocks, parquet_blocks
 from pymc_geodesic.datasets.text import count_words, document_frequency, tf_idf, tokenize
 from pymc_geodesic.datasets.wikipedia import CompletionCorpus, load_wikipedia
@@ -37,6 +38,7 @@ __all__ = [
     "make_vmf_mixture",
     "parquet_blocks",
     "row_blocks",
+    "shuffle_rows",
     "tf_idf",
     "tokenize",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 from pymc_geodesic.datasets.blocks import RowBlocks, blocks_of_arrays
 from pymc_geodesic.datasets.columns import Columns, array_columns
 from pymc_geodesic.datasets.stored.frames import RowsOfFrame, frame_partitions
-from pymc_geodesic.datasets.stored.parquet import RowsOfTable, parquet_table
+from pymc_geodesic.datasets.stored.parquet import RowsOfTable, parquet_dataset, parquet_table
 
 __all__ = ["dask_blocks", "parquet_blocks"]
 
@@ -78,7 +78,7 @@ def parquet_blocks(
     ...         print({name: np.asarray(rows).tolist() for name, rows in block.items()})
     {'X': [[1.6, 60.0], [1.8, 80.0]], 'y': [-1, 1]}
     """
-    table = parquet_table(source)
+    table = parquet_table(parquet_dataset(source))
     arrays, names = array_columns(columns, table.dtypes, "the table")
     rows = [RowsOfTable(table, each) for each in arrays]
     return blocks_of_arrays(rows, block_size, stretches, names)

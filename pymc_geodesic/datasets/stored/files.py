@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.datasets.stored.rows import PIECE, StoredRows, needed_module, pieces_of_rows
+from pymc_geodesic.datasets.stored.rows import StoredRows, needed_module, piece_of, pieces_of_rows
 
-__all__ = ["RowsOfFile", "RowsOfHDF5", "RowsOfZarr", "array_at", "on_disk"]
+__all__ = ["RowsOfFile", "RowsOfHDF5", "RowsOfZarr", "array_at", "array_names", "on_disk"]
 
 _HDF5 = (".h5", ".hdf5", ".hdf")
 
@@ -34,8 +34,9 @@ class RowsOfFile(StoredRows):
     def pieces(self, start: int, stop: int) -> Iterator[np.ndarray]:
         """Read rows; see `StoredRows.pieces`."""
         size = int(np.prod(self.shape[1:], dtype=int))
+        piece = piece_of(self)
         while start < stop:
-            end = min(stop, (start // PIECE + 1) * PIECE)
+            end = min(stop, (start // piece + 1) * piece)
             wanted = (end - start) * size
             offset = self.offset + start * size * self.dtype.itemsize
             numbers = np.fromfile(self.path, self.dtype, count=wanted, offset=offset)
@@ -149,19 +150,58 @@ def array_at(path: str | os.PathLike) -> Any:
         ...
     ValueError: 'rows.txt' is no path of an array: name an .npy file, 'rows.zarr/X' or ...
     """
+    file, name = _file_and_name(path)
+    if file.suffix == ".npy":
+        return np.load(file, mmap_mode="r")
+    return _in_zarr(file, name) if file.suffix == ".zarr" else _in_hdf5(file, name)
+
+
+def _file_and_name(path: str | os.PathLike) -> tuple[Path, str]:
+    """Divide a path into that of a file, and a name in it."""
     parts = Path(path).parts
     for length in range(1, len(parts) + 1):
         file, name = Path(*parts[:length]), "/".join(parts[length:])
-        if file.suffix == ".npy" and not name:
-            return np.load(file, mmap_mode="r")
-        if file.suffix == ".zarr":
-            return _in_zarr(file, name)
-        if file.suffix in _HDF5:
-            return _in_hdf5(file, name)
+        if file.suffix in (".zarr", *_HDF5) or (file.suffix == ".npy" and not name):
+            return file, name
     raise ValueError(
         f"{os.fspath(path)!r} is no path of an array: name an .npy file, 'rows.zarr/X' or "
         "'rows.h5/X'; for Parquet files there is parquet_blocks"
     )
+
+
+def array_names(path: str | os.PathLike) -> dict[str, Path]:
+    """Paths of all arrays below a path, by their names there; of one that is an array, itself.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        See `array_at`.
+    """
+    file, name = _file_and_name(path)
+    found = {"": Path(path)}
+    if file.suffix == ".zarr" and file.is_dir():
+        zarr = needed_module("zarr", "zarr", f"Reading {file}")
+        opened = zarr.open(file, mode="r", path=name)
+        if isinstance(opened, zarr.Group):
+            members = opened.members(max_depth=None)
+            found = {n: file / name / n for n, each in members if isinstance(each, zarr.Array)}
+    elif file.suffix in _HDF5:
+        import h5py
+
+        with h5py.File(file, "r") as opened:
+            group = opened.get(name) if name else opened
+            if isinstance(group, h5py.Group):
+                found = {}
+                group.visititems(
+                    lambda n, each: (
+                        found.update({n: file / name / n})
+                        if isinstance(each, h5py.Dataset)
+                        else None
+                    )
+                )
+    return dict(sorted(found.items()))
 
 
 def _in_zarr(folder: Path, name: str) -> Any:

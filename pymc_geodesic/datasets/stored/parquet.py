@@ -15,7 +15,7 @@ import numpy as np
 from pymc_geodesic.datasets.columns import ArrayColumns
 from pymc_geodesic.datasets.stored.rows import PIECE, StoredRows, needed_module
 
-__all__ = ["FileOfTable", "ParquetTable", "RowsOfTable", "parquet_table"]
+__all__ = ["FileOfTable", "ParquetTable", "RowsOfTable", "parquet_dataset", "parquet_table"]
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,8 @@ def _pyarrow(name: str) -> ModuleType:
     return needed_module(name, "parquet", "Reading Parquet files")
 
 
-def parquet_table(source: str | os.PathLike | Sequence[str | os.PathLike] | Any) -> ParquetTable:
-    """Read how many rows the groups of Parquet files have, and which columns.
+def parquet_dataset(source: str | os.PathLike | Sequence[str | os.PathLike] | Any) -> Any:
+    """Find Parquet files.
 
     Parameters
     ----------
@@ -201,18 +201,32 @@ def parquet_table(source: str | os.PathLike | Sequence[str | os.PathLike] | Any)
     ------
     FileNotFoundError
         If there is no such file.
-    ValueError
-        If there are no rows.
     ImportError
         If pyarrow is not installed.
     """
     dataset = _pyarrow("pyarrow.dataset")
-    if not isinstance(source, dataset.Dataset):
-        if isinstance(source, str | os.PathLike):
-            names: str | list[str] = os.fspath(source)
-        else:
-            names = [os.fspath(path) for path in source]
-        source = dataset.dataset(names, format="parquet", partitioning="hive")
+    if isinstance(source, dataset.Dataset):
+        return source
+    if isinstance(source, str | os.PathLike):
+        names: str | list[str] = os.fspath(source)
+    else:
+        names = [os.fspath(path) for path in source]
+    return dataset.dataset(names, format="parquet", partitioning="hive")
+
+
+def parquet_table(source: Any) -> ParquetTable:
+    """Read how many rows the groups of Parquet files have, and which columns.
+
+    Parameters
+    ----------
+    source : pyarrow.dataset.Dataset
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
+    """
+    dataset = _pyarrow("pyarrow.dataset")
     types: dict[str, dict[str, np.dtype | None]] = {}
     files = [
         FileOfTable(

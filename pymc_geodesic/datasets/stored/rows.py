@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-__all__ = ["PIECE", "StoredRows", "needed_module", "origin_of", "pieces_of_rows"]
+__all__ = ["PIECE", "StoredRows", "needed_module", "origin_of", "piece_of", "pieces_of_rows"]
 
 PIECE = 2**14
-"""Rows that are read at a time."""
+"""Rows that are read at a time, unless they are wide."""
+
+_PIECE_BYTES = 2**25
 
 
 class StoredRows(ABC):
@@ -53,6 +55,20 @@ class StoredRows(ABC):
         return np.concatenate(found) if found else np.empty((0, *self.shape[1:]), self.dtype)
 
 
+def piece_of(array: Any) -> int:
+    """Rows of an array that are read at a time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.datasets.stored.rows import piece_of
+    >>> piece_of(np.empty((10**6, 28), "f4")), piece_of(np.empty((10, 10**6), "f4"))
+    (16384, 8)
+    """
+    row = int(np.prod(array.shape[1:], dtype=int)) * np.dtype(array.dtype).itemsize
+    return max(1, min(PIECE, _PIECE_BYTES // max(row, 1)))
+
+
 def pieces_of_rows(array: Any, start: int, stop: int) -> Iterator[Any]:
     """Read rows in consecutive arrays that are short, or as long as a stored chunk.
 
@@ -72,7 +88,7 @@ def pieces_of_rows(array: Any, start: int, stop: int) -> Iterator[Any]:
         yield from array.pieces(start, stop)
         return
     chunks = getattr(array, "chunks", None)
-    longest = max(PIECE, chunks[0]) if chunks else PIECE
+    longest = max(piece_of(array), chunks[0] if chunks else 1)
     while start < stop:
         end = min(stop, (start // longest + 1) * longest)
         piece = array[start:end]

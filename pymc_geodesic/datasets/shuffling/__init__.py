@@ -1,0 +1,1 @@
+"""Rows on disk in random order, in two passes and little memory."""
