@@ -53,6 +53,7 @@ from pymc_geodesic.diagnostics.plots import (
 )
 from pymc_geodesic.diagnostics.spherical_kmeans import spherical_kmeans
 from pymc_geodesic.diagnostics.stein.discrepancy import KernelSteinDiscrepancy, ksd
+from pymc_geodesic.diagnostics.stein.goodness_of_fit import stein_test
 from pymc_geodesic.diagnostics.stein.thinning import stein_thinning
 from pymc_geodesic.diagnostics.temperature import temperature_summary
 from pymc_geodesic.diagnostics.uniformity import DirectionalTestResult, uniformity_test
@@ -101,6 +102,7 @@ __all__ = [
     "predict_labels",
     "simplex_summary",
     "spherical_kmeans",
+    "stein_test",
     "stein_thinning",
     "step_halving",
     "temperature_summary",

@@ -186,7 +186,7 @@ def stein_sample(
         z,
         units.fields(tangent_fields(product, x, gradients)),
         log_density,
-        _median_distance(product, units, z) if bandwidth == "median" else float(bandwidth),
+        median_distance(product, units, z) if bandwidth == "median" else float(bandwidth),
         beta,
         np.repeat(np.arange(n_chains), kept.size),
         np.tile(kept, n_chains),
@@ -232,7 +232,7 @@ def _units(product: Product, x: np.ndarray, metric: str | None) -> Units:
     return Units(centre, factor, scales, used)
 
 
-def _median_distance(product: Product, units: Units, z: np.ndarray) -> float:
+def median_distance(product: Product, units: Units, z: np.ndarray) -> float:
     """Median of the distances between some of the draws, in their units."""
     some = z[:: max(1, len(z) // PAIRED)].copy()
     for (name, _, _), scale in zip(product.components, units.scales, strict=True):
