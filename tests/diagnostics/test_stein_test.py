@@ -8,13 +8,14 @@ from scipy import stats
 import pymc_geodesic as pg
 from pymc_geodesic.diagnostics import stein_test
 from pymc_geodesic.diagnostics.stein.goodness_of_fit import METHODS, SteinTest
+from pymc_geodesic.gradients.point_law import PointLaw
 
 MU, MAJOR = np.array([0.0, 0.6, 0.8]), np.array([1.0, 0.0, 0.0])
 FRAME = np.array([[2.0, 0.0], [0.0, 1.5], [1.0, 0.0]])
 
 
 def draws(distribution, n, seed=1):
-    return SteinTest(distribution)._draws(n, 1, np.random.default_rng(seed))[0]
+    return PointLaw(distribution).draws(n, 1, np.random.default_rng(seed))[0]
 
 
 LAWS = {
@@ -28,8 +29,8 @@ LAWS = {
 
 def p_values(distribution, n, method, n_resamples, repetitions=100):
     """Test samples of the distribution itself."""
-    test, rng = SteinTest(distribution), np.random.default_rng(7)
-    samples = test._draws(n, repetitions, rng)
+    law, rng = PointLaw(distribution), np.random.default_rng(7)
+    test, samples = SteinTest(law), law.draws(n, repetitions, rng)
     return np.array([test(x, method, "median", -0.5, n_resamples, rng).pvalue for x in samples])
 
 

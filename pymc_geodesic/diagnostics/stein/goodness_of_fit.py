@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-import pymc as pm
-import pytensor
-import pytensor.tensor as pt
 from numpy.typing import ArrayLike
-from pymc.distributions.distribution import SymbolicRandomVariable
-from pymc.distributions.shape_utils import change_dist_size
-from pymc.distributions.transforms import _default_transform
-from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.arguments import check_count
 from pymc_geodesic.diagnostics.stein.discrepancy import p_value_of, statistics_of
@@ -28,8 +18,8 @@ from pymc_geodesic.diagnostics.stein.sample import (
 from pymc_geodesic.diagnostics.uniformity import DirectionalTestResult
 from pymc_geodesic.distributions.frames import are_frames
 from pymc_geodesic.distributions.unit_points import unit_points
-from pymc_geodesic.manifolds import Manifold, Product, Sphere, Stiefel
-from pymc_geodesic.transforms import stiefel, unit_vector
+from pymc_geodesic.gradients.point_law import PointLaw
+from pymc_geodesic.manifolds import Manifold, Product, Sphere
 
 __all__ = ["stein_test"]
 
@@ -39,7 +29,7 @@ NO_UNITS = Units(np.empty(0), np.eye(0), np.ones(1), None)
 
 def stein_test(
     x: ArrayLike,
-    distribution: TensorVariable,
+    distribution: Any,
     *,
     method: Literal["bootstrap", "monte-carlo"] = "bootstrap",
     bandwidth: float | Literal["median"] = "median",
@@ -111,17 +101,15 @@ def stein_test(
     >>> stein_test(x, girdle, random_seed=1).pvalue < 0.01
     True
     """
-    return SteinTest(distribution)(x, method, bandwidth, beta, n_resamples, random_seed)
+    return SteinTest(PointLaw(distribution))(x, method, bandwidth, beta, n_resamples, random_seed)
 
 
 class SteinTest:
-    """The test against one distribution, whose gradient is compiled once; see `stein_test`."""
+    """The test against one law; see `stein_test`."""
 
-    def __init__(self, distribution: TensorVariable) -> None:
-        self._distribution = distribution
-        self._manifold = _manifold_of(distribution)
-        self._product = Product([("x", self._manifold, 1)])
-        self._gradient = _gradient_of(distribution)
+    def __init__(self, law: PointLaw) -> None:
+        self._law = law
+        self._product = Product([("x", law.manifold, 1)])
 
     def __call__(
         self,
@@ -140,14 +128,14 @@ class SteinTest:
             raise ValueError(f"beta must lie between -1 and 0, got {beta}")
         if bandwidth != "median" and not 0.0 < float(bandwidth) < np.inf:
             raise ValueError(f'bandwidth must be a positive number or "median", got {bandwidth!r}')
-        points = _points(x, self._manifold)
+        points = _points(x, self._law.manifold)
         rng = np.random.default_rng(random_seed)
         if method == "bootstrap":
             weights = rng.standard_normal((len(points), n_resamples))
             value, repeated = self._statistics(points, bandwidth, beta, weights)
         else:
             no_weights = np.empty((len(points), 0))
-            samples = self._draws(len(points), n_resamples, rng)
+            samples = self._law.draws(len(points), n_resamples, rng)
             value, *others = (
                 self._statistics(each, bandwidth, beta, no_weights)[0]
                 for each in (points, *samples)
@@ -155,16 +143,11 @@ class SteinTest:
             repeated = np.array(others)
         return DirectionalTestResult(value, p_value_of(value, repeated))
 
-    def _draws(self, n: int, repetitions: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw samples of the distribution, shape (repetitions, n, ...)."""
-        many = change_dist_size(self._distribution, (repetitions, n))
-        return np.asarray(pm.draw(many, random_seed=rng, mode="FAST_COMPILE"), dtype=float)
-
     def _statistics(
         self, points: np.ndarray, bandwidth: float | str, beta: float, weights: np.ndarray
     ) -> tuple[float, np.ndarray]:
         """Return the statistic of points, and with each column of weights."""
-        gradients = self._gradient(points)
+        gradients = self._law.gradient(points)
         if not np.isfinite(gradients).all():
             raise ValueError(
                 "the gradient of the log-density is not finite at some of the points, which the "
@@ -190,25 +173,6 @@ class SteinTest:
         return statistics_of(sample, weights, "U")
 
 
-def _manifold_of(distribution: Any) -> Manifold:
-    """Return the sphere or Stiefel manifold of one point."""
-    owner = getattr(distribution, "owner", None)
-    if owner is not None and isinstance(owner.op, RandomVariable | SymbolicRandomVariable):
-        transform, shape = _default_transform(owner.op, distribution), distribution.shape.eval()
-        for kind, mark, ndim in ((Sphere, unit_vector, 1), (Stiefel, stiefel, 2)):
-            if transform is mark:
-                if len(shape) != ndim:
-                    raise ValueError(
-                        f"the distribution is to be the law of one point, without a batch, but its "
-                        f"shape is {tuple(int(length) for length in shape)}"
-                    )
-                return kind(*(int(length) for length in shape))
-    raise TypeError(
-        "distribution must be one of unit vectors or frames of pymc_geodesic, made by its dist, as "
-        f"in VonMisesFisher.dist(mu, kappa), got {distribution!r}"
-    )
-
-
 def _points(x: ArrayLike, manifold: Manifold) -> np.ndarray:
     """Check the points; return them in an array of float64."""
     points = np.asarray(x, dtype=float)
@@ -226,19 +190,3 @@ def _points(x: ArrayLike, manifold: Manifold) -> np.ndarray:
             f"first of them x[{int(np.argmax(wrong))}]; np.linalg.qr(x).Q gives bases that are"
         )
     return points
-
-
-def _gradient_of(distribution: TensorVariable) -> Callable[[np.ndarray], np.ndarray]:
-    """Compile ∇log p of many points."""
-    value = pt.tensor("x", dtype="float64", shape=(None, *distribution.type.shape))
-    density = pm.logp(distribution, value)
-    if any(
-        node.owner is not None and isinstance(node.owner.op, RandomVariable)
-        for node in ancestors([density])
-    ):
-        raise ValueError(
-            "the parameters of the distribution are random; pass numbers, such as posterior means, "
-            "or look at the posterior itself with ksd"
-        )
-    gradient = pt.grad(density.sum(), value, disconnected_inputs="ignore")
-    return pytensor.function([value], gradient, mode="FAST_COMPILE", on_unused_input="ignore")
