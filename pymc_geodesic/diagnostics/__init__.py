@@ -21,7 +21,7 @@ from pymc_geodesic.diagnostics.directions.regions import (
 )
 from pymc_geodesic.diagnostics.directions.simplex import simplex_summary
 from pymc_geodesic.diagnostics.directions.summary import directional_summary
-from pymc_geodesic.diagnostics.expert_votes import expert_votes
+from pymc_geodesic.diagnostics.expert_votes import expert_probabilities, expert_votes
 from pymc_geodesic.diagnostics.halving import StepHalving, step_halving
 from pymc_geodesic.diagnostics.linear_classifier import LinearClassifier
 from pymc_geodesic.diagnostics.max_margin_topics import (
@@ -76,6 +76,7 @@ __all__ = [
     "directional_hdr",
     "directional_summary",
     "document_completion_perplexity",
+    "expert_probabilities",
     "expert_votes",
     "from_declination_inclination",
     "from_lonlat",

@@ -1,6 +1,8 @@
-"""Predictions of an infinite support vector machine."""
+"""Predictions of mixtures of experts."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
@@ -8,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln, logsumexp
 
-__all__ = ["expert_votes"]
+__all__ = ["expert_probabilities", "expert_votes"]
 
 
 def _log_density(
@@ -72,6 +74,76 @@ def expert_votes(idata: xr.DataTree, X: ArrayLike, *, n_draws: int | None = 50) 
     >>> expert_votes(idata, [[2.0, 0.0], [-2.0, 0.0]]).argmax("class").values
     array([1, 0])
     """
+    return _averaged(idata, X, n_draws, _winner, "votes")
+
+
+def _winner(scores: np.ndarray) -> np.ndarray:
+    """One for the class of the largest score, zero for the others."""
+    return (scores.argmax(axis=1)[:, None] == np.arange(scores.shape[1])).astype(float)
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    """Probabilities of a multinomial logit model."""
+    return np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
+
+
+def expert_probabilities(
+    idata: xr.DataTree, X: ArrayLike, *, n_draws: int | None = 50
+) -> xr.DataArray:
+    r"""Probability of each class of a new row, averaged over draws and experts.
+
+    .. math::
+
+        P(y \mid x) = \frac{1}{M} \sum_m \frac{\sum_k n_k p_k(x)\,
+        \text{softmax}(\eta_k x)_y + \alpha\, p_0(x) / L}{\sum_k n_k p_k(x) + \alpha\, p_0(x)}
+
+    with the predictive densities of the experts.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        Draws of `pymc_geodesic.models.dp_multinomial_logit`.
+    X : array_like, shape (row, feature)
+        Features, scaled as those of the model.
+    n_draws : int, optional
+        Draws to average over, at equal distances in each chain; None for all.
+
+    Returns
+    -------
+    xarray.DataArray, shape (row, class)
+
+    Raises
+    ------
+    ValueError
+        If X has another number of features than the model.
+
+    References
+    ----------
+    Shahbaba, Neal (2009), Nonlinear Models Using Dirichlet Process Mixtures, section 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.diagnostics import expert_probabilities
+    >>> from pymc_geodesic.models import dp_multinomial_logit
+    >>> X = np.random.default_rng(1).normal(size=(100, 2))
+    >>> idata = dp_multinomial_logit(
+    ...     X, X[:, 0] > 0, draws=20, tune=20, random_seed=1, progressbar=False
+    ... )
+    >>> expert_probabilities(idata, [[2.0, 0.0], [-2.0, 0.0]]).argmax("class").values
+    array([1, 0])
+    """
+    return _averaged(idata, X, n_draws, _softmax, "probabilities")
+
+
+def _averaged(
+    idata: xr.DataTree,
+    X: ArrayLike,
+    n_draws: int | None,
+    opinion: Callable[[np.ndarray], np.ndarray],
+    name: str,
+) -> xr.DataArray:
+    """Average what experts say of scores, shape (row, class), over draws and experts."""
     rows = np.atleast_2d(np.asarray(X, dtype=float))
     posterior, constant = idata["posterior"].to_dataset(), idata["constant_data"].to_dataset()
     p, q = posterior.sizes["feature"], posterior.sizes["weight"]
@@ -101,10 +173,9 @@ def expert_votes(idata: xr.DataTree, X: ArrayLike, *, n_draws: int | None = 50) 
                 )
             share = np.exp(logp - logsumexp(logp, axis=1, keepdims=True))
             for j, k in enumerate(used):
-                winner = (features @ weights[k].T).argmax(axis=1)
-                votes[np.arange(len(rows)), winner] += share[:, j]
+                votes += share[:, [j]] * opinion(features @ weights[k].T)
             votes += share[:, -1:] / n_classes
     votes /= posterior.sizes["chain"] * len(chosen)
     return xr.DataArray(
-        votes, dims=("row", "class"), coords={"class": posterior["class"].values}, name="votes"
+        votes, dims=("row", "class"), coords={"class": posterior["class"].values}, name=name
     )

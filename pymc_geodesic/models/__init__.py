@@ -3,6 +3,7 @@
 from pymc_geodesic.models.dp_categorical_gibbs import dp_categorical_gibbs
 from pymc_geodesic.models.dp_categorical_mixture import dp_categorical_mixture
 from pymc_geodesic.models.dp_categorical_slice import dp_categorical_slice
+from pymc_geodesic.models.dp_multinomial_logit import dp_multinomial_logit
 from pymc_geodesic.models.infinite_svm import infinite_svm
 from pymc_geodesic.models.lda import lda
 from pymc_geodesic.models.lda_gibbs import lda_gibbs
@@ -19,6 +20,7 @@ __all__ = [
     "dp_categorical_gibbs",
     "dp_categorical_mixture",
     "dp_categorical_slice",
+    "dp_multinomial_logit",
     "infinite_svm",
     "lda",
     "lda_gibbs",

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.distributions.labels import require_classes
-from pymc_geodesic.kernels.partitions.expert_weights import augment_weights, follow_subgradients
-from pymc_geodesic.kernels.partitions.gaussian_experts import (
-    Experts,
-    count_rows,
-    log_predictive,
-    move_rows,
-)
-from pymc_geodesic.models.chains import each_chain
-from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.kernels.partitions.gaussian_experts import HINGE
+from pymc_geodesic.models.experts import sample_experts
 
 __all__ = ["infinite_svm"]
-
-FRESH = 3
-"""Weights from the prior that every row is offered."""
-
-DIFFUSION, NOISE = 0.05, 0.05
-"""Of the thermostats, in units of the step, and the gradient noise of a step at most."""
-
-LONGEST_STEP = 0.3
 
 
 def infinite_svm(
@@ -156,207 +137,12 @@ def infinite_svm(
     >>> bool(np.mean(votes.argmax("class") == y) > 0.9)
     True
     """
-    X, labels, n_classes = _rows(X, y, n_classes if classes is None else len(classes))
-    for name, value in (
-        ("cost", cost), ("margin", margin), ("alpha", alpha), ("prior_scale", prior_scale),
-        ("strength", strength), ("scatter", scatter),
-    ):  # fmt: skip
-        if np.ndim(value) or not 0 < value < np.inf:
-            raise ValueError(f"{name} must be a positive number, got {value}")
-    check_integers(
-        draws=(draws, 1),
-        tune=(tune, 0),
-        chains=(chains, 1),
-        n_steps=(n_steps, 1),
-        max_experts=(max_experts, 2),
-    )
     if method not in ("ssgnht", "augmentation"):
         raise ValueError(f'method={method!r} is unknown; choose "ssgnht" or "augmentation"')
-    n = len(X)
-    if batch_size is None:
-        batch_size = min(max(n // 10, 50), 500, n)
-    if not 1 <= batch_size <= n:
-        raise ValueError(f"batch_size={batch_size} does not fit {n} rows; choose 1 to {n}")
-    sampler = _Sampler(
-        X, labels, n_classes, cost=cost, margin=margin, alpha=alpha, prior_scale=prior_scale,
-        strength=strength, scatter=scatter, intercept=intercept, max_experts=int(max_experts),
-        batch_size=int(batch_size), n_steps=int(n_steps), method=method,
+    return sample_experts(
+        X, y, loss=HINGE, cost=cost, margin=margin, alpha=alpha, prior_scale=prior_scale,
+        strength=strength, scatter=scatter, intercept=intercept, method=method,
+        batch_size=batch_size, n_steps=n_steps, draws=draws, tune=tune, chains=chains,
+        max_experts=max_experts, n_classes=n_classes, classes=classes, random_seed=random_seed,
+        progressbar=progressbar,
     )  # fmt: skip
-    kept: list[list[Experts]] = []
-    stats: dict[str, list[list[float]]] = {}
-    for chain, rng, sweeps in each_chain(
-        random_seed, chains, tune + draws, progressbar=progressbar
-    ):
-        sampler.start(rng)
-        kept.append([])
-        for sweep in sweeps:
-            found = sampler.sweep(rng)
-            if sweep >= tune:
-                kept[-1].append(sampler.snapshot())
-                for name, value in found.items():
-                    stats.setdefault(name, [[] for _ in range(chains)])[chain].append(value)
-    return _tree(sampler, kept, stats, classes, n_classes, alpha)
-
-
-def _rows(X: ArrayLike, y: ArrayLike, n_classes: int | None) -> tuple[np.ndarray, np.ndarray, int]:
-    """Check features and labels; return also the number of classes."""
-    features = np.ascontiguousarray(X, dtype=float)
-    if features.ndim != 2 or 0 in features.shape:
-        raise ValueError(f"X must be a matrix (row, feature), got shape {features.shape}")
-    if not np.isfinite(features).all():
-        raise ValueError("X holds NaN or infinite numbers: drop these rows or impute them")
-    constant = np.flatnonzero(np.ptp(features, axis=0) == 0.0)
-    if constant.size:
-        raise ValueError(
-            f"column {constant[0]} of X is the same number everywhere, and no normal law fits it: "
-            "drop the column; intercept=True adds one to the scores"
-        )
-    labels = np.asarray(y)
-    if labels.shape != (len(features),):
-        raise ValueError(
-            f"y must hold one label for each of the {len(features)} rows of X, got shape "
-            f"{labels.shape}"
-        )
-    if labels.dtype.kind in "if" and np.any(labels == -1):
-        labels = (labels + 1) / 2
-    labels = labels.astype(float) if labels.dtype.kind == "b" else labels
-    require_classes("y", labels, n_classes)
-    found = int(labels.max()) + 1 if n_classes is None else int(n_classes)
-    if found < 2:
-        raise ValueError("y has one class only; give n_classes= if there are more")
-    return features, labels.astype(np.int64), found
-
-
-class _Sampler:
-    """Experts, assignments and thermostats of one chain."""
-
-    def __init__(
-        self, X: np.ndarray, labels: np.ndarray, n_classes: int, *, intercept: bool,
-        scatter: float, max_experts: int, method: str, **numbers: Any,
-    ) -> None:  # fmt: skip
-        self.X, self.labels, self.method = X, labels, method
-        self.numbers = numbers
-        n, p = X.shape
-        self.features = np.column_stack([X, np.ones(n)]) if intercept else X
-        q = self.features.shape[1]
-        self.degrees = p + 2.0
-        covariance = scatter * np.atleast_2d(np.cov(X, rowvar=False))
-        lower = np.linalg.cholesky(covariance + 1e-9 * np.trace(covariance) / p * np.eye(p))
-        self.prior = Experts(
-            np.zeros(1), X.mean(axis=0)[None], lower[None], np.empty((FRESH, n_classes, q))
-        )
-        self.experts = Experts(
-            np.zeros(max_experts),
-            np.empty((max_experts, p)),
-            np.empty((max_experts, p, p)),
-            np.empty((max_experts, n_classes, q)),
-        )
-        scratch = np.empty(p)
-        strength = numbers["strength"]
-        self.log_base = np.array(
-            [
-                log_predictive(self.prior.mean[0], lower, strength, self.degrees, x, scratch)
-                for x in X
-            ]
-        )
-        rms = np.sqrt(np.mean(self.features**2, axis=0))
-        noise = numbers["cost"] * n * rms / np.sqrt(numbers["batch_size"])
-        self.step_sizes = np.minimum(np.sqrt(NOISE) / noise, LONGEST_STEP * numbers["prior_scale"])
-
-    def start(self, rng: np.random.Generator) -> None:
-        """Begin with one expert, whose weights are zero."""
-        self.stream = new_stream(rng)
-        self.assignments = np.zeros(len(self.X), dtype=np.int64)
-        self.experts.weights[:] = 0.0
-        self.velocity = rng.standard_normal(self.experts.weights.shape)
-        self.thermostat = np.array([DIFFUSION])
-
-    def sweep(self, rng: np.random.Generator) -> dict[str, float]:
-        """Draw all assignments and weights."""
-        began = time.perf_counter()
-        experts, numbers = self.experts, self.numbers
-        count_rows(experts, self.prior, self.X, self.assignments, numbers["strength"])
-        refused = move_rows(
-            experts, self.prior, self.X, self.features, self.labels, self.assignments,
-            self.log_base, numbers["alpha"], numbers["strength"], self.degrees, numbers["cost"],
-            numbers["margin"], numbers["prior_scale"], self.stream,
-        )  # fmt: skip
-        if refused:
-            raise RuntimeError(
-                f"all max_experts={experts.sizes.size} experts have rows, and more are needed: "
-                "raise max_experts=, or expect wider experts (scatter=)"
-            )
-        moved = time.perf_counter()
-        hinge = {name: numbers[name] for name in ("cost", "margin", "prior_scale")}
-        temperature = np.nan
-        if self.method == "augmentation":
-            augment_weights(
-                rng, experts.weights, experts.sizes, self.features, self.labels,
-                self.assignments, **hinge,
-            )  # fmt: skip
-        else:
-            temperature = follow_subgradients(
-                experts.weights, self.velocity, self.thermostat, experts.sizes, self.features,
-                self.labels, self.assignments, self.step_sizes, DIFFUSION,
-                numbers["batch_size"], numbers["n_steps"], numbers["cost"], numbers["margin"],
-                numbers["prior_scale"], self.stream,
-            )  # fmt: skip
-            if not np.isfinite(temperature):
-                raise RuntimeError("the weights diverged; give a larger batch_size or smaller cost")
-            idle = experts.sizes < 0.5
-            self.velocity[idle] = rng.standard_normal(self.velocity[idle].shape)
-        ended = time.perf_counter()
-        scores = np.einsum("nyq,nq->ny", experts.weights[self.assignments], self.features)
-        own = np.take_along_axis(scores, self.labels[:, None], axis=1)[:, 0]
-        np.put_along_axis(scores, self.labels[:, None], -np.inf, axis=1)
-        slack = numbers["margin"] + scores.max(axis=1) - own
-        return {
-            "n_experts": int(np.sum(experts.sizes > 0.5)),
-            "loss": float(np.maximum(slack, 0.0).sum()),
-            "accuracy": float(np.mean(slack < numbers["margin"])),
-            "temperature": temperature,
-            "weights_time": ended - moved,
-            "perf_counter_diff": ended - began,
-        }
-
-    def snapshot(self) -> Experts:
-        """Copy the experts that have rows, the largest first."""
-        order = np.argsort(-self.experts.sizes, kind="stable")
-        order = order[self.experts.sizes[order] > 0.5]
-        return Experts(*(array[order] for array in self.experts))
-
-
-def _tree(
-    sampler: _Sampler, kept: list[list[Experts]], stats: dict[str, list[list[float]]],
-    classes: Sequence[Any] | None, n_classes: int, alpha: float,
-) -> xr.DataTree:  # fmt: skip
-    most = max(len(each.sizes) for chain in kept for each in chain)
-    posterior = {}
-    for place, name in enumerate(Experts._fields):
-        shape = kept[0][0][place].shape[1:]
-        values = np.zeros((len(kept), len(kept[0]), most, *shape))
-        for c, chain in enumerate(kept):
-            for d, each in enumerate(chain):
-                values[c, d, : len(each.sizes)] = each[place]
-        posterior[name] = values
-    return from_dict(
-        {
-            "posterior": posterior,
-            "sample_stats": {name: np.array(values) for name, values in stats.items()},
-            "constant_data": {
-                "prior_mean": sampler.prior.mean[0],
-                "prior_lower": sampler.prior.lower[0],
-                "strength": sampler.numbers["strength"],
-                "alpha": alpha,
-            },
-        },
-        dims={
-            "sizes": ["expert"],
-            "weights": ["expert", "class", "weight"],
-            "mean": ["expert", "feature"],
-            "lower": ["expert", "feature", "feature_2"],
-            "prior_mean": ["feature"],
-            "prior_lower": ["feature", "feature_2"],
-        },
-        coords={"class": np.arange(n_classes) if classes is None else list(classes)},
-    )

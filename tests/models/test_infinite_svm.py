@@ -7,15 +7,18 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import gammaln
 
-from pymc_geodesic.diagnostics import expert_votes
-from pymc_geodesic.kernels.partitions.expert_weights import augment_weights
+from pymc_geodesic.diagnostics import expert_probabilities, expert_votes
+from pymc_geodesic.kernels.partitions.expert_weights import add_subgradient, augment_weights
 from pymc_geodesic.kernels.partitions.gaussian_experts import (
+    HINGE,
+    LOGIT,
     Experts,
     add_row,
     log_predictive,
+    loss_of_row,
     remove_row,
 )
-from pymc_geodesic.models import infinite_svm
+from pymc_geodesic.models import dp_multinomial_logit, infinite_svm
 
 P = 3
 
@@ -96,8 +99,8 @@ X_SMALL = np.array([[-1.0], [-0.4], [0.9], [1.4]])
 Y_SMALL = np.array([0, 1, 1, 0])
 
 
-def exact_probabilities(cost, margin, alpha, strength):
-    """Probability of every partition, weights integrated by quadrature."""
+def exact_probabilities(alpha, strength, cost=1.0, margin=None):
+    """Probability of every partition, weights integrated by quadrature; logit without a margin."""
     m0, psi0, nu0 = X_SMALL.mean(), np.var(X_SMALL, ddof=1), 3.0
 
     def log_normal(rows):
@@ -109,12 +112,14 @@ def exact_probabilities(cost, margin, alpha, strength):
             + 0.5 * nu0 * np.log(psi0) - 0.5 * nu * np.log(psi)
         )  # fmt: skip
 
-    def hinges(rows, labels):
+    def log_likelihood(rows, labels):
         # two classes: the difference of the two weights is N(0, 2)
         signs = 2 * labels - 1
 
         def density(w):
-            return np.exp(-cost * np.maximum(0, margin - signs * w * rows).sum() - w**2 / 4)
+            scores = signs * w * rows
+            loss = np.logaddexp(0, -scores) if margin is None else np.maximum(0, margin - scores)
+            return np.exp(-cost * loss.sum() - w**2 / 4)
 
         return np.log(integrate.quad(density, -12, 12, limit=200)[0] / np.sqrt(4 * np.pi))
 
@@ -124,12 +129,26 @@ def exact_probabilities(cost, margin, alpha, strength):
         total = 0.0
         for block in range(max(each) + 1):
             rows, labels = X_SMALL[blocks == block, 0], Y_SMALL[blocks == block]
-            total += np.log(alpha) + gammaln(len(rows)) + log_normal(rows) + hinges(rows, labels)
+            total += np.log(alpha) + gammaln(len(rows)) + log_normal(rows)
+            total += log_likelihood(rows, labels)
         logs[each] = total
     largest = max(logs.values())
     mass = {each: np.exp(value - largest) for each, value in logs.items()}
     whole = sum(mass.values())
     return {each: value / whole for each, value in mass.items()}
+
+
+def assert_sizes_agree(idata, of_partitions, slack):
+    exact: dict[tuple, float] = {}
+    for each, probability in of_partitions.items():
+        sizes = tuple(sorted(np.bincount(each)))
+        exact[sizes] = exact.get(sizes, 0.0) + probability
+    found = idata.posterior["sizes"].values[0]
+    for sizes, probability in exact.items():
+        share = np.mean([tuple(sorted(row[row > 0])) == sizes for row in found])
+        # draws of a chain are worth a fifth of independent ones at least
+        error = np.sqrt(probability * (1 - probability) * 5 / len(found))
+        assert abs(share - probability) < 4 * error + slack, (sizes, share, probability)
 
 
 @pytest.mark.parametrize("method", ["augmentation", "ssgnht"])
@@ -140,17 +159,16 @@ def test_partitions_have_their_probabilities(method):
         X_SMALL, Y_SMALL, **settings, intercept=False, method=method, batch_size=4, n_steps=30,
         draws=5_000, tune=200, random_seed=1, progressbar=False, max_experts=6,
     )  # fmt: skip
-    exact: dict[tuple, float] = {}
-    for each, probability in exact_probabilities(**settings).items():
-        sizes = tuple(sorted(np.bincount(each)))
-        exact[sizes] = exact.get(sizes, 0.0) + probability
-    found = idata.posterior["sizes"].values[0]
-    for sizes, probability in exact.items():
-        share = np.mean([tuple(sorted(row[row > 0])) == sizes for row in found])
-        # draws of a chain are worth a fifth of independent ones at least
-        error = np.sqrt(probability * (1 - probability) * 5 / len(found))
-        slack = 0.0 if method == "augmentation" else 0.015
-        assert abs(share - probability) < 4 * error + slack, (sizes, share, probability)
+    assert_sizes_agree(idata, exact_probabilities(**settings), 0.015 * (method == "ssgnht"))
+
+
+def test_partitions_of_logit_models_have_their_probabilities():
+    settings = {"alpha": 1.5, "strength": 0.2}
+    idata = dp_multinomial_logit(
+        X_SMALL, Y_SMALL, **settings, intercept=False, batch_size=4, n_steps=30, draws=5_000,
+        tune=200, random_seed=1, progressbar=False, max_experts=6,
+    )  # fmt: skip
+    assert_sizes_agree(idata, exact_probabilities(**settings), 0.015)
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +198,42 @@ def test_experts_find_what_no_line_tells_apart(crossed, method):
         progressbar=False,
     )  # fmt: skip
     np.testing.assert_array_equal(again.posterior["weights"], idata.posterior["weights"])
+
+
+def test_logit_experts_find_it_too_and_their_probabilities_are_calibrated(crossed):
+    X, _ = crossed
+    rng = np.random.default_rng(5)
+    scores = np.where(X[:, 0] + X[:, 1] < 5, 2 * X[:, 0], 2 * (5 - X[:, 1]))
+    y = (rng.random(600) < 1 / (1 + np.exp(-scores))).astype(int)
+    idata = dp_multinomial_logit(
+        X[:400], y[:400], prior_scale=3.0, draws=60, tune=60, random_seed=1, progressbar=False
+    )
+    found = expert_probabilities(idata, X[400:]).values
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    right = np.mean(found.argmax(axis=1) == y[400:])
+    error = np.sqrt(np.sum(found.max(axis=1) * (1 - found.max(axis=1)))) / 200
+    assert abs(right - found.max(axis=1).mean()) < 4 * error
+    votes = expert_votes(idata, X[400:]).values
+    log_score = np.log(found[np.arange(200), y[400:]]).mean()
+    assert log_score > np.log(np.clip(votes, 1e-3, 1)[np.arange(200), y[400:]]).mean()
+    assert right > 0.75
+
+
+def test_gradients_are_those_of_the_losses():
+    rng = np.random.default_rng(6)
+    weights, row = rng.normal(size=(4, 3)), rng.normal(size=3)
+    for label, loss in itertools.product(range(4), (HINGE, LOGIT)):
+        gradient, scores = np.zeros((4, 3)), np.empty(4)
+        add_subgradient(weights, row, label, 1.7, loss, 2.0, scores, gradient)
+        for place in np.ndindex(4, 3):
+            change = np.zeros((4, 3))
+            change[place] = 1e-6
+            up = loss_of_row(weights + change, row, label, 1.7, loss, scores)
+            down = loss_of_row(weights - change, row, label, 1.7, loss, scores)
+            assert gradient[place] == pytest.approx(-(up - down) / 1e-6, abs=1e-6)
+    shares = np.exp(weights @ row) / np.exp(weights @ row).sum()
+    found = [loss_of_row(weights, row, label, 1.7, LOGIT, scores) for label in range(4)]
+    np.testing.assert_allclose(np.exp(-np.array(found)), shares)
 
 
 def test_mistakes(crossed):

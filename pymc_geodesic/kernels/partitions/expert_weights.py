@@ -1,4 +1,4 @@
-"""Weights of the experts of an infinite support vector machine, given who belongs to which."""
+"""Weights of the experts of a mixture of classifiers, given who belongs to which."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales, draw_weights
+from pymc_geodesic.kernels.partitions.gaussian_experts import HINGE, loss_of_row
 from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.streams import fill_normal, uniform
 
@@ -15,24 +16,27 @@ __all__ = ["augment_weights", "follow_subgradients"]
 
 @compiled
 def add_subgradient(
-    weights: np.ndarray, row: np.ndarray, label: int, margin: float, factor: float,
-    gradient: np.ndarray,
+    weights: np.ndarray, row: np.ndarray, label: int, margin: float, loss: int, factor: float,
+    scores: np.ndarray, gradient: np.ndarray,
 ) -> None:  # fmt: skip
-    """Add the subgradient of −max(0, ℓ + η_y·x − η_label·x), times a factor."""
-    own, other, rival = 0.0, -math.inf, -1
-    for y in range(weights.shape[0]):
-        score = 0.0
-        for j in range(row.size):
-            score += weights[y, j] * row[j]
-        if y == label:
-            own = score
-        elif score > other:
-            other, rival = score, y
-    if margin + other - own <= 0.0:
+    """Add the subgradient of minus the loss of a row, times a factor."""
+    value = loss_of_row(weights, row, label, margin, loss, scores)
+    if value <= 0.0:
         return
-    for j in range(row.size):
-        gradient[label, j] += factor * row[j]
-        gradient[rival, j] -= factor * row[j]
+    if loss == HINGE:
+        rival = 1 if label == 0 else 0
+        for y in range(scores.size):
+            if y != label and scores[y] > scores[rival]:
+                rival = y
+        for j in range(row.size):
+            gradient[label, j] += factor * row[j]
+            gradient[rival, j] -= factor * row[j]
+        return
+    log_total = value + scores[label]
+    for y in range(scores.size):
+        part = (1.0 if y == label else 0.0) - math.exp(scores[y] - log_total)
+        for j in range(row.size):
+            gradient[y, j] += factor * part * row[j]
 
 
 @compiled
@@ -50,6 +54,7 @@ def follow_subgradients(
     n_steps: int,
     cost: float,
     margin: float,
+    loss: int,
     prior_scale: float,
     stream: np.ndarray,
 ) -> float:
@@ -79,6 +84,8 @@ def follow_subgradients(
     batch_size, n_steps : int
     cost, margin, prior_scale : float
         c, ℓ and τ.
+    loss : int
+        `HINGE` or `LOGIT`.
     stream : ndarray of uint64, shape (2,)
 
     Returns
@@ -92,7 +99,7 @@ def follow_subgradients(
     """
     n = features.shape[0]
     gradient, noise = np.empty_like(weights), np.empty(weights.shape[2])
-    heat = 0.0
+    heat, scores = 0.0, np.empty(weights.shape[1])
     classes, width = weights.shape[1], weights.shape[2]
     for _ in range(n_steps):
         gradient[:] = 0.0
@@ -106,8 +113,9 @@ def follow_subgradients(
             row = min(int(uniform(stream) * n), n - 1)
             k = assignments[row]
             add_subgradient(
-                weights[k], features[row], labels[row], margin, cost * n / batch_size, gradient[k]
-            )
+                weights[k], features[row], labels[row], margin, loss, cost * n / batch_size,
+                scores, gradient[k],
+            )  # fmt: skip
         rub = math.exp(-thermostat[0])
         spread = math.sqrt(2.0 * diffusion)
         total, dim = 0.0, 0

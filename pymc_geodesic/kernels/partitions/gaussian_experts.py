@@ -1,4 +1,4 @@
-r"""Who belongs to which expert of an infinite support vector machine.
+r"""Who belongs to which expert of a Dirichlet-process mixture of classifiers.
 
 Experts have normal features, whose mean and covariance are integrated out, and weights. With the
 conjugate prior of mean m₀, strength κ₀, degrees of freedom ν₀ and scatter Ψ₀, one of n rows has
@@ -23,7 +23,19 @@ import numpy as np
 from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.streams import fill_normal, uniform
 
-__all__ = ["Experts", "count_rows", "hinge_loss", "log_predictive", "move_rows"]
+__all__ = [
+    "HINGE",
+    "LOGIT",
+    "Experts",
+    "count_rows",
+    "log_predictive",
+    "loss_of_row",
+    "losses",
+    "move_rows",
+]
+
+HINGE, LOGIT = 0, 1
+"""Losses: the multi-class hinge, and −log softmax, the multinomial logit."""
 
 
 class Experts(NamedTuple):
@@ -115,18 +127,41 @@ def log_predictive(
 
 
 @compiled
-def hinge_loss(weights: np.ndarray, row: np.ndarray, label: int, margin: float) -> float:
-    """Return max(0, ℓ + max over other classes of η_y·x, less η of the label · x)."""
-    own, other = 0.0, -math.inf
+def loss_of_scores(scores: np.ndarray, label: int, margin: float, loss: int) -> float:
+    """Return max(0, ℓ + the largest other score, less that of the label), or −log of its share."""
+    other, largest = -math.inf, -math.inf
+    for y in range(scores.size):
+        largest = max(largest, scores[y])
+        if y != label:
+            other = max(other, scores[y])
+    if loss == HINGE:
+        return max(0.0, margin + other - scores[label])
+    total = 0.0
+    for y in range(scores.size):
+        total += math.exp(scores[y] - largest)
+    return largest + math.log(total) - scores[label]
+
+
+@compiled
+def losses(scores: np.ndarray, labels: np.ndarray, margin: float, loss: int) -> np.ndarray:
+    """Losses of rows with these scores, shape (n, L)."""
+    found = np.empty(labels.size)
+    for row in range(labels.size):
+        found[row] = loss_of_scores(scores[row], labels[row], margin, loss)
+    return found
+
+
+@compiled
+def loss_of_row(
+    weights: np.ndarray, row: np.ndarray, label: int, margin: float, loss: int, scores: np.ndarray
+) -> float:
+    """Compute the scores η_y·x of a row, and return its loss."""
     for y in range(weights.shape[0]):
         score = 0.0
         for j in range(row.size):
             score += weights[y, j] * row[j]
-        if y == label:
-            own = score
-        else:
-            other = max(other, score)
-    return max(0.0, margin + other - own)
+        scores[y] = score
+    return loss_of_scores(scores, label, margin, loss)
 
 
 @compiled
@@ -157,6 +192,7 @@ def move_rows(
     degrees: float,
     cost: float,
     margin: float,
+    loss: int,
     prior_scale: float,
     stream: np.ndarray,
 ) -> int:
@@ -181,6 +217,8 @@ def move_rows(
         log p(x) of every row under the prior.
     alpha, strength, degrees, cost, margin, prior_scale : float
         α, κ₀, ν₀, c, ℓ and the prior standard deviation of weights.
+    loss : int
+        `HINGE` or `LOGIT`.
     stream : ndarray of uint64, shape (2,)
 
     Returns
@@ -195,7 +233,7 @@ def move_rows(
     instead.
     """
     n, capacity, m = X.shape[0], experts.sizes.size, prior.weights.shape[0]
-    scratch = np.empty(X.shape[1])
+    scratch, scores = np.empty(X.shape[1]), np.empty(prior.weights.shape[1])
     logp = np.empty(capacity + m)
     fresh = prior.weights.reshape(-1)
     refused = 0
@@ -219,14 +257,14 @@ def move_rows(
                 + log_predictive(
                     experts.mean[k], experts.lower[k], strength + size, degrees + size, x, scratch
                 )
-                - cost * hinge_loss(experts.weights[k], f, label, margin)
+                - cost * loss_of_row(experts.weights[k], f, label, margin, loss, scores)
             )
             largest = max(largest, logp[k])
         for j in range(m):
             logp[capacity + j] = (
                 math.log(alpha / m)
                 + log_base[row]
-                - cost * hinge_loss(prior.weights[j], f, label, margin)
+                - cost * loss_of_row(prior.weights[j], f, label, margin, loss, scores)
             )
             largest = max(largest, logp[capacity + j])
         total = 0.0
