@@ -243,10 +243,13 @@ def density_of(
                 terms[i] = terms[i] / get_scaling(rv.owner.inputs[1:], rvs_to_values[rv].shape)
                 scaled[i] = False
     _refuse_imputed(model, [name for name, on_rows in zip(names, depends, strict=True) if on_rows])
+    graphs = terms
     replacements = {**placed, **{old: row.block for old, row in blocks.items()}}
     with _naming_containers(model, minibatch):
         terms = rebuilt(terms, replacements)
 
+    for name, graph in zip(names, graphs, strict=True):
+        _refuse_rows_drawn_apart(name, graph, blocks)
     row_terms, row_names, other_terms = [], [], list(volumes)
     for name, term, on_rows, already in zip(names, terms, depends, scaled, strict=True):
         if not on_rows:
@@ -286,6 +289,20 @@ def _refuse_imputed(model: Model, names: Sequence[str]) -> None:
                 "Drop those rows, impute them before, or use all the data, without minibatches"
             )
             raise ValueError(see(message, "missing-values"))
+
+
+def _refuse_rows_drawn_apart(
+    name: str, term: TensorVariable, blocks: Mapping[Variable, RowInput]
+) -> None:
+    """Refuse a term that joins rows of several `pymc.Minibatch`, each of which draws other ones."""
+    found = [blocks[variable] for variable in ancestors([term]) if variable in blocks]
+    if len({row.group for row in found}) > 1:
+        message = (
+            f"{name!r} joins rows that different pm.Minibatch draw, each others than the next, so "
+            "that they do not belong together: draw them by one, "
+            "X_rows, y_rows = pm.Minibatch(X, y, batch_size=...)"
+        )
+        raise ValueError(see(message, "minibatch"))
 
 
 @contextmanager

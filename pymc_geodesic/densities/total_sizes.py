@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 from pymc.model import Model
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
@@ -13,7 +14,25 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import drawn_rows
 from pymc_geodesic.minibatches.source import RowSource
 
-__all__ = ["warn_of_other_totals"]
+__all__ = ["stating_totals", "warn_of_other_totals"]
+
+
+def stating_totals(model: Model, names: Sequence[str]) -> list[str]:
+    """Names of observed variables with a ``total_size=`` that see rows of named containers.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    names : sequence of str
+        Data containers.
+    """
+    rows = {model.named_vars.get(name) for name in names}
+    return [
+        rv.name
+        for rv in model.observed_RVs
+        if isinstance(rv.owner.op, MinibatchRandomVariable)
+        and not rows.isdisjoint(ancestors([rv, model.rvs_to_values[rv]]))
+    ]
 
 
 def warn_of_other_totals(model: Model, source: RowSource, total_size: int | None = None) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pymc as pm
 
+from pymc_geodesic.densities.total_sizes import stating_totals
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.runs.recipe import recipe_of
 from pymc_geodesic.steps.base.adaptor import GeodesicStep
@@ -97,4 +99,14 @@ def recipe_for(step: Any, model: pm.Model) -> StepRecipe:
             f"one step method moves all variables from shard to shard, but {left or 'local='} is "
             "left to another; leave out vars= and local="
         )
+    _refuse_total_sizes(model, made.row_names)
     return made
+
+
+def _refuse_total_sizes(model: pm.Model, row_names: Sequence[str]) -> None:
+    """Refuse a number of rows that the model states: it would count in every shard."""
+    if stated := stating_totals(model, row_names):
+        raise ValueError(
+            f"{stated[0]!r} has a total_size=, but its rows are counted in the shards: leave "
+            "total_size= out of the model"
+        )

@@ -93,7 +93,7 @@ class ResidentShard:
             model, recipe, expands = cloudpickle.loads(job)
             arrays = load_rows(shard)
             self.n_rows = len(next(iter(arrays.values())))
-            place_rows(model, arrays)
+            place_rows(model, arrays, recipe.row_names)
             variables = recipe.variables(model)
             self._term = ConduciveTerm(model, variables) if expands else None
             counted = round(self.n_rows / probability)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,23 @@ from pymc_geodesic.distributed.surrogates import Quadratic
 __all__ = ["ConduciveTerm", "place_rows"]
 
 
-def place_rows(model: pm.Model, arrays: Mapping[str, np.ndarray]) -> None:
+def place_rows(
+    model: pm.Model, arrays: Mapping[str, np.ndarray], names: Sequence[str] | None = None
+) -> None:
     """Put rows in the data containers of a model, in the precision of these.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    arrays : mapping of str to ndarray
+    names : sequence of str, optional
+        Containers whose rows must be there, and no other.
 
     Raises
     ------
     ValueError
-        If there is no such container, or its rows have another shape.
+        If there is no such container, its rows have another shape or numbers that it cannot hold,
+        or the rows of one are missing.
     """
     for name, array in arrays.items():
         container = model.named_vars.get(name)
@@ -36,11 +46,37 @@ def place_rows(model: pm.Model, arrays: Mapping[str, np.ndarray]) -> None:
                 f"rows of {name!r} have shape {array.shape[1:]} in a shard and "
                 f"{before.shape[1:]} in the model"
             )
-        container.set_value(array.astype(before.dtype, copy=False), borrow=True)
+        container.set_value(_converted(name, array, before.dtype), borrow=True)
         dims = model.named_vars_to_dims.get(name)
         if dims and dims[0] is not None:
             labels = None if model.coords.get(dims[0]) is None else np.arange(len(array))
             model.set_dim(dims[0], len(array), coord_values=labels)
+    _check_names(list(arrays), arrays if names is None else names)
+
+
+def _check_names(given: Sequence[str], named: Collection[str]) -> None:
+    """Refuse a shard without rows of a container, which would keep those of the model."""
+    if missing := [name for name in named if name not in given]:
+        raise ValueError(
+            f"a shard has no rows of {missing}, which minibatch= names; every shard needs the rows "
+            f"of {list(named)}"
+        )
+    if others := [name for name in given if name not in named]:
+        raise ValueError(
+            f"a shard has rows of {others}, which minibatch= does not name; add them to minibatch="
+        )
+
+
+def _converted(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return rows in the type of the container, which an integer one cannot do to all numbers."""
+    with np.errstate(invalid="ignore"):  # NaN is no integer, and found below
+        converted = array.astype(dtype, copy=False)
+    if dtype.kind in "iub" and converted is not array and not np.array_equal(converted, array):
+        raise ValueError(
+            f"a shard has {array.dtype} rows of {name!r}, which the data container cannot hold as "
+            f"{dtype}: make it of {array.dtype} numbers in the model"
+        )
+    return converted
 
 
 def _coordinates(model: pm.Model, variable: ManifoldVariable) -> TensorVariable:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor
+from pytensor.graph import Constant, Variable, graph_inputs
 
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.pymc_parts import find_constants, find_observations
@@ -40,9 +41,24 @@ def _data(model: pm.Model) -> dict[str, str]:
 
 
 def _density(model: pm.Model) -> str:
-    """Digest of the graph of the log-density; data are compared apart from it."""
-    text = pytensor.dprint(model.logp(), file="str", print_type=True)
-    return hashlib.sha256(re.sub(r"0x[0-9A-Fa-f]+", "", text).encode()).hexdigest()
+    """Digest of the graph of the log-density and of the arrays in it; data are compared apart."""
+    density = model.logp()
+    text = pytensor.dprint(density, file="str", print_type=True)
+    digest = hashlib.sha256(re.sub(r"0x[0-9A-Fa-f]+", "", text).encode())
+    for array in _held_arrays(density, model):  # which the text shortens
+        digest.update(_fingerprint(array).encode())
+    return digest.hexdigest()
+
+
+def _held_arrays(density: Variable, model: pm.Model) -> list[Any]:
+    """Arrays that a graph holds beside the data containers: constants and shared variables."""
+    held = []
+    for variable in graph_inputs([density]):
+        if isinstance(variable, Constant):
+            held.append(variable.data)
+        elif hasattr(variable, "get_value") and variable not in model.data_vars:
+            held.append(variable.get_value(borrow=True))
+    return [each for each in held if isinstance(each, np.ndarray) or hasattr(each, "tocsr")]
 
 
 def identity_of(model: pm.Model) -> dict[str, Any]:

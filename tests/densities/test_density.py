@@ -432,6 +432,17 @@ def test_missing_observed_values(table, drawn):
         Gradient(model, vars=["w"], **arguments)
 
 
+def test_rows_of_two_minibatches_do_not_belong_together(table):
+    """Each draws its own: the regression would see other outcomes beside the covariates."""
+    X, y = table
+    with pm.Model() as model:
+        X_rows, y_rows = pm.Minibatch(X, batch_size=BATCH), pm.Minibatch(y, batch_size=BATCH)
+        mean = X_rows @ pm.Normal("w", shape=N_FEATURES)
+        pm.Normal("y_obs", mean, 1.0, observed=y_rows, total_size=N_ROWS)
+    with pytest.raises(ValueError, match=r"'y_obs' joins rows that different pm.Minibatch draw"):
+        Gradient(model)
+
+
 def test_wrong_variables():
     with pm.Model() as model:
         pm.Normal("a")

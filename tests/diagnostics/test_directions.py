@@ -191,6 +191,9 @@ def test_mean_of_an_axis_does_not_see_signs(rng):
         table.loc["x", ["resultant_length", "cap89_radius", "lat"]],
         rtol=0.02,
     )
+    for summarise in (mean_direction, directional_summary):  # a name with a slip of the pen
+        with pytest.raises(ValueError, match=r"`axial` names 'axes', but .* holds x, axis"):
+            summarise(idata, "axis", axial="axes")
     # Axes in chains that sit on opposite sides have converged; directions have not.
     x[0] *= -1
     opposite = az.from_dict({"posterior": {"x": x}})

@@ -10,6 +10,7 @@ import pytest
 import pymc_geodesic as pg
 from pymc_geodesic.distributed import sampling
 from pymc_geodesic.distributed.crew import LostWorkerError
+from pymc_geodesic.distributed.shard_model import place_rows
 from tests.distributed.inline import InlineClient
 from tests.distributed.problems import sorted_regression
 
@@ -170,6 +171,8 @@ def test_dask_that_is_missing_is_named(monkeypatch):
         ({"shards": [{"z": np.ones(30)}]}, "a shard names 'z'"),
         ({"shards": [{"x": np.ones((30, 5)), "y": np.ones(30)}]}, r"shape \(5,\) in a shard"),
         ({"shards": [{"x": np.ones((30, 2)), "y": np.ones(29)}]}, "one number of rows"),
+        # as many rows as the model has, which would stay there
+        ({"shards": [{"x": np.ones((3, 2))}]}, r"no rows of \['y'\], which minibatch= names"),
         ({"step": pm.NUTS}, "no step method of pymc_geodesic"),
         ({"step": functools.partial(pg.SGGMC)}, r"needs minibatch=\[...\]"),
         ({"probabilities": [1.0]}, "a positive number for each of the 3 shards"),
@@ -202,3 +205,36 @@ def test_a_step_method_says_what_its_class_and_arguments_say(undisturbed):
     assert recipe.kind is pg.SGGMC
     assert recipe.arguments["batch_size"] == 3
     assert recipe.row_names == ["x", "y"]
+
+
+def test_a_number_of_rows_that_the_model_states_is_refused():
+    """It would count in every shard, whatever rows this has."""
+    _, shards, *_ = sorted_regression()
+    with pm.Model() as model:
+        x, y = pm.Data("x", shards[0]["x"]), pm.Data("y", shards[0]["y"])
+        beta = pm.Normal("beta", shape=2)
+        pm.Normal("outcome", x @ beta, observed=y, total_size=1250)
+    with pytest.raises(ValueError, match=r"'outcome' has a total_size=, .* leave total_size= out"):
+        pg.distributed.sample(model, step_of(), InlineClient(), shards=shards, **QUIET)
+
+
+def test_a_shard_with_rows_that_are_not_named():
+    """They would not be taken in minibatches."""
+    with pm.Model() as model:
+        x, y = (pm.Data(name, np.zeros(3)) for name in "xy")
+        pm.Normal("outcome", x * pm.Normal("beta"), observed=y)
+    shards = [{"x": np.ones(30), "y": np.ones(30)}]
+    with pytest.raises(ValueError, match=r"rows of \['y'\], which minibatch= does not name"):
+        pg.distributed.sample(model, step_of(minibatch="x"), InlineClient(), shards=shards, **QUIET)
+
+
+@pytest.mark.parametrize("rows", [np.full(30, 0.5), np.full(30, 2**40), np.full(30, np.nan)])
+def test_numbers_that_a_container_cannot_hold_are_refused(rows):
+    """Rows without a fraction are taken."""
+    with pm.Model() as model:
+        counts = pm.Data("counts", np.zeros(3, dtype="int32"))
+        pm.Poisson("seen", pm.HalfNormal("rate"), observed=counts)
+    place_rows(model, {"counts": np.full(30, 3.0)})
+    assert (model["counts"].get_value() == 3).all()
+    with pytest.raises(ValueError, match=f"{rows.dtype} rows of 'counts', .* cannot hold as int32"):
+        place_rows(model, {"counts": rows})

@@ -9,10 +9,12 @@ import time
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.__main__ import main
+from pymc_geodesic.runs.identity import check_identity, identity_of
 from pymc_geodesic.runs.lock import let_go
 from pymc_geodesic.runs.reading import RunFiles
 from tests.runs.stopped import QUIET, as_often_as_told, assert_same_trees, stopped
@@ -119,6 +121,23 @@ def test_a_factor_that_is_named_nowhere_is_refused(run):
         pm.Potential("p", other["b"].sum())
     with pytest.raises(ValueError, match="log-density"):
         pg.resume(run, other)
+
+
+@pytest.mark.parametrize("held", [lambda array: array, pytensor.shared], ids=["array", "shared"])
+def test_an_array_in_the_density_belongs_to_the_model(held):
+    """One that is no data container, and so long that what is printed of both is equal."""
+
+    def with_factors(factors):
+        with pm.Model() as model:
+            b = pm.Normal("b")
+            pm.Normal("seen", held(factors) * b, 1.0, observed=np.zeros(2000))
+        return identity_of(model)
+
+    first, other = np.ones(2000), np.ones(2000)
+    other[1000] = 2.0
+    check_identity(with_factors(first), with_factors(first.copy()), any_version=False)
+    with pytest.raises(ValueError, match="log-density"):
+        check_identity(with_factors(first), with_factors(other), any_version=False)
 
 
 @pytest.mark.parametrize(

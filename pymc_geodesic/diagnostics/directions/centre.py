@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.diagnostics.directions.kinds import SAMPLE_DIMS, chosen
+from pymc_geodesic.diagnostics.directions.kinds import SAMPLE_DIMS, chosen, group_of
 
 PACKAGE = str(Path(__file__).parents[2])
 
@@ -155,7 +155,7 @@ def mean_direction(
     Raises
     ------
     ValueError
-        If there is no such variable.
+        If there is no such variable, or none that `axial` names.
 
     Examples
     --------
@@ -168,6 +168,7 @@ def mean_direction(
     >>> bool(abs(mean[0]) < 0.02), bool(mean[1] > 0.99)
     (True, True)
     """
+    check_axial(axial, idata, group)
     result = {}
     for name, variable in chosen(idata, var_names, ("direction", "frame"), group=group).items():
         core = 2 if variable.attrs["manifold"] == "frame" else 1
@@ -180,6 +181,18 @@ def mean_direction(
         template = variable.isel(dict.fromkeys(SAMPLE_DIMS, 0), drop=True)
         result[name] = template.copy(data=np.reshape(means, template.shape))
     return xr.Dataset(result)
+
+
+def check_axial(axial: bool | str | Sequence[str] | None, idata: Any, group: str) -> None:
+    """Refuse names of axes that no variable has: axes would be taken for directions."""
+    if axial is None or isinstance(axial, bool):
+        return
+    held = list(map(str, group_of(idata, group).data_vars))
+    for name in [axial] if isinstance(axial, str) else axial:
+        if name not in held:
+            raise ValueError(
+                f"`axial` names {name!r}, but the group {group!r} holds {', '.join(held)}."
+            )
 
 
 def is_axial(rows: np.ndarray, name: str, axial: bool | str | Sequence[str] | None) -> bool:

@@ -16,6 +16,7 @@ from pymc_geodesic.diagnostics.directions.centre import (
     Centre,
     as_batches,
     centre_of,
+    check_axial,
     frame_centre,
     is_axial,
     to_side,
@@ -121,7 +122,8 @@ def directional_summary(
     Raises
     ------
     ValueError
-        If there is no such variable, or an argument is none of its choices.
+        If there is no such variable, or none that `axial` names, or an argument is none of its
+        choices.
 
     Examples
     --------
@@ -140,6 +142,7 @@ def directional_summary(
         raise ValueError(f"`coordinates` must be one of {COORDINATES}, got {coordinates!r}.")
     if fmt not in ("wide", "xarray"):
         raise ValueError(f"`fmt` must be 'wide' or 'xarray', got {fmt!r}.")
+    check_axial(axial, idata, group)
     wishes = _Wishes(probability(ci_prob), unit, coordinates, axial, hdr)
     variables = chosen(
         idata, var_names, ("direction", "angle", "frame"), angles=angles, group=group
