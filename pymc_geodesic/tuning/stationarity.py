@@ -76,6 +76,13 @@ class Stationarity:
         have the same part in the chance of a false alarm, so that a scale beside a thousand effects
         is not drowned by them.
 
+    Attributes
+    ----------
+    last_temperature : float
+        Mean configurational temperature at the last look; NaN before there was one.
+    largest_gradient : float
+        Largest component of `mean_gradient` at the last look; NaN before there was one.
+
     Examples
     --------
     >>> import numpy as np
@@ -108,7 +115,7 @@ class Stationarity:
         self._seen, self._passed = np.zeros((N_BATCHES, 2 * d)), np.zeros((N_BATCHES, 2 * d))
         self._n_passed = np.zeros(N_BATCHES)
         self._products, self._squares = np.zeros(2 * d), np.zeros(2 * d)
-        self.last_temperature = math.nan
+        self.last_temperature = self.largest_gradient = math.nan
 
     @property
     def _batch(self) -> int:
@@ -127,8 +134,11 @@ class Stationarity:
         position : ndarray, shape (size,)
             In the coordinates of the metric.
         """
-        self._passed[self._batch] += self._known(position)
-        self._n_passed[self._batch] += 1
+        batch, z, d = self._batch, position[: self._d], self._d
+        passed = self._passed[batch]
+        passed[:d] += z
+        passed[d:] += z * z
+        self._n_passed[batch] += 1
 
     def look(self, position: np.ndarray, gradient: np.ndarray) -> None:
         """Take in a position and a gradient there that knows nothing of how it was reached.
@@ -149,17 +159,19 @@ class Stationarity:
         self._products += np.concatenate([gradient[:d], products]) * known
         self._squares += known**2
         self.count += 1
+        self.largest_gradient = float(np.abs(self.mean_gradient).max())
         if d:
             self.last_temperature = float(products.mean())
 
-    def _slopes(self) -> np.ndarray:
-        """Regression of g on z, and of −z g on z², over all looks."""
+    def _slopes(self, part: slice) -> np.ndarray:
+        """Regression of g on z, the first d, or of −z g on z², the last, over all looks."""
         d, n = self._d, max(self.count, 1)
-        places = np.r_[0:d, self._size : self._size + d]
-        seen, of = self._seen.sum(axis=0) / n, self.sums[:, places].sum(axis=0) / n
-        variances = self._squares / n - seen**2
-        covariances = self._products / n - seen * of
-        known = variances > _LEAST_SHARE * self._squares / n
+        of = self.sums[:, :d] if part.start == 0 else self.sums[:, self._size :]
+        seen, of = self._seen[:, part].sum(axis=0) / n, of.sum(axis=0) / n
+        squares = self._squares[part] / n
+        variances = squares - seen**2
+        covariances = self._products[part] / n - seen * of
+        known = variances > _LEAST_SHARE * squares
         return np.where(known, covariances / np.where(known, variances, 1.0), 0.0)
 
     def _means(self) -> tuple[np.ndarray, np.ndarray]:
@@ -169,8 +181,9 @@ class Stationarity:
         batches = self.sums[seen] / counts
         if self._n_passed.any():
             passed = self._passed[seen] / np.maximum(self._n_passed[seen, np.newaxis], 1.0)
-            places = np.r_[0 : self._d, self._size : self._size + self._d]
-            batches[:, places] += self._slopes() * (passed - self._seen[seen] / counts)
+            missed, d = passed - self._seen[seen] / counts, self._d
+            batches[:, :d] += self._slopes(slice(0, d)) * missed[:, :d]
+            batches[:, self._size :] += self._slopes(slice(d, 2 * d)) * missed[:, d:]
         if self._d:
             together = batches[:, self._size :].mean(axis=1, keepdims=True)
             batches = np.concatenate([batches, together], axis=1)
@@ -183,12 +196,13 @@ class Stationarity:
     @property
     def mean_gradient(self) -> np.ndarray:
         """Mean gradient so far, an error of the mean in posterior standard deviations."""
-        return self._means()[0][: self._size]
-
-    @property
-    def largest_gradient(self) -> float:
-        """Largest component of the mean gradient so far; NaN before the first look."""
-        return float(np.abs(self.mean_gradient).max()) if self.count else math.nan
+        d, n = self._d, self.count
+        means = self.sums[:, : self._size].sum(axis=0) / n
+        if self._n_passed.any():
+            seen = self._seen[:, :d].sum(axis=0) / n
+            weights = self.counts / np.maximum(self._n_passed, 1.0) / n
+            means[:d] += self._slopes(slice(0, d)) * (weights @ self._passed[:, :d] - seen)
+        return means
 
     @property
     def temperatures(self) -> np.ndarray:
@@ -224,9 +238,8 @@ class Stationarity:
     def state(self) -> dict[str, np.ndarray]:
         """All that was measured."""
         return {name: getattr(self, name).copy() for name in self._STATE} | {
-            "last_temperature": np.array(
-                [] if math.isnan(self.last_temperature) else [self.last_temperature]
-            ),  # NaN would differ from itself
+            name: np.array([] if math.isnan(getattr(self, name)) else [getattr(self, name)])
+            for name in self._LAST  # NaN would differ from itself
         }
 
     @state.setter
@@ -234,7 +247,9 @@ class Stationarity:
         for name in self._STATE:
             setattr(self, name, np.array(state[name]))
         self.count = int(self.counts.sum())
-        known = np.asarray(state["last_temperature"])
-        self.last_temperature = float(known[0]) if known.size else math.nan
+        for name in self._LAST:
+            known = np.asarray(state[name])
+            setattr(self, name, float(known[0]) if known.size else math.nan)
 
     _STATE = ("sums", "counts", "_seen", "_passed", "_n_passed", "_products", "_squares")
+    _LAST = ("last_temperature", "largest_gradient")
