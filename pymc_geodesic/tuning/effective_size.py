@@ -61,6 +61,7 @@ class RunningSize:
         # the proportions are the squares of these coordinates, which change their sign
         kinds = {name: manifold for name, manifold, _ in product.components}
         self._squared = np.array([isinstance(kinds[name], Simplex) for name in self._names])
+        self._has_squares = bool(self._squared.any())
 
     def start(self) -> np.ndarray:
         """Return sums over no draws: of each batch, of the squares, and the first draw.
@@ -82,7 +83,7 @@ class RunningSize:
             Number of the draw, from 0, and how many there will be.
         """
         values = position[self._places]
-        if self._squared.any():
+        if self._has_squares:
             values = np.where(self._squared, values**2, values)
         if draw == 0:
             sums[-1, :-1] = values

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import brentq
@@ -228,6 +229,11 @@ class LangevinSettings:
     friction: np.ndarray
     noise: np.ndarray
     n_steps: int
+
+    @cached_property
+    def mean_friction(self) -> float:
+        """Mean of γ_j."""
+        return float(np.mean(self.friction))
 
     @property
     def ess_per_step(self) -> float:

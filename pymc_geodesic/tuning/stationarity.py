@@ -28,6 +28,9 @@ __all__ = ["CHECK_EVERY", "Stationarity", "StationarityError"]
 CHECK_EVERY = 4
 """Draws between two looks, each of which costs one gradient."""
 
+SUMMED_EVERY = 8
+"""Looks between two values of the mean gradient that a chain reports, behind the first ones."""
+
 N_BATCHES = 20
 FEWEST_LOOKS = 100
 
@@ -81,7 +84,7 @@ class Stationarity:
     last_temperature : float
         Mean configurational temperature at the last look; NaN before there was one.
     largest_gradient : float
-        Largest component of `mean_gradient` at the last look; NaN before there was one.
+        Largest component of `mean_gradient` a few looks ago at most; NaN before there was one.
 
     Examples
     --------
@@ -159,7 +162,8 @@ class Stationarity:
         self._products += np.concatenate([gradient[:d], products]) * known
         self._squares += known**2
         self.count += 1
-        self.largest_gradient = float(np.abs(self.mean_gradient).max())
+        if self.count <= SUMMED_EVERY or not self.count % SUMMED_EVERY:
+            self.largest_gradient = float(np.abs(self.mean_gradient).max())
         if d:
             self.last_temperature = float(products.mean())
 

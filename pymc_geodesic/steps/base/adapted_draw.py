@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,7 @@ def stats_as_told(*, tune: bool) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(NamedTuple):
     """What one draw reports.
 
     Attributes

@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -203,21 +202,8 @@ class AdaptedLangevin:
             elif tune:
                 n_grad = self._look_again(stream)
             drawn = self._follow(stream, n_grad, tune=tune)
-            if not tune and not drawn.diverging:
-                drawn = self._look(drawn)
         self.draw += 1
         return drawn
-
-    def _look(self, drawn: Draw) -> Draw:
-        """Compare the position now and then with a gradient that had no part in reaching it."""
-        assert self.settings is not None
-        n_grad = self.looks.take(self.draw, self.z, self.product.blocks, self.settings.n_steps)
-        return replace(
-            drawn,
-            n_grad=drawn.n_grad + n_grad,
-            configurational_temperature=self.looks.last_temperature,
-            whitened_gradient=self.looks.largest_gradient,
-        )
 
     def funnel(self) -> Funnel | None:
         """See `AdaptedTrajectories.funnel`."""
@@ -366,6 +352,20 @@ class AdaptedLangevin:
         self.dynamics.refresh(self.product, self.z, stream)
         self._bounds.shorten(0.5, self._noise.variances)
 
+    def _judge(
+        self, z: np.ndarray, temperature: float, stream: np.ndarray, *, diverging: bool
+    ) -> bool:
+        """Act on how hot a draw of the tuning phase was; return whether it was thrown away."""
+        # within an unstable kick v·v can be far below zero, too
+        hottest = hottest_draw(self._model_product.dim, self._n_strayed)
+        strayed = not diverging and abs(temperature) > hottest
+        if diverging or strayed:
+            self._turn_back(z, stream, strayed=strayed)
+            return True
+        self._n_lost = 0
+        self._bounds.watch(temperature, self._noise.variances)
+        return False
+
     def _follow(self, stream: np.ndarray, n_grad: int, *, tune: bool) -> Draw:
         """Inner steps of one draw."""
         settings = self.settings
@@ -382,18 +382,14 @@ class AdaptedLangevin:
         )
         field.raise_error()
         diverging = not (math.isfinite(temperature) and all_finite(self.z))
-        # within an unstable kick v·v can be far below zero, too
-        hottest = hottest_draw(self._model_product.dim, self._n_strayed)
-        strayed = tune and not diverging and abs(temperature) > hottest
-        if tune and (diverging or strayed):
-            self._turn_back(z, stream, strayed=strayed)
-            diverging = True
-        elif tune:
-            self._n_lost = 0
-            self._bounds.watch(temperature, self._noise.variances)
+        if tune:
+            diverging = self._judge(z, temperature, stream, diverging=diverging)
+        elif not diverging:
+            # gradients that have no part in reaching the draw they are compared with
+            n_grad += self.looks.take(self.draw, self.z, self.product.blocks, settings.n_steps)
         return Draw(
             step_size=settings.step_size,
-            friction=float(np.mean(settings.friction)),
+            friction=settings.mean_friction,
             temperature=temperature,
             n_grad=n_grad + settings.n_steps,
             noise_clips=clips,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,11 @@ SHORTEST_STEP = 0.01
 
 SHORTEST_STEADY = 0.03
 """Step that noise which differs over the posterior shortens no further."""
+
+
+def parts_of(settings: LangevinSettings) -> dict[str, Any]:
+    """Return what settings are made of, without what is derived from it."""
+    return {field.name: getattr(settings, field.name) for field in fields(settings)}
 
 
 class BoundedSettings:
@@ -113,7 +118,7 @@ class BoundedSettings:
     def state(self) -> dict[str, Any]:
         """Settings and bounds."""
         return {
-            "settings": {} if self.settings is None else vars(self.settings).copy(),
+            "settings": {} if self.settings is None else parts_of(self.settings),
             "longest": self.longest,
             "longest_by_noise": self.longest_by_noise,
             "steady": self.steady,

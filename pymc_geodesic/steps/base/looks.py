@@ -67,7 +67,7 @@ class Looks:
 
     @property
     def largest_gradient(self) -> float:
-        """Largest error of a mean so far, in posterior standard deviations."""
+        """Largest error of a mean some looks ago, in posterior standard deviations."""
         return self._stationarity.largest_gradient
 
     def take(self, draw: int, z: np.ndarray, blocks: np.ndarray, n_steps: int) -> int:
