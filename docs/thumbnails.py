@@ -20,7 +20,13 @@ __all__ = ["PICTURES", "figures", "thumbnail"]
 
 DOCS = Path(__file__).parent
 
-PICTURES = {"paleomagnetic_sites": 0, "wind_at_night": 0, "million_rows": 0}
+PICTURES = {
+    "paleomagnetic_sites": 0,
+    "wind_at_night": 0,
+    "million_rows": 0,
+    "topics_with_labels": 0,
+    "mixture_of_machines": 0,
+}
 """Which figure of a notebook stands for it."""
 
 
