@@ -127,6 +127,8 @@ class AdaptedGradient:
         for coordinates in (self._exact, self._plain, self._anchored, self._expanded):
             if coordinates is not None:
                 coordinates.use(metric)
+        if self._second is not None:
+            self._second.reach_along(metric)
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Coordinates of the model."""
@@ -178,7 +180,8 @@ class AdaptedGradient:
             if self._curvature is None:
                 self._make_curvature = None
                 return False
-            self._second = SecondOrderVariates(self._curvature)
+            self._second = SecondOrderVariates(self._curvature, self.n_euclidean)
+            self._second.reach_along(self.metric)
             self._expanded = ChangeOfCoordinates(self._second.field, self.size, self.widths)
             self._expanded.use(self.metric)
         return self._second is not None

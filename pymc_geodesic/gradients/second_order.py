@@ -12,6 +12,14 @@ minibatches is the gradient at x, and what does not depend on rows is exact. In 
 deviations the noise of a smooth likelihood is about |x − c|⁴ d/(nN): it falls with the number of
 rows, where that of first order stays as it is.
 
+In the tails of a posterior |x − c|⁴ is large. The mean is right with any other place instead of x
+in the products with the two Hessians, so that they are taken at
+
+.. math:: \tilde x = c + L\,\operatorname{clip}(L^{-1} (x - c), -r, r)
+
+with L the factor of a metric: beyond r posterior standard deviations along one of its coordinates
+the noise grows as that of first order does.
+
 References
 ----------
 Baker, Fearnhead, Fox, Nemeth (2019), Control variates for stochastic gradient MCMC, section 3.
@@ -25,14 +33,50 @@ import numpy as np
 
 from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
-from pymc_geodesic.runtime.jit import compiled_for_c
+from pymc_geodesic.runtime.jit import compiled, compiled_for_c
+from pymc_geodesic.tuning.metric import Metric
 
-__all__ = ["SecondOrderVariates"]
+__all__ = ["REACH", "SecondOrderVariates"]
+
+REACH = 2.0
+"""r, how far from the anchor differences are of second order, in standard deviations."""
+
+
+@compiled
+def clip_in_coordinates(
+    away: np.ndarray, factor: np.ndarray, inverse: np.ndarray, reach: float
+) -> None:
+    """Bound the coordinates L⁻¹ a of a vector a by ±r, in place.
+
+    Parameters
+    ----------
+    away : ndarray, shape (size,)
+        Its first d numbers are a.
+    factor, inverse : ndarray, shape (d, d)
+        L and L⁻¹.
+    reach : float
+        r.
+    """
+    d = len(factor)
+    beyond = np.empty(d)
+    any_beyond = False
+    for i in range(d):
+        z, row = 0.0, inverse[i]
+        for j in range(d):
+            z += row[j] * away[j]
+        beyond[i] = z - min(max(z, -reach), reach)
+        any_beyond |= beyond[i] != 0.0
+    if not any_beyond:
+        return
+    for j in range(d):
+        if beyond[j] != 0.0:
+            for i in range(d):
+                away[i] -= factor[i, j] * beyond[j]
 
 
 @compiled_for_c
 def _expanded_difference(position: Any, argument: int, context: Any, output: Any) -> float:
-    table = array_at(context, (15,), np.int64)
+    table = array_at(context, (18,), np.int64)
     size, n_blocks, batch_size = table[6], table[7], table[8]
     minibatch_context = array_at(table[1], (table[2],), np.int64)
     curvature_context = array_at(table[4], (table[5],), np.int64)
@@ -42,12 +86,16 @@ def _expanded_difference(position: Any, argument: int, context: Any, output: Any
     total = array_at(table[12], (size,), np.float64)
     hessian = array_at(table[13], (size, size), np.float64)
     there = array_at(table[14], (2 * size,), np.float64)
+    d = table[17]
+    factor = array_at(table[15], (d, d), np.float64)
+    inverse = array_at(table[16], (d, d), np.float64)
     x = array_at(position, (size,), np.float64)
     away = place[size:]
     gradient = array_at(output, (size,), np.float64)
     evaluate(table[0], x, argument, minibatch_context, gradient)
     for i in range(size):
         away[i] = x[i] - place[i]
+    clip_in_coordinates(away, factor, inverse, REACH)
     for i in range(n_blocks):
         first_row = minibatch_context[blocks[i, 1]] + argument * blocks[i, 2]
         curvature_context[blocks[i, 0]] = first_row
@@ -63,11 +111,13 @@ def _expanded_difference(position: Any, argument: int, context: Any, output: Any
 
 
 class SecondOrderVariates:
-    """A field of minibatch gradients whose error at x is of order (x − c)².
+    """A field of minibatch gradients whose error at x is of order (x − c)² near c.
 
     Parameters
     ----------
     curvature : RowCurvature
+    n_euclidean : int
+        d, how many coordinates at the beginning have a metric.
 
     Attributes
     ----------
@@ -78,8 +128,9 @@ class SecondOrderVariates:
         H, their Hessian.
     """
 
-    def __init__(self, curvature: RowCurvature) -> None:
+    def __init__(self, curvature: RowCurvature, n_euclidean: int) -> None:
         size = curvature.size
+        self._factor, self._inverse = np.eye(n_euclidean), np.eye(n_euclidean)
         self._place, self._there = np.zeros(2 * size), np.zeros(2 * size)
         self.anchor, self.total = self._place[:size], np.zeros(size)
         self.hessian = np.zeros((size, size))
@@ -100,6 +151,9 @@ class SecondOrderVariates:
                 self.total.ctypes.data,
                 self.hessian.ctypes.data,
                 self._there.ctypes.data,
+                self._factor.ctypes.data,
+                self._inverse.ctypes.data,
+                n_euclidean,
             ],
             dtype=np.int64,
         )
@@ -109,3 +163,8 @@ class SecondOrderVariates:
     def use(self, anchor: np.ndarray, total: np.ndarray, hessian: np.ndarray) -> None:
         """Take over an anchor, and gradient and Hessian of all rows there."""
         self.anchor[:], self.total[:], self.hessian[:] = anchor, total, hessian
+
+    def reach_along(self, metric: Metric) -> None:
+        """Let differences be of second order as far as `REACH` in the coordinates of a metric."""
+        self._factor[:] = metric.to_direction(np.eye(len(self._factor))).T
+        self._inverse[:] = np.linalg.inv(self._factor)

@@ -58,7 +58,7 @@ UNEVEN_HEAT = 0.05
 FEW_BESIDE_MANY = 20
 """Times as many coordinates as a variable has, from which all of the others may lean on it."""
 
-SHARED_STEP = 0.6
+SHARED_STEP = 0.5
 """Part of the step of trajectories that leaves such a variable right to a tenth of an sd."""
 
 
@@ -92,7 +92,7 @@ def step_for_shape(searched: float, dim: int, *, shared: bool = False) -> float:
     >>> step_for_shape(0.6, 10), round(step_for_shape(0.5, 10), 2)
     (0.5, 0.25)
     >>> round(step_for_shape(0.2, 1000, shared=True), 2)
-    0.12
+    0.1
     """
     shape = searched / (NORMAL_STEP / dim) ** 0.25
     longest = max(LONGEST_STEP * min(shape / NEARLY_NORMAL, 1.0) ** 6, SHORTEST_STEP)

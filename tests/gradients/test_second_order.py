@@ -10,6 +10,7 @@ from numba import njit
 import pymc_geodesic as pg
 from pymc_geodesic.densities.kinks import has_kinks
 from pymc_geodesic.gradients import second_order
+from pymc_geodesic.tuning.metric import Metric
 from tests.gradients.rows_of_models import CASE, CASES, Setup, error, rows_of, tolerance, values
 
 
@@ -71,6 +72,58 @@ def test_noise_falls_with_the_order(plain, order):
         for length in (2e-3, 1e-3)
     ]
     assert noise[0] / noise[1] == pytest.approx(2.0**order, rel=0.05)
+
+
+FAR = 8.0
+"""Distance from the anchor, in numbers of the model, which are those of the metric here."""
+
+
+def far_estimates(setup: Setup, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Estimates at a place where rows say little of a scale that the anchor is far from."""
+    far = setup.here.copy()
+    far[setup.step.product.slices["log_sd"]] += FAR
+    setup.gradient.order = order
+    return setup.estimates(far), setup.full(far)[:-1]
+
+
+def noise_far_away(setup: Setup) -> float:
+    """Noise of second order over that of first."""
+    first, second = (far_estimates(setup, order)[0].std(axis=0).max() for order in (1, 2))
+    return float(second / first)
+
+
+def test_noise_far_away_is_no_more_than_the_reach_makes(plain):
+    expand(plain)
+    estimates, exact = far_estimates(plain, 2)
+    assert error(estimates.mean(axis=0), exact) < tolerance(plain)
+    # derivatives of a power exp(-2 s) at the anchor: 1, and 1 + 2 r with second order
+    bound = 1.0 + 2.0 * second_order.REACH
+    assert noise_far_away(plain) < 1.1 * bound
+    coordinates = plain.gradient._expanded
+    edited(plain, "REACH", "1e9")
+    assert noise_far_away(plain) > 2.0 * bound
+    plain.gradient._expanded = coordinates
+
+
+@pytest.mark.parametrize("reach", [0.5, 2.0, np.inf])
+def test_coordinates_of_a_metric_are_bounded(reach):
+    rng = np.random.default_rng(1)
+    factor = rng.normal(size=(3, 3)) + 2.0 * np.eye(3)
+    z = np.array([0.3, -1.0, 4.0])
+    away = np.append(factor @ z, 7.0)
+    second_order.clip_in_coordinates(away, factor, np.linalg.inv(factor), reach)
+    np.testing.assert_allclose(away[:3], factor @ np.clip(z, -reach, reach), atol=1e-12)
+    assert away[3] == 7.0
+
+
+def test_reach_follows_the_metric():
+    setup = Setup(CASE)
+    assert setup.gradient.has_second_order()
+    expand(setup)
+    d = setup.gradient.n_euclidean
+    before = noise_far_away(setup)
+    setup.gradient.use(Metric(np.zeros(d), 10.0 * np.eye(d), np.ones(1)))
+    assert noise_far_away(setup) > 2.0 * before  # eight numbers are less than one sd now
 
 
 def worst_errors(setup: Setup) -> tuple[float, float]:
@@ -164,7 +217,7 @@ def test_faults_are_noticed(plain, fault):
     assert max(worst_errors(plain)) < 1e-10
     coordinates, weights = plain.gradient._expanded, plain.gradient._curvature.weights.copy()
     fault(plain)
-    assert max(worst_errors(plain)) > 1e-4
+    assert max(worst_errors(plain)) > 1e-6
     plain.gradient._expanded = coordinates
     plain.gradient._curvature.weights[:] = weights
 
