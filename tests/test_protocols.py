@@ -10,7 +10,7 @@ from pymc_geodesic.counts.topic_counts import TopicCountEstimator
 from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
 from pymc_geodesic.manifolds import Manifold
-from pymc_geodesic.minibatches.from_arguments import MINIBATCH_ORDERS
+from pymc_geodesic.minibatches.orders import MINIBATCH_ORDERS
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.steps import SGGMC
 

@@ -10,16 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.distributions.shape_utils import change_dist_size
-from pymc.logprob.basic import transformed_conditional_logp
-from pymc.logprob.transforms import Transform
-from pymc.logprob.utils import replace_rvs_by_values
 from pymc.model import Model
-from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, graph_inputs, io_toposort
@@ -28,12 +22,15 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.densities.model_terms import Places, Term, terms_of
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.manifolds import Manifold
-from pymc_geodesic.minibatches.row_inputs import DrawnRows, RowInput, named_rows, rows_in
+from pymc_geodesic.minibatches.row_inputs import RowInput, SeenRows
 
 __all__ = ["Density", "density_of", "rebuilt"]
+
+ALL_ROWS = SeenRows()
+"""No block stands for any data."""
 
 _LARGEST_CONSTANT = 64
 """Longer constant arrays become inputs: compiled in, they make compilation slow."""
@@ -74,6 +71,12 @@ class Density:
     row_names: list[str] = field(default_factory=list)
     row_scaled: list[bool] = field(default_factory=list)
 
+    def add_row_term(self, name: str, term: TensorVariable, *, is_scaled: bool = False) -> None:
+        """Add a term that depends on blocks of rows."""
+        self.row_names.append(name)
+        self.row_terms.append(term)
+        self.row_scaled.append(is_scaled)
+
     @property
     def total(self) -> TensorVariable:
         """The log-density estimate, a scalar."""
@@ -110,37 +113,14 @@ def rebuilt(
     return [memo.get(output, output) for output in outputs]
 
 
-def _with_rows_of(rv: TensorVariable, value: TensorVariable) -> TensorVariable:
-    """Make the same random variable with as many rows as ``value``."""
-    batch_ndim = rv.type.ndim - rv.owner.op.ndim_supp
-    rows = [value.shape[axis] for axis in range(batch_ndim)]
-    resized = change_dist_size(rv, rows)
-    resized.name = rv.name
-    return resized
-
-
-def _conditional_terms(
-    rvs: Sequence[TensorVariable],
-    rvs_to_values: Mapping[TensorVariable, TensorVariable],
-    rvs_to_transforms: Mapping[TensorVariable, Transform | None],
-) -> dict[TensorVariable, TensorVariable]:
-    terms = transformed_conditional_logp(
-        rvs=rvs, rvs_to_values=rvs_to_values, rvs_to_transforms=rvs_to_transforms, jacobian=True
-    )
-    return dict(zip(rvs, terms, strict=True))
-
-
 def density_of(
     model: Model,
     variables: Sequence[ManifoldVariable],
+    seen: SeenRows = ALL_ROWS,
     *,
-    minibatch: Mapping[str, np.ndarray] | None = None,
-    drawn: DrawnRows = MappingProxyType({}),
-    batch_size: int | None = None,
     scale: float = 1.0,
     local: Sequence[ManifoldVariable] = (),
     without: Sequence[TensorVariable] = (),
-    resized: Collection[str] = (),
 ) -> Density:
     """Build the log-density of a model in manifold coordinates.
 
@@ -149,133 +129,84 @@ def density_of(
     model : pymc.Model
     variables : list of ManifoldVariable
         The variables to differentiate by.
-    minibatch : mapping of str to ndarray, optional
-        Data containers that are replaced by blocks of rows, with all their rows (or, for data
-        that is streamed, any rows of the same type).
-    drawn : mapping of (generator, int) to RowInput
-        Rows that `pymc.Minibatch` draws in the model; see `pymc_geodesic.minibatches.row_inputs`.
-    batch_size : int, optional
-        Rows of a block; left open by default, or as `pymc.Minibatch` says.
+    seen : SeenRows
+        The data that are replaced by blocks of rows: none by default.
     scale : float
         N / n, by which the log-density of the rows is multiplied, except where ``total_size``
         already does. With ``local`` it takes the place of ``total_size``.
     local : list of ManifoldVariable
-        Variables with one point per row; they are coordinates too, after ``variables``, with
-        ``batch_size`` rows.
+        Variables with one point per row; they are coordinates too, after ``variables``, with as
+        many rows as a block.
     without : list of TensorVariable
         Random variables whose own terms are left out, such as the priors of ``variables``.
-    resized : collection of str
-        Data containers that stand for arrays of any length.
 
     Raises
     ------
     ValueError
         If a likelihood of minibatched data has the wrong length or no total size.
     """
-    every = [*variables, *local]
-    coordinates: list[TensorVariable] = []
-    rvs_to_values = dict(model.rvs_to_values)
-    rvs_to_transforms = dict(model.rvs_to_transforms)
-    placed: dict[Variable, Variable] = {}
-    volumes: list[TensorVariable] = []
-    local_volumes: list[TensorVariable] = []
-    for variable in every:
-        shape = variable.rv.type.shape
-        if variable in local:
-            shape = (None, *shape[1:])
-        if variable.on_manifold or variable in local:
-            dtype = variable.value.type.dtype
-            value = pt.tensor(f"{variable.name}_value", dtype=dtype, shape=shape)
-            rvs_to_values[variable.rv] = value
-            if variable.on_manifold:
-                rvs_to_transforms[variable.rv] = None
+    places = Places.of(model)
+    for variable in variables:
+        places.add(variable)
+    for variable in local:
+        places.add_local(variable, seen.n_rows)
+    terms = terms_of(model, places, local, without)
+    blocks = seen.blocks(model, [term.graph for term in terms])
+    markers: set[Variable] = {*blocks, *(places.values[v.rv] for v in local)}
+    of_rows = [term for term in terms if term.sees(markers)]
+    if local:  # one factor for everything that belongs to a row, none in its conditional law
+        for term in of_rows:
+            term.drop_scale(places)
+    _refuse_imputed(model, [term.name for term in of_rows])
+    replacements = places.placed | _lengths(model, blocks, seen)
+    replacements |= {old: row.block for old, row in blocks.items()}
+    with _naming_containers(model, seen):
+        graphs = rebuilt([term.graph for term in terms], replacements)
+    for term in terms:
+        _refuse_rows_drawn_apart(term, blocks)
+    density = Density(
+        places.coordinates, [], list(places.volumes), list(dict.fromkeys(blocks.values()))
+    )
+    for term, graph in zip(terms, graphs, strict=True):
+        if term in of_rows:
+            density.add_row_term(
+                term.name, _scaled(term, graph, scale, seen), is_scaled=term.is_scaled
+            )
         else:
-            value = variable.value
-        shape = variable.shape
-        if variable in local:
-            shape = (batch_size, *shape[1:])
-        coordinate = pt.tensor(f"{variable.name}_coordinates", dtype="float64", shape=shape)
-        coordinates.append(coordinate)
-        placed[value] = variable.manifold.from_coordinates(coordinate, xp=pt).astype(value.dtype)
-        if variable.on_manifold and type(variable.manifold).log_volume is not Manifold.log_volume:
-            volume = variable.manifold.log_volume(coordinate, xp=pt)
-            if isinstance(volume, TensorVariable):
-                (local_volumes if variable in local else volumes).append(volume)
-
-    rvs = model.free_RVs + model.observed_RVs
-    rvs_to_terms = _conditional_terms(rvs, rvs_to_values, rvs_to_transforms)
-    rvs = [rv for rv in rvs if rv not in without]
-    if local:
-        resized = {v.rv: _with_rows_of(v.rv, rvs_to_values[v.rv]) for v in local}
-        parents = {resized.get(rv, rv): rv for rv in model.free_RVs}
-        local_terms = _conditional_terms(
-            list(resized.values()),
-            {rv: rvs_to_values[original] for rv, original in parents.items()},
-            {rv: rvs_to_transforms[original] for rv, original in parents.items()},
+            density.other_terms.append(graph)
+    for volume in places.local_volumes:
+        density.add_row_term(
+            "the volume of local variables", volume * scale if scale != 1.0 else volume
         )
-        rvs_to_terms |= {rv: local_terms[new] for rv, new in resized.items()}
-    terms = [rvs_to_terms[rv] for rv in rvs]
-    scaled = [isinstance(rv.owner.op if rv.owner else None, MinibatchRandomVariable) for rv in rvs]
-    names = [rv.name for rv in rvs]
-    if model.potentials:
-        terms += replace_rvs_by_values(
-            model.potentials, rvs_to_values=rvs_to_values, rvs_to_transforms=rvs_to_transforms
-        )
-        scaled += [False] * len(model.potentials)
-        names += [potential.name for potential in model.potentials]
+    with _naming_containers(model, seen):
+        _make_inputs_explicit(density, model, seen.whole)
+    return density
 
-    if minibatch:
-        blocks = named_rows(model, minibatch, batch_size)
-    else:
-        blocks = rows_in(terms, drawn, batch_size)
 
+def _lengths(
+    model: Model, blocks: Mapping[Variable, RowInput], seen: SeenRows
+) -> dict[Variable, Variable]:
+    """Lengths of blocks, in the place of those of the dims that their containers have."""
+    lengths: dict[Variable, Variable] = {}
     for container, row in blocks.items():
-        dims = model.named_vars_to_dims.get(container.name, (None,)) if minibatch else (None,)
+        dims = model.named_vars_to_dims.get(container.name, (None,)) if seen.arrays else (None,)
         length = model.dim_lengths.get(dims[0])
         if isinstance(length, SharedVariable):
-            placed[length] = row.block.shape[0].astype(length.type.dtype)
+            lengths[length] = row.block.shape[0].astype(length.type.dtype)
+    return lengths
 
-    row_markers = {*blocks, *(rvs_to_values[v.rv] for v in local)}
-    depends = [not row_markers.isdisjoint(ancestors([term])) for term in terms]
-    if local:  # one factor for everything that belongs to a row, none in its conditional law
-        for i, rv in enumerate(rvs):
-            if scaled[i] and depends[i]:
-                terms[i] = terms[i] / get_scaling(rv.owner.inputs[1:], rvs_to_values[rv].shape)
-                scaled[i] = False
-    _refuse_imputed(model, [name for name, on_rows in zip(names, depends, strict=True) if on_rows])
-    graphs = terms
-    replacements = {**placed, **{old: row.block for old, row in blocks.items()}}
-    with _naming_containers(model, minibatch):
-        terms = rebuilt(terms, replacements)
 
-    for name, graph in zip(names, graphs, strict=True):
-        _refuse_rows_drawn_apart(name, graph, blocks)
-    row_terms, row_names, other_terms = [], [], list(volumes)
-    for name, term, on_rows, already in zip(names, terms, depends, scaled, strict=True):
-        if not on_rows:
-            other_terms.append(term)
-            continue
-        row_names.append(name)
-        if already:
-            row_terms.append(term)
-        elif not minibatch:
-            message = (
-                f"{name!r} sees a pm.Minibatch but not how many rows there are: "
-                "pass total_size= to it"
-            )
-            raise ValueError(see(message, "minibatch"))
-        else:
-            row_terms.append(term * scale if scale != 1.0 else term)
-    row_terms += [volume * scale if scale != 1.0 else volume for volume in local_volumes]
-    row_names += ["the volume of local variables"] * len(local_volumes)
-
-    row_inputs = list(dict.fromkeys(blocks.values()))
-    density = Density(coordinates, row_terms, other_terms, row_inputs, row_names=row_names)
-    density.row_scaled = [flag for flag, on_rows in zip(scaled, depends, strict=True) if on_rows]
-    density.row_scaled += [False] * len(local_volumes)
-    with _naming_containers(model, minibatch):
-        _make_inputs_explicit(density, model, resized)
-    return density
+def _scaled(term: Term, graph: TensorVariable, scale: float, seen: SeenRows) -> TensorVariable:
+    """Multiply a term of rows, if ``total_size`` does not."""
+    if term.is_scaled:
+        return graph
+    if not seen.arrays:
+        message = (
+            f"{term.name!r} sees a pm.Minibatch but not how many rows there are: "
+            "pass total_size= to it"
+        )
+        raise ValueError(see(message, "minibatch"))
+    return graph * scale if scale != 1.0 else graph
 
 
 def _refuse_imputed(model: Model, names: Sequence[str]) -> None:
@@ -291,43 +222,41 @@ def _refuse_imputed(model: Model, names: Sequence[str]) -> None:
             raise ValueError(see(message, "missing-values"))
 
 
-def _refuse_rows_drawn_apart(
-    name: str, term: TensorVariable, blocks: Mapping[Variable, RowInput]
-) -> None:
+def _refuse_rows_drawn_apart(term: Term, blocks: Mapping[Variable, RowInput]) -> None:
     """Refuse a term that joins rows of several `pymc.Minibatch`, each of which draws other ones."""
-    found = [blocks[variable] for variable in ancestors([term]) if variable in blocks]
+    found = [blocks[variable] for variable in ancestors([term.graph]) if variable in blocks]
     if len({row.group for row in found}) > 1:
         message = (
-            f"{name!r} joins rows that different pm.Minibatch draw, each others than the next, so "
-            "that they do not belong together: draw them by one, "
+            f"{term.name!r} joins rows that different pm.Minibatch draw, each others than the next, "
+            "so that they do not belong together: draw them by one, "
             "X_rows, y_rows = pm.Minibatch(X, y, batch_size=...)"
         )
         raise ValueError(see(message, "minibatch"))
 
 
 @contextmanager
-def _naming_containers(model: Model, minibatch: Mapping[str, np.ndarray] | None) -> Iterator[None]:
+def _naming_containers(model: Model, seen: SeenRows) -> Iterator[None]:
     """Say which containers there are when a block of rows does not fit the rest of a model."""
     try:
         yield
     except _ModelError:
         raise
     except (ValueError, TypeError) as error:
-        if not minibatch:
+        if not seen.arrays:
             raise
-        others = [data.name for data in model.data_vars if data.name not in minibatch]
+        others = [data.name for data in model.data_vars if data.name not in seen.arrays]
         beside = f"the model also has {others}" if others else "the model has no others yet"
         message = (
-            f"a block of rows of minibatch={list(minibatch)} does not fit the rest of the model "
+            f"a block of rows of minibatch={list(seen.arrays)} does not fit the rest of the model "
             f"({error}). Name every container with a row per observation, and put observed values "
-            f"into containers; {beside}{_per_row(model, minibatch)}"
+            f"into containers; {beside}{_per_row(model, seen)}"
         )
         raise ValueError(see(message, "minibatch")) from error
 
 
-def _per_row(model: Model, minibatch: Mapping[str, np.ndarray]) -> str:
+def _per_row(model: Model, seen: SeenRows) -> str:
     """Say which free variables have a value for every row, and what to do with them."""
-    lengths = {model[name].get_value(borrow=True).shape[:1] for name in minibatch}
+    lengths = {model[name].get_value(borrow=True).shape[:1] for name in seen.arrays}
     found = [rv.name for rv in model.free_RVs if rv.type.shape[:1] in lengths]
     if not found:
         return ""

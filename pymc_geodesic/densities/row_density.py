@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from pymc.model import Model
@@ -81,16 +82,15 @@ class RowDensity:
         arrays : mapping of str to ndarray, optional
             Rows of named containers, instead of those of the source.
         """
-        names = self.source.names
+        seen = self.source.seen(n_rows)
+        if arrays is not None and seen.arrays:
+            seen = replace(seen, arrays=arrays)
         return density_of(
             self.model,
             self.variables,
-            minibatch=(self.source.arrays if arrays is None else arrays) if names else None,
-            drawn=self.source.drawn,
-            batch_size=self.source.batch_size if names and n_rows is None else n_rows,
+            seen,
             scale=self.total_size / self.source.batch_size if scale is None else scale,
             without=self._left_out,
-            resized=tuple(self.source.whole),
         )
 
     @property

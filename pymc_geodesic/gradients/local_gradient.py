@@ -34,6 +34,7 @@ from pymc_geodesic.gradients.row_conditional import (
     compile_function,
     inputs_of,
 )
+from pymc_geodesic.minibatches.row_inputs import SeenRows
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.tuning.step_size import DualAveraging
@@ -135,8 +136,7 @@ class LocalGradientEstimator(GradientEstimate):
         density = density_of(
             self._model,
             self._variables,
-            minibatch=self.source.arrays,
-            batch_size=self.source.batch_size,
+            SeenRows(self.source.arrays, n_rows=self.source.batch_size),
             scale=self._scale,
             local=self.local,
         )

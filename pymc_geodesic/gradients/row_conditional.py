@@ -28,6 +28,7 @@ from pymc_geodesic.kernels import gmc, probe
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Product
+from pymc_geodesic.minibatches.row_inputs import SeenRows
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.fields import Callback
 from pymc_geodesic.runtime.streams import split_stream
@@ -103,7 +104,7 @@ class RowConditional:
         self._n_draws, self._n_discarded, self._n_steps = n_draws, n_discarded, n_steps
         self._chunks = parts_of(self._size, math.ceil(self._size / CHUNK))
         self.acceptance_rate = math.nan
-        self.density = density_of(model, variables, minibatch=source.arrays, local=local)
+        self.density = density_of(model, variables, SeenRows(source.arrays), local=local)
         check_rows(model, self.density, [*variables, *local], source)
         self._compile(len(variables), compile_kwargs)
 

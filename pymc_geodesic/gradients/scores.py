@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytensor
@@ -37,6 +38,18 @@ def model_of(model: Model | None) -> Model:
             "ksd(idata, model), and steps behind, as in step_halving(model, step)"
         )
     return modelcontext(model)
+
+
+@dataclass(frozen=True)
+class _RandomRows:
+    """Rows of containers in memory, with replacement; see `MinibatchArguments`."""
+
+    batch_size: int | None
+    minibatch: Sequence[str] | str | None
+    batches: None = None
+    total_size: None = None
+    minibatch_order: str = "random"
+    draws_per_block: None = None
 
 
 class PosteriorScore:
@@ -77,14 +90,7 @@ class PosteriorScore:
             variables, key=lambda variable: not variable.manifold.is_flat
         )
         self.product = product_of(self.variables)
-        source = named_row_source(
-            self.model,
-            batch_size=batch_size,
-            minibatch=minibatch,
-            batches=None,
-            total_size=None,
-            minibatch_order="random",
-        )
+        source = named_row_source(self.model, _RandomRows(batch_size, minibatch))
         self.uses_minibatches = source is not None
         density = RowDensity(self.model, self.variables, source or drawn_row_source(self.model))
         self.estimator = GradientEstimator(density, with_value=not self.uses_minibatches)

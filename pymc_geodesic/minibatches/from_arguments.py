@@ -13,10 +13,11 @@ from pymc_geodesic.minibatches.block_as_minibatch import StreamedRows
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows, SparseRows
 from pymc_geodesic.minibatches.grouped_rows import GroupedRows
+from pymc_geodesic.minibatches.orders import MINIBATCH_ORDERS, RowNoise, check_order, order_for
 from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
 from pymc_geodesic.minibatches.row_inputs import RowInput, drawn_rows, graphs_of
-from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
 from pymc_geodesic.minibatches.source import AllRows, RowSource, check_numbers
 from pymc_geodesic.sparse import SparseContainers, sparse_containers
 
@@ -28,11 +29,8 @@ __all__ = [
     "row_source",
 ]
 
-MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
-    "shuffled": ShuffledRows,
-    "independent": IndependentRows,
-    "random": RandomRows,
-}
+type Containers = Mapping[str, SharedVariable | SparseContainers]
+"""Data that ``minibatch=`` names, by their names."""
 
 
 class MinibatchArguments(Protocol):
@@ -67,7 +65,7 @@ def minibatch_source(
     model: Model,
     arguments: MinibatchArguments,
     *,
-    order: str | None = None,
+    noise: RowNoise = RowNoise.ANY,
     n_rows: int | None = None,
 ) -> RowSource:
     """Rows that the user of a step asks for by name, that the model itself draws, or all.
@@ -76,8 +74,8 @@ def minibatch_source(
     ----------
     model : pymc.Model
     arguments : MinibatchArguments
-    order : str, optional
-        Order of the rows, where a step needs another one than the arguments say.
+    noise : RowNoise
+        What the step counts on of the noise of minibatches.
     n_rows : int, optional
         Rows of a minibatch, where the arguments name data in memory and no number.
 
@@ -86,18 +84,10 @@ def minibatch_source(
     ValueError
         See `named_row_source` and `row_source`.
     """
-    minibatch_order = arguments.minibatch_order if order is None else order
-    is_open = arguments.batch_size is None and arguments.batches is None
-    source = named_row_source(
-        model,
-        batch_size=n_rows if is_open else arguments.batch_size,
-        minibatch=arguments.minibatch,
-        batches=arguments.batches,
-        total_size=arguments.total_size,
-        minibatch_order=minibatch_order,
-        draws_per_block=arguments.draws_per_block,
-    )
-    return drawn_row_source(model, minibatch_order) if source is None else source
+    source = named_row_source(model, arguments, noise=noise, n_rows=n_rows)
+    if source is not None:
+        return source
+    return drawn_row_source(model, arguments.minibatch_order, noise=noise)
 
 
 def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
@@ -117,14 +107,6 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
         check_numbers(name, array)
 
 
-def _check_order(minibatch_order: str) -> None:
-    if minibatch_order not in MINIBATCH_ORDERS:
-        raise ValueError(
-            f"minibatch_order={minibatch_order!r} is unknown; choose one of "
-            f"{sorted(MINIBATCH_ORDERS)}"
-        )
-
-
 def row_source(
     arrays: Mapping[str, np.ndarray], batch_size: int, minibatch_order: str
 ) -> ShuffledRows | RandomRows:
@@ -136,12 +118,14 @@ def row_source(
         For an unknown order, a batch that does not fit the data, or data that hold NaN or
         infinity.
     """
-    _check_order(minibatch_order)
+    check_order(minibatch_order)
     _check_rows(arrays, batch_size)
     return MINIBATCH_ORDERS[minibatch_order](arrays, batch_size)
 
 
-def drawn_row_source(model: Model, minibatch_order: str = "shuffled") -> RowSource:
+def drawn_row_source(
+    model: Model, minibatch_order: str = "shuffled", *, noise: RowNoise = RowNoise.ANY
+) -> RowSource:
     """Source of the rows that every `pymc.Minibatch` in a model stands for; all rows without one.
 
     Raises
@@ -155,10 +139,12 @@ def drawn_row_source(model: Model, minibatch_order: str = "shuffled") -> RowSour
     groups: dict[int, list[RowInput]] = {}
     for row in dict.fromkeys(drawn.values()):
         groups.setdefault(row.group, []).append(row)
+    tables = [(len(row.data), row.block.type.shape[0]) for row in drawn.values()]
+    order = order_for(minibatch_order, noise, tables)
     sources: list[RowSource] = []
     for members in groups.values():
         arrays = {row.name: row.data for row in members}
-        source = row_source(arrays, members[0].block.type.shape[0], minibatch_order)
+        source = row_source(arrays, members[0].block.type.shape[0], order)
         source.watch({row.name: row.container for row in members if row.container is not None})
         sources.append(source)
     joined = sources[0] if len(sources) == 1 else GroupedRows(sources)
@@ -167,15 +153,12 @@ def drawn_row_source(model: Model, minibatch_order: str = "shuffled") -> RowSour
 
 
 def _streamed_source(
-    batches: Iterable[Any],
-    containers: Mapping[str, SharedVariable | SparseContainers],
-    *,
-    total_size: int | None,
-    batch_size: int | None,
-    minibatch_order: str,
-    draws_per_block: int | None,
+    arguments: MinibatchArguments, containers: Containers, order: str
 ) -> RowSource:
-    total = getattr(batches, "total_size", None) if total_size is None else total_size
+    batches, batch_size = arguments.batches, arguments.batch_size
+    assert batches is not None
+    total = arguments.total_size
+    total = getattr(batches, "total_size", None) if total is None else total
     if total is None:
         raise ValueError("batches= does not say how many rows there are; pass total_size=")
     blocks = BlockFormat(
@@ -187,21 +170,42 @@ def _streamed_source(
         ]
     )
     if batch_size is None:
-        if draws_per_block is not None:
+        if arguments.draws_per_block is not None:
             raise ValueError(
                 "draws_per_block= needs batch_size=: without it each block of batches= is one "
                 "minibatch"
             )
         return StreamedRows(batches, blocks, int(total), getattr(batches, "batch_size", None))
-    _check_order(minibatch_order)
     return StreamedBlocks(
         batches,
         blocks,
         int(total),
         batch_size=int(batch_size),
-        order=minibatch_order,
-        draws_per_block=draws_per_block,
+        order=order,
+        draws_per_block=arguments.draws_per_block,
     )
+
+
+def _resident_source(
+    arguments: MinibatchArguments, containers: Containers, batch_size: int, order: str
+) -> RowSource:
+    sparse = [each for each in containers.values() if isinstance(each, SparseContainers)]
+    dense = {n: each for n, each in containers.items() if not isinstance(each, SparseContainers)}
+    with_rows = [
+        each.rows if isinstance(each, SparseContainers) else each for each in containers.values()
+    ]
+    arrays = {data.name: np.asarray(data.get_value(borrow=True)) for data in with_rows}
+    source = row_source(arrays, batch_size, order)
+    total_size = arguments.total_size
+    if total_size is not None and total_size < source.n_rows:
+        raise ValueError(
+            f"total_size={total_size} is less than the {source.n_rows} rows of "
+            f"{next(iter(containers))!r}: leave it out, or give the number of all rows there are"
+        )
+    for parts in sparse:
+        _make_contiguous(source, parts)
+    source.watch(dense | {parts.values.name: parts.values for parts in sparse})
+    return source
 
 
 def _make_contiguous(source: RowSource, sparse: SparseContainers) -> None:
@@ -228,17 +232,44 @@ def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
     return container
 
 
+def _first_table(containers: Containers, batch_size: int) -> list[tuple[int, int]]:
+    """Rows of the first container, if it has a row for each of them, and of a minibatch."""
+    first = next(iter(containers.values()), None)
+    if not isinstance(first, SharedVariable):
+        return []
+    return [(n_rows, batch_size) for n_rows in first.get_value(borrow=True).shape[:1]]
+
+
+def _refuse_without_containers(model: Model, arguments: MinibatchArguments) -> None:
+    containers = [data.name for data in model.data_vars]
+    for argument in ("batch_size", "batches", "total_size"):
+        if getattr(arguments, argument) is not None:
+            raise ValueError(
+                f"{argument}= needs minibatch=[...], the names of the data containers whose "
+                f"rows it divides; this model has {containers}"
+            )
+
+
+def _check_draws_per_block(arguments: MinibatchArguments) -> None:
+    draws = arguments.draws_per_block
+    if draws is None:
+        return
+    if not (int(draws) == draws and draws >= 1):
+        raise ValueError(f"draws_per_block must be a positive integer, got {draws}")
+    if arguments.batches is None:
+        raise ValueError("draws_per_block= is about the blocks of batches=, which is missing")
+
+
 def named_row_source(
     model: Model,
+    arguments: MinibatchArguments,
     *,
-    batch_size: int | None,
-    minibatch: Sequence[str] | str | None,
-    batches: Iterable[Any] | None,
-    total_size: int | None,
-    minibatch_order: str,
-    draws_per_block: int | None = None,
+    noise: RowNoise = RowNoise.ANY,
+    n_rows: int | None = None,
 ) -> RowSource | None:
     """Row source of the minibatch arguments of a step method; None where there are none.
+
+    Takes the arguments of `minibatch_source`.
 
     Raises
     ------
@@ -246,52 +277,22 @@ def named_row_source(
         For an unknown container, missing or contradictory arguments, or a batch that does not
         fit the data.
     """
-    if draws_per_block is not None and not (
-        int(draws_per_block) == draws_per_block and draws_per_block >= 1
-    ):
-        raise ValueError(f"draws_per_block must be a positive integer, got {draws_per_block}")
-    if draws_per_block is not None and batches is None:
-        raise ValueError("draws_per_block= is about the blocks of batches=, which is missing")
-    _check_order(minibatch_order)
-    if minibatch is None:
-        containers = [data.name for data in model.data_vars]
-        for argument, value in (
-            ("batch_size", batch_size),
-            ("batches", batches),
-            ("total_size", total_size),
-        ):
-            if value is not None:
-                raise ValueError(
-                    f"{argument}= needs minibatch=[...], the names of the data containers whose "
-                    f"rows it divides; this model has {containers}"
-                )
+    _check_draws_per_block(arguments)
+    check_order(arguments.minibatch_order)
+    if arguments.minibatch is None:
+        _refuse_without_containers(model, arguments)
         return None
-    names = (minibatch,) if isinstance(minibatch, str) else tuple(minibatch)
-    named = {name: _container(model, name) for name in names}
-    if batches is not None:
-        return _streamed_source(
-            batches,
-            named,
-            total_size=total_size,
-            batch_size=batch_size,
-            minibatch_order=minibatch_order,
-            draws_per_block=draws_per_block,
-        )
+    names = arguments.minibatch
+    containers = {
+        name: _container(model, name) for name in ((names,) if isinstance(names, str) else names)
+    }
+    batch_size = arguments.batch_size
+    tables = [] if batch_size is None else _first_table(containers, batch_size)
+    order = order_for(arguments.minibatch_order, noise, tables)
+    if arguments.batches is not None:
+        return _streamed_source(arguments, containers, order)
+    if batch_size is None:
+        batch_size = n_rows
     if batch_size is None:
         raise ValueError("minibatch= needs batch_size=, the number of rows of a minibatch")
-    sparse = [each for each in named.values() if isinstance(each, SparseContainers)]
-    dense = {n: each for n, each in named.items() if not isinstance(each, SparseContainers)}
-    with_rows = [
-        each.rows if isinstance(each, SparseContainers) else each for each in named.values()
-    ]
-    arrays = {data.name: np.asarray(data.get_value(borrow=True)) for data in with_rows}
-    source = row_source(arrays, int(batch_size), minibatch_order)
-    if total_size is not None and total_size < source.n_rows:
-        raise ValueError(
-            f"total_size={total_size} is less than the {source.n_rows} rows of {names[0]!r}: leave "
-            "it out, or give the number of all rows there are"
-        )
-    for parts in sparse:
-        _make_contiguous(source, parts)
-    source.watch(dense | {parts.values.name: parts.values for parts in sparse})
-    return source
+    return _resident_source(arguments, containers, int(batch_size), order)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 import pytensor.tensor as pt
@@ -14,7 +15,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["DrawnRows", "RowInput", "drawn_rows", "graphs_of", "named_rows", "rows_in"]
+__all__ = ["DrawnRows", "RowInput", "SeenRows", "drawn_rows", "graphs_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,27 +92,6 @@ def graphs_of(model: Model) -> list[Variable]:
     return [*graphs, *model.potentials]
 
 
-def named_rows(
-    model: Model, data: Mapping[str, np.ndarray], batch_size: int | None
-) -> dict[Variable, RowInput]:
-    """Blocks that stand for data containers of a model, by container.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    data : mapping of str to ndarray
-        All rows by the names of the containers.
-    batch_size : int or None
-        Rows of a block; left open by default.
-    """
-    rows: dict[Variable, RowInput] = {}
-    for name, array in data.items():
-        container = model[name]
-        block = _block(f"{name}_block", array, batch_size, container)
-        rows[container] = RowInput(name, array, block)
-    return rows
-
-
 def drawn_rows(graphs: Sequence[Variable]) -> DrawnRows:
     """Rows that `pymc.Minibatch` draws in graphs, as many in a block as it says.
 
@@ -144,27 +124,50 @@ def drawn_rows(graphs: Sequence[Variable]) -> DrawnRows:
     return rows
 
 
-def rows_in(
-    graphs: Sequence[Variable], drawn: DrawnRows, batch_size: int | None = None
-) -> dict[Variable, RowInput]:
-    """Blocks that stand for what `pymc.Minibatch` draws, by its outputs in the graphs.
+@dataclass(frozen=True)
+class SeenRows:
+    """Which rows a log-density sees, and how many of them at once.
 
-    Parameters
+    Attributes
     ----------
-    graphs : list of Variable
+    arrays : mapping of str to ndarray
+        Rows of data containers by name: all of them or, for data that are streamed, any of the same
+        type.
     drawn : mapping of (generator, int) to RowInput
-        See `drawn_rows`.
-    batch_size : int, optional
-        Rows of every block; by default as many as `pymc.Minibatch` says, each group for itself.
+        Where there are none of a name: rows that `pymc.Minibatch` draws; see `drawn_rows`.
+    n_rows : int or None
+        Rows of a block. With None the number is left open, and is what `pymc.Minibatch` says.
+    whole : tuple of str
+        Data containers that stand for arrays of any length, which the rows point into.
     """
-    found = {
-        output: drawn[each.generator, each.place]
-        for output, each in _drawn_variables(graphs).items()
-    }
-    if batch_size is None:
-        return found
-    resized = {
-        row: replace(row, block=_block(row.block.name, row.data, batch_size, row.block))
-        for row in found.values()
-    }
-    return {output: resized[row] for output, row in found.items()}
+
+    arrays: Mapping[str, np.ndarray] = MappingProxyType({})
+    drawn: DrawnRows = MappingProxyType({})
+    n_rows: int | None = None
+    whole: tuple[str, ...] = ()
+
+    def blocks(self, model: Model, graphs: Sequence[Variable]) -> dict[Variable, RowInput]:
+        """Blocks that stand for the data of a model, by what they stand for in its graphs."""
+        return self._of_containers(model) if self.arrays else self._of_outputs(graphs)
+
+    def _of_containers(self, model: Model) -> dict[Variable, RowInput]:
+        rows: dict[Variable, RowInput] = {}
+        for name, array in self.arrays.items():
+            container = model[name]
+            block = _block(f"{name}_block", array, self.n_rows, container)
+            rows[container] = RowInput(name, array, block)
+        return rows
+
+    def _of_outputs(self, graphs: Sequence[Variable]) -> dict[Variable, RowInput]:
+        """Blocks by the outputs of `pymc.Minibatch`, each group of as many rows as it says."""
+        found = {
+            output: self.drawn[each.generator, each.place]
+            for output, each in _drawn_variables(graphs).items()
+        }
+        if self.n_rows is None:
+            return found
+        resized = {
+            row: replace(row, block=_block(row.block.name, row.data, self.n_rows, row.block))
+            for row in found.values()
+        }
+        return {output: resized[row] for output, row in found.items()}

@@ -15,7 +15,7 @@ import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.minibatches.row_inputs import DrawnRows
+from pymc_geodesic.minibatches.row_inputs import DrawnRows, SeenRows
 
 __all__ = ["AllRows", "RowSource", "check_numbers", "undefined_numbers"]
 
@@ -106,6 +106,13 @@ class RowSource(ABC):
     def names(self) -> tuple[str, ...]:
         """Data containers whose rows these are; none where `pymc.Minibatch` draws them."""
         return () if self.drawn else tuple(self.arrays)
+
+    def seen(self, n_rows: int | None = None) -> SeenRows:
+        """Rows that a log-density sees at once: those of a minibatch, or another number of them."""
+        if self.drawn:
+            return SeenRows(drawn=self.drawn, n_rows=n_rows, whole=tuple(self.whole))
+        size = self.batch_size if self.arrays and n_rows is None else n_rows
+        return SeenRows(self.arrays, n_rows=size, whole=tuple(self.whole))
 
     @property
     def epoch(self) -> int | None:

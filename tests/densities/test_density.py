@@ -13,8 +13,9 @@ from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import HalfLine, Simplex, Sphere
-from pymc_geodesic.minibatches.from_arguments import drawn_row_source, named_row_source
+from pymc_geodesic.minibatches.from_arguments import minibatch_source
 from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.steps.base.options import MinibatchOptions
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
 """Nothing to compile: quick where the numbers are the point."""
@@ -26,17 +27,9 @@ class Gradient:
     def __init__(self, model, vars=None, manifolds=None, **minibatches):
         self.variables = manifold_variables(model, vars, manifolds)
         self.product = product_of(self.variables)
-        arguments = {
-            "batch_size": None,
-            "minibatch": None,
-            "batches": None,
-            "total_size": None,
-            "minibatch_order": "shuffled",
-        } | minibatches
-        source = named_row_source(model, **arguments)
-        if source is None:
-            source = drawn_row_source(model, arguments["minibatch_order"])
-        density = RowDensity(model, self.variables, source, arguments["total_size"])
+        rows = MinibatchOptions(**minibatches)
+        source = minibatch_source(model, rows)
+        density = RowDensity(model, self.variables, source, rows.total_size)
         self.estimator = GradientEstimator(density, with_value=True, compile_kwargs=INTERPRETED)
 
     def __call__(self, coordinates, argument=0):
@@ -356,7 +349,7 @@ def test_minibatch_without_total_size(table):
         ({"batch_size": 5}, r"batch_size= needs minibatch=.*\['X', 'y'\]"),
         ({"batches": [1]}, "batches= needs minibatch="),
         ({"minibatch": ["X", "y"], "batch_size": 25}, "batch_size=25 does not fit the 24 rows"),
-        ({"minibatch": ["X", "y"], "batch_size": 0}, "batch_size=0 does not fit the 24 rows"),
+        ({"minibatch": ["X", "y"], "batch_size": 0}, "batch_size must be a positive integer, got 0"),
         ({"minibatch": "X", "batches": [np.ones((2, 2))]}, "pass total_size="),
         (
             {"minibatch": ["X", "y"], "batch_size": 5, "minibatch_order": "sorted"},

@@ -11,7 +11,8 @@ import pymc_geodesic as pg
 from pymc_geodesic.densities.log_density import density_of
 from pymc_geodesic.densities.row_sums import check_row_sums
 from pymc_geodesic.densities.variables import manifold_variables
-from pymc_geodesic.minibatches.from_arguments import named_row_source
+from pymc_geodesic.minibatches.from_arguments import minibatch_source
+from pymc_geodesic.steps.base.options import MinibatchOptions
 
 N, N_FEATURES, BATCH = 300, 3, 10
 
@@ -123,9 +124,9 @@ def model_of(build, table):
 
 def check(model, batch_size=BATCH, **arguments):
     variables = manifold_variables(model, None)
-    settings = {"batches": None, "total_size": None, "minibatch_order": "shuffled"} | arguments
-    source = named_row_source(model, batch_size=batch_size, minibatch=["X", "y"], **settings)
-    density = density_of(model, variables, minibatch=source.arrays, batch_size=source.batch_size)
+    rows = MinibatchOptions(batch_size=batch_size, minibatch=["X", "y"], **arguments)
+    source = minibatch_source(model, rows)
+    density = density_of(model, variables, source.seen())
     start = time.process_time()
     check_row_sums(model, variables, density, source)
     return time.process_time() - start

@@ -5,7 +5,8 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
-from pymc_geodesic.minibatches.from_arguments import named_row_source
+from pymc_geodesic.minibatches.from_arguments import minibatch_source
+from pymc_geodesic.steps.base.options import MinibatchOptions
 from tests.data_loader import load_data_loader
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -50,15 +51,10 @@ def model():
 
 def rows_of(model, batches, n_batches, *, batch_size=BATCH, names=("table",), **arguments):
     """Rows of the next minibatches, by their numbers and with all their columns."""
-    found = named_row_source(
-        model,
-        batch_size=batch_size,
-        minibatch=list(names),
-        batches=batches,
-        total_size=None,
-        minibatch_order="shuffled",
-        **arguments,
+    rows = MinibatchOptions(
+        batch_size=batch_size, minibatch=list(names), batches=batches, **arguments
     )
+    found = minibatch_source(model, rows)
     found.reset(1)
     minibatches = []
     for _ in range(n_batches):

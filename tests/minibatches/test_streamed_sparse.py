@@ -11,10 +11,11 @@ from pymc_geodesic.datasets import row_blocks
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.minibatches.from_arguments import named_row_source
+from pymc_geodesic.minibatches.from_arguments import minibatch_source
 from pymc_geodesic.minibatches.shuffled_rows import shuffled_order
 from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.steps.base.options import MinibatchOptions
 
 N, D, K, BATCH = 60, 11, 2, 5
 LENGTHS = (20, 3, 25, 12)
@@ -67,14 +68,14 @@ def blocks_of(X, y, lengths=LENGTHS, form="csr"):
 
 
 def estimator_of(model, batches=None, *, batch_size=BATCH, order="shuffled", kwargs=INTERPRETED):
-    source = named_row_source(
-        model,
+    rows = MinibatchOptions(
         batch_size=batch_size,
         minibatch=["X", "y"],
         batches=batches,
         total_size=None if batches is None else N,
         minibatch_order=order,
     )
+    source = minibatch_source(model, rows)
     source.reset(1)
     density = RowDensity(model, manifold_variables(model, None), source)
     return GradientEstimator(density, compile_kwargs=kwargs)

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_geodesic import SGLD, SSGLD, SSGNHT, Hinge
+from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
 from tests.steps.runs import INTERPRETED, sample
 
 N_ROWS, BATCH = 4000, 50
@@ -84,13 +85,13 @@ def test_what_is_set_by_hand_runs_as_it_stands(model, step_class, given):
     assert not step._adapts
     assert step.n_steps == 10
     if step_class is not SSGNHT:
-        assert step._row_order == "shuffled"
+        assert type(step.estimator.source) is ShuffledRows
 
 
 def test_known_noise_needs_independent_minibatches(model):
     with model:
         step = SGLD(batch_size=BATCH, minibatch=["X", "y"], compile_kwargs=INTERPRETED)
-    assert step._row_order == "independent"
+    assert type(step.estimator.source) is IndependentRows
 
 
 @pytest.mark.parametrize("step_class", [SGLD, SSGNHT], ids=lambda step: step.__name__)

@@ -25,7 +25,7 @@ from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base.coverage import StepsOfChain, draws_minibatches
-from pymc_geodesic.steps.base.options import MinibatchOptions, StepOptions
+from pymc_geodesic.steps.base.options import RowOptions, StepOptions
 from pymc_geodesic.steps.base.pymc_parts import (
     BlockedStep,
     DataClassState,
@@ -42,7 +42,7 @@ from pymc_geodesic.steps.base.pymc_parts import (
     get_random_generator,
     modelcontext,
 )
-from pymc_geodesic.steps.base.signature import explain, part
+from pymc_geodesic.steps.base.signature import explain
 from pymc_geodesic.tuning.funnel import Funnel
 
 __all__ = ["GeodesicStep", "GeodesicStepState"]
@@ -85,7 +85,7 @@ class GeodesicStep(BlockedStep):
     Parameters
     ----------
     options : StepOptions
-        What users passed.
+        What users passed, of rows too: they are `RowOptions` as well.
     vars : list of variables, optional
         Instead of those that users named.
     manifolds : mapping of str to manifold class, optional
@@ -123,7 +123,8 @@ class GeodesicStep(BlockedStep):
     ) -> None:
         self.model = modelcontext(options.model)
         self.compile_kwargs = options.compile_kwargs
-        self._minibatches = part(MinibatchOptions, options)
+        assert isinstance(options, RowOptions)
+        self._minibatches = options
         self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         local_values = [variable.value for variable in self.local]
         named = options.vars if vars is None else vars
@@ -179,7 +180,7 @@ class GeodesicStep(BlockedStep):
         """Forget the previous chain."""
 
     _compiled_attributes: tuple[str, ...] = ("estimator",)
-    _minibatches: MinibatchOptions
+    _minibatches: RowOptions
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()

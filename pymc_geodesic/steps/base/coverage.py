@@ -13,18 +13,12 @@ from pymc_geodesic.densities.beside_rows import variables_beside_rows
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import drawn_rows, graphs_of
 
-__all__ = ["StepsOfChain", "drawn_row_numbers", "draws_minibatches"]
+__all__ = ["StepsOfChain", "draws_minibatches"]
 
 
 def draws_minibatches(model: Model) -> bool:
     """Whether the log-density of a model is a random one, that of a `pymc.Minibatch`."""
-    return bool(drawn_row_numbers(model))
-
-
-def drawn_row_numbers(model: Model) -> list[tuple[int, int]]:
-    """Rows that each `pymc.Minibatch` of a model chooses from, and that it draws."""
-    rows = dict.fromkeys(drawn_rows(graphs_of(model)).values())
-    return [(len(row.data), row.block.type.shape[0]) for row in rows]
+    return bool(drawn_rows(graphs_of(model)))
 
 
 class _Step(Protocol):

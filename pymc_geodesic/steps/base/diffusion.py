@@ -10,12 +10,12 @@ import numpy as np
 from pymc_geodesic.arguments import plain_number
 from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.manifolds import Euclidean
+from pymc_geodesic.minibatches.orders import RowNoise
 from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
 from pymc_geodesic.steps.base.dynamics import Overdamped
 from pymc_geodesic.steps.base.estimates import make_estimator
-from pymc_geodesic.steps.base.known_noise import order_of_rows
 from pymc_geodesic.steps.base.options import (
     AdaptationOptions,
     MinibatchOptions,
@@ -125,7 +125,6 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
 
     def __init__(self, options: DiffusionOptions) -> None:
         super().__init__(options)
-        self._take(options)
         self.step_size = plain_number(options.step_size)
         self.preconditioner = options.preconditioner
         self._scratch = Scratch(
@@ -141,18 +140,11 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
             self.model,
             self.variables,
             self._minibatches,
-            order=self._row_order,
+            noise=RowNoise.WHITE if self._leaves_all_to_tuning else RowNoise.ANY,
             with_value=self._searches_on_all_rows,
             compile_kwargs=self.compile_kwargs,
         )
         self._adapted = self._make_adapted()
-
-    @property
-    def _row_order(self) -> str:
-        """Order of the rows: noise that adds up to zero cannot be taken off."""
-        return order_of_rows(
-            self._minibatches, self.model, is_white=self._leaves_all_to_tuning, is_taken_off=False
-        )
 
     @property
     def _leaves_all_to_tuning(self) -> bool:

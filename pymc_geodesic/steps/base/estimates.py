@@ -16,7 +16,8 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.minibatches.from_arguments import minibatch_source
-from pymc_geodesic.steps.base.options import LocalDraws, LocalOptions, MinibatchOptions
+from pymc_geodesic.minibatches.orders import RowNoise
+from pymc_geodesic.steps.base.options import LocalDraws, LocalOptions, RowOptions
 from pymc_geodesic.steps.base.pymc_parts import Model
 
 __all__ = ["make_count_estimator", "make_estimator"]
@@ -25,9 +26,9 @@ __all__ = ["make_count_estimator", "make_estimator"]
 def make_estimator(
     model: Model,
     variables: Sequence[ManifoldVariable],
-    minibatches: MinibatchOptions,
+    options: RowOptions,
     *,
-    order: str | None = None,
+    noise: RowNoise = RowNoise.ANY,
     local: Sequence[ManifoldVariable] = (),
     local_draws: LocalOptions | None = None,
     with_value: bool = False,
@@ -35,26 +36,42 @@ def make_estimator(
 ) -> GradientEstimate:
     """Compile the gradient estimate of a step method.
 
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+    options : RowOptions
+        What was said of rows.
+    noise : RowNoise
+        What the step counts on of the noise of minibatches.
+    local : list of ManifoldVariable
+        Variables with one point for each row.
+    local_draws : LocalOptions
+        What was said of them.
+    with_value : bool
+        Whether the log-density is needed too.
+    compile_kwargs : mapping, optional
+
     Raises
     ------
     ValueError
         If the arguments contradict each other or the model.
     """
     if local:
-        if minibatches.minibatch is None:
+        if options.minibatch is None:
             raise ValueError(
                 "local= needs minibatch=[...], the names of the data containers whose rows the "
                 "local variables belong to; batch_size= may be left out to use all rows"
             )
-        if minibatches.batches is not None:
+        if options.batches is not None:
             raise ValueError("local= needs rows that can be visited again, not batches=")
     n_local = local[0].shape[0] if local else None
-    source = minibatch_source(model, minibatches, order=order, n_rows=n_local)
+    source = minibatch_source(model, options, noise=noise, n_rows=n_local)
     if not local:
-        density = RowDensity(model, variables, source, minibatches.total_size)
+        density = RowDensity(model, variables, source, options.total_size)
         return GradientEstimator(density, with_value=with_value, compile_kwargs=compile_kwargs)
     assert local_draws is not None
-    total_size = total_rows(model, local, source, minibatches.total_size)
+    total_size = total_rows(model, local, source, options.total_size)
     n_draws = local_draws.local_draws
     if not with_value:
         # While the draws stand still they drag the others along as friction does, and only the
@@ -77,7 +94,7 @@ def make_estimator(
 def make_count_estimator(
     model: Model,
     variables: Sequence[ManifoldVariable],
-    minibatches: MinibatchOptions,
+    options: RowOptions,
     *,
     local: Sequence[ManifoldVariable],
     local_draws: LocalDraws,
@@ -91,8 +108,8 @@ def make_count_estimator(
         If the arguments contradict each other or the model.
     """
     if not local:
-        source = minibatch_source(model, minibatches)
-        density = LikelihoodDensity(model, variables, source, minibatches.total_size)
+        source = minibatch_source(model, options)
+        density = LikelihoodDensity(model, variables, source, options.total_size)
         estimator = CountEstimator(density, compile_kwargs=compile_kwargs)
         return estimator, ConjugatePriors(model, variables, source.names)
     first = variables[0]
@@ -106,7 +123,7 @@ def make_count_estimator(
         model,
         first,
         local,
-        minibatches=minibatches,
+        minibatches=options,
         n_kept=local_draws.local_draws,
         n_discarded=local_draws.local_tune,
     )

@@ -43,7 +43,7 @@ from pymc_geodesic.steps.base.pymc_parts import (
     StepSizeState,
     dataclass_state,
 )
-from pymc_geodesic.steps.base.signature import after, part
+from pymc_geodesic.steps.base.signature import after
 from pymc_geodesic.tuning.effective_size import RunningSize
 from pymc_geodesic.tuning.factor_rule import factor_rule
 
@@ -161,7 +161,7 @@ class MetropolisStep(HandingOnStep):
         self._wanted_steps = options.wanted_steps
         self.n_steps = options.told_steps
         self.target_accept = options.target_accept
-        self._local_draws = part(LocalOptions, options)
+        self._local_draws = options
         self._longest_step = longest_step(self.variables)
         none_kept = np.empty((0, self.product.size))
         self._record = Record(1, none_kept, np.empty(1), np.empty((2, 1)))

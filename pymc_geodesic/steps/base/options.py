@@ -232,6 +232,21 @@ class RowOptions(Options):
         check_count("total_size", self.total_size)
         check_containers(self.minibatch)
 
+    @property
+    def batches(self) -> Iterable[Any] | None:
+        """None: only `StreamOptions` take blocks of rows."""
+
+    @property
+    def draws_per_block(self) -> int | None:
+        """None: only `MinibatchOptions` take it."""
+
+    @property
+    def streamed(self) -> tuple[str, ...]:
+        """Names of the data whose rows come from ``batches=``."""
+        if self.batches is None or self.minibatch is None:
+            return ()
+        return (self.minibatch,) if isinstance(self.minibatch, str) else tuple(self.minibatch)
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions(RowOptions):
@@ -270,13 +285,6 @@ class MinibatchOptions(StreamOptions):
     """
 
     draws_per_block: int | None = None
-
-    @property
-    def streamed(self) -> tuple[str, ...]:
-        """Names of the data whose rows come from ``batches=``."""
-        if self.batches is None or self.minibatch is None:
-            return ()
-        return (self.minibatch,) if isinstance(self.minibatch, str) else tuple(self.minibatch)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ from pymc_geodesic.steps.base.pymc_parts import (
     dataclass_state,
     modelcontext,
 )
-from pymc_geodesic.steps.base.signature import after, part
+from pymc_geodesic.steps.base.signature import after
 from pymc_geodesic.tuning.count_noise import CountNoise
 
 __all__ = ["PositiveOptions", "PositiveState", "PositiveStep"]
@@ -132,7 +132,7 @@ class PositiveStep(CountMeasuringStep):
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
         self.step_size = plain_number(options.step_size)
         self.n_steps = int(options.n_steps)
-        self._local_draws = part(LocalDraws, options)
+        self._local_draws = options
         self.blocks = count_blocks(self.variables)
         self._is_log_normal = self._by_number(LOG_NORMAL)
         self._values = np.empty(self.product.size)

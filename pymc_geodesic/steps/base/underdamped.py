@@ -11,6 +11,7 @@ from pymc_geodesic.arguments import plain_number
 from pymc_geodesic.integrators import EXACT, Scratch, refresh_velocity
 from pymc_geodesic.kernels import gmc, probe, probe_in_turn
 from pymc_geodesic.manifolds.product import project
+from pymc_geodesic.minibatches.orders import RowNoise
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
@@ -18,16 +19,14 @@ from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
 from pymc_geodesic.steps.base.dynamics import Underdamped
 from pymc_geodesic.steps.base.estimates import make_estimator
-from pymc_geodesic.steps.base.known_noise import noise_by_coordinate, order_of_rows
+from pymc_geodesic.steps.base.known_noise import noise_by_coordinate
 from pymc_geodesic.steps.base.langevin_options import SPLITTINGS, LangevinOptions
-from pymc_geodesic.steps.base.options import LocalOptions
 from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.steps.base.pymc_parts import (
     PointType,
     SamplerWarning,
     dataclass_state,
 )
-from pymc_geodesic.steps.base.signature import part
 from pymc_geodesic.steps.base.told_langevin import ToldLangevin
 from pymc_geodesic.tuning.cooling import FIRST_EXCESS
 from pymc_geodesic.tuning.effective_size import RunningSize
@@ -103,7 +102,6 @@ class LangevinStep(AdaptingStep, ToldLangevin):
 
     def __init__(self, options: LangevinOptions) -> None:
         super().__init__(options, manifolds=options.manifolds, local=options.local)
-        self._take(options)
         self.step_size = plain_number(options.step_size)
         self.learning_rate = plain_number(options.learning_rate)
         self.friction = plain_number(options.friction)
@@ -111,7 +109,7 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         self.gradient_noise = options.gradient_noise
         self.tune_temperature = options.tune_temperature
         self._splitting = SPLITTINGS[options.splitting]
-        self._local_draws = part(LocalOptions, options)
+        self._local_draws = options
         self._tuner = self._make_tuner()
         self._ones = np.ones(len(self.variables))
         self._scratch = Scratch(
@@ -174,7 +172,7 @@ class LangevinStep(AdaptingStep, ToldLangevin):
             self.model,
             self.variables,
             self._minibatches,
-            order=self._row_order,
+            noise=self._row_noise,
             local=self.local,
             local_draws=self._local_draws,
             with_value=self._searches_on_all_rows,
@@ -188,14 +186,12 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         self._noise_field = self.estimator.compile_noise() if by_rows else None
 
     @property
-    def _row_order(self) -> str:
-        """Order of the rows."""
-        return order_of_rows(
-            self._minibatches,
-            self.model,
-            is_white=self._counts_on_white_noise and not self.local,
-            is_taken_off=self.gradient_noise is not None or self._measures_plain_noise,
-        )
+    def _row_noise(self) -> RowNoise:
+        """What the step counts on of the noise of minibatches."""
+        if self.local or not self._counts_on_white_noise:
+            return RowNoise.ANY
+        is_taken_off = self.gradient_noise is not None or self._measures_plain_noise
+        return RowNoise.TAKEN_OFF if is_taken_off else RowNoise.WHITE
 
     @property
     def _counts_on_white_noise(self) -> bool:

@@ -1,0 +1,71 @@
+"""The orders that rows in memory may come in, and which of them a sampler gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from pymc_geodesic.minibatches.random_rows import RandomRows
+from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+
+__all__ = ["MINIBATCH_ORDERS", "RowNoise", "check_order", "order_for"]
+
+MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
+    "shuffled": ShuffledRows,
+    "independent": IndependentRows,
+    "random": RandomRows,
+}
+
+FEW_BLOCKS = 1000
+"""Blocks of shuffled rows below which rows are drawn at random where their noise must be known."""
+
+
+class RowNoise(Enum):
+    """What a sampler counts on of the noise of its minibatches."""
+
+    ANY = "nothing"
+    WHITE = "it is independent from one inner step to the next"
+    TAKEN_OFF = "and all of it is taken off the noise that is injected"
+
+
+def check_order(minibatch_order: str) -> None:
+    """Refuse an order that is unknown.
+
+    Raises
+    ------
+    ValueError
+        The message names those there are.
+    """
+    if minibatch_order not in MINIBATCH_ORDERS:
+        raise ValueError(
+            f"minibatch_order={minibatch_order!r} is unknown; choose one of "
+            f"{sorted(MINIBATCH_ORDERS)}"
+        )
+
+
+def order_for(asked: str, noise: RowNoise, tables: Iterable[tuple[int, int]]) -> str:
+    """Choose the order of the rows: independent minibatches for shuffled ones where noise is known.
+
+    Over K blocks of rows shuffled once, the variance in a direction is off by about sqrt(2 / K) of
+    itself. So where it is taken off and the blocks are few, the rows are drawn at random.
+
+    Parameters
+    ----------
+    asked : str
+        The order that the user asked for.
+    noise : RowNoise
+    tables : iterable of (int, int)
+        Rows of each table, and of a minibatch of it, where they are known.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.minibatches.orders import RowNoise, order_for
+    >>> order_for("shuffled", RowNoise.WHITE, [(10_000, 100)])
+    'independent'
+    >>> order_for("shuffled", RowNoise.TAKEN_OFF, [(10_000, 100)])
+    'random'
+    """
+    if noise is RowNoise.ANY or asked != "shuffled":
+        return asked
+    few = any(n_rows < FEW_BLOCKS * batch_size for n_rows, batch_size in tables)
+    return "random" if noise is RowNoise.TAKEN_OFF and few else "independent"
