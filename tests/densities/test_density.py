@@ -349,7 +349,7 @@ def test_minibatch_without_total_size(table):
         ({"batch_size": 5}, r"batch_size= needs minibatch=.*\['X', 'y'\]"),
         ({"batches": [1]}, "batches= needs minibatch="),
         ({"minibatch": ["X", "y"], "batch_size": 25}, "batch_size=25 does not fit the 24 rows"),
-        ({"minibatch": ["X", "y"], "batch_size": 0}, "batch_size must be a positive integer, got 0"),
+        ({"minibatch": ["X", "y"], "batch_size": 0}, "batch_size must be a positive integer"),
         ({"minibatch": "X", "batches": [np.ones((2, 2))]}, "pass total_size="),
         (
             {"minibatch": ["X", "y"], "batch_size": 5, "minibatch_order": "sorted"},
