@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.manifolds.product import Space, geodesic, project, scaled_geodesic
+from pymc_geodesic.manifolds.blocks import geodesic, project, scaled_geodesic
+from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.kernel import Vector, part
 from pymc_geodesic.runtime.streams import fill_normal

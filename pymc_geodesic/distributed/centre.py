@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_geodesic.distributed.expansion import Expansion
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.manifolds.product import geodesic, project
+from pymc_geodesic.manifolds.blocks import geodesic, project
 
 __all__ = ["Centre", "find_centre"]
 

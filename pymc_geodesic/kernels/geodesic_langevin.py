@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_geodesic.integrators import State, scaled_drift
-from pymc_geodesic.manifolds.product import Space, project
+from pymc_geodesic.manifolds.blocks import project
+from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part

@@ -12,7 +12,8 @@ from pymc_geodesic.integrators import (
     temperature_within,
 )
 from pymc_geodesic.kernels.sggmc import HeatBath
-from pymc_geodesic.manifolds.product import Space, geodesic, project
+from pymc_geodesic.manifolds.blocks import geodesic, project
+from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow
 from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, kernel, part

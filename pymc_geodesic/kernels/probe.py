@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_geodesic.integrators import refresh_velocity
-from pymc_geodesic.manifolds.product import Space, geodesic, project
+from pymc_geodesic.manifolds.blocks import geodesic, project
+from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, Vector, kernel, part
 

@@ -12,7 +12,8 @@ from pymc_geodesic.integrators import (
     langevin_kick,
     temperature_within,
 )
-from pymc_geodesic.manifolds.product import Space, project
+from pymc_geodesic.manifolds.blocks import project
+from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow
 from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part

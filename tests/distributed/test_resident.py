@@ -16,7 +16,7 @@ from pymc_geodesic.distributed.recipe import recipe_for
 from pymc_geodesic.distributed.resident import Job, ResidentShard
 from pymc_geodesic.distributed.shard_model import place_rows
 from pymc_geodesic.distributed.surrogates import Quadratic, conducive_terms
-from pymc_geodesic.manifolds.product import project
+from pymc_geodesic.manifolds.blocks import project
 from tests.distributed.problems import SIZES, sorted_directions, sorted_regression
 
 PROBABILITIES = np.array([0.2, 0.5, 0.3])

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from pymc_geodesic.manifolds import Euclidean, Product, Sphere, product
+from pymc_geodesic.manifolds import Euclidean, Product, Sphere, blocks
 from pymc_geodesic.manifolds.rows import address_of
 from pymc_geodesic.runtime.late import VECTOR, late
 
@@ -67,5 +67,5 @@ def test_machine_code_holds_the_name_of_the_cell_and_no_address():
 
 def test_a_product_compiles_what_it_has_before_chains_fork():
     Product([("w", Euclidean(2), 1), ("mu", Sphere(3), 1)])
-    assert product._move_on_sphere.is_compiled
-    assert product._project_on_sphere.is_compiled
+    assert blocks._move_on_sphere.is_compiled
+    assert blocks._project_on_sphere.is_compiled

@@ -11,7 +11,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_geodesic as pg
 from pymc_geodesic.manifolds import HalfLine
-from pymc_geodesic.manifolds.product import project
+from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
 from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
 from pymc_geodesic.steps.base.step_bounds import stable_step, step_of_even_heat

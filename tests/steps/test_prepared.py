@@ -6,7 +6,7 @@ import pytest
 from numba.core import event
 
 import pymc_geodesic as pg
-from pymc_geodesic.manifolds import product
+from pymc_geodesic.manifolds import blocks
 from pymc_geodesic.steps.base.prepared import SIGNATURES
 
 SETTINGS = {
@@ -18,7 +18,7 @@ SETTINGS = {
     "progressbar": False,
     "compute_convergence_checks": False,
 }
-OTHER_MANIFOLDS = (product._move_on_stiefel, product._move_on_flat_simplex)
+OTHER_MANIFOLDS = (blocks._move_on_stiefel, blocks._move_on_flat_simplex)
 
 
 class Compiled(event.Listener):

@@ -12,7 +12,7 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.manifolds import Euclidean, Product
-from pymc_geodesic.manifolds.product import project
+from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import uniform
 from pymc_geodesic.steps.base.prepared import prepare

@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.manifolds.product import geodesic, project
+from pymc_geodesic.manifolds.blocks import geodesic, project
 from pymc_geodesic.steps.base.adapted_trajectories import compact_parts
 from pymc_geodesic.tuning.metric import Metric
 

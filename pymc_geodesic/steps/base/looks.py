@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.manifolds.product import project
+from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.tuning.complaint import complaint_about
 from pymc_geodesic.tuning.stationarity import CHECK_EVERY, Stationarity

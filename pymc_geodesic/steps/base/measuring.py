@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import probe, probe_in_turn
 from pymc_geodesic.kernels.probe import Line
-from pymc_geodesic.manifolds.product import project
+from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.steps.base.handing_on import TunerStep
 from pymc_geodesic.tuning.cooling import is_far
 from pymc_geodesic.tuning.temperature import TemperatureTuner

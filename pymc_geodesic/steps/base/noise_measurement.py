@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.manifolds.product import geodesic, project
+from pymc_geodesic.manifolds.blocks import geodesic, project
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.steps.base.step_bounds import points_of

@@ -19,7 +19,7 @@ from pymc_geodesic.kernels.lag import held_along_geodesics, learn_curvature
 from pymc_geodesic.kernels.probe import probe, probe_in_turn
 from pymc_geodesic.kernels.sggmc import sggmc
 from pymc_geodesic.kernels.ssgnht import ssgnht
-from pymc_geodesic.manifolds.product import geodesic, project
+from pymc_geodesic.manifolds.blocks import geodesic, project
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.kernel import signature_of

@@ -10,7 +10,7 @@ import numpy as np
 from pymc_geodesic.arguments import plain_number
 from pymc_geodesic.integrators import EXACT, Scratch, refresh_velocity
 from pymc_geodesic.kernels import gmc, probe, probe_in_turn
-from pymc_geodesic.manifolds.product import project
+from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.minibatches.orders import RowNoise
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
