@@ -227,8 +227,8 @@ def _refuse_rows_drawn_apart(term: Term, blocks: Mapping[Variable, RowInput]) ->
     found = [blocks[variable] for variable in ancestors([term.graph]) if variable in blocks]
     if len({row.group for row in found}) > 1:
         message = (
-            f"{term.name!r} joins rows that different pm.Minibatch draw, each others than the next, "
-            "so that they do not belong together: draw them by one, "
+            f"{term.name!r} joins rows that different pm.Minibatch draw, each others than the "
+            "next, so that they do not belong together: draw them by one, "
             "X_rows, y_rows = pm.Minibatch(X, y, batch_size=...)"
         )
         raise ValueError(see(message, "minibatch"))
