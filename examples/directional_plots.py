@@ -80,7 +80,7 @@ def figures() -> dict[str, Any]:
         "circular_density": diagnostics.plot_circular_density(made),
         "sphere_equal_area": diagnostics.plot_sphere(made, "pole", extent=120),
         "sphere_axes": diagnostics.plot_sphere(
-            made, "axis", axial=True, centre=[0, 0, -1], extent=90
+            made, "axis", axial=True, lower_hemisphere="east_north_up"
         ),
         "sphere_mollweide": diagnostics.plot_sphere(made, "pole", projection="mollweide"),
         "sphere_globe": diagnostics.plot_sphere(made, "pole", projection="3d", centre=[0, 1, 0.3]),

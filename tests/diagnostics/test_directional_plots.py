@@ -87,7 +87,7 @@ PLOTS = {
     "density": (plot_circular_density, {}, 1),
     "density on a line": (plot_circular_density, {"kind": "linear", "density": np.ones_like}, 1),
     "equal area": (plot_sphere, {}, 2),
-    "lower hemisphere": (plot_sphere, {"axial": True, "centre": [0, 0, -1], "extent": 90}, 2),
+    "lower hemisphere": (plot_sphere, {"axial": True, "lower_hemisphere": "east_north_up"}, 2),
     "Mollweide": (plot_sphere, {"projection": "mollweide"}, 2),
     "globe": (plot_sphere, {"projection": "3d"}, 2),
     "ternary": (plot_ternary, {}, 1),
@@ -261,6 +261,46 @@ def test_sphere_plots_draws_and_outlines_where_they_are(idata):
     inside = from_equal_area(line[np.isfinite(line[:, 0])], mean)
     np.testing.assert_allclose(region.density(inside), region.level, rtol=0.05)
     assert ax.get_title() == "mu[1]: 60% regions, rim at 45°"
+
+
+@pytest.mark.parametrize(
+    ("components", "vectors"),
+    [("east_north_up", [[0.0, 1.0, -1.0], [1.0, 0.0, -1.0]]),
+     ("north_east_down", [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])],
+)  # fmt: skip
+def test_lower_hemisphere_is_seen_from_above(components, vectors):
+    """What plunges to the north by 45° is at the top, what plunges to the east on the right; what
+    points up is beyond the rim, and axes are on one side or the other."""
+    plunging = unit(np.array(vectors))
+    draws = np.stack([plunging[[0, 0]], plunging[[1, 1]], -plunging[[0, 1]]], axis=1)
+    idata = az.from_dict({"posterior": {"x": draws}})
+    options = {"lower_hemisphere": components, "ci_probs": (), "backend": "matplotlib"}
+    radius = 2.0 * np.sin(np.pi / 8)
+    ax = panel(plot_sphere(idata, **options), "x")
+    places = ax.collections[0].get_offsets()
+    expected = [[0.0, radius], [radius, 0.0], [0.0, radius], [radius, 0.0]]
+    np.testing.assert_allclose(places, expected, atol=1e-9)
+    assert ax.get_title() == "x, rim at 90°, 33% beyond it"
+    named = {text.get_text(): text.get_position() for text in ax.texts}
+    assert named["N"][1] > 1.4 < named["E"][0]
+    axes = panel(plot_sphere(idata, axial=True, **options), "x")
+    places = np.unique(np.round(axes.collections[0].get_offsets(), 6), axis=0)
+    np.testing.assert_allclose(places, [[0.0, radius], [radius, 0.0]], atol=1e-5)
+    assert axes.get_title() == "x, rim at 90°"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lower_hemisphere": True}, "what the components of the directions are; got True"),
+        ({"centre": [0, 0, 1]}, "leave `projection`, `centre` and `extent` out"),
+        ({"projection": "mollweide"}, "leave `projection`, `centre` and `extent` out"),
+    ],
+)
+def test_lower_hemisphere_that_is_none(idata, options, message):
+    options = {"lower_hemisphere": "north_east_down"} | options
+    with pytest.raises(ValueError, match=message):
+        plot_sphere(idata, "mu", **options)
 
 
 def test_globe_shows_the_near_side_darker():

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 PROJECTIONS = ("equal_area", "mollweide", "3d")
 
+SEEN_FROM_ABOVE = {
+    "east_north_up": np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, -1.0]]),
+    "north_east_down": np.diag([-1.0, 1.0, 1.0]),
+}
+"""Rows times this are south, east and down, whose map around (0, 0, 1) is what one sees looking
+down, from within, with east on the right and north at the top."""
+
 
 def plot_sphere(
     idata: xr.DataTree,
@@ -39,6 +46,7 @@ def plot_sphere(
     axial: bool = False,
     centre: ArrayLike | None = None,
     extent: float | None = None,
+    lower_hemisphere: Literal["east_north_up", "north_east_down"] | None = None,
     max_points: int = 1000,
     group: str = "posterior",
     backend: str | None = None,
@@ -65,11 +73,16 @@ def plot_sphere(
     axial : bool
         Whether x and −x are the same: both are shown.
     centre : array_like, shape (3,), optional
-        Direction in the middle of the map, the mean direction by default; ``(0, 0, -1)`` gives
-        geologists' lower hemisphere. Of Mollweide's map it sets the longitude, by default 0°, or
-        180° where the mean direction is within 60° of it.
+        Direction in the middle of the map, the mean direction by default, seen from outside with
+        z upward. Of Mollweide's map it sets the longitude, by default 0°, or 180° where the mean
+        direction is within 60° of it.
     extent : float, optional
-        Degrees from the middle of an equal-area map to its rim; by default the draws fit in.
+        Degrees from the middle of an equal-area map to its rim; by default the draws fit in. The
+        title says how many are beyond it.
+    lower_hemisphere : {"east_north_up", "north_east_down"}, optional
+        Geologists' equal-area net: the lower hemisphere seen from above, north at the top and east
+        on the right. It says what the three components are; declination and inclination make
+        vectors of the second kind, see `from_declination_inclination`.
     max_points : int
         Draws are thinned evenly to this number.
     group : str
@@ -88,7 +101,8 @@ def plot_sphere(
     ImportError
         If the back end is not installed.
     ValueError
-        If there is no such variable or no such `projection`, or `centre` is no vector in space.
+        If there is no such variable, `projection` or `lower_hemisphere`, `centre` is no vector in
+        space, or the lower hemisphere is asked for with another map, centre or extent.
 
     Examples
     --------
@@ -107,12 +121,16 @@ def plot_sphere(
             f"`centre` must be a vector of 3 components, got the shape {np.shape(centre)}; "
             "`from_lonlat` makes one of a longitude and a latitude."
         )
+    turn = np.eye(3)
+    if lower_hemisphere is not None:
+        turn = _seen_from_above(lower_hemisphere, projection, centre, extent)
+        centre, extent = (0.0, 0.0, 1.0), 90.0
     variables = chosen(idata, var_names, ("direction",), group=group, length=3)
     probs = probabilities(ci_probs)
     collection = sphere_panels(variables, projection, backend, **figure)
 
     def panel(pen: Pen, part: xr.DataArray, name: str) -> None:
-        rows = part.transpose(..., "component_").values.reshape(-1, 3)
+        rows = part.transpose(..., "component_").values.reshape(-1, 3) @ turn
         mean = centre_of(rows, axial).mean
         shown = np.concatenate([rows, -rows]) if axial else rows
         net = make_map(pen, projection, shown, mean, centre, extent)
@@ -120,10 +138,35 @@ def plot_sphere(
         net.points(thinned(shown, max_points), color=COLOURS[0], alpha=0.35)
         draw_regions(net, rows, mean, probs, axial)
         net.points(np.stack([mean, -mean]) if axial else mean[None], color=DARK, size=7.0)
-        net.title(_title(name, net, probs))
+        if lower_hemisphere is not None:
+            net.name_quarters()
+        net.title(_title(name, net, probs) + _left_out(net, shown, len(rows)))
 
     draw(collection, "sphere", panel)
     return collection
+
+
+def _seen_from_above(
+    components: str, projection: str, centre: ArrayLike | None, extent: float | None
+) -> np.ndarray:
+    """Return the matrix that turns rows for the lower hemisphere; see `plot_sphere`."""
+    if components not in SEEN_FROM_ABOVE:
+        raise ValueError(
+            f"`lower_hemisphere` must be one of {tuple(SEEN_FROM_ABOVE)}, what the components of "
+            f"the directions are; got {components!r}."
+        )
+    if projection != "equal_area" or centre is not None or extent is not None:
+        raise ValueError(
+            "`lower_hemisphere` is an equal-area map around the direction down, out to 90°: leave "
+            "`projection`, `centre` and `extent` out."
+        )
+    return SEEN_FROM_ABOVE[components]
+
+
+def _left_out(net: Map, shown: np.ndarray, n_draws: int) -> str:
+    """Say which share of the draws a map has no place for."""
+    share = 1.0 - min(np.count_nonzero(net.holds(shown)) / n_draws, 1.0)
+    return f", {max(share, 0.005):.0%} beyond it" if share > 0 else ""
 
 
 def sphere_panels(

@@ -46,6 +46,14 @@ class Map:
         """Draw a line through unit vectors, shape (n, 3), with gaps where there is no number."""
         raise NotImplementedError
 
+    def holds(self, rows: np.ndarray) -> np.ndarray:
+        """Say for which unit vectors, shape (n, 3), there is a place."""
+        return np.ones(len(rows), dtype=bool)
+
+    def name_quarters(self) -> None:
+        """Write north, east, south and west at the rim of a map seen from above."""
+        raise NotImplementedError
+
     def title(self, string: str) -> None:
         """Write above."""
         self.pen.title(string)
@@ -70,11 +78,21 @@ class Schmidt(Map):
         edge = 1.04 * self.rim
         self.pen.picture((-edge, edge), (-edge, edge))
 
+    def holds(self, rows: np.ndarray) -> np.ndarray:
+        """Say which unit vectors are within the rim."""
+        return np.linalg.norm(equal_area(rows, self.centre), axis=1) <= self.rim
+
     def points(self, rows: np.ndarray, **look: Any) -> None:
         """Draw the points within the rim."""
-        plane = equal_area(rows, self.centre)
-        plane = plane[np.linalg.norm(plane, axis=1) <= self.rim]
+        plane = equal_area(rows[self.holds(rows)], self.centre)
         self.pen.points(plane[:, 0], plane[:, 1], **look)
+
+    def name_quarters(self) -> None:
+        """Write north at the top and east on the right."""
+        for name, x, y in (("N", 0, 1), ("E", 1, 0), ("S", 0, -1), ("W", -1, 0)):
+            self.pen.text(1.08 * self.rim * x, 1.08 * self.rim * y, name)
+        edge = 1.16 * self.rim
+        self.pen.picture((-edge, edge), (-edge, edge))
 
     def line(self, rows: np.ndarray, **look: Any) -> None:
         """Draw a line as far as it is within the rim."""
