@@ -26,6 +26,7 @@ PICTURES = {
     "million_rows": 0,
     "topics_with_labels": 0,
     "mixture_of_machines": 0,
+    "bayesian_network": 2,
 }
 """Which figure of a notebook stands for it."""
 
