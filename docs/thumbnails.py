@@ -27,6 +27,7 @@ PICTURES = {
     "topics_with_labels": 0,
     "mixture_of_machines": 0,
     "bayesian_network": 2,
+    "lectures": 1,
 }
 """Which figure of a notebook stands for it."""
 
