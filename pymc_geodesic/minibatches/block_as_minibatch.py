@@ -10,6 +10,7 @@ import numpy as np
 from pymc_geodesic.minibatches.block_format import BlockFormat, BlockPass, rows_of
 from pymc_geodesic.minibatches.block_rows import LaidOut, Memory
 from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.minibatches.unlike_blocks import BlockMeans, watched
 
 __all__ = ["NO_ROW_NUMBERS", "StreamedRows", "chosen_examples", "random_first_block"]
 
@@ -95,6 +96,7 @@ class StreamedRows(RowSource):
         self._window_blocks = max(min(wanted, n_rows // self._first_length), 1)
         self.arrays, self.whole = format.empty(self.batch_size)
         self._memory = Memory()
+        self._means = BlockMeans()
         self._starts = np.empty(0, dtype=np.int64)
         self._restart(0, 0, 0)
 
@@ -111,7 +113,8 @@ class StreamedRows(RowSource):
         """Go once through the stream, block by block; see `RowSource.all_rows`."""
         if isinstance(self._batches, Iterator):
             return None
-        return self._format.one_pass(self._batches)
+        parts = self._format.one_pass(self._batches)
+        return parts if parts is None or self._means.is_done else watched(parts, self._means)
 
     def reset(self, seed: int) -> None:
         """Start a chain at a random block."""
@@ -132,9 +135,19 @@ class StreamedRows(RowSource):
         self._begin = self._pass.consumed
         blocks = [self._format.copied(self._pass.next_block()) for _ in range(self._window_blocks)]
         self._length, self._used = sum(map(rows_of, blocks)), 0
+        if not self._means.is_done:
+            self._watch(blocks)
         order = np.random.default_rng([self._seed, 7, self._windows]).permutation(self._length)
         self._window = self._format.shuffled(blocks, order)
         self._windows += 1
+
+    def _watch(self, blocks: list[dict[str, Any]]) -> None:
+        """Compare the blocks of a window with those before."""
+        for number, block in enumerate(blocks):
+            # Where a pass ends within a window, its blocks count on into the next pass.
+            begin = self._begin + number
+            self._means.take_in(begin, begin + 1, self._format.dense_rows(block, rows_of(block)))
+        self._means.look_now_and_then(self.n_rows)
 
     def next_starts(self, n: int) -> np.ndarray:
         """Copy the rows of the next ``n`` minibatches into the resident arrays."""

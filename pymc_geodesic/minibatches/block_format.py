@@ -96,6 +96,14 @@ class BlockFormat:
             for name, each in self._containers.items()
         }
 
+    def dense_rows(self, arrays: Mapping[str, np.ndarray], n_rows: int) -> dict[str, np.ndarray]:
+        """Rows of the ordinary data containers, of what was laid out; not of sparse matrices."""
+        return {
+            name: arrays[name][:n_rows]
+            for name, each in self._containers.items()
+            if isinstance(each, DenseRows)
+        }
+
     def one_pass(
         self, batches: Iterable[Any]
     ) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:

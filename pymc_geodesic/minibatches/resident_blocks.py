@@ -20,6 +20,7 @@ from pymc_geodesic.minibatches.order import IndependentWalk, ShuffledWalk, Walk
 from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.shuffled_rows import shuffled_order
 from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.minibatches.unlike_blocks import BlockMeans, watched
 from pymc_geodesic.runtime.background import BackgroundWork
 
 __all__ = ["StreamedBlocks"]
@@ -130,6 +131,7 @@ class StreamedBlocks(RowSource):
         self._loading: BackgroundWork[_Block] | None = None
         self._block: _Block | None = None
         self._spare = Memory()
+        self._means = BlockMeans()
         self._start_over(0)
 
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -145,7 +147,8 @@ class StreamedBlocks(RowSource):
         """Go once through the stream, block by block; see `RowSource.all_rows`."""
         if isinstance(self._batches, Iterator):
             return None
-        return self._format.one_pass(self._batches)
+        parts = self._format.one_pass(self._batches)
+        return parts if parts is None or self._means.is_done else watched(parts, self._means)
 
     def reset(self, seed: int) -> None:
         """Start a chain at a random block."""
@@ -184,7 +187,10 @@ class StreamedBlocks(RowSource):
         memory, self._spare = self._spare, Memory()
         where = f"block {self._pass.consumed}"
         arrays, whole = self._format.lay_out(parts, shuffled_order(n_rows), length, memory, where)
-        return _Block(arrays, whole, memory, n_rows, begin, self._pass.consumed)
+        end = self._pass.consumed
+        if not self._means.is_done:
+            self._means.take_in(begin, end, self._format.dense_rows(arrays, n_rows))
+        return _Block(arrays, whole, memory, n_rows, begin, end)
 
     def _install(self, block: _Block) -> None:
         """Take minibatches from this block from now on."""
@@ -209,6 +215,8 @@ class StreamedBlocks(RowSource):
             self._loading = None
         else:
             block = self._load(self._begin if self._block is None else self._block.end)
+        if not self._means.is_done:
+            self._means.look_now_and_then(self.n_rows)
         self._install(block)
 
     def _allot(self, n: int) -> None:

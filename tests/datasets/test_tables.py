@@ -15,6 +15,9 @@ pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 pd = pytest.importorskip("pandas")
 
+# Rows are in the order of their numbers, to be recognised; in random order nothing is said.
+pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
+
 N = 1000
 COLUMNS = {"X": ["a", "b"], "y": "label"}
 

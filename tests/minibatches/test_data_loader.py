@@ -12,6 +12,9 @@ from tests.data_loader import load_data_loader
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
+# Rows are in the order of their numbers, to be recognised; in random order nothing is said.
+pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
+
 N, N_FEATURES, BATCH = 600, 2, 5
 
 

@@ -12,6 +12,9 @@ from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
 from pymc_geodesic.minibatches.source import AllRows
 
+# Rows are in the order of their numbers, to be recognised; in random order nothing is said.
+pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
+
 N_ROWS = 103
 BATCH = 10
 

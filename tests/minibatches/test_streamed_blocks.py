@@ -19,6 +19,9 @@ from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows
 from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
 
+# Rows are in the order of their numbers, to be recognised; in random order nothing is said.
+pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
+
 N, BATCH = 120, 5
 FORMAT = BlockFormat([DenseRows("X", "float64", (2,)), DenseRows("y", "int64", ())])
 ORDERS = ["shuffled", "independent", "random"]

@@ -321,7 +321,8 @@ def test_blocks_of_rows_from_an_iterable():
         z = pm.Data("z", LABELS[:5])
         w = pm.Dirichlet("w", PRIOR)
         pm.Categorical("y", w / w.sum(), observed=z)
-    blocks = [LABELS[i : i + 20] for i in range(0, 100, 20)]
+    labels = np.random.default_rng(1).permutation(LABELS)
+    blocks = [labels[i : i + 20] for i in range(0, 100, 20)]
     step = make(model, minibatch=["z"], batches=blocks, total_size=100, step_size=0.05)
     posterior = sample(model, step, draws=400, tune=50).posterior
     assert abs(float(posterior["w"][..., 0].mean()) - SHAPES[0] / SHAPES.sum()) < 0.03
