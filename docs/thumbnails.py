@@ -28,6 +28,8 @@ PICTURES = {
     "mixture_of_machines": 0,
     "bayesian_network": 2,
     "lectures": 1,
+    "docstring_clusters": 1,
+    "engel_quantiles": 0,
 }
 """Which figure of a notebook stands for it."""
 
