@@ -10,6 +10,8 @@ from .distributions import Bingham as Bingham
 from .distributions import FisherBingham as FisherBingham
 from .distributions import Hinge as Hinge
 from .distributions import Kent as Kent
+from .distributions import MatrixAngularCentralGaussian as MatrixAngularCentralGaussian
+from .distributions import MatrixBingham as MatrixBingham
 from .distributions import MatrixVonMisesFisher as MatrixVonMisesFisher
 from .distributions import MulticlassHinge as MulticlassHinge
 from .distributions import PeriodicVonMises as PeriodicVonMises

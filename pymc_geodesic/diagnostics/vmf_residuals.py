@@ -158,7 +158,10 @@ def vmf_residual_test(
       \xi_i^\top - I / (d - 1))\|^2` with standardised colatitudes z.
 
     The factors in n are there to compare with tables for d = 3. P-values do not rest on them: they
-    come from samples of the fitted distribution, to which the fit is repeated.
+    come from samples of the fitted distribution, to which the fit is repeated. Sources differ about
+    longitude: PmagPy takes 0.567 for 0.467, and compares with 1.207 at 5 % and 1.347 at 1 %. In
+    20,000 samples of 16 directions these points were 1.205 and 1.346 with 0.467, 1.175 and 1.312
+    with 0.567.
 
     Parameters
     ----------

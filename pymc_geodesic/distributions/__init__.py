@@ -7,6 +7,10 @@ from pymc_geodesic.distributions.esag import ESAG
 from pymc_geodesic.distributions.fisher_bingham import FisherBingham
 from pymc_geodesic.distributions.hinge import Hinge
 from pymc_geodesic.distributions.kent import Kent
+from pymc_geodesic.distributions.matrix_angular_central_gaussian import (
+    MatrixAngularCentralGaussian,
+)
+from pymc_geodesic.distributions.matrix_bingham import MatrixBingham
 from pymc_geodesic.distributions.matrix_von_mises_fisher import MatrixVonMisesFisher
 from pymc_geodesic.distributions.multiclass_hinge import MulticlassHinge
 from pymc_geodesic.distributions.periodic_von_mises import PeriodicVonMises
@@ -29,6 +33,8 @@ __all__ = [
     "FisherBingham",
     "Hinge",
     "Kent",
+    "MatrixAngularCentralGaussian",
+    "MatrixBingham",
     "MatrixVonMisesFisher",
     "MulticlassHinge",
     "PeriodicVonMises",

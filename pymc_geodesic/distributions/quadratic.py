@@ -51,12 +51,25 @@ def matrix_of_axes(A: Any, axes: Any, concentrations: Any, distribution: str) ->
     ------
     TypeError
         If both or neither are given.
+    ValueError
+        If the axes are known not to be square, or not to be as many as the concentrations.
     """
     if (axes is None) != (concentrations is None) or (A is None) == (axes is None):
         raise TypeError(f"{distribution} takes either A, or axes= and concentrations= together")
     if A is not None:
         return A
     columns, weights = pt.as_tensor(axes), pt.as_tensor(concentrations)
+    require_square(columns, "axes", distribution)
+    if weights.type.ndim == 0:
+        raise ValueError(
+            f"concentrations of {distribution} must hold one number for each axis, not one for all"
+        )
+    lengths = {*columns.type.shape[-2:], weights.type.shape[-1]} - {None}
+    if len(lengths) > 1:
+        raise ValueError(
+            f"axes of {distribution} has {columns.type.shape[-1]} columns, but there are "
+            f"{weights.type.shape[-1]} concentrations: each column needs its own"
+        )
     return (columns * weights[..., None, :]) @ columns.mT
 
 

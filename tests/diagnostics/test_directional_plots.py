@@ -165,6 +165,25 @@ def test_rose_shows_mean_and_arc(idata):
     np.testing.assert_allclose(np.arctan2(arc[-1, 1], arc[-1, 0]), high)
 
 
+@pytest.mark.parametrize("labels", [["east", "north"], ["E", "N"], ["Easting", "Northing"]])
+def test_a_compass_refuses_labels_in_the_other_order(labels):
+    wind = unit(np.random.default_rng(1).normal(size=(2, 20, 5, 2)))
+    idata = az.from_dict(
+        {
+            "posterior": {"wind": wind},
+            "posterior_predictive": {"wind": wind},
+            "observed_data": {"wind": wind[0, 0]},
+        },
+        dims={"wind": ["site", "axis"]},
+        coords={"axis": labels},
+    )
+    for plot in (plot_rose, plot_circular_density, plot_directional_ppc):
+        with pytest.raises(ValueError, match=r"mirrored. Swap them: idata.isel\(axis=\[1, 0\]\)"):
+            plot(idata, "wind", compass=True)
+    plot_rose(idata.isel(site=0), "wind")
+    plot_rose(idata.isel(site=0, axis=[1, 0]), "wind", compass=True)
+
+
 def test_compass_runs_clockwise_from_north():
     east = np.broadcast_to([-0.01, 1.0], (2, 20, 2))
     ax = panel(plot_rose(az.from_dict({"posterior": {"x": unit(east)}}), compass=True), "x")

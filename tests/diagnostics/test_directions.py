@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 from scipy.special import i0
 
+from benchmarks.coverage_of_regions import coverage
 from pymc_geodesic.diagnostics import (
     credible_cap,
     direction_variables,
@@ -23,6 +24,7 @@ from pymc_geodesic.diagnostics import (
     to_lonlat,
 )
 from pymc_geodesic.diagnostics.directions.centre import as_batches
+from pymc_geodesic.diagnostics.directions.kinds import kind_of
 
 
 def unit(x):
@@ -375,28 +377,15 @@ def test_batches_need_chains(rng):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 3])
-def test_coverage_on_simulated_data(rng, d):
+def test_coverage_on_simulated_data(d):
     """A uniform prior and κ known: the posterior is von Mises–Fisher around the sum of the data."""
-    kappa, prob, n_sets = 3.0, 0.9, 1000
-    covered = np.zeros((n_sets, 3))
-    for k in range(n_sets):
-        truth = unit(rng.normal(size=d))
-        total = kappa * von_mises_fisher(rng, truth, kappa, (5,)).sum(axis=0)
-        length = np.linalg.norm(total)
-        draws = von_mises_fisher(rng, total / length, length, (400,))
-        cap = credible_cap(draws, ci_prob=prob, unit="rad")
-        covered[k, 0] = np.arccos(np.clip(cap.centre @ truth, -1, 1)) <= cap.radius
-        covered[k, 1] = directional_hdr(draws, ci_prob=prob).contains(truth)
-        if d == 2:
-            low, high = directional_hdi(np.arctan2(draws[:, 1], draws[:, 0]), ci_prob=prob)
-            angle = np.arctan2(truth[1], truth[0])
-            covered[k, 2] = (angle - low) % (2 * np.pi) <= (high - low) % (2 * np.pi)
-    found = covered.mean(axis=0)
-    print(f"coverage for d={d}: {found}")
+    prob, n_sets = 0.9, 1000
+    found = coverage(d, n_sets, prob)
     error = np.sqrt(prob * (1 - prob) / n_sets)
-    assert (np.abs(found[:2] - prob) < 4 * error).all(), found
+    assert abs(found["cap"] - prob) < 4 * error, found
+    assert abs(found["region"] - prob) < 4 * error, found
     if d == 2:  # the shortest of many arcs is a little too short
-        assert abs(covered[:, 2].mean() - prob) < 0.01 + 4 * error
+        assert abs(found["arc"] - prob) < 0.01 + 4 * error, found
 
 
 def test_names_and_groups_are_those_of_arviz(idata):
@@ -426,13 +415,37 @@ def test_refusals_name_what_can_be_done(rng):
     assert "angles=" not in str(told.value)
 
 
+def test_too_few_draws_for_a_probability_warn(rng):
+    """Of eight draws the largest holds one more with a probability of 8/9, below 90 %."""
+    for n, warns in ((1, True), (8, True), (9, False)):
+        x = unit(rng.normal([0.0, 0.0, 9.0], 1.0, size=(n, 3)))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            credible_cap(x, ci_prob=0.9)
+            directional_hdi(np.arctan2(x[:, 0], x[:, 2]), ci_prob=0.9)
+        told = [str(each.message) for each in caught if "too few" in str(each.message)]
+        assert len(told) == (2 if warns else 0)
+        assert all(f"{n} draws are too few for 90 %: take at least 9" in each for each in told)
+
+
+def test_a_direction_along_an_axis_is_no_share(rng):
+    """The corner (0, 0, 1) in every draw has length one as well as a sum of one."""
+    pole = np.broadcast_to([0.0, 0.0, 1.0], (2, 50, 3))
+    mixed = np.where(rng.random((2, 50, 1)) < 0.5, pole, 1 / 3)
+    idata = az.from_dict({"posterior": {"pole": pole.copy(), "share": mixed}})
+    assert direction_variables(idata) == {"pole": "direction", "share": "simplex"}
+    told = idata.posterior["pole"].assign_attrs(manifold="simplex")
+    assert kind_of(told) == "simplex"
+
+
 def test_vectors_are_no_angles(rng):
     angle = rng.vonmises(0.5, 5.0, size=(2, 30))
     with pytest.raises(ValueError, match=r"hold unit vectors.*arctan2"):
         directional_hdi(np.stack([np.cos(angle), np.sin(angle)], axis=-1))
     with pytest.raises(ValueError, match=r"hold unit vectors.*credible_cap"):
         directional_hdi(unit(rng.normal(size=(40, 3))))
-    assert directional_hdi(angle).shape == directional_hdi(np.array([[0.6, 0.8]])).shape == (2,)
+    row = directional_hdi(np.array([[0.6, 0.8]]), ci_prob=0.5)
+    assert directional_hdi(angle).shape == row.shape == (2,)
 
 
 def test_a_cap_around_a_mean_that_vanishes_warns(rng):

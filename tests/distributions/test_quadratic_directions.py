@@ -367,6 +367,21 @@ def test_bad_parameters_are_named(make, in_density, in_draw):
         (lambda: Bingham.dist(np.ones((2, 3))), ValueError, "A of Bingham must be a square"),
         (lambda: Bingham.dist(), TypeError, "Bingham takes either A"),
         (lambda: Bingham.dist(axes=FRAME), TypeError, "Bingham takes either A"),
+        (
+            lambda: Bingham.dist(axes=FRAME, concentrations=np.ones(4)),
+            ValueError,
+            "axes of Bingham has 3 columns, but there are 4 concentrations",
+        ),
+        (
+            lambda: Bingham.dist(axes=FRAME, concentrations=1.0),
+            ValueError,
+            "one number for each axis",
+        ),
+        (
+            lambda: Bingham.dist(axes=FRAME[:, :2], concentrations=np.ones(2)),
+            ValueError,
+            "axes of Bingham must be a square matrix",
+        ),
         (lambda: FisherBingham.dist(MU, 1.0, np.eye(4)), ValueError, "mu of FisherBingham has 3"),
         (lambda: FisherBingham.dist(1.0, 1.0, np.eye(4)), ValueError, "mu of FisherBingham"),
         (lambda: Kent.dist(np.ones(4), MAJOR, 2.0, 0.5), ValueError, "mu of Kent must have 3"),

@@ -48,6 +48,7 @@ FILES = [
         "fisher_bingham",
         "hinge",
         "kent",
+        "matrix_bingham",
         "matrix_von_mises_fisher",
         "multiclass_hinge",
         "periodic_von_mises",

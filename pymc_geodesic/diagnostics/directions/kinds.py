@@ -35,7 +35,8 @@ def direction_variables(
     1. names in `angles` are angles in radians: nothing in the numbers tells an angle;
     2. ``attrs["manifold"]`` of a variable, one of ``"direction"``, ``"angle"``, ``"frame"`` and
        ``"simplex"``;
-    3. shares are not negative and sum to one along the last dimension, in every draw;
+    3. shares are not negative and sum to one along the last dimension, in every draw, and are not
+       all corners such as (0, 0, 1), which have norm one too;
     4. frames have orthonormal columns, :math:`X^\top X = I`, in the last two dimensions;
     5. directions have norm one along the last dimension, which has a length of at least 2.
 
@@ -116,11 +117,12 @@ def kind_of(variable: xr.DataArray) -> Kind | None:
     if values.size == 0 or not np.isfinite(values).all():
         return None
     not_negative = values.shape[-1] > 1 and values.min() >= -tolerance
-    if not_negative and np.abs(values.sum(axis=-1) - 1.0).max() < tolerance:
+    is_unit = np.abs((values**2).sum(axis=-1) - 1.0).max() < 2 * tolerance
+    if not_negative and not is_unit and np.abs(values.sum(axis=-1) - 1.0).max() < tolerance:
         return "simplex"
     if core >= 2 and values.shape[-2] >= values.shape[-1] and is_frame(values, tolerance):
         return "frame"
-    if values.shape[-1] > 1 and np.abs((values**2).sum(axis=-1) - 1.0).max() < 2 * tolerance:
+    if values.shape[-1] > 1 and is_unit:
         return "direction"
     return None
 

@@ -110,7 +110,8 @@ def credible_cap(
     Warns
     -----
     UserWarning
-        If the mean vanishes while the points lie along an axis, and `axial` is false.
+        If the mean vanishes while the points lie along an axis, and `axial` is false, or there are
+        too few points for the probability.
 
     Examples
     --------
@@ -147,9 +148,28 @@ def upper_quantile(values: np.ndarray, prob: float) -> float:
 
     That is the ⌈(n + 1) prob⌉-th smallest, or the largest.
     """
-    n = len(values)
-    rank = min(int(np.ceil((n + 1) * prob - 1e-9)), n) - 1
+    rank = rank_of(prob, len(values)) - 1
     return float(np.partition(values, rank)[rank])
+
+
+def rank_of(prob: float, n: int) -> int:
+    """Return which of n ordered draws one more stays below with at least this probability.
+
+    Warns
+    -----
+    UserWarning
+        If there is none, so that the last has to do.
+    """
+    rank = int(np.ceil((n + 1) * prob - 1e-9))
+    if rank > n:
+        enough = int(np.ceil(prob / (1.0 - prob) - 1e-9))
+        warnings.warn(
+            f"{n} draws are too few for {100 * prob:g} %: take at least {enough}. The largest "
+            "distance among them stands in, and the region is too small.",
+            UserWarning,
+            skip_file_prefixes=(PACKAGE,),
+        )
+    return min(rank, n)
 
 
 def frame_cap(frames: np.ndarray, prob: float, scale: float) -> Cap:
@@ -285,7 +305,8 @@ def directional_hdi(
     axial : bool
         Whether opposite angles are the same; the arc is then one of its two halves.
     unit : {"rad", "deg"}
-        Unit of the angles and of the result.
+        Unit of the angles and of the result: radians by default, as models have angles, unlike
+        tables, caps and coordinates.
 
     Returns
     -------
@@ -297,6 +318,11 @@ def directional_hdi(
     ------
     ValueError
         If there is no angle, the angles are unit vectors, or `ci_prob` is no probability.
+
+    Warns
+    -----
+    UserWarning
+        If there are too few angles for the probability.
 
     Examples
     --------
@@ -316,7 +342,7 @@ def directional_hdi(
     n = len(turn)
     if n == 0 or not np.isfinite(turn).all():
         raise ValueError("`angles` must hold at least one value, all of them finite.")
-    count = min(int(np.ceil((n + 1) * probability(ci_prob) - 1e-9)), n)
+    count = rank_of(probability(ci_prob), n)
     ends = np.concatenate([turn, turn + 2 * np.pi])[count - 1 : count - 1 + n]
     first = int(np.argmin(ends - turn))
     arc = np.array([turn[first], ends[first]])

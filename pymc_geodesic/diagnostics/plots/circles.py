@@ -17,6 +17,7 @@ def planes(
     var_names: str | Sequence[str] | None,
     angles: str | Sequence[str],
     group: str,
+    compass: bool = False,
 ) -> tuple[xr.Dataset, tuple[str, ...]]:
     """Return angles and directions in the plane as vectors along ``component_``.
 
@@ -32,6 +33,9 @@ def planes(
     variables = chosen(
         idata, var_names, ("direction", "angle"), angles=angles, group=group, length=2
     )
+    if compass:
+        for each in variables.values():
+            require_north_first(each)
     return xr.Dataset({name: as_plane(each) for name, each in variables.items()}), ("component_",)
 
 
@@ -43,6 +47,32 @@ def as_plane(variable: xr.DataArray) -> xr.DataArray:
         return xr.DataArray(values, dims=(*variable.dims, "component_"), coords=coords)
     last = variable.dims[-1]
     return variable.rename({last: "component_"}).drop_vars("component_", errors="ignore")
+
+
+def require_north_first(variable: xr.DataArray) -> None:
+    """Raise ``ValueError`` if labels say that the components of a direction are (east, north).
+
+    Examples
+    --------
+    >>> import xarray as xr
+    >>> from pymc_geodesic.diagnostics.plots.circles import require_north_first
+    >>> wind = xr.DataArray([0.6, 0.8], coords={"axis": ["north", "east"]})
+    >>> require_north_first(wind.assign_attrs(manifold="direction"))
+    """
+    if variable.attrs["manifold"] == "angle":
+        return
+    last = variable.dims[-1]
+    if last not in variable.coords:
+        return
+    labels = [str(label).lower() for label in variable.coords[last].values]
+    if len(labels) == 2 and (
+        labels[0][:4] == "east" or labels[1][:5] == "north" or labels == ["e", "n"]
+    ):
+        raise ValueError(
+            f"compass=True takes directions as (north, east), but {last!r} of {variable.name!r} "
+            f"names its components {tuple(labels)}, so that the plot would be mirrored. Swap them: "
+            f"idata.isel({last}=[1, 0])"
+        )
 
 
 class Dial:

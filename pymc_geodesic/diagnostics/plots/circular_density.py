@@ -55,7 +55,8 @@ def plot_circular_density(
         Whether x and −x are the same.
     compass : bool
         Angles clockwise from north; for ``kind="polar"``. The components of a direction in the
-        plane are then (north, east): swap those of (east, north).
+        plane are then (north, east): swap those of (east, north), which are refused where labels
+        of their dimension tell them.
     ci_prob : float, optional
         Probability of the region; ``rcParams["stats.ci_prob"]`` by default.
     group : str
@@ -88,7 +89,7 @@ def plot_circular_density(
     """
     if kind not in ("polar", "linear"):
         raise ValueError(f"`kind` must be 'polar' or 'linear', got {kind!r}.")
-    data, core = planes(idata, var_names, angles, group)
+    data, core = planes(idata, var_names, angles, group, compass)
     prob = probability(ci_prob)
     size = (400, 400) if kind == "polar" else (500, 320)
     collection = panels(data, backend, core=core, size=size, **figure)

@@ -13,7 +13,7 @@ from pymc_geodesic.diagnostics.directions.centre import centre_of
 from pymc_geodesic.diagnostics.directions.density import directional_density, thinned
 from pymc_geodesic.diagnostics.directions.kinds import chosen
 from pymc_geodesic.diagnostics.directions.regions import probabilities, regions_of
-from pymc_geodesic.diagnostics.plots.circles import Dial, as_plane
+from pymc_geodesic.diagnostics.plots.circles import Dial, as_plane, require_north_first
 from pymc_geodesic.diagnostics.plots.circular_density import GRID
 from pymc_geodesic.diagnostics.plots.globe import make_map
 from pymc_geodesic.diagnostics.plots.outlines import outline
@@ -62,7 +62,8 @@ def plot_directional_ppc(
         default.
     compass : bool
         Angles clockwise from north. The components of a direction in the plane are then
-        (north, east): swap those of (east, north).
+        (north, east): swap those of (east, north), which are refused where labels of their
+        dimension tell them.
     max_points : int
         Data on the sphere are thinned evenly to this number.
     backend : {"matplotlib", "plotly", "bokeh"}, optional
@@ -102,7 +103,9 @@ def plot_directional_ppc(
         length=(2, 3),
     )  # fmt: skip
     tree = convert_to_datatree(idata)
-    for name in observed:
+    for name, variable in observed.items():
+        if compass and variable.shape[-1] == 2:
+            require_north_first(variable)
         if "posterior_predictive" not in tree.children or name not in tree["posterior_predictive"]:
             raise ValueError(
                 f"The group 'posterior_predictive' holds no {name!r}: "

@@ -69,7 +69,8 @@ def plot_rose(
         Whether x and −x are the same: both are shown.
     compass : bool
         Angles clockwise from north, at the top, instead of counterclockwise from the right. The
-        components of a direction in the plane are then (north, east): swap those of (east, north).
+        components of a direction in the plane are then (north, east): swap those of (east, north),
+        which are refused where labels of their dimension tell them.
     ci_prob : float, optional
         Probability of the arc; ``rcParams["stats.ci_prob"]`` by default.
     group : str
@@ -89,7 +90,7 @@ def plot_rose(
     ImportError
         If the back end is not installed.
     ValueError
-        If there is no such variable.
+        If there is no such variable, or labels say (east, north) on a compass.
 
     Examples
     --------
@@ -101,7 +102,7 @@ def plot_rose(
     >>> plot_rose(idata, angles="wind", compass=True).backend
     'matplotlib'
     """
-    data, core = planes(idata, var_names, angles, group)
+    data, core = planes(idata, var_names, angles, group, compass)
     prob = probability(ci_prob)
     collection = panels(data, backend, core=core, **figure)
 

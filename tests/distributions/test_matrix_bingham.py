@@ -1,0 +1,229 @@
+"""Matrix Bingham and matrix angular central Gaussian: densities, exact draws, life in a model."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pymc.logprob.utils import ParameterValueError
+from scipy import stats
+
+from pymc_geodesic import (
+    AngularCentralGaussian,
+    Bingham,
+    MatrixAngularCentralGaussian,
+    MatrixBingham,
+)
+from pymc_geodesic.distributions import matrix_bingham_draws
+from pymc_geodesic.distributions.matrix_bingham_draws import draw_matrix_bingham
+from tests.distributions.directional_checks import evaluate, log_density
+from tests.distributions.test_matrix_von_mises_fisher import (
+    frames_by_quadrature,
+    orthogonal_by_quadrature,
+)
+
+A3 = np.array([[2.0, 0.5, 0.0], [0.5, -1.0, 0.3], [0.0, 0.3, 0.4]])
+COV = np.array([[4.0, 1.5, 0.0], [1.5, 1.0, 0.2], [0.0, 0.2, 0.3]])
+
+
+def statistics(frames):
+    """Products of all entries: columns are axes, so that the entries themselves have mean zero."""
+    flat = frames.reshape(len(frames), -1)
+    i, j = np.triu_indices(flat.shape[1])
+    return flat[:, i] * flat[:, j]
+
+
+def largest_z(sample, frames, log_weights):
+    mass = np.exp(log_weights - np.max(log_weights))
+    expected = mass @ statistics(frames) / mass.sum()
+    found = statistics(sample)
+    error = np.maximum(found.std(axis=0), 1e-12) / np.sqrt(len(found))
+    return np.max(np.abs(found.mean(axis=0) - expected) / error)
+
+
+CASES = {
+    "3 × 2": (A3, [2.0, 1.0], frames_by_quadrature),
+    "3 × 2, order and sign of b": (A3, [-1.0, 1.5], frames_by_quadrature),
+    "3 × 2, both negative": (A3, [-2.0, -0.5], frames_by_quadrature),
+    "3 × 2, equal b": (2.0 * A3, [1.0, 1.0], frames_by_quadrature),
+    "2 × 2": (A3[:2, :2], [1.0, 0.2], orthogonal_by_quadrature),
+    "uniform": (np.zeros((3, 3)), [1.0, 2.0], frames_by_quadrature),
+    "no weights": (A3, [0.0, 0.0], frames_by_quadrature),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_draws_have_the_moments_of_the_density(case):
+    A, b, grid = CASES[case]
+    frames, weights = grid()
+    sample = draw_matrix_bingham(np.random.default_rng(1), A, b, (20_000,))
+    gram = sample.mT @ sample
+    np.testing.assert_allclose(gram, np.broadcast_to(np.eye(2), gram.shape), atol=1e-12)
+    exponent = log_density(MatrixBingham.dist(A, b), frames) + np.log(weights)
+    assert largest_z(sample, frames, exponent) < 5
+
+
+def test_the_moments_notice_proposals_that_are_all_accepted(monkeypatch):
+    def generous(a, b):
+        return matrix_bingham_draws.Envelope(1.0, -1e9, 0.0)
+
+    monkeypatch.setattr(matrix_bingham_draws, "envelope", generous)
+    frames, weights = frames_by_quadrature()
+    sample = draw_matrix_bingham(np.random.default_rng(1), A3, [2.0, 1.0], (20_000,))
+    exponent = log_density(MatrixBingham.dist(A3, [2.0, 1.0]), frames) + np.log(weights)
+    assert largest_z(sample, frames, exponent) > 10
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_the_envelope_is_above_the_density(n):
+    """At random frames, and at those of eigenvectors, where it is nearly reached."""
+    rng = np.random.default_rng(1)
+    a = np.sort(rng.normal(size=n))[::-1] * 4.0
+    frames = np.linalg.qr(rng.normal(size=(5000, n, 2)))[0]
+    near = np.linalg.qr(np.eye(n)[:, :2] + 0.05 * rng.normal(size=(5000, n, 2)))[0]
+    for b in (np.array([2.0, 0.5]), np.array([1.0, -1.0]), np.array([-0.3, -2.0])):
+        found = matrix_bingham_draws.envelope(a, b)
+        slack = []
+        for x in np.concatenate([frames, near, near[:, ::-1]]):
+            form = x.T @ ((found.distance + a[0] - a)[:, None] * x)
+            ratio = np.sum(b * np.sum(x * a[:, None] * x, axis=0))
+            slack.append(found.bound - ratio - 0.5 * n * np.linalg.slogdet(form)[1])
+        assert -1e-9 < min(slack) < 1.0
+
+
+def test_one_column_is_bingham():
+    x = np.linalg.qr(np.random.default_rng(1).normal(size=(6, 3, 3)))[0][..., :1]
+    matrix = log_density(MatrixBingham.dist(A3, [1.7]), x)
+    vector = log_density(Bingham.dist(1.7 * A3), x[..., 0])
+    np.testing.assert_allclose(matrix, vector, rtol=1e-13)
+    sample = draw_matrix_bingham(np.random.default_rng(2), A3, [1.7], (4000,))[..., 0]
+    bingham = pm.draw(Bingham.dist(1.7 * A3, size=4000), random_seed=3, mode="FAST_COMPILE")
+    for direction in np.eye(3):
+        assert stats.ks_2samp((sample @ direction) ** 2, (bingham @ direction) ** 2).pvalue > 1e-4
+
+
+def test_two_columns_of_three_dimensions_leave_a_bingham_axis():
+    """Equal b: tr XᵀAX = tr A − yᵀAy for the axis y across both columns."""
+    sample = draw_matrix_bingham(np.random.default_rng(1), A3, [2.0, 2.0], (4000,))
+    across = np.cross(sample[..., 0], sample[..., 1])
+    axes = pm.draw(Bingham.dist(-2.0 * A3, size=4000), random_seed=3, mode="FAST_COMPILE")
+    for direction in np.eye(3):
+        assert stats.ks_2samp((across @ direction) ** 2, (axes @ direction) ** 2).pvalue > 1e-4
+
+
+def test_the_density_is_the_trace_over_the_volume():
+    frames, _ = frames_by_quadrature()
+    found = log_density(MatrixBingham.dist(A3, [2.0, 1.0]), frames[:7])
+    trace = np.einsum("kij,il,klj,j->k", frames[:7], A3, frames[:7], [2.0, 1.0])
+    np.testing.assert_allclose(found - trace, (found - trace)[0], rtol=1e-12)
+    off = log_density(MatrixBingham.dist(A3, [2.0, 1.0]), 1.01 * frames[:7])
+    assert np.all(off == -np.inf)
+
+
+def test_gradients_and_batches():
+    matrix, b = pt.dmatrix("matrix"), pt.dvector("b")
+    frames = frames_by_quadrature()[0][:2]
+    total = pm.logp(MatrixBingham.dist(matrix, b), frames).sum()
+    outputs = pytensor.function([matrix, b], pt.grad(total, [matrix, b]), mode="FAST_COMPILE")
+    in_matrix, in_b = outputs(A3, [2.0, 1.0])
+    moments = np.einsum("kij,klj,j->il", frames, frames, [2.0, 1.0])
+    np.testing.assert_allclose(in_matrix, moments, atol=1e-12)
+    np.testing.assert_allclose(in_b, np.einsum("kij,il,klj->j", frames, A3, frames), atol=1e-12)
+    batch = MatrixBingham.dist(np.stack([A3, -A3]), [2.0, 1.0])
+    both = log_density(batch, frames)
+    for i, sign in enumerate((1.0, -1.0)):
+        own = log_density(MatrixBingham.dist(sign * A3, [2.0, 1.0]), frames[i])
+        assert both[i] == pytest.approx(float(own))
+    assert evaluate(batch).shape == (2, 3, 2)
+
+
+@pytest.mark.parametrize("b", [[2.0, 1.0], [1.0, 2.0], [-1.0, 2.0], [-1.0, -2.0]])
+def test_a_model_starts_at_the_mode(b):
+    with pm.Model() as model:
+        MatrixBingham("X", A3, b, shape=(2, 3, 2))
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        point = model.initial_point()
+    log = model.compile_logp(mode="FAST_COMPILE")
+    best = log(point)
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        other = np.linalg.qr(rng.normal(size=(2, 3, 2)))[0]
+        assert log({"X_stiefel__": other}) <= best + 1e-9
+
+
+def test_pm_draw_is_the_same_sampler():
+    frames, weights = frames_by_quadrature()
+    exponent = log_density(MatrixBingham.dist(A3, [2.0, 1.0]), frames) + np.log(weights)
+    sample = pm.draw(MatrixBingham.dist(A3, [2.0, 1.0], size=(200,)), random_seed=1)
+    assert largest_z(sample, frames, exponent) < 5
+
+
+def test_draws_that_are_not_feasible_end_with_an_error(monkeypatch):
+    monkeypatch.setattr(matrix_bingham_draws, "MOST_PROPOSALS", 5000)
+    A = np.diag(1e5 * np.arange(8.0))
+    with pytest.raises(RuntimeError, match=r"rejection is not feasible .* with 4 columns"):
+        draw_matrix_bingham(np.random.default_rng(1), A, [4.0, 3.0, 2.0, 1.0])
+
+
+def test_bad_parameters_are_named():
+    with pytest.raises(ValueError, match="one weight for each column"):
+        MatrixBingham.dist(A3, 1.0)
+    with pytest.raises(ValueError, match="b of MatrixBingham has 4 weights"):
+        MatrixBingham.dist(A3, np.ones(4))
+    with pytest.raises(ValueError, match="A of MatrixBingham must be a square matrix"):
+        MatrixBingham.dist(np.ones((3, 2)), [1.0])
+    skew = A3 + np.triu(np.ones((3, 3)), 1)
+    with pytest.raises(ParameterValueError, match="A of MatrixBingham is symmetric"):
+        log_density(MatrixBingham.dist(skew, [1.0, 2.0]), np.eye(3, 2))
+    rng = np.random.default_rng(1)
+    for A, b, message in (
+        (skew, [1.0], "A must be symmetric"),
+        (np.full((3, 3), np.nan), [1.0], "must be finite"),
+        (A3, np.ones(4), "b has 4 weights"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            draw_matrix_bingham(rng, A, b)
+
+
+# Matrix angular central Gaussian ---------------------------------------------------------------
+
+
+def test_central_gaussian_has_mass_one_and_its_moments():
+    frames, weights = frames_by_quadrature()
+    log = log_density(MatrixAngularCentralGaussian.dist(COV, shape=(3, 2)), frames)
+    # Heights have weights that sum to 2, two angles 40 nodes each; frames turn by √2 a.
+    measure = weights * (2 * np.pi / 40) ** 2 * np.sqrt(2.0)
+    assert np.exp(log) @ measure == pytest.approx(1.0, rel=1e-4)
+    variable = MatrixAngularCentralGaussian.dist(COV, shape=(20_000, 3, 2))
+    sample = pm.draw(variable, random_seed=1, mode="FAST_COMPILE")
+    assert largest_z(sample, frames, log + np.log(weights)) < 5
+    other = log_density(MatrixAngularCentralGaussian.dist(np.eye(3) + COV, shape=(3, 2)), frames)
+    assert largest_z(sample, frames, other + np.log(weights)) > 10
+
+
+def test_one_column_is_angular_central_gaussian():
+    x = np.linalg.qr(np.random.default_rng(1).normal(size=(6, 3, 3)))[0][..., :1]
+    matrix = log_density(MatrixAngularCentralGaussian.dist(COV, shape=(3, 1)), x)
+    vector = log_density(AngularCentralGaussian.dist(COV), x[..., 0])
+    np.testing.assert_allclose(matrix, vector, rtol=1e-12)
+
+
+def test_a_model_of_subspaces_starts_at_the_likeliest():
+    with pm.Model() as model:
+        MatrixAngularCentralGaussian("X", np.diag([1.0, 9.0, 4.0]), shape=(2, 3, 2))
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        start = model.initial_point()["X_stiefel__"]
+    np.testing.assert_allclose(np.abs(start), [[[0, 0], [1, 0], [0, 1]]] * 2, atol=1e-14)
+    assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")({"X_stiefel__": start}))
+
+
+def test_shapes_of_subspaces_are_checked():
+    with pytest.raises(TypeError, match="needs the shape"):
+        MatrixAngularCentralGaussian.dist(COV)
+    with pytest.raises(ValueError, match="frames have 4 rows, but cov has 3"):
+        MatrixAngularCentralGaussian.dist(COV, shape=(4, 2))
+    with pytest.raises(ValueError, match="4 columns in 3 dimensions"):
+        MatrixAngularCentralGaussian.dist(COV, shape=(3, 4))
+    indefinite = MatrixAngularCentralGaussian.dist(np.diag([1.0, 1.0, -1.0]), shape=(3, 2))
+    with pytest.raises(ParameterValueError, match="cov is symmetric and positive definite"):
+        log_density(indefinite, np.eye(3, 2))
