@@ -257,7 +257,9 @@ def _naming_containers(model: Model, seen: SeenRows) -> Iterator[None]:
 def _per_row(model: Model, seen: SeenRows) -> str:
     """Say which free variables have a value for every row, and what to do with them."""
     lengths = {model[name].get_value(borrow=True).shape[:1] for name in seen.arrays}
-    found = [rv.name for rv in model.free_RVs if rv.type.shape[:1] in lengths]
+    start = model.initial_point(random_seed=0)  # with dims, no static shape is known
+    shapes = {rv.name: start[model.rvs_to_values[rv].name].shape for rv in model.free_RVs}
+    found = [name for name, shape in shapes.items() if shape[:1] in lengths]
     if not found:
         return ""
     return f". {found} may have a value for each row: then name them in local="

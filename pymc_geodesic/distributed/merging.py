@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import digamma, polygamma
 
+from pymc_geodesic.arguments import check_count
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
 from pymc_geodesic.models.vmf_mixture_em import kappa_of_resultant_length
 
@@ -58,7 +59,8 @@ def merge_directions(
     Raises
     ------
     ValueError
-        If there are no shards, their shapes differ or a draw is no unit vector.
+        If there are no shards, their shapes differ, a draw is no unit vector, or `n_draws` is no
+        positive integer.
 
     See Also
     --------
@@ -94,7 +96,8 @@ def merge_directions(
     pole = np.zeros_like(parameter)
     pole[..., -1] = 1.0  # any direction will do where none is preferred
     mu = np.divide(parameter, kappa[..., None], out=pole, where=kappa[..., None] > 0)
-    n = min(map(len, checked)) if n_draws is None else n_draws
+    check_count("n_draws", n_draws)
+    n = min(map(len, checked)) if n_draws is None else int(n_draws)
     rng = np.random.default_rng(random_seed)
     return draw_von_mises_fisher(rng, mu, kappa, (n, *kappa.shape))
 
@@ -130,8 +133,8 @@ def merge_proportions(
     Raises
     ------
     ValueError
-        If there are no shards, their shapes differ, a draw is no point within the simplex, or the
-        product has a pole that cannot be normalised.
+        If there are no shards, their shapes differ, a draw is no point within the simplex, the
+        product has a pole that cannot be normalised, or `n_draws` is no positive integer.
 
     See Also
     --------
@@ -164,7 +167,8 @@ def merge_proportions(
             "the product of the shards cannot be normalised: an entry is near zero in too many of "
             "them; each has to count the prior to the power 1/S"
         )
-    n = min(map(len, checked)) if n_draws is None else n_draws
+    check_count("n_draws", n_draws)
+    n = min(map(len, checked)) if n_draws is None else int(n_draws)
     rng = np.random.default_rng(random_seed)
     gammas = rng.standard_gamma(parameter, size=(n, *parameter.shape))
     return gammas / gammas.sum(axis=-1, keepdims=True)
@@ -175,6 +179,11 @@ def _checked(draws: Sequence[np.ndarray]) -> list[np.ndarray]:
     if not arrays:
         raise ValueError("there are no shards to merge")
     shapes = [array.shape for array in arrays]
+    if min(array.ndim for array in arrays) < 2:
+        raise ValueError(
+            "draws= is a list with one array for each shard, of shape (draw, ..., coordinate), got "
+            f"arrays of shape {shapes[0]}"
+        )
     if len({shape[1:] for shape in shapes}) > 1 or min(shape[0] for shape in shapes) < 2:
         raise ValueError(f"draws of all shards need one shape, and two draws each, got {shapes}")
     return arrays

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logsumexp
 
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.distributions.special import (
     log_vmf_normalizer,
     mean_resultant_length,
@@ -174,7 +175,8 @@ def vmf_mixture_em(
     Raises
     ------
     ValueError
-        If there are fewer points than components, or points that are no unit vectors.
+        If there are fewer points than components, points that are no unit vectors, or a number that
+        is no positive integer.
 
     References
     ----------
@@ -191,6 +193,9 @@ def vmf_mixture_em(
     array([50., 50., 50.])
     """
     points = unit_points(points)
+    check_integers(
+        n_components=(n_components, 1), n_restarts=(n_restarts, 1), max_passes=(max_passes, 1)
+    )
     if not 1 <= n_components <= points.shape[0]:
         raise ValueError(
             f"n_components must be between 1 and the number of points, {points.shape[0]}, got "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytensor
 from pymc.model import Model, modelcontext
+from pytensor.tensor import _as_tensor_variable
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
@@ -73,7 +74,7 @@ class SparseData:
         If ``matrix`` is not a two-dimensional sparse matrix of real numbers.
     ValueError
         If it holds NaN or infinity or columns outside its shape, ``dims`` does not have two names,
-        or a dimension has another length.
+        a dimension has another length, or the model has the name already.
 
     Notes
     -----
@@ -109,6 +110,8 @@ class SparseData:
         rows = _canonical(name, matrix)
         self._model = modelcontext(model)
         self.name = self._model.name_for(name)
+        if sparse_containers(self._model, self.name) is not None or self.name in self._model:
+            raise ValueError(f"the model has a variable {self.name!r} already; use another name")
         self.width = int(rows.shape[1])
         # pm.Data would turn the numbers into others of the default precision.
         shared = {
@@ -260,3 +263,11 @@ class SparseData:
         self.rows.set_value(arrays["rows"])
         self.values.set_value(arrays["values"].astype(self.values.type.dtype, copy=False))
         self.columns.set_value(arrays["columns"])
+
+
+@_as_tensor_variable.register(SparseData)
+def _no_tensor(data: SparseData, *args: Any, **kwargs: Any) -> TensorVariable:
+    """Refuse to make numbers of all the zeros."""
+    raise TypeError(
+        f"SparseData {data.name!r} is no tensor; its product with weights is {data.name} @ weights"
+    )

@@ -409,6 +409,12 @@ def test_what_cannot_be_drawn_is_refused(idata):
         plot_rose(idata, backend="gnuplot")
 
 
+@pytest.mark.parametrize("bins", [0, 2.5])
+def test_sectors_in_no_possible_number(idata, bins):
+    with pytest.raises(ValueError, match="bins must be an integer of at least 1"):
+        plot_rose(idata, "heading", bins=bins)
+
+
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_missing_back_end_is_named(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)

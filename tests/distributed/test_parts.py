@@ -140,8 +140,15 @@ def test_proportions_merge_to_the_product():
         (merge_directions, [2 * np.eye(3)], "shard 0 are no unit vectors"),
         (merge_proportions, [np.eye(3)], "not within the simplex"),
         (merge_proportions, [np.full((1, 2), 0.5)], "one shape"),
+        (merge_directions, np.eye(3), r"one array for each shard, .* got arrays of shape \(3,\)"),
     ],
 )
 def test_what_cannot_be_merged_is_refused(merge, draws, message):
     with pytest.raises(ValueError, match=message):
         merge(draws)
+
+
+@pytest.mark.parametrize("n_draws", [0, 2.5])
+def test_numbers_of_merged_draws_that_are_none(n_draws):
+    with pytest.raises(ValueError, match="n_draws must be a positive integer"):
+        merge_directions([np.eye(3)], n_draws)

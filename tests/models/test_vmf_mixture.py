@@ -190,6 +190,9 @@ def test_mistakes(points):
         vmf_mixture(points, 2, names=["a", "b"])
     with pytest.raises(ValueError, match="between 1 and the number of points, 400"):
         vmf_mixture_em(points, 401)
+    for name, wrong in (("n_components", 2.5), ("n_restarts", 0), ("max_passes", 0)):
+        with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1"):
+            vmf_mixture_em(points, **{"n_components": 2, name: wrong})
     with pytest.raises(ValueError, match="no variable 'weights'"):
         component_probabilities(az.from_dict({"posterior": {"mu": np.ones((1, 2, 3))}}), points)
     drawn = {"weights": np.full((1, 2, 2), 0.5), "mu": np.tile(np.eye(3)[:2], (1, 2, 1, 1))}

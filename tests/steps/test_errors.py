@@ -66,6 +66,16 @@ def test_mistakes_that_are_easily_made(regression, arguments, message):
         SGGMC(**({"model": regression, "compile_kwargs": INTERPRETED} | arguments))
 
 
+def test_values_for_each_row_are_found_by_their_dims_too():
+    """Which leave the static shape open."""
+    with pm.Model(coords={"row": range(20)}) as model:
+        y = pm.Data("y", ROWS[:, 0], dims="row")
+        offset = pm.Normal("offset", dims="row")
+        pm.Normal("y_obs", offset, observed=y, dims="row")
+    with pytest.raises(ValueError, match=r"\['offset'\] may have a value for each row: then name"):
+        SGGMC(minibatch="y", batch_size=5, model=model, compile_kwargs=INTERPRETED)
+
+
 def test_one_score_for_each_label_of_several_classes():
     labels = np.arange(20) % 3
     with pm.Model():

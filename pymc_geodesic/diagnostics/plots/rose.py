@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.diagnostics.directions.centre import centre_of
 from pymc_geodesic.diagnostics.directions.regions import directional_hdi, probability
 from pymc_geodesic.diagnostics.plots.circles import Dial, planes
@@ -90,7 +91,8 @@ def plot_rose(
     ImportError
         If the back end is not installed.
     ValueError
-        If there is no such variable, or labels say (east, north) on a compass.
+        If there is no such variable, labels say (east, north) on a compass, or `bins` is no
+        positive integer.
 
     Examples
     --------
@@ -102,6 +104,7 @@ def plot_rose(
     >>> plot_rose(idata, angles="wind", compass=True).backend
     'matplotlib'
     """
+    check_integers(bins=(bins, 1))
     data, core = planes(idata, var_names, angles, group, compass)
     prob = probability(ci_prob)
     collection = panels(data, backend, core=core, **figure)
