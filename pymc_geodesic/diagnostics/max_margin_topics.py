@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -80,13 +80,14 @@ def predict_labels(
     draws: int | None = None,
     n_tune: int = 10,
     n_sweeps: int = 20,
+    features: Literal["assignments", "proportions"] = "assignments",
     random_seed: int | np.random.Generator | None = None,
 ) -> xr.Dataset:
     r"""Predict the labels of new documents by topics and classifiers.
 
     For each draw the topics of the words of a document are sampled given φ, without a label, and
-    the scores are :math:`s = \eta^\top E[\bar z \mid w, \varphi]`. The label is that of the scores
-    averaged over the draws, which needs no order of the topics.
+    the scores are :math:`s = \eta^\top E[\bar z \mid w, \varphi]`, or of θ. The label is that of
+    the scores averaged over the draws, which needs no order of the topics.
 
     Parameters
     ----------
@@ -99,6 +100,9 @@ def predict_labels(
         Use only this many draws, evenly spaced over all chains.
     n_tune, n_sweeps : int
         Gibbs sweeps over each document that are discarded, and that are averaged over.
+    features : {"assignments", "proportions"}
+        What the classifier sees: the mean assignments, or, as in `pymc_geodesic.models.medlda`,
+        the proportions θ.
     random_seed : int or numpy.random.Generator, optional
 
     Returns
@@ -127,6 +131,8 @@ def predict_labels(
     >>> predict_labels(idata, [[3, 5, 1, 0], [1, 0, 4, 4]], random_seed=1)["label"].values
     array([ 1, -1])
     """
+    if features not in ("assignments", "proportions"):
+        raise ValueError(f'`features` must be "assignments" or "proportions", got {features!r}.')
     tree = convert_to_datatree(idata)
     phi = topics_of(tree, "topics").values
     if "weights" not in tree["posterior"]:
@@ -150,7 +156,7 @@ def predict_labels(
         theta = mean_proportions(one_phi, rows, alpha, n_tune, n_sweeps, new_stream(rng))
         in_topics = np.where(lengths > 0.0, theta * (lengths + alpha.sum()) - alpha, 0.0)
         zbar = in_topics / np.maximum(lengths, 1.0)
-        scores += (zbar @ one_eta) / len(phi)
+        scores += ((zbar if features == "assignments" else theta) @ one_eta) / len(phi)
     if "class" not in weights.dims:
         signs = np.where(scores[:, 0] > 0, 1, -1)
         return xr.Dataset({"score": ("document", scores[:, 0]), "label": ("document", signs)})

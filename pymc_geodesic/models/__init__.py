@@ -8,6 +8,7 @@ from pymc_geodesic.models.infinite_svm import infinite_svm
 from pymc_geodesic.models.lda import lda
 from pymc_geodesic.models.lda_gibbs import lda_gibbs
 from pymc_geodesic.models.linear_svm import linear_svm
+from pymc_geodesic.models.medlda import medlda
 from pymc_geodesic.models.medlda_gibbs import medlda_gibbs
 from pymc_geodesic.models.medlda_passive_aggressive import medlda_passive_aggressive
 from pymc_geodesic.models.medlda_ssgrld import medlda_ssgrld
@@ -25,6 +26,7 @@ __all__ = [
     "lda",
     "lda_gibbs",
     "linear_svm",
+    "medlda",
     "medlda_gibbs",
     "medlda_passive_aggressive",
     "medlda_ssgrld",

@@ -48,16 +48,33 @@ def test_quick_run_prints_its_figures(folder, tmp_path, capsys):
     assert by_way["data augmentation"]["documents"] == 60 * 120
     assert by_way["data augmentation"]["accuracy"] > 0.9
     assert by_way["SSGRLD (SCIR)"]["accuracy"] > 0.9
+    assert by_way["passive-aggressive"]["accuracy"] > 0.9
     assert found["beside"]["LinearSVC, all words"]["accuracy"] > 0.9
     assert found["salient_words"]["alt.atheism"][0] == "word0"
     assert (tmp_path / "medlda_20news.png").stat().st_size > 0
 
 
 @pytest.mark.slow
-def test_all_groups(folder):
-    module = load(ROOT / "examples" / "medlda_20news.py")
-    found = module.twenty_groups(str(folder), passes=4, seed=1)
-    assert found["documents"] == sorted(found["documents"])
+def test_all_groups(folder, tmp_path, capsys):
+    module = load(ROOT / "examples" / "medlda_20groups.py")
+    module.main(["--quick", "--data", str(folder), "--output", str(tmp_path)])
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    for curve in found["curves"].values():
+        assert curve["documents"] == sorted(curve["documents"])
+        assert curve["accuracy"][-1] > 2 / 20
     assert set(found["salient_words"]) == {f"group{j}" for j in range(20)}
     assert found["LinearSVC"]["accuracy"] > 0.9
-    assert found["accuracy"][-1] > 2 / 20
+    assert (tmp_path / "medlda_20groups.png").stat().st_size > 0
+
+
+def test_topics_by_others_are_shares(monkeypatch):
+    module = load(ROOT / "examples" / "topic_baselines.py")
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    rng = np.random.default_rng(1)
+    train, test = (sparse.csr_array(rng.poisson(2.0, size=(n, 6))) for n in (12, 5))
+    for name, shares in module.topics_by_others(2, 0.5, 0.5, sweeps=5, seed=1).items():
+        learned, predicted = shares(train, test)
+        assert learned.shape == (12, 2), name
+        np.testing.assert_allclose(predicted.sum(axis=1), np.ones(5))
+    words = module.tokens(train)
+    assert [len(one) for one in words] == train.sum(axis=1).tolist()
