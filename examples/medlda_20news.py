@@ -116,7 +116,9 @@ def timed(sampler: Callable[..., Any], texts: dict[str, Any], **more: Any) -> An
     return idata
 
 
-def follow(idata: Any, texts: dict[str, Any], n_points: int, seed: int) -> dict[str, Any]:
+def follow(
+    idata: Any, texts: dict[str, Any], n_points: int, seed: int, *, last: int = LAST, **sweeps: int
+) -> dict[str, Any]:
     """Accuracy on the test texts after some draws, by documents and seconds."""
     stats = idata["sample_stats"]
     seconds = stats["perf_counter_diff"].values[0].cumsum()
@@ -124,8 +126,8 @@ def follow(idata: Any, texts: dict[str, Any], n_points: int, seed: int) -> dict[
     at = np.unique(np.geomspace(1, n_draws, n_points).round().astype(int))
     found: dict[str, Any] = {"documents": [], "seconds": [], "accuracy": [], "f1": []}
     for draw in at:
-        recent = idata.isel(draw=slice(draw - min(LAST, 1 + draw // 4), draw))
-        label = predict_labels(recent, texts["test"], random_seed=seed)["label"].values
+        recent = idata.isel(draw=slice(draw - min(last, 1 + draw // 4), draw))
+        label = predict_labels(recent, texts["test"], random_seed=seed, **sweeps)["label"].values
         scores = label_scores(texts["test_labels"], label)
         found["documents"].append(int(stats["documents"].values[0, draw - 1]))
         found["seconds"].append(float(seconds[draw - 1]))
@@ -200,7 +202,7 @@ def plot(
 ) -> Path:
     """Draw accuracy by documents and by seconds, and the topics of the classes."""
     matplotlib.use("Agg")
-    figure, axes = plt.subplots(1, 3, figsize=(12.0, 3.6), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(12.0, 4.2), layout="constrained")
     for axis, by in zip(axes[:2], ("documents", "seconds"), strict=True):
         for name, curve in curves.items():
             axis.semilogx(curve[by], curve["accuracy"], ".-", label=name)
@@ -208,12 +210,15 @@ def plot(
             axis.axhline(beside[name]["accuracy"], color="grey", linestyle=style, label=name)
         label = "seconds of the processor" if by == "seconds" else by
         axis.set(xlabel=label, ylabel="test accuracy")
-    axes[0].legend(fontsize=7, loc="lower right")
+        axis.grid(alpha=0.3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     shares = table["proportions"].values
     order = np.argsort(shares[0] - shares[1])
     for row, name, sign in zip(shares, CLASSES.values(), (-1, 1), strict=True):
         axes[2].barh(np.arange(len(order)), sign * row[order], label=name)
-    axes[2].set(xlabel="average share", ylabel="topic", title="topics of the classes")
+    axes[2].set(xlabel="average share", ylabel="topic, by difference", yticks=[], xlim=(-1, 1))
+    axes[2].set_xticks([-1, -0.5, 0, 0.5, 1], ["1", "0.5", "0", "0.5", "1"])
+    axes[2].axvline(0, color="grey", linewidth=0.8)
     axes[2].legend(fontsize=7)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "medlda_20news.png"
