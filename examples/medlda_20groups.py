@@ -46,7 +46,7 @@ def samplers(n_topics: int, *, sweeps: int, passes: int) -> dict[str, Callable[.
 
     def passive_aggressive(counts: Any, labels: Any, **more: Any) -> Any:
         return medlda_passive_aggressive(
-            counts, labels, n_topics, batch_size=64, n_steps=22, draws=max(8 * passes, 1), **SETTINGS,
+            counts, labels, n_topics, n_steps=22, draws=max(8 * passes, 1), **SETTINGS,
             **more,
         )  # fmt: skip
 
