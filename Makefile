@@ -14,7 +14,7 @@ ONE_THREAD_BLAS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_THREAD_BLAS) $(BIN)/python -m pytest
 
 # What an older PyMC is most likely to break: its interfaces, the adaptor, data, distributions.
-CORE := tests/test_private_interfaces.py tests/test_import.py tests/test_public_names.py \
+CORE := tests/private_interfaces tests/test_import.py tests/test_public_names.py \
   tests/test_readme.py tests/test_how_to.py tests/minibatches/test_data_loader.py \
   tests/densities/test_density.py tests/steps/test_adaptor.py tests/steps/test_errors.py \
   tests/distributions/test_von_mises_fisher.py tests/transforms/test_unit_vector.py

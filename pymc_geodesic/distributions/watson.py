@@ -12,9 +12,10 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.around_mean import AroundMean
 from pymc_geodesic.distributions.quadratic import of_size
-from pymc_geodesic.distributions.quadratic_draws import fill_each, fill_watson
+from pymc_geodesic.distributions.quadratic_draws import fill_each
 from pymc_geodesic.distributions.unit_rows import has_unit_length, minus_infinity_off_sphere
 from pymc_geodesic.distributions.von_mises_fisher import length_of_last_axis
+from pymc_geodesic.distributions.watson_draws import fill_watson
 from pymc_geodesic.ops.inner_products import inner_product
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 from pymc_geodesic.ops.quadratic_ops import spectral_integral

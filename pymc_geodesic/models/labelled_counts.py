@@ -12,6 +12,7 @@ from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
 from pymc_geodesic.distributions.labels import require_classes, require_signs
+from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens
 from pymc_geodesic.models.lda import check_names, concentration, word_counts
 
 __all__ = ["LabelledCounts", "Recorder", "labelled_counts"]
@@ -48,6 +49,20 @@ class LabelledCounts:
     def n_documents(self) -> int:
         """D."""
         return len(self.signs)
+
+    def tokens(self, cost: float, margin: float, prior_scale: float, loss: int) -> LabelledTokens:
+        """Tokens and priors as samplers of minibatches take them."""
+        return LabelledTokens(
+            self.starts,
+            self.words,
+            self.signs,
+            self.alpha,
+            self.beta,
+            float(cost),
+            float(margin),
+            float(prior_scale),
+            loss,
+        )
 
     def mean_assignments(self, in_topics: np.ndarray) -> np.ndarray:
         """Divide counts of tokens in topics, shape (D, K), by lengths; zero for the empty."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,12 +18,8 @@ from pymc_geodesic.kernels.topics.max_margin import (
     ONE_AGAINST_ALL,
     collapsed_max_margin_sweep,
 )
-from pymc_geodesic.models.chains import draw_after, each_chain
-from pymc_geodesic.models.labelled_counts import (
-    LabelledCounts,
-    Recorder,
-    labelled_counts,
-)
+from pymc_geodesic.models.labelled_chains import Run, sample_labelled
+from pymc_geodesic.models.labelled_counts import LabelledCounts, labelled_counts
 from pymc_geodesic.models.lda_gibbs import draw_dirichlet
 from pymc_geodesic.runtime.streams import new_stream
 
@@ -142,63 +137,59 @@ def medlda_gibbs(
     for name, value in (("cost", cost), ("margin", margin), ("prior_scale", prior_scale)):
         check_positive(name, value)
     data = labelled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
-    recorder = Recorder(data, chains, draws, var_names)
-    sampler = _Sampler(data, float(cost), float(margin), float(prior_scale), augmented_topics)
-    all_sweeps = tune + draws * thin
-    for chain, rng, sweeps in each_chain(random_seed, chains, all_sweeps, progressbar=progressbar):
-        sampler.start(rng)
-        began = time.perf_counter()
-        for sweep in sweeps:
-            sampler.sweep(rng)
-            draw = draw_after(sweep, tune, thin)
-            if draw is not None:
-                ended = time.perf_counter()
-                recorder.keep(
-                    chain,
-                    draw,
-                    draw_dirichlet(rng, sampler.of_words.T + data.beta)
-                    if recorder.keeps_topics
-                    else None,
-                    sampler.eta,
-                    sampler.of_documents,
-                    sampler.margin,
-                    documents=(sweep + 1) * data.n_documents,
-                    perf_counter_diff=ended - began,
-                )
-                began = time.perf_counter()
-    return recorder.tree({"cost": float(cost), "margin": float(margin)})
+    run = Run(chains, draws, tune, thin, var_names, random_seed, progressbar)
+    cost, margin = float(cost), float(margin)
+
+    def begin(rng: np.random.Generator) -> _Chain:
+        return _Chain(data, cost, margin, float(prior_scale), augmented_topics, rng)
+
+    return sample_labelled(data, run, begin, cost=cost, margin=margin)
 
 
-class _Sampler:
-    """Assignments, their counts and the classifiers of one chain."""
+class _Chain:
+    """Assignments, their counts and the classifiers, from topics at random and weights of zero."""
 
     def __init__(
-        self, data: LabelledCounts, cost: float, margin: float, prior_scale: float, augmented: bool
+        self,
+        data: LabelledCounts,
+        cost: float,
+        margin: float,
+        prior_scale: float,
+        augmented: bool,
+        rng: np.random.Generator,
     ) -> None:
         self.data, self.cost, self.margin, self.prior_scale = data, cost, margin, prior_scale
         self._loss = AUGMENTED if augmented else ONE_AGAINST_ALL
+        self.rng, self.stream = rng, new_stream(rng)
         n_topics = len(data.alpha)
-        self.of_documents = np.empty((data.n_documents, n_topics))
+        self.in_topics = np.empty((data.n_documents, n_topics))
         self.of_words = np.empty((len(data.beta), n_topics))
         self.of_topics = np.empty(n_topics)
-        self.assignments = np.empty(0, dtype=np.int32)
-
-    def start(self, rng: np.random.Generator) -> None:
-        """Begin a chain with topics at random and weights of zero."""
-        data = self.data
-        n_topics = len(data.alpha)
-        self.stream = new_stream(rng)
         self.assignments = rng.integers(n_topics, size=len(data.words), dtype=np.int32)
         count_assignments(
             Tokens(data.starts, data.words, self.assignments),
-            Totals(self.of_documents, self.of_words, self.of_topics),
+            Totals(self.in_topics, self.of_words, self.of_topics),
         )
         self.eta = np.zeros((data.signs.shape[1], n_topics))
+        self._documents = 0
 
-    def sweep(self, rng: np.random.Generator) -> None:
+    def topics(self) -> np.ndarray:
+        """Draw φ, shape (K, V)."""
+        return draw_dirichlet(self.rng, self.of_words.T + self.data.beta)
+
+    def weights(self) -> np.ndarray:
+        """Return η, shape (L, K)."""
+        return self.eta
+
+    def stats(self) -> dict[str, float]:
+        """How many documents were processed."""
+        return {"documents": self._documents}
+
+    def advance(self, iteration: int) -> None:
         """Draw λ, η and all topics."""
+        rng = self.rng
         data = self.data
-        zbar = data.mean_assignments(self.of_documents)
+        zbar = data.mean_assignments(self.in_topics)
         scales = draw_scales(rng, self.margin - data.signs * (zbar @ self.eta.T), self.cost)
         for j in range(data.signs.shape[1]):
             self.eta[j] = draw_weights(
@@ -223,7 +214,8 @@ class _Sampler:
             self._loss,
             self.stream,
             self.assignments,
-            self.of_documents,
+            self.in_topics,
             self.of_words,
             self.of_topics,
         )
+        self._documents += data.n_documents

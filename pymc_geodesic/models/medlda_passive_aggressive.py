@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +13,8 @@ from scipy import sparse
 from pymc_geodesic.arguments import check_integers, check_positive
 from pymc_geodesic.kernels.topics.max_margin import ONE_AGAINST_ALL
 from pymc_geodesic.kernels.topics.passive_aggressive import OnlineSettings, PassiveAggressiveTopics
-from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens
-from pymc_geodesic.models.chains import draw_after, each_chain
-from pymc_geodesic.models.labelled_counts import Recorder, labelled_counts
+from pymc_geodesic.models.labelled_chains import Run, sample_labelled
+from pymc_geodesic.models.labelled_counts import labelled_counts
 
 __all__ = ["medlda_passive_aggressive"]
 
@@ -129,39 +127,36 @@ def medlda_passive_aggressive(
     if draws is None:
         draws = max(1, data.n_documents // (min(batch_size, data.n_documents) * n_steps) - tune)
     check_integers(draws=(draws, 1))
-    tokens = LabelledTokens(
-        data.starts,
-        data.words,
-        data.signs,
-        data.alpha,
-        data.beta,
-        float(cost),
-        float(margin),
-        float(prior_scale),
-        ONE_AGAINST_ALL,
-    )
+    tokens = data.tokens(cost, margin, prior_scale, ONE_AGAINST_ALL)
     settings = OnlineSettings(batch_size, *sweeps, rounds)
-    recorder = Recorder(data, chains, draws, var_names)
-    for chain, rng, iterations in each_chain(
-        random_seed, chains, tune + draws, progressbar=progressbar
-    ):
-        learner = PassiveAggressiveTopics(tokens, settings, rng)
-        began = time.perf_counter()
-        for iteration in iterations:
-            for _ in range(n_steps):
-                learner.step()
-            draw = draw_after(iteration, tune)
-            if draw is not None:
-                ended = time.perf_counter()
-                recorder.keep(
-                    chain,
-                    draw,
-                    learner.topics() if recorder.keeps_topics else None,
-                    learner.weights.draw(rng),
-                    learner.in_topics,
-                    tokens.margin,
-                    documents=learner.documents_seen,
-                    perf_counter_diff=ended - began,
-                )
-                began = time.perf_counter()
-    return recorder.tree({"cost": tokens.cost, "margin": tokens.margin})
+    run = Run(chains, draws, tune, 1, var_names, random_seed, progressbar)
+
+    def begin(rng: np.random.Generator) -> _Chain:
+        return _Chain(PassiveAggressiveTopics(tokens, settings, rng), n_steps)
+
+    return sample_labelled(data, run, begin, cost=tokens.cost, margin=tokens.margin)
+
+
+class _Chain:
+    """Some minibatches for each draw, which is one from the laws of its time."""
+
+    def __init__(self, learner: PassiveAggressiveTopics, n_steps: int) -> None:
+        self._learner, self._n_steps = learner, n_steps
+        self.in_topics = learner.in_topics
+
+    def advance(self, iteration: int) -> None:
+        """Learn from the minibatches of a draw."""
+        for _ in range(self._n_steps):
+            self._learner.step()
+
+    def topics(self) -> np.ndarray:
+        """Draw φ, shape (K, V)."""
+        return self._learner.topics()
+
+    def weights(self) -> np.ndarray:
+        """Draw η, shape (L, K)."""
+        return self._learner.weights.draw(self._learner.rng)
+
+    def stats(self) -> dict[str, float]:
+        """How many documents were processed."""
+        return {"documents": self._learner.documents_seen}

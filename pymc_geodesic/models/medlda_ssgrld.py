@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -13,9 +12,9 @@ from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers, check_positive, step_size_at
 from pymc_geodesic.kernels.topics.max_margin import MULTICLASS, ONE_AGAINST_ALL
-from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens, MaxMarginTopics, TopicSettings
-from pymc_geodesic.models.chains import draw_after, each_chain
-from pymc_geodesic.models.labelled_counts import Recorder, labelled_counts
+from pymc_geodesic.kernels.topics.ssgrld import MaxMarginTopics, TopicSettings
+from pymc_geodesic.models.labelled_chains import Run, sample_labelled
+from pymc_geodesic.models.labelled_counts import labelled_counts
 from pymc_geodesic.schedules import PolynomialDecay, Schedule
 
 __all__ = ["medlda_ssgrld"]
@@ -155,16 +154,8 @@ def medlda_ssgrld(
     data = labelled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
     if loss == "multiclass" and data.is_binary:
         raise ValueError("loss='multiclass' needs labels 0 … L - 1, got -1 and +1")
-    tokens = LabelledTokens(
-        data.starts,
-        data.words,
-        data.signs,
-        data.alpha,
-        data.beta,
-        float(cost),
-        float(margin),
-        float(prior_scale),
-        MULTICLASS if loss == "multiclass" else ONE_AGAINST_ALL,
+    tokens = data.tokens(
+        cost, margin, prior_scale, MULTICLASS if loss == "multiclass" else ONE_AGAINST_ALL
     )
     settings = TopicSettings(
         batch_size=batch_size,
@@ -177,42 +168,63 @@ def medlda_ssgrld(
     )
     topic_steps = _schedule(TOPIC_STEPS[topics_by] if topic_step is None else topic_step)
     weight_steps = _schedule(WEIGHT_STEPS[weights_by] if weight_step is None else weight_step)
-    recorder = Recorder(data, chains, draws, var_names)
-    for chain, rng, iterations in each_chain(
-        random_seed, chains, tune + draws, progressbar=progressbar
-    ):
-        sampler = MaxMarginTopics(tokens, settings, rng)
-        began = time.perf_counter()
-        for iteration in iterations:
-            for step in range(n_steps):
-                inner = iteration * n_steps + step
-                of_topics = step_size_at(topic_steps, inner)
-                of_weights = step_size_at(weight_steps, inner)
-                sampler.step(of_topics, of_weights)
-                if not np.all(np.isfinite(sampler.eta)):
-                    raise FloatingPointError(
-                        f"the weights are not finite any more at draw {iteration} with "
-                        f"weight_step={of_weights}: make it smaller"
-                    )
-            draw = draw_after(iteration, tune)
-            if draw is not None:
-                ended = time.perf_counter()
-                recorder.keep(
-                    chain,
-                    draw,
-                    sampler.topics() if recorder.keeps_topics else None,
-                    sampler.eta,
-                    sampler.in_topics,
-                    tokens.margin,
-                    multiclass=loss == "multiclass",
-                    documents=sampler.documents_seen,
-                    perf_counter_diff=ended - began,
-                    topic_step=of_topics,
-                    weight_step=of_weights,
-                    temperature=sampler.temperature,
+    run = Run(chains, draws, tune, 1, var_names, random_seed, progressbar)
+
+    def begin(rng: np.random.Generator) -> _Chain:
+        return _Chain(MaxMarginTopics(tokens, settings, rng), n_steps, topic_steps, weight_steps)
+
+    return sample_labelled(
+        data,
+        run,
+        begin,
+        cost=tokens.cost,
+        margin=tokens.margin,
+        multiclass=loss == "multiclass",
+    )
+
+
+class _Chain:
+    """Some inner steps for each draw, with step sizes by their number."""
+
+    def __init__(
+        self, sampler: MaxMarginTopics, n_steps: int, topic_steps: Schedule, weight_steps: Schedule
+    ) -> None:
+        self._sampler, self._n_steps = sampler, n_steps
+        self._topic_steps, self._weight_steps = topic_steps, weight_steps
+        self._last = (0.0, 0.0)
+        self.in_topics = sampler.in_topics
+
+    def advance(self, iteration: int) -> None:
+        """Make the inner steps of a draw."""
+        for step in range(self._n_steps):
+            inner = iteration * self._n_steps + step
+            of_topics = step_size_at(self._topic_steps, inner)
+            of_weights = step_size_at(self._weight_steps, inner)
+            self._sampler.step(of_topics, of_weights)
+            if not np.all(np.isfinite(self._sampler.eta)):
+                raise FloatingPointError(
+                    f"the weights are not finite any more at draw {iteration} with "
+                    f"weight_step={of_weights}: make it smaller"
                 )
-                began = time.perf_counter()
-    return recorder.tree({"cost": tokens.cost, "margin": tokens.margin})
+            self._last = of_topics, of_weights
+
+    def topics(self) -> np.ndarray:
+        """Return φ, shape (K, V)."""
+        return self._sampler.topics()
+
+    def weights(self) -> np.ndarray:
+        """Return η, shape (L, K)."""
+        return self._sampler.eta
+
+    def stats(self) -> dict[str, float]:
+        """Documents that were processed, the last step sizes and the temperature."""
+        topic_step, weight_step = self._last
+        return {
+            "documents": self._sampler.documents_seen,
+            "topic_step": topic_step,
+            "weight_step": weight_step,
+            "temperature": self._sampler.temperature,
+        }
 
 
 def _schedule(step_size: float | Schedule) -> Schedule:

@@ -28,7 +28,7 @@ from pymc_geodesic.steps.base.dynamics import Dynamics
 from pymc_geodesic.steps.base.looks import Looks
 from pymc_geodesic.steps.base.noise_measurement import PAIRS_AT_PLACE, NoiseMeasurement
 from pymc_geodesic.steps.base.prepared import prepare
-from pymc_geodesic.steps.base.step_bounds import points_of, stable_step, step_of_even_heat
+from pymc_geodesic.steps.base.step_bounds import points_of, step_of_even_heat, step_of_search
 from pymc_geodesic.tuning.complaint import complaint_about_noise
 from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.funnel import Funnel
@@ -52,9 +52,6 @@ follows it: one scale in a thousand coordinates is enough for noise to be anothe
 
 MOST_LOST = 4
 """Divergences in a row after which the chain goes back to where the search ended."""
-
-FEWEST_GRADIENTS = 10
-"""Gradients that tell which direction is the stiffest."""
 
 
 class AdaptedLangevin:
@@ -249,7 +246,8 @@ class AdaptedLangevin:
         longest = self.dynamics.longest_step(
             searched, self._model_product.dim, shared=few_beside_many(sizes)
         )
-        self._bounds.longest = min(self._bounds.longest, longest, self._stable_step())
+        stable = step_of_search(self._points, self._search.tuner.windows, self.gradient)
+        self._bounds.longest = min(self._bounds.longest, longest, stable)
         self._use_draws()
         n_grad += self._measure_noise(stream)
         self._home = self.position
@@ -328,15 +326,6 @@ class AdaptedLangevin:
         if self.gradient.has_noise:
             self._choose()
         return 0
-
-    def _stable_step(self) -> float:
-        """Step that is short enough where no metric softens what is stiff."""
-        windows = self._search.tuner.windows
-        if windows is None or len(windows) < FEWEST_GRADIENTS:
-            return math.inf
-        gradients, d = windows.gradients, self.gradient.n_euclidean
-        gradients[:, d:] *= np.repeat(self.gradient.metric.lengths, self.gradient.widths)
-        return stable_step(self._points, gradients)
 
     def _turn_back(self, z: np.ndarray, stream: np.ndarray, *, strayed: bool) -> None:
         """Go back to where a draw began, or to where the search ended, with half the step."""

@@ -6,44 +6,37 @@ import inspect
 import multiprocessing
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
-from rich.progress import TextColumn
-from rich.table import Column
 from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.counts.refusals import moving_support
 from pymc_geodesic.densities.edges import edges
-from pymc_geodesic.densities.log_terms import LogTerms
 from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.manifolds import Manifold
-from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base.coverage import StepsOfChain, draws_minibatches
 from pymc_geodesic.steps.base.options import RowOptions, StepOptions
+from pymc_geodesic.steps.base.progress import ProgressColumns
 from pymc_geodesic.steps.base.pymc_parts import (
     BlockedStep,
     DataClassState,
     PointType,
     RandomGenerator,
-    SamplerWarning,
-    SamplingError,
     StatsType,
     StepMethodState,
     TensorVariable,
-    WarningType,
     WithSamplingState,
     dataclass_state,
     get_random_generator,
     modelcontext,
 )
 from pymc_geodesic.steps.base.signature import explain
-from pymc_geodesic.tuning.funnel import Funnel
+from pymc_geodesic.steps.base.starting import StartingStep
 
 __all__ = ["GeodesicStep", "GeodesicStepState"]
 
@@ -79,7 +72,7 @@ class GeodesicStepState(StepMethodState):
     estimate_state: dict
 
 
-class GeodesicStep(BlockedStep):
+class GeodesicStep(StartingStep, ProgressColumns, BlockedStep):
     """Base of the geodesic step methods.
 
     Parameters
@@ -101,7 +94,6 @@ class GeodesicStep(BlockedStep):
     """Manifold of all variables, for a step that knows one only."""
     _corrects: ClassVar[bool] = False
     """Whether a Metropolis correction rejects what lies beyond an edge of the density."""
-    estimator: GradientEstimate
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -165,7 +157,7 @@ class GeodesicStep(BlockedStep):
         self._process: int | None = None
         self._has_local_values = False
         self._written: dict[str, np.ndarray] = {}
-        self._log_terms: LogTerms | None = None
+        self._log_terms = None
 
     @abstractmethod
     def _compile(self) -> None:
@@ -288,111 +280,6 @@ class GeodesicStep(BlockedStep):
         self.estimator.write_local(point)
         return point
 
-    def _fail(self, step_size: float, what: str) -> SamplingError:
-        names = ", ".join(repr(variable.name) for variable in self.variables)
-        message = (
-            f"{type(self).__name__} met a {what or 'velocity'} that is not finite while sampling "
-            f"{names} with step size {step_size:.3g} at draw {self.draw}. Try a smaller step_size, "
-            "more tuning draws, or model.debug() at the starting point."
-        )
-        return SamplingError(see(message, "not-finite"))
-
-    def _edges_of(self) -> list[str]:
-        """Variables that may start where their own density is zero or has a pole."""
-        return []
-
-    def _check_terms(self, point: PointType, *, thoroughly: bool = False) -> None:
-        """Refuse a start where the log-density is not finite, which no proposal would leave.
-
-        Raises
-        ------
-        SamplingError
-            It names the term that is to blame, and the remedy.
-        """
-        if self._log_terms is None:
-            source = self.estimator.source
-            placeholders = {*source.arrays, *source.whole} if source.moves else ()
-            self._log_terms = LogTerms(self.model, placeholders, self._edges_of())
-        if not (thoroughly or self._log_terms.fails(point)):
-            return
-        report = self._log_terms.report(point)
-        if report is not None:
-            names = ", ".join(repr(variable.name) for variable in self.variables)
-            message = (
-                f"the log-density is not finite where {type(self).__name__} starts to sample "
-                f"{names}, and no step size helps. {report}."
-            )
-            raise SamplingError(see(message, "start"))
-
-    def _gradient_at(self, position: np.ndarray, argument: int) -> np.ndarray:
-        """Gradient of the log-density of one minibatch, shape (size,)."""
-        field = self.estimator.field
-        output = np.empty(position.size + 1)  # the field may write the log-density too
-        evaluate(field.address, position, argument, field.context, output)
-        field.raise_error()
-        return output[:-1]
-
-    def _check_gradients(self, position: np.ndarray, arguments: np.ndarray) -> None:
-        """Raise an error if a minibatch has no gradient where a chain began."""
-        for argument in arguments:
-            gradient = self._gradient_at(position, int(argument))
-            if not np.isfinite(gradient).all():
-                raise self._fail_at_start(gradient)
-
-    def _fail_at_start(self, gradient: np.ndarray) -> SamplingError:
-        message = (
-            f"the gradient in {self._failing_names(gradient)} is not finite where "
-            f"{type(self).__name__} starts: no step size helps. Look for NaN in the data and give "
-            "other initial values (initval=); model.debug() shows which term is to blame."
-        )
-        return SamplingError(see(message, "start"))
-
-    def _failing_names(self, vector: np.ndarray) -> str:
-        return ", ".join(
-            repr(name)
-            for name, part in self.product.slices.items()
-            if not np.all(np.isfinite(vector[part]))
-        )
-
     @property
     def _is_last_draw(self) -> bool:
         return not self.tune and self.draw == self._n_tune + self._n_draws - 1
-
-    @staticmethod
-    def _warn(message: str, anchor: str) -> SamplerWarning:
-        return SamplerWarning(WarningType.BAD_PARAMS, see(message, anchor), "warn")
-
-    def _warn_of(self, complaint: str | None, anchor: str) -> SamplerWarning | None:
-        """Warn of what was found; None where nothing was."""
-        name = type(self).__name__
-        return None if complaint is None else self._warn(f"{name}: {complaint}", anchor)
-
-    def _funnel_warning(self, funnel: Funnel | None) -> SamplerWarning | None:
-        """Name a variable that sets the scale of another."""
-        return self._warn_of(None if funnel is None else funnel.complaint, "funnel")
-
-    _progress_stats: tuple[tuple[str, str, str], ...] = ()
-    """(stat, format, column title) of the progress bar."""
-
-    @classmethod
-    def _progressbar_config(cls, n_chains: int = 1) -> tuple[list, dict[str, list]]:
-        columns = [
-            TextColumn(
-                "{task.fields[" + name + "]:" + template + "}",
-                table_column=Column(title, ratio=1),
-            )
-            for name, template, title in cls._progress_stats
-        ]
-        first = {
-            name: "" if template.endswith("s") else 0.0 for name, template, _ in cls._progress_stats
-        }
-        return columns, {name: [value] * n_chains for name, value in first.items()}
-
-    @classmethod
-    def _make_progressbar_update_functions(cls) -> tuple[Callable[[dict], dict]]:
-        names = [name for name, _, _ in cls._progress_stats]
-
-        def update_stats(stats: dict) -> dict:
-            return {name: stats[name] for name in names}
-
-        return (update_stats,)

@@ -7,10 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.tuning.noise import LONGEST_STEP, even_step, largest_square
+from pymc_geodesic.tuning.windows import MetricWindows
 
-__all__ = ["points_of", "stable_step", "step_of_even_heat"]
+__all__ = ["points_of", "stable_step", "step_of_even_heat", "step_of_search"]
+
+FEWEST_GRADIENTS = 10
+"""Gradients that tell which direction is the stiffest."""
 
 
 def points_of(product: Product) -> list[tuple[slice, int]]:
@@ -71,3 +76,24 @@ def stable_step(points: Sequence[tuple[slice, int]], gradients: np.ndarray) -> f
         stiffness = largest_square(gradients[:, part])
         longest = min(longest, LONGEST_STEP / math.sqrt(max(stiffness, 1.0)))
     return longest
+
+
+def step_of_search(
+    points: Sequence[tuple[slice, int]], windows: MetricWindows | None, gradient: AdaptedGradient
+) -> float:
+    """Longest step by the gradients that the search has met, infinite where they are few.
+
+    Parameters
+    ----------
+    points
+        See `points_of`.
+    windows : MetricWindows or None
+        What the search remembers.
+    gradient : AdaptedGradient
+        With the metric that the search has found.
+    """
+    if windows is None or len(windows) < FEWEST_GRADIENTS:
+        return math.inf
+    gradients, d = windows.gradients, gradient.n_euclidean
+    gradients[:, d:] *= np.repeat(gradient.metric.lengths, gradient.widths)
+    return stable_step(points, gradients)

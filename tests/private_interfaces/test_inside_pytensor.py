@@ -1,0 +1,123 @@
+"""What the package takes from inside PyTensor is there, and works as it assumes.
+
+A test that fails here names the interface that a new version has changed, and its docstring says
+what breaks in the package with it.
+"""
+
+import numba
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.graph.replace import _vectorize_node, vectorize_graph
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
+from pytensor.link.numba.dispatch.basic import (
+    numba_njit,
+    register_funcify_and_cache_key,
+    register_funcify_default_op_cache_key,
+)
+from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.tensor.random.op import RandomVariable
+
+
+class Twice(Op):
+    """Two times a vector; its implementation says that it is Numba's by adding one more."""
+
+    __props__ = ()
+
+    def make_node(self, x):
+        return Apply(self, [pt.as_tensor(x)], [pt.as_tensor(x).type()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = 2.0 * inputs[0]
+
+
+class Thrice(Twice):
+    """The same for the other way to register."""
+
+
+@register_funcify_default_op_cache_key(Twice)
+def twice(op, node, **kwargs):
+    @numba_njit
+    def double(x):
+        return 2.0 * x + 1.0
+
+    return double, 1
+
+
+@register_funcify_and_cache_key(Thrice)
+def thrice(op, node, **kwargs):
+    @numba_njit
+    def double(x):
+        return 2.0 * x + 1.0
+
+    return double, "private_interfaces.Thrice"
+
+
+@pytest.mark.parametrize("op", [Twice(), Thrice()], ids=["default key", "own key"])
+def test_numba_implementation_of_an_op(op):
+    """Sparse products, Bessel functions and gradients of products are registered so."""
+    x = pt.dvector("x")
+    compiled = pytensor.function([x], op(x), mode="NUMBA")
+    np.testing.assert_array_equal(compiled(np.ones(2)), [3.0, 3.0])
+
+
+def test_compiled_function_of_a_graph():
+    """Gradients are native code: `compile_field` wraps ``vm.jit_fn``, a dispatcher of Numba.
+
+    Its key in the cache of sources is part of the key of the wrapper.
+    """
+    x = pt.dvector("x")
+    mode = pytensor.compile.mode.get_mode("NUMBA")
+    assert isinstance(mode.linker, NumbaLinker)
+    jitted = pytensor.function([x], pt.sum(x) * 2.0, mode=mode, trust_input=True).vm.jit_fn
+    assert jitted(np.ones(3))[0] == 6.0
+    assert isinstance(CACHED_SRC_FUNCTIONS[jitted.py_func], str)
+    assert CACHED_SRC_FUNCTIONS.get(lambda: None) is None
+
+
+def test_function_from_source():
+    """`compile_field` makes the C signature around a gradient of a generated source."""
+    source = "def f(x):\n    return x + shift\n"
+    function = compile_numba_function_src(
+        source, "f", {"__name__": __name__, "shift": 2.0}, cache_key="canary of a source"
+    )
+    assert function(1.0) == 3.0
+    assert CACHED_SRC_FUNCTIONS[function] == "canary of a source"
+    assert numba.cfunc("float64(float64)", cache=True)(function).address > 0
+
+
+class FixedRV(RandomVariable):
+    name, signature, dtype = "fixed", "()->()", "float64"
+
+
+@numba_core_rv_funcify.register(FixedRV)
+def fixed_rv(op, node):
+    @numba_njit
+    def draw(rng, value):
+        return value + 1.0
+
+    return draw, 1
+
+
+def test_draws_of_a_random_variable():
+    """The draws of the distributions are compiled through it, one core draw at a time."""
+    rng = pytensor.shared(np.random.default_rng(1))
+    value = np.array([1.0, 2.0])
+    _, draws = FixedRV()(value, size=(3, 2), rng=rng, return_next_rng=True)
+    np.testing.assert_array_equal(pytensor.function([], draws, mode="NUMBA")(), [[2.0, 3.0]] * 3)
+
+
+@_vectorize_node.register(Twice)
+def vectorize_twice(op, node, x):
+    return [op(x) + 5.0]
+
+
+def test_vectorisation_of_an_op():
+    """Several draws at once of topics and Gram matrices rest on this singledispatch."""
+    x = pt.dvector("x")
+    batch = vectorize_graph(Twice()(x), {x: pt.as_tensor(np.ones((2, 3)))})
+    np.testing.assert_array_equal(batch.eval(mode="FAST_COMPILE"), np.full((2, 3), 7.0))
