@@ -8,6 +8,7 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pymc.distributions.distribution import Continuous
+from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.distributions.transforms import _default_transform, circular
 from pymc.logprob.transforms import Transform
 from pymc.pytensorf import floatX
@@ -85,6 +86,14 @@ def wrapped(angles: ArrayLike) -> NDArray[np.float64]:
     [0.5, 0.5]
     """
     return np.pi - np.mod(np.pi - np.asarray(angles, dtype=float), 2.0 * np.pi)
+
+
+def angle_of_mean(
+    size: TensorVariable, mu: TensorVariable, spread: TensorVariable
+) -> TensorVariable:
+    """Return the mean angle in the shape of the variable, in [−π, π]."""
+    point = pt.broadcast_arrays(pt.arctan2(pt.sin(mu), pt.cos(mu)), spread)[0]
+    return point if rv_size_is_none(size) else pt.full(size, point)
 
 
 def squared_half_chord(angle: TensorVariable) -> TensorVariable:

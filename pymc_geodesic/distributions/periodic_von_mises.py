@@ -7,13 +7,12 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
-from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.angle_draws import compiled_von_mises, draw_von_mises
-from pymc_geodesic.distributions.angular import Angular
+from pymc_geodesic.distributions.angular import Angular, angle_of_mean
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
@@ -127,11 +126,3 @@ class PeriodicVonMises(Angular):
             kappa >= 0,
             msg="mu of PeriodicVonMises is finite, kappa >= 0",
         )
-
-
-def angle_of_mean(
-    size: TensorVariable, mu: TensorVariable, spread: TensorVariable
-) -> TensorVariable:
-    """Return the mean angle in the shape of the variable, in [−π, π]."""
-    point = pt.broadcast_arrays(pt.arctan2(pt.sin(mu), pt.cos(mu)), spread)[0]
-    return point if rv_size_is_none(size) else pt.full(size, point)

@@ -12,8 +12,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.angle_draws import draw_wrapped_cauchy
-from pymc_geodesic.distributions.angular import Angular, squared_half_chord
-from pymc_geodesic.distributions.periodic_von_mises import angle_of_mean
+from pymc_geodesic.distributions.angular import Angular, angle_of_mean, squared_half_chord
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
