@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -139,8 +140,8 @@ def drawn_row_source(
     groups: dict[int, list[RowInput]] = {}
     for row in dict.fromkeys(drawn.values()):
         groups.setdefault(row.group, []).append(row)
-    tables = [(len(row.data), row.block.type.shape[0]) for row in drawn.values()]
-    order = order_for(minibatch_order, noise, tables)
+    n_blocks = min(len(row.data) / row.block.type.shape[0] for row in drawn.values())
+    order = order_for(minibatch_order, noise, n_blocks)
     sources: list[RowSource] = []
     for members in groups.values():
         arrays = {row.name: row.data for row in members}
@@ -232,12 +233,13 @@ def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
     return container
 
 
-def _first_table(containers: Containers, batch_size: int) -> list[tuple[int, int]]:
-    """Rows of the first container, if it has a row for each of them, and of a minibatch."""
+def _blocks_of_first(containers: Containers, batch_size: int) -> float:
+    """Blocks of the first container, infinite if it has no row for each of the data."""
     first = next(iter(containers.values()), None)
     if not isinstance(first, SharedVariable):
-        return []
-    return [(n_rows, batch_size) for n_rows in first.get_value(borrow=True).shape[:1]]
+        return math.inf
+    value = first.get_value(borrow=True)
+    return len(value) / batch_size if value.ndim else math.inf
 
 
 def _refuse_without_containers(model: Model, arguments: MinibatchArguments) -> None:
@@ -287,8 +289,8 @@ def named_row_source(
         name: _container(model, name) for name in ((names,) if isinstance(names, str) else names)
     }
     batch_size = arguments.batch_size
-    tables = [] if batch_size is None else _first_table(containers, batch_size)
-    order = order_for(arguments.minibatch_order, noise, tables)
+    n_blocks = _blocks_of_first(containers, batch_size) if batch_size else math.inf
+    order = order_for(arguments.minibatch_order, noise, n_blocks)
     if arguments.batches is not None:
         return _streamed_source(arguments, containers, order)
     if batch_size is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 
 from pymc_geodesic.minibatches.random_rows import RandomRows
@@ -43,7 +42,7 @@ def check_order(minibatch_order: str) -> None:
         )
 
 
-def order_for(asked: str, noise: RowNoise, tables: Iterable[tuple[int, int]]) -> str:
+def order_for(asked: str, noise: RowNoise, n_blocks: float) -> str:
     """Choose the order of the rows: independent minibatches for shuffled ones where noise is known.
 
     Over K blocks of rows shuffled once, the variance in a direction is off by about sqrt(2 / K) of
@@ -54,18 +53,17 @@ def order_for(asked: str, noise: RowNoise, tables: Iterable[tuple[int, int]]) ->
     asked : str
         The order that the user asked for.
     noise : RowNoise
-    tables : iterable of (int, int)
-        Rows of each table, and of a minibatch of it, where they are known.
+    n_blocks : float
+        K, rows of the data for each of a minibatch; infinite where that is not known.
 
     Examples
     --------
     >>> from pymc_geodesic.minibatches.orders import RowNoise, order_for
-    >>> order_for("shuffled", RowNoise.WHITE, [(10_000, 100)])
+    >>> order_for("shuffled", RowNoise.WHITE, 100.0)
     'independent'
-    >>> order_for("shuffled", RowNoise.TAKEN_OFF, [(10_000, 100)])
+    >>> order_for("shuffled", RowNoise.TAKEN_OFF, 100.0)
     'random'
     """
     if noise is RowNoise.ANY or asked != "shuffled":
         return asked
-    few = any(n_rows < FEW_BLOCKS * batch_size for n_rows, batch_size in tables)
-    return "random" if noise is RowNoise.TAKEN_OFF and few else "independent"
+    return "random" if noise is RowNoise.TAKEN_OFF and n_blocks < FEW_BLOCKS else "independent"
