@@ -46,6 +46,8 @@ class _Block:
         Rows without the repeated ones.
     begin, end : int
         Blocks of the iterable before it, and up to it, in their passes.
+    least_rows : int
+        Up to which blocks of the iterable were joined.
     """
 
     arrays: dict[str, np.ndarray]
@@ -54,6 +56,7 @@ class _Block:
     n_rows: int
     begin: int
     end: int
+    least_rows: int
 
 
 class StreamedBlocks(RowSource):
@@ -113,7 +116,7 @@ class StreamedBlocks(RowSource):
         self._format, self._batches = format, batches
         self._pass = BlockPass(batches, format.named)
         self.n_rows = n_rows
-        self.batch_size = self._least_rows = batch_size
+        self.batch_size = batch_size
         self.with_replacement = order == "random"
         self._order = order
         self.walks_epochs = order == "shuffled"
@@ -159,6 +162,7 @@ class StreamedBlocks(RowSource):
     def _start_over(self, seed: int) -> None:
         self._leave_block()
         self._seed = seed
+        self._least_rows = self.batch_size
         self._visits = 0
         self._left = 0.0
         self._previous = 0
@@ -171,16 +175,17 @@ class StreamedBlocks(RowSource):
         if self._loading is not None:
             self._loading.abandon()
             self._loading = None
+        self._least_of_next = 0
         if self._block is not None:
             self._spare = self._block.memory
             self._block = None
 
-    def _load(self, begin: int) -> _Block:
+    def _load(self, begin: int, least_rows: int) -> _Block:
         """Read the next block that is long enough, in random order."""
         if self._pass.consumed != begin:
             self._pass.restart(begin)
         parts = [self._pass.next_block()]
-        while (n_rows := sum(map(rows_of, parts))) < self._least_rows:
+        while (n_rows := sum(map(rows_of, parts))) < least_rows:
             parts[-1] = self._format.copied(parts[-1])
             parts.append(self._pass.next_block())
         length = n_rows if self.with_replacement else n_rows + self.batch_size - 1
@@ -190,7 +195,7 @@ class StreamedBlocks(RowSource):
         end = self._pass.consumed
         if not self._means.is_done:
             self._means.take_in(begin, end, self._format.dense_rows(arrays, n_rows))
-        return _Block(arrays, whole, memory, n_rows, begin, end)
+        return _Block(arrays, whole, memory, n_rows, begin, end, least_rows)
 
     def _install(self, block: _Block) -> None:
         """Take minibatches from this block from now on."""
@@ -214,7 +219,9 @@ class StreamedBlocks(RowSource):
             block = self._loading.result()
             self._loading = None
         else:
-            block = self._load(self._begin if self._block is None else self._block.end)
+            begin = self._begin if self._block is None else self._block.end
+            block = self._load(begin, self._least_of_next or self._least_rows)
+        self._least_of_next = 0
         if not self._means.is_done:
             self._means.look_now_and_then(self.n_rows)
         self._install(block)
@@ -250,13 +257,17 @@ class StreamedBlocks(RowSource):
             self._allot(n)
         assert self._block is not None
         if self._loading is None:
-            end = self._block.end
-            self._loading = BackgroundWork(lambda: self._load(end))
+            self._load_next(self._block.end)
         self._left -= used
         starts = self._walk.next_starts(n)
         if self._gathered is not None:
             self.arrays = self._gathered.arrays
         return starts
+
+    def _load_next(self, begin: int) -> None:
+        """Begin to load, with as many rows as are wanted now and not when it is done."""
+        least = self._least_of_next = self._least_of_next or self._least_rows
+        self._loading = BackgroundWork(lambda: self._load(begin, least))
 
     def row_indices(self, start: int) -> np.ndarray:
         """Not known for streamed rows.
@@ -276,7 +287,8 @@ class StreamedBlocks(RowSource):
             "visits": self._visits,
             "left": self._left,
             "previous": self._previous,
-            "least_rows": self._least_rows,
+            "least_rows": self._least_rows if self._block is None else self._block.least_rows,
+            "least_of_next": self._least_of_next,
             "remainders": dict(self._remainders),
             "begin": self._begin if self._block is None else self._block.begin,
             "walk": None if self._block is None else self._walk.state,
@@ -292,6 +304,7 @@ class StreamedBlocks(RowSource):
             self._visits = state["visits"] - 1
             self._take_block()
             self._walk.state = state["walk"]
+        self._least_of_next = state["least_of_next"]
         self._visits = state["visits"]
         self._left, self._previous = state["left"], state["previous"]
         self._remainders = dict(state["remainders"])

@@ -13,28 +13,34 @@ import numpy as np
 
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.chain_files import ChainFiles, Draws, Record
+from pymc_geodesic.runs.columns import Columns
 from pymc_geodesic.runs.ending import end_worker_with, tell_how_to_go_on
-from pymc_geodesic.runs.pymc_parts import RecordsInWorker, SamplerWarning
+from pymc_geodesic.runs.pymc_parts import RecordsInWorker
 
 __all__ = ["ChainTrace", "Replay"]
 
-_SHARE = 0.02
+_SHARE = 0.01
 """Part of the time that writing may take: where it takes long, it is done less often."""
 
 
 class Replay(NamedTuple):
-    """What a chain has drawn before: its start, its draws, and the state after them."""
+    """What a chain has drawn before.
+
+    Attributes
+    ----------
+    start : Record
+    draws : Draws
+        Those before the record.
+    record : Record
+        From which it goes on.
+    n_on_disk : int
+        Draws on the disk, some behind the record, that only as many may replace.
+    """
 
     start: Record
     draws: Draws
     record: Record
-
-
-def _entry(value: Any) -> Any:
-    """Leave of a warning what can be written."""
-    if isinstance(value, SamplerWarning):
-        return SamplerWarning(value.kind, value.message, value.level, value.step)
-    return value
+    n_on_disk: int
 
 
 class ChainTrace(RecordsInWorker):
@@ -52,11 +58,11 @@ class ChainTrace(RecordsInWorker):
     n_draws : int
         How many draws it is to have, with tuning.
     evaluate : callable
-        Function of a point that returns the values of the variables.
-    names : list of str
-        Names of these values.
-    stat_names : list of list of str
-        Names of the sample stats of each step method.
+        Function of the entries of a point that returns the values of the variables.
+    inputs : list of str
+        Names of these entries.
+    columns : Columns
+        For the values and the sample stats.
     every : float
         Least number of seconds between two records.
     replay : Replay, optional
@@ -70,31 +76,23 @@ class ChainTrace(RecordsInWorker):
         n_draws: int,
         *,
         evaluate: Callable[..., list[np.ndarray]],
-        names: list[str],
-        stat_names: list[list[str]],
+        inputs: list[str],
+        columns: Columns,
         every: float,
         replay: Replay | None = None,
     ) -> None:
         # Not those of the base: it would open a store of another kind.
         self.files, self.chain, self.n_draws = files, chain, n_draws
-        self.evaluate, self.names, self.stat_names = evaluate, names, stat_names
+        self.evaluate, self.inputs, self.columns = evaluate, inputs, columns
         self.every = every
         self.replay = replay
         self.n = 0
         self._step: Any = None
         self._first = 0 if replay is None else replay.record.n
+        self._n_on_disk = 0 if replay is None else replay.n_on_disk
         self._has_failed = False
         self._is_handled = id(sys.exception())  # one that sampling has nothing to do with
-        self._clear()
-
-    def _clear(self) -> None:
-        # In an order that an interruption anywhere leaves right: what waits is what is counted.
-        self._n_waiting = 0
-        self._first_waiting = max(self.n, self._first)
-        self._values: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
-        self._stats: list[dict[str, list[Any]]] = [
-            {name: [] for name in names} for names in self.stat_names
-        ]
+        self._first_waiting = self._first
         self._due = time.monotonic() + self.every
 
     def link_stepper(self, step_method: Any) -> None:
@@ -149,13 +147,8 @@ class ChainTrace(RecordsInWorker):
         self.n += 1
         if self.n <= self._first:
             return
-        for name, value in zip(self.names, self.evaluate(**draw), strict=True):
-            self._values[name].append(np.array(value))  # the function uses its memory again
-        for columns, entries in zip(self._stats, stats, strict=True):
-            for name, column in columns.items():
-                column.append(_entry(entries.get(name)))
-        self._n_waiting += 1
-        if self.n == self.n_draws or time.monotonic() >= self._due:
+        self.columns.append(self.evaluate(*[draw[name] for name in self.inputs]), stats)
+        if self.n == self.n_draws or (self.n >= self._n_on_disk and time.monotonic() >= self._due):
             begin = time.monotonic()
             point = {name: np.array(value) for name, value in draw.items()}
             try:
@@ -174,13 +167,12 @@ class ChainTrace(RecordsInWorker):
             self._due = now + max(self.every, (now - begin) / _SHARE)
 
     def _write_draws(self) -> None:
-        if n := self._n_waiting:
-            values = {name: column[:n] for name, column in self._values.items()}
-            stats = [
-                {name: column[:n] for name, column in columns.items()} for columns in self._stats
-            ]
-            self.files.write_draws(self._first_waiting, values, stats)
-            self._clear()
+        n = self.columns.n
+        if n and self._first_waiting + n >= self._n_on_disk:
+            self.files.write_draws(self._first_waiting, self.columns.content())
+            # In an order that an interruption anywhere leaves right: what waits is what is counted.
+            self.columns.clear()
+            self._first_waiting += n
 
     def record_sampling_state(self, step: Any = None) -> None:
         """Do nothing: PyMC calls this when a draw was interrupted, and its state is of no use."""

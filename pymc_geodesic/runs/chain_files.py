@@ -8,13 +8,14 @@ A folder ``chain-0`` holds ``start.npz``, the point and the state in which the c
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pymc_geodesic.failure_modes import see
+from pymc_geodesic.runs.columns import joined_columns, listed
 from pymc_geodesic.runs.encoding import UnreadableFileError, read_tree, write_tree
 
 __all__ = ["ChainFiles", "Draws", "Record"]
@@ -49,20 +50,6 @@ class Record(NamedTuple):
     state: Any
 
 
-def _column(entries: Sequence[Any]) -> Any:
-    """Pack entries of one kind and shape to an array, leave others a list."""
-    try:
-        arrays = [np.asarray(entry) for entry in entries]
-    except ValueError:
-        return list(entries)
-    first = arrays[0]
-    if first.dtype.kind not in "biufU" or any(entry is None for entry in entries):
-        return list(entries)
-    if any(a.shape != first.shape or a.dtype.kind != first.dtype.kind for a in arrays):
-        return list(entries)
-    return np.stack(arrays)
-
-
 def joined(parts: Sequence[Draws]) -> Draws:
     """Put segments one after another."""
     if not parts:
@@ -72,7 +59,7 @@ def joined(parts: Sequence[Draws]) -> Draws:
     }
     stats = [
         {
-            name: _column([entry for part in parts for entry in part.stats[i][name]])
+            name: joined_columns([part.stats[i][name] for part in parts])
             for name in parts[0].stats[i]
         }
         for i in range(len(parts[0].stats))
@@ -108,17 +95,8 @@ class ChainFiles:
         except FileNotFoundError:
             return None
 
-    def write_draws(
-        self,
-        first: int,
-        values: Mapping[str, Sequence[np.ndarray]],
-        stats: Sequence[Mapping[str, Sequence[Any]]],
-    ) -> None:
-        """Write a segment; ``first`` is the number of its first draw."""
-        content = {
-            "values": {name: np.stack(list(column)) for name, column in values.items()},
-            "stats": [{name: _column(c) for name, c in columns.items()} for columns in stats],
-        }
+    def write_draws(self, first: int, content: dict[str, Any]) -> None:
+        """Write a segment, see `Columns.content`; ``first`` is the number of its first draw."""
         write_tree(self.folder / f"draws-{first:09d}.npz", content)
 
     def write_record(self, record: Record) -> None:
@@ -153,13 +131,26 @@ class ChainFiles:
                 break
             values = content["values"]
             size = len(next(iter(values.values())))
-            found.append((first, Draws(values, content["stats"], size)))
+            stats = [
+                {name: listed(column) for name, column in columns.items()}
+                for columns in content["stats"]
+            ]
+            found.append((first, Draws(values, stats, size)))
             n += size
         return found
 
     def read(self, *, warn: bool = True) -> Draws:
         """Read all draws up to the first gap."""
         return joined([draws for _, draws in self.segments(warn=warn)])
+
+    def count(self) -> int:
+        """Count the draws, by the last segment that can be read."""
+        for first, path in reversed(self._numbered("draws").items()):
+            try:
+                return first + len(next(iter(read_tree(path)["values"].values())))
+            except (FileNotFoundError, UnreadableFileError):
+                continue
+        return 0
 
     def last_record(self, n_draws: int) -> Record | None:
         """Read the latest state that has all its draws, ``n_draws`` of them being readable."""
@@ -173,10 +164,13 @@ class ChainFiles:
                     )
         return None
 
-    def forget_after(self, n: int) -> None:
-        """Remove segments and states behind the draw from which a chain goes on."""
+    def forget_after(self, n: int, *, but_next: bool = False) -> None:
+        """Remove segments and states behind the draw from which a chain goes on.
+
+        The segment that begins there may stay; the next one that is written replaces it.
+        """
         for first, path in self._numbered("draws").items():
-            if first >= n:
+            if first > n or (first == n and not but_next):
                 path.unlink()
         for number, path in self._numbered("state").items():
             if number > n:

@@ -73,16 +73,23 @@ class RunFiles:
         return ChainFiles(self.path / f"chain-{chain}")
 
     def replay(self, chain: int) -> Replay | None:
-        """Take back what a chain has drawn, up to the last state; forget what is behind it."""
+        """Take back what a chain has drawn, up to the last state.
+
+        Draws behind it, which are drawn again, stay until as many are there. Those of several
+        segments are forgotten: without states among them they are what damaged files have left, and
+        a chain should not be without a record for so long.
+        """
         files = self.chain(chain)
         start = files.read_start()
         if start is None:
             return None
         segments = files.segments()
         record = files.last_record(sum(draws.n for _, draws in segments)) or start
-        files.forget_after(record.n)
         kept = [draws for first, draws in segments if first < record.n]
-        return Replay(start, joined(kept), record)
+        behind = [draws.n for first, draws in segments if first >= record.n]
+        n_behind = behind[0] if len(behind) == 1 else 0
+        files.forget_after(record.n, but_next=n_behind > 0)
+        return Replay(start, joined(kept), record, record.n + n_behind)
 
 
 def _chosen(lengths: list[int]) -> list[int]:

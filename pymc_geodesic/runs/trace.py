@@ -15,6 +15,7 @@ import pytensor
 
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.chain import ChainTrace, Replay
+from pymc_geodesic.runs.columns import Columns
 from pymc_geodesic.runs.encoding import write_tree
 from pymc_geodesic.runs.ending import end_run_with, how_to_go_on
 from pymc_geodesic.runs.identity import identity_of
@@ -44,7 +45,7 @@ class CheckpointTrace(KnowsTheStep):
         Folder of the run; it is made.
     every : float, default 5
         Least number of seconds between two records of a chain, at least 0. Where a record takes
-        long they are fewer, so that they take a fiftieth of the time at most.
+        long they are fewer, so that they take a hundredth of the time at most.
 
     Raises
     ------
@@ -114,6 +115,9 @@ class CheckpointTrace(KnowsTheStep):
             named = [v for v in self.model.unobserved_value_vars if not is_transformed_name(v.name)]
         else:
             named = list(vars)
+        kinds = [
+            {name: np.dtype(kind) for name, kind in stats.items()} for stats in step.stats_dtypes
+        ]
         key: dict[str, Any] = {
             "format": FORMAT,
             "chains": chains,
@@ -121,11 +125,9 @@ class CheckpointTrace(KnowsTheStep):
             "tune": tune,
             "every": self.every,
             "var_names": None if vars is None else [v.name for v in named],
-            "stats": [
-                {name: np.dtype(kind).str for name, kind in stats.items()}
-                for stats in step.stats_dtypes
-            ],
+            "stats": [{name: kind.str for name, kind in stats.items()} for stats in kinds],
             "step": recipe_of(step),
+            "step_before": step.sampling_state,
             "identity": identity_of(self.model),
             "labels": _labels(self.model),
         }
@@ -140,6 +142,8 @@ class CheckpointTrace(KnowsTheStep):
                 )
                 raise ValueError(see(message, "stopped-run"))
             hold(self.path)
+            # What a step learnt in a run before may be where this one begins, as NUTS does.
+            key["step_before"] = step.sampling_state = self._goes_on.key["step_before"]
             replays = [self._goes_on.replay(chain) for chain in range(chains)]
         write_tree(self.path / "run.npz", key)
         self._give_signal_back = end_run_with(self, self.path)
@@ -150,14 +154,15 @@ class CheckpointTrace(KnowsTheStep):
             point_fn=False,
             on_unused_input="ignore",
         )
+        evaluate.trust_input = True  # points of PyMC are of the right types
         self.straces = [
             ChainTrace(
                 self.run.chain(chain),
                 chain,
                 tune + draws,
                 evaluate=evaluate,
-                names=[v.name for v in named],
-                stat_names=[list(stats) for stats in key["stats"]],
+                inputs=[v.name for v in self.model.value_vars],
+                columns=Columns([v.name for v in named], kinds),
                 every=self.every,
                 replay=replays[chain],
             )
@@ -180,7 +185,7 @@ class CheckpointTrace(KnowsTheStep):
 
     @property
     def _sampling_state(self) -> Any:
-        counts = np.array([self.run.chain(c).read(warn=False).n for c in range(len(self.straces))])
+        counts = np.array([self.run.chain(c).count() for c in range(len(self.straces))])
         return SimpleNamespace(draw_idx=counts, global_warnings=[])
 
     @property

@@ -121,6 +121,21 @@ def test_joined_blocks_are_joined_again_by_a_restored_state():
     np.testing.assert_array_equal([take(restored, 16) for _ in range(5)], expected)
 
 
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("taken", range(1, 9))
+def test_a_restored_state_joins_what_was_wanted_when_a_block_began_to_load(order, taken):
+    """Draws get shorter and longer on the way, as tuning makes them."""
+    lengths, steps = [40, 40, 25, 15], [16, 2, 2, 20, 3, 3, 2, 16, 2, 2, 18, 2, 2, 2]
+    source = source_of(blocks_of(lengths), order=order)
+    for n in steps[:taken]:
+        take(source, n)
+    state = copy.deepcopy(source.state)
+    restored = source_of(blocks_of(lengths), order=order)
+    restored.state = state
+    for n in steps[taken:]:
+        np.testing.assert_array_equal(take(restored, n), take(source, n))
+
+
 @pytest.mark.parametrize(
     ("lengths", "joined"),
     [

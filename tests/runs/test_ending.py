@@ -14,6 +14,7 @@ import pytest
 import pymc_geodesic as pg
 from pymc_geodesic.runs import chain_files
 from pymc_geodesic.runs.chain_files import ChainFiles
+from pymc_geodesic.runs.columns import Columns
 from pymc_geodesic.runs.ending import TERMINATED, end_run_with
 from pymc_geodesic.runs.lock import let_go
 from pymc_geodesic.runs.reading import RunFiles
@@ -210,22 +211,26 @@ def test_a_folder_that_is_removed_while_chains_draw(model, tmp_path):
 def test_an_interruption_within_a_record(model, expected, tmp_path, monkeypatch):
     """Of a draw that is kept by half, nothing is."""
     path = tmp_path / "run"
-    entry = pg.runs.chain._entry
-    left = iter(range(10**9))
+    append, left = Columns.append, iter(range(10**9))
 
-    def interrupted(value):
-        if next(left) == 100:
+    class Interrupted(dict):
+        def items(self):
+            yield from list(super().items())[:2]
             raise KeyboardInterrupt
-        return entry(value)
+
+    def interrupted(self, values, stats):
+        if next(left) == 10:
+            stats = [Interrupted(each) for each in stats]
+        append(self, values, stats)
 
     with monkeypatch.context() as patch:
-        patch.setattr("pymc_geodesic.runs.chain._entry", interrupted)
+        patch.setattr(Columns, "append", interrupted)
         with (
             pytest.warns(UserWarning, match="stopped after"),
             pytest.warns(UserWarning, match="fewer draws"),
         ):
             sample(model, make_step(model), trace=pg.CheckpointTrace(path, 1e6), **KWARGS)
-    assert 0 < RunFiles(path).chain(0).read().n < 30
+    assert RunFiles(path).chain(0).read().n == 10
     assert_same_trees(expected, pg.resume(path, model, **QUIET))
 
 

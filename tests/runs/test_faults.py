@@ -17,7 +17,15 @@ from pymc_geodesic.__main__ import main
 from pymc_geodesic.runs.identity import check_identity, identity_of
 from pymc_geodesic.runs.lock import let_go
 from pymc_geodesic.runs.reading import RunFiles
-from tests.runs.stopped import QUIET, as_often_as_told, assert_same_trees, stopped
+from tests.runs.stopped import (
+    QUIET,
+    StoppedError,
+    as_often_as_told,
+    assert_same_trees,
+    record_every,
+    stop_after,
+    stopped,
+)
 from tests.steps.runs import INTERPRETED, sample
 
 KWARGS = {"draws": 20, "tune": 10, "chains": 2, "random_seed": 3}
@@ -342,6 +350,27 @@ def test_both_states_that_are_damaged(run, model, expected):
     with pytest.warns(UserWarning, match="An earlier state is taken"):
         again = pg.resume(run, model, **QUIET)
     assert_same_trees(expected, again)
+
+
+def test_draws_behind_the_last_state_stay_until_as_many_are_drawn(
+    model, expected, tmp_path, monkeypatch
+):
+    """Whoever read them before finds them again, also where going on was stopped at once."""
+    path = tmp_path / "run"
+    trace = pg.CheckpointTrace(path, 8)
+    with monkeypatch.context() as patch:
+        record_every(patch, 8)
+        with pytest.raises(StoppedError):
+            sample(model, make_step(model), trace=trace, callback=stop_after(22), **KWARGS)
+    files = RunFiles(path).chain(0)
+    there = files.read()
+    state = files.last_record(there.n).n
+    assert there.n - state > 2
+    for n_more in (1, 2):
+        with pytest.raises(StoppedError):
+            pg.resume(path, model, callback=stop_after(state + n_more), **QUIET)
+        np.testing.assert_array_equal(files.read().values["b"], there.values["b"])
+    assert_same_trees(expected, pg.resume(path, model, **QUIET))
 
 
 def test_files_that_were_left_by_half(run, model, expected):

@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 import pymc_geodesic as pg
+from pymc_geodesic.runs.chain import difference
 from tests.runs.stopped import QUIET, as_often_as_told, assert_same_trees, record_every, stopped
 from tests.steps.runs import INTERPRETED, assert_same_draws, sample
 
@@ -90,6 +91,33 @@ def check(model, make, path, at, every, monkeypatch):
 def test_goes_on_as_if_it_had_not_stopped(model, name, at, tmp_path, monkeypatch):
     """While the first chain tunes and draws, and while the second does."""
     check(model, STEPS[name], tmp_path / "run", at, 4, monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["GMC", "SGGMC"])
+def test_a_chain_begins_as_if_there_had_been_none(model, name):
+    """Nothing of the state of a step is left of the chain before, where both are tuned."""
+    step = STEPS[name](model)
+
+    def begin():
+        step.setup_chain(np.random.default_rng(5), 15, 10)
+        return step.sampling_state
+
+    before = begin()
+    sample(model, step, tune=15, draws=5)
+    assert difference(before, begin(), "step") == ""
+
+
+def test_a_step_that_has_sampled_before(model, tmp_path):
+    """`NUTS` begins with what it has learnt then, and a step made anew has to know it."""
+
+    def used():
+        step = beside_nuts(model)
+        sample(model, step, tune=15, draws=5)
+        return step
+
+    expected = sample(model, used(), **KWARGS)
+    stopped(model, used(), tmp_path / "run", 38, 0.0, **KWARGS)
+    assert_same_trees(expected, pg.resume(tmp_path / "run", model, **QUIET))
 
 
 @pytest.mark.parametrize("at", [60, *map(slow, (13, 38))])

@@ -18,7 +18,7 @@ from pymc_geodesic.runtime.streams import uniform
 from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.funnel import Funnel
-from pymc_geodesic.tuning.metric import Metric
+from pymc_geodesic.tuning.metric import Metric, unit_metric
 from pymc_geodesic.tuning.trajectory import TrajectoryTuner
 
 __all__ = [
@@ -145,7 +145,9 @@ class AdaptedTrajectories:
         self._evaluated = 0
         self.z = np.empty(0)
         self._current[:] = math.nan
-        if n_tune or not self.has_tuned:
+        self.has_tuned = self.has_tuned and n_tune == 0
+        if not self.has_tuned:
+            self.use(unit_metric(self.gradient.n_euclidean, len(self.compact)))
             self.tuner = TrajectoryTuner(
                 n_tune,
                 self._target_accept,

@@ -1,0 +1,443 @@
+"""Runs that are killed at random times, and whether they go on to the draws of those that were not.
+
+``python -m benchmarks.kills [--kills 50] [--spawned 4] [--seed 1] [--only NAME] [--json FILE]``
+
+For each run of `benchmarks.kill_cases` the draws of `pymc.sample` without any trace are what is
+expected. The same run, with records as often as can be, is then killed with SIGKILL: all its
+processes at once, its main process alone, or the process of one chain. Before that, its files are
+read as anybody might read them. `pymc_geodesic.resume` goes on in another process, with as many
+processes as it likes, and some of these are killed again. Asked is that
+
+- all draws and sample stats, tuning among them, are those expected, to the last bit;
+- what was read before the kill is still on the disk after it, and in the result.
+
+A line for each kill, and JSON at the end.
+"""
+
+import os
+
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+import argparse
+import json
+import logging
+import multiprocessing
+import shutil
+import signal
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+import pymc_geodesic as pg
+from benchmarks.kill_cases import CASES
+from pymc_geodesic.runs import chain as chain_module
+from pymc_geodesic.runs.reading import RunFiles
+
+EVERY = 0.02
+"""Seconds between records: a chain is within one for a good part of its time."""
+
+EARLY, TWICE = 0.5, 0.4
+"""Part of the second kills that come while the run is resumed, and of the runs that get one."""
+
+PATIENCE = 300.0
+"""Seconds after which a run that does nothing is an error."""
+
+SEED = 11
+"""Of the runs; that of the kills is an argument."""
+
+QUIET = {
+    "progressbar": False,
+    "quiet": True,
+    "compute_convergence_checks": False,
+    "discard_tuned_samples": False,
+}
+GROUPS = ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats")
+TIMES = {"process_time_diff", "perf_counter_diff", "perf_counter_start"}
+"""Sample stats that no two runs have in common."""
+
+
+@dataclass
+class Kill:
+    """One kill, and what came of it.
+
+    Attributes
+    ----------
+    case, whom : str
+        Which run, and which of its processes was killed.
+    chains, cores : int
+    start_method : str
+    when : float
+        Part of all draws that were to be written before it.
+    phases : list of str
+        Of each chain, when it was killed: before it began, in tuning, in sampling, or done.
+    reported, after : list of int
+        Draws of each chain that were read before it, and after it.
+    differences : list of str
+        Where the result is not what was expected; empty is what is hoped for.
+    """
+
+    case: str
+    whom: str
+    chains: int
+    cores: int
+    start_method: str
+    when: float
+    phases: list[str]
+    reported: list[int]
+    after: list[int]
+    differences: list[str]
+
+
+def differences(expected: Any, found: Any) -> list[str]:
+    """Name what differs, in any bit, among the groups of two trees."""
+    names = []
+    for group in GROUPS:
+        if group not in found.children:
+            names.append(group)
+            continue
+        for name, values in expected[group].data_vars.items():
+            if name in TIMES or name == "warning" or values.dtype == object:
+                continue
+            if name not in found[group] or not np.array_equal(
+                values.values, found[group][name].values, equal_nan=values.dtype.kind == "f"
+            ):
+                names.append(f"{group}.{name}")
+    return names
+
+
+def detached(function: Callable[..., None], log: Path, *arguments: Any) -> None:
+    """Run a function in a process group of its own; what it says goes to a file."""
+    os.setsid()
+    with log.open("ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    warnings.simplefilter("ignore")
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    chain_module._SHARE = np.inf  # type: ignore[assignment]
+    try:
+        function(*arguments)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+class Runner:
+    """Begins and resumes the runs of one case, each in processes of its own.
+
+    Parameters
+    ----------
+    name : str
+        Of the case.
+    chains : int
+    start_method : {"fork", "spawn"}
+        With fork, processes share what is compiled already; with spawn, each begins with nothing.
+    compile_kwargs : dict, optional
+    """
+
+    def __init__(
+        self, name: str, chains: int, start_method: str, compile_kwargs: dict | None = None
+    ) -> None:
+        self.name, self.chains, self.start_method = name, chains, start_method
+        self.case = CASES[name]
+        self._compile_kwargs = compile_kwargs
+        self._made: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_made": None}
+
+    @property
+    def made(self) -> Any:
+        """Model and step."""
+        if self._made is None:
+            self._made = self.case.make(self._compile_kwargs)
+        return self._made
+
+    @property
+    def n_draws(self) -> int:
+        """Draws of a chain, with tuning."""
+        return self.case.tune + self.case.draws
+
+    def sample(self, cores: int = 1, **arguments: Any) -> Any:
+        """Draw."""
+        model, step = self.made
+        arguments |= {"mp_ctx": self.start_method} if cores > 1 else {}
+        with model:
+            return pm.sample(
+                step=step, draws=self.case.draws, tune=self.case.tune, chains=self.chains,
+                cores=cores, random_seed=SEED, **QUIET, **arguments,
+            )  # fmt: skip
+
+    def begin(self, path: Path, cores: int) -> None:
+        """Draw, with records as often as can be."""
+        self.sample(cores, trace=pg.CheckpointTrace(path, EVERY))
+
+    def go_on(self, path: Path, cores: int) -> None:
+        """Resume."""
+        model, step = self.made
+        step = step if self.case.needs_step else None
+        context = {"mp_ctx": self.start_method} if cores > 1 else {}
+        pg.resume(path, model, step=step, cores=cores, **QUIET, **context)
+
+    def start(self, what: Callable[..., None], path: Path, cores: int) -> Any:
+        """Start a process that begins, or goes on with, a run."""
+        context: Any = multiprocessing.get_context(self.start_method)
+        log = path.with_suffix(".log")
+        process = context.Process(target=detached, args=(what, log, path, cores))
+        process.start()
+        return process
+
+
+def written(path: Path, chains: int) -> list[int]:
+    """Draws of each chain that have a record, by the names of the files."""
+    return [
+        max((int(p.stem.split("-")[1]) for p in path.glob(f"chain-{chain}/state-*.npz")), default=0)
+        for chain in range(chains)
+    ]
+
+
+def read(path: Path, chains: int) -> list[dict[str, np.ndarray]]:
+    """Read the draws of each chain, as far as they are on the disk."""
+    run = RunFiles(path)
+    return [run.chain(chain).read(warn=False).values for chain in range(chains)]
+
+
+def lengths(chains: list[dict[str, np.ndarray]]) -> list[int]:
+    return [len(next(iter(values.values()), ())) for values in chains]
+
+
+def lost(expected: Any, chains: list[dict[str, np.ndarray]]) -> list[str]:
+    """Name variables whose draws, read from the disk, are not those of the result."""
+    names = []
+    for chain, values in enumerate(chains):
+        for name, draws in values.items():
+            result = np.concatenate(
+                [expected[group][name].values[chain] for group in ("warmup_posterior", "posterior")]
+            )
+            if not np.array_equal(draws, result[: len(draws)]):
+                names.append(f"chain {chain}: {name}")
+    return names
+
+
+def members(group: int) -> list[int]:
+    """Find the processes of a group that are alive."""
+    found = []
+    for folder in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path(f"/proc/{folder}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] not in "ZX":
+            found.append(int(folder))
+    return found
+
+
+def strike(process: Any, whom: str, rng: np.random.Generator) -> str:
+    """Kill, and wait until no process of the run is left; return who was killed."""
+    group = process.pid
+    others = sorted(set(members(group)) - {group})
+    if whom == "chain" and not others:
+        whom = "all"
+    if whom == "all":
+        os.killpg(group, signal.SIGKILL)
+    else:
+        os.kill(group if whom == "main" else int(rng.choice(others)), signal.SIGKILL)
+    process.join(PATIENCE)
+    until = time.monotonic() + PATIENCE
+    while left := members(group):
+        if time.monotonic() > until:
+            os.killpg(group, signal.SIGKILL)
+            raise TimeoutError(f"processes {left} outlive the one that was killed")
+        time.sleep(0.02)
+    return whom
+
+
+def wait_for(process: Any, path: Path, chains: int, n: float) -> bool:
+    """Wait until so many draws are written; say whether the process is still going then."""
+    until = time.monotonic() + PATIENCE
+    while process.is_alive() and (not path.exists() or sum(written(path, chains)) < n):
+        if time.monotonic() > until:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise TimeoutError(path.with_suffix(".log").read_text()[-2000:])
+        time.sleep(0.005)
+    return process.is_alive()
+
+
+def phase(n: int, case: Any) -> str:
+    if n == 0:
+        return "not begun"
+    if n < case.tune:
+        return "tuning"
+    return "sampling" if n < case.tune + case.draws else "done"
+
+
+def kill_once(
+    runner: Runner, process: Any, path: Path, cores: int, whom: str, when: float, expected: Any,
+    rng: np.random.Generator,
+) -> Kill | None:  # fmt: skip
+    """Kill a process after a part of all draws; nothing if it was done before."""
+    n = runner.chains * runner.n_draws
+    if not wait_for(process, path, runner.chains, max(1.0, when * n)):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pg.open_run(path)
+    reported = read(path, runner.chains)
+    time.sleep(float(rng.uniform(0.0, 2.0 * EVERY)))
+    if not process.is_alive() or sum(written(path, runner.chains)) == n:
+        return None
+    whom = strike(process, whom, rng)
+    after = read(path, runner.chains)
+    found = [f"lost: {name}" for name in lost(expected, reported)]
+    if any(now < before for now, before in zip(lengths(after), lengths(reported), strict=True)):
+        found.append("fewer draws on the disk than were read before")
+    return Kill(
+        runner.name, whom, runner.chains, cores, runner.start_method, round(when, 3),
+        [phase(n, runner.case) for n in lengths(after)], lengths(reported), lengths(after), found,
+    )  # fmt: skip
+
+
+def killed_and_resumed(
+    runner: Runner, path: Path, expected: Any, rng: np.random.Generator, whens: list[float]
+) -> list[Kill]:
+    """Begin a run, kill it, kill what goes on with it, and so on; let the last one end."""
+    cores = int(rng.integers(1, runner.chains + 1))
+    process = runner.start(runner.begin, path, cores)
+    kills: list[Kill] = []
+    for when in whens:
+        if when == 0.0:  # while it makes the step, and reads what there is
+            time.sleep(float(rng.uniform(0.0, 2.0)))
+        whom = str(rng.choice(["all", "main", "chain"] if cores > 1 else ["all"]))
+        found = kill_once(runner, process, path, cores, whom, when, expected, rng)
+        if found is None:
+            break
+        kills.append(found)
+        cores = int(rng.integers(1, runner.chains + 1))
+        process = runner.start(runner.go_on, path, cores)
+    process.join(PATIENCE)
+    if process.exitcode != 0:
+        wrong = [f"exit {process.exitcode}: " + path.with_suffix(".log").read_text()[-1500:]]
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            wrong = differences(expected, pg.open_run(path))
+    for each in kills:
+        each.differences += wrong
+    return kills
+
+
+class Expected:
+    """Draws of runs that nothing stops, and what was compiled for them.
+
+    Parameters
+    ----------
+    compile_kwargs : dict, optional
+    """
+
+    def __init__(self, compile_kwargs: dict | None = None) -> None:
+        self._compile_kwargs = compile_kwargs
+        self._made: dict[str, Any] = {}
+        self._draws: dict[tuple[str, int], Any] = {}
+
+    def runner(self, name: str, chains: int, start_method: str = "fork") -> Runner:
+        """Make what runs a case, with what is compiled where processes can share it."""
+        made = Runner(name, chains, start_method, self._compile_kwargs)
+        if start_method == "fork":
+            made._made = self._made.get(name)
+            self._made[name] = made.made
+        return made
+
+    def draws(self, name: str, chains: int) -> Any:
+        """Draw without a trace, once."""
+        if (name, chains) not in self._draws:
+            self._draws[name, chains] = self.runner(name, chains).sample()
+        return self._draws[name, chains]
+
+
+def all_kills(
+    n_kills: int, n_spawned: int, seed: int, names: list[str], folder: Path,
+    compile_kwargs: dict | None = None,
+) -> list[Kill]:  # fmt: skip
+    """Kill runs of all cases in turn, with one chain and with two, until so many were killed."""
+    rng = np.random.default_rng(seed)
+    known = Expected(compile_kwargs)
+    kills: list[Kill] = []
+    print(f"{'':>3} {'run':<21} {'processes':<23} {'killed':<6} {'read':>10} {'there':>10}  result")
+    for turn in count():
+        left = n_kills - len(kills)
+        if left == 0:
+            return kills
+        name, chains = names[turn % len(names)], 1 + (turn + turn // len(names)) % 2
+        method = "spawn" if left <= n_spawned else "fork"
+        chains = 2 if method == "spawn" else chains
+        whens = [0.2 * (turn % 4 + rng.random())]
+        if left > 1 and rng.random() < TWICE:
+            whens.append(0.0 if rng.random() < EARLY else float(rng.uniform(whens[0], 0.9)))
+        path = folder / f"run-{turn}"
+        expected = known.draws(name, chains)
+        runner = known.runner(name, chains, method)
+        for kill in killed_and_resumed(runner, path, expected, rng, whens):
+            kills.append(kill)
+            print(line(len(kills), kill), flush=True)
+        shutil.rmtree(path)
+    raise AssertionError
+
+
+def line(number: int, kill: Kill) -> str:
+    """One kill in one line."""
+    processes = f"{kill.chains} chain{'s' * (kill.chains > 1)}, {kill.cores} at once"
+    processes += ", spawn" * (kill.start_method == "spawn")
+    counts = [" ".join(map(str, each)) for each in (kill.reported, kill.after)]
+    result = "equal" if not kill.differences else "NOT EQUAL: " + "; ".join(kill.differences)
+    return (
+        f"{number:>3} {kill.case:<21} {processes:<23} {kill.whom:<6} {counts[0]:>10} "
+        f"{counts[1]:>10}  {result} ({', '.join(kill.phases)})"
+    )
+
+
+def summary(kills: list[Kill], seconds: float) -> dict[str, Any]:
+    return {
+        "kills": len(kills),
+        "not equal": sum(bool(kill.differences) for kill in kills),
+        "cases": len({kill.case for kill in kills}),
+        "killed": Counter(kill.whom for kill in kills),
+        "phases of chains": Counter(phase for kill in kills for phase in kill.phases),
+        "chains": Counter(f"{kill.chains}, {kill.start_method}" for kill in kills),
+        "draws read before a kill": sum(sum(kill.reported) for kill in kills),
+        "seconds": round(seconds),
+    }
+
+
+def main() -> None:
+    """Kill runs, and say what became of them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--spawned", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=CASES, nargs="+", default=list(CASES))
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        kills = all_kills(given.kills, given.spawned, given.seed, given.only, Path(folder))
+    found = summary(kills, time.perf_counter() - began)
+    print(json.dumps(found, indent=1))
+    if given.json:
+        given.json.write_text(json.dumps(found | {"each": [asdict(k) for k in kills]}, indent=1))
+    raise SystemExit(bool(found["not equal"]))
+
+
+if __name__ == "__main__":
+    main()
