@@ -1,15 +1,17 @@
-"""Chains over shards of rows: posterior, lost workers, bytes, workers, larger clusters simulated.
+"""Chains over shards of rows: posterior, workers, lost ones, bytes, larger clusters simulated.
 
-``python -m benchmarks.distributed PART [--rows N]`` prints a table, and keeps what the figure needs
-in benchmarks/results; the part ``figure`` draws docs/figures/distributed.png. Rows are like those
-of HIGGS, 28 covariates with correlations and scales of their own; each worker makes those of its
-shards by itself. Shards are as unlike as can be: every one has rows of one label only.
+``python -m benchmarks.distributed PART [--rows N] [--folder FOLDER]`` prints a table, and keeps
+what the figure needs in benchmarks/results; ``reference``, all rows in one process, comes first.
+The part ``figure`` draws docs/figures/distributed.png. Rows are like those of HIGGS, 28 covariates
+with correlations and scales of their own, in files that workers read. Shards are as unlike as can
+be: every one has rows of one label only.
 """
 
 import argparse
 import functools
 import json
 import os
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -21,36 +23,12 @@ import numpy as np
 import pymc as pm
 
 import pymc_geodesic as pg
+from benchmarks.distributed_rows import N_SHARDS, D, all_rows, files_of, laplace, rows_of
 
-D, N_SHARDS, BATCH = 28, 8, 100
+BATCH = 100
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "distributed.png"
 RESULTS = Path(__file__).parent / "results" / "distributed.json"
-CHUNK = 200_000
-
-
-def truth() -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients, and the matrix that makes covariates of independent numbers."""
-    rng = np.random.default_rng(0)
-    mixing = np.eye(D) + 0.5 * rng.normal(size=(D, D)) / np.sqrt(D)
-    mixing *= np.exp(rng.uniform(-1.0, 1.0, size=D))[:, None]
-    return rng.normal(size=D) / np.sqrt(D) / np.linalg.norm(mixing, axis=1), mixing
-
-
-def rows_of(shard: int, n: int, *, unlike: bool = True) -> dict[str, np.ndarray]:
-    """Rows of a shard, made where they are needed."""
-    beta, mixing = truth()
-    rng = np.random.default_rng([1, shard])
-    covariates, labels, found = [], [], 0
-    while found < n:
-        z = rng.normal(size=(CHUNK, D))
-        z[:, ::4] = np.exp(0.5 * z[:, ::4]) - 1.0  # momenta are skewed
-        x = z @ mixing.T
-        y = rng.random(CHUNK) < 1.0 / (1.0 + np.exp(-x @ beta))
-        kept = y == (shard % 2 == 0) if unlike else slice(None)
-        covariates.append(x[kept].astype(np.float32))
-        labels.append(y[kept].astype(np.float32))
-        found += len(labels[-1])
-    return {"X": np.concatenate(covariates)[:n], "y": np.concatenate(labels)[:n]}
+FOLDER = Path(tempfile.gettempdir()) / f"pymc_geodesic-rows-{os.getuid()}"
 
 
 def logistic(covariates: np.ndarray, labels: np.ndarray) -> pm.Model:
@@ -66,10 +44,9 @@ def logistic(covariates: np.ndarray, labels: np.ndarray) -> pm.Model:
 STEP = functools.partial(pg.SGGMC, batch_size=BATCH, minibatch=["X", "y"])
 
 
-def sampled(client, n, *, unlike=True, shards=N_SHARDS, **arguments):
+def sampled(client, n, **arguments):
     """Sample with the rows in shards; return draws and seconds."""
-    few = rows_of(0, 2)
-    parts = [functools.partial(rows_of, s, n // shards, unlike=unlike) for s in range(shards)]
+    few, parts = rows_of(0, 2), files_of(FOLDER, n)
     began = time.perf_counter()
     idata = pg.distributed.sample(
         logistic(few["X"], few["y"]), STEP, client, shards=parts, random_seed=1,
@@ -91,44 +68,30 @@ def errors(idata, reference) -> tuple[np.ndarray, np.ndarray]:
     return (draws.mean(axis=0) - mean) / sd, draws.std(axis=0) / sd
 
 
-def all_rows(n: int) -> dict[str, np.ndarray]:
-    """All rows in one place."""
-    parts = [rows_of(s, n // N_SHARDS) for s in range(N_SHARDS)]
-    return {name: np.concatenate([part[name] for part in parts]) for name in ("X", "y")}
-
-
-def laplace(rows: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mode and widths of the posterior of all rows, by Newton's method in double precision."""
-    mode, n = np.zeros(D + 1), len(rows["y"])
-    for _ in range(20):
-        gradient, precision = -mode / 25.0, np.eye(D + 1) / 25.0
-        for start in range(0, n, CHUNK):
-            x = rows["X"][start : start + CHUNK].astype(float)
-            x = np.column_stack([np.ones(len(x)), x])
-            p = 1.0 / (1.0 + np.exp(-x @ mode))
-            gradient += x.T @ (rows["y"][start : start + CHUNK] - p)
-            precision += (x * (p * (1.0 - p))[:, None]).T @ x
-        step = np.linalg.solve(precision, gradient)
-        mode += step
-        if np.abs(step).max() < 1e-10:
-            break
-    return mode, np.sqrt(np.diag(np.linalg.inv(precision)))
-
-
-def one_process(rows: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, float]:
-    """Mean and standard deviations by `pymc.sample` with all rows in one process, and seconds."""
+def reference(n: int) -> None:
+    """Sample by `pymc.sample` with all rows in one process, and compare with Laplace."""
+    rows = all_rows(FOLDER, n)
     began = time.perf_counter()
     with logistic(rows["X"], rows["y"]):
         idata = pm.sample(
             step=STEP(), draws=1600, tune=600, chains=4, cores=1, random_seed=2,
             progressbar=False, compute_convergence_checks=False,
         )  # fmt: skip
+    seconds = time.perf_counter() - began
     draws = vectors(idata).reshape(-1, D + 1)
-    return draws.mean(axis=0), draws.std(axis=0), time.perf_counter() - began
+    near = laplace(rows)
+    mean, sd = errors(idata, near)
+    print("| run | worst mean, sd | sd ratios | s |\n|---|---:|---|---:|")
+    print(
+        f"| one process, against Laplace | {np.abs(mean).max():.3f} | {sd.min():.3f} to "
+        f"{sd.max():.3f} | {seconds:.0f} |"
+    )
+    found = [draws.mean(axis=0), draws.std(axis=0), *near]
+    keep(f"reference {n}", [each.tolist() for each in found])
 
 
-def line(name, idata, reference, seconds) -> str:
-    mean, sd = errors(idata, reference)
+def line(name, idata, known, seconds) -> str:
+    mean, sd = errors(idata, known)
     shift = float(idata["shards"]["shift"].max())
     return (
         f"| {name} | {np.abs(mean).max():.3f} | {sd.min():.3f} to {sd.max():.3f} | {shift:.2g} | "
@@ -174,33 +137,36 @@ def kept() -> dict:
     return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 
-def posterior(n: int) -> None:
-    """Compare posteriors with and without conducive gradients with that of one process."""
+def compared(name: str, n: int, n_workers: int, **arguments):
+    """Sample on so many workers, and compare with one process and with Laplace."""
     from distributed import Client
 
-    rows = all_rows(n)
-    mean, sd, seconds = one_process(rows)
-    exact = laplace(rows)
-    del rows
-    away, ratios = np.abs((mean - exact[0]) / exact[1]).max(), sd / exact[1]
+    known = np.array(kept()[f"reference {n}"])
+    with cluster(n_workers) as local, Client(local) as client:
+        idata, seconds = sampled(client, n, compute_convergence_checks=False, **arguments)
+    for what, (mean, sd) in (("one process", known[:2]), ("Laplace", known[2:])):
+        print(line(f"{name}, against {what}", idata, (mean, sd), seconds), flush=True)
+    found = [list(map(float, part)) for part in errors(idata, known[:2])]
+    keep("posterior", kept().get("posterior", {}) | {name.partition(",")[0]: found})
+    return idata
+
+
+def posterior(n: int) -> None:
+    """Compare posteriors with that of one process, on 1, 2 and 4 workers."""
     print(f"\n{n:,} rows in {N_SHARDS} shards of one label each\n")
     print("| run | worst mean, sd | sd ratios | shift of a shard, sd | s |")
-    print("|---|---:|---|---:|---:|")
-    print(
-        f"| one process, against Laplace | {away:.3f} | {ratios.min():.3f} to {ratios.max():.3f} "
-        f"| | {seconds:.0f} |",
-        flush=True,
-    )
-    found = {}
-    for name, conducive in (("conducive", True), ("DSGLD", False)):
-        with cluster(2) as workers, Client(workers) as client:
-            idata, seconds = sampled(
-                client, n, conducive=conducive, compute_convergence_checks=False
-            )
-        found[name] = [list(map(float, part)) for part in errors(idata, (mean, sd))]
-        print(line(f"{name}, against one process", idata, (mean, sd), seconds))
-        print(line(f"{name}, against Laplace", idata, exact, seconds), flush=True)
-    keep("posterior", found)
+    print("|---|---:|---|---:|---:|", flush=True)
+    alone = None
+    for n_workers in (1, 2, 4):
+        draws = vectors(compared(f"conducive, {n_workers} workers", n, n_workers))
+        alone = draws if alone is None else alone
+        same = np.array_equal(draws, alone)
+        print(f"Draws on {n_workers} workers those on one, bit for bit: {same}", flush=True)
+
+
+def dsgld(n: int) -> None:
+    """Compare posteriors without conducive gradients with that of one process."""
+    compared("DSGLD, 2 workers", n, 2, conducive=False)
 
 
 def lost(n: int) -> None:
@@ -219,23 +185,6 @@ def lost(n: int) -> None:
     reloads = int(disturbed["shards"]["reloads"].sum())
     same = np.array_equal(vectors(whole), vectors(disturbed))
     print(f"Shards loaded again: {reloads}; all draws the same, bit for bit: {same}.")
-
-
-def workers(n: int) -> None:
-    """Time the same run on 1, 2 and 4 workers."""
-    from distributed import Client
-
-    print(f"\n{n:,} rows, {os.cpu_count()} cores\n")
-    print("| workers | set-up and first visits, s | draws/s behind tuning |\n|---:|---:|---:|")
-    rates = {}
-    for n_workers in (1, 2, 4):
-        with cluster(n_workers) as local, Client(local) as client:
-            quiet = {"tune": 400, "compute_convergence_checks": False}
-            _, short = sampled(client, n, draws=80, **quiet)
-            _, long = sampled(client, n, draws=1680, **quiet)
-        rates[n_workers] = 4 * 1600 / (long - short)
-        print(f"| {n_workers} | {short:.0f} | {rates[n_workers]:.0f} |", flush=True)
-    keep("workers", rates)
 
 
 def travelling(n: int) -> None:
@@ -369,15 +318,21 @@ def figure(_: int) -> None:
     drawn.savefig(FIGURE, dpi=150)
 
 
-PARTS = {each.__name__: each for each in (posterior, lost, workers, travelling, simulate, figure)}
+PARTS = {
+    each.__name__: each
+    for each in (reference, posterior, dsgld, lost, travelling, simulate, figure)
+}
 
 
 def main() -> None:
     """Run one part."""
+    global FOLDER
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the rows")
     given = parser.parse_args()
+    FOLDER = given.folder
     PARTS[given.part](given.rows)
 
 

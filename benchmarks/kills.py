@@ -22,46 +22,27 @@ for library in ("OPENBLAS", "OMP", "MKL"):
 import argparse
 import json
 import logging
-import multiprocessing
 import shutil
 import signal
 import tempfile
 import time
-import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pymc as pm
 
 import pymc_geodesic as pg
 from benchmarks.kill_cases import CASES
-from pymc_geodesic.runs import chain as chain_module
+from benchmarks.kill_runs import EVERY, PATIENCE, Expected, Runner, strike
 from pymc_geodesic.runs.reading import RunFiles
-
-EVERY = 0.02
-"""Seconds between records: a chain is within one for a good part of its time."""
 
 EARLY, TWICE = 0.5, 0.4
 """Part of the second kills that come while the run is resumed, and of the runs that get one."""
 
-PATIENCE = 300.0
-"""Seconds after which a run that does nothing is an error."""
-
-SEED = 11
-"""Of the runs; that of the kills is an argument."""
-
-QUIET = {
-    "progressbar": False,
-    "quiet": True,
-    "compute_convergence_checks": False,
-    "discard_tuned_samples": False,
-}
 GROUPS = ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats")
 TIMES = {"process_time_diff", "perf_counter_diff", "perf_counter_start"}
 """Sample stats that no two runs have in common."""
@@ -116,89 +97,6 @@ def differences(expected: Any, found: Any) -> list[str]:
     return names
 
 
-def detached(function: Callable[..., None], log: Path, *arguments: Any) -> None:
-    """Run a function in a process group of its own; what it says goes to a file."""
-    os.setsid()
-    with log.open("ab", buffering=0) as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    warnings.simplefilter("ignore")
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    chain_module._SHARE = np.inf  # type: ignore[assignment]
-    try:
-        function(*arguments)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
-
-
-class Runner:
-    """Begins and resumes the runs of one case, each in processes of its own.
-
-    Parameters
-    ----------
-    name : str
-        Of the case.
-    chains : int
-    start_method : {"fork", "spawn"}
-        With fork, processes share what is compiled already; with spawn, each begins with nothing.
-    compile_kwargs : dict, optional
-    """
-
-    def __init__(
-        self, name: str, chains: int, start_method: str, compile_kwargs: dict | None = None
-    ) -> None:
-        self.name, self.chains, self.start_method = name, chains, start_method
-        self.case = CASES[name]
-        self._compile_kwargs = compile_kwargs
-        self._made: Any = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_made": None}
-
-    @property
-    def made(self) -> Any:
-        """Model and step."""
-        if self._made is None:
-            self._made = self.case.make(self._compile_kwargs)
-        return self._made
-
-    @property
-    def n_draws(self) -> int:
-        """Draws of a chain, with tuning."""
-        return self.case.tune + self.case.draws
-
-    def sample(self, cores: int = 1, **arguments: Any) -> Any:
-        """Draw."""
-        model, step = self.made
-        arguments |= {"mp_ctx": self.start_method} if cores > 1 else {}
-        with model:
-            return pm.sample(
-                step=step, draws=self.case.draws, tune=self.case.tune, chains=self.chains,
-                cores=cores, random_seed=SEED, **QUIET, **arguments,
-            )  # fmt: skip
-
-    def begin(self, path: Path, cores: int) -> None:
-        """Draw, with records as often as can be."""
-        self.sample(cores, trace=pg.CheckpointTrace(path, EVERY))
-
-    def go_on(self, path: Path, cores: int) -> None:
-        """Resume."""
-        model, step = self.made
-        step = step if self.case.needs_step else None
-        context = {"mp_ctx": self.start_method} if cores > 1 else {}
-        pg.resume(path, model, step=step, cores=cores, **QUIET, **context)
-
-    def start(self, what: Callable[..., None], path: Path, cores: int) -> Any:
-        """Start a process that begins, or goes on with, a run."""
-        context: Any = multiprocessing.get_context(self.start_method)
-        log = path.with_suffix(".log")
-        process = context.Process(target=detached, args=(what, log, path, cores))
-        process.start()
-        return process
-
-
 def written(path: Path, chains: int) -> list[int]:
     """Draws of each chain that have a record, by the names of the files."""
     return [
@@ -228,39 +126,6 @@ def lost(expected: Any, chains: list[dict[str, np.ndarray]]) -> list[str]:
             if not np.array_equal(draws, result[: len(draws)]):
                 names.append(f"chain {chain}: {name}")
     return names
-
-
-def members(group: int) -> list[int]:
-    """Find the processes of a group that are alive."""
-    found = []
-    for folder in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = Path(f"/proc/{folder}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] not in "ZX":
-            found.append(int(folder))
-    return found
-
-
-def strike(process: Any, whom: str, rng: np.random.Generator) -> str:
-    """Kill, and wait until no process of the run is left; return who was killed."""
-    group = process.pid
-    others = sorted(set(members(group)) - {group})
-    if whom == "chain" and not others:
-        whom = "all"
-    if whom == "all":
-        os.killpg(group, signal.SIGKILL)
-    else:
-        os.kill(group if whom == "main" else int(rng.choice(others)), signal.SIGKILL)
-    process.join(PATIENCE)
-    until = time.monotonic() + PATIENCE
-    while left := members(group):
-        if time.monotonic() > until:
-            os.killpg(group, signal.SIGKILL)
-            raise TimeoutError(f"processes {left} outlive the one that was killed")
-        time.sleep(0.02)
-    return whom
 
 
 def wait_for(process: Any, path: Path, chains: int, n: float) -> bool:
@@ -335,34 +200,6 @@ def killed_and_resumed(
     for each in kills:
         each.differences += wrong
     return kills
-
-
-class Expected:
-    """Draws of runs that nothing stops, and what was compiled for them.
-
-    Parameters
-    ----------
-    compile_kwargs : dict, optional
-    """
-
-    def __init__(self, compile_kwargs: dict | None = None) -> None:
-        self._compile_kwargs = compile_kwargs
-        self._made: dict[str, Any] = {}
-        self._draws: dict[tuple[str, int], Any] = {}
-
-    def runner(self, name: str, chains: int, start_method: str = "fork") -> Runner:
-        """Make what runs a case, with what is compiled where processes can share it."""
-        made = Runner(name, chains, start_method, self._compile_kwargs)
-        if start_method == "fork":
-            made._made = self._made.get(name)
-            self._made[name] = made.made
-        return made
-
-    def draws(self, name: str, chains: int) -> Any:
-        """Draw without a trace, once."""
-        if (name, chains) not in self._draws:
-            self._draws[name, chains] = self.runner(name, chains).sample()
-        return self._draws[name, chains]
 
 
 def all_kills(

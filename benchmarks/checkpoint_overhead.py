@@ -1,0 +1,121 @@
+"""What `CheckpointTrace` adds to a run, in processor time and in time on the clock.
+
+    python -m benchmarks.checkpoint_overhead [small large] [--pairs 8]
+
+Runs with ``trace=CheckpointTrace(path, every=5.0)`` and without take turns, and the ratio is that
+within a turn. All of `pymc.sample` counts, with what is written and read again at the end. On a
+busy machine records come more often than every five seconds of processor time, so that the ratio
+is rather too large.
+"""
+
+from benchmarks.timing import use_one_core
+
+use_one_core()
+
+import argparse
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+import pymc_geodesic as pg
+
+EVERY = 5.0
+QUIET: dict[str, Any] = {
+    "progressbar": False,
+    "quiet": True,
+    "compute_convergence_checks": False,
+    "chains": 1,
+    "cores": 1,
+    "random_seed": 1,
+}
+
+logging.getLogger("pymc").setLevel(logging.ERROR)
+
+
+def small() -> tuple[pm.Model, Any, dict[str, int]]:
+    """Make a model whose draws are as quick as any: 28 normal variables, one inner step."""
+    with pm.Model() as model:
+        pm.Normal("w", shape=28)
+        step = pg.SGGMC(step_size=0.1, friction=1.0, n_steps=1)
+    return model, step, {"tune": 0, "draws": 300_000}
+
+
+def large() -> tuple[pm.Model, Any, dict[str, int]]:
+    """Make a logistic regression with 200,000 rows, whose order is a part of each record."""
+    rng = np.random.default_rng(1)
+    covariates = rng.normal(size=(200_000, 28))
+    labels = rng.random(200_000) < 1.0 / (1.0 + np.exp(-covariates @ rng.normal(size=28)))
+    with pm.Model() as model:
+        x, y = pm.Data("x", covariates), pm.Data("y", labels.astype(float))
+        w = pm.Normal("w", 0.0, 5.0, shape=28)
+        pm.Bernoulli("label", logit_p=x @ w, observed=y)
+        step = pg.SGGMC(batch_size=1000, minibatch=["x", "y"])
+    return model, step, {"tune": 1000, "draws": 10_000}
+
+
+def measured(run: Callable[[], object]) -> np.ndarray:
+    """Processor time and time on the clock of a call."""
+    begin = time.process_time(), time.perf_counter()
+    run()
+    return np.array([time.process_time(), time.perf_counter()]) - begin
+
+
+def compare(make: Callable[[], tuple[pm.Model, Any, dict[str, int]]], n_pairs: int) -> str:
+    """Sample with and without records, in turns; return a row of the table."""
+    model, step, length = make()
+    folder = Path(tempfile.mkdtemp())
+    n_records = []
+
+    def sample(**arguments: Any) -> None:
+        with model:
+            pm.sample(step=step, **QUIET, **(length | arguments))
+
+    def with_records(**arguments: Any) -> None:
+        sample(trace=pg.CheckpointTrace(folder / "run", every=EVERY), **arguments)
+        n_records.append(len(list(folder.glob("run/chain-0/draws-*.npz"))))
+        shutil.rmtree(folder / "run")
+
+    for each in (sample, with_records):
+        each(draws=10)
+    n_records.clear()
+    pairs = []
+    for turn in range(n_pairs):
+        order = (sample, with_records) if turn % 2 == 0 else (with_records, sample)
+        times = {each.__name__: measured(each) for each in order}
+        pairs.append([times["sample"], times["with_records"]])
+    shutil.rmtree(folder)
+    seconds = np.array(pairs)
+    ratios = np.log(seconds[:, 1] / seconds[:, 0])
+    mean, error = ratios.mean(axis=0), ratios.std(axis=0, ddof=1) / np.sqrt(n_pairs)
+    added = [
+        f"{100 * np.expm1(m):+.1f} ± {100 * e:.1f} %" for m, e in zip(mean, error, strict=True)
+    ]
+    n = sum(length.values())
+    rate = n / np.median(seconds[:, 0, 0])
+    return (
+        f"| {make.__name__} | {n:,} | {rate:,.0f} | {np.mean(n_records):.1f} | {added[0]} | "
+        f"{added[1]} |"
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", default=["small", "large"])
+    parser.add_argument("--pairs", type=int, default=8)
+    given = parser.parse_args()
+    print("| model | draws | draws per second of processor | records | processor | clock |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for name in given.models:
+        print(compare({"small": small, "large": large}[name], given.pairs), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Some of the kills of `benchmarks.kills`, of which none may change a draw."""
+
+import os
+
+import pytest
+
+from benchmarks import kills
+from benchmarks.kill_cases import CASES
+from pymc_geodesic.runs.reading import RunFiles
+from tests.runs.stopped import as_often_as_told
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to find processes"),
+]
+SHORT = {"tune": 300, "draws": 700}
+
+
+@pytest.mark.parametrize("names", [["SGGMC", "SCIR beside NUTS"], ["gSGNHT beside NUTS", "SSGLD"]])
+def test_killed_runs_go_on_to_the_same_draws(names, tmp_path, monkeypatch):
+    for name in names:
+        monkeypatch.setitem(CASES, name, CASES[name]._replace(**SHORT))
+    with as_often_as_told():
+        found = kills.all_kills(4, 0, 3, names, tmp_path, {"mode": "FAST_COMPILE"})
+    assert len(found) == 4
+    assert [kill.differences for kill in found] == [[]] * 4
+    assert all(sum(kill.reported) > 0 for kill in found)
+
+
+def test_a_kill_whose_draws_are_others_is_found_out(tmp_path, monkeypatch):
+    """A run that goes on with the state of its start."""
+    monkeypatch.setitem(CASES, "SSGLD", CASES["SSGLD"]._replace(**SHORT))
+    replay = RunFiles.replay
+
+    def forgetful(self, chain):
+        found = replay(self, chain)
+        return found and found._replace(record=found.record._replace(state=found.start.state))
+
+    monkeypatch.setattr(RunFiles, "replay", forgetful)
+    with as_often_as_told():
+        found = kills.all_kills(1, 0, 3, ["SSGLD"], tmp_path, {"mode": "FAST_COMPILE"})
+    assert found[0].differences
