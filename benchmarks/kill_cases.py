@@ -35,8 +35,8 @@ class Case(NamedTuple):
     """
 
     make: Callable[[dict | None], Made]
-    tune: int = 1000
-    draws: int = 1000
+    tune: int = 500
+    draws: int = 500
     needs_step: bool = False
 
 

@@ -104,10 +104,10 @@ class Runner:
         """Draw, with records as often as can be."""
         self.sample(cores, trace=pg.CheckpointTrace(path, EVERY))
 
-    def go_on(self, path: Path, cores: int) -> None:
-        """Resume."""
+    def go_on(self, path: Path, cores: int, *, with_step: bool = False) -> None:
+        """Resume, with the step of the run or one that is made from what the run holds."""
         model, step = self.made
-        step = step if self.case.needs_step else None
+        step = step if with_step or self.case.needs_step else None
         context = {"mp_ctx": self.start_method} if cores > 1 else {}
         pg.resume(path, model, step=step, cores=cores, **QUIET, **context)
 

@@ -1,6 +1,6 @@
 """Runs that are killed at random times, and whether they go on to the draws of those that were not.
 
-``python -m benchmarks.kills [--kills 50] [--spawned 4] [--seed 1] [--only NAME] [--json FILE]``
+``python -m benchmarks.kills [--kills 50] [--spawned 3] [--seed 1] [--only NAME] [--json FILE]``
 
 For each run of `benchmarks.kill_cases` the draws of `pymc.sample` without any trace are what is
 expected. The same run, with records as often as can be, is then killed with SIGKILL: all its
@@ -29,6 +29,7 @@ import time
 import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,8 @@ def killed_and_resumed(
             break
         kills.append(found)
         cores = int(rng.integers(1, runner.chains + 1))
-        process = runner.start(runner.go_on, path, cores)
+        go_on = partial(runner.go_on, with_step=bool(rng.random() < 0.5))
+        process = runner.start(go_on, path, cores)
     process.join(PATIENCE)
     if process.exitcode != 0:
         wrong = [f"exit {process.exitcode}: " + path.with_suffix(".log").read_text()[-1500:]]
@@ -260,7 +262,7 @@ def main() -> None:
     """Kill runs, and say what became of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--spawned", type=int, default=4)
+    parser.add_argument("--spawned", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=CASES, nargs="+", default=list(CASES))
     parser.add_argument("--json", type=Path)
