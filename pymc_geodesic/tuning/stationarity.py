@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 __all__ = ["CHECK_EVERY", "Stationarity", "StationarityError"]
 
@@ -224,7 +224,7 @@ class Stationarity:
         off = means.copy()
         off[self._size :] -= 1.0
         freedom = int((self.counts > 0).sum()) - 1
-        critical = stats.t.isf(0.5 * self._chances, freedom)
+        critical = -stdtrit(freedom, 0.5 * self._chances)
         beyond = np.abs(off) - SMALL_ERROR - critical * errors
         beyond[~np.isfinite(beyond)] = -np.inf
         single = beyond[: self._size + self._d]
