@@ -3,8 +3,10 @@
 import pickle
 
 import numpy as np
+import pymc as pm
 import pytest
 
+import pymc_geodesic as pg
 from pymc_geodesic.datasets import dask_blocks, parquet_blocks
 from pymc_geodesic.datasets.stored import rows as stored_rows
 from pymc_geodesic.minibatches.block_format import BlockFormat
@@ -297,3 +299,38 @@ def test_a_row_that_is_not_a_number_is_named_with_its_file(tmp_path):
         [take(source) for source in [source_of(blocks)] for _ in range(40)]
     with pytest.raises(ValueError, match=message):
         list(source_of(blocks).all_rows())
+
+
+@pytest.mark.parametrize("kind", ["parquet", "dask"])
+def test_sampling_in_processes_is_sampling_in_one(folder, frame, kind):
+    """After this process has read from the files, and the others are forks of it."""
+    if kind == "parquet":
+        blocks = parquet_blocks(folder, columns=COLUMNS, block_size=300)
+    else:
+        blocks = dask_blocks(frame, columns=COLUMNS, block_size=300)
+    read(blocks)
+    with pm.Model():
+        X, y = pm.Data("X", np.zeros((1, 2))), pm.Data("y", np.zeros(1))
+        w = pm.Normal("w", 0.0, 1.0)
+        pm.Normal("y_obs", w * X[:, 1], 1.0, observed=y)
+        draws = [
+            pm.sample(
+                draws=20,
+                tune=0,
+                chains=2,
+                cores=cores,
+                random_seed=1,
+                progressbar=False,
+                compute_convergence_checks=False,
+                step=pg.SGGMC(
+                    minibatch=["X", "y"],
+                    batches=blocks,
+                    batch_size=20,
+                    step_size=1e-2,
+                    friction=10.0,
+                    compile_kwargs={"mode": "FAST_COMPILE"},
+                ),
+            ).posterior["w"]
+            for cores in (1, 2)
+        ]
+    np.testing.assert_array_equal(*draws)
