@@ -25,7 +25,7 @@ INTERPRETED := tests/manifolds/test_laws.py -k 'not Product and not covariance a
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-slow test-oldest test-oldest-core test-newest coverage lint format \
-  bench docs package clean tests-of-oldest tests-of-newest
+  bench bench-history bench-compare docs package clean tests-of-oldest tests-of-newest
 
 help:
 	@echo "make demo              topics of the NumPy and SciPy docstrings; writes demo_output/"
@@ -38,6 +38,8 @@ help:
 	@echo "make lint              ruff and mypy"
 	@echo "make format            let ruff rewrite the sources"
 	@echo "make bench             the benchmarks; writes benchmarks/results/"
+	@echo "make bench-history     speed of this commit beside that of earlier ones; adds to benchmarks/history/"
+	@echo "make bench-compare     speed of this commit beside the last one that was kept"
 	@echo "make docs              the documentation; writes docs/_build/html/"
 	@echo "make package           wheel and sdist in dist/, tried in an empty environment"
 	@echo "make clean             remove everything the other targets wrote"
@@ -121,6 +123,15 @@ format: $(STAMPS)/lint
 
 bench: $(STAMPS)/bench
 	$(BIN)/python -m benchmarks.run
+
+# Keeps the figures, draws them, and fails where something takes over a fifth longer.
+bench-history: $(STAMPS)/bench
+	$(BIN)/python -m benchmarks.speed_history record
+	$(BIN)/python -m benchmarks.speed_history draw
+	$(BIN)/python -m benchmarks.speed_history check
+
+bench-compare: $(STAMPS)/bench
+	$(BIN)/python -m benchmarks.speed_history compare
 
 docs: $(STAMPS)/docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

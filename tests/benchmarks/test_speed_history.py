@@ -1,0 +1,96 @@
+"""The history of speed flags what is slower, and nothing that only one busy machine made slow."""
+
+import json
+
+import pytest
+
+from benchmarks import measured_speed, speed_history
+from benchmarks.speed_history import BEFORE, history, report, slower
+
+
+def entry(ratio, *, lower=None, name="draw", date="2026-01-01", processor="one"):
+    figures = {"ratio": ratio, "lower": ratio if lower is None else lower, "upper": ratio}
+    return {
+        "commit": "0123456789",
+        "date": date,
+        "subject": "words",
+        "processor": processor,
+        "figures": {name: figures},
+    }
+
+
+def test_what_takes_a_fifth_longer_is_flagged():
+    before = [entry(1.0), entry(5.0), entry(1.0)]
+    (said,) = slower(entry(1.3), before)
+    assert said == "draw: 1.30 times what it was (1.3 after 1)"
+    assert slower(entry(1.19), before) == slower(entry(0.5), before) == []
+
+
+def test_what_is_uncertain_or_new_is_not_flagged():
+    assert slower(entry(1.3, lower=1.1), [entry(1.0)]) == []
+    assert slower(entry(1.3, name="other"), [entry(1.0)]) == []
+
+
+def test_the_status_is_that_of_what_was_said(capsys):
+    assert report([], entry(1.0)) == 0
+    assert report(["draw: 1.30 times"], entry(1.0)) == 1
+    assert "draw: 1.30 times" in capsys.readouterr().out
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """Keep entries in a folder of the test."""
+    monkeypatch.setattr(speed_history, "HISTORY", tmp_path)
+
+    def keep(*entries):
+        for i, each in enumerate(entries):
+            each["date"] = f"2026-01-{i + 1:02d}T00:00:00"
+            each["commit"] = f"{i:010d}"
+            speed_history.keep(each)
+
+    return keep
+
+
+def test_entries_come_back_in_the_order_of_their_dates(kept):
+    kept(*[entry(float(i + 1)) for i in range(12)])
+    assert [each["figures"]["draw"]["ratio"] for each in history()] == [*range(1, 13)]
+
+
+@pytest.mark.parametrize(("newest", "status"), [("one", 1), ("another", 0)])
+def test_the_newest_is_compared_with_the_last_ones_of_its_processor(kept, newest, status):
+    mine = [entry(9.0)] + [entry(1.0)] * BEFORE
+    others = [entry(2.0, processor="another") for _ in range(BEFORE)]
+    kept(*map(dict, mine), *others, entry(2.0, processor=newest))
+    assert speed_history.main(["check"]) == status
+
+
+def test_a_new_processor_is_compared_with_all(kept):
+    kept(*[entry(1.0) for _ in range(3)], entry(1.5, processor="new"))
+    assert speed_history.main(["check"]) == 1
+
+
+def test_what_is_kept_in_the_project_is_whole():
+    entries = history()
+    assert len(entries) > 2
+    for each in entries:
+        assert len(each["commit"]) == 40
+        for figures in each["figures"].values():
+            assert 0 < figures["lower"] <= figures["ratio"] <= figures["upper"]
+    json.dumps(entries)
+
+
+def test_ratios_are_of_times_within_a_turn(monkeypatch):
+    """On a clock that the work itself moves, with a machine that gets slower all the time."""
+    clock, speed = [0.0], [1.0]
+    monkeypatch.setattr(measured_speed, "process_time", lambda: clock[0])
+
+    def work(seconds):
+        def run():
+            speed[0] *= 1.0001
+            clock[0] += seconds * speed[0]
+
+        return run
+
+    found = measured_speed.ratios(work(0.003), work(0.001), rounds=5)
+    assert found == pytest.approx([3.0] * 5, rel=1e-3)
+    assert clock[0] > 5 * 3 * measured_speed.TURN
