@@ -192,6 +192,7 @@ class _Sampler:
         began = time.perf_counter()
         experts, numbers = self.experts, self.numbers
         count_rows(experts, self.prior, self.X, self.assignments, numbers["strength"])
+        was_idle = experts.sizes < 0.5
         refused = move_rows(
             experts, self.prior, self.X, self.features, self.labels, self.assignments,
             self.log_base, numbers["alpha"], numbers["strength"], self.degrees, numbers["cost"],
@@ -211,6 +212,8 @@ class _Sampler:
                 self.assignments, **hinge,
             )  # fmt: skip
         else:
+            founded = was_idle & (experts.sizes > 0.5)
+            self.velocity[founded] = rng.standard_normal(self.velocity[founded].shape)
             temperature = follow_subgradients(
                 experts.weights, self.velocity, self.thermostat, experts.sizes, self.features,
                 self.labels, self.assignments, self.step_sizes, DIFFUSION,
@@ -219,8 +222,6 @@ class _Sampler:
             )  # fmt: skip
             if not np.isfinite(temperature):
                 raise RuntimeError("the weights diverged; give a larger batch_size or smaller cost")
-            idle = experts.sizes < 0.5
-            self.velocity[idle] = rng.standard_normal(self.velocity[idle].shape)
         ended = time.perf_counter()
         scores = np.einsum("nyq,nq->ny", experts.weights[self.assignments], self.features)
         return {

@@ -102,7 +102,6 @@ def follow_subgradients(
     heat, scores = 0.0, np.empty(weights.shape[1])
     classes, width = weights.shape[1], weights.shape[2]
     for _ in range(n_steps):
-        gradient[:] = 0.0
         for k in range(sizes.size):
             if sizes[k] > 0.5:
                 for y in range(classes):
