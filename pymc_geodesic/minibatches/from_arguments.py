@@ -284,6 +284,12 @@ def named_row_source(
     if arguments.minibatch is None:
         _refuse_without_containers(model, arguments)
         return None
+    if drawn_rows(graphs_of(model)):
+        raise ValueError(
+            f"minibatch={arguments.minibatch!r} names containers of a model that draws rows "
+            "itself, by pm.Minibatch: put all of its data into pm.Data containers and name these, "
+            "or leave minibatch= out"
+        )
     names = arguments.minibatch
     containers = {
         name: _container(model, name) for name in ((names,) if isinstance(names, str) else names)

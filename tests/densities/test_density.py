@@ -436,6 +436,16 @@ def test_rows_of_two_minibatches_do_not_belong_together(table):
         Gradient(model)
 
 
+def test_rows_that_are_named_beside_others_that_the_model_draws(table):
+    X, y = table
+    with pm.Model() as model:
+        mean = pm.Normal("mean")
+        pm.Normal("drawn", mean, observed=pm.Minibatch(X[:, 0], batch_size=2), total_size=N_ROWS)
+        pm.Normal("named", mean, observed=pm.Data("y", y))
+    with pytest.raises(ValueError, match=r"minibatch='y' names .* draws rows itself.*pm.Data"):
+        Gradient(model, minibatch="y", batch_size=2)
+
+
 def test_wrong_variables():
     with pm.Model() as model:
         pm.Normal("a")

@@ -82,7 +82,8 @@ def directional_summary(
     ``arc94_lb``, ``arc94_ub``
         In the plane, the shortest arc; `directional_hdi`.
     ``hdr94_arc``, or ``hdr94_sr`` and ``hdr94_deg2``
-        Length in the plane, or area in space, of the highest-density region; `directional_hdr`.
+        Length in the plane, or area in space, of the highest-density region, of axes on both sides;
+        `directional_hdr`.
     ``ess_bulk_min``, ``ess_tail_min``, ``r_hat_max``
         The worst over the components of the vector and :math:`x \cdot m`, never of angles, which
         jump by a turn. Axes are turned to one side first.
