@@ -20,6 +20,7 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.link.numba.linker import NumbaLinker
+from pytensor.tensor import _as_tensor_variable
 from pytensor.tensor.random.op import RandomVariable
 
 
@@ -121,3 +122,21 @@ def test_vectorisation_of_an_op():
     x = pt.dvector("x")
     batch = vectorize_graph(Twice()(x), {x: pt.as_tensor(np.ones((2, 3)))})
     np.testing.assert_array_equal(batch.eval(mode="FAST_COMPILE"), np.full((2, 3), 7.0))
+
+
+class Whole:
+    """What is no tensor."""
+
+
+@_as_tensor_variable.register(Whole)
+def no_tensor(whole, *args, **kwargs):
+    raise TypeError("a whole is no tensor")
+
+
+def test_what_becomes_a_tensor():
+    """`SparseData` refuses to become one, with the product to write instead.
+
+    Without the registry PyTensor would say that it cannot convert an object.
+    """
+    with pytest.raises(TypeError, match="a whole is no tensor"):
+        pt.exp(Whole())
