@@ -83,11 +83,12 @@ def test_compiled_function_of_a_graph():
 def test_function_from_source():
     """`compile_field` makes the C signature around a gradient of a generated source."""
     source = "def f(x):\n    return x + shift\n"
+    key = f"canary of a source in {__name__}"  # what is cached imports the module it came from
     function = compile_numba_function_src(
-        source, "f", {"__name__": __name__, "shift": 2.0}, cache_key="canary of a source"
+        source, "f", {"__name__": __name__, "shift": 2.0}, cache_key=key
     )
     assert function(1.0) == 3.0
-    assert CACHED_SRC_FUNCTIONS[function] == "canary of a source"
+    assert CACHED_SRC_FUNCTIONS[function] == key
     assert numba.cfunc("float64(float64)", cache=True)(function).address > 0
 
 
