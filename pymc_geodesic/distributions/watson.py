@@ -96,7 +96,8 @@ class Watson(AroundMean):
     Raises
     ------
     ParameterValueError
-        When the density is evaluated with a ``mu`` that is not of unit length.
+        When the density is evaluated with a ``mu`` that is not of unit length or a ``kappa`` that
+        is not finite.
     ValueError
         If observed data are known and not unit vectors, or ``mu`` is a single number.
 
@@ -143,5 +144,6 @@ class Watson(AroundMean):
         return check_parameters(
             minus_infinity_off_sphere(value, density),
             has_unit_length(mu),
-            msg="mu is a unit vector",
+            pt.isfinite(kappa),
+            msg="mu is a unit vector, kappa finite",
         )

@@ -344,6 +344,8 @@ SKEW = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     ("make", "in_density", "in_draw"),
     [
         (lambda: Watson.dist(1.1 * MU, 1.0), "mu is a unit vector", "mu must hold unit vectors"),
+        (lambda: Watson.dist(MU, np.nan), "kappa finite", "kappa must be finite"),
+        (lambda: Watson.dist(MU, -np.inf), "kappa finite", "kappa must be finite"),
         (lambda: Bingham.dist(SKEW), "A is symmetric", "A must be symmetric"),
         (lambda: FisherBingham.dist(2 * MU, 1.0, A), "mu is a unit", "mu must hold unit vectors"),
         (lambda: FisherBingham.dist(MU, -1.0, A), "kappa >= 0", "kappa must be at least 0"),
