@@ -1,8 +1,8 @@
 """How often `stein_test` rejects a law that is true, and laws that are not.
 
-``python -m benchmarks.stein_test`` draws samples of a von Mises–Fisher distribution with κ = 8 and of
-a Kent distribution with κ = 12, β = 4, tests each against its own law at 5 %, and samples of others
-against it. The last line is JSON.
+``python -m benchmarks.stein_test`` draws samples of a von Mises–Fisher distribution with κ = 8 and
+of a Kent distribution with κ = 12, β = 4, tests each against its own law at 5 %, and samples of
+others against it. The last line is JSON.
 """
 
 from __future__ import annotations
