@@ -11,7 +11,7 @@ from pymc_geodesic.tuning.noise import LangevinSettings
 from pymc_geodesic.tuning.noise_over_places import heat_in_doubt
 from pymc_geodesic.tuning.stationarity import Stationarity, StationarityError
 
-__all__ = ["complaint_about", "complaint_about_noise"]
+__all__ = ["complaint_about", "complaint_about_noise", "complaint_in_the_model"]
 
 _REMEDY_OF_MEAN = (
     "Give it more tuning draws, start nearer to the posterior, or use GMC or NUTS, which correct "
@@ -105,17 +105,63 @@ def complaint_about(stationarity: Stationarity, metric: Metric, names: Sequence[
     if worst is None:
         return None
     if worst.kind == "all temperatures":
-        return (
-            f"the variances of its variables are off together: their mean configurational "
-            f"temperature is {worst.value:.2f} instead of 1 (standard error {worst.error:.2f}). "
-            f"{_REMEDY_OF_VARIANCE}"
-        )
+        return _complaint_about_all(worst)
     name = names[_coordinate_of_model(stationarity, metric, worst)]
     if worst.kind == "mean":
         return (
             f"the mean of {name!r} is {abs(worst.value):.2f} posterior standard "
             f"deviations off (standard error {worst.error:.2f}). {_REMEDY_OF_MEAN}"
         )
+    return _complaint_about_variance(worst, name)
+
+
+def complaint_in_the_model(stationarity: Stationarity, names: Sequence[str]) -> str | None:
+    """Say the same of what was seen in the coordinates of the model; None if nothing is wrong.
+
+    There a gradient that is not zero in the mean says of which variable, or of which others that
+    it is correlated with, the mean is off, and not by how much.
+
+    Parameters
+    ----------
+    stationarity : Stationarity
+        What was seen, each coordinate in standard deviations of the draws.
+    names : list of str, one for each number of a position
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.tuning.complaint import complaint_in_the_model
+    >>> from pymc_geodesic.tuning.stationarity import Stationarity
+    >>> seen = Stationarity(1, 1, 400)
+    >>> for x in np.random.default_rng(1).normal(0.5, 1.0, size=(400, 1)):
+    ...     seen.look(x, -x)
+    >>> complaint_in_the_model(seen, ["b"])[:49]
+    "the draws of 'b' are not where the gradients say:"
+    """
+    worst = stationarity.worst()
+    if worst is None:
+        return None
+    if worst.kind == "all temperatures":
+        return _complaint_about_all(worst)
+    name = names[worst.coordinate]
+    if worst.kind == "mean":
+        return (
+            f"the draws of {name!r} are not where the gradients say: these are {worst.value:.2f} "
+            f"per standard deviation in the mean instead of 0 (standard error {worst.error:.2f}). "
+            f"{_REMEDY_OF_MEAN}"
+        )
+    return _complaint_about_variance(worst, name)
+
+
+def _complaint_about_all(worst: StationarityError) -> str:
+    return (
+        "the variances of its variables are off together: their mean configurational "
+        f"temperature is {worst.value:.2f} instead of 1 (standard error {worst.error:.2f}). "
+        f"{_REMEDY_OF_VARIANCE}"
+    )
+
+
+def _complaint_about_variance(worst: StationarityError, name: str) -> str:
     return (
         f"the variance of {name!r} is off: its configurational temperature is "
         f"{worst.value:.2f} instead of 1 (standard error {worst.error:.2f}). "

@@ -18,12 +18,14 @@ ADAPTATION_STATS: dict[str, tuple[Any, list[int]]] = {
 """Types and shapes of the stats that every step has which can adapt its dynamics."""
 
 
-def stats_as_told(*, tune: bool) -> dict[str, Any]:
+def stats_as_told(
+    *, tune: bool, configurational_temperature: float = math.nan, largest_gradient: float = math.nan
+) -> dict[str, Any]:
     """Make these stats for a draw in the coordinates of the model."""
     return {
         "phase": "tune" if tune else "sample",
-        "configurational_temperature": math.nan,
-        "whitened_gradient": math.nan,
+        "configurational_temperature": configurational_temperature,
+        "whitened_gradient": largest_gradient,
         "noise_ratio": 1.0,
     }
 

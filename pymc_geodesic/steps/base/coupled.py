@@ -244,6 +244,7 @@ class GivenChains(CoupledChains):
         self.step_sizes = step_size * factor ** np.arange(levels)
         remembered = [np.exp(-rates * size) for size in self.step_sizes]
         super().__init__(step.estimator, step.stream, step.n_steps, remembered)
+        given._looks = None
         given.estimator = self._told = _ToldMinibatches(step.estimator)
         self._step = given
         self._states = [

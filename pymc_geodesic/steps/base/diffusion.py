@@ -96,6 +96,8 @@ class DiffusionState(GeodesicStepState):
         What the next measurement goes on from.
     adaptation : dict
         State of the adapted dynamics.
+    looks_state : dict
+        What was seen of the draws where nothing is adapted.
     """
 
     squares: np.ndarray
@@ -106,6 +108,7 @@ class DiffusionState(GeodesicStepState):
     last_difference: np.ndarray
     draw_sums: np.ndarray
     adaptation: dict
+    looks_state: dict
 
 
 class DiffusionStep(AdaptingStep, ToldDiffusion):
@@ -133,6 +136,7 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
         self._compile()
         self._tuner = DiffusionTuner(epoch=self.estimator.source.epoch)
         self._size = RunningSize(self.product)
+        self._looks = self._make_looks()
         self._reset()
 
     def _compile(self) -> None:
@@ -155,6 +159,7 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
 
     def _reset(self) -> None:
         self._reset_adapted()
+        self._reset_looks()
         self._tuner.reset(self._n_tune)
         self.squares = np.zeros(self.product.size if self.preconditioner else 0)
         self.tuned_step_size = 0.0
@@ -194,5 +199,9 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
         """Count this draw, and complain at the last one if they are too few."""
         draw, n_draws = self.draw - self._n_tune, max(self._n_draws, 1)
         self._size.take(self.draw_sums, self.position, draw, n_draws)
-        complaint = self._size.complaint(self.draw_sums, n_draws) if self._is_last_draw else None
+        if not self._is_last_draw:
+            return None
+        complaint = self._size.complaint(self.draw_sums, n_draws)
+        if complaint is None and not self._adapts:
+            return self._warn_of(self._looks_complaint(), "stationarity")
         return self._warn_of(complaint, "few-effective-draws")

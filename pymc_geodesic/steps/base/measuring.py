@@ -11,7 +11,7 @@ from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import probe, probe_in_turn
 from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds.blocks import project
-from pymc_geodesic.steps.base.handing_on import TunerStep
+from pymc_geodesic.steps.base.told_looks import LooksAsTold
 from pymc_geodesic.tuning.cooling import is_far
 from pymc_geodesic.tuning.temperature import TemperatureTuner
 
@@ -22,7 +22,7 @@ LONGEST_PROBE = 0.1
 """Arc over which curvature is measured before there is a step size, where the density is flat."""
 
 
-class MeasuringStep(TunerStep):
+class MeasuringStep(LooksAsTold):
     """A step whose tuner is told the curvature and the gradient noise where the chain is."""
 
     _tuner: TemperatureTuner

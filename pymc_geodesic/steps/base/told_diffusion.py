@@ -17,11 +17,10 @@ from pymc_geodesic.kernels.sgld import adagrad_metric
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.adapted_draw import stats_as_told
-from pymc_geodesic.steps.base.handing_on import TunerStep
 from pymc_geodesic.steps.base.pymc_parts import (
     SamplerWarning,
 )
+from pymc_geodesic.steps.base.told_looks import LooksAsTold
 from pymc_geodesic.tuning.diffusion import DiffusionTuner
 
 __all__ = ["ToldDiffusion"]
@@ -37,7 +36,7 @@ Steps that are too long for the curvature grow without bound, but take a long ti
 """
 
 
-class ToldDiffusion(TunerStep):
+class ToldDiffusion(LooksAsTold):
     """A step in the coordinates of the model, whose length is given or measured along the chain."""
 
     _tuner: DiffusionTuner
@@ -131,7 +130,7 @@ class ToldDiffusion(TunerStep):
         arguments, n_grad = self.estimator.prepare(
             self.position, self.n_steps, self.stream, tune=self.tune
         )
-        n_grad += self.n_steps
+        n_grad += self.n_steps + self._look(int(arguments[0]))
         tuning = self.step_size is None and (self.tune or not self._tuner.has_measured)
         paired = False
         if tuning:
@@ -171,6 +170,6 @@ class ToldDiffusion(TunerStep):
             "step_size": step_size,
             "diverging": diverging,
             "n_grad": n_grad,
-            **stats_as_told(tune=self.tune),
+            **self._stats_as_told(),
             "warning": None if self.tune else self._size_warning(),
         }

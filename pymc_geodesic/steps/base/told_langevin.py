@@ -14,7 +14,6 @@ from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.adapted_draw import stats_as_told
 from pymc_geodesic.steps.base.measuring import MeasuringStep
 from pymc_geodesic.steps.base.pymc_parts import (
     SamplerWarning,
@@ -84,7 +83,7 @@ class ToldLangevin(MeasuringStep):
         arguments, n_grad = self.estimator.prepare(
             self.position, self.n_steps, self.stream, tune=self.tune
         )
-        n_grad += self.n_steps
+        n_grad += self.n_steps + self._look(int(arguments[0]))
         if self._noise_field is not None:
             evaluate(
                 self._noise_field.address,
@@ -121,7 +120,7 @@ class ToldLangevin(MeasuringStep):
         elif tuning:
             n_grad += self._remember_gradient(arguments[-1])
         return {
-            **stats_as_told(tune=self.tune),
+            **self._stats_as_told(),
             "step_size": step_size,
             "temperature": temperature,
             "friction": math.fsum(friction) / friction.size,

@@ -67,6 +67,7 @@ class LangevinState(GeodesicStepState):
     last_gradient: np.ndarray
     draw_sums: np.ndarray
     adaptation: dict
+    looks_state: dict
 
 
 class LangevinStep(AdaptingStep, ToldLangevin):
@@ -116,6 +117,7 @@ class LangevinStep(AdaptingStep, ToldLangevin):
             np.empty(self.product.size + 1), np.empty(min(_NOISE_CHUNK, self.product.size))
         )
         self._size = RunningSize(self.product)
+        self._looks = self._make_looks()
         self._compile()
         self._reset()
 
@@ -209,6 +211,7 @@ class LangevinStep(AdaptingStep, ToldLangevin):
 
     def _reset(self) -> None:
         self._reset_adapted()
+        self._reset_looks()
         self._tuner.reset(self._n_tune)
         self.velocity = np.empty(0)
         self.tuned_step_size = 0.0
@@ -268,7 +271,10 @@ class LangevinStep(AdaptingStep, ToldLangevin):
             funnel = self._funnel_warning(self._adapted.funnel())
             stationarity = self._stationarity_warning()
         temperature_warning = self._temperature_warning(step_size, friction)
-        return funnel or temperature_warning or stationarity or self._size_warning()
+        first = funnel or temperature_warning or stationarity or self._size_warning()
+        if first is None and not self._adapts:
+            return self._warn_of(self._looks_complaint(), "stationarity")
+        return first
 
     def _size_warning(self) -> SamplerWarning | None:
         complaint = self._size.complaint(self.draw_sums, self._n_draws)

@@ -1,0 +1,134 @@
+"""What is said of draws where the dynamics were set and nothing is adapted."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_geodesic as pg
+from pymc_geodesic.manifolds import Euclidean, Product, Sphere
+from pymc_geodesic.steps.base.told_looks import ToldLooks
+
+N_LOOKS = 250
+PRODUCT = Product([("a", Euclidean(1), 1), ("b", Euclidean(2), 1), ("mu", Sphere(3), 1)])
+CENTRE, SCALE = np.array([1e3, -5.0, 0.0]), np.array([0.01, 1.0, 50.0])
+CONCENTRATION = 4.0
+
+
+def directions(rng: np.random.Generator, concentration: float) -> np.ndarray:
+    """Draws of von Mises and Fisher's law on the sphere, whose height has an exponential law."""
+    u = rng.random(N_LOOKS)
+    height = 1.0 + np.log(u + (1.0 - u) * np.exp(-2.0 * concentration)) / concentration
+    angle = 2.0 * np.pi * rng.random(N_LOOKS)
+    wide = np.sqrt(1.0 - height**2)
+    return np.stack([wide * np.cos(angle), wide * np.sin(angle), height], axis=-1)
+
+
+def seen(seed, *, noise=0.0, shift=0.0, stretch=1.0, concentration=CONCENTRATION):
+    """What looks say of draws of a law whose b[1] is off, with gradients of minibatches."""
+    rng = np.random.default_rng(seed)
+    looks = ToldLooks(PRODUCT)
+    looks.reset(4 * N_LOOKS, 10)
+    standard = rng.normal(size=(N_LOOKS, 3))
+    standard[:, 2] = shift + stretch * standard[:, 2]
+    estimates = -(standard + noise * rng.normal(size=standard.shape)) / SCALE
+    for place, gradient, mu in zip(
+        CENTRE + SCALE * standard, estimates, directions(rng, concentration), strict=True
+    ):
+        ambient = CONCENTRATION * np.array([0.0, 0.0, 1.0]) + 7.0 * mu  # the normal part is none
+        looks.take(np.append(place, mu), np.append(gradient, ambient))
+    return looks
+
+
+@pytest.mark.parametrize("noise", [0.0, 5.0])
+def test_false_alarms_are_rare(noise):
+    alarms = sum(seen(seed, noise=noise).complaint() is not None for seed in range(100))
+    assert alarms <= 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ({"shift": 0.9}, "the draws of 'b'"),
+        ({"stretch": 2.0}, "the variance of 'b'"),
+        ({"stretch": 0.6}, "the variance of 'b'"),
+        ({"shift": 4.0, "noise": 5.0}, "the draws of 'b'"),
+        ({"concentration": 1.0}, "the draws of 'mu'"),
+    ],
+)
+def test_what_is_off_is_named(fault, expected):
+    said = [seen(seed, **fault).complaint() for seed in range(5)]
+    assert all(one is not None and one.startswith(expected) for one in said)
+
+
+def test_temperatures_are_those_of_the_draws():
+    looks = seen(1, stretch=1.5)
+    np.testing.assert_allclose(looks.temperatures, [1.0, 1.0, 2.25], rtol=0.3)
+    assert looks.last_temperature == pytest.approx(looks.temperatures.mean())
+    assert looks.largest_gradient < 1.0
+
+
+SD = np.array([0.1, 0.07])
+
+
+def run(make, *, looked_at=True, tune=200, draws=1600):
+    """Chain on a normal law; the last stats, and all positions."""
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(400, 2)) * SD * 20.0
+    with pm.Model() as model:
+        x = pm.Data("x", rows)
+        b = pm.Normal("b", 0.0, 100.0, shape=2)
+        pm.Normal("y", b, 20.0 * SD, observed=x)
+        step = make()
+    if not looked_at:
+        step._looks = None
+    step.setup_chain(np.random.default_rng(3), tune, draws)
+    point, positions = {"b": rows.mean(axis=0)}, []
+    for draw in range(tune + draws):
+        if draw == tune:
+            step.stop_tuning()
+        point, (stats,) = step.step(point)
+        positions.append(point["b"])
+    assert model is step.model
+    return stats, np.array(positions[tune:])
+
+
+def stream():
+    rows = np.random.default_rng(1).normal(size=(400, 2)) * SD * 20.0
+    return [rows[first : first + 100] for first in range(0, 400, 100)]
+
+
+RIGHT = {
+    "SGLD": lambda: pg.SGLD(step_size=0.02, n_steps=40),
+    "SGGMC": lambda: pg.SGGMC(step_size=0.03, friction=20.0),
+    "SGGMC, minibatches": lambda: pg.SGGMC(
+        step_size=0.003, friction=40.0, n_steps=100, batch_size=50, minibatch=["x"]
+    ),
+    "SGGMC, stream": lambda: pg.SGGMC(
+        step_size=0.003, friction=40.0, n_steps=100, batch_size=50, minibatch=["x"],
+        batches=stream(), total_size=400,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_dynamics_are_not_complained_of(name):
+    stats, positions = run(RIGHT[name])
+    assert stats["warning"] is None
+    assert positions.std(axis=0) == pytest.approx(SD, rel=0.2)
+    assert 0.5 < stats["configurational_temperature"] < 1.5
+    assert stats["whitened_gradient"] < 1.0
+
+
+def test_long_steps_without_a_temperature_are_noticed():
+    step_size = 0.1
+    stats, positions = run(lambda: pg.SGLD(step_size=step_size, n_steps=40))
+    widened = 1.0 / np.sqrt(1.0 - 0.25 * (step_size / SD) ** 2)
+    np.testing.assert_allclose(positions.std(axis=0), widened * SD, rtol=0.1)
+    assert "SGLD: the variance of 'b' is off" in stats["warning"].message
+
+
+@pytest.mark.parametrize("name", ["SGLD", "SGGMC, minibatches"])
+def test_looks_change_no_draw(name):
+    _, looked_at = run(RIGHT[name], draws=100)
+    _, alone = run(RIGHT[name], looked_at=False, draws=100)
+    np.testing.assert_array_equal(looked_at, alone)
