@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,6 +66,14 @@ class ManifoldVariable:
     on_manifold: bool
     backward: Callable[[np.ndarray], np.ndarray]
     forward: Callable[[np.ndarray], np.ndarray]
+
+    @property
+    def number_names(self) -> list[str]:
+        """Name of each of its numbers, as in ``b[2]``; that of the variable if there is one."""
+        shape = self.shape if self.on_manifold else self.value_shape
+        if math.prod(shape) == 1:
+            return [self.name]
+        return [f"{self.name}[{', '.join(map(str, place))}]" for place in np.ndindex(*shape)]
 
     def coordinates(self, values: np.ndarray) -> np.ndarray:
         """Kernel coordinates, shape ``(n, size)``, of the values of n of its points.

@@ -154,11 +154,7 @@ class AdaptingStep(GeodesicStep):
 
     def _stationarity_warning(self) -> SamplerWarning | None:
         assert self._adapted is not None
-        names = [
-            name
-            for name, part in self.product.slices.items()
-            for _ in range(part.stop - part.start)
-        ]
+        names = [name for variable in self.variables for name in variable.number_names]
         complaint = self._adapted.complaint(names)
         if complaint is None:
             return None

@@ -51,15 +51,13 @@ class ToldLooks:
     >>> rng = np.random.default_rng(1)
     >>> for x in rng.normal(size=(500, 2)) * [1.0, 2.0]:  # the law of b has an sd of 1
     ...     looks.take(x + 100.0, -x)
-    >>> looks.complaint()[:29], looks.temperatures.round(1).tolist()
+    >>> looks.complaint(["a", "b"])[:29], looks.temperatures.round(1).tolist()
     ("the variance of 'b' is off: i", [1.0, 4.0])
     """
 
     def __init__(self, product: Product) -> None:
         self._blocks, self._size = product.blocks, product.size
-        widths = {name: part.stop - part.start for name, part in product.slices.items()}
-        self._names = [name for name, width in widths.items() for _ in range(width)]
-        self._sizes = list(widths.values())
+        self._sizes = [part.stop - part.start for part in product.slices.values()]
         self._curved = [
             (product.slices[name], manifold, rows)
             for name, manifold, rows in product.components
@@ -126,9 +124,14 @@ class ToldLooks:
         """Configurational temperature of each Euclidean coordinate."""
         return self._stationarity().temperatures
 
-    def complaint(self) -> str | None:
-        """Say what is wrong with the draws, of which variable; None if nothing is."""
-        return complaint_in_the_model(self._stationarity(), self._names)
+    def complaint(self, names: Sequence[str]) -> str | None:
+        """Say what is wrong with the draws, of which variable; None if nothing is.
+
+        Parameters
+        ----------
+        names : list of str, one for each number of a position
+        """
+        return complaint_in_the_model(self._stationarity(), names)
 
     @property
     def state(self) -> dict[str, np.ndarray]:
@@ -186,7 +189,10 @@ class LooksAsTold(TunerStep):
         )
 
     def _looks_complaint(self) -> str | None:
-        return None if self._looks is None else self._looks.complaint()
+        if self._looks is None:
+            return None
+        names = [name for variable in self.variables for name in variable.number_names]
+        return self._looks.complaint(names)
 
     @property
     def looks_state(self) -> dict:
