@@ -30,6 +30,7 @@ PICTURES = {
     "lectures": 1,
     "docstring_clusters": 1,
     "engel_quantiles": 0,
+    "elk": 0,
 }
 """Which figure of a notebook stands for it."""
 
