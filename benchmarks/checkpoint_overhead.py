@@ -57,7 +57,7 @@ def large() -> tuple[pm.Model, Any, dict[str, int]]:
         w = pm.Normal("w", 0.0, 5.0, shape=28)
         pm.Bernoulli("label", logit_p=x @ w, observed=y)
         step = pg.SGGMC(batch_size=1000, minibatch=["x", "y"])
-    return model, step, {"tune": 1000, "draws": 10_000}
+    return model, step, {"tune": 1000, "draws": 5_000}
 
 
 def measured(run: Callable[[], object]) -> np.ndarray:

@@ -32,12 +32,16 @@ class Case(NamedTuple):
     tune, draws : int
     needs_step : bool
         Whether the step holds what no file can, so that `resume` has to be given it.
+    remembers : bool
+        Whether a step that has sampled before begins otherwise than a new one: `pymc.NUTS` does,
+        where several processes draw.
     """
 
     make: Callable[[dict | None], Made]
     tune: int = 500
     draws: int = 500
     needs_step: bool = False
+    remembers: bool = False
 
 
 class BlocksOnDisk:
@@ -176,6 +180,6 @@ CASES = {
     "SGGMC, batches=": Case(from_disk, needs_step=True),
     "SGGMC, local=": Case(with_local_variables),
     "SGGMC, sparse rows": Case(plain(sparse_rows, pg.SGGMC, **MINIBATCH)),
-    "gSGNHT beside NUTS": Case(beside_nuts),
-    "SCIR beside NUTS": Case(proportions_beside_nuts),
+    "gSGNHT beside NUTS": Case(beside_nuts, remembers=True),
+    "SCIR beside NUTS": Case(proportions_beside_nuts, remembers=True),
 }

@@ -15,7 +15,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_geodesic as pg
-from benchmarks.kill_cases import CASES
+from benchmarks.kill_cases import CASES, Case
 from pymc_geodesic.runs import chain as chain_module
 
 __all__ = ["EVERY", "PATIENCE", "Expected", "Runner", "strike"]
@@ -71,7 +71,6 @@ class Runner:
         self, name: str, chains: int, start_method: str, compile_kwargs: dict | None = None
     ) -> None:
         self.name, self.chains, self.start_method = name, chains, start_method
-        self.case = CASES[name]
         self._compile_kwargs = compile_kwargs
         self._made: Any = None
 
@@ -79,9 +78,14 @@ class Runner:
         return self.__dict__ | {"_made": None}
 
     @property
+    def case(self) -> Case:
+        """What is run."""
+        return CASES[self.name]
+
+    @property
     def made(self) -> Any:
-        """Model and step."""
-        if self._made is None:
+        """Model and step, which may have sampled before, unless it is one that remembers."""
+        if self._made is None or self.case.remembers:
             self._made = self.case.make(self._compile_kwargs)
         return self._made
 
