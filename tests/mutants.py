@@ -16,7 +16,8 @@ from pymc_geodesic import integrators
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
 from pymc_geodesic.kernels.geodesic_langevin import friction_coefficients, geodesic_langevin
-from pymc_geodesic.manifolds import product, sphere
+from pymc_geodesic.manifolds import blocks as all_blocks
+from pymc_geodesic.manifolds import sphere
 from pymc_geodesic.manifolds.rows import view_rows
 from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.streams import fill_normal
@@ -131,7 +132,7 @@ def opposite_kick(blocks, x, v, gradient, time):
     """Gradient with the wrong sign."""
     for i in range(x.size):
         v[i] -= time * gradient[i]
-    product.project(blocks, x, v)
+    all_blocks.project(blocks, x, v)
 
 
 @njit
@@ -377,7 +378,7 @@ def friction_twice(step_size, friction, known_noise, decay, spread):
 @njit
 def unscaled_geodesic(blocks, scales, x, v, time):
     """All blocks move for the same time."""
-    product.geodesic(blocks, x, v, time)
+    all_blocks.geodesic(blocks, x, v, time)
 
 
 @njit
@@ -388,7 +389,7 @@ def tangent_scaled_geodesic(blocks, scales, x, v, time):
         inner += x[i] * v[i]
     if abs(inner) > 1e-12:
         raise ArithmeticError("the velocity is not tangent")
-    product.scaled_geodesic(blocks, scales, x, v, time)
+    all_blocks.scaled_geodesic(blocks, scales, x, v, time)
 
 
 _GRADIENT = "evaluate(field.address, state.x, arguments[step], field.context, gradient)"

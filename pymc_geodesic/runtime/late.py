@@ -91,9 +91,9 @@ def late(signature: Any) -> Callable[[Callable[..., float]], LateFunction]:
 
     Examples
     --------
-    >>> from pymc_geodesic.manifolds import product
+    >>> from pymc_geodesic.manifolds import blocks
     >>> from pymc_geodesic.runtime.late import LateFunction
-    >>> any(isinstance(each, LateFunction) for each in vars(product).values())
+    >>> any(isinstance(each, LateFunction) for each in vars(blocks).values())
     True
     """
     return lambda function: LateFunction(function, signature)
