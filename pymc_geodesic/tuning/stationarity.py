@@ -120,6 +120,32 @@ class Stationarity:
         self._products, self._squares = np.zeros(2 * d), np.zeros(2 * d)
         self.last_temperature = self.largest_gradient = math.nan
 
+    @classmethod
+    def from_batches(
+        cls,
+        counts: np.ndarray,
+        gradients: np.ndarray,
+        products: np.ndarray,
+        sizes: Sequence[int] | None = None,
+    ) -> Stationarity:
+        """Make it of what was summed up elsewhere, when the coordinates were not known yet.
+
+        Parameters
+        ----------
+        counts : ndarray, shape (N_BATCHES,)
+            Looks in each part of the chain.
+        gradients : ndarray, shape (N_BATCHES, size)
+            Their sums of gradients.
+        products : ndarray, shape (N_BATCHES, n_euclidean)
+            Their sums of −z g.
+        sizes : sequence of int, optional
+            Numbers of each variable.
+        """
+        made = cls(gradients.shape[1], products.shape[1], int(counts.sum()), sizes)
+        made.counts, made.count = counts.copy(), int(counts.sum())
+        made.sums = np.concatenate([gradients, products], axis=1)
+        return made
+
     @property
     def _batch(self) -> int:
         return min(self.count * N_BATCHES // self._n_looks, N_BATCHES - 1)

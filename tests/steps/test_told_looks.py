@@ -6,7 +6,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
-from pymc_geodesic.steps.base.told_looks import ToldLooks
+from pymc_geodesic.tuning.told_looks import ToldLooks
 
 N_LOOKS = 250
 PRODUCT = Product([("a", Euclidean(1), 1), ("b", Euclidean(2), 1), ("mu", Sphere(3), 1)])

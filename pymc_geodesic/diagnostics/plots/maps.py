@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from pymc_geodesic.diagnostics.plots.projections import (
 _TURN = np.linspace(0.0, 2 * np.pi, 181)
 
 
-class Map:
+class Map(ABC):
     """Draws unit vectors; what a projection does with them is for its subclass to say.
 
     Parameters
@@ -34,25 +35,24 @@ class Map:
     def __init__(self, pen: Pen) -> None:
         self.pen = pen
 
+    @abstractmethod
     def frame(self) -> None:
         """Draw the rim, meridians and parallels."""
-        raise NotImplementedError
 
+    @abstractmethod
     def points(self, rows: np.ndarray, **look: Any) -> None:
         """Draw unit vectors, shape (n, 3)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def line(self, rows: np.ndarray, **look: Any) -> None:
         """Draw a line through unit vectors, shape (n, 3), with gaps where there is no number."""
-        raise NotImplementedError
 
     def holds(self, rows: np.ndarray) -> np.ndarray:
         """Say for which unit vectors, shape (n, 3), there is a place."""
         return np.ones(len(rows), dtype=bool)
 
-    def name_quarters(self) -> None:
-        """Write north, east, south and west at the rim of a map seen from above."""
-        raise NotImplementedError
+    def name_quarters(self) -> None:  # noqa: B027
+        """Write north, east, south and west at the rim of a map seen from above, if this is one."""
 
     def title(self, string: str) -> None:
         """Write above."""

@@ -9,10 +9,10 @@ import numpy as np
 
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.tuning.complaint import complaint_about
 from pymc_geodesic.tuning.stationarity import CHECK_EVERY, Stationarity
+from pymc_geodesic.tuning.tangents import Tangents
 
 __all__ = ["Looks"]
 
@@ -45,11 +45,7 @@ class Looks:
         self._gradient, self._next_arguments = gradient, next_arguments
         sizes = [part.stop - part.start for part in product.slices.values()]
         self._sizes = None if mixes else sizes
-        self._compact = [
-            (product.slices[name], manifold, rows)
-            for name, manifold, rows in product.components
-            if not manifold.is_flat
-        ]
+        self._tangents = Tangents(product)
         self._size = product.size
         self.reset(0)
 
@@ -88,14 +84,8 @@ class Looks:
             evaluate(field.address, z, int(argument), field.context, gradient)
             total += gradient
         field.raise_error()
-        tangent = total[: z.size] / n_grad
-        project(blocks, z, tangent)
-        for (part, manifold, rows), length in zip(
-            self._compact, self._gradient.metric.lengths, strict=True
-        ):
-            mean = manifold.mean_gradient(z[part].reshape(rows, *manifold.shape))
-            tangent[part] = 0.0 if mean is None else tangent[part] - length * mean.ravel()
-        return tangent
+        mean = total[: z.size] / n_grad
+        return self._tangents.excess(blocks, z, mean, self._gradient.metric.lengths)
 
     def complaint(self, names: Sequence[str]) -> str | None:
         """Say what is wrong with the draws, of which variable; None if nothing is.
