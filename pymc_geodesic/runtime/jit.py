@@ -1,10 +1,12 @@
 """The one decorator that compiles every numerical kernel of the package, and loans of arrays."""
 
 import hashlib
+import os
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numba
 from numba import types
@@ -48,29 +50,55 @@ def source_stamp(module: Path) -> str:
     >>> jit.source_stamp(Path(jit.__file__)) == jit.source_stamp(Path(jit.__file__))
     True
     """
-    texts: dict[Path, bytes] = {}
-    waiting = [module]
+    digests: dict[str, bytes] = {}
+    first = os.fspath(module)
+    waiting = [first]
     while waiting:
         path = waiting.pop()
-        if path in texts:
+        if path in digests:
             continue
-        text = path.read_bytes() if path.is_file() else b""
-        inlined = (
-            path == module
-            or path.name == "__init__.py"
-            or _COMPILES.search(text) is not None
-            or _SYMBOLIC.search(text) is None
-        )
-        texts[path] = text if inlined else b""
+        source = _source(path, *_version(path))
+        inlined = source.may_be_inlined or path == first
+        digests[path] = source.digest if inlined else b""
         if inlined:
-            waiting += (_file_of(name) for name in set(_MODULE_NAME.findall(text)))
-    return hashlib.sha256(b"".join(texts[path] for path in sorted(texts))).hexdigest()
+            waiting += source.named
+    return hashlib.sha256(b"".join(digests[path] for path in sorted(digests))).hexdigest()
 
 
-def _file_of(name: bytes) -> Path:
+class _Source(NamedTuple):
+    """What a stamp needs of the text of a module."""
+
+    digest: bytes
+    named: tuple[str, ...]
+    may_be_inlined: bool
+
+
+def _version(path: str) -> tuple[int, int]:
+    """When a file was written and how long it is; (0, 0) of none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
+
+
+@cache
+def _source(path: str, *version: int) -> _Source:
+    """Read a module once; a hundred functions ask for the same files while they are imported."""
+    text = Path(path).read_bytes() if any(version) else b""
+    named = (_file_of(name) for name in set(_MODULE_NAME.findall(text)))
+    may_be_inlined = (
+        os.path.basename(path) == "__init__.py"
+        or _COMPILES.search(text) is not None
+        or _SYMBOLIC.search(text) is None
+    )
+    return _Source(hashlib.sha256(text).digest(), tuple(named), may_be_inlined)
+
+
+def _file_of(name: bytes) -> str:
     """Where ``pymc_geodesic<name>`` is; any path that does not exist if it is not a module."""
     place = _PACKAGE.joinpath(*name.decode().split(".")[1:])
-    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    return os.fspath(place / "__init__.py" if place.is_dir() else place.with_suffix(".py"))
 
 
 @overload

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import brentq
 
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.jit import compiled
@@ -206,6 +205,8 @@ def even_step(variance: float, surplus: float) -> float:
 
     if heat(LONGEST_STEP) <= UNEVEN_HEAT:
         return LONGEST_STEP
+    from scipy.optimize import brentq  # a tenth of a second that few models need
+
     return float(brentq(lambda h: heat(h) - UNEVEN_HEAT, 1e-12, LONGEST_STEP))
 
 
