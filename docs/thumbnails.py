@@ -31,6 +31,7 @@ PICTURES = {
     "docstring_clusters": 1,
     "engel_quantiles": 0,
     "elk": 0,
+    "sungrazers": 1,
 }
 """Which figure of a notebook stands for it."""
 

@@ -68,6 +68,10 @@ def _bingham(x: Array) -> Array:
     b0 = (2.0 * d * d + 3.0 * d + 4.0) / (6.0 * (d + 4.0))
     b1 = -(4.0 * d * d + 3.0 * d - 4.0) / (3.0 * (d + 4.0) * square)
     b2 = 4.0 * (d * d - 4.0) / (3.0 * (d + 4.0) * square * (square + 4.0))
+    # The correction is for samples that may be uniform. Beyond its largest value, where they are
+    # anything but that, it would take the statistic back to zero and below.
+    largest = (np.sqrt(b1 * b1 + 3.0 * b2 * (n - b0)) - b1) / (3.0 * b2) if b2 else np.inf
+    plain = np.minimum(plain, largest)
     return plain * (1.0 - (b0 + b1 * plain + b2 * plain**2) / n)
 
 

@@ -160,6 +160,19 @@ def test_power():
     assert uniformity_test(axes).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("n", [10, 4000])
+def test_the_longer_the_axis_the_surer(n):
+    """A mutant, Jupp's correction where it does not hold, takes Bingham's statistic below zero."""
+    x = uniform(n, 3)
+    found = []
+    for length in (3.0, 6.0, 20.0, 100.0):
+        axes = x * [1.0, 1.0, length]
+        axes /= np.linalg.norm(axes, axis=1, keepdims=True)
+        found.append(uniformity_test(axes, "bingham"))
+    assert np.all(np.diff([result.statistic for result in found]) >= 0.0)
+    assert found[-1].pvalue < 1e-4
+
+
 def test_bad_arguments_are_named():
     x = uniform(5, 3)
     with pytest.raises(ValueError, match="test='ajne' is unknown"):
