@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import ModuleType
 from typing import Any, ClassVar, NamedTuple
 
@@ -120,10 +121,15 @@ class Product(Manifold):
     @property
     def shape(self) -> Shape:
         """Shape of one point, ``(size,)``."""
-        last = self.blocks[-1]
-        return (int(last[1] + last[2] * last[3]),)
+        return (self.size,)
 
-    @property
+    @cached_property
+    def size(self) -> int:
+        """Length of the flat vector."""
+        last = self.blocks[-1]
+        return int(last[1] + last[2] * last[3])
+
+    @cached_property
     def dim(self) -> int:
         """Dimension, the sum over all variables and rows."""
         return sum(rows * manifold.dim for _, manifold, rows in self.components)
