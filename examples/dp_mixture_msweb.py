@@ -5,13 +5,14 @@ data), as in section 4.2 of Baker, Fearnhead, Fox and Nemeth (2018): the stochas
 with minibatches of 1,000 users, by SCIR and by SGRLD, over five seeds. Beside it are the exact
 samplers, collapsed Gibbs and the slice sampler with all users and with 1,000 at a time. All chains
 begin alike, from one pass over the users that puts one after another into clusters; those with
-minibatches a second time from clusters of 5,000 users after 200 sweeps over them.
+minibatches a second time from clusters of 5,000 users after 200 sweeps over them, and a third time
+from those of all users after ten sweeps with splits and merges, which collapsed Gibbs has too.
 
 What counts is the probability of the visits of 5,000 other users, as a perplexity per visit.
 
 The last line that is printed is a JSON object with all figures. Run it with
-``python examples/dp_mixture_msweb.py --data FOLDER``; it takes some four minutes, and one and a
-half with ``--quick``, which runs shorter chains.
+``python examples/dp_mixture_msweb.py --data FOLDER``; it takes some six minutes of the
+processor, and two with ``--quick``, which runs shorter chains.
 """
 
 import argparse
@@ -47,8 +48,16 @@ N_DRAWS = 40
 REFERENCES = {"unigram": 50.5, "mixture of 10 by EM": 41.8, "20": 41.0, "50": 40.6}
 """Perplexities of maximum likelihood and expectation maximisation on the same users."""
 
+STARTS: dict[str, dict[str, int]] = {
+    "": {"start_sweeps": 0},
+    ", from 5,000 users": {"start_sweeps": 200},
+    ", from split-merge": {"start_sweeps": 10, "start_rows": 10**6, "start_split_merge": 20},
+}
+"""One pass over the users; clusters of some; those of all after twenty proposals a sweep."""
+
 COLOURS = {
     "collapsed Gibbs": "C2",
+    "collapsed Gibbs, split-merge": "C8",
     "slice": "C3",
     "slice, 1,000 at a time": "C4",
     "SCIR": "C0",
@@ -66,27 +75,31 @@ def load_users(data: str | None) -> tuple[sparse.csr_array, sparse.csr_array, np
 def contestants(n_sweeps: int, n_iterations: int) -> dict[str, tuple[Callable[..., Any], int, int]]:
     """Samplers by name, with iterations and chains."""
 
-    def stochastic(method: str, sweeps: int) -> Callable[..., Any]:
+    def stochastic(method: str, start: dict[str, int]) -> Callable[..., Any]:
         return lambda users, **options: dp_categorical_mixture(
-            users, beta=BETA, method=method, batch_size=BATCH, start_sweeps=sweeps,
-            step_size={"scir": 0.01, "sgrld": 3e-4}[method], **options,
+            users, beta=BETA, method=method, batch_size=BATCH,
+            step_size={"scir": 0.01, "sgrld": 3e-4}[method], **(start | options),
         )  # fmt: skip
 
-    exact = {
+    def slices(start: dict[str, int]) -> Callable[..., Any]:
+        return lambda users, **options: dp_categorical_slice(
+            users, beta=BETA, batch_size=BATCH, **(start | options)
+        )
+
+    every = {
         "collapsed Gibbs": (lambda users, **options: dp_categorical_gibbs(
             users, beta=BETA, **options), n_sweeps, 2),
+        "collapsed Gibbs, split-merge": (lambda users, **options: dp_categorical_gibbs(
+            users, beta=BETA, split_merge=(20, 1), **(options | {"tune": 10})), n_sweeps, 2),
         "slice": (lambda users, **options: dp_categorical_slice(
             users, beta=BETA, **options), n_sweeps, 2),
-        "slice, 1,000 at a time": (lambda users, **options: dp_categorical_slice(
-            users, beta=BETA, batch_size=BATCH, **options), n_iterations, 2),
-        "slice, 1,000 at a time, from 5,000 users": (lambda users, **options: dp_categorical_slice(
-            users, beta=BETA, batch_size=BATCH, start_sweeps=200, **options), n_iterations, 2),
     }  # fmt: skip
-    return exact | {
-        f"{name}{start}": (stochastic(name.lower(), sweeps), n_iterations, SEEDS)
-        for start, sweeps in (("", 0), (", from 5,000 users", 200))
-        for name in ("SCIR", "SGRLD")
-    }
+    for name, start in STARTS.items():
+        every[f"slice, 1,000 at a time{name}"] = (slices(start), n_iterations, 2)
+    for name, start in STARTS.items():
+        for method in ("SCIR", "SGRLD"):
+            every[f"{method}{name}"] = (stochastic(method.lower(), start), n_iterations, SEEDS)
+    return every
 
 
 def run(sampler: Callable[..., Any], users: Any, n_iterations: int, chains: int) -> Any:
@@ -137,12 +150,17 @@ def _perplexity(log_p: np.ndarray, visits: float) -> float:
     return float(np.exp(-np.sum(top + np.log(np.mean(np.exp(log_p - top), axis=0))) / visits))
 
 
+def _style(name: str) -> str:
+    """Line of a start."""
+    return "--" if "5,000" in name else ":" if "from" in name else "-"
+
+
 def plot(found: dict[str, Any], iterations: dict[str, int], folder: Path) -> Path:
     """Draw perplexities against iterations and seconds, and numbers of clusters."""
     matplotlib.use("Agg")
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12.0, 4.2), layout="constrained")
     for name, one in found.items():
-        curves, style = np.array(one["curves"]), "--" if "from" in name else "-"
+        curves, style = np.array(one["curves"]), _style(name)
         colour = COLOURS[name.split(", from")[0]]
         steps = np.arange(1, curves.shape[1] + 1) / curves.shape[1]
         seconds = one["seconds_of_start"] + steps * (one["seconds"] - one["seconds_of_start"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain as one_after_another
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.kernels.partitions.collapsed_gibbs import collapsed_rows
+from pymc_geodesic.kernels.partitions.split_merge import split_or_merge
 from pymc_geodesic.models.dp_categorical import (
     Counts,
     Draw,
@@ -26,12 +29,16 @@ __all__ = ["CollapsedChain", "dp_categorical_gibbs", "first_clusters"]
 
 FIRST_ROOM = 16
 
+RESTRICTED_SWEEPS = 3
+"""Before a split is proposed: with one, clusters found are worse; with six, no better."""
+
 
 def dp_categorical_gibbs(
     counts: ArrayLike | sparse.csr_array,
     alpha: ArrayLike = (1.0, 1.0),
     beta: ArrayLike = 0.1,
     *,
+    split_merge: int | tuple[int, int] = 0,
     draws: int = 100,
     tune: int = 100,
     thin: int = 1,
@@ -69,6 +76,11 @@ def dp_categorical_gibbs(
         The concentration of the Dirichlet process, or shape and rate of its gamma prior.
     beta : float or array_like, shape (category,)
         Concentration of the probabilities of the categories in a cluster.
+    split_merge : int or tuple of int
+        Proposals to split a cluster or to merge two after each sweep; two numbers are those of the
+        sweeps before the first draw and of the others. One row at a time, clusters hardly divide:
+        twenty in each of the first ten sweeps do more than many sweeps, as ``(20, 1)`` with
+        ``tune=10``.
     draws, tune : int
         Draws that are kept, and sweeps before the first.
     thin : int
@@ -102,6 +114,8 @@ def dp_categorical_gibbs(
     References
     ----------
     Neal (2000), Markov Chain Sampling Methods for Dirichlet Process Mixture Models, algorithm 3.
+    Jain, Neal (2004), A Split-Merge Markov Chain Monte Carlo Procedure for the Dirichlet Process
+    Mixture Model.
     Escobar, West (1995), Bayesian Density Estimation and Inference Using Mixtures, section 6.
     Dunson, Xing (2009), Nonparametric Bayes Modeling of Multivariate Categorical Data.
 
@@ -115,9 +129,12 @@ def dp_categorical_gibbs(
     2
     """
     mixture = Mixture.of(counts, beta, alpha)
+    proposals = _proposals(split_merge)
     return sample_chains(
         mixture,
-        lambda rng: CollapsedChain(mixture, rng),
+        lambda rng: CollapsedChain(
+            mixture, rng, one_after_another(repeat(proposals[0], int(tune)), repeat(proposals[1]))
+        ),
         draws=draws,
         tune=tune,
         thin=thin,
@@ -130,8 +147,22 @@ def dp_categorical_gibbs(
     )
 
 
+def _proposals(split_merge: int | tuple[int, int]) -> tuple[int, int]:
+    """How many to make after each sweep before the first draw, and after the others."""
+    numbers = split_merge if isinstance(split_merge, Sequence) else (split_merge, split_merge)
+    if len(numbers) != 2:
+        raise ValueError(f"split_merge must be a number or two, got {split_merge!r}")
+    for number in numbers:
+        check_integers(split_merge=(number, 0))
+    return int(numbers[0]), int(numbers[1])
+
+
 def first_clusters(
-    mixture: Mixture, rng: np.random.Generator, start_rows: int, start_sweeps: int
+    mixture: Mixture,
+    rng: np.random.Generator,
+    start_rows: int,
+    start_sweeps: int,
+    start_split_merge: int = 0,
 ) -> CollapsedChain:
     """Find clusters to begin with: by sweeps over some rows, and one over all.
 
@@ -141,12 +172,17 @@ def first_clusters(
         If there are not as many rows, or a number is no integer.
     """
     rows = mixture.rows
-    check_integers(start_sweeps=(start_sweeps, 0), start_rows=(start_rows, 1))
+    check_integers(
+        start_sweeps=(start_sweeps, 0),
+        start_rows=(start_rows, 1),
+        start_split_merge=(start_split_merge, 0),
+    )
     n_start = min(int(start_rows), rows.n_rows)
     some = np.sort(rng.choice(rows.n_rows, n_start, replace=False))
     chain = CollapsedChain(mixture, rng)
     if start_sweeps:
-        few = CollapsedChain(replace(mixture, rows=rows.take(some)), rng)
+        proposals = repeat(int(start_split_merge))
+        few = CollapsedChain(replace(mixture, rows=rows.take(some)), rng, proposals)
         for _ in range(start_sweeps):
             few.advance()
         chain.begin(some, few.assignments)
@@ -155,10 +191,21 @@ def first_clusters(
 
 
 class CollapsedChain:
-    """A run of the collapsed sampler; the first sweep puts one row after another into a cluster."""
+    """A run of the collapsed sampler; the first sweep puts one row after another into a cluster.
 
-    def __init__(self, mixture: Mixture, rng: np.random.Generator) -> None:
+    Parameters
+    ----------
+    mixture : Mixture
+    rng : numpy.random.Generator
+    proposals : iterator of int, optional
+        Splits or merges that each sweep proposes afterwards; none by default.
+    """
+
+    def __init__(
+        self, mixture: Mixture, rng: np.random.Generator, proposals: Iterator[int] | None = None
+    ) -> None:
         self._mixture = mixture
+        self._proposals = repeat(0) if proposals is None else proposals
         self._stream = new_stream(rng)
         self.alpha = mixture.first_alpha
         self._counts = Counts.empty(mixture.beta.size, FIRST_ROOM)
@@ -182,8 +229,24 @@ class CollapsedChain:
             if row == rows.n_rows:
                 break
             self._counts = self._counts.enlarged()
+        for _ in range(next(self._proposals)):
+            self.split_or_merge()
         n_clusters = int(np.count_nonzero(self._counts.sizes))
         self.alpha = self._mixture.draw_alpha(self._stream, self.alpha, n_clusters)
+
+    def split_or_merge(self) -> int:
+        """Propose to split a cluster or to merge two; return by how many there are more."""
+        if self._counts.sizes.all():
+            self._counts = self._counts.enlarged()
+        return split_or_merge(
+            *self._mixture.rows,
+            self._mixture.beta,
+            self.alpha,
+            RESTRICTED_SWEEPS,
+            self._stream,
+            self.assignments,
+            *self._counts,
+        )
 
     def draw(self) -> Draw:
         """Draw weights and probabilities given the clusters."""

@@ -42,6 +42,7 @@ def dp_categorical_mixture(
     step_size: float | None = None,
     start_rows: int = 5000,
     start_sweeps: int = 200,
+    start_split_merge: int = 0,
     draws: int = 100,
     tune: int = 100,
     thin: int = 1,
@@ -85,9 +86,10 @@ def dp_categorical_mixture(
         epoch.
     step_size : float, optional
         h, fixed; 0.01 for SCIR and 10⁻³ for SGRLD.
-    start_rows, start_sweeps : int
+    start_rows, start_sweeps, start_split_merge : int
         The clusters that a chain begins with are those of so many rows, after so many collapsed
-        sweeps over them; all other rows are then put into them one by one.
+        sweeps over them, each with so many proposals to split or merge clusters; all other rows are
+        then put into them one by one.
     random_seed : int or numpy.random.Generator, optional
     progressbar : bool
 
@@ -131,7 +133,7 @@ def dp_categorical_mixture(
     step = STEP_SIZES[method] if step_size is None else float(step_size)
     if not 0 < step < np.inf:
         raise ValueError(f"step_size must be a positive number, got {step_size}")
-    mixture, start = Mixture.of(counts, beta, alpha), (start_rows, start_sweeps)
+    mixture, start = Mixture.of(counts, beta, alpha), (start_rows, start_sweeps, start_split_merge)
     return sample_chains(
         mixture,
         lambda rng: StochasticSliceChain(mixture, rng, method, batch_size, step, start),
@@ -157,7 +159,7 @@ class StochasticSliceChain:
         method: str,
         batch_size: int | None,
         step_size: float,
-        start: tuple[int, int],
+        start: tuple[int, ...],
     ) -> None:
         self._mixture, self._method, self._step_size = mixture, method, step_size
         self._batches = RowBatches(mixture.rows.n_rows, batch_size, rng)

@@ -35,6 +35,7 @@ def dp_categorical_slice(
     batch_size: int | None = None,
     start_rows: int = 5000,
     start_sweeps: int = 0,
+    start_split_merge: int = 0,
     draws: int = 100,
     tune: int = 100,
     thin: int = 1,
@@ -70,9 +71,10 @@ def dp_categorical_slice(
     batch_size : int, optional
         Rows whose cluster an iteration draws, all others keeping theirs; all by default. Any number
         is exact, since the counts are those of all rows.
-    start_rows, start_sweeps : int
+    start_rows, start_sweeps, start_split_merge : int
         The clusters that a chain begins with are those of so many rows, after so many collapsed
-        sweeps over them; all other rows are then put into them one by one.
+        sweeps over them, each with so many proposals to split or merge clusters; all other rows are
+        then put into them one by one.
     random_seed : int or numpy.random.Generator, optional
     progressbar : bool
 
@@ -103,7 +105,7 @@ def dp_categorical_slice(
     >>> int(idata.posterior["n_clusters"].median())
     2
     """
-    mixture, start = Mixture.of(counts, beta, alpha), (start_rows, start_sweeps)
+    mixture, start = Mixture.of(counts, beta, alpha), (start_rows, start_sweeps, start_split_merge)
     return sample_chains(
         mixture,
         lambda rng: SliceChain(mixture, rng, batch_size, start),
@@ -127,7 +129,7 @@ class SliceChain:
         mixture: Mixture,
         rng: np.random.Generator,
         batch_size: int | None = None,
-        start: tuple[int, int] = (1, 0),
+        start: tuple[int, ...] = (1, 0),
     ) -> None:
         self._mixture = mixture
         self._batches = RowBatches(mixture.rows.n_rows, batch_size, rng)
