@@ -245,8 +245,8 @@ def row_blocks(*arrays: Any, block_size: int, stretches: int = 1) -> RowBlocks:
     Raises
     ------
     ValueError
-        If there is no array, arrays have different numbers of rows, or ``block_size`` or
-        ``stretches`` does not lie between 1 and N.
+        If there is no array, arrays have different numbers of rows or masked values, or
+        ``block_size`` or ``stretches`` does not lie between 1 and N.
     FileNotFoundError
         If there is no file of a path.
     ImportError

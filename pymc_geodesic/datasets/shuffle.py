@@ -20,7 +20,11 @@ from pymc_geodesic.datasets.shuffling.targets import (
     moved_when_done,
     refuse_existing,
 )
-from pymc_geodesic.datasets.stored.parquet import parquet_dataset, parquet_table
+from pymc_geodesic.datasets.stored.parquet import (
+    ParquetTable,
+    parquet_dataset,
+    parquet_table,
+)
 
 __all__ = ["shuffle_rows"]
 
@@ -75,8 +79,9 @@ def shuffle_rows(
     FileNotFoundError
         If there is no source.
     ValueError
-        If arrays have different numbers of rows, the target is of no known kind or does not fit the
-        source, there are no rows, or ``memory`` is too little.
+        If arrays have different numbers of rows or masked values, Parquet files different columns,
+        the target is of no known kind or does not fit the source, there are no rows, or ``memory``
+        is too little.
     ImportError
         If pyarrow or zarr is needed and not installed.
 
@@ -158,6 +163,8 @@ def _shuffle_table(
     refuse_existing(path)
     dataset = parquet_dataset(source)
     table = parquet_table(dataset)
+    if dataset is not source:  # a data set says itself which columns it has
+        _refuse_more_columns(table, dataset.schema)
     with (
         moved_when_done(path) as hidden,
         hidden_beside(path.with_suffix(".buckets")) as scratch,
@@ -167,6 +174,16 @@ def _shuffle_table(
         shuffle_table(
             table, dataset.schema, hidden, scratch, keys, memory, advance, one_file=one_file
         )
+
+
+def _refuse_more_columns(table: ParquetTable, schema: Any) -> None:
+    """Raise if later files have columns that the first has not, and that would be left out."""
+    for file in table.files:
+        if more := set(file.dtypes) - set(schema.names):
+            raise ValueError(
+                f"{file.path} has a column {min(more)!r}, which the first file has not; write all "
+                "files with the same columns"
+            )
 
 
 @contextmanager

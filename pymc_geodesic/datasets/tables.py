@@ -35,7 +35,7 @@ def parquet_blocks(
         ``{"X": ["height", "weight"], "y": "label"}`` makes blocks with an array for each data
         container, of shape (n, 2) and (n,); a list makes one array of shape (n, columns), a name
         one of shape (n,), and None one of all columns. An array has the smallest type that holds
-        its columns: ``float32`` stays what it is.
+        its columns in all files: ``float32`` stays what it is.
     block_size : int
         Rows of a block, those of the last one excepted. Two blocks are in memory at a time.
         Blocks of whole row groups are read fastest.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ from scipy import sparse
 from scipy.special import gammaln, logsumexp
 
 __all__ = ["mixture_log_predictive", "mixture_perplexity"]
+
+PACKAGE = str(Path(__file__).parents[1])
 
 
 def mixture_log_predictive(
@@ -46,6 +50,12 @@ def mixture_log_predictive(
     ValueError
         If a variable is missing, or rows have other categories.
 
+    Warns
+    -----
+    UserWarning
+        If draws had more clusters than were kept of them (``n_components=``): the weights of the
+        others go to clusters without rows, which predict less well.
+
     Examples
     --------
     >>> import arviz as az
@@ -78,6 +88,7 @@ def mixture_log_predictive(
                 "components that have the rest"
             )
         log_prior = _log_prior(rows, idata["constant_data"].to_dataset()["beta"].values)
+    _warn_of_dropped_clusters(posterior, weights.shape[-1])
     shape = weights.shape[:2]
     found = np.full(rows.shape[0], -np.inf) if average else np.empty((*shape, rows.shape[0]))
     for place in np.ndindex(*shape):
@@ -127,6 +138,19 @@ def mixture_perplexity(idata: xr.DataTree, counts: Any) -> float:
     if not total > 0:
         raise ValueError("counts holds no token to predict")
     return float(np.exp(-mixture_log_predictive(idata, counts).sum() / total))
+
+
+def _warn_of_dropped_clusters(posterior: xr.Dataset, n_kept: int) -> None:
+    """Warn where clusters with rows were left out of the draws."""
+    most = int(posterior["n_clusters"].max()) if "n_clusters" in posterior.data_vars else 0
+    if most > n_kept:
+        warnings.warn(
+            f"draws had up to {most} clusters, of which the {n_kept} largest were kept: what the "
+            "others weigh is taken for clusters without rows, so that rows are predicted less well "
+            "than by the model. Sample with a larger n_components=, or None for all.",
+            UserWarning,
+            skip_file_prefixes=(PACKAGE,),
+        )
 
 
 def _rows(counts: Any, n_categories: int) -> sparse.csr_array:

@@ -20,6 +20,8 @@ def unit_points(points: Any) -> NDArray[np.float64] | sparse.csr_array:
         squared = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
         is_unit = are_unit_vectors(np.sqrt(squared)[:, None])
     else:
+        if np.ma.is_masked(points):  # the numbers behind a mask are no data
+            points = np.ma.filled(points.astype(float), np.nan)
         rows = np.asarray(points, dtype=float)
         is_unit = are_unit_vectors(rows) if rows.ndim == 2 else np.ones(1, dtype=bool)
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] < 2:

@@ -11,7 +11,7 @@ import xarray as xr
 from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import check_integers
+from pymc_geodesic.arguments import check_integers, refuse_masked
 from pymc_geodesic.distributions.labels import require_classes
 from pymc_geodesic.kernels.partitions.expert_weights import augment_weights, follow_subgradients
 from pymc_geodesic.kernels.partitions.gaussian_experts import (
@@ -116,6 +116,7 @@ def sample_experts(
 
 def _rows(X: ArrayLike, y: ArrayLike, n_classes: int | None) -> tuple[np.ndarray, np.ndarray, int]:
     """Check features and labels; return also the number of classes."""
+    refuse_masked("X", X)
     features = np.ascontiguousarray(X, dtype=float)
     if features.ndim != 2 or 0 in features.shape:
         raise ValueError(f"X must be a matrix (row, feature), got shape {features.shape}")

@@ -10,7 +10,7 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from pymc_geodesic.arguments import check_integers
+from pymc_geodesic.arguments import check_integers, refuse_masked
 from pymc_geodesic.sparse import SparseData, admixture_log_likelihood
 
 __all__ = ["lda"]
@@ -18,6 +18,7 @@ __all__ = ["lda"]
 
 def word_counts(counts: Any) -> sparse.csr_array:
     """Take counts of words as a sparse matrix, or raise ValueError if they are none."""
+    refuse_masked("counts", counts)
     matrix = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"counts must be a matrix (document, word), got shape {matrix.shape}")

@@ -141,6 +141,7 @@ def test_sparse_matrix_in_memory(form):
         ([np.zeros(3)], {"block_size": 4}, "block_size must be an integer from 1 to 3, got 4"),
         ([np.zeros(3)], {"block_size": 1.5}, "block_size must be an integer"),
         ([np.zeros(3)], {"block_size": 1, "stretches": 0}, "stretches must be an integer from 1"),
+        ([np.ma.masked_equal([0.0, 9.0], 9.0)], {"block_size": 1}, "1 values .* are masked"),
     ],
 )
 def test_wrong_arguments(arrays, arguments, message):

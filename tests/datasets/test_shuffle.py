@@ -310,12 +310,32 @@ def test_columns_in_the_names_of_folders_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("later", "message"),
+    [
+        ({"x": np.array([1e300])}, r"'x' is double in .*1\.parquet and float in the first"),
+        ({"x": np.zeros(1, "f4"), "y": np.zeros(1)}, r"1\.parquet has a column 'y'"),
+    ],
+)
+def test_nothing_of_later_files_is_lost(tmp_path, later, message):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    old = tmp_path / "old"
+    old.mkdir()
+    parquet.write_table(pa.table({"x": np.ones(1, "f4")}), old / "0.parquet")
+    parquet.write_table(pa.table(later), old / "1.parquet")
+    with pytest.raises(ValueError, match=message):
+        shuffle_rows(old, tmp_path / "new", progressbar=False)
+    assert list(tmp_path.iterdir()) == [old]
+
+
+@pytest.mark.parametrize(
     ("source", "target", "settings", "message"),
     [
         (np.zeros(9), "new.txt", {}, "no target for arrays: name an .npy, .zarr or .h5"),
         (np.zeros(9), "new.npy", {"memory": 10}, "memory=10 is too little for 9 rows"),
         (np.zeros(0), "new.npy", {}, "no rows to shuffle"),
         (np.float64(1.0), "new.npy", {}, "no rows"),
+        (np.ma.masked_equal([1.0, 999.0], 999.0), "new.npy", {}, "1 values .* are masked"),
         (np.array([None, "x"]), "new.npy", {}, "no fixed length"),
         ([np.zeros(2), np.zeros(3)], "new.h5", {}, "different numbers of rows"),
         ([np.zeros(2), np.zeros(2)], "new.npy", {}, "2 arrays.* and 1 files"),

@@ -186,6 +186,31 @@ def test_files_that_are_unlike_are_named_at_once(folder, change, message):
 
 
 @pytest.mark.parametrize(
+    ("first", "later", "value"),
+    [
+        ("int32", "int64", 2**33 + 5),
+        ("int8", "int64", 300),
+        ("int32", "uint32", 2**32 - 1),
+        ("float32", "float64", 1e300),
+    ],
+)
+def test_wider_numbers_of_later_files_are_not_cut(tmp_path, first, later, value):
+    for name, number, dtype in (("0", 1, first), ("1", value, later)):
+        table = pa.table({"y": np.array([number], dtype)})
+        parquet.write_table(table, tmp_path / f"{name}.parquet")
+    ((rows,),) = parquet_blocks(tmp_path, columns="y", block_size=2)
+    assert np.asarray(rows).tolist() == [1, value]
+
+
+def test_whole_numbers_without_a_common_type_are_refused(tmp_path):
+    for name, dtype in (("0", "int64"), ("1", "uint64")):
+        table = pa.table({"y": np.array([1], dtype)})
+        parquet.write_table(table, tmp_path / f"{name}.parquet")
+    with pytest.raises(ValueError, match=r"'y' is int64 in .* and uint64 in"):
+        parquet_blocks(tmp_path, columns="y", block_size=2)
+
+
+@pytest.mark.parametrize(
     ("columns", "message"),
     [
         (["a", "c"], "has no column 'c'; its columns are"),

@@ -288,6 +288,26 @@ def test_hdi_is_the_shortest_arc(rng):
         directional_hdi([])
 
 
+def test_axes_in_the_plane_lie_in_the_half_turn_of_their_arc(rng):
+    """An axis at 100° is one at −80°, as its arc is."""
+    angle = np.radians(100.0 + rng.normal(size=(2, 200))) + np.pi * rng.integers(2, size=(2, 200))
+    axis = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    idata = az.from_dict({"posterior": {"axis": axis}})
+    row = directional_summary(idata, axial=True, hdr=False, ci_prob=0.9).loc["axis"]
+    assert row["angle"] == pytest.approx(-80.0, abs=0.5)
+    assert row["arc90_lb"] < row["angle"] < row["arc90_ub"]
+
+
+@pytest.mark.parametrize(("prob", "label"), [(0.58, "58"), (0.94, "94"), (0.999, "99.9")])
+def test_columns_name_their_probability(rng, prob, label):
+    angle = rng.normal(size=(2, 600))
+    table = directional_summary(
+        az.from_dict({"posterior": {"angle": angle}}), angles="angle", hdr=False, ci_prob=prob
+    )
+    assert f"cap{label}_radius" in table.columns
+    assert f"arc{label}_lb" in table.columns
+
+
 def test_summary_of_every_kind(idata):
     table = directional_summary(idata, angles="angle", hdr=False)
     assert list(table.index) == [

@@ -246,6 +246,8 @@ def test_mistakes(crossed):
     broken[3, 1] = np.nan
     with pytest.raises(ValueError, match="NaN or infinite"):
         infinite_svm(broken, y)
+    with pytest.raises(ValueError, match="X has masked values"):
+        infinite_svm(np.ma.masked_invalid(broken), y)
     with pytest.raises(ValueError, match="alpha must be a positive number, got -1"):
         infinite_svm(X, y, alpha=-1)
     with pytest.raises(ValueError, match='choose "ssgnht" or "augmentation"'):

@@ -101,6 +101,7 @@ def test_dimensions_and_data(counts):
     [
         (([[0.5, 1.0]], 2), "whole numbers"),
         (([[-1, 1]], 2), "whole numbers"),
+        ((np.ma.masked_equal([[1, 9]], 9), 2), "counts has masked values"),
         (([[np.nan, 1]], 2), "NaN"),
         (([[1, 1]], 1), "n_topics"),
         (([[1, 1]], 2, 0.0), "alpha"),

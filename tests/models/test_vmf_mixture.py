@@ -174,6 +174,10 @@ def test_new_points(draws):
 def test_mistakes(points):
     with pytest.raises(ValueError, match=r"no unit vectors, the first of them points\[0\]"):
         vmf_mixture(2.0 * points, 2)
+    with pytest.raises(ValueError, match=r"1 of the 400 points are no unit vectors"):
+        vmf_mixture_em(
+            np.ma.masked_array(points, np.arange(points.size).reshape(points.shape) < 1), 2
+        )
     with pytest.raises(ValueError, match="no unit vectors"):
         vmf_mixture(sparse.csr_array(0.5 * points), 2)
     broken = points.copy()

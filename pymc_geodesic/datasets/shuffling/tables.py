@@ -135,7 +135,21 @@ def _batches(table: ParquetTable, schema: Any, piece: int) -> Iterator[Any]:
                         f"{file.path} has no column {min(missing)!r}, which other files have; "
                         "write all files with the same columns"
                     )
+                _refuse_rounding(pyarrow, rows.schema, schema, file.path)
                 yield rows.select(schema.names).cast(schema)
+
+
+def _refuse_rounding(pyarrow: Any, own: Any, schema: Any, path: str) -> None:
+    """Raise where numbers would be rounded, which is the one cast that says nothing of it."""
+    for field in schema:
+        kind = own.field(field.name).type
+        if not (pyarrow.types.is_floating(kind) and pyarrow.types.is_floating(field.type)):
+            continue
+        if kind.bit_width > field.type.bit_width:
+            raise ValueError(
+                f"column {field.name!r} is {kind} in {path} and {field.type} in the first file; "
+                "write all files with the same columns"
+            )
 
 
 def _row_bytes(table: ParquetTable, schema: Any) -> int:

@@ -110,7 +110,17 @@ def on_disk(array: Any) -> Any:
     ----------
     array : array_like
         Memory maps, data sets of h5py and zarr arrays have files.
+
+    Raises
+    ------
+    ValueError
+        If values are masked.
     """
+    if np.ma.is_masked(array):
+        raise ValueError(
+            f"{np.ma.count_masked(array)} values of an array are masked, and the numbers behind "
+            "the mask would be read as data; drop or impute those rows first"
+        )
     if isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous:
         base: object = array.base
         if isinstance(base, mmap.mmap):  # a part of a map does not know where it begins

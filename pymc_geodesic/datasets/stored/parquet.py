@@ -114,12 +114,14 @@ class RowsOfTable(StoredRows):
         for file in table.files:
             for name in set(columns.names) - set(file.constants):
                 dtype = file.dtypes.get(name)
-                if dtype is None or not np.can_cast(dtype, self.dtype, "same_kind"):
+                if dtype is None or not _fits(dtype, columns.dtype):
                     raise ValueError(
                         f"column {name!r} is {table.dtypes[name]} in {table.files[0].path} and "
                         f"{dtype or 'not there, or no numbers,'} in {file.path}; write all files "
                         "with the same columns"
                     )
+                # Later files may have wider numbers, which would not fit into those of the first.
+                self.dtype = np.result_type(self.dtype, dtype)
 
     def pieces(self, start: int, stop: int) -> Iterator[np.ndarray]:
         """Read rows; see `StoredRows.pieces`."""
@@ -170,6 +172,12 @@ class RowsOfTable(StoredRows):
         """Row and file."""
         number, first = self._table.place(row)
         return f"row {first} of {self._table.files[number].path}"
+
+
+def _fits(dtype: np.dtype, first: np.dtype) -> bool:
+    """Whether there is a type of the kind of the first that holds both."""
+    both = np.result_type(dtype, first)
+    return np.can_cast(dtype, first, "same_kind") and (both.kind == "f") == (first.kind == "f")
 
 
 def _dtypes(schema: Any) -> dict[str, np.dtype | None]:

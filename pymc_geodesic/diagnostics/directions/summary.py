@@ -48,8 +48,8 @@ class _Wishes(NamedTuple):
     hdr: bool
 
     @property
-    def percent(self) -> int:
-        return int(self.prob * 100)
+    def percent(self) -> str:
+        return f"{100.0 * self.prob:.6g}"  # 100 · 0.58 is a little less than 58
 
 
 def directional_summary(
@@ -69,8 +69,9 @@ def directional_summary(
     r"""Summarise directions, axes, angles and orthonormal frames; one row for each.
 
     ``lon``, ``lat``, or ``declination``, ``inclination``, or ``angle``, or ``x0``, ``x1``, …
-        The mean direction :math:`m = \bar x / \lVert\bar x\rVert`, or the principal axis. Vectors
-        of more than three components are written out with ``coordinates="vector"`` alone.
+        The mean direction :math:`m = \bar x / \lVert\bar x\rVert`, or the principal axis, in the
+        plane from −90° to 90°. Vectors of more than three components are written out with
+        ``coordinates="vector"`` alone.
     ``resultant_length``, ``spherical_variance``
         :math:`\bar R = \lVert\bar x\rVert`, of axes after the draws are turned to one side, and
         :math:`1 - \bar R` (Mardia and Jupp 2000, sections 2.3 and 9.2; others use twice that on
@@ -246,7 +247,10 @@ def _mean_columns(centre: Centre, wishes: _Wishes) -> dict[str, float]:
     if wishes.coordinates == "vector":
         return {f"x{i}": float(value) for i, value in enumerate(mean)}
     if mean.size == 2:
-        return {"angle": units_per_radian(wishes.unit) * float(np.arctan2(mean[1], mean[0]))}
+        angle = float(np.arctan2(mean[1], mean[0]))
+        if centre.axial:  # in the half turn that arcs of axes are in
+            angle = np.pi / 2 - (np.pi / 2 - angle) % np.pi
+        return {"angle": units_per_radian(wishes.unit) * angle}
     if mean.size > 3:
         return {}
     if wishes.coordinates == "lonlat":
