@@ -32,6 +32,8 @@ PICTURES = {
     "engel_quantiles": 0,
     "elk": 0,
     "sungrazers": 1,
+    "numpy_or_scipy": 0,
+    "spherical_topics": 0,
 }
 """Which figure of a notebook stands for it."""
 
