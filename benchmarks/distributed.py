@@ -1,20 +1,22 @@
 """Chains over shards of rows: posterior, workers, lost ones, bytes, larger clusters simulated.
 
-``python -m benchmarks.distributed PART [--rows N] [--folder FOLDER]`` prints a table, and keeps
-what the figure needs in benchmarks/results; ``reference``, all rows in one process, comes first.
-The part ``figure`` draws docs/figures/distributed.png. Rows are like those of HIGGS, 28 covariates
-with correlations and scales of their own, in files that workers read. Shards are as unlike as can
-be: every one has rows of one label only.
+``python -m benchmarks.distributed PART [--rows N] [--workers N] [--folder FOLDER]`` prints a
+table, and keeps what the figure needs in benchmarks/results; ``reference``, all rows in one
+process, comes first. The part ``figure`` draws docs/figures/distributed.png. Rows are like those
+of HIGGS, 28 covariates with correlations and scales of their own, in files that workers read.
+Shards are as unlike as can be: every one has rows of one label only.
 """
 
 import argparse
 import functools
+import hashlib
 import json
 import os
+import signal
 import tempfile
-import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ[f"{library}_NUM_THREADS"] = "1"
@@ -24,8 +26,11 @@ import pymc as pm
 
 import pymc_geodesic as pg
 from benchmarks.distributed_rows import N_SHARDS, D, all_rows, files_of, laplace, rows_of
+from pymc_geodesic.distributed import sampling
+from pymc_geodesic.distributed.progress import Lines
 
 BATCH = 100
+VISITS_BEFORE_LOSS = 12
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "distributed.png"
 RESULTS = Path(__file__).parent / "results" / "distributed.json"
 FOLDER = Path(tempfile.gettempdir()) / f"pymc_geodesic-rows-{os.getuid()}"
@@ -68,7 +73,7 @@ def errors(idata, reference) -> tuple[np.ndarray, np.ndarray]:
     return (draws.mean(axis=0) - mean) / sd, draws.std(axis=0) / sd
 
 
-def reference(n: int) -> None:
+def reference(n: int, _: int) -> None:
     """Sample by `pymc.sample` with all rows in one process, and compare with Laplace."""
     rows = all_rows(FOLDER, n)
     began = time.perf_counter()
@@ -100,22 +105,25 @@ def line(name, idata, known, seconds) -> str:
 
 
 class Killer:
-    """Ends the process of a worker after some seconds, as a machine that fails."""
+    """Ends the process of a worker behind so many visits, as a machine that fails."""
 
-    def __init__(self, client, seconds: float) -> None:
-        self._client = client
-        self._timer = threading.Timer(seconds, self._kill)
+    def __init__(self, client, visits: int) -> None:  # 0 for none
+        self._client, self._left = client, visits
 
-    def _kill(self) -> None:
-        address = sorted(self._client.nthreads())[0]
-        processes = self._client.run(os.getpid)
-        os.kill(processes[address], 9)
+    def lines(self, *arguments, **named) -> Lines:
+        """Make the lines of progress, which hear of every visit."""
+        lines = Lines(*arguments, **named)
+        shown = lines.advance
 
-    def __enter__(self):
-        self._timer.start()
+        def advance(*visit) -> None:
+            shown(*visit)
+            self._left -= 1
+            if self._left == 0:
+                processes = self._client.run(os.getpid)
+                os.kill(processes[min(processes)], signal.SIGKILL)
 
-    def __exit__(self, *_):
-        self._timer.cancel()
+        lines.advance = advance
+        return lines
 
 
 def cluster(n_workers: int):
@@ -151,50 +159,53 @@ def compared(name: str, n: int, n_workers: int, **arguments):
     return idata
 
 
-def posterior(n: int) -> None:
-    """Compare posteriors with that of one process, on 1, 2 and 4 workers."""
+def posterior(n: int, n_workers: int) -> None:
+    """Compare the posterior on some workers with that of one process."""
     print(f"\n{n:,} rows in {N_SHARDS} shards of one label each\n")
     print("| run | worst mean, sd | sd ratios | shift of a shard, sd | s |")
     print("|---|---:|---|---:|---:|", flush=True)
-    alone = None
-    for n_workers in (1, 2, 4):
-        draws = vectors(compared(f"conducive, {n_workers} workers", n, n_workers))
-        alone = draws if alone is None else alone
-        same = np.array_equal(draws, alone)
-        print(f"Draws on {n_workers} workers those on one, bit for bit: {same}", flush=True)
+    draws = vectors(compared(f"conducive, {n_workers} workers", n, n_workers))
+    known = kept().get(f"draws {n}", {}) | {
+        str(n_workers): hashlib.sha256(draws.tobytes()).hexdigest()
+    }
+    keep(f"draws {n}", known)
+    same = len(set(known.values())) == 1
+    print(f"Draws on {', '.join(known)} workers the same, bit for bit: {same}")
 
 
-def dsgld(n: int) -> None:
+def dsgld(n: int, n_workers: int) -> None:
     """Compare posteriors without conducive gradients with that of one process."""
-    compared("DSGLD, 2 workers", n, 2, conducive=False)
+    compared(f"DSGLD, {n_workers} workers", n, n_workers, conducive=False)
 
 
-def lost(n: int) -> None:
+def lost(n: int, n_workers: int) -> None:
     """Kill a worker in the middle, and compare the draws with those of a run without."""
     from distributed import Client
 
     fewer = {"draws": 600, "tune": 200, "chains": 2, "compute_convergence_checks": False}
     runs = []
-    for killed in (False, True):
-        with cluster(2) as workers, Client(workers) as client:
-            after = 0.6 * runs[0][1] if killed else 1e6
-            with Killer(client, after):
-                runs.append(sampled(client, n, **fewer))
+    for after in (0, VISITS_BEFORE_LOSS):
+        with (
+            cluster(n_workers) as workers,
+            Client(workers) as client,
+            mock.patch.object(sampling, "Lines", Killer(client, after).lines),
+        ):
+            runs.append(sampled(client, n, **fewer))
     (whole, seconds), (disturbed, longer) = runs
-    print(f"\n{n:,} rows: {seconds:.0f} s undisturbed, {longer:.0f} s with a worker killed.")
+    print(f"\n{n:,} rows: with a worker killed {longer / seconds:.1f} times as long.")
     reloads = int(disturbed["shards"]["reloads"].sum())
     same = np.array_equal(vectors(whole), vectors(disturbed))
     print(f"Shards loaded again: {reloads}; all draws the same, bit for bit: {same}.")
 
 
-def travelling(n: int) -> None:
+def travelling(n: int, n_workers: int) -> None:
     """Count the bytes that travel for each draw, for more and more rows."""
     from distributed import Client
 
     print("\n| rows | bytes per draw |\n|---:|---:|")
     found = {}
-    with cluster(2) as local, Client(local) as client:
-        for rows in (10_000, 100_000, n):
+    with cluster(n_workers) as local, Client(local) as client:
+        for rows in sorted({10_000, 100_000, n}):
             idata, _ = sampled(
                 client, rows, draws=400, tune=200, chains=2, compute_convergence_checks=False
             )
@@ -249,7 +260,7 @@ class Network:
         return set_up, float(ready.max())
 
 
-def simulate(n: int) -> None:
+def simulate(n: int, _: int) -> None:
     """Extrapolate to larger clusters by a simulated network, with times measured here."""
     from pymc_geodesic.distributed.resident import Job, ResidentShard
 
@@ -291,7 +302,7 @@ def simulate(n: int) -> None:
         print(f"| {rows:.0e} | {n_workers} | {n_chains} | {set_up:.0f} | {rate:,.0f} |")
 
 
-def figure(_: int) -> None:
+def figure(*_: int) -> None:
     """Draw what the parts have kept."""
     import matplotlib
 
@@ -330,10 +341,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="of the rows")
     given = parser.parse_args()
     FOLDER = given.folder
-    PARTS[given.part](given.rows)
+    PARTS[given.part](given.rows, given.workers)
 
 
 if __name__ == "__main__":

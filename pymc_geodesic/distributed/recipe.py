@@ -94,10 +94,15 @@ def recipe_for(step: Any, model: pm.Model) -> StepRecipe:
     made = StepRecipe(kind, arguments)
     sampled = {variable.name for variable in made.variables(model)}
     left = [rv.name for rv in model.free_RVs if rv.name not in sampled]
-    if left or arguments.get("local"):
+    if arguments.get("local"):
         raise ValueError(
-            f"one step method moves all variables from shard to shard, but {left or 'local='} is "
-            "left to another; leave out vars= and local="
+            f"local={arguments['local']} has values for each row, and these do not go from shard to "
+            f"shard; sample in one process, {kind.__name__}(batches=) with the shards as blocks"
+        )
+    if left:
+        raise ValueError(
+            f"one step method moves all variables from shard to shard, but {left} is left to "
+            "another; leave out vars="
         )
     _refuse_total_sizes(model, made.row_names)
     return made

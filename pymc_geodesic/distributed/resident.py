@@ -18,6 +18,8 @@ from pymc_geodesic.distributed.shard_model import ConduciveTerm, place_rows
 from pymc_geodesic.distributed.shards import Shard, load_rows
 from pymc_geodesic.distributed.surrogates import Quadratic
 from pymc_geodesic.steps.base.adapting import AdaptingStep
+from pymc_geodesic.steps.base.row_counts import CountsAt, RowCounts
+from pymc_geodesic.steps.scir import SCIR
 
 __all__ = ["Job", "ResidentShard", "VisitDraws"]
 
@@ -46,11 +48,14 @@ class Job(NamedTuple):
     expands : bool
         Whether log-likelihoods can be expanded, so that the model of each shard gets a term for
         what the others say.
+    counts : bool
+        Whether the rows of each shard can be counted, so that all shards count together.
     """
 
     model: pm.Model
     recipe: StepRecipe
     expands: bool
+    counts: bool = False
 
 
 class VisitDraws(NamedTuple):
@@ -90,7 +95,7 @@ class ResidentShard:
 
     def __init__(self, job: bytes, shard: Shard, probability: float) -> None:
         with _TURN:
-            model, recipe, expands = cloudpickle.loads(job)
+            model, recipe, expands, counts = cloudpickle.loads(job)
             arrays = load_rows(shard)
             self.n_rows = len(next(iter(arrays.values())))
             place_rows(model, arrays, recipe.row_names)
@@ -98,7 +103,12 @@ class ResidentShard:
             self._term = ConduciveTerm(model, variables) if expands else None
             counted = round(self.n_rows / probability)
             self._step = recipe.make(model, counted)
-            self._expansions = Expansions(self._step, self.n_rows / counted) if expands else None
+            share = self.n_rows / counted
+            self._expansions = Expansions(self._step, share) if expands else None
+            self._counts = None
+            if counts:
+                assert isinstance(self._step, SCIR)
+                self._counts = RowCounts(self._step, share)
         self._known: dict[bytes, np.ndarray] = {}
 
     def count(self) -> int:
@@ -126,11 +136,42 @@ class ResidentShard:
         return np.array([self._expansions.seen(x) for x in places])
 
     @_in_turn
+    def values_of(self, point: Point) -> np.ndarray:
+        """Proportions and positive numbers at a point; see `RowCounts.values_of`."""
+        assert self._counts is not None
+        return self._counts.values_of(point)
+
+    @_in_turn
+    def count_at(self, values: np.ndarray) -> CountsAt:
+        """Count the rows; see `RowCounts.at`."""
+        assert self._counts is not None
+        return self._counts.at(values)
+
+    @_in_turn
+    def mean_given(self, found: CountsAt) -> np.ndarray:
+        """Mean of the variables given counts; see `RowCounts.mean_given`."""
+        assert self._counts is not None
+        return self._counts.mean_given(found)
+
+    @_in_turn
+    def in_deviations(self, push: CountsAt, found: CountsAt) -> np.ndarray:
+        """Say how far counts push; see `RowCounts.in_deviations`."""
+        assert self._counts is not None
+        return self._counts.in_deviations(push, found)
+
+    @_in_turn
     def settle(
-        self, term: Quadratic | None, covariance: np.ndarray | None, tune: int, draws: int
+        self,
+        term: Quadratic | CountsAt | None,
+        covariance: np.ndarray | None,
+        tune: int,
+        draws: int,
     ) -> None:
         """Take over what all shards together say, and how long chains are to be."""
-        if self._term is not None and term is not None:
+        if isinstance(term, CountsAt):
+            assert isinstance(self._step, SCIR)
+            self._step.keep_reference(term)
+        elif self._term is not None and term is not None:
             self._term.use(term)
         if covariance is not None and isinstance(self._step, AdaptingStep):
             self._step.use_covariance(covariance)

@@ -10,7 +10,7 @@ import pymc as pm
 from xarray import Dataset, DataTree
 
 from pymc_geodesic.arguments import check_count
-from pymc_geodesic.densities.variables import product_of
+from pymc_geodesic.densities.variables import ManifoldVariable, product_of
 from pymc_geodesic.distributed.agreement import complaint
 from pymc_geodesic.distributed.chains import travel
 from pymc_geodesic.distributed.cluster import working_client
@@ -24,12 +24,14 @@ from pymc_geodesic.distributed.pymc_parts import (
     log_warnings,
     run_convergence_checks,
 )
-from pymc_geodesic.distributed.recipe import recipe_for
+from pymc_geodesic.distributed.recipe import StepRecipe, recipe_for
 from pymc_geodesic.distributed.resident import Job, VisitDraws
 from pymc_geodesic.distributed.schedule import Plan, checked_probabilities, usual_visit
-from pymc_geodesic.distributed.settling import common_centre, settle, shifts_at
+from pymc_geodesic.distributed.settling import common_centre, last_points, settle, shifts_at
+from pymc_geodesic.distributed.shard_counts import common_counts, shifts_of_counts
 from pymc_geodesic.distributed.shards import Shard, check_shards
 from pymc_geodesic.steps.base.adapting import AdaptingStep
+from pymc_geodesic.steps.scir import SCIR
 
 __all__ = ["sample"]
 
@@ -64,6 +66,13 @@ def sample(
     the second term with the control variates of the step. The last two are the conducive gradient:
     the surrogates q_s, quadratic in x, are fitted once to the likelihood of each shard at a centre
     that all shards have found together, so that they bring to each shard what the others say.
+
+    For proportions and positive numbers `SCIR` with ``control_variates=True`` does the same with
+    counts n_s: those of all shards at one place ω*, and their change in the shard,
+
+    .. math::
+
+        \sum_t n_t(\omega^*) + \frac{1}{f_s} \bigl(\hat n_s(\omega) - \hat n_s(\omega^*)\bigr) .
 
     Parameters
     ----------
@@ -111,7 +120,8 @@ def sample(
         Without dask.
     ValueError
         For a step that cannot be made on workers, variables that are left to other steps, shards
-        that do not fit the model, or proportions with ``conducive=True``.
+        that do not fit the model, or proportions with ``conducive=True`` and without control
+        variates.
     LostWorkerError
         If workers are lost again and again.
 
@@ -152,12 +162,8 @@ def sample(
     recipe = recipe_for(step, model)
     variables = recipe.variables(model)
     expands = issubclass(recipe.kind, AdaptingStep) and not variables_with_charts(variables)
-    if conducive and not expands:
-        raise ValueError(
-            f"there are no conducive gradients for {recipe.kind.__name__} with "
-            f"{[v.name for v in variables]}: they need a step with gradients, and variables that "
-            "are neither proportions nor on a half-line; pass conducive=False"
-        )
+    counts = issubclass(recipe.kind, SCIR) and bool(recipe.arguments.get("control_variates"))
+    _check_kind(recipe, variables, expands=expands, counts=counts, conducive=conducive)
     seeds = [int(seed) for seed in np.random.SeedSequence(random_seed).generate_state(4)]
     f = checked_probabilities(probabilities, len(shards))
     plan = Plan(
@@ -167,7 +173,8 @@ def sample(
     start = model.initial_point(random_seed=seeds[1])
     points, shifts = [start] * chains, None
     with working_client(client, len(shards)) as working:
-        crew = Crew(working, Job(model, recipe, expands), shards, list(plan.probabilities))
+        job = Job(model, recipe, expands, counts)
+        crew = Crew(working, job, shards, list(plan.probabilities))
         try:
             if expands:
                 centre = common_centre(crew, variables, position_of(variables, start))
@@ -178,11 +185,15 @@ def sample(
                 lengths = (tune, draws)
                 settle(crew, centre, variables, plan.probabilities, lengths, conducive=conducive)
             else:
-                crew.settle_all([(None, None, tune, draws)] * len(shards))
+                common = common_counts(crew, start) if counts else None
+                crew.settle_all([(common, None, tune, draws)] * len(shards))
             with Lines(chains, tune + draws, shown=progressbar) as lines:
                 visits = travel(crew, plans, points, seeds[3], lines.advance)
             if expands:
                 shifts = shifts_at(crew, centre, variables, plan.probabilities, visits)
+            elif common is not None:
+                last = last_points(visits)
+                shifts = shifts_of_counts(crew, common, plan.probabilities, last)
             report = _report(crew, shifts, chains * (tune + draws))
         finally:
             crew.close()
@@ -199,6 +210,32 @@ def sample(
     if compute_convergence_checks:
         log_warnings(run_convergence_checks(tree, model))
     return tree
+
+
+def _check_kind(
+    recipe: StepRecipe,
+    variables: Sequence[ManifoldVariable],
+    *,
+    expands: bool,
+    counts: bool,
+    conducive: bool,
+) -> None:
+    """Refuse what the others cannot be told of, and what would count one shard for all."""
+    name = recipe.kind.__name__
+    if counts and not conducive:
+        raise ValueError(
+            f"the control variates of {name} count the rows of all shards, which is what "
+            "conducive=True does; leave conducive= out, or control_variates="
+        )
+    if conducive and not (expands or counts):
+        remedy = "pass conducive=False"
+        if issubclass(recipe.kind, SCIR):
+            remedy = f"pass control_variates=True to {name}, or conducive=False"
+        raise ValueError(
+            f"there are no conducive gradients for {name} with {[v.name for v in variables]}: they "
+            "need a step with gradients, and variables that are neither proportions nor on a "
+            f"half-line; {remedy}"
+        )
 
 
 def _report(crew: Crew, shifts: np.ndarray | None, n_draws: int) -> Dataset:

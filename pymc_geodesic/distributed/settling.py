@@ -15,7 +15,7 @@ from pymc_geodesic.distributed.positions import position_of
 from pymc_geodesic.distributed.resident import VisitDraws
 from pymc_geodesic.distributed.surrogates import Quadratic, conducive_terms
 
-__all__ = ["common_centre", "settle", "shifts_at", "surrogates_at"]
+__all__ = ["common_centre", "last_points", "settle", "shifts_at", "surrogates_at"]
 
 LARGEST_QUADRATIC = 500
 """Coordinates up to which surrogates have a Hessian, as a metric is dense."""
@@ -80,15 +80,13 @@ def shifts_at(
     chains: Sequence[Sequence[VisitDraws]],
 ) -> np.ndarray:
     """Compare what the shards show at some of the last draws; see `shifts_of_shards`."""
-    last = [visits[-1 - i // len(chains)] for i, visits in _in_turn(chains)]
-    places = [position_of(variables, {k: v[-1] for k, v in one.values.items()}) for one in last]
+    places = [position_of(variables, point) for point in last_points(chains)]
     gradients = crew.map("gradients", np.array(places))
     return shifts_of_shards(np.array(gradients), list(probabilities), centre.covariance)
 
 
-def _in_turn(
-    chains: Sequence[Sequence[VisitDraws]],
-) -> list[tuple[int, Sequence[VisitDraws]]]:
-    """Chains one after the other, as often as there are visits to look at."""
+def last_points(chains: Sequence[Sequence[VisitDraws]]) -> list[dict[str, np.ndarray]]:
+    """Last draws of the last visits, of one chain after the other."""
     n = min(N_PLACES, len(chains) * min(len(visits) for visits in chains))
-    return [(i, chains[i % len(chains)]) for i in range(n)]
+    last = [chains[i % len(chains)][-1 - i // len(chains)] for i in range(n)]
+    return [{name: drawn[-1] for name, drawn in visit.values.items()} for visit in last]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -209,7 +210,7 @@ class BlockMeans:
         """Warn if blocks differ; then, or at the last look, stop looking."""
         found = self.worst()
         self.is_done = is_last or found is not None
-        if found is not None:
+        if found is not None and _speaks_for_all():
             warnings.warn(see(str(found), "unlike-blocks"), UserWarning, stacklevel=2)
         if self.is_done:
             self._seen, self._sums = set(), []
@@ -221,6 +222,12 @@ class BlockMeans:
             self.warn(is_last=True)
         elif seen > 1 and seen & (seen - 1) == 0:
             self.warn(is_last=False)
+
+
+def _speaks_for_all() -> bool:
+    """Whether no other process of `pymc.sample`, all of which see the same blocks, warns too."""
+    _, of_chain, number = multiprocessing.current_process().name.rpartition("worker_chain_")
+    return not of_chain or number == "0"
 
 
 def _runs(groups: int) -> tuple[np.ndarray, np.ndarray]:

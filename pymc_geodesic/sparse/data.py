@@ -80,6 +80,10 @@ class SparseData:
     -----
     The products run on the Numba and C backends of PyTensor; there is no implementation for JAX.
 
+    `pymc.set_data` knows the three containers only and answers ``{"X": ...}`` with ``KeyError:
+    'X'``: other rows are put in place by ``X.set_value(matrix)``, or by
+    ``SparseData.find("X", model).set_value(matrix)``.
+
     Examples
     --------
     >>> import numpy as np

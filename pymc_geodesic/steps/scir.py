@@ -165,6 +165,8 @@ class SCIR(PositiveStep):
     }
     _families = ("Dirichlet", "Gamma", "LogNormal")
     _needs_counts = True
+    _given: CountsAt | None = None
+    """Counts of more rows than the step has, which chains keep as those of all data."""
 
     @takes(SCIROptions)
     def __init__(self, options: SCIROptions) -> None:
@@ -178,15 +180,24 @@ class SCIR(PositiveStep):
 
     def _reset(self) -> None:
         super()._reset()
-        self.reference = np.empty(0)
-        self.reference_counts = np.empty(0)
-        self.reference_exposures = np.empty(0)
+        given = self._given or CountsAt(np.empty(0), np.empty(0), np.empty(0))
+        self.reference, self.reference_counts, self.reference_exposures = given
         self.value_sum = np.zeros(self.product.size)
         self.value_count = 0
 
+    def keep_reference(self, reference: CountsAt) -> None:
+        """Centre the control variates of all chains here, and take these counts for all data.
+
+        Parameters
+        ----------
+        reference : CountsAt
+            ω*, and counts and exposures there of all rows, those elsewhere too.
+        """
+        self._given = reference
+
     def _before_moving(self) -> int:
         """Choose the reference of the control variates, at times."""
-        if not self.control_variates:
+        if not self.control_variates or self._given is not None:
             return 0
         expand_values(self.blocks, self.position, self._values)
         self.value_sum += self._values

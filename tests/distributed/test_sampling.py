@@ -6,13 +6,14 @@ import sys
 import numpy as np
 import pymc as pm
 import pytest
+from scipy import sparse, stats
 
 import pymc_geodesic as pg
 from pymc_geodesic.distributed import sampling
 from pymc_geodesic.distributed.crew import LostWorkerError
 from pymc_geodesic.distributed.shard_model import place_rows
 from tests.distributed.inline import InlineClient
-from tests.distributed.problems import sorted_regression
+from tests.distributed.problems import SIZES, shards_of, sorted_regression
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
@@ -138,6 +139,39 @@ def test_what_depends_on_rows_is_left_out():
     np.testing.assert_allclose(idata.posterior["twice"], 2 * idata.posterior["mu"])
 
 
+def sorted_counts():
+    """Labels, and numbers with exposures, all sorted: model, shards and exact posteriors."""
+    rng = np.random.default_rng(3)
+    n = sum(SIZES)
+    labels, times = np.sort(rng.choice(3, size=n, p=[0.24, 0.4, 0.36])), rng.gamma(2.0, size=n)
+    numbers = np.sort(rng.poisson(2.0 * times))
+    with pm.Model() as model:
+        rows = [pm.Data(k, v[:3]) for k, v in (("z", labels), ("t", times), ("y", numbers))]
+        w, rate = pm.Dirichlet("w", np.full(3, 0.5)), pm.Gamma("rate", 2.0, 1.0)
+        pm.Categorical("label", w, observed=rows[0])
+        pm.Poisson("number", rate * rows[1], observed=rows[2])
+    exact = {
+        "w": stats.dirichlet(0.5 + np.bincount(labels)),
+        "rate": stats.gamma(2.0 + numbers.sum(), scale=1.0 / (1.0 + times.sum())),
+    }
+    return model, shards_of(z=labels, t=times, y=numbers), exact
+
+
+def test_counts_of_unlike_shards_are_those_of_all_rows():
+    """Labels and Poisson numbers are the surrogates themselves: nothing is left but the draws."""
+    model, shards, exact = sorted_counts()
+    step = step_of(pg.SCIR, minibatch=["z", "t", "y"], n_steps=1, control_variates=True)
+    arguments = {"shards": shards, "chains": 2, "tune": 60, "draws": 1000, "random_seed": 2}
+    with pytest.raises(ValueError, match=r"leave conducive= out, or control_variates="):
+        pg.distributed.sample(model, step, InlineClient(), **arguments, **QUIET, conducive=False)
+    idata = pg.distributed.sample(model, step, InlineClient(2), **arguments, **QUIET)
+    for name, law in exact.items():
+        draws, sd = idata.posterior[name], np.sqrt(law.var())
+        assert np.abs((draws.mean(("chain", "draw")) - law.mean()) / sd).max() < 0.1
+        assert np.abs(draws.std(("chain", "draw")) / sd - 1).max() < 0.05
+    assert idata["shards"]["shift"].max() < 1e-6
+
+
 def test_proportions_go_from_shard_to_shard_without_surrogates():
     counts = np.random.default_rng(1).multinomial(1, [0.5, 0.3, 0.2], size=(2, 200))
     with pm.Model() as model:
@@ -146,7 +180,7 @@ def test_proportions_go_from_shard_to_shard_without_surrogates():
         pm.Multinomial("y", 1, p, observed=rows)
     shards = [{"rows": part} for part in counts]
     step = step_of(pg.SCIR, minibatch="rows", step_size=0.01)
-    with pytest.raises(ValueError, match="pass conducive=False"):
+    with pytest.raises(ValueError, match="pass control_variates=True to SCIR, or conducive=False"):
         pg.distributed.sample(model, step, InlineClient(), shards=shards, **QUIET)
     idata = pg.distributed.sample(
         model, step, InlineClient(), shards=shards, conducive=False, draws=400, tune=100,
@@ -194,6 +228,15 @@ def test_variables_that_are_left_to_other_steps_are_refused():
         pm.Normal("other")
     with pytest.raises(ValueError, match=r"\['other'\] is left to another"):
         pg.distributed.sample(model, step_of(vars=["beta"]), InlineClient(), shards=shards, **QUIET)
+
+
+def test_topics_of_documents_are_refused():
+    """They have a row for each document, and the message does not say to leave them to the step."""
+    counts = sparse.csr_array(np.ones((4, 3)))
+    model = pg.models.lda(counts, n_topics=2, alpha=0.5, beta=0.5)
+    step = step_of(pg.SCIR, minibatch=["counts"], batch_size=2, local=["theta"])
+    with pytest.raises(ValueError, match=r"local=\['theta'\] has values for each row, .* SCIR\(bat"):
+        pg.distributed.sample(model, step, InlineClient(), shards=[{"counts": counts}], **QUIET)
 
 
 def test_a_step_method_says_what_its_class_and_arguments_say(undisturbed):

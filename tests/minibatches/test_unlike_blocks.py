@@ -1,5 +1,6 @@
 """Blocks of sorted rows are reported, blocks of shuffled ones are not, whatever the rows are."""
 
+import multiprocessing
 import warnings
 
 import numpy as np
@@ -165,6 +166,15 @@ def test_sources_tell_once(make, route):
     assert said(route, source) == said(one_pass, source) == said(draws, source) == []
     source = make(row_blocks(*arrays_of("shuffled"), block_size=200))
     assert said(route, source) == []
+    assert source._means.is_done
+
+
+@pytest.mark.parametrize(("process", "times"), [("worker_chain_0", 1), ("worker_chain_10", 0)])
+def test_one_process_speaks_for_all(monkeypatch, process, times):
+    """PyMC's names of the processes of chains, all of which see the same blocks."""
+    monkeypatch.setattr(multiprocessing.current_process(), "name", process)
+    source = blocks_source(row_blocks(*arrays_of("sorted"), block_size=200))
+    assert len(said(draws, source)) == times
     assert source._means.is_done
 
 

@@ -23,6 +23,7 @@ from pymc.data import MinibatchOp
 from pymc.distributions.transforms import _default_transform
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
+from pymc.sampling.parallel import ProcessAdapter
 from pymc.stats.convergence import (
     SamplerWarning,
     WarningType,
@@ -242,6 +243,11 @@ def test_what_a_run_is_described_by():
     assert is_transformed_name("s_log__")
     assert not is_transformed_name("s")
     assert [method.vars for method in steps.methods] == [[model.rvs_to_values[x]]]
+
+
+def test_names_of_processes():
+    """Of the processes of chains, the first alone warns of blocks that are unlike."""
+    assert 'f"worker_chain_{chain}"' in inspect.getsource(ProcessAdapter.__init__)
 
 
 def test_sampler_warning():
