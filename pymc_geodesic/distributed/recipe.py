@@ -96,7 +96,7 @@ def recipe_for(step: Any, model: pm.Model) -> StepRecipe:
     left = [rv.name for rv in model.free_RVs if rv.name not in sampled]
     if arguments.get("local"):
         raise ValueError(
-            f"local={arguments['local']} has values for each row, and these do not go from shard to "
+            f"local={arguments['local']} has values for each row, which do not go from shard to "
             f"shard; sample in one process, {kind.__name__}(batches=) with the shards as blocks"
         )
     if left:

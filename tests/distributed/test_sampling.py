@@ -235,7 +235,7 @@ def test_topics_of_documents_are_refused():
     counts = sparse.csr_array(np.ones((4, 3)))
     model = pg.models.lda(counts, n_topics=2, alpha=0.5, beta=0.5)
     step = step_of(pg.SCIR, minibatch=["counts"], batch_size=2, local=["theta"])
-    with pytest.raises(ValueError, match=r"local=\['theta'\] has values for each row, .* SCIR\(bat"):
+    with pytest.raises(ValueError, match=r"local=\['theta'\] has values for each row, .* SCIR\(b"):
         pg.distributed.sample(model, step, InlineClient(), shards=[{"counts": counts}], **QUIET)
 
 
