@@ -7,18 +7,28 @@ distance. There, a rotation of two columns into each other by an angle a has len
 :math:`2^{p(p-1)/4}`.
 """
 
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pymc
 import pytensor.tensor as pt
+from pymc import draw, modelcontext
 from pymc.distributions.dist_math import multigammaln
 from pymc.distributions.distribution import Continuous
 from pymc.distributions.transforms import _default_transform
+from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.unit_rows import known_data
 from pymc_geodesic.transforms.stiefel import StiefelTransform, stiefel
+
+PACKAGE = str(Path(__file__).parents[1])
 
 ORTHONORMALITY_TOLERANCE = 2e-6
 """How far an entry of the Gram matrix of a frame may be from the identity."""
@@ -39,13 +49,54 @@ class Frames(Continuous):
         """Check the observed data and add the variable to the model."""
         if observed is not None:
             require_frames(name, observed)
-        return super().__new__(cls, name, *args, observed=observed, **kwargs)
+        rv = super().__new__(cls, name, *args, observed=observed, **kwargs)
+        if rv.owner is not None and isinstance(rv.owner.op, type(cls.rv_op)):
+            warn_of_missing_constant(name, cls.left_out(*rv.owner.op.dist_params(rv.owner)))
+        return rv
+
+    @staticmethod
+    def left_out(*parameters: Variable) -> TensorVariable | None:
+        """Return what a constant depends on that the density lacks; None if it lacks none."""
+        return None
 
 
 @_default_transform.register(Frames)
 def frames_default_transform(op: Op, rv: TensorVariable) -> StiefelTransform:
     """Return the transform that a free orthonormal frame carries by default."""
     return stiefel
+
+
+def warn_of_missing_constant(name: str, invariants: TensorVariable | None) -> None:
+    """Warn where a constant that is left out depends on a free variable of the model.
+
+    Whether it does is seen from two draws: frames that only turn with a free variable, as
+    ``axes * concentrations`` with free axes, keep their constant.
+
+    Parameters
+    ----------
+    name : str
+        Name of the random variable, for the message.
+    invariants : TensorVariable or None
+        What the constant is a function of; None if it is known.
+    """
+    if invariants is None:
+        return
+    above = set(ancestors([invariants]))
+    free = [rv for rv in modelcontext(None).free_RVs if rv in above]
+    if not free:
+        return
+    try:
+        first, second = draw(invariants, draws=2, random_seed=0, mode="FAST_COMPILE")
+    except NotImplementedError:  # improper priors have no draws
+        first, second = np.zeros(1), np.ones(1)
+    if not np.allclose(first, second, rtol=1e-5, atol=1e-8):
+        warnings.warn(
+            f"the constant of {name!r} is left out of its log-density and depends on "
+            f"{', '.join(repr(rv.name) for rv in free)}: their posterior will be wrong. Let no free "
+            "variable change the concentrations of frames of two columns or more.",
+            UserWarning,
+            skip_file_prefixes=(PACKAGE, os.path.dirname(pymc.__file__)),
+        )
 
 
 def log_stiefel_volume(n: Any, p: Any) -> TensorVariable:
@@ -85,6 +136,40 @@ def log_stiefel_volume(n: Any, p: Any) -> TensorVariable:
         + rows * columns / 2.0 * np.log(np.pi)
         - multigammaln(rows / 2.0, columns)
     )
+
+
+def constant_by_columns(
+    known: int | None, p: TensorVariable, of_one: Callable[[], TensorVariable], others: Any
+) -> TensorVariable:
+    """Choose the constant of frames of one column, or of more.
+
+    Parameters
+    ----------
+    known : int or None
+        How many columns there are, where that is known when the graph is built.
+    p : TensorVariable
+        How many there are, when it is evaluated.
+    of_one : callable
+        Makes the constant of frames of one column.
+    others : TensorVariable
+        The constant of others.
+
+    Returns
+    -------
+    TensorVariable
+
+    Examples
+    --------
+    >>> import pytensor.tensor as pt
+    >>> from pymc_geodesic.distributions.frames import constant_by_columns
+    >>> columns = pt.lscalar()
+    >>> constant = constant_by_columns(None, columns, lambda: pt.as_tensor(3.0), pt.as_tensor(5.0))
+    >>> [constant.eval({columns: p}, mode="FAST_COMPILE").item() for p in (1, 2)]
+    [3.0, 5.0]
+    """
+    if known is None:  # data whose shape may change
+        return pt.where(pt.eq(p, 1), of_one(), others)
+    return of_one() if known == 1 else others
 
 
 def minus_infinity_off_stiefel(

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.frames import (
     Frames,
+    constant_by_columns,
     log_stiefel_volume,
     minus_infinity_off_stiefel,
 )
@@ -98,6 +99,11 @@ class MatrixBingham(Frames):
     RuntimeError
         At a random draw, if rejection sampling is not feasible.
 
+    Warns
+    -----
+    UserWarning
+        If a free variable of the model changes the constant that is left out.
+
     Notes
     -----
     .. warning::
@@ -105,7 +111,7 @@ class MatrixBingham(Frames):
        The hypergeometric function of two matrices that makes C(A, b) is **left out** of the
        log-density for p ≥ 2. That is correct as long as A and b do not depend on a free variable;
        the posterior of an unknown A or b would be wrong, and so is a model comparison between
-       values of them. For p = 1 the density is that of `Bingham` with A b₁, and its constant.
+       values of them. Only b and the eigenvalues of A matter: its axes may be free. For p = 1 the density is that of `Bingham` with A b₁, and its constant.
 
     Draws are exact, by rejection from `MatrixAngularCentralGaussian`. The number of proposals stays
     small where all b are equal (2 for a draw with n = 3, p = 2 and A = diag(100, 0, 0)); where
@@ -152,6 +158,14 @@ class MatrixBingham(Frames):
             )
         return super().dist([A, b], **kwargs)
 
+    @staticmethod
+    def left_out(*parameters: Variable) -> TensorVariable | None:
+        """Return the eigenvalues of A and the weights, of which the constant is a function."""
+        A, b = parameters
+        if b.type.shape[-1] == 1:
+            return None
+        return pt.concatenate([pt.linalg.eigh(A)[0].ravel(), pt.sort(b, axis=-1).ravel()])
+
     def support_point(
         rv: TensorVariable, size: TensorVariable, A: TensorVariable, b: TensorVariable
     ) -> TensorVariable:
@@ -163,11 +177,12 @@ class MatrixBingham(Frames):
 
     def logp(value: TensorVariable, A: TensorVariable, b: TensorVariable) -> TensorVariable:
         """Return the log-density without the hypergeometric function; see the class."""
-        n, p = value.shape[-2], b.type.shape[-1]
-        if p == 1:
-            constant = -matrix_integral(b[..., None] * A, pt.zeros(A.shape[-1:]))[0]
-        else:
-            constant = -log_stiefel_volume(n, value.shape[-1])
+        constant = constant_by_columns(
+            b.type.shape[-1],
+            b.shape[-1],
+            lambda: -matrix_integral(b[..., 0, None, None] * A, pt.zeros(A.shape[-1:]))[0],
+            -log_stiefel_volume(value.shape[-2], value.shape[-1]),
+        )
         density = pt.sum(b * pt.sum(value * (A @ value), axis=-2), axis=-1)
         return check_parameters(
             minus_infinity_off_stiefel(value, density + constant.astype(value.dtype)),

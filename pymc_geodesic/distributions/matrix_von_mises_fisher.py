@@ -9,12 +9,13 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.frame_draws import draw_matrix_von_mises_fisher
 from pymc_geodesic.distributions.frames import (
     Frames,
+    constant_by_columns,
     log_stiefel_volume,
     minus_infinity_off_stiefel,
 )
@@ -88,6 +89,11 @@ class MatrixVonMisesFisher(Frames):
         At a random draw, if rejection sampling is not feasible: more than about ten columns with
         high concentrations.
 
+    Warns
+    -----
+    UserWarning
+        If a free variable of the model changes the constant that is left out.
+
     Notes
     -----
     .. warning::
@@ -95,7 +101,8 @@ class MatrixVonMisesFisher(Frames):
        The hypergeometric function of matrix argument :math:`{}_0F_1` is **left out** of the
        log-density for p ≥ 2. That is correct as long as F does not depend on a free variable;
        the posterior of an unknown F would be wrong, and so is a model comparison between values
-       of F. For p = 1 the density is that of `VonMisesFisher`, with its constant.
+       of F. Only the singular values of F matter: F = axes · diag(concentrations) with free axes is
+       right. For p = 1 the density is that of `VonMisesFisher`, with its constant.
 
     Draws are exact (Hoff's rejection sampler, see
     `pymc_geodesic.distributions.frame_draws.draw_matrix_von_mises_fisher`). The mode is the
@@ -139,6 +146,12 @@ class MatrixVonMisesFisher(Frames):
             )
         return super().dist([F], **kwargs)
 
+    @staticmethod
+    def left_out(*parameters: Variable) -> TensorVariable | None:
+        """Return the singular values of F, of which ₀F₁ is a function; see the class."""
+        (F,) = parameters
+        return None if F.type.shape[-1] == 1 else pt.linalg.svd(F, compute_uv=False)
+
     def support_point(
         rv: TensorVariable, size: TensorVariable, F: TensorVariable
     ) -> TensorVariable:
@@ -155,12 +168,15 @@ class MatrixVonMisesFisher(Frames):
             length if static is None else static
             for static, length in zip(F.type.shape[-2:], F.shape[-2:], strict=True)
         )
-        if p == 1:
+
+        def of_one_column() -> TensorVariable:
             squared = pt.sum(pt.sqr(F), axis=(-2, -1))
             positive = squared > 0
             length = pt.where(positive, pt.sqrt(pt.where(positive, squared, 1.0)), 0.0)
-            constant = log_vmf_normalizer(n, length)
-        else:
-            constant = -log_stiefel_volume(n, p)
+            return log_vmf_normalizer(n, length)
+
+        constant = constant_by_columns(
+            F.type.shape[-1], F.shape[-1], of_one_column, -log_stiefel_volume(n, p)
+        )
         density = constant.astype(value.dtype) + pt.sum(F * value, axis=(-2, -1))
         return minus_infinity_off_stiefel(value, density)

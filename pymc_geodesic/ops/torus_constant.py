@@ -24,6 +24,9 @@ SMALL = 1e-7
 DROP = 40.0
 """Terms are summed until they are e^−40 of the largest."""
 
+MOST = 1e7
+"""Terms beyond which none are summed, and the constant is NaN."""
+
 
 def _number_of_terms(kappa: TensorVariable, lam: TensorVariable) -> TensorVariable:
     r"""Return a number of terms that is large enough, for all rows.
@@ -38,7 +41,7 @@ def _number_of_terms(kappa: TensorVariable, lam: TensorVariable) -> TensorVariab
     radius = pt.sqrt(peak**2 + least**2)
     beyond = DROP / 2.0 + pt.sqrt(DROP**2 / 4.0 + DROP * radius)
     n_terms = pt.ceil(pt.max(peak + beyond)) + 2.0
-    return pt.switch((n_terms >= 2.0) & (n_terms < 1e7), n_terms, 2.0).astype("int64")
+    return pt.switch((n_terms >= 2.0) & (n_terms < MOST), n_terms, 2.0).astype("int64")
 
 
 def log_sine_normalizer(kappa: TensorVariable, lam: TensorVariable) -> TensorVariable:
@@ -54,6 +57,7 @@ def log_sine_normalizer(kappa: TensorVariable, lam: TensorVariable) -> TensorVar
     Returns
     -------
     TensorVariable of float64, shape (...)
+        NaN where λ is so large that ten million terms are not enough.
 
     References
     ----------
@@ -80,4 +84,5 @@ def log_sine_normalizer(kappa: TensorVariable, lam: TensorVariable) -> TensorVar
     terms = fixed + 2.0 * m * pt.log(0.5 * size)[..., None]
     quarter = 0.25 * pt.switch(is_small, lam, 0.0) ** 2
     two_terms = fixed[..., 0] + pt.log1p(quarter * pt.exp(fixed[..., 1] - fixed[..., 0]))
-    return 2.0 * np.log(2.0 * np.pi) + pt.switch(is_small, two_terms, pt.logsumexp(terms, axis=-1))
+    summed = pt.switch(n_terms > 2, pt.logsumexp(terms, axis=-1), np.nan)
+    return 2.0 * np.log(2.0 * np.pi) + pt.switch(is_small, two_terms, summed)

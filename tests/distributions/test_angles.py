@@ -203,6 +203,10 @@ def test_series_against_quadrature(constant, pair):
     assert along_lam == pytest.approx(float(slope), rel=1e-6, abs=1e-9)
 
 
+def test_a_series_of_too_many_terms_is_no_number(constant):
+    assert np.isnan(constant(np.ones(2), np.array(1e9))[0])
+
+
 def test_jax_says_that_it_needs_the_number_of_terms():
     pytest.importorskip("jax")
     kappa, lam = pt.dvector("kappa"), pt.dscalar("lam")

@@ -13,6 +13,7 @@ from pymc_geodesic import (
     Bingham,
     MatrixAngularCentralGaussian,
     MatrixBingham,
+    UniformStiefel,
 )
 from pymc_geodesic.distributions import matrix_bingham_draws
 from pymc_geodesic.distributions.matrix_bingham_draws import draw_matrix_bingham
@@ -199,6 +200,28 @@ def test_central_gaussian_has_mass_one_and_its_moments():
     assert largest_z(sample, frames, log + np.log(weights)) < 5
     other = log_density(MatrixAngularCentralGaussian.dist(np.eye(3) + COV, shape=(3, 2)), frames)
     assert largest_z(sample, frames, other + np.log(weights)) > 10
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_weights_that_are_counted_later_have_their_constant(columns):
+    """Data containers have no static shape."""
+    b = np.array([2.0, -1.0])[:columns]
+    x = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 3, 3)))[0][..., :columns]
+    later = log_density(MatrixBingham.dist(A3, pytensor.shared(b)), x)
+    np.testing.assert_allclose(later, log_density(MatrixBingham.dist(A3, b), x), rtol=1e-13)
+
+
+def test_free_weights_and_eigenvalues_are_warned_of_and_free_axes_are_not():
+    frame = np.eye(3, 2)
+    with pm.Model():
+        axes = UniformStiefel("axes", shape=(3, 3))
+        turned = axes @ np.diag([4.0, 1.0, -2.0]) @ axes.mT
+        MatrixBingham("turned", turned, [2.0, 1.0], observed=frame)
+        size = pm.HalfNormal("size")
+        with pytest.warns(UserWarning, match="constant of 'X' .* depends on 'size'"):
+            MatrixBingham("X", size * A3, [2.0, 1.0], observed=frame)
+        with pytest.warns(UserWarning, match="constant of 'Y' .* depends on 'size'"):
+            MatrixBingham("Y", A3, size * np.array([2.0, 1.0]), observed=frame)
 
 
 def test_one_column_is_angular_central_gaussian():

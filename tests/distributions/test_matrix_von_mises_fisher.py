@@ -6,7 +6,12 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pymc_geodesic.distributions import MatrixVonMisesFisher, VonMisesFisher, frame_draws
+from pymc_geodesic.distributions import (
+    MatrixVonMisesFisher,
+    UniformStiefel,
+    VonMisesFisher,
+    frame_draws,
+)
 from pymc_geodesic.distributions.frame_draws import draw_matrix_von_mises_fisher
 from pymc_geodesic.distributions.frames import log_stiefel_volume
 from pymc_geodesic.transforms import stiefel
@@ -121,6 +126,32 @@ def test_one_column_is_von_mises_fisher():
     matrix = pm.logp(MatrixVonMisesFisher.dist(kappa * direction[:, None]), frame)
     vector = pm.logp(VonMisesFisher.dist(direction, kappa), frame[..., 0])
     np.testing.assert_allclose(evaluate(matrix), evaluate(vector), rtol=1e-13)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_columns_that_are_counted_later_have_their_constant(columns):
+    """Data containers have no static shape."""
+    known = MatrixVonMisesFisher.dist(STRONG[:, :columns])
+    container = pytensor.shared(STRONG[:, :columns])
+    frames = draw_matrix_von_mises_fisher(np.random.default_rng(1), np.zeros((4, 3, columns)))
+    later = pm.logp(MatrixVonMisesFisher.dist(container), frames)
+    np.testing.assert_allclose(evaluate(later), evaluate(pm.logp(known, frames)), rtol=1e-13)
+
+
+def test_free_concentrations_are_warned_of_and_free_axes_are_not():
+    frame = np.eye(3, 2)
+    with pm.Model():
+        axes = UniformStiefel("axes", shape=(3, 2))
+        MatrixVonMisesFisher("turned", axes * np.array([5.0, 3.0]), observed=frame)
+        kappa = pm.HalfNormal("kappa", 5.0)
+        with pytest.warns(
+            UserWarning, match="constant of 'X' is left out .* depends on 'axes', 'kappa'"
+        ):
+            MatrixVonMisesFisher("X", kappa * axes, observed=frame)
+        MatrixVonMisesFisher("vector", kappa * frame[:, :1], observed=frame[:, :1])
+        improper = pm.Flat("improper")
+        with pytest.warns(UserWarning, match="depends on 'improper'"):
+            MatrixVonMisesFisher("Y", improper * frame, observed=frame)
 
 
 def test_the_density_of_one_column_has_a_gradient_at_zero():
