@@ -92,8 +92,8 @@ def warn_of_missing_constant(name: str, invariants: TensorVariable | None) -> No
     if not np.allclose(first, second, rtol=1e-5, atol=1e-8):
         warnings.warn(
             f"the constant of {name!r} is left out of its log-density and depends on "
-            f"{', '.join(repr(rv.name) for rv in free)}: their posterior will be wrong. Let no free "
-            "variable change the concentrations of frames of two columns or more.",
+            f"{', '.join(repr(rv.name) for rv in free)}: their posterior will be wrong. Let no "
+            "free variable change the concentrations of frames of two columns or more.",
             UserWarning,
             skip_file_prefixes=(PACKAGE, os.path.dirname(pymc.__file__)),
         )

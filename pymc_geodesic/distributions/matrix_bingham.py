@@ -111,7 +111,8 @@ class MatrixBingham(Frames):
        The hypergeometric function of two matrices that makes C(A, b) is **left out** of the
        log-density for p ≥ 2. That is correct as long as A and b do not depend on a free variable;
        the posterior of an unknown A or b would be wrong, and so is a model comparison between
-       values of them. Only b and the eigenvalues of A matter: its axes may be free. For p = 1 the density is that of `Bingham` with A b₁, and its constant.
+       values of them. Only b and the eigenvalues of A matter: its axes may be free. For p = 1
+       the density is that of `Bingham` with A b₁, and its constant.
 
     Draws are exact, by rejection from `MatrixAngularCentralGaussian`. The number of proposals stays
     small where all b are equal (2 for a draw with n = 3, p = 2 and A = diag(100, 0, 0)); where

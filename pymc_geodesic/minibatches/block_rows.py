@@ -162,6 +162,22 @@ class ContainerRows(ABC):
         """
 
 
+def is_cut(numbers: np.ndarray, stored: np.ndarray) -> bool:
+    """Whether whole numbers were too large for the type in which they are stored.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.minibatches.block_rows import is_cut
+    >>> numbers = np.array([100, 300])
+    >>> is_cut(numbers, numbers.astype("int16")), is_cut(numbers, numbers.astype("int8"))
+    (False, True)
+    """
+    if stored.dtype.kind not in "iu" or np.can_cast(numbers.dtype, stored.dtype):
+        return False
+    return not np.array_equal(numbers, stored)
+
+
 class DenseRows(ContainerRows):
     """Rows of an ordinary data container.
 
@@ -187,6 +203,10 @@ class DenseRows(ContainerRows):
                 "container; make it with SparseData, or yield dense arrays"
             )
         array = part if hasattr(part, "dtype") else np.asarray(part)
+        if np.ma.is_masked(array):
+            raise ValueError(
+                f"batches= yields masked values for {self.name!r}; drop or impute those rows first"
+            )
         if tuple(array.shape[1:]) != self.row_shape:
             raise ValueError(
                 f"batches= yields rows of shape {tuple(array.shape[1:])} for {self.name!r}, whose "
@@ -231,7 +251,14 @@ class DenseRows(ContainerRows):
                     message = f"batches= yields {what} for {self.name!r} in {where}; {remedy}"
                     raise ValueError(message)
                 rows = slice(first, first + len(piece))
-                array[rows if positions is None else positions[rows]] = piece
+                target = rows if positions is None else positions[rows]
+                array[target] = piece
+                if is_cut(piece, array[target]):
+                    raise ValueError(
+                        f"batches= yields {piece.dtype} for {self.name!r} that {self.dtype}, which "
+                        f"its data container holds, is too narrow for, in {where}; make the "
+                        f"container with {piece.dtype} values"
+                    )
                 first += len(piece)
         array[first:] = array[: length - first]
         return {self.name: array}, {}

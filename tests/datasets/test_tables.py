@@ -10,7 +10,7 @@ import pymc_geodesic as pg
 from pymc_geodesic.datasets import dask_blocks, parquet_blocks
 from pymc_geodesic.datasets.stored import rows as stored_rows
 from pymc_geodesic.minibatches.block_format import BlockFormat
-from pymc_geodesic.minibatches.block_rows import DenseRows
+from pymc_geodesic.minibatches.block_rows import DenseRows, Memory
 from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
 
 pa = pytest.importorskip("pyarrow")
@@ -359,3 +359,23 @@ def test_sampling_in_processes_is_sampling_in_one(folder, frame, kind):
             for cores in (1, 2)
         ]
     np.testing.assert_array_equal(*draws)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_containers_that_are_too_narrow_are_named(dtype):
+    rows = DenseRows("y", dtype, ())
+    part = rows.accept(np.array([1, 300]))
+    laid_out = (
+        rows.lay_out([part], positions, 2, Memory(), "block 0")
+        for positions in (None, np.array([1, 0]))
+    )
+    if dtype == "int8":
+        with pytest.raises(ValueError, match=r"int64 for 'y' that int8, .* too narrow for, in blo"):
+            next(laid_out)
+    else:
+        assert [found["y"].tolist() for found, _ in laid_out] == [[1, 300], [300, 1]]
+
+
+def test_masked_blocks_are_refused():
+    with pytest.raises(ValueError, match="masked values for 'y'"):
+        DenseRows("y", "float64", ()).accept(np.ma.masked_equal([1.0, 9.0], 9.0))

@@ -218,9 +218,9 @@ def test_free_weights_and_eigenvalues_are_warned_of_and_free_axes_are_not():
         turned = axes @ np.diag([4.0, 1.0, -2.0]) @ axes.mT
         MatrixBingham("turned", turned, [2.0, 1.0], observed=frame)
         size = pm.HalfNormal("size")
-        with pytest.warns(UserWarning, match="constant of 'X' .* depends on 'size'"):
+        with pytest.warns(UserWarning, match=r"constant of 'X' .* depends on 'size'"):
             MatrixBingham("X", size * A3, [2.0, 1.0], observed=frame)
-        with pytest.warns(UserWarning, match="constant of 'Y' .* depends on 'size'"):
+        with pytest.warns(UserWarning, match=r"constant of 'Y' .* depends on 'size'"):
             MatrixBingham("Y", A3, size * np.array([2.0, 1.0]), observed=frame)
 
 

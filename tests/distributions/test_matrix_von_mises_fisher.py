@@ -145,7 +145,7 @@ def test_free_concentrations_are_warned_of_and_free_axes_are_not():
         MatrixVonMisesFisher("turned", axes * np.array([5.0, 3.0]), observed=frame)
         kappa = pm.HalfNormal("kappa", 5.0)
         with pytest.warns(
-            UserWarning, match="constant of 'X' is left out .* depends on 'axes', 'kappa'"
+            UserWarning, match=r"constant of 'X' is left out .* depends on 'axes', 'kappa'"
         ):
             MatrixVonMisesFisher("X", kappa * axes, observed=frame)
         MatrixVonMisesFisher("vector", kappa * frame[:, :1], observed=frame[:, :1])
