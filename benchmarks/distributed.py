@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import tempfile
+import threading
 import time
 from pathlib import Path
 from unittest import mock
@@ -108,7 +109,9 @@ class Killer:
     """Ends the process of a worker behind so many visits, as a machine that fails."""
 
     def __init__(self, client, visits: int) -> None:  # 0 for none
-        self._client, self._left = client, visits
+        processes = client.run(os.getpid)
+        self._process, self._left = processes[min(processes)], visits
+        self._one_by_one = threading.Lock()
 
     def lines(self, *arguments, **named) -> Lines:
         """Make the lines of progress, which hear of every visit."""
@@ -117,10 +120,10 @@ class Killer:
 
         def advance(*visit) -> None:
             shown(*visit)
-            self._left -= 1
-            if self._left == 0:
-                processes = self._client.run(os.getpid)
-                os.kill(processes[min(processes)], signal.SIGKILL)
+            with self._one_by_one:
+                self._left -= 1
+                if self._left == 0:
+                    os.kill(self._process, signal.SIGKILL)
 
         lines.advance = advance
         return lines
