@@ -15,7 +15,6 @@ The last line that is printed is a JSON object with all figures. Run it with
 processor, and two with ``--quick``, which runs shorter chains.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Callable
@@ -27,6 +26,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 from scipy import sparse
+from script_parts import options_parser, save_figure
 
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
 from pymc_geodesic.diagnostics import mixture_log_predictive
@@ -175,19 +175,11 @@ def plot(found: dict[str, Any], iterations: dict[str, int], folder: Path) -> Pat
     right.set(xlabel="share of the run", title="clusters")
     handles = middle.get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "dp_mixture_msweb.png"
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    return path
+    return save_figure(figure, folder, "dp_mixture_msweb")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", help="data folder; PYMC_GEODESIC_DATA by default")
-    parser.add_argument("--output", type=Path, default=Path("example_output"))
-    parser.add_argument("--quick", action="store_true", help="shorter chains")
-    options = parser.parse_args(arguments)
+    options = options_parser(__doc__, "shorter chains").parse_args(arguments)
     users, others, areas = load_users(options.data)
     print(f"{users.shape[0]:,} users, {others.shape[0]:,} others, {users.shape[1]} areas")
     every = contestants(*((600, 1_000) if options.quick else (3_000, 5_000)))

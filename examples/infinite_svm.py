@@ -13,7 +13,6 @@ ten minutes of the processor, and one with ``--quick``: one fold, fewer sweeps, 
 ijcnn1. ``--data-set protein`` or ``--data-set ijcnn1`` runs one of them.
 """
 
-import argparse
 import json
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
+from script_parts import options_parser, save_figure
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
@@ -170,18 +170,11 @@ def plot(found: dict[str, Any], folder: Path) -> Path:
         right.legend(fontsize=8)
         for axis in (left, right):
             axis.grid(alpha=0.3)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "infinite_svm.png"
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    return path
+    return save_figure(figure, folder, "infinite_svm")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", help="data folder; PYMC_GEODESIC_DATA by default")
-    parser.add_argument("--output", type=Path, default=Path("example_output"))
-    parser.add_argument("--quick", action="store_true", help="one fold, fewer rows and sweeps")
+    parser = options_parser(__doc__, "one fold, fewer rows and sweeps")
     parser.add_argument("--data-set", choices=list(RUNS), help="one of them; both by default")
     options = parser.parse_args(arguments)
     names = list(RUNS) if options.data_set is None else [options.data_set]

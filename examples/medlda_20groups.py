@@ -7,10 +7,9 @@ class against all others, SSGRLD with the multi-class hinge, and a support vecto
 
 The last line that is printed is a JSON object with all figures. Run it with
 ``python examples/medlda_20groups.py``; it takes some ten minutes of the processor, and two with
-``--quick``, which takes 20 topics and fewer texts.
+``--quick``, which takes 20 topics and fewer texts; ``--topics`` has other numbers.
 """
 
-import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from medlda_20news import ORIGIN, follow, timed
 from scipy import sparse
+from script_parts import options_parser, save_figure
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 from sklearn.svm import LinearSVC
 
@@ -30,6 +30,9 @@ from pymc_geodesic.models import medlda_gibbs, medlda_passive_aggressive, medlda
 
 SETTINGS: dict[str, float] = {"alpha": 1.0, "beta": 1.0, "cost": 16.0, "margin": 4.0}
 """With nineteen in twenty negatives a wide margin is lost in all machines of one against all."""
+
+
+STYLES = {"20 topics": "--", "80 topics": "-.", "110 topics": ":"}
 
 
 def samplers(n_topics: int, *, sweeps: int, passes: int) -> dict[str, Callable[..., Any]]:
@@ -106,7 +109,7 @@ def plot(curves: dict[str, dict[str, Any]], machine: float, table: Any, folder: 
     }
     for axis, by in zip(axes[:2], ("documents", "seconds"), strict=True):
         for name, curve in curves.items():
-            style = "-" if "50 topics" in name else "--"
+            style = STYLES.get(name.split(", ")[1], "-")
             colour = colours[name.split(", ")[0]]
             axis.semilogx(curve[by], curve["accuracy"], f".{style}", color=colour, label=name)
         axis.axhline(machine, color="grey", linestyle=":", label="LinearSVC, all words")
@@ -120,18 +123,12 @@ def plot(curves: dict[str, dict[str, Any]], machine: float, table: Any, folder: 
     axes[2].set_yticks(np.arange(len(shares)), table["class"].values, fontsize=7)
     axes[2].set(xlabel="topic", title="average share in the texts of a group", xticks=[])
     figure.colorbar(image, ax=axes[2])
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "medlda_20groups.png"
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    return path
+    return save_figure(figure, folder, "medlda_20groups")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", help="data folder; PYMC_GEODESIC_DATA by default")
-    parser.add_argument("--output", type=Path, default=Path("example_output"))
-    parser.add_argument("--quick", action="store_true", help="20 topics, every third text")
+    parser = options_parser(__doc__, "20 topics, every third text")
+    parser.add_argument("--topics", type=int, nargs="+", default=[20, 50])
     options = parser.parse_args(arguments)
     texts = load_texts(options.data, every=3 if options.quick else 1)
     effort = {"sweeps": 12, "passes": 2} if options.quick else {"sweeps": 20, "passes": 3}
@@ -139,7 +136,7 @@ def main(arguments: list[str] | None = None) -> None:
     for way in samplers(20, sweeps=1, passes=0):  # compile
         learn(texts | few, way, 20, sweeps=1, passes=0, seed=0)
     curves: dict[str, Any] = {}
-    for n_topics in (20,) if options.quick else (20, 50):
+    for n_topics in (20,) if options.quick else options.topics:
         for way in samplers(n_topics, **effort):
             curves[f"{way}, {n_topics} topics"], table = learn(
                 texts, way, n_topics, **effort, seed=0

@@ -18,7 +18,6 @@ The last line that is printed is a JSON object with all figures. Run it with
 ``--quick``, which takes 20 topics and one seed.
 """
 
-import argparse
 import importlib.util
 import json
 import time
@@ -30,6 +29,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy import sparse
+from script_parts import options_parser, save_figure
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 from sklearn.svm import LinearSVC
 from topic_baselines import supervised_lda, topics_by_others
@@ -220,11 +220,7 @@ def plot(
     axes[2].set_xticks([-1, -0.5, 0, 0.5, 1], ["1", "0.5", "0", "0.5", "1"])
     axes[2].axvline(0, color="grey", linewidth=0.8)
     axes[2].legend(fontsize=7)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "medlda_20news.png"
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    return path
+    return save_figure(figure, folder, "medlda_20news")
 
 
 def run(
@@ -251,11 +247,7 @@ def run(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", help="data folder; PYMC_GEODESIC_DATA by default")
-    parser.add_argument("--output", type=Path, default=Path("example_output"))
-    parser.add_argument("--quick", action="store_true", help="20 topics, one seed")
-    options = parser.parse_args(arguments)
+    options = options_parser(__doc__, "20 topics, one seed").parse_args(arguments)
     texts = load_texts(options.data)
     seeds = range(1) if options.quick else range(3)
     effort = {"sweeps": 60, "passes": 12, "n_points": 14}

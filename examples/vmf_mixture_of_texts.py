@@ -14,7 +14,6 @@ The last line that is printed is a JSON object with all figures. Run it with
 which draws less often.
 """
 
-import argparse
 import json
 import logging
 import time
@@ -28,6 +27,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 from scipy import sparse
+from script_parts import options_parser, save_figure
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 from sklearn.metrics import adjusted_rand_score
 
@@ -158,19 +158,11 @@ def plot(found: dict[str, Any], kappa: Any, folder: Path) -> Path:
     right.legend()
     right.set(xlabel=r"$\log_{10}\kappa$", ylabel="posterior density",
               title="two clusters of households")  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "vmf_mixture_of_texts.png"
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    return path
+    return save_figure(figure, folder, "vmf_mixture_of_texts")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", help="data folder; PYMC_GEODESIC_DATA by default")
-    parser.add_argument("--output", type=Path, default=Path("example_output"))
-    parser.add_argument("--quick", action="store_true", help="fewer draws")
-    options = parser.parse_args(arguments)
+    options = options_parser(__doc__, "fewer draws").parse_args(arguments)
     logging.getLogger("pymc").setLevel(logging.ERROR)
     texts, groups, _ = load_texts(options.data, 2_000)
     draws = 250 if options.quick else 1_000

@@ -37,18 +37,16 @@ def dp_multinomial_logit(
 ) -> xr.DataTree:
     r"""Sample a Dirichlet-process mixture of multinomial logit models (dpMNL).
 
-    Each row belongs to an expert, which has a normal law of the features and a multinomial logit
-    model of the labels. There are as many experts as the rows ask for:
+    The mixture of `infinite_svm`, whose hinge loss a likelihood replaces: the labels of the rows of
+    an expert have a multinomial logit model,
 
     .. math::
 
-        z \sim \text{CRP}(\alpha), \quad
-        x_d \mid z_d \sim N(\mu_{z_d}, \Sigma_{z_d}), \quad
         P(y_d = y) = \frac{\exp(\eta_{z_d y} \cdot x_d)}
-        {\sum_{y'} \exp(\eta_{z_d y'} \cdot x_d)},
+        {\sum_{y'} \exp(\eta_{z_d y'} \cdot x_d)}.
 
-    with the priors of `infinite_svm`, whose hinge loss this replaces by a likelihood. Assignments
-    are drawn given weights, and weights by stochastic gradient thermostats on minibatches.
+    Assignments are drawn given weights, and weights by stochastic gradient thermostats on
+    minibatches.
 
     Parameters
     ----------
@@ -65,7 +63,7 @@ def dp_multinomial_logit(
     Raises
     ------
     ValueError
-        If labels, shapes or numbers are not as described, or X holds NaN.
+        As `infinite_svm`.
     RuntimeError
         If experts find no room.
 

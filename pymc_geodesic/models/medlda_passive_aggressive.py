@@ -87,7 +87,7 @@ def medlda_passive_aggressive(
     Raises
     ------
     ValueError
-        If counts, labels or numbers are not as described.
+        As `medlda_gibbs`.
 
     Notes
     -----
@@ -95,8 +95,7 @@ def medlda_passive_aggressive(
 
     References
     ----------
-    Shi, Zhu (2014), Online Bayesian Passive-Aggressive Learning, ICML, section 4.2, whose c is half
-    of the cost.
+    Shi, Zhu (2014), Online Bayesian Passive-Aggressive Learning, ICML, whose c is half of the cost.
 
     Examples
     --------

@@ -21,6 +21,7 @@ from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens, MaxMarginTopics,
 from pymc_geodesic.models import medlda_gibbs, medlda_ssgrld
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.schedules import PolynomialDecay
+from tests.models.labelled_documents import corpus
 from tests.mutants import Mutant
 
 WORDS = np.array([0, 0, 1, 1, 2], dtype=np.int32)
@@ -332,14 +333,6 @@ def test_faulty_dynamics_are_found(monkeypatch, fault):
 
 
 # --- what users see
-
-
-def corpus(n_documents=60, seed=3):
-    """Documents of two kinds, of which the label tells, with words of no use between."""
-    rng = np.random.default_rng(seed)
-    topics = np.array([[4, 4, 1, 0, 0, 3, 3, 3], [0, 0, 1, 4, 4, 3, 3, 3]]) + 0.05
-    labels = rng.integers(2, size=n_documents)
-    return np.array([rng.multinomial(30, topics[j] / topics[j].sum()) for j in labels]), labels
 
 
 def test_draws_are_reproducible_and_learn_the_labels():

@@ -9,14 +9,7 @@ from scipy import stats
 import pymc_geodesic as pg
 from pymc_geodesic.diagnostics import predict_labels
 from pymc_geodesic.models import medlda
-
-
-def corpus(n_documents, seed=3):
-    """Documents of two kinds, of which the label tells, with words of no use between."""
-    rng = np.random.default_rng(seed)
-    topics = np.array([[4, 4, 1, 0, 0, 3, 3, 3], [0, 0, 1, 4, 4, 3, 3, 3]]) + 0.05
-    labels = rng.integers(2, size=n_documents)
-    return np.array([rng.multinomial(30, topics[j] / topics[j].sum()) for j in labels]), labels
+from tests.models.labelled_documents import corpus
 
 
 @pytest.mark.parametrize("n_classes", [None, 3])

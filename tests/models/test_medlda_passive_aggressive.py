@@ -18,6 +18,7 @@ from pymc_geodesic.kernels.topics.passive_aggressive import (
 from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens
 from pymc_geodesic.models import medlda_passive_aggressive
 from pymc_geodesic.runtime.streams import new_stream
+from tests.models.labelled_documents import corpus
 from tests.mutants import Mutant
 
 WORDS = np.array([0, 0, 2, 1], dtype=np.int32)
@@ -207,14 +208,6 @@ def test_draws_of_weights_have_their_mean_and_covariance():
 
 
 # --- what users see
-
-
-def corpus(n_documents=60, seed=3):
-    """Documents of two kinds, of which the label tells, with words of no use between."""
-    rng = np.random.default_rng(seed)
-    topics = np.array([[4, 4, 1, 0, 0, 3, 3, 3], [0, 0, 1, 4, 4, 3, 3, 3]]) + 0.05
-    labels = rng.integers(2, size=n_documents)
-    return np.array([rng.multinomial(30, topics[j] / topics[j].sum()) for j in labels]), labels
 
 
 def test_draws_are_reproducible_and_learn_the_labels():

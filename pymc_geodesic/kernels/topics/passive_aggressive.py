@@ -19,8 +19,8 @@ Expectations over z and λ are those of Gibbs sweeps. Given z, 1/λ is inverse G
 
 References
 ----------
-Shi, Zhu (2014), Online Bayesian Passive-Aggressive Learning, ICML, section 4.2; the longer text is
-JMLR 18:33 (2017).
+Shi, Zhu (2014), Online Bayesian Passive-Aggressive Learning, ICML; the longer text is JMLR 18:33
+(2017).
 """
 
 from __future__ import annotations
