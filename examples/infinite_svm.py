@@ -46,7 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 STEPS: dict[str, dict[str, int]] = {
     "protein": {"n_steps": 10, "batch_size": 200},
-    "ijcnn1": {"n_steps": 1000, "batch_size": 2000},
+    "ijcnn1": {"n_steps": 500, "batch_size": 2000},
 }
 """Of the thermostats in each sweep."""
 
