@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,3 +53,24 @@ def close_figures() -> Iterator[None]:
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interpret_inner_graphs() -> Iterator[None]:
+    """Let `mode="FAST_COMPILE"` compile nothing.
+
+    PyTensor interprets the graph then, but hands the graphs within it (a softmax, a symbolic random
+    variable) to the compiler of C, at half a second or more for each of their nodes.
+    """
+    from pytensor.compile.builders import OpFromGraph
+    from pytensor.compile.inner_function import link_only_mode
+    from pytensor.link.vm import VMLinker
+
+    def link_mode(op: Any, impl: str | None) -> Any:
+        if impl == "py":
+            return link_only_mode(VMLinker(use_cloop=False, c_thunks=False))
+        return super(OpFromGraph, op).link_mode(impl)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OpFromGraph, "link_mode", link_mode)
+        yield

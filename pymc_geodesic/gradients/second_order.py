@@ -44,7 +44,11 @@ REACH = 2.0
 
 @compiled
 def clip_in_coordinates(
-    away: np.ndarray, factor: np.ndarray, inverse: np.ndarray, reach: float
+    away: np.ndarray,
+    factor: np.ndarray,
+    inverse: np.ndarray,
+    reach: float,
+    beyond: np.ndarray,
 ) -> None:
     """Bound the coordinates L⁻¹ a of a vector a by ±r, in place.
 
@@ -56,9 +60,10 @@ def clip_in_coordinates(
         L and L⁻¹.
     reach : float
         r.
+    beyond : ndarray, of d numbers or more
+        Receives by how much each coordinate exceeds the bound.
     """
     d = len(factor)
-    beyond = np.empty(d)
     any_beyond = False
     for i in range(d):
         z, row = 0.0, inverse[i]
@@ -95,7 +100,7 @@ def _expanded_difference(position: Any, argument: int, context: Any, output: Any
     evaluate(table[0], x, argument, minibatch_context, gradient)
     for i in range(size):
         away[i] = x[i] - place[i]
-    clip_in_coordinates(away, factor, inverse, REACH)
+    clip_in_coordinates(away, factor, inverse, REACH, there)
     for i in range(n_blocks):
         first_row = minibatch_context[blocks[i, 1]] + argument * blocks[i, 2]
         curvature_context[blocks[i, 0]] = first_row

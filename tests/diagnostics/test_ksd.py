@@ -26,13 +26,19 @@ FRAME = np.array([[2.0, 0.0], [0.0, 1.5], [1.0, 0.0]])
 COVARIANCE = np.array([[4.0, 0.3], [0.3, 0.04]])
 
 
+LAWS = {
+    "x": (pm.MvNormal, {"mu": [1.0, -2.0], "cov": COVARIANCE}),
+    "s": (pm.Gamma, {"alpha": 3.0, "beta": 2.0}),
+    "u": (pg.VonMisesFisher, {"mu": MU, "kappa": KAPPA}),
+    "X": (pg.MatrixVonMisesFisher, {"F": FRAME}),
+}
+"""A correlated normal law, a positive number, a direction and a frame."""
+
+
 def mixed_model():
-    """A correlated normal law, a positive number, a direction and a frame."""
     with pm.Model() as model:
-        pm.MvNormal("x", [1.0, -2.0], cov=COVARIANCE)
-        pm.Gamma("s", 3.0, 2.0)
-        pg.VonMisesFisher("u", mu=MU, kappa=KAPPA)
-        pg.MatrixVonMisesFisher("X", FRAME)
+        for name, (law, parameters) in LAWS.items():
+            law(name, **parameters)
     return model
 
 
@@ -52,10 +58,11 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def exact(model):
+def exact():
     """Independent draws of all variables, 4,000 of each."""
-    values = pm.draw([model[name] for name in "xsuX"], draws=4000, random_seed=1)
-    return dict(zip("xsuX", values, strict=True))
+    variables = [law.dist(**parameters, size=4000) for law, parameters in LAWS.values()]
+    values = pm.draw(variables, random_seed=1, mode="FAST_COMPILE")
+    return dict(zip(LAWS, values, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +122,8 @@ def stretched(value):
 
 
 def hot_directions(_):
-    return pm.draw(pg.VonMisesFisher.dist(mu=MU, kappa=KAPPA / 2.0), draws=4000, random_seed=2)
+    law = pg.VonMisesFisher.dist(mu=MU, kappa=KAPPA / 2.0, size=4000)
+    return pm.draw(law, random_seed=2, mode="FAST_COMPILE")
 
 
 def uniform_frames(_):
@@ -217,6 +225,7 @@ def test_minibatches_with_control_variates_agree_with_all_rows(regression):
         idata = pm.sample(
             draws=400, tune=300, chains=2, cores=1, step=pg.GMC(), random_seed=1,
             progressbar=False, compute_convergence_checks=False,
+            compile_kwargs={"mode": "FAST_COMPILE"},
         )  # fmt: skip
     whole = ksd(idata, regression, random_seed=1)
     minibatches = PosteriorScore(regression, batch_size=50, minibatch=["X", "y"])
@@ -238,8 +247,8 @@ def test_gradients_are_those_of_the_model(model, score, exact):
     points = score.points(stacked.transpose("sample", ...))
     positions = score.positions(points)
     gradients, log_density = score(positions, points)
-    logp = model.compile_logp()
-    dlogp = model.compile_dlogp([model["x"], model["s"]])
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    dlogp = model.compile_dlogp([model["x"], model["s"]], mode="FAST_COMPILE")
     for point, gradient in zip(points, gradients, strict=True):
         np.testing.assert_allclose(gradient[:3], dlogp(point), rtol=1e-8)
     change = [float(logp(point)) for point in points]
@@ -256,7 +265,7 @@ def test_transforms_of_all_kinds_lead_to_values():
         pm.Bernoulli("flag", 0.3)
         pm.Normal("level", pm.math.log(below), 1.0)
     names = ["top", "below", "share", "flag", "level"]
-    values = pm.draw([model[name] for name in names], draws=600, random_seed=1)
+    values = pm.draw([model[name] for name in names], draws=600, random_seed=1, mode="FAST_COMPILE")
     draws = dict(zip(names, values, strict=True))
     idata = idata_of(draws)
     score = PosteriorScore(model)

@@ -266,14 +266,17 @@ def test_minibatch_of_integers_is_refused_with_a_remedy(data):
 def test_posterior_predictive_draws_follow_the_new_data(data):
     X, y = data
     model = make_model(X, y)
+    interpreted = {"mode": "FAST_COMPILE"}
     with model:
         idata = pm.sample(
             20, tune=20, chains=1, progressbar=False, random_seed=1, step=pm.Metropolis(),
-            compute_convergence_checks=False,
+            compute_convergence_checks=False, compile_kwargs=interpreted,
         )  # fmt: skip
         pm.set_data({"X": [[50.0, 0.0], [-50.0, 0.0]], "y": [1, 1]})
         idata.posterior["w"][:] = np.array([1.0, 0.0])
-        predicted = pm.sample_posterior_predictive(idata, random_seed=1, progressbar=False)
+        predicted = pm.sample_posterior_predictive(
+            idata, random_seed=1, progressbar=False, compile_kwargs=interpreted
+        )
     labels = predicted.posterior_predictive["label"]
     assert labels.dims == ("chain", "draw", "row")
     np.testing.assert_array_equal(labels.mean(("chain", "draw")), [1, -1])
@@ -284,7 +287,9 @@ def test_multiclass_model_with_dims():
     with pm.Model(coords={"class": list("abc"), "row": range(7)}) as model:
         scores = pm.Normal("scores", 0, 1, dims=("row", "class"))
         MulticlassHinge("label", scores, observed=rng.integers(3, size=7), dims="row")
-        prior = pm.sample_prior_predictive(30, random_seed=1)
+        prior = pm.sample_prior_predictive(
+            30, random_seed=1, compile_kwargs={"mode": "FAST_COMPILE"}
+        )
     assert set(np.unique(prior.prior_predictive["label"])) == {0, 1, 2}
     assert prior.prior_predictive["label"].dims == ("chain", "draw", "row")
     assert "MulticlassHinge" in pm.model_to_mermaid(model)

@@ -110,7 +110,9 @@ class Setup:
         self.here, self.there = self.step.product.random_point(rng, 2) * 1.0
 
     def take_full(self, x: np.ndarray, y: np.ndarray) -> None:
-        self._full = pg.SGGMC(model=full_model(self.case, x, y))
+        self._full = pg.SGGMC(
+            model=full_model(self.case, x, y), compile_kwargs={"mode": "FAST_COMPILE"}
+        )
         assert self._full.product.names == self.step.product.names
 
     def full(self, x: np.ndarray) -> np.ndarray:

@@ -111,7 +111,7 @@ def test_coordinates_of_a_metric_are_bounded(reach):
     factor = rng.normal(size=(3, 3)) + 2.0 * np.eye(3)
     z = np.array([0.3, -1.0, 4.0])
     away = np.append(factor @ z, 7.0)
-    second_order.clip_in_coordinates(away, factor, np.linalg.inv(factor), reach)
+    second_order.clip_in_coordinates(away, factor, np.linalg.inv(factor), reach, np.empty(3))
     np.testing.assert_allclose(away[:3], factor @ np.clip(z, -reach, reach), atol=1e-12)
     assert away[3] == 7.0
 

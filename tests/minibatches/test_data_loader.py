@@ -121,6 +121,7 @@ def test_draws_of_one_process_and_of_two(dataloader, model, source):
                 random_seed=1,
                 progressbar=False,
                 compute_convergence_checks=False,
+                compile_kwargs={"mode": "FAST_COMPILE"},
             ).posterior["w"]
             for cores in (1, 2)
         ]

@@ -367,6 +367,7 @@ def sample(cores=1, arrays=None, **kwargs):
                 random_seed=2,
                 progressbar=False,
                 compute_convergence_checks=False,
+                compile_kwargs={"mode": "FAST_COMPILE"},
             )
             .posterior["w"]
             .to_numpy()

@@ -286,6 +286,7 @@ def test_samplers_draw_the_same_as_from_dense_blocks(model, dense_model, table, 
                 random_seed=3,
                 progressbar=False,
                 compute_convergence_checks=False,
+                compile_kwargs=INTERPRETED,
             )
         draws.append(idata.posterior["w"].to_numpy())
     assert np.ptp(draws[0]) > 0.0
@@ -314,6 +315,7 @@ def test_processes_draw_what_one_process_draws(model, table):
                 random_seed=3,
                 progressbar=False,
                 compute_convergence_checks=False,
+                compile_kwargs=INTERPRETED,
             )
         draws.append(idata.posterior["w"].to_numpy())
     np.testing.assert_array_equal(*draws)

@@ -34,8 +34,15 @@ from pymc_geodesic.models import lda, lda_gibbs
 from pymc_geodesic.runtime.streams import new_stream, split_stream
 from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.sparse import admixture_log_likelihood
+from tests.steps.runs import INTERPRETED
 
-QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1, "chains": 1}
+QUIET = {
+    "progressbar": False,
+    "compute_convergence_checks": False,
+    "random_seed": 1,
+    "chains": 1,
+    "compile_kwargs": INTERPRETED,
+}
 
 
 def stream(seed=1):
@@ -66,12 +73,13 @@ def test_likelihood_is_that_of_the_dense_formula(counts):
         topics = pm.Dirichlet("topics", 0.2 * np.ones(8), shape=(3, 8))
         theta = pm.Dirichlet("theta", 0.5 * np.ones(3), shape=(40, 3))
         pm.Potential("words", (counts * pm.math.log(theta @ topics)).sum())
-    assert model.compile_logp()(point) == pytest.approx(dense.compile_logp()(point), rel=1e-12)
-    gradient = dense.compile_dlogp()(point)
-    np.testing.assert_allclose(model.compile_dlogp()(point), gradient, rtol=1e-10, atol=1e-10)
+    log_density = dense.compile_logp(**INTERPRETED)(point)
+    gradient = dense.compile_dlogp(**INTERPRETED)(point)
+    assert model.compile_logp(**INTERPRETED)(point) == pytest.approx(log_density, rel=1e-12)
     values = [point[value.name] for value in model.value_vars]
-    numpy_path = pytensor.function(model.value_vars, model.dlogp(), mode="FAST_COMPILE")
-    np.testing.assert_allclose(numpy_path(*values), gradient, rtol=1e-10, atol=1e-10)
+    for mode in ("FAST_COMPILE", "NUMBA"):
+        found = pytensor.function(model.value_vars, model.dlogp(), mode=mode)(*values)
+        np.testing.assert_allclose(found, gradient, rtol=1e-10, atol=1e-10)
 
 
 def test_draws_of_the_proportions_are_so_many_more_documents(counts):

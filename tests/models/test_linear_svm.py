@@ -151,13 +151,16 @@ def test_predictions_are_those_of_the_posterior_predictive(rows, signs):
     """The draws give what `sample_posterior_predictive` gives for new rows."""
     model = linear_svm(rows, signs, cost=1.0, margin=0.8, intercept=True)
     new = np.array([[1.5, -1.0, 0.0], [0.1, 0.2, 0.0], [-2.0, 1.0, 0.3]])
+    interpreted = {"mode": "FAST_COMPILE"}
     with model:
         idata = pm.sample(
             400, tune=200, chains=2, cores=1, random_seed=1, progressbar=False,
-            step=pg.GMC(), compute_convergence_checks=False,
+            step=pg.GMC(), compute_convergence_checks=False, compile_kwargs=interpreted,
         )  # fmt: skip
         pm.set_data({"X": new, "y": np.ones(3)})
-        predicted = pm.sample_posterior_predictive(idata, random_seed=1, progressbar=False)
+        predicted = pm.sample_posterior_predictive(
+            idata, random_seed=1, progressbar=False, compile_kwargs=interpreted
+        )
     classifier = LinearClassifier(idata)
     expected = classifier.predict_proba(new)[:, 1]
     share = (predicted.posterior_predictive["label"] == 1).mean(("chain", "draw")).values

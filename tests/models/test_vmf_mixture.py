@@ -13,6 +13,7 @@ from pymc_geodesic.diagnostics import align_topics, component_probabilities
 from pymc_geodesic.distributions.special import log_vmf_normalizer, mean_resultant_length
 from pymc_geodesic.models import vmf_mixture, vmf_mixture_em
 from pymc_geodesic.models.vmf_mixture_em import kappa_of_resultant_length
+from tests.steps.runs import INTERPRETED
 
 MEANS = np.array([[1.0, 0.0, 0.0], [0.0, 0.6, 0.8]])
 
@@ -133,6 +134,7 @@ def draws(points):
         return model, pm.sample(
             step=pg.SGGMC(batch_size=100, minibatch=["points"]), draws=500, tune=500, chains=2,
             cores=1, progressbar=False, random_seed=1, compute_convergence_checks=False,
+            compile_kwargs=INTERPRETED,
         )  # fmt: skip
 
 
@@ -166,8 +168,10 @@ def test_labels(draws, points):
 def test_new_points(draws):
     model, idata = draws
     with model:
-        new = pm.sample_posterior_predictive(idata.isel(draw=slice(0, 5)), progressbar=False,
-                                             random_seed=1)  # fmt: skip
+        new = pm.sample_posterior_predictive(
+            idata.isel(draw=slice(0, 5)), progressbar=False, random_seed=1,
+            compile_kwargs=INTERPRETED,
+        )  # fmt: skip
     np.testing.assert_allclose(np.linalg.norm(new.posterior_predictive["direction"], axis=-1), 1.0)
 
 

@@ -216,6 +216,7 @@ def test_traces_that_know_the_step():
     with pm.Model() as model:
         step = Still([pm.Normal("x")])
         settings = {"chains": 1, "cores": 1, "progressbar": False, "quiet": True}
+        settings["compile_kwargs"] = {"mode": "FAST_COMPILE"}
         tree = pm.sample(
             2, tune=1, step=step, trace=trace, compute_convergence_checks=False, **settings
         )

@@ -141,6 +141,7 @@ def test_same_draws_as_the_dense_model(model, dense_model):
                 random_seed=3,
                 progressbar=False,
                 compute_convergence_checks=False,
+                compile_kwargs=INTERPRETED,
             )
         draws.append(idata.posterior["w"].to_numpy())
     np.testing.assert_allclose(draws[0], draws[1], rtol=1e-6)
@@ -167,7 +168,9 @@ def test_nuts_and_prediction_for_other_rows(table):
     with model:
         data.set_value(new)
         pm.set_data({"y": np.zeros(2)})
-        predicted = pm.sample_posterior_predictive(idata, random_seed=1, progressbar=False)
+        predicted = pm.sample_posterior_predictive(
+            idata, random_seed=1, progressbar=False, compile_kwargs=INTERPRETED
+        )
     means = predicted.posterior_predictive["y_obs"].mean(("chain", "draw"))
     expected = idata.posterior["w"].mean(("chain", "draw"))[[3, 5]]
     np.testing.assert_allclose(means, expected, atol=0.02)

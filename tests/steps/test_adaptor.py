@@ -116,7 +116,8 @@ def test_a_point_that_was_moved_is_read_again(model, step_class):
 
 def test_beside_nuts():
     """κ by NUTS while the mean direction moves on the sphere."""
-    x = pm.draw(VonMisesFisher.dist(NORTH, 30.0), draws=200, random_seed=1)
+    law = VonMisesFisher.dist(NORTH, 30.0, size=200)
+    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
         mu = VonMisesFisher("mu", NORTH, 0.1)
         kappa = pm.Gamma("kappa", 2.0, 0.1)
@@ -132,7 +133,7 @@ def test_beside_nuts():
 
 def test_beside_a_variable_with_dims():
     """The length of a dimension is not in the type of the other variable."""
-    x = pm.draw(VonMisesFisher.dist(np.eye(3), 30.0), random_seed=1)
+    x = pm.draw(VonMisesFisher.dist(np.eye(3), 30.0), random_seed=1, mode="FAST_COMPILE")
     with pm.Model(coords={"group": range(3)}) as model:
         mu = UniformSphere("mu", shape=(3, 3))
         kappa = pm.Gamma("kappa", 2.0, 0.1, dims="group")

@@ -31,7 +31,8 @@ STRENGTH = {SGGMC: {"friction": 10.0}, gSGNHT: {"friction": 10.0}, SSGNHT: {"dif
 
 @pytest.fixture(scope="module")
 def model():
-    x = pm.draw(VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0), draws=200, random_seed=1)
+    law = VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0, size=200)
+    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
         mu = UniformSphere("mu", shape=3)
         kappa = pm.Gamma("kappa", 2.0, 0.1)

@@ -222,7 +222,10 @@ def test_schedules_of_the_other_steps(step_class, value):
         pm.Gamma("rate", 2.0, 1.0)
         step = step_class(step_size=lambda draw: value, compile_kwargs=INTERPRETED)
         with pytest.raises(ValueError, match=r"step_size= gave .* at draw 0; it must be positive"):
-            pm.sample(draws=2, tune=2, chains=1, step=step, progressbar=False, quiet=True)
+            pm.sample(
+                draws=2, tune=2, chains=1, step=step, progressbar=False, quiet=True,
+                compile_kwargs=INTERPRETED,
+            )  # fmt: skip
 
 
 @pytest.mark.parametrize("step_class", [SCIR, SGRLD], ids=lambda step: step.__name__)

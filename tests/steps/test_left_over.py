@@ -27,8 +27,9 @@ def sample(model, step, **kwargs):
     settings = {"draws": 4, "tune": 4, "chains": 2, "cores": 1, "random_seed": 1} | kwargs
     with model:
         return pm.sample(
-            step=step, progressbar=False, quiet=True, compute_convergence_checks=False, **settings
-        )
+            step=step, progressbar=False, quiet=True, compute_convergence_checks=False,
+            compile_kwargs=INTERPRETED, **settings,
+        )  # fmt: skip
 
 
 REFUSED = r"\['s'\] would be sampled by another step method.*pm\.Minibatch.*minibatch="

@@ -139,7 +139,8 @@ def test_a_manifold_of_ones_own_under_any_transform():
 
 @pytest.fixture(scope="module")
 def exact_frames():
-    return pm.draw(MatrixVonMisesFisher.dist(FRAME), draws=20_000, random_seed=2)
+    law = MatrixVonMisesFisher.dist(FRAME, size=20_000)
+    return pm.draw(law, random_seed=2, mode="FAST_COMPILE")
 
 
 @every_step

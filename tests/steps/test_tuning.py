@@ -32,7 +32,8 @@ uncorrected_steps = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def directions():
-    x = pm.draw(VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0), draws=1000, random_seed=1)
+    law = VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0, size=1000)
+    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
         mu = UniformSphere("mu", shape=3)
         VonMisesFisher("x_obs", mu, 10.0, observed=pm.Data("x", x))
@@ -50,7 +51,7 @@ def scales():
     return model
 
 
-def temperature(model, step, tune=500, draws=4000):
+def temperature(model, step, tune=500, draws=1500):
     idata = sample(model, step, tune=tune, draws=draws)
     return float(idata.sample_stats["temperature"].mean())
 
