@@ -191,12 +191,13 @@ def test_frontier_keeps_what_stands_still_out_of_the_moving_graph():
         data: rng.normal(size=(5, 7)),
         theta: rng.random((5, 3)),
     }
-    fixed = [variable.eval(values, on_unused_input="ignore") for variable in split.fixed]
+    interpreted = {"mode": "FAST_COMPILE", "on_unused_input": "ignore"}
+    fixed = [variable.eval(values, **interpreted) for variable in split.fixed]
     assert sum(array.size for array in fixed) <= 3 * 3 + 5 * 3
     joined = split.outputs[0].eval(
-        {theta: values[theta], **dict(zip(split.inputs, fixed, strict=True))}
+        {theta: values[theta], **dict(zip(split.inputs, fixed, strict=True))}, **interpreted
     )
-    np.testing.assert_allclose(joined, output.eval(values), rtol=1e-12)
+    np.testing.assert_allclose(joined, output.eval(values, **interpreted), rtol=1e-12)
 
 
 def test_topic_gradient_meets_the_documents_twice():
