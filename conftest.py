@@ -46,8 +46,8 @@ if "NUMBA_CACHE_DIR" not in os.environ:  # one that is set serves whoever edits 
     forget_old_caches(cache)
     os.environ["NUMBA_CACHE_DIR"] = str(cache)
 os.environ.setdefault("MPLBACKEND", "Agg")
-# PyTensor and Numba make millions of objects, hardly any of them in circles: to look for those after
-# every 2,000 takes a tenth of the time of a compilation.
+# PyTensor and Numba make millions of objects, hardly any of them in circles: to look for those
+# after every 2,000 takes a tenth of the time of a compilation.
 gc.set_threshold(50_000)
 
 
