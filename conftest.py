@@ -78,3 +78,15 @@ def interpret_inner_graphs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OpFromGraph, "link_mode", link_mode)
         yield
+
+
+@pytest.fixture(autouse=True)
+def interpret_examples(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compile nothing for the examples of docstrings, whose draws are few."""
+    if not isinstance(request.node, pytest.DoctestItem):
+        yield
+        return
+    import pytensor
+
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        yield

@@ -133,7 +133,7 @@ def cluster(n_workers: int):
     """Workers of one thread each, every one a process."""
     from distributed import LocalCluster
 
-    return LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None)
+    return LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0")
 
 
 def keep(part: str, found) -> None:

@@ -32,7 +32,7 @@ def working_client(client: Any, n_shards: int) -> Iterator[Any]:
     cores = os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()
     n_workers = max(1, min(cores or 1, n_shards))
     with (
-        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as own,
     ):
         yield own

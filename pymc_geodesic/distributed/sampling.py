@@ -147,7 +147,7 @@ def sample(
     ...     mu = pm.Normal("mu", sigma=10.0)
     ...     _ = pm.Normal("y", mu, 1.0, observed=rows)
     ...     step = pg.SGLD(batch_size=50, minibatch="rows", step_size=1e-4)
-    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    >>> with Client(processes=False, n_workers=1, dashboard_address=":0") as client:
     ...     idata = pg.distributed.sample(
     ...         model, step, client, shards=[{"rows": part} for part in y], draws=200, tune=0,
     ...         chains=1, random_seed=1, progressbar=False, compute_convergence_checks=False,

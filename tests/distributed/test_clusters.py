@@ -32,7 +32,7 @@ def draws_of(client, **arguments):
 def test_workers_that_are_threads_draw_what_one_process_does(monkeypatch):
     monkeypatch.setattr(noise_measurement, "MOST_PAIRS", 24)
     with (
-        LocalCluster(processes=False, n_workers=2, dashboard_address=None) as cluster,
+        LocalCluster(processes=False, n_workers=2, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         idata = draws_of(client)
@@ -54,7 +54,7 @@ def test_a_worker_that_is_killed_changes_no_draw(tmp_path):
         return shards[0]
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         idata = pg.distributed.sample(

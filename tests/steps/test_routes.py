@@ -73,7 +73,7 @@ ROUTES = pytest.mark.parametrize("route", [named, drawn_by_pymc, streamed])
 def test_posterior(route, table, posterior):
     """Standard errors are about 0.02 for the means and 0.03 for the covariances."""
     model, step = route(gSGNHT, *table, n_steps=100)
-    draws = sample(model, step, draws=6000, tune=500, compile_kwargs=None).posterior["w"].values[0]
+    draws = sample(model, step, draws=6000, tune=500).posterior["w"].values[0]
     mean, covariance = posterior
     root = np.linalg.cholesky(np.linalg.inv(covariance))
     standard = (draws - mean) @ root

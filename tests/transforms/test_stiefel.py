@@ -86,7 +86,14 @@ def scalar_functions(y):
     return pt.sum(weights * stiefel.backward(y) ** 3), pt.sum(stiefel.log_jac_det(y))
 
 
-@pytest.mark.parametrize(("shape", "mode"), [((3, 2), "FAST_COMPILE"), ((2, 3, 2), "NUMBA")])
+@pytest.mark.parametrize(
+    ("shape", "mode"),
+    [
+        ((2, 3, 2), "FAST_COMPILE"),
+        # compiled for NUTS, on a single frame, in the tests of the matrix von Mises–Fisher law too
+        pytest.param((2, 3, 2), "NUMBA", marks=pytest.mark.slow),
+    ],
+)
 def test_gradients_agree_with_differences(shape, mode):
     y = pt.tensor("y", shape=shape)
     value = sum(scalar_functions(y))
