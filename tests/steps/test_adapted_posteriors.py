@@ -124,7 +124,7 @@ def mean_direction(d: int) -> Known:
     n, kappa = 2000, 0.6 * d
     truth = np.eye(d)[0]
     law = pg.VonMisesFisher.dist(truth, kappa, shape=(n, d))
-    x = pm.draw(law, random_seed=rng, mode="FAST_COMPILE")
+    x = pm.draw(law, random_seed=rng)
     with pm.Model() as model:
         rows = pm.Data("x", x)
         mu = pg.UniformSphere("mu", shape=d)
@@ -202,7 +202,6 @@ def test_posterior(kind, known):
         idata = pm.sample(
             draws=4000, tune=1000, chains=2, cores=1, step=step, random_seed=1,
             progressbar=False, compute_convergence_checks=False,
-            compile_kwargs={"mode": "FAST_COMPILE"},
         )  # fmt: skip
     values = [idata.posterior[name].values.reshape(8000, -1) for name in known.names]
     mean_error, sd_error = errors(known, np.hstack(values))
@@ -218,7 +217,6 @@ def test_uneven_noise_on_a_sphere():
         idata = pm.sample(
             draws=4000, tune=1000, chains=2, cores=1, step=step, random_seed=1,
             progressbar=False, compute_convergence_checks=False,
-            compile_kwargs={"mode": "FAST_COMPILE"},
         )  # fmt: skip
     draws = np.hstack([idata.posterior[name].values.reshape(8000, -1) for name in known.names])
     _, sd_error = errors(known, draws)

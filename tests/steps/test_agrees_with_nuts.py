@@ -18,8 +18,7 @@ PAIRS = [(i, j) for i in range(4) for j in range(-1, i + 1)]
 
 def model() -> pm.Model:
     """A few directions, so that the posterior is wide and far from normal."""
-    law = VonMisesFisher.dist([0.0, 0.6, 0.8], 4.0, size=12)
-    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
+    x = pm.draw(VonMisesFisher.dist([0.0, 0.6, 0.8], 4.0), draws=12, random_seed=1)
     with pm.Model() as made:
         mu = VonMisesFisher("mu", [0.0, 0.0, 1.0], 0.5)
         kappa = pm.Gamma("kappa", 2.0, 0.2)

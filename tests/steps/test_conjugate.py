@@ -12,7 +12,6 @@ import pytest
 
 from pymc_geodesic import GMC, SGGMC, VonMisesFisher, gSGNHT
 from pymc_geodesic.distributions.special import mean_resultant_length
-from tests.steps.runs import INTERPRETED
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +27,7 @@ def posterior(request):
     rng = np.random.default_rng(1)
     truth = rng.standard_normal(d)
     truth /= np.linalg.norm(truth)
-    law = VonMisesFisher.dist(truth, float(d), size=N_ROWS)
-    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
+    x = pm.draw(VonMisesFisher.dist(truth, float(d)), draws=N_ROWS, random_seed=1)
     centre = np.eye(d)[0]
     with pm.Model() as model:
         mu = VonMisesFisher("mu", centre, PRIOR)
@@ -45,7 +43,6 @@ def relative_spread(model, mean, concentration, step, draws=DRAWS):
         idata = pm.sample(
             step=step, draws=draws, tune=1000, chains=CHAINS, cores=2, random_seed=1,
             progressbar=False, compute_convergence_checks=False, quiet=True,
-            compile_kwargs=INTERPRETED,
         )  # fmt: skip
     draws = idata.posterior["mu"].values
     d = draws.shape[-1]

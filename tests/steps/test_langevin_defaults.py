@@ -35,7 +35,7 @@ def model(classifier):
 @pytest.fixture(scope="module")
 def exact(model):
     """Mean and standard deviations by quadrature."""
-    density = model.compile_logp(mode="FAST_COMPILE")
+    density = model.compile_logp()
     axes, centre, width = np.linspace(-1.0, 1.0, 41), np.zeros(2), 5.0
     for _ in range(6):  # zoom in
         grid = np.array([(a, b) for a in axes for b in axes]) * width + centre
