@@ -9,6 +9,7 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.runs.chain import difference
+from pymc_geodesic.steps.base import noise_measurement
 from tests.runs.stopped import QUIET, as_often_as_told, assert_same_trees, record_every, stopped
 from tests.steps.runs import INTERPRETED, assert_same_draws, sample
 
@@ -17,8 +18,9 @@ ROWS = np.random.default_rng(1).normal(size=(60, 2))
 
 
 @pytest.fixture(autouse=True)
-def interpreted():
-    """Compile nothing for what PyMC and the trace evaluate themselves."""
+def interpreted(monkeypatch):
+    """Compile nothing for what PyMC and the trace evaluate themselves; measure little noise."""
+    monkeypatch.setattr(noise_measurement, "MOST_PAIRS", 24)
     with as_often_as_told():
         yield
 
