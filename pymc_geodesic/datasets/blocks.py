@@ -53,7 +53,15 @@ def _readable(array: Any) -> Any:
     if isinstance(array, str | os.PathLike):
         array = array_at(array)
     array = on_disk(array)
-    return array if hasattr(array, "shape") else np.asarray(array)
+    if hasattr(array, "to_numpy"):  # a table of pandas or polars
+        array = array.to_numpy()
+    array = array if hasattr(array, "shape") else np.asarray(array)
+    if getattr(getattr(array, "dtype", None), "hasobject", False):
+        raise ValueError(
+            "an array of Python objects has no numbers that can be read as rows: choose columns of "
+            "numbers without missing values, and convert them, as in .to_numpy(dtype=float)"
+        )
+    return array
 
 
 class RowSlices:
@@ -245,8 +253,8 @@ def row_blocks(*arrays: Any, block_size: int, stretches: int = 1) -> RowBlocks:
     Raises
     ------
     ValueError
-        If there is no array, arrays have different numbers of rows or masked values, or
-        ``block_size`` or ``stretches`` does not lie between 1 and N.
+        If there is no array, arrays have different numbers of rows, masked values or Python
+        objects, or ``block_size`` or ``stretches`` does not lie between 1 and N.
     FileNotFoundError
         If there is no file of a path.
     ImportError

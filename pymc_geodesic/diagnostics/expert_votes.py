@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln, logsumexp
 
+from pymc_geodesic.arguments import check_count
+
 __all__ = ["expert_probabilities", "expert_votes"]
 
 
@@ -58,7 +60,8 @@ def expert_votes(idata: xr.DataTree, X: ArrayLike, *, n_draws: int | None = 50) 
     Raises
     ------
     ValueError
-        If X has another number of features than the model.
+        If X has another number of features than the model, or numbers that are not finite, or
+        ``n_draws`` is not positive.
 
     References
     ----------
@@ -115,7 +118,8 @@ def expert_probabilities(
     Raises
     ------
     ValueError
-        If X has another number of features than the model.
+        If X has another number of features than the model, or numbers that are not finite, or
+        ``n_draws`` is not positive.
 
     References
     ----------
@@ -144,7 +148,10 @@ def _averaged(
     name: str,
 ) -> xr.DataArray:
     """Average what experts say of scores, shape (row, class), over draws and experts."""
+    check_count("n_draws", n_draws)
     rows = np.atleast_2d(np.asarray(X, dtype=float))
+    if not np.isfinite(rows).all():
+        raise ValueError("X holds NaN or infinity; drop or impute those rows first")
     posterior, constant = idata["posterior"].to_dataset(), idata["constant_data"].to_dataset()
     p, q = posterior.sizes["feature"], posterior.sizes["weight"]
     if rows.shape[1] != p:

@@ -10,6 +10,7 @@ import xarray as xr
 from scipy import sparse
 from scipy.special import logsumexp
 
+from pymc_geodesic.arguments import check_count
 from pymc_geodesic.distributions.special import log_vmf_normalizer
 from pymc_geodesic.distributions.unit_points import unit_points
 
@@ -94,6 +95,7 @@ def component_probabilities(
     kappa = np.broadcast_to(kappa.reshape(len(kappa), -1), weights.shape)
     if points.shape[1] != d:
         raise ValueError(f"points have {points.shape[1]} coordinates, but {var_names[1]!r} has {d}")
+    check_count("n_draws", n_draws)
     n_all = len(weights)
     chosen = np.arange(n_all)
     if n_draws is not None and n_draws < n_all:

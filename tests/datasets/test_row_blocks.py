@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -38,6 +39,16 @@ def test_every_row_is_in_one_block(block_size, stretches):
         np.testing.assert_array_equal(x, -y)
     if stretches == 1:
         assert [len(x) for x, _ in seen[:-1]] == [block_size] * (len(seen) - 1)
+
+
+def test_tables_in_memory_are_rows_of_numbers():
+    table = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5]})
+    blocks = row_blocks(table, table["a"], block_size=2)
+    first, _ = read(blocks)
+    np.testing.assert_array_equal(first[0], [[1.0, 0.5], [2.0, 1.5]])
+    np.testing.assert_array_equal(first[1], [1, 2])
+    with pytest.raises(ValueError, match="Python objects has no numbers"):
+        row_blocks(table.assign(c="red"), block_size=2)
 
 
 def test_stretches_come_from_everywhere():

@@ -259,6 +259,10 @@ def test_mistakes(crossed):
     idata = infinite_svm(X, y, draws=2, tune=0, random_seed=1, progressbar=False)
     with pytest.raises(ValueError, match="X has 3 features, but the model has 2"):
         expert_votes(idata, np.ones((2, 3)))
+    with pytest.raises(ValueError, match="n_draws must be a positive integer, got 0"):
+        expert_votes(idata, np.ones((2, 2)), n_draws=0)
+    with pytest.raises(ValueError, match="X holds NaN or infinity"):
+        expert_votes(idata, [[np.nan, 0.0]])
 
 
 def test_experts_without_room_end_the_run():
