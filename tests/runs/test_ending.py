@@ -112,7 +112,9 @@ def check_goes_on(path, model, chains=2):
     written = [RunFiles(path).chain(chain).read() for chain in range(chains)]
     draws = max(30, *(draws.n for draws in written))
     again = pg.resume(path, model, draws=draws, **QUIET)
-    assert_same_trees(sample(model, make_step(model), **(KWARGS | {"draws": draws})), again)
+    once = sample(model, make_step(model), **(KWARGS | {"draws": draws}))
+    # a running mean over twentieths of the draws that were asked for, a million of them at first
+    assert_same_trees(once, again, but={"whitened_gradient"})
     assert written[0].n > 0
     for chain, each in enumerate(written):
         if not each.n:
