@@ -14,7 +14,7 @@ import numpy as np
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.chain_files import ChainFiles, Draws, Record
 from pymc_geodesic.runs.columns import Columns
-from pymc_geodesic.runs.ending import end_worker_with, tell_how_to_go_on
+from pymc_geodesic.runs.ending import end_if_told, end_worker_with, tell_how_to_go_on
 from pymc_geodesic.runs.pymc_parts import RecordsInWorker
 
 __all__ = ["ChainTrace", "Replay"]
@@ -144,6 +144,7 @@ class ChainTrace(RecordsInWorker):
         self, draw: Mapping[str, np.ndarray], stats: Sequence[Mapping[str, Any]], **_: Any
     ) -> None:
         """Keep a draw, and write what is kept when it is time."""
+        end_if_told()
         self.n += 1
         if self.n <= self._first:
             return

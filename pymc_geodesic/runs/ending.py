@@ -12,10 +12,33 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TERMINATED", "end_run_with", "end_worker_with", "how_to_go_on", "tell_how_to_go_on"]
+__all__ = [
+    "TERMINATED",
+    "end_if_told",
+    "end_run_with",
+    "end_worker_with",
+    "how_to_go_on",
+    "tell_how_to_go_on",
+]
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit status of a process that was asked to end, as shells have it."""
+
+_TOLD = threading.Event()
+"""That a run was told to end. The exception that says so is lost if the signal comes in the moment
+in which C code calls Python, as a gradient that is not compiled by Numba is called."""
+
+
+def end_if_told() -> None:
+    """Raise again what was lost.
+
+    Raises
+    ------
+    SystemExit
+        If the run was told to end and went on.
+    """
+    if _TOLD.is_set():
+        raise SystemExit(TERMINATED)
 
 
 def how_to_go_on(path: Path) -> str:
@@ -40,6 +63,7 @@ def end_run_with(trace: Any, path: Path) -> Callable[[], None]:
     callable
         Gives the signal back to whom it belonged; for when the run is done.
     """
+    _TOLD.clear()
     if threading.current_thread() is not threading.main_thread():
         return lambda: None  # signals are taken by the main thread alone
     before = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
@@ -50,6 +74,7 @@ def end_run_with(trace: Any, path: Path) -> Callable[[], None]:
         if of_trace() is None:
             os.kill(os.getpid(), number)
             return
+        _TOLD.set()
         os.write(2, f"Stopped by SIGTERM; draws are kept. {how_to_go_on(path)}\n".encode())
         raise SystemExit(TERMINATED)
 

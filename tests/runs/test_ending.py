@@ -168,6 +168,26 @@ def test_chains_whose_main_process_is_killed(start, model, tmp_path):
     check_goes_on(tmp_path / "run", model)
 
 
+def test_a_run_that_loses_the_exception_of_a_signal_ends_at_the_next_draw(model, tmp_path):
+    """As where a signal comes while C code calls Python."""
+
+    def lose(trace, draw):
+        if draw.draw_idx == 12 and not lost:
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(10.0)
+            except SystemExit:
+                lost.append(draw)
+
+    lost = []
+    path = tmp_path / "run"
+    with pytest.raises(SystemExit) as caught:
+        sample(model, make_step(model), trace=pg.CheckpointTrace(path), callback=lose, **KWARGS)
+    assert lost
+    assert caught.value.code == TERMINATED
+    check_goes_on(path, model)
+
+
 def full_disk(monkeypatch, after, error=errno.ENOSPC):
     """Let the disk have room for some files of draws."""
     n_written = []
