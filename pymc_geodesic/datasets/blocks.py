@@ -53,7 +53,8 @@ def _readable(array: Any) -> Any:
     if isinstance(array, str | os.PathLike):
         array = array_at(array)
     array = on_disk(array)
-    if hasattr(array, "to_numpy"):  # a table of pandas or polars
+    # tables of pandas; what else has to_numpy, as lazy arrays of xarray, is not read here
+    if hasattr(array, "iloc") and hasattr(array, "to_numpy"):
         array = array.to_numpy()
     array = array if hasattr(array, "shape") else np.asarray(array)
     if getattr(getattr(array, "dtype", None), "hasobject", False):
