@@ -13,6 +13,7 @@ from pytensor.graph.traversal import ancestors
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import drawn_rows
 from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.sparse import containers_of
 
 __all__ = ["stating_totals", "warn_of_other_totals"]
 
@@ -24,9 +25,9 @@ def stating_totals(model: Model, names: Sequence[str]) -> list[str]:
     ----------
     model : pymc.Model
     names : sequence of str
-        Data containers.
+        Data containers, or matrices in several of them.
     """
-    rows = {model.named_vars.get(name) for name in names}
+    rows = {container for name in names for container in containers_of(model, name)}
     return [
         rv.name
         for rv in model.observed_RVs

@@ -17,6 +17,7 @@ from pymc_geodesic.distributed.pymc_parts import (
 )
 from pymc_geodesic.distributed.resident import VisitDraws
 from pymc_geodesic.distributed.schedule import Visit
+from pymc_geodesic.sparse import containers_of
 
 __all__ = ["tree_of"]
 
@@ -44,7 +45,7 @@ def tree_of(
     save_warmup : bool
         Whether these are kept.
     """
-    rows = {model[name] for name in row_names}
+    rows = {container for name in row_names for container in containers_of(model, name)}
     named = [
         variable
         for variable in model.unobserved_value_vars

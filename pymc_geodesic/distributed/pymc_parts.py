@@ -8,9 +8,11 @@ from pymc.stats.convergence import (
     run_convergence_checks,
 )
 from pymc.util import is_transformed_name
+from pytensor.compile.sharedvalue import SharedVariable
 
 __all__ = [
     "SamplerWarning",
+    "SharedVariable",
     "WarningType",
     "coords_and_dims_for_inferencedata",
     "is_transformed_name",

@@ -97,7 +97,7 @@ class ResidentShard:
         with _TURN:
             model, recipe, expands, counts = cloudpickle.loads(job)
             arrays = load_rows(shard)
-            self.n_rows = len(next(iter(arrays.values())))
+            self.n_rows: int = next(iter(arrays.values())).shape[0]
             place_rows(model, arrays, recipe.row_names)
             variables = recipe.variables(model)
             self._term = ConduciveTerm(model, variables) if expands else None

@@ -87,7 +87,8 @@ def sample(
         By default a cluster of this machine is started, a process with one thread for each core.
     shards : list of mappings or functions
         The rows of each shard: a mapping from names of data containers to arrays, paths of
-        ``.npy`` files or functions, or a function that returns such a mapping. Paths are read and
+        ``.npy`` files or functions, or a function that returns such a mapping; for `SparseData`,
+        sparse matrices or ``.npz`` files of `scipy.sparse.save_npz`. Paths are read and
         functions called by the worker that holds the shard, so that rows need not pass through
         here; what they return must always be the same.
     draws, tune, chains : int

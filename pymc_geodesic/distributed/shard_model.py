@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -10,22 +11,26 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
+from scipy import sparse
 
 from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.distributed.pymc_parts import SharedVariable
+from pymc_geodesic.distributed.shards import LoadedRows
 from pymc_geodesic.distributed.surrogates import Quadratic
+from pymc_geodesic.sparse import SparseData, containers_of, sparse_containers
 
 __all__ = ["ConduciveTerm", "place_rows"]
 
 
 def place_rows(
-    model: pm.Model, arrays: Mapping[str, np.ndarray], names: Sequence[str] | None = None
+    model: pm.Model, arrays: Mapping[str, LoadedRows], names: Sequence[str] | None = None
 ) -> None:
     """Put rows in the data containers of a model, in the precision of these.
 
     Parameters
     ----------
     model : pymc.Model
-    arrays : mapping of str to ndarray
+    arrays : mapping of str to ndarray or sparse matrix
     names : sequence of str, optional
         Containers whose rows must be there, and no other.
 
@@ -36,22 +41,62 @@ def place_rows(
         or the rows of one are missing.
     """
     for name, array in arrays.items():
-        container = model.named_vars.get(name)
-        if container is None or container not in model.data_vars:
-            known = [data.name for data in model.data_vars]
-            raise ValueError(f"a shard names {name!r}, but the data containers are {known}")
-        before = container.get_value(borrow=True)
-        if array.shape[1:] != before.shape[1:]:
-            raise ValueError(
-                f"rows of {name!r} have shape {array.shape[1:]} in a shard and "
-                f"{before.shape[1:]} in the model"
-            )
-        container.set_value(_converted(name, array, before.dtype), borrow=True)
-        dims = model.named_vars_to_dims.get(name)
-        if dims and dims[0] is not None:
-            labels = None if model.coords.get(dims[0]) is None else np.arange(len(array))
-            model.set_dim(dims[0], len(array), coord_values=labels)
+        if sparse_containers(model, name) is not None:
+            _place_sparse(model, name, array)
+        else:
+            _place_dense(model, name, array)
     _check_names(list(arrays), arrays if names is None else names)
+
+
+def _place_dense(model: pm.Model, name: str, array: LoadedRows) -> None:
+    container = model.named_vars.get(name)
+    if container is None or container not in model.data_vars:
+        raise ValueError(f"a shard names {name!r}, but the data containers are {_known(model)}")
+    before = container.get_value(borrow=True)
+    if sparse.issparse(array):
+        raise ValueError(
+            f"a shard has a sparse matrix for {name!r}, which is a dense container: make it "
+            f"SparseData({name!r}, matrix) in the model"
+        )
+    if array.shape[1:] != before.shape[1:]:
+        raise ValueError(
+            f"rows of {name!r} have shape {array.shape[1:]} in a shard and "
+            f"{before.shape[1:]} in the model"
+        )
+    container.set_value(_converted(name, array, before.dtype), borrow=True)
+    _set_rows(model, name, len(array))
+
+
+def _place_sparse(model: pm.Model, name: str, matrix: LoadedRows) -> None:
+    if not sparse.issparse(matrix):
+        raise ValueError(
+            f"a shard has a dense array for {name!r}, which is SparseData in the model: make it "
+            "scipy.sparse.csr_array(array), or write it by scipy.sparse.save_npz"
+        )
+    data = SparseData.find(name, model)
+    _set_rows(model, data.rows.name, matrix.shape[0])
+    with warnings.catch_warnings():
+        # a dimension of several containers, which get their rows one after the other
+        warnings.filterwarnings("ignore", message="You are resizing a variable with dimension")
+        data.set_value(matrix)
+
+
+def _set_rows(model: pm.Model, container: str, n_rows: int) -> None:
+    """Set the length of the first dimension of a container, where it does not follow by itself."""
+    dims = model.named_vars_to_dims.get(container)
+    if not dims or dims[0] is None or not isinstance(model.dim_lengths[dims[0]], SharedVariable):
+        return
+    labels = None if model.coords.get(dims[0]) is None else np.arange(n_rows)
+    model.set_dim(dims[0], n_rows, coord_values=labels)
+
+
+def _known(model: pm.Model) -> list[str]:
+    """Names of the data containers, one for a sparse matrix."""
+    names = [data.name for data in model.data_vars]
+    matrices = [name.removesuffix("_rows") for name in names if name.endswith("_rows")]
+    matrices = [name for name in matrices if sparse_containers(model, name) is not None]
+    parts = {part.name for name in matrices for part in containers_of(model, name)}
+    return [name for name in names if name not in parts] + matrices
 
 
 def _check_names(given: Sequence[str], named: Collection[str]) -> None:

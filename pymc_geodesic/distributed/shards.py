@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-__all__ = ["Shard", "check_shards", "load_rows"]
+__all__ = ["LoadedRows", "Shard", "check_shards", "load_rows"]
 
-type Rows = np.ndarray | str | os.PathLike | Callable[[], Any]
+type LoadedRows = np.ndarray | sparse.csr_array
+type Rows = LoadedRows | sparse.spmatrix | sparse.sparray | str | os.PathLike | Callable[[], Any]
 type Shard = Mapping[str, Rows] | Callable[[], Mapping[str, Any]]
-"""Rows by data container: arrays, paths of ``.npy`` files, functions; or a function of all."""
+"""Rows by data container: arrays, sparse matrices, paths of ``.npy`` files, or of ``.npz`` files of
+`scipy.sparse.save_npz`, functions; or a function of all."""
 
 
 def check_shards(shards: Any) -> list[Shard]:
@@ -37,7 +40,7 @@ def check_shards(shards: Any) -> list[Shard]:
     return listed
 
 
-def load_rows(shard: Shard) -> dict[str, np.ndarray]:
+def load_rows(shard: Shard) -> dict[str, LoadedRows]:
     """Get the rows of a shard, on the machine that is to hold them.
 
     Raises
@@ -54,15 +57,15 @@ def load_rows(shard: Shard) -> dict[str, np.ndarray]:
     """
     named = shard() if callable(shard) else shard
     arrays = {name: _array(rows) for name, rows in named.items()}
-    lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    lengths = {name: array.shape[0] if array.ndim else 0 for name, array in arrays.items()}
     if len(set(lengths.values())) != 1 or not next(iter(lengths.values())):
         raise ValueError(f"the containers of a shard need one number of rows, got {lengths}")
     return arrays
 
 
-def _array(rows: Any) -> np.ndarray:
+def _array(rows: Any) -> LoadedRows:
     if callable(rows):
         rows = rows()
     if isinstance(rows, str | os.PathLike):
-        rows = np.load(rows)
-    return np.ascontiguousarray(rows)
+        rows = sparse.load_npz(rows) if os.fspath(rows).endswith(".npz") else np.load(rows)
+    return sparse.csr_array(rows) if sparse.issparse(rows) else np.ascontiguousarray(rows)

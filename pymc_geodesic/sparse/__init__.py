@@ -4,7 +4,7 @@ from pymc_geodesic.ops.sparse_dot import SparseDot, SparseTransposeDot
 from pymc_geodesic.ops.sparse_order import in_order
 from pymc_geodesic.sparse.admixture import admixture_log_likelihood
 from pymc_geodesic.sparse.canonical import canonical_rows
-from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
+from pymc_geodesic.sparse.containers import SparseContainers, containers_of, sparse_containers
 from pymc_geodesic.sparse.data import SparseData
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "SparseTransposeDot",
     "admixture_log_likelihood",
     "canonical_rows",
+    "containers_of",
     "in_order",
     "sparse_containers",
 ]

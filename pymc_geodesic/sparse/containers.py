@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 
-__all__ = ["SparseContainers", "sparse_containers"]
+__all__ = ["SparseContainers", "containers_of", "sparse_containers"]
 
 
 @dataclass(frozen=True)
@@ -49,3 +49,19 @@ def sparse_containers(model: Model, name: str) -> SparseContainers | None:
     values, columns, rows = found
     width = getattr(rows.tag, "width", None)
     return None if width is None else SparseContainers(values, columns, rows, width)
+
+
+def containers_of(model: Model, name: str) -> list[SharedVariable]:
+    """Find all containers of data that users know by one name: one, or the three of a matrix.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    name : str
+        Of a data container or a `SparseData`; empty for any other.
+    """
+    found = sparse_containers(model, name)
+    if found is not None:
+        return [found.values, found.columns, found.rows]
+    container = model.named_vars.get(name)
+    return [container] if isinstance(container, SharedVariable) else []

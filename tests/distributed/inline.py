@@ -73,7 +73,7 @@ class InlineClient:
         job, shard, probability = args
         recipe = cloudpickle.loads(job).recipe
         key = recipe.kind, repr(recipe.arguments), tuple(shard), probability
-        key += tuple(array.tobytes() for array in shard.values())
+        key += tuple(cloudpickle.dumps(rows) for rows in shard.values())
         with self.lock:
             if key not in self._kept:
                 self._kept[key] = kind(*args)
