@@ -114,3 +114,18 @@ def test_positive_second_derivatives_on_a_sphere():
 def test_wrong_arguments_are_refused(normal, biased, arguments, message):
     with pytest.raises(ValueError, match=message):
         stein_thinning(biased, normal, **arguments)
+
+
+def test_groups_of_other_draws_stay_as_they_are(normal, biased):
+    rng = np.random.default_rng(2)
+    full = biased.copy()
+    groups = {"posterior_predictive": (2, 600), "prior": (1, 500), "warmup_sample_stats": (2, 600)}
+    for name, shape in groups.items():
+        full[name] = az.from_dict({"posterior": {"y": rng.normal(size=shape)}})["posterior"]
+    few = stein_thinning(full, normal, size=5, laplacian=False)
+    origin = few.sample_stats.to_dataset().isel(chain=0)
+    predicted = full["posterior_predictive"]["y"]
+    expected = predicted.sel(chain=origin["source_chain"], draw=origin["source_draw"])
+    np.testing.assert_array_equal(few["posterior_predictive"]["y"].values[0], expected)
+    for name in ("prior", "warmup_sample_stats"):
+        np.testing.assert_array_equal(few[name]["y"], full[name]["y"])

@@ -69,7 +69,8 @@ def stein_thinning(
     -------
     xarray.DataTree
         One chain of `size` draws, in the order in which they were chosen, in each group that has
-        draws; ``source_chain`` and ``source_draw`` of its ``sample_stats`` say which they are.
+        the draws of the posterior; ``source_chain`` and ``source_draw`` of its ``sample_stats`` say
+        which they are. Other groups, such as those of the prior, stay as they are.
 
     Raises
     ------
@@ -157,7 +158,8 @@ def _positive_curvature(sample: SteinSample, score: PosteriorScore) -> np.ndarra
 
 
 def _picked(idata: xr.DataTree, chains: np.ndarray, draws: np.ndarray) -> xr.DataTree:
-    """One chain of some draws, in every group that has chains and draws."""
+    """One chain of some draws, in every group that has the chains and draws of the posterior."""
+    posterior = idata["posterior"].to_dataset()
     place = {
         "chain": xr.DataArray(chains, dims="picked"),
         "draw": xr.DataArray(draws, dims="picked"),
@@ -165,11 +167,12 @@ def _picked(idata: xr.DataTree, chains: np.ndarray, draws: np.ndarray) -> xr.Dat
     groups = {}
     for name, group in idata.children.items():
         dataset = group.to_dataset()
-        if name != "warmup_posterior" and {"chain", "draw"} <= set(dataset.dims):
+        if _has_draws_of(posterior, str(name), dataset):
             dataset = _as_chain(dataset.isel(place))
         groups[name] = dataset
-    posterior = idata["posterior"].to_dataset()
     stats = groups.get("sample_stats", xr.Dataset())
+    if stats.sizes.get("draw", len(draws)) != len(draws):
+        stats = xr.Dataset()  # of other draws
     origin = {
         "source_chain": posterior["chain"].values[chains],
         "source_draw": posterior["draw"].values[draws],
@@ -177,6 +180,13 @@ def _picked(idata: xr.DataTree, chains: np.ndarray, draws: np.ndarray) -> xr.Dat
     stats = stats.assign({k: (("chain", "draw"), v[np.newaxis]) for k, v in origin.items()})
     groups["sample_stats"] = stats.assign_coords(chain=[0], draw=np.arange(len(draws)))
     return xr.DataTree.from_dict(groups)
+
+
+def _has_draws_of(posterior: xr.Dataset, name: str, dataset: xr.Dataset) -> bool:
+    """Tell what goes with the draws of the posterior from priors, warm-ups and draws of others."""
+    return not name.startswith(("prior", "warmup_", "unconstrained_prior")) and all(
+        dim in dataset.dims and dataset[dim].equals(posterior[dim]) for dim in ("chain", "draw")
+    )
 
 
 def _as_chain(dataset: xr.Dataset) -> xr.Dataset:
