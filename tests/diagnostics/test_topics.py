@@ -1,8 +1,12 @@
 import arviz as az
 import numpy as np
+import pytensor.tensor as pt
 import pytest
+import xarray as xr
 
 from pymc_geodesic.diagnostics import align_topics, top_words
+from pymc_geodesic.diagnostics.alignment import weights_of_sticks
+from pymc_geodesic.models.vmf_mixture import log_weights
 
 CHAINS, DRAWS, TOPICS, WORDS, DOCUMENTS = 3, 100, 5, 12, 4
 
@@ -123,3 +127,22 @@ def test_top_words_takes_the_words_of_the_coordinate(shuffled):
         coords=words,
     )
     assert str(top_words(named)["word"].values[0, 0]).startswith("w")
+
+
+def test_sticks_give_the_aligned_weights(shuffled):
+    """Predictive draws of a mixture compute the weights from the sticks again."""
+    idata = shuffled[0]
+    rng = np.random.default_rng(3)
+    sticks = rng.beta(1.0, 2.0, size=(CHAINS, DRAWS, TOPICS - 1))
+    of_sticks = log_weights(pt.as_tensor(sticks[0, 0])).eval()
+    weights = weights_of_sticks(sticks)
+    np.testing.assert_allclose(np.log(weights[0, 0]), of_sticks, rtol=1e-12)
+    more = {
+        "sticks": (("chain", "draw", "stick"), sticks),
+        "weights": (("chain", "draw", "topic"), weights),
+    }
+    idata["posterior"] = xr.DataTree(idata.posterior.to_dataset().assign(more))
+    posterior = align_topics(idata).posterior
+    assert np.abs(posterior["weights"].values - weights).max() > 0.1
+    again = weights_of_sticks(posterior["sticks"].values)
+    np.testing.assert_allclose(again, posterior["weights"].values, rtol=1e-9, atol=1e-15)
