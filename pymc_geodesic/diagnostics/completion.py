@@ -9,6 +9,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from scipy import sparse
 
+from pymc_geodesic.arguments import refuse_masked
 from pymc_geodesic.diagnostics.alignment import topics_of
 from pymc_geodesic.kernels.topics.assignments import (
     Expectations,
@@ -70,8 +71,8 @@ def document_completion_perplexity(
     Raises
     ------
     ValueError
-        If shapes do not fit, counts are none, nothing is held out, or `alpha` is neither given
-        nor stored.
+        If shapes do not fit, topics do not sum to one, counts are none, nothing is held out, or
+        `alpha` is neither given nor stored.
 
     References
     ----------
@@ -146,7 +147,7 @@ def completion_probabilities(
     Raises
     ------
     ValueError
-        If shapes do not fit, or counts are none.
+        If shapes do not fit, topics do not sum to one, or counts are none.
 
     Examples
     --------
@@ -159,6 +160,13 @@ def completion_probabilities(
     topics = np.maximum(np.asarray(topics, dtype=np.float64), SMALLEST)
     if topics.ndim != 2:
         raise ValueError(f"Topics of one draw need the shape (K, V), got {topics.shape}.")
+    sums = topics.sum(axis=1)
+    if not np.allclose(sums, 1.0, atol=1e-4):
+        worst = int(np.argmax(~np.isclose(sums, 1.0, atol=1e-4)))
+        raise ValueError(
+            f"Topics are probabilities of words, but those of topic {worst} sum to "
+            f"{sums[worst]:.6g}: divide each row by its sum."
+        )
     n_topics, n_words = topics.shape
     seen, held = (
         counts_of_words("observed", observed, n_words),
@@ -227,6 +235,7 @@ def stored_alpha(tree: xr.DataTree) -> np.ndarray | None:
 
 def counts_of_words(name: str, counts: Any, n_words: int) -> sparse.csr_array:
     """Take counts of words as a sparse matrix of floats, in order."""
+    refuse_masked(f"`{name}`", counts)
     rows = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if rows.ndim != 2 or rows.shape[1] != n_words:
         raise ValueError(

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln, logsumexp
 
-from pymc_geodesic.arguments import check_count
+from pymc_geodesic.arguments import check_count, refuse_masked
 
 __all__ = ["expert_probabilities", "expert_votes"]
 
@@ -55,7 +55,7 @@ def expert_votes(idata: xr.DataTree, X: ArrayLike, *, n_draws: int | None = 50) 
     Returns
     -------
     xarray.DataArray, shape (row, class)
-        ``.argmax("class")`` is the prediction.
+        ``.idxmax("class")`` is the prediction, a label; ``.argmax("class")`` is its number.
 
     Raises
     ------
@@ -149,6 +149,7 @@ def _averaged(
 ) -> xr.DataArray:
     """Average what experts say of scores, shape (row, class), over draws and experts."""
     check_count("n_draws", n_draws)
+    refuse_masked("X", X)
     rows = np.atleast_2d(np.asarray(X, dtype=float))
     if not np.isfinite(rows).all():
         raise ValueError("X holds NaN or infinity; drop or impute those rows first")

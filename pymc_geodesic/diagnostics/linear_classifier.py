@@ -9,6 +9,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_geodesic.arguments import refuse_masked
 from pymc_geodesic.distributions.labels import label_probabilities, probability_of_plus_one
 
 __all__ = ["LinearClassifier"]
@@ -98,6 +99,8 @@ class LinearClassifier:
                 f"{weights!r} must have the dimensions (chain, draw, feature), or (chain, draw, "
                 f"feature, class), got {values.dims}."
             )
+        names = values.coords[values.dims[2]].values if values.dims[2] in values.coords else None
+        self._features = None if names is None or names.dtype.kind not in "UOT" else names.tolist()
         self._weights = values.values.reshape(-1, *values.shape[2:])
         self._intercept = np.zeros((len(self._weights), *values.shape[3:]))
         if intercept in posterior:
@@ -257,10 +260,31 @@ class LinearClassifier:
         ValueError
             If there is not one label for each row, or a label is no entry of `classes`.
         """
-        predicted, labels = self.predict(X), np.asarray(y)
-        if labels.shape != predicted.shape:
+        predicted = self.predict(X)
+        return float(np.mean(predicted == self.checked_labels(y, len(predicted))))
+
+    def checked_labels(self, y: ArrayLike, n_rows: int) -> NDArray[Any]:
+        """Return labels, one for each row and all of them among `classes`, or raise ValueError.
+
+        Parameters
+        ----------
+        y : array_like, shape (row,)
+        n_rows : int
+
+        Returns
+        -------
+        ndarray, shape (row,)
+
+        Raises
+        ------
+        ValueError
+            If there is not one label for each row, or a label is no entry of `classes`.
+        """
+        refuse_masked("y", y)
+        labels = np.asarray(y)
+        if labels.shape != (n_rows,):
             raise ValueError(
-                f"y must hold one label for each of the {len(predicted)} rows of X, got shape "
+                f"y must hold one label for each of the {n_rows} rows of X, got shape "
                 f"{labels.shape}"
             )
         unknown = ~np.isin(labels, self.classes)
@@ -269,9 +293,11 @@ class LinearClassifier:
                 f"y holds the label {labels[unknown][0]!r}, which is not among the classes "
                 f"{self.classes.tolist()}"
             )
-        return float(np.mean(predicted == labels))
+        return labels
 
     def _matrix(self, X: Any) -> Any:
+        refuse_masked("X", X)
+        self._check_names(X)
         is_sparse = hasattr(X, "tocsr")
         X = X.tocsr() if is_sparse else np.asarray(X)
         if X.dtype.kind != "f":
@@ -284,6 +310,16 @@ class LinearClassifier:
         if not np.all(np.isfinite(X.data if is_sparse else X)):
             raise ValueError("X holds NaN or infinite numbers: drop these rows or impute them")
         return X
+
+    def _check_names(self, X: Any) -> None:
+        """Refuse a data frame whose columns are not the features of the weights, in their order."""
+        columns = getattr(X, "columns", None)
+        if columns is None or self._features is None or list(columns) == self._features:
+            return
+        raise ValueError(
+            f"X has the columns {list(columns)}, but the weights are of {self._features}, in this "
+            f"order: pass X[{self._features}]"
+        )
 
     def _chosen(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
         if self.is_binary:

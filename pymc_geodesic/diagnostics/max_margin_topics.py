@@ -52,7 +52,7 @@ def label_scores(labels: ArrayLike, predicted: ArrayLike) -> LabelScores:
     Raises
     ------
     ValueError
-        If there are not as many of one as of the other, or none.
+        If there are not as many of one as of the other, or none, or they are coded in two ways.
 
     Examples
     --------
@@ -66,11 +66,26 @@ def label_scores(labels: ArrayLike, predicted: ArrayLike) -> LabelScores:
             f"`labels` and `predicted` must be vectors of one length, got the shapes {true.shape} "
             f"and {guess.shape}."
         )
+    kinds = {"names" if each.dtype.kind in "UST" else each.dtype.kind for each in (true, guess)}
+    if "names" in kinds and kinds & set("biuf"):
+        raise ValueError(
+            f"`labels` such as {true[0]!r} and `predicted` such as {guess[0]!r} are never equal: "
+            "give names for both, or numbers."
+        )
+    if _is_coded(true, 0) and _is_coded(guess, -1):
+        raise ValueError(
+            "`labels` are 0 and 1, but `predicted` are -1 and +1: pass 2 * labels - 1."
+        )
     f1 = [
         2.0 * np.sum((true == one) & (guess == one)) / (np.sum(true == one) + np.sum(guess == one))
         for one in np.union1d(true, guess)
     ]
     return LabelScores(float(np.mean(true == guess)), float(np.mean(f1)))
+
+
+def _is_coded(labels: np.ndarray, negative: int) -> bool:
+    """Whether labels are 1 and this number, which occurs."""
+    return bool(np.isin(labels, (negative, 1)).all() and np.any(labels == negative))
 
 
 def predict_labels(
@@ -80,7 +95,7 @@ def predict_labels(
     draws: int | None = None,
     n_tune: int = 10,
     n_sweeps: int = 20,
-    features: Literal["assignments", "proportions"] = "assignments",
+    features: Literal["assignments", "proportions"] | None = None,
     random_seed: int | np.random.Generator | None = None,
 ) -> xr.Dataset:
     r"""Predict the labels of new documents by topics and classifiers.
@@ -100,9 +115,9 @@ def predict_labels(
         Use only this many draws, evenly spaced over all chains.
     n_tune, n_sweeps : int
         Gibbs sweeps over each document that are discarded, and that are averaged over.
-    features : {"assignments", "proportions"}
+    features : {"assignments", "proportions"}, optional
         What the classifier sees: the mean assignments, or, as in `pymc_geodesic.models.medlda`,
-        the proportions θ.
+        the proportions θ. By default proportions where the draws hold ``theta``.
     random_seed : int or numpy.random.Generator, optional
 
     Returns
@@ -131,9 +146,11 @@ def predict_labels(
     >>> predict_labels(idata, [[3, 5, 1, 0], [1, 0, 4, 4]], random_seed=1)["label"].values
     array([ 1, -1])
     """
+    tree = convert_to_datatree(idata)
+    if features is None:
+        features = "proportions" if "theta" in tree["posterior"] else "assignments"
     if features not in ("assignments", "proportions"):
         raise ValueError(f'`features` must be "assignments" or "proportions", got {features!r}.')
-    tree = convert_to_datatree(idata)
     phi = topics_of(tree, "topics").values
     if "weights" not in tree["posterior"]:
         raise ValueError("The draws have no 'weights': keep them with var_names=.")

@@ -11,6 +11,8 @@ import xarray as xr
 from scipy import sparse
 from scipy.special import gammaln, logsumexp
 
+from pymc_geodesic.arguments import refuse_masked
+
 __all__ = ["mixture_log_predictive", "mixture_perplexity"]
 
 PACKAGE = str(Path(__file__).parents[1])
@@ -155,6 +157,7 @@ def _warn_of_dropped_clusters(posterior: xr.Dataset, n_kept: int) -> None:
 
 def _rows(counts: Any, n_categories: int) -> sparse.csr_array:
     """Take counts as a sparse matrix."""
+    refuse_masked("counts", counts)
     rows = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if rows.ndim != 2 or rows.shape[1] != n_categories:
         raise ValueError(

@@ -66,8 +66,8 @@ def log_perplexity(
     Raises
     ------
     ValueError
-        If shapes do not fit, rows of `held_out` are not unit vectors, or `alpha` or `kappa` is
-        neither given nor stored.
+        If shapes do not fit, topics or rows of `held_out` are not unit vectors, or `alpha` or
+        `kappa` is neither given nor stored.
 
     References
     ----------
@@ -86,6 +86,8 @@ def log_perplexity(
     >>> log_perplexity(topics, topics, **options) < log_perplexity(mixed, topics, **options)
     True
     """
+    if not sparse.issparse(held_out):
+        held_out = np.asarray(held_out, dtype=np.float64)
     beta, stored = _topics(idata, var_name)
     alpha = _setting("alpha", alpha, stored)
     kappas = np.broadcast_to(_setting("kappa", kappa, stored).ravel(), len(beta))
@@ -156,6 +158,12 @@ def _check(beta: np.ndarray, held_out: np.ndarray | sparse.csr_matrix, alpha: np
         raise ValueError(
             f"`held_out` needs the shape (documents, {n_words}) of the topics' words, got "
             f"{held_out.shape}."
+        )
+    uneven = ~np.isclose(np.linalg.norm(beta, axis=-1), 1.0, atol=1e-4)
+    if uneven.any():
+        draw, topic = np.argwhere(uneven)[0]
+        raise ValueError(
+            f"Topic {topic} of draw {draw} is no unit vector: divide each topic by its norm."
         )
     if alpha.shape not in ((), (1,), (n_topics,)):
         raise ValueError(

@@ -3,6 +3,9 @@
 import numpy as np
 from scipy import sparse
 
+from pymc_geodesic.arguments import check_integers
+from pymc_geodesic.distributions.unit_points import unit_points
+
 
 def spherical_kmeans(
     points: np.ndarray | sparse.csr_matrix,
@@ -42,7 +45,7 @@ def spherical_kmeans(
     Raises
     ------
     ValueError
-        If there are fewer points than clusters.
+        If points are no unit vectors, or there are fewer of them than clusters.
 
     References
     ----------
@@ -59,6 +62,8 @@ def spherical_kmeans(
     >>> len(set(zip(component.tolist(), cluster.tolist())))
     3
     """
+    points = unit_points(points)
+    check_integers(n_clusters=(n_clusters, 1), n_restarts=(n_restarts, 1))
     if points.shape[0] < n_clusters:
         raise ValueError(f"{points.shape[0]} points cannot form {n_clusters} clusters.")
     rng = np.random.default_rng(random_seed)

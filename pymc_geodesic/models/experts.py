@@ -12,7 +12,7 @@ from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
 from pymc_geodesic.arguments import check_integers, refuse_masked
-from pymc_geodesic.distributions.labels import require_classes
+from pymc_geodesic.distributions.labels import require_classes, require_signs
 from pymc_geodesic.kernels.partitions.expert_weights import augment_weights, follow_subgradients
 from pymc_geodesic.kernels.partitions.gaussian_experts import (
     Experts,
@@ -79,6 +79,8 @@ def sample_experts(
         If experts find no room.
     """
     X, labels, n_classes = _rows(X, y, n_classes if classes is None else len(classes))
+    if classes is None and has_signs(np.asarray(y)):
+        classes = (-1, 1)
     for name, value in numbers.items():
         if np.ndim(value) or not 0 < value < np.inf:
             raise ValueError(f"{name} must be a positive number, got {value}")
@@ -114,6 +116,11 @@ def sample_experts(
     return _tree(sampler, kept, stats, classes, n_classes)
 
 
+def has_signs(labels: np.ndarray) -> bool:
+    """Whether labels are meant to be −1 and +1."""
+    return labels.dtype.kind in "if" and bool(np.any(labels == -1))
+
+
 def _rows(X: ArrayLike, y: ArrayLike, n_classes: int | None) -> tuple[np.ndarray, np.ndarray, int]:
     """Check features and labels; return also the number of classes."""
     refuse_masked("X", X)
@@ -128,19 +135,23 @@ def _rows(X: ArrayLike, y: ArrayLike, n_classes: int | None) -> tuple[np.ndarray
             f"column {constant[0]} of X is the same number everywhere, and no normal law fits it: "
             "drop the column; intercept=True adds one to the scores"
         )
+    refuse_masked("y", y)
     labels = np.asarray(y)
     if labels.shape != (len(features),):
         raise ValueError(
             f"y must hold one label for each of the {len(features)} rows of X, got shape "
             f"{labels.shape}"
         )
-    if labels.dtype.kind in "if" and np.any(labels == -1):
+    if has_signs(labels):
+        require_signs("y", labels)
+        if n_classes not in (None, 2):
+            raise ValueError(f"y holds the labels -1 and +1, but there are {n_classes} classes")
         labels = (labels + 1) / 2
     labels = labels.astype(float) if labels.dtype.kind == "b" else labels
     require_classes("y", labels, n_classes)
     found = int(labels.max()) + 1 if n_classes is None else int(n_classes)
     if found < 2:
-        raise ValueError("y has one class only; give n_classes= if there are more")
+        raise ValueError("y has one class only; give n_classes= of at least 2 if there are more")
     return features, labels.astype(np.int64), found
 
 

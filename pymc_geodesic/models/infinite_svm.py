@@ -90,7 +90,7 @@ def infinite_svm(
     n_classes : int, optional
         L, where it is not one more than the largest label.
     classes : sequence, optional
-        Coordinates of the dimension ``class``.
+        Coordinates of the dimension ``class``; the labels by default.
     random_seed : int or numpy.random.Generator, optional
     progressbar : bool
 

@@ -11,6 +11,7 @@ import xarray as xr
 from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
+from pymc_geodesic.arguments import refuse_masked
 from pymc_geodesic.distributions.labels import require_classes, require_signs
 from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens
 from pymc_geodesic.models.lda import check_names, concentration, word_counts
@@ -103,6 +104,7 @@ def labelled_counts(
     matrix = word_counts(counts)
     check_names(matrix, documents, vocabulary)
     n_documents, n_words = matrix.shape
+    refuse_masked("labels", labels)
     y = np.asarray(labels)
     if y.shape != (n_documents,):
         raise ValueError(
@@ -110,14 +112,18 @@ def labelled_counts(
             f"{y.shape}"
         )
     is_binary = y.dtype.kind in "iuf" and bool(np.any(y == -1))
+    if classes is None and np.all(y == y[0]):
+        raise ValueError(f"labels are all the same, {y[0]}: there is nothing to tell apart")
     if is_binary:
         require_signs("labels", y)
+        if classes is not None:
+            raise ValueError("classes names the labels 0 … L - 1, but labels are -1 and +1")
         signs = y.astype(float)[:, None]
     else:
         require_classes("labels", y, None if classes is None else len(classes))
         n_classes = int(y.max()) + 1 if classes is None else len(classes)
         if n_classes < 2:
-            raise ValueError("labels are all the same: there is nothing to tell apart")
+            raise ValueError("classes must name at least two classes")
         signs = 2.0 * np.eye(n_classes)[y.astype(int)] - 1.0
     lengths = np.asarray(matrix.sum(axis=1)).ravel().astype(np.int64)
     coords = {

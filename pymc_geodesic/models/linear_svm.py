@@ -10,7 +10,7 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from pymc_geodesic.arguments import check_integers
+from pymc_geodesic.arguments import check_integers, refuse_masked
 from pymc_geodesic.distributions import Hinge, MulticlassHinge
 from pymc_geodesic.distributions.labels import require_classes, require_signs
 from pymc_geodesic.sparse import SparseData
@@ -19,6 +19,7 @@ __all__ = ["linear_svm"]
 
 
 def _design_matrix(X: Any) -> Any:
+    refuse_masked("X", X)
     if issparse(X):
         X = X.tocsr()
     else:
@@ -33,6 +34,7 @@ def _design_matrix(X: Any) -> Any:
 
 def _labels(y: ArrayLike, n_rows: int, n_classes: int | None) -> tuple[np.ndarray, int | None]:
     """Check the labels; return them as floats, and L unless there are two signs."""
+    refuse_masked("y", y)
     y = np.asarray(y)
     if y.shape != (n_rows,):
         raise ValueError(

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from pytensor.tensor import TensorVariable
 from scipy import sparse
 
-from pymc_geodesic.arguments import check_integers
+from pymc_geodesic.arguments import check_integers, refuse_masked
 from pymc_geodesic.distributions import SphericalAdmixture, VonMisesFisher
 from pymc_geodesic.distributions.von_mises_fisher import log_density_of_cosine
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
@@ -105,6 +105,7 @@ class CollapsedTopics:
 
 def document_vectors(V: Any) -> np.ndarray | sparse.csr_array:
     """Take unit vectors in rows, dense or sparse as they were given, or raise ValueError."""
+    refuse_masked("V", V)
     rows = sparse.csr_array(V, dtype=float) if sparse.issparse(V) else np.asarray(V, dtype=float)
     if rows.ndim != 2:
         raise ValueError(f"V must be a matrix (document, word), got shape {rows.shape}")

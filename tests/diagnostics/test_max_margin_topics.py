@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import xarray as xr
 from arviz_base import from_dict
 from sklearn.metrics import accuracy_score, f1_score
 
@@ -70,6 +71,29 @@ def test_scores_of_labels_are_those_of_scikit_learn():
     assert found.f1 == pytest.approx(f1_score(labels, predicted, average="macro"))
     with pytest.raises(ValueError, match="one length"):
         label_scores([1, 2], [1])
+
+
+def test_labels_in_two_codings_are_not_compared():
+    with pytest.raises(ValueError, match="never equal: give names for both"):
+        label_scores([0, 1, 1], ["no", "yes", "yes"])
+    with pytest.raises(ValueError, match=r"pass 2 \* labels - 1"):
+        label_scores(np.array([False, True]), [-1, 1])
+    assert label_scores([1, 1], [-1, 1]).accuracy == 0.5
+
+
+def test_features_are_those_of_the_model_of_the_draws():
+    eta, options = np.array([[[1.0, -1.0], [2.0, 0.5]]]), {"n_sweeps": 20, "random_seed": 1}
+    with_theta = draws(eta, theta=np.full((1, 2, 3, 2), 0.5))
+    proportions = predict_labels(with_theta, COUNTS, features="proportions", **options)
+    assignments = predict_labels(draws(eta), COUNTS, features="assignments", **options)
+    assert not np.allclose(proportions["score"], assignments["score"], atol=0.01)
+    xr.testing.assert_equal(predict_labels(with_theta, COUNTS, **options), proportions)
+    xr.testing.assert_equal(predict_labels(draws(eta), COUNTS, **options), assignments)
+
+
+def test_masked_counts_are_refused():
+    with pytest.raises(ValueError, match="`counts` has masked values"):
+        predict_labels(draws(np.ones((1, 2, 2))), np.ma.masked_equal(COUNTS, 3))
 
 
 def test_topics_of_classes():

@@ -91,6 +91,8 @@ def test_fewer_draws_are_spread_over_the_chains(problem):
         ({"held_out": np.eye(6)}, r"`held_out` needs the shape \(documents, 7\)"),
         ({"held_out": 2 * np.eye(7)}, "Row 0 of `held_out` has length 2"),
         ({"idata": np.ones(7)}, "Topics need the shape"),
+        ({"idata": 2 * np.eye(3, 7)}, "Topic 0 of draw 0 is no unit vector"),
+        ({"held_out": (2 * np.eye(7)).tolist()}, "Row 0 of `held_out` has length 2"),
     ],
 )
 def test_what_does_not_fit_is_refused(problem, change, message):

@@ -44,3 +44,13 @@ def test_copies_of_one_point_still_give_clusters():
 def test_too_few_points_are_refused():
     with pytest.raises(ValueError, match="2 points cannot form 3 clusters"):
         spherical_kmeans(np.eye(2), 3)
+
+
+def test_what_is_no_direction_is_refused():
+    points = np.array([[1.0, 0.0], [0.0, 3.0], [0.6, 0.8]])
+    with pytest.raises(ValueError, match=r"the first of them points\[1\]: divide each row"):
+        spherical_kmeans(points, 2)
+    with pytest.raises(ValueError, match="n_clusters must be an integer of at least 1"):
+        spherical_kmeans(np.eye(2), 0)
+    centres, _ = spherical_kmeans(np.eye(2).tolist(), 1, random_seed=1)
+    np.testing.assert_allclose(centres, [[0.5**0.5, 0.5**0.5]])

@@ -254,6 +254,12 @@ def test_mistakes(crossed):
         infinite_svm(X, y, method="gibbs")
     with pytest.raises(ValueError, match="batch_size=601 does not fit 600 rows"):
         infinite_svm(X, y, batch_size=601)
+    with pytest.raises(ValueError, match="y has masked values"):
+        infinite_svm(X, np.ma.masked_equal(y, 1))
+    with pytest.raises(ValueError, match=r"'y' must be -1 or \+1, but the label of row"):
+        infinite_svm(X, np.where(y, 3, -1))
+    with pytest.raises(ValueError, match=r"labels -1 and \+1, but there are 3 classes"):
+        infinite_svm(X, np.where(y, 1, -1), n_classes=3)
     with pytest.raises(ValueError, match="one class only"):
         infinite_svm(X, np.zeros(600, dtype=int))
     idata = infinite_svm(X, y, draws=2, tune=0, random_seed=1, progressbar=False)
@@ -263,6 +269,16 @@ def test_mistakes(crossed):
         expert_votes(idata, np.ones((2, 2)), n_draws=0)
     with pytest.raises(ValueError, match="X holds NaN or infinity"):
         expert_votes(idata, [[np.nan, 0.0]])
+
+
+def test_classes_are_the_labels(crossed):
+    X, y = crossed
+    options = {"draws": 10, "tune": 20, "random_seed": 1, "progressbar": False}
+    signs, numbers = (infinite_svm(X, each, 5.0, **options) for each in (2 * y - 1, y))
+    votes = expert_votes(signs, X)
+    np.testing.assert_array_equal(votes, expert_votes(numbers, X))
+    assert votes["class"].values.tolist() == [-1, 1]
+    assert float(np.mean(votes.idxmax("class") == 2 * y - 1)) > 0.8
 
 
 def test_experts_without_room_end_the_run():

@@ -504,6 +504,9 @@ def test_perplexity_takes_alpha_from_the_draws_and_names_bad_input():
         document_completion_perplexity(idata, np.ones((1, 7)), held)
     with pytest.raises(ValueError, match="no word"):
         document_completion_perplexity(idata, held, 0 * held)
+    counted = np.stack([np.ones(8) / 8, np.ones(8)])
+    with pytest.raises(ValueError, match="those of topic 1 sum to 8: divide each row"):
+        document_completion_perplexity(counted, held, held, alpha=0.1)
     with pytest.raises(ValueError, match="documents"):
         document_completion_perplexity(idata, np.ones((2, 8)), held)
 

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
+import xarray as xr
 from scipy import sparse
 from scipy.optimize import minimize
 
@@ -133,6 +134,8 @@ def test_names_dims_and_coords(rows, signs):
         ({"X": np.ones(N)}, "X must be a matrix"),
         ({"X": np.full((N, D), np.nan)}, "X holds NaN"),
         ({"X": sparse.csr_array(np.full((N, D), np.inf))}, "X holds NaN"),
+        ({"X": np.ma.masked_equal(np.eye(N, D), 0.0)}, "X has masked values"),
+        ({"y": np.ma.masked_equal(np.resize([1, -1], N), -1)}, "y has masked values"),
         ({"X": np.ones((0, D)), "y": np.ones(0)}, "no rows"),
         ({"cost": -1.0}, "cost must be"),
         ({"margin": np.nan}, "margin must be"),
@@ -265,6 +268,8 @@ def test_settings_of_the_loss_come_from_the_model_or_the_arguments(rows):
         (lambda c: c.predict_proba(np.ones((5, 3)), kind="x"), "kind='x' is unknown"),
         (lambda c: plot_decision_band(c, np.ones((5, 3))), "two classes and two features"),
         (lambda c: plot_label_probability(c, np.ones((5, 3)), np.ones(5)), "`bins` must be"),
+        (lambda c: plot_label_probability(c, np.ones((5, 3)), np.full(5, 2)), "label .*2.* among"),
+        (lambda c: c.predict(np.ma.masked_equal(np.eye(5, 3), 0.0)), "X has masked values"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, message):
@@ -274,6 +279,25 @@ def test_what_does_not_fit_is_refused(call, message):
 
 
 # Plots ----------------------------------------------------------------------------------------
+
+
+def test_columns_in_another_order_are_refused(rows):
+    """scikit-learn refuses them too; the scores would be those of other features."""
+    draws = make_draws(D)
+    draws["posterior"] = xr.DataTree(
+        draws.posterior.to_dataset().assign_coords(feature=["height", "width", "age"])
+    )
+    classifier = LinearClassifier(draws)
+    frame = pd.DataFrame(rows, columns=["height", "width", "age"])
+    np.testing.assert_array_equal(classifier.predict(frame), classifier.predict(rows))
+    with pytest.raises(ValueError, match=r"pass X\[\['height', 'width', 'age'\]\]"):
+        classifier.predict(frame[["width", "height", "age"]])
+
+
+def test_decision_band_shows_only_labels_of_the_classifier():
+    X = np.random.default_rng(1).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=r"label .*0.* among the classes \[-1, 1"):
+        plot_decision_band(make_draws(2), X, (X[:, 0] > 0).astype(int))
 
 
 def test_decision_band_shows_boundary_band_and_points():

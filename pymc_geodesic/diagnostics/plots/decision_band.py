@@ -56,7 +56,7 @@ def plot_decision_band(
     ImportError
         If matplotlib is not installed.
     ValueError
-        If the classifier has more than two classes or features.
+        If the classifier has more than two classes or features, or labels are not −1 and +1.
 
     Examples
     --------
@@ -79,6 +79,7 @@ def plot_decision_band(
     if not 0 < mass < 1:
         raise ValueError(f"`mass` must be between 0 and 1, got {mass}.")
     points = np.asarray(X, dtype=float)
+    labels = None if y is None else classifier.checked_labels(y, len(points))
     ax = new_axes(ax, figsize=(5.5, 4.5))
     low, high = points.min(axis=0), points.max(axis=0)
     low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)
@@ -100,11 +101,11 @@ def plot_decision_band(
         if field.min() < level < field.max():
             ax.contour(*plane, field, [level], colors="black", linestyles=style, linewidths=1.2)
     shown = np.unique(np.linspace(0, len(points) - 1, min(max_points, len(points))).astype(int))
-    if y is None:
+    if labels is None:
         ax.plot(*points[shown].T, ".", color="black", markersize=3)
     else:
         for label, colour, marker in ((-1, "tab:blue", "o"), (1, "tab:red", "^")):
-            chosen = points[shown][np.asarray(y)[shown] == label]
+            chosen = points[shown][labels[shown] == label]
             edge = {"markeredgecolor": "white", "markeredgewidth": 0.4}
             ax.plot(*chosen.T, marker, color=colour, markersize=4, label=f"{label:+d}", **edge)
         ax.legend(title="label")

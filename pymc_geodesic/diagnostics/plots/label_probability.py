@@ -62,7 +62,8 @@ def plot_label_probability(
     ImportError
         If matplotlib is not installed.
     ValueError
-        If there are fewer rows than bins, or a distance is wanted for more than two classes.
+        If there are fewer rows than bins, labels are no classes of the classifier, or a distance is
+        wanted for more than two classes.
 
     Examples
     --------
@@ -78,10 +79,10 @@ def plot_label_probability(
     'probability of the label +1'
     """
     classifier = idata if isinstance(idata, LinearClassifier) else LinearClassifier(idata)
-    observed = np.asarray(y)
+    scores, probability = classifier.decision_function(X), classifier.predict_proba(X)
+    observed = classifier.checked_labels(y, len(scores))
     if not 1 <= bins <= len(observed):
         raise ValueError(f"`bins` must be between 1 and the {len(observed)} rows, got {bins}.")
-    scores, probability = classifier.decision_function(X), classifier.predict_proba(X)
     if classifier.is_binary:
         place, predicted, event = scores, probability[:, 1], observed == 1
         ylabel, xlabel = "probability of the label +1", "mean score"
