@@ -236,14 +236,21 @@ def _refuse_rows_drawn_apart(term: Term, blocks: Mapping[Variable, RowInput]) ->
 
 @contextmanager
 def _naming_containers(model: Model, seen: SeenRows) -> Iterator[None]:
-    """Say which containers there are when a block of rows does not fit the rest of a model."""
+    """Say what has rows beside a block of them that does not fit the rest of a model."""
     try:
         yield
     except _ModelError:
         raise
     except (ValueError, TypeError) as error:
-        if not seen.arrays:
+        if not seen.arrays and not seen.drawn:
             raise
+        if seen.drawn:
+            message = (
+                f"the rows that pm.Minibatch draws do not fit the rest of the model ({error}). "
+                "Draw all data with a row per observation by one, "
+                "X_rows, y_rows = pm.Minibatch(X, y, batch_size=...), observed values too"
+            )
+            raise ValueError(see(message, "minibatch")) from error
         others = [data.name for data in model.data_vars if data.name not in seen.arrays]
         beside = f"the model also has {others}" if others else "the model has no others yet"
         message = (

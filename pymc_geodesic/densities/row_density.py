@@ -4,18 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 from pymc.model import Model
+from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.log_density import Density, density_of
 from pymc_geodesic.densities.row_sums import check_row_sums
 from pymc_geodesic.densities.total_sizes import warn_of_other_totals
 from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.source import RowSource
 
 __all__ = ["RowDensity"]
+
+
+def _other_number(density: Density, block_sizes: set[int | None]) -> int | None:
+    """Rows to build the density of once more, where the block fits data that are none of its rows.
+
+    A block of a single row broadcasts against any number of them, and one of as many rows as an
+    array that `minibatch=` leaves out goes with it row by row, though it holds other rows. Neither
+    goes with a block of another length.
+    """
+    blocks = {row.block for row in density.rows}
+    others = [each for each in graph_inputs(density.row_terms) if each not in blocks]
+    taken = {length for each in others for length in getattr(each.type, "shape", ())}
+    if block_sizes.isdisjoint(taken | {1}):
+        return None
+    return next(n for n in count(2) if n not in taken)
+
+
+def _refuse_single_rows(model: Model, density: Density, source: RowSource) -> None:
+    """Refuse a container with one row, as placeholders of streamed data have, that is not named."""
+    rows = [found for name in source.names if (found := model.named_vars.get(name)) is not None]
+    lengths = {found.get_value(borrow=True).shape[:1] for found in rows}
+    if source.batch_size == 1 or lengths != {(1,)}:
+        return
+    of_rows = set(graph_inputs(density.row_terms))
+    for copy, holder in density.arrays.items():
+        if holder in model.data_vars and copy.type.shape[:1] == (1,) and copy in of_rows:
+            message = (
+                f"{copy.name!r} has one row, as the placeholders of minibatch="
+                f"{list(source.names)} have, and would go with every row of a block: name it too, "
+                "or make it a scalar if it belongs to no row"
+            )
+            raise ValueError(see(message, "minibatch"))
 
 
 class RowDensity:
@@ -41,7 +76,8 @@ class RowDensity:
     Raises
     ------
     ValueError
-        If the log-density is no sum over the rows.
+        If the log-density is no sum over the rows, or data that are not named have as many rows as
+        a minibatch.
     """
 
     def __init__(
@@ -58,10 +94,10 @@ class RowDensity:
         self.minibatch = self.of_rows()
         rows = self.minibatch.rows
         if rows:
+            _refuse_single_rows(model, self.minibatch, source)
             warn_of_other_totals(model, source, total_size)
-            # of single rows, the first axis would broadcast against any other number of rows
-            broadcasts = min(row.block.type.shape[0] for row in rows) == 1
-            sums = self.of_rows(2) if broadcasts else self.minibatch
+            other = _other_number(self.minibatch, {row.block.type.shape[0] for row in rows})
+            sums = self.minibatch if other is None else self.of_rows(other)
             check_row_sums(model, self.variables, sums, source)
 
     def of_rows(

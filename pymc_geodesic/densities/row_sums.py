@@ -81,6 +81,8 @@ def check_row_sums(
         places = [_place(variables, point, spread, rng) for _ in range(2)]
         try:
             values = np.array([[terms(place, *part) for place in places] for part in parts])
+        except IndexError as error:
+            raise ValueError(_beyond_rows([row.name for row in density.rows], error)) from error
         except _NO_VALUE:
             continue
         with np.errstate(invalid="ignore"):  # of rows that are impossible at both places
@@ -121,6 +123,16 @@ def _message(name: str, containers: Sequence[str]) -> str:
         "counted N/n times, says something else than the data. Let each row have a term of its "
         "own, without a mean over rows, a prior, or terms that join rows such as those of a time "
         "series, or use all the data, without minibatches",
+        "no-sum-over-rows",
+    )
+
+
+def _beyond_rows(containers: Sequence[str], error: IndexError) -> str:
+    return see(
+        f"an index in the model points beyond the rows of {containers} that a minibatch has "
+        f"({error}). A table that rows point into, such as numbers of groups, has no row for each "
+        "observation: leave it out of minibatch=, and name the container of the indices. Else, an "
+        "index may be larger than the array it points into",
         "no-sum-over-rows",
     )
 

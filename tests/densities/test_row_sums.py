@@ -9,6 +9,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.densities.log_density import density_of
+from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.row_sums import check_row_sums
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.minibatches.from_arguments import minibatch_source
@@ -193,3 +194,61 @@ def test_impossible_rows_make_no_noise(recwarn):
         pm.Bernoulli("seen", p=pm.math.sigmoid(slope * x), observed=y)
         pg.SGGMC(batch_size=5, minibatch=["x", "y"], compile_kwargs={"mode": "FAST_COMPILE"})
     assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+
+
+def row_density(model, batch_size=BATCH, **arguments):
+    rows = MinibatchOptions(batch_size=batch_size, **arguments)
+    return RowDensity(model, manifold_variables(model, None), minibatch_source(model, rows))
+
+
+@pytest.mark.parametrize("container", [lambda y: y, lambda y: pm.Data("y", y)])
+def test_a_minibatch_of_all_rows_needs_all_names_too(container):
+    """Its rows are in another order than those of data that are not named."""
+    x = np.arange(40.0)
+    with pm.Model() as model:
+        slope = pm.Normal("slope")
+        pm.Normal("seen", slope * pm.Data("x", x), observed=container(2.0 * x))
+    with pytest.raises(ValueError, match=r"a block of rows of minibatch=\['x'\] does not fit"):
+        row_density(model, minibatch="x", batch_size=40)
+
+
+def test_a_variable_for_each_row_needs_its_name_at_any_batch_size():
+    with pm.Model() as model:
+        each = pm.Normal("each", shape=40)
+        pm.Normal("seen", each, observed=pm.Data("y", np.arange(40.0)))
+    with pytest.raises(ValueError, match=r"\['each'\] may have a value for each row: .* local="):
+        row_density(model, minibatch="y", batch_size=40)
+
+
+def test_placeholders_of_one_row_need_their_names():
+    with pm.Model() as model:
+        slope = pm.Normal("slope")
+        x, y = pm.Data("x", np.zeros(1)), pm.Data("y", np.zeros(1))
+        pm.Normal("seen", slope * x, observed=y)
+    blocks = [(np.arange(20.0),), (np.arange(20.0, 40.0),)]
+    for batch_size in (None, 5):
+        stream = {"batches": blocks, "total_size": 40, "batch_size": batch_size}
+        with pytest.raises(ValueError, match=r"'y' has one row, .* name it too"):
+            row_density(model, minibatch="x", **stream)
+    both = [(x, 2.0 * x) for (x,) in blocks]
+    row_density(model, minibatch=["x", "y"], batches=both, total_size=40, batch_size=None)
+
+
+def test_tables_that_rows_point_into_are_no_rows():
+    group = np.arange(40)[::-1].copy()
+    with pm.Model() as model:
+        slope = pm.Normal("slope")
+        of_group, groups = pm.Data("of_group", np.arange(40.0)), pm.Data("group", group)
+        pm.Normal("seen", slope * of_group[groups], observed=pm.Data("y", 2.0 * group))
+    row_density(model, minibatch=["group", "y"])
+    with pytest.raises(ValueError, match=r"points beyond the rows .* leave it out of minibatch="):
+        row_density(model, minibatch=["of_group", "group", "y"])
+
+
+def test_rows_drawn_beside_rows_that_are_not():
+    x = np.arange(40.0)
+    with pm.Model() as model:
+        slope = pm.Normal("slope")
+        pm.Normal("seen", slope * pm.Minibatch(x, batch_size=40), observed=2.0 * x, total_size=40)
+    with pytest.raises(ValueError, match=r"pm.Minibatch draws do not fit .* by one"):
+        pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
