@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain as one_after_another
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -25,7 +25,7 @@ from pymc_geodesic.models.dp_categorical import (
 )
 from pymc_geodesic.runtime.streams import new_stream
 
-__all__ = ["CollapsedChain", "dp_categorical_gibbs", "first_clusters"]
+__all__ = ["CollapsedChain", "Start", "dp_categorical_gibbs", "first_clusters"]
 
 FIRST_ROOM = 16
 
@@ -157,13 +157,15 @@ def _proposals(split_merge: int | tuple[int, int]) -> tuple[int, int]:
     return int(numbers[0]), int(numbers[1])
 
 
-def first_clusters(
-    mixture: Mixture,
-    rng: np.random.Generator,
-    start_rows: int,
-    start_sweeps: int,
-    start_split_merge: int = 0,
-) -> CollapsedChain:
+class Start(NamedTuple):
+    """Rows among which clusters to begin with are found, by how many sweeps, splits and merges."""
+
+    rows: int = 1
+    sweeps: int = 0
+    split_merge: int = 0
+
+
+def first_clusters(mixture: Mixture, rng: np.random.Generator, start: Start) -> CollapsedChain:
     """Find clusters to begin with: by sweeps over some rows, and one over all.
 
     Raises
@@ -173,17 +175,17 @@ def first_clusters(
     """
     rows = mixture.rows
     check_integers(
-        start_sweeps=(start_sweeps, 0),
-        start_rows=(start_rows, 1),
-        start_split_merge=(start_split_merge, 0),
+        start_sweeps=(start.sweeps, 0),
+        start_rows=(start.rows, 1),
+        start_split_merge=(start.split_merge, 0),
     )
-    n_start = min(int(start_rows), rows.n_rows)
+    n_start = min(int(start.rows), rows.n_rows)
     some = np.sort(rng.choice(rows.n_rows, n_start, replace=False))
     chain = CollapsedChain(mixture, rng)
-    if start_sweeps:
-        proposals = repeat(int(start_split_merge))
+    if start.sweeps:
+        proposals = repeat(int(start.split_merge))
         few = CollapsedChain(replace(mixture, rows=rows.take(some)), rng, proposals)
-        for _ in range(start_sweeps):
+        for _ in range(start.sweeps):
             few.advance()
         chain.begin(some, few.assignments)
     chain.advance()

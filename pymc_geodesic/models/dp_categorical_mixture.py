@@ -22,7 +22,7 @@ from pymc_geodesic.models.dp_categorical import (
     sample_chains,
     stick_weights,
 )
-from pymc_geodesic.models.dp_categorical_gibbs import first_clusters
+from pymc_geodesic.models.dp_categorical_gibbs import Start, first_clusters
 from pymc_geodesic.runtime.log_gamma import fill_log_gamma
 from pymc_geodesic.runtime.streams import new_stream
 
@@ -133,7 +133,8 @@ def dp_categorical_mixture(
     step = STEP_SIZES[method] if step_size is None else float(step_size)
     if not 0 < step < np.inf:
         raise ValueError(f"step_size must be a positive number, got {step_size}")
-    mixture, start = Mixture.of(counts, beta, alpha), (start_rows, start_sweeps, start_split_merge)
+    mixture = Mixture.of(counts, beta, alpha)
+    start = Start(start_rows, start_sweeps, start_split_merge)
     return sample_chains(
         mixture,
         lambda rng: StochasticSliceChain(mixture, rng, method, batch_size, step, start),
@@ -159,12 +160,12 @@ class StochasticSliceChain:
         method: str,
         batch_size: int | None,
         step_size: float,
-        start: tuple[int, ...],
+        start: Start,
     ) -> None:
         self._mixture, self._method, self._step_size = mixture, method, step_size
         self._batches = RowBatches(mixture.rows.n_rows, batch_size, rng)
         self._stream = new_stream(rng)
-        first = first_clusters(mixture, rng, *start)
+        first = first_clusters(mixture, rng, start)
         self.alpha, self.assignments = first.alpha, first.assignments
         self._counts = Counts.of(mixture.rows, self.assignments, mixture.beta.size)
         after = _sums_of_later(self._counts.sizes)

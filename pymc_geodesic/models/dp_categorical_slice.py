@@ -21,10 +21,12 @@ from pymc_geodesic.models.dp_categorical import (
     sample_chains,
     stick_weights,
 )
-from pymc_geodesic.models.dp_categorical_gibbs import first_clusters
+from pymc_geodesic.models.dp_categorical_gibbs import Start, first_clusters
 from pymc_geodesic.runtime.streams import new_stream
 
 __all__ = ["SliceChain", "dp_categorical_slice"]
+
+FROM_ONE_ROW = Start()
 
 
 def dp_categorical_slice(
@@ -105,7 +107,8 @@ def dp_categorical_slice(
     >>> int(idata.posterior["n_clusters"].median())
     2
     """
-    mixture, start = Mixture.of(counts, beta, alpha), (start_rows, start_sweeps, start_split_merge)
+    mixture = Mixture.of(counts, beta, alpha)
+    start = Start(start_rows, start_sweeps, start_split_merge)
     return sample_chains(
         mixture,
         lambda rng: SliceChain(mixture, rng, batch_size, start),
@@ -129,12 +132,12 @@ class SliceChain:
         mixture: Mixture,
         rng: np.random.Generator,
         batch_size: int | None = None,
-        start: tuple[int, ...] = (1, 0),
+        start: Start = FROM_ONE_ROW,
     ) -> None:
         self._mixture = mixture
         self._batches = RowBatches(mixture.rows.n_rows, batch_size, rng)
         self._stream = new_stream(rng)
-        first = first_clusters(mixture, rng, *start)
+        first = first_clusters(mixture, rng, start)
         self.alpha, self.assignments = first.alpha, first.assignments
         self._counts = Counts.of(mixture.rows, self.assignments, mixture.beta.size)
         self._n_instantiated = 0

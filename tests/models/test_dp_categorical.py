@@ -14,7 +14,7 @@ from pymc_geodesic.models import (
     dp_categorical_slice,
 )
 from pymc_geodesic.models.dp_categorical import Counts, Mixture
-from pymc_geodesic.models.dp_categorical_gibbs import CollapsedChain, first_clusters
+from pymc_geodesic.models.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
 from pymc_geodesic.models.dp_categorical_slice import SliceChain
 from tests.models.all_partitions import (
     BETA,
@@ -207,7 +207,7 @@ def test_a_start_from_some_rows_is_a_start_for_all():
     """Rows of two kinds; the clusters of a few of them hold the others after one pass."""
     rows = np.repeat([[6, 5, 0, 0], [0, 0, 5, 5]], 50, axis=0)
     mixture = Mixture.of(rows, 0.1, 1.0)
-    chain = first_clusters(mixture, np.random.default_rng(1), 20, 50)
+    chain = first_clusters(mixture, np.random.default_rng(1), Start(20, 50))
     found = chain.assignments
     assert found.min() >= 0
     assert np.mean(found[:50] == np.bincount(found[:50]).argmax()) > 0.9

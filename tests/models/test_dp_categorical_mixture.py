@@ -10,6 +10,7 @@ from pymc_geodesic.diagnostics import mixture_perplexity
 from pymc_geodesic.kernels.partitions import concentration, expanded_mean
 from pymc_geodesic.models import dp_categorical_mixture
 from pymc_geodesic.models.dp_categorical import Mixture, stick_weights
+from pymc_geodesic.models.dp_categorical_gibbs import Start
 from pymc_geodesic.models.dp_categorical_mixture import StochasticSliceChain
 from pymc_geodesic.runtime.streams import new_stream
 from tests.models.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
@@ -27,7 +28,8 @@ def exact():
 
 def all_rows(prior, n, thin=4):
     mixture = Mixture.of(COUNTS, BETA, prior)
-    chain = StochasticSliceChain(mixture, np.random.default_rng(1), "scir", None, FORGETFUL, (5, 0))
+    rng = np.random.default_rng(1)
+    chain = StochasticSliceChain(mixture, rng, "scir", None, FORGETFUL, Start(5))
     return run(chain, n, thin)
 
 
@@ -130,7 +132,7 @@ def test_minibatches_find_the_clusters(method):
 def test_counts_of_minibatches_stand_for_all_rows():
     """The sums of SCIR's gamma variables are on average prior plus all tokens of a cluster."""
     mixture = Mixture.of(TWO_KINDS, 0.1, 1e-4)  # so that no third cluster comes
-    chain = StochasticSliceChain(mixture, np.random.default_rng(1), "scir", 50, 0.2, (50, 20))
+    chain = StochasticSliceChain(mixture, np.random.default_rng(1), "scir", 50, 0.2, Start(50, 20))
     sums, sticks = [], []
     for _ in range(2_000):
         chain.advance()

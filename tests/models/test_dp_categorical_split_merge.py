@@ -12,7 +12,7 @@ from pymc_geodesic.models import (
     dp_categorical_slice,
 )
 from pymc_geodesic.models.dp_categorical import Counts, Mixture
-from pymc_geodesic.models.dp_categorical_gibbs import CollapsedChain, first_clusters
+from pymc_geodesic.models.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
 from tests.models.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
 from tests.mutants import Mutant
 
@@ -163,7 +163,7 @@ def test_where_proposals_are_made():
         ]
         assert trees[0].equals(trees[1])
         assert not trees[0].equals(trees[2])
-    few = first_clusters(Mixture.of(KINDS, 0.5, 1e-6), np.random.default_rng(1), 100, 20, 10)
+    few = first_clusters(Mixture.of(KINDS, 0.5, 1e-6), np.random.default_rng(1), Start(100, 20, 10))
     assert len(set(few.assignments)) == 8
 
 
