@@ -15,11 +15,10 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.distributions.frame_draws import draw_matrix_von_mises_fisher
 from pymc_geodesic.distributions.frames import (
     Frames,
-    constant_by_columns,
     log_stiefel_volume,
     minus_infinity_off_stiefel,
 )
-from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
+from pymc_geodesic.ops.frame_constant import log_frame_integral
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
@@ -58,6 +57,9 @@ class MatrixVonMisesFisherRV(LoopRandomVariable):
 
 matrix_von_mises_fisher = MatrixVonMisesFisherRV()
 
+MOST_COLUMNS = 10
+"""Columns up to which the constant is computed."""
+
 
 class MatrixVonMisesFisher(Frames):
     r"""Orthonormal frames scattered around a mean frame.
@@ -92,17 +94,31 @@ class MatrixVonMisesFisher(Frames):
     Warns
     -----
     UserWarning
-        If a free variable of the model changes the constant that is left out.
+        If a free variable of the model changes the constant that is left out for more than ten
+        columns.
 
     Notes
     -----
-    .. warning::
+    The constant is exact for up to three columns: absolute error below 1e-12 for one and two, 1e-6
+    for three, relative where its logarithm is large. For four to ten it is an approximation, right
+    at F = 0 and for large concentrations, and best where n is well above p. Its logarithm was off
+    by at most
 
-       The hypergeometric function of matrix argument :math:`{}_0F_1` is **left out** of the
-       log-density for p ≥ 2. That is correct as long as F does not depend on a free variable;
-       the posterior of an unknown F would be wrong, and so is a model comparison between values
-       of F. Only the singular values of F matter: F = axes · diag(concentrations) with free axes is
-       right. For p = 1 the density is that of `VonMisesFisher`, with its constant.
+    ===== ===== ===== ===== ===== =====
+    n     4     5     6     8     12
+    ===== ===== ===== ===== ===== =====
+    p = 4 0.07  0.03  0.01  0.005 0.003
+    p = 5       0.20  0.08  0.03  0.02
+    p = 6             0.35        0.03
+    ===== ===== ===== ===== ===== =====
+
+    for equal concentrations from 2 to 1,000, against importance sampling (standard error up to
+    0.008); concentrations near n are the worst, and unequal ones are better. An evaluation takes
+    some 50 µs for two columns, milliseconds for three, and that for every three of more columns.
+    The function of more than ten is **left out**, which is correct as long as the singular values
+    of F do not depend on a free variable.
+
+    For p = n the frames are all orthogonal matrices, of both determinants.
 
     Draws are exact (Hoff's rejection sampler, see
     `pymc_geodesic.distributions.frame_draws.draw_matrix_von_mises_fisher`). The mode is the
@@ -111,7 +127,8 @@ class MatrixVonMisesFisher(Frames):
     References
     ----------
     Khatri and Mardia (1977), The von Mises–Fisher matrix distribution in orientation statistics;
-    Hoff (2009), Simulation of the matrix Bingham–von Mises–Fisher distribution.
+    Hoff (2009), Simulation of the matrix Bingham–von Mises–Fisher distribution. Constant:
+    `pymc_geodesic.ops.frame_constant`.
 
     Examples
     --------
@@ -148,9 +165,11 @@ class MatrixVonMisesFisher(Frames):
 
     @staticmethod
     def left_out(*parameters: Variable) -> TensorVariable | None:
-        """Return the singular values of F, of which ₀F₁ is a function; see the class."""
+        """Return the singular values of F, of which ₀F₁ is a function, of many columns."""
         (F,) = parameters
-        return None if F.type.shape[-1] == 1 else pt.linalg.svd(F, compute_uv=False)
+        known = F.type.shape[-1]
+        many = known is not None and known > MOST_COLUMNS
+        return pt.linalg.svd(F, compute_uv=False) if many else None
 
     def support_point(
         rv: TensorVariable, size: TensorVariable, F: TensorVariable
@@ -163,20 +182,34 @@ class MatrixVonMisesFisher(Frames):
         return mode
 
     def logp(value: TensorVariable, F: TensorVariable) -> TensorVariable:
-        """Return the log-density without the hypergeometric function; see the class."""
-        n, p = (
-            length if static is None else static
-            for static, length in zip(F.type.shape[-2:], F.shape[-2:], strict=True)
-        )
-
-        def of_one_column() -> TensorVariable:
-            squared = pt.sum(pt.sqr(F), axis=(-2, -1))
-            positive = squared > 0
-            length = pt.where(positive, pt.sqrt(pt.where(positive, squared, 1.0)), 0.0)
-            return log_vmf_normalizer(n, length)
-
-        constant = constant_by_columns(
-            F.type.shape[-1], F.shape[-1], of_one_column, -log_stiefel_volume(n, p)
-        )
+        """Return the log-density of frames, shape (...), for values of shape (..., n, p)."""
+        known = F.type.shape[-1] if F.type.shape[-1] is not None else value.type.shape[-1]
+        n, p = F.shape[-2] if F.type.shape[-2] is None else F.type.shape[-2], F.shape[-1]
+        constant = -log_stiefel_volume(n, p) - log_mean_exponential(F, n, known)
         density = constant.astype(value.dtype) + pt.sum(F * value, axis=(-2, -1))
         return minus_infinity_off_stiefel(value, density)
+
+
+def log_mean_exponential(F: TensorVariable, n: Any, p: int | None) -> TensorVariable:
+    """Return log ₀F₁, the mean of the exponential over uniform frames; zero for many columns.
+
+    Parameters
+    ----------
+    F : TensorVariable, shape (..., n, p)
+    n : int or scalar TensorVariable of int
+    p : int or None
+        Columns, where their number is known when the graph is built.
+
+    Returns
+    -------
+    TensorVariable of float64, shape (...)
+    """
+    if p is not None and p > MOST_COLUMNS:
+        return pt.zeros(F.shape[:-2])
+    F = F.astype("float64")
+    if p == 1:  # without a decomposition
+        squared = pt.sum(pt.sqr(F), axis=(-2, -1))
+        positive = squared > 0
+        length = pt.where(positive, pt.sqrt(pt.where(positive, squared, 1.0)), 0.0)
+        return log_frame_integral(n, length[..., None], p)
+    return log_frame_integral(n, pt.linalg.svd(F, compute_uv=False), p)

@@ -13,7 +13,6 @@ from pymc_geodesic.distributions import (
     frame_draws,
 )
 from pymc_geodesic.distributions.frame_draws import draw_matrix_von_mises_fisher
-from pymc_geodesic.distributions.frames import log_stiefel_volume
 from pymc_geodesic.transforms import stiefel
 
 STRONG = np.array([[2.0, 1.0], [-1.0, 0.5], [0.0, 3.0]])
@@ -138,17 +137,17 @@ def test_columns_that_are_counted_later_have_their_constant(columns):
     np.testing.assert_allclose(evaluate(later), evaluate(pm.logp(known, frames)), rtol=1e-13)
 
 
-def test_free_concentrations_are_warned_of_and_free_axes_are_not():
-    frame = np.eye(3, 2)
+def test_free_concentrations_of_many_columns_are_warned_of_and_free_axes_are_not():
+    frame = np.eye(12, 11)
     with pm.Model():
-        axes = UniformStiefel("axes", shape=(3, 2))
-        MatrixVonMisesFisher("turned", axes * np.array([5.0, 3.0]), observed=frame)
+        axes = UniformStiefel("axes", shape=(12, 11))
+        MatrixVonMisesFisher("turned", axes * np.arange(11.0), observed=frame)
         kappa = pm.HalfNormal("kappa", 5.0)
         with pytest.warns(
             UserWarning, match=r"constant of 'X' is left out .* depends on 'axes', 'kappa'"
         ):
             MatrixVonMisesFisher("X", kappa * axes, observed=frame)
-        MatrixVonMisesFisher("vector", kappa * frame[:, :1], observed=frame[:, :1])
+        MatrixVonMisesFisher("known", kappa * frame[:, :2], observed=frame[:, :2])
         improper = pm.Flat("improper")
         with pytest.warns(UserWarning, match="depends on 'improper'"):
             MatrixVonMisesFisher("Y", improper * frame, observed=frame)
@@ -162,13 +161,18 @@ def test_the_density_of_one_column_has_a_gradient_at_zero():
     np.testing.assert_allclose(gradient, frame)
 
 
-def test_the_density_of_several_columns_is_the_trace_over_the_volume():
-    frames = draw_matrix_von_mises_fisher(np.random.default_rng(1), np.zeros((6, 3, 2)))
-    log_density = evaluate(pm.logp(MatrixVonMisesFisher.dist(STRONG), frames))
-    trace = np.trace(STRONG.T @ frames, axis1=-2, axis2=-1)
-    volume = log_stiefel_volume(3, 2).eval(mode="FAST_COMPILE")
-    np.testing.assert_allclose(log_density, trace - volume)
-    off = pm.logp(MatrixVonMisesFisher.dist(STRONG), 1.01 * frames)
+@pytest.mark.parametrize("case", CASES)
+def test_the_density_has_mass_one(case):
+    """The surface measure of a rotation within a frame is √2 times that of its angle."""
+    F, grid = CASES[case]
+    frames, weights = grid()
+    log_density = evaluate(pm.logp(MatrixVonMisesFisher.dist(F), frames))
+    if len(F) == 2:
+        measure = np.full(len(frames), 2 * np.pi / 400 * np.sqrt(2.0))
+    else:
+        measure = weights * (2 * np.pi / 40) ** 2 * np.sqrt(2.0)
+    assert np.exp(log_density) @ measure == pytest.approx(1.0, abs=1e-11)
+    off = pm.logp(MatrixVonMisesFisher.dist(F), 1.01 * frames[:5])
     assert np.all(evaluate(off) == -np.inf)
 
 
