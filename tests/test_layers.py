@@ -48,7 +48,7 @@ MAY_IMPORT["distributed"] = {
     "models",
     "manifolds",
 }
-MAY_IMPORT["distributed"] |= {"arguments", "runs", "sparse"}
+MAY_IMPORT["distributed"] |= {"arguments", "runs", "sparse", "tuning"}
 
 # Layers of plain numerics, without PyMC or PyTensor.
 WITHOUT_PYMC = NUMERICS | {"diagnostics", "datasets", "failure_modes"}

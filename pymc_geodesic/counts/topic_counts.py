@@ -109,7 +109,8 @@ class TopicCountEstimator(CountEstimate):
             if source.n_rows != n_documents:
                 raise ValueError(
                     f"{self._theta.name!r} has {n_documents} rows, but {names[0]!r} has "
-                    f"{source.n_rows} documents"
+                    f"{source.n_rows} documents; a first dimension of {names[0]}.shape[0], or of "
+                    "a name that both share, has as many as the data"
                 )
             self.source = source
             self._documents = ResidentDocuments(names[0], source, containers)
@@ -127,6 +128,7 @@ class TopicCountEstimator(CountEstimate):
                 batches, names[0], self._n_words, n_documents, self._total
             )
         self._values = np.empty((0, 0))
+        self._is_new = np.zeros(n_documents, dtype=bool)
         self._memory = Memory()  # new pages would cost as much as what is done with them
         self.refresh_data()
 
@@ -151,6 +153,14 @@ class TopicCountEstimator(CountEstimate):
     def read_local(self, point: Mapping[str, np.ndarray]) -> None:
         """Take over the proportions of all documents."""
         self._values = np.array(point[self._theta.value_name], dtype=float)
+        self._is_new[:] = False
+
+    def forget_local(self) -> None:
+        """Let the proportions of every document begin at the mean of their prior."""
+        if self._values.shape != self._theta.value_shape:
+            even = np.full(self._theta.shape, 1.0 / self._n_topics)
+            self._values = self._theta.forward(even).reshape(self._theta.value_shape)
+        self._is_new[:] = True  # the values stay as they are: there are many more of them
 
     def write_local(self, point: dict[str, np.ndarray]) -> None:
         """Put the proportions of all documents into a point."""
@@ -162,9 +172,12 @@ class TopicCountEstimator(CountEstimate):
 
     def _log_theta(self, documents: np.ndarray) -> np.ndarray:
         """Logarithms of the proportions of some documents, up to a constant."""
-        return log_of_value(self._theta, self._model, self._values[documents])
+        found = log_of_value(self._theta, self._model, self._values[documents])
+        found[self._is_new[documents]] = np.log(self._alpha)
+        return found
 
     def _store(self, documents: np.ndarray, log_theta: np.ndarray) -> None:
+        self._is_new[documents] = False
         log_theta = np.maximum(log_theta, LOG_SMALLEST)
         if self._keeps_logarithms:
             centred = log_theta - log_theta.mean(axis=-1, keepdims=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["N_PLACES", "complaint", "shifts_of_shards"]
+__all__ = ["N_PLACES", "Agreement", "judged", "shifts_of_shards"]
 
 N_PLACES = 8
 """Draws at which the gradients of all shards are compared."""
@@ -44,15 +45,34 @@ def shifts_of_shards(
     return np.max(np.abs(away[:, moving]) / widths[moving], axis=1)
 
 
-def complaint(shifts: np.ndarray, *, conducive: bool) -> str | None:
-    """Say that shards are too unlike; None where they are not."""
+class Agreement(NamedTuple):
+    """How far shards agree.
+
+    Attributes
+    ----------
+    shifts : ndarray, shape (shard,)
+        Shift of each, in posterior standard deviations.
+    complaint : str or None
+        What is wrong, if anything.
+    variance_inflation : float or None
+        Share that the visits add to the variance, where that is known.
+    """
+
+    shifts: np.ndarray
+    complaint: str | None
+    variance_inflation: float | None = None
+
+
+def judged(shifts: np.ndarray, *, conducive: bool) -> Agreement:
+    """Say of shifts whether they are too large."""
     worst = int(np.argmax(shifts))
     if not shifts[worst] > LARGEST_SHIFT:
-        return None
+        return Agreement(shifts, None)
     remedy = "rows that were shuffled over the shards, fewer shards or shorter visits (visit=)"
     if not conducive:
         remedy = f"conducive=True, {remedy}"
-    return (
+    complaint = (
         f"shard {worst} by itself would have a posterior mean {shifts[worst]:.2g} standard "
         f"deviations off: shards are too unlike, and the draws too wide. Try {remedy}."
     )
+    return Agreement(shifts, complaint)

@@ -25,6 +25,7 @@ __all__ = ["tree_of"]
 def tree_of(
     model: pm.Model,
     row_names: Sequence[str],
+    local_names: Sequence[str],
     plans: Sequence[Sequence[Visit]],
     chains: Sequence[Sequence[VisitDraws]],
     *,
@@ -38,6 +39,8 @@ def tree_of(
     model : pymc.Model
     row_names : sequence of str
         Data containers whose rows are elsewhere: what is computed from them is left out.
+    local_names : sequence of str
+        Variables with a value for each row, left out likewise.
     plans, chains
         Visits of each chain, and what came of them.
     tune : int
@@ -46,18 +49,20 @@ def tree_of(
         Whether these are kept.
     """
     rows = {container for name in row_names for container in containers_of(model, name)}
+    rows |= {model.rvs_to_values[model[name]] for name in local_names}
+    travelling = [value for value in model.value_vars if value not in rows]
     named = [
         variable
         for variable in model.unobserved_value_vars
         if not is_transformed_name(variable.name) and rows.isdisjoint(ancestors([variable]))
     ]
     evaluate = model.compile_fn(
-        inputs=model.value_vars, outs=named, point_fn=False, on_unused_input="ignore"
+        inputs=travelling, outs=named, point_fn=False, on_unused_input="ignore"
     )
     values, stats = [], []
     for plan, visits in zip(plans, chains, strict=True):
         points = _joined([visit.values for visit in visits])
-        inputs = [points[value.name] for value in model.value_vars]
+        inputs = [points[value.name] for value in travelling]
         drawn = [[np.array(v) for v in evaluate(*each)] for each in zip(*inputs, strict=True)]
         columns = [np.stack(column) for column in zip(*drawn, strict=True)]
         values.append(dict(zip([v.name for v in named], columns, strict=True)))

@@ -14,6 +14,7 @@ from pymc_geodesic.densities.total_sizes import stating_totals
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.runs.recipe import recipe_of
 from pymc_geodesic.steps.base.adaptor import GeodesicStep
+from pymc_geodesic.steps.base.positive import PositiveStep
 
 __all__ = ["StepRecipe", "recipe_for"]
 
@@ -34,14 +35,22 @@ class StepRecipe:
     arguments: dict[str, Any]
 
     def variables(self, model: pm.Model) -> list[ManifoldVariable]:
-        """Variables in the order of the coordinates of the step."""
+        """Variables that travel, in the order of the coordinates of the step."""
         found = manifold_variables(
             model,
             self.arguments.get("vars"),
             self.arguments.get("manifolds"),
             everywhere=self.kind._everywhere,
         )
-        return sorted(found, key=lambda variable: not variable.manifold.is_flat)
+        travelling = [variable for variable in found if variable.name not in self.local_names]
+        return sorted(travelling, key=lambda variable: not variable.manifold.is_flat)
+
+    @property
+    def local_names(self) -> list[str]:
+        """Variables with a value for each row, which stay where the rows are."""
+        named = self.arguments.get("local") or []
+        listed = list(named) if isinstance(named, list | tuple) else [named]
+        return [getattr(variable, "name", variable) for variable in listed]
 
     @property
     def row_names(self) -> list[str]:
@@ -52,10 +61,13 @@ class StepRecipe:
     def make(self, model: pm.Model, total_size: int) -> GeodesicStep:
         """Make the step, whose rows stand for so many."""
         kind: Any = self.kind
+        arguments = dict(self.arguments)
+        if self.local_names:  # visits are shorter than an epoch, whose noise would add up to zero
+            arguments.setdefault("minibatch_order", "independent")
         with warnings.catch_warnings():
             # rows of a shard stand for those of the others, which are not like them
             warnings.filterwarnings("ignore", message="total_size=", category=UserWarning)
-            return kind(model=model, total_size=total_size, **self.arguments)
+            return kind(model=model, total_size=total_size, **arguments)
 
 
 def recipe_for(step: Any, model: pm.Model) -> StepRecipe:
@@ -92,13 +104,9 @@ def recipe_for(step: Any, model: pm.Model) -> StepRecipe:
     for left_out in ("total_size", "model", "rng"):
         arguments.pop(left_out, None)
     made = StepRecipe(kind, arguments)
-    sampled = {variable.name for variable in made.variables(model)}
+    _check_local(made, model)
+    sampled = [variable.name for variable in made.variables(model)] + made.local_names
     left = [rv.name for rv in model.free_RVs if rv.name not in sampled]
-    if arguments.get("local"):
-        raise ValueError(
-            f"local={arguments['local']} has values for each row, which do not go from shard to "
-            f"shard; sample in one process, {kind.__name__}(batches=) with the shards as blocks"
-        )
     if left:
         raise ValueError(
             f"one step method moves all variables from shard to shard, but {left} is left to "
@@ -106,6 +114,29 @@ def recipe_for(step: Any, model: pm.Model) -> StepRecipe:
         )
     _refuse_total_sizes(model, made.row_names)
     return made
+
+
+def _check_local(recipe: StepRecipe, model: pm.Model) -> None:
+    """Refuse local variables that cannot begin anew in every visit, and control variates of them.
+
+    Words are assigned to topics anew whatever is known of their document; draws of a Markov chain
+    with a step size of its own are not.
+    """
+    if not recipe.local_names:
+        return
+    manifold_variables(model, recipe.local_names, by_row=True)  # refuses unknown names
+    if not issubclass(recipe.kind, PositiveStep):
+        raise ValueError(
+            f"local={recipe.local_names} has values for each row, which do not go from shard to "
+            f"shard with {recipe.kind.__name__}; counts of words do with SCIR or SGRLD "
+            "(models.lda), and others are sampled in one process"
+        )
+    if recipe.arguments.get("control_variates"):
+        raise ValueError(
+            f"control_variates= is not available with local={recipe.local_names}: how words are "
+            "assigned to topics is random, and changes with the topics; leave it out, and pass "
+            "conducive=False"
+        )
 
 
 def _refuse_total_sizes(model: pm.Model, row_names: Sequence[str]) -> None:

@@ -18,6 +18,8 @@ from pymc_geodesic.distributed.shard_model import ConduciveTerm, place_rows
 from pymc_geodesic.distributed.shards import Shard, load_rows
 from pymc_geodesic.distributed.surrogates import Quadratic
 from pymc_geodesic.steps.base.adapting import AdaptingStep
+from pymc_geodesic.steps.base.document_counts import DocumentCounts, TopicPushes
+from pymc_geodesic.steps.base.positive import PositiveStep
 from pymc_geodesic.steps.base.row_counts import CountsAt, RowCounts
 from pymc_geodesic.steps.scir import SCIR
 
@@ -80,8 +82,8 @@ class ResidentShard:
 
     What travels is a state of a chain, as bytes that hold no row: the point, and the sampling state
     of the step without its place in the walk over the rows, which begins anew in each visit with
-    the seed of the visit. So the draws do not depend on where a shard lives, nor on who was there
-    before.
+    the seed of the visit. Values that belong to rows begin anew too. So the draws do not depend on
+    where a shard lives, nor on who was there before.
 
     Parameters
     ----------
@@ -100,6 +102,8 @@ class ResidentShard:
             self.n_rows: int = next(iter(arrays.values())).shape[0]
             place_rows(model, arrays, recipe.row_names)
             variables = recipe.variables(model)
+            values = [model.rvs_to_values[model[name]] for name in recipe.local_names]
+            self._local = [value.name for value in values]
             self._term = ConduciveTerm(model, variables) if expands else None
             counted = round(self.n_rows / probability)
             self._step = recipe.make(model, counted)
@@ -109,6 +113,10 @@ class ResidentShard:
             if counts:
                 assert isinstance(self._step, SCIR)
                 self._counts = RowCounts(self._step, share)
+            self._documents = None
+            if self._local:
+                assert isinstance(self._step, PositiveStep)
+                self._documents = DocumentCounts(self._step)
         self._known: dict[bytes, np.ndarray] = {}
 
     def count(self) -> int:
@@ -158,6 +166,12 @@ class ResidentShard:
         """Say how far counts push; see `RowCounts.in_deviations`."""
         assert self._counts is not None
         return self._counts.in_deviations(push, found)
+
+    @_in_turn
+    def topic_pushes(self, point: Point, words: np.ndarray, seed: int) -> TopicPushes:
+        """Say where documents push topics; see `DocumentCounts.pushes`."""
+        assert self._documents is not None
+        return self._documents.pushes(point, words, seed)
 
     @_in_turn
     def settle(
@@ -210,15 +224,22 @@ class ResidentShard:
         points, stats = [], []
         for _ in range(n_draws):
             point, of_draw = self._step.step(point)
-            points.append(point)
+            points.append(self._travelling(point))
             stats.append(of_draw[0])
         if ends_tuning:
             self._step.stop_tuning()
         return self._packed(point), _gathered(points, stats)
 
+    def _travelling(self, point: Point) -> Point:
+        """Values of a point without those that belong to rows."""
+        return {name: value for name, value in point.items() if name not in self._local}
+
     def _packed(self, point: Point) -> bytes:
         state = self._step.sampling_state
         state.estimate_state.pop("rows", None)
+        point = self._travelling(point)
+        if self._local and state.position.size:
+            point = {}  # topics are long, and the position says where they are
         return pickle.dumps((point, state), pickle.HIGHEST_PROTOCOL)
 
     def _unpack(self, packed: bytes, seed: int) -> Point:
@@ -228,6 +249,8 @@ class ResidentShard:
         self._step.sampling_state = state
         if isinstance(self._step, AdaptingStep):
             self._step.meet_rows(self._known)
+        if isinstance(self._step, PositiveStep) and self._local:
+            point = self._step.begin_local_anew(point)
         return point
 
 

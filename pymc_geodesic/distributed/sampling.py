@@ -11,7 +11,7 @@ from xarray import Dataset, DataTree
 
 from pymc_geodesic.arguments import check_count
 from pymc_geodesic.densities.variables import ManifoldVariable, product_of
-from pymc_geodesic.distributed.agreement import complaint
+from pymc_geodesic.distributed.agreement import Agreement, judged
 from pymc_geodesic.distributed.chains import travel
 from pymc_geodesic.distributed.cluster import working_client
 from pymc_geodesic.distributed.crew import Crew
@@ -29,6 +29,7 @@ from pymc_geodesic.distributed.resident import Job, VisitDraws
 from pymc_geodesic.distributed.schedule import Plan, checked_probabilities, usual_visit
 from pymc_geodesic.distributed.settling import common_centre, last_points, settle, shifts_at
 from pymc_geodesic.distributed.shard_counts import common_counts, shifts_of_counts
+from pymc_geodesic.distributed.shard_topics import agreement_on_topics
 from pymc_geodesic.distributed.shards import Shard, check_shards
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.scir import SCIR
@@ -74,6 +75,10 @@ def sample(
 
         \sum_t n_t(\omega^*) + \frac{1}{f_s} \bigl(\hat n_s(\omega) - \hat n_s(\omega^*)\bigr) .
 
+    Topics of documents (`models.lda`) go from shard to shard by `SCIR` or `SGRLD` with ``local=``
+    and ``conducive=False``. The proportions of documents stay on the workers and begin anew in each
+    visit, at the mean of their prior.
+
     Parameters
     ----------
     model : pymc.Model or None
@@ -97,7 +102,7 @@ def sample(
         Without the conducive gradient this is DSGLD, right for shards that are like each other.
     visit : int, optional
         Draws of a visit. By default about 50, and as many as let every shard be visited equally
-        often and at least twice.
+        often and at least twice; with ``local=`` one.
     probabilities : sequence of float, optional
         f_s. Shards are then drawn independently with these; by default all come equally often, in
         an order that is drawn anew for each cycle.
@@ -109,11 +114,12 @@ def sample(
     Returns
     -------
     DataTree
-        As `pymc.sample` returns it, without observed data and what is computed from rows. The
-        sample stat ``shard`` says where a draw was made. The group ``shards`` has for each its
-        number of rows ``n_rows``, how often it was loaded again as ``reloads``, and with
-        conducive gradients ``shift``, by how many standard deviations its own target is displaced;
-        its attribute ``bytes_per_draw`` is what travelled for each draw.
+        As `pymc.sample` returns it, without observed data and what belongs to rows or is computed
+        from them. The sample stat ``shard`` says where a draw was made. The group ``shards`` has
+        for each its number of rows ``n_rows``, how often it was loaded again as ``reloads``, and
+        where there are gradients or counts to compare ``shift``, by how many standard deviations
+        its own target is displaced; its attribute ``bytes_per_draw`` is what travelled for each
+        draw, and ``variance_inflation`` what different documents add to the variance of topics.
 
     Raises
     ------
@@ -121,8 +127,8 @@ def sample(
         Without dask.
     ValueError
         For a step that cannot be made on workers, variables that are left to other steps, shards
-        that do not fit the model, or proportions with ``conducive=True`` and without control
-        variates.
+        that do not fit the model, proportions with ``conducive=True`` and without control
+        variates, or ``local=`` with either of the two.
     LostWorkerError
         If workers are lost again and again.
 
@@ -165,14 +171,14 @@ def sample(
     expands = issubclass(recipe.kind, AdaptingStep) and not variables_with_charts(variables)
     counts = issubclass(recipe.kind, SCIR) and bool(recipe.arguments.get("control_variates"))
     _check_kind(recipe, variables, expands=expands, counts=counts, conducive=conducive)
-    seeds = [int(seed) for seed in np.random.SeedSequence(random_seed).generate_state(4)]
+    seeds = [int(seed) for seed in np.random.SeedSequence(random_seed).generate_state(5)]
     f = checked_probabilities(probabilities, len(shards))
-    plan = Plan(
-        len(shards), chains, tune, draws, visit or usual_visit(draws, len(shards)), seeds[0], f
-    )
+    local = bool(recipe.local_names)
+    visit = visit or (1 if local else usual_visit(draws, len(shards)))
+    plan = Plan(len(shards), chains, tune, draws, visit, seeds[0], f, stays=not local)
     plans = [plan.of_chain(chain) for chain in range(chains)]
-    start = model.initial_point(random_seed=seeds[1])
-    points, shifts = [start] * chains, None
+    points = [model.initial_point(random_seed=seeds[1] + chain) for chain in range(chains)]
+    start, agreement = points[0], None
     with working_client(client, len(shards)) as working:
         job = Job(model, recipe, expands, counts)
         crew = Crew(working, job, shards, list(plan.probabilities))
@@ -192,16 +198,23 @@ def sample(
                 visits = travel(crew, plans, points, seeds[3], lines.advance)
             if expands:
                 shifts = shifts_at(crew, centre, variables, plan.probabilities, visits)
+                agreement = judged(shifts, conducive=conducive)
             elif common is not None:
                 last = last_points(visits)
                 shifts = shifts_of_counts(crew, common, plan.probabilities, last)
-            report = _report(crew, shifts, chains * (tune + draws))
+                agreement = judged(shifts, conducive=conducive)
+            elif local:
+                agreement = agreement_on_topics(
+                    crew, variables[0], plan.probabilities, visits, seeds[4], cycles=f is None
+                )
+            report = _report(crew, agreement, chains * (tune + draws))
         finally:
             crew.close()
-    _warn(visits, shifts, conducive=conducive)
+    _warn(visits, agreement)
     tree = tree_of(
         model,
         recipe.row_names,
+        recipe.local_names,
         plans,
         visits,
         tune=tune,
@@ -228,6 +241,12 @@ def _check_kind(
             f"the control variates of {name} count the rows of all shards, which is what "
             "conducive=True does; leave conducive= out, or control_variates="
         )
+    if conducive and recipe.local_names:
+        raise ValueError(
+            f"there are no conducive gradients for the words of documents (local="
+            f"{recipe.local_names}), whose topics are drawn; pass conducive=False, and documents "
+            "that were shuffled over the shards"
+        )
     if conducive and not (expands or counts):
         remedy = "pass conducive=False"
         if issubclass(recipe.kind, SCIR):
@@ -239,22 +258,21 @@ def _check_kind(
         )
 
 
-def _report(crew: Crew, shifts: np.ndarray | None, n_draws: int) -> Dataset:
+def _report(crew: Crew, agreement: Agreement | None, n_draws: int) -> Dataset:
     """Say of each shard how many rows it has, and what became of it."""
     report = Dataset({"n_rows": ("shard", crew.map("count")), "reloads": ("shard", crew.reloads)})
-    if shifts is not None:
-        report["shift"] = ("shard", shifts)
+    if agreement is not None:
+        report["shift"] = ("shard", agreement.shifts)
+        if agreement.variance_inflation is not None:
+            report.attrs["variance_inflation"] = agreement.variance_inflation
     travelled = crew.bytes_sent["visit"] + crew.bytes_sent["answer of visit"]
     report.attrs["bytes_per_draw"] = travelled / n_draws
     return report
 
 
-def _warn(
-    chains: Sequence[Sequence[VisitDraws]], shifts: np.ndarray | None, *, conducive: bool
-) -> None:
+def _warn(chains: Sequence[Sequence[VisitDraws]], agreement: Agreement | None) -> None:
     """Pass on what steps have to say, and say whether shards are too unlike."""
     warnings = [warning for visits in chains for one in visits for warning in one.warnings]
-    told = None if shifts is None else complaint(shifts, conducive=conducive)
-    if told is not None:
-        warnings.append(SamplerWarning(WarningType.BAD_PARAMS, told, "warn"))
+    if agreement is not None and agreement.complaint is not None:
+        warnings.append(SamplerWarning(WarningType.BAD_PARAMS, agreement.complaint, "warn"))
     log_warnings(warnings)

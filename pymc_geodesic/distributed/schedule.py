@@ -81,6 +81,8 @@ class Plan:
         Draws of a visit.
     seed : int
     probabilities : ndarray, optional
+    stays : bool
+        Whether a chain stays in one shard for the first part of the tuning phase.
     """
 
     def __init__(
@@ -92,10 +94,13 @@ class Plan:
         visit: int,
         seed: int,
         probabilities: np.ndarray | None = None,
+        *,
+        stays: bool = True,
     ) -> None:
         self.n_shards, self.n_chains = n_shards, n_chains
         self._tune, self._draws, self._visit = tune, draws, visit
         self._seed, self._drawn_with = seed, probabilities
+        self._first = FIRST_VISIT if stays else 0.0
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -105,7 +110,7 @@ class Plan:
         return np.full(self.n_shards, 1.0 / self.n_shards)
 
     def _lengths(self) -> list[tuple[int, bool]]:
-        first = math.ceil(FIRST_VISIT * self._tune)
+        first = math.ceil(self._first * self._tune)
         rest = self._tune - first
         tuning = [first] * (first > 0) + _split(rest, self._visit)
         ends = [number == len(tuning) - 1 for number in range(len(tuning))]

@@ -35,8 +35,8 @@ class SCIRState(PositiveState):
         Where control variates are evaluated; empty without, and before the first draw.
     reference_counts, reference_exposures : ndarray
         Counts and exposures of all data there.
-    value_sum : ndarray, shape (size,)
-        Sum of the variables since the reference was last chosen.
+    value_sum : ndarray, shape (size,) or (0,)
+        Sum of the variables since the reference was last chosen; empty without control variates.
     value_count : int
         Over how many draws.
     """
@@ -182,7 +182,7 @@ class SCIR(PositiveStep):
         super()._reset()
         given = self._given or CountsAt(np.empty(0), np.empty(0), np.empty(0))
         self.reference, self.reference_counts, self.reference_exposures = given
-        self.value_sum = np.zeros(self.product.size)
+        self.value_sum = np.zeros(self.product.size if self.control_variates else 0)
         self.value_count = 0
 
     def keep_reference(self, reference: CountsAt) -> None:

@@ -60,10 +60,13 @@ class CountNoise:
 
     @property
     def state(self) -> dict[str, Any]:
-        """All of it."""
-        return {"count": self.count, "noise": self._noise, "exposures": self._exposures}
+        """All of it; exposures are left out where there are none, as those of proportions."""
+        exposures = self._exposures if self._exposures.any() else np.empty(0)
+        return {"count": self.count, "noise": self._noise, "exposures": exposures}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self.count = state["count"]
-        self._noise, self._exposures = state["noise"].copy(), state["exposures"].copy()
+        self._noise, self._exposures = state["noise"].copy(), np.zeros(self._shape[1])
+        if state["exposures"].size:
+            self._exposures[:] = state["exposures"]

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pymc as pm
 import pytest
-from scipy import sparse, stats
+from scipy import stats
 
 import pymc_geodesic as pg
 from pymc_geodesic.distributed import sampling
@@ -231,15 +231,6 @@ def test_variables_that_are_left_to_other_steps_are_refused():
         pm.Normal("other")
     with pytest.raises(ValueError, match=r"\['other'\] is left to another"):
         pg.distributed.sample(model, step_of(vars=["beta"]), InlineClient(), shards=shards, **QUIET)
-
-
-def test_topics_of_documents_are_refused():
-    """They have a row for each document, and the message does not say to leave them to the step."""
-    counts = sparse.csr_array(np.ones((4, 3)))
-    model = pg.models.lda(counts, n_topics=2, alpha=0.5, beta=0.5)
-    step = step_of(pg.SCIR, minibatch=["counts"], batch_size=2, local=["theta"])
-    with pytest.raises(ValueError, match=r"local=\['theta'\] has values for each row, .* SCIR\(b"):
-        pg.distributed.sample(model, step, InlineClient(), shards=[{"counts": counts}], **QUIET)
 
 
 def test_a_step_method_says_what_its_class_and_arguments_say(undisturbed):

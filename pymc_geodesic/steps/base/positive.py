@@ -210,6 +210,25 @@ class PositiveStep(CountMeasuringStep):
         self.estimator.write_local(point)
         return point
 
+    def begin_local_anew(self, point: PointType) -> PointType:
+        """Let the local variables begin anew, whatever a chain was here before.
+
+        Parameters
+        ----------
+        point : dict
+            Of a chain that has no values of them.
+
+        Returns
+        -------
+        dict
+            With values of the local variables, which stand for no draw.
+        """
+        point = dict(point)
+        self.estimator.forget_local()
+        self.estimator.write_local(point)
+        self._has_local_values = True
+        return point
+
     def _draw_totals(self, argument: int) -> None:
         """Give every simplex row a sum Σθ from the gamma law that it has under the process."""
         expand_values(self.blocks, self.position, self._values)
