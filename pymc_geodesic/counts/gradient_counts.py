@@ -131,7 +131,9 @@ class LikelihoodDensity(RowDensity):
             values[array] = np.asarray(content, dtype=array.type.dtype)
         for row in density.rows:
             n_rows = row.block.type.shape[0]
-            values[row.block] = np.asarray(row.data[:n_rows], dtype=row.block.type.dtype)
+            places = range(len(row.data) if n_rows is None else n_rows)
+            some = np.take(row.data, places, axis=0, mode="wrap")  # there may be fewer rows
+            values[row.block] = some.astype(row.block.type.dtype)
         return values
 
 

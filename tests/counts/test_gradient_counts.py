@@ -304,3 +304,12 @@ def test_control_variates_need_minibatches_and_no_other_variables():
         pm.Categorical("y", p, observed=pm.Data("z", LABELS))
     with pytest.raises(ValueError, match="share"):
         make(model, vars=["w"], control_variates=True, batch_size=5, minibatch=["z"])
+
+
+def test_a_single_row():
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(3))
+        pm.Categorical("y", w, observed=pm.Data("labels", [1]))
+    step = make(model, minibatch="labels", batch_size=1)
+    counts, _ = counts_at(step, {"w": np.full(3, 1 / 3)})
+    np.testing.assert_allclose(counts, [0.0, 1.0, 0.0], atol=1e-12)
