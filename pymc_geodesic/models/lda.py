@@ -116,6 +116,11 @@ def lda(
         If counts are negative, broken or not finite, a number is out of range, or names are too
         few or too many.
 
+    Notes
+    -----
+    PyMC copies no model with initial values, as `pymc.do` and `pymc.observe` need to:
+    ``model.rvs_to_initial_values = dict.fromkeys(model.free_RVs)`` takes those of the topics off.
+
     References
     ----------
     Blei, Ng, Jordan (2003), Latent Dirichlet Allocation.

@@ -99,8 +99,12 @@ class CollapsedTopics:
         kappa0: TensorVariable,
         sigma: TensorVariable,
     ) -> TensorVariable:
-        """Every topic at the mean direction."""
-        return pt.broadcast_to(m[..., None, :], rv.shape)
+        """Draw from the prior: topics that begin at one place would stay together.
+
+        ``initval="prior"`` says the same, but PyMC copies no model with initial values, as
+        `pymc.compute_log_likelihood`, `pymc.do` and `pymc.observe` need to.
+        """
+        return rv
 
 
 def document_vectors(V: Any) -> np.ndarray | sparse.csr_array:
@@ -247,7 +251,6 @@ def spherical_admixture(
                 support_point=topics.support_point,
                 signature="(v),(),()->(k,v)",
                 default_transform=joint_unit_vectors,
-                initval="prior",
                 dims=("topic", "word"),
             )
         else:

@@ -112,6 +112,11 @@ def vmf_mixture(
     `GMC` samples some thousand points, ``SGGMC(batch_size=100, minibatch=["points"])`` many more.
     Where labels are all that is wanted, spherical k-means is a hundred times faster.
 
+    PyMC copies no model with initial values, as `pymc.compute_log_likelihood`, `pymc.do` and
+    `pymc.observe` need to: give them the model with ``start="prior"``, whose variables are the
+    same, or take the initial values off,
+    ``model.rvs_to_initial_values = dict.fromkeys(model.free_RVs)``.
+
     References
     ----------
     K. Hornik, B. Grün (2014), movMF: An R Package for Fitting Mixtures of von Mises–Fisher

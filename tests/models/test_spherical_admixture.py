@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytest
+from arviz_base import from_dict
 from scipy import sparse
 
 import pymc_geodesic as pg
@@ -116,6 +117,24 @@ def test_prior_and_posterior_predictive_draws(model, interpreted):
 def test_topics_start_apart(model):
     beta = model.initial_point(random_seed=3)["beta_unitvector__"]
     assert np.linalg.norm(beta[0] - beta[1]) > 0.1
+    again, other = (model.initial_point(random_seed=seed)["beta_unitvector__"] for seed in (3, 4))
+    np.testing.assert_array_equal(beta, again)
+    assert np.linalg.norm(beta - other) > 0.1
+
+
+def test_pymc_copies_the_model(model, interpreted):
+    """As pm.do, pm.observe and pm.compute_log_likelihood do, which refuse initial values."""
+    point = model.initial_point(random_seed=3)
+    names = {"beta": point["beta_unitvector__"], "theta": np.full((D, K), 1 / K)}
+    idata = from_dict({"posterior": {name: value[None, None] for name, value in names.items()}})
+    found = pm.compute_log_likelihood(
+        idata, model=model, progressbar=False, compile_kwargs={"mode": "FAST_COMPILE"}
+    )
+    mean = names["theta"] @ names["beta"]
+    mean /= np.linalg.norm(mean, axis=1, keepdims=True)
+    expected = pm.logp(VonMisesFisher.dist(mean, 40.0), model["V"].get_value()).eval()
+    np.testing.assert_allclose(found.log_likelihood["v"].values[0, 0], expected, rtol=1e-10)
+    assert "beta" in pm.do(model, {"kappa": 500.0}).named_vars
 
 
 @pytest.mark.parametrize(
