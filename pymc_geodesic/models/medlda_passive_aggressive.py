@@ -63,7 +63,7 @@ def medlda_passive_aggressive(
     counts, labels, n_topics, alpha, beta, cost, margin, prior_scale
         See `medlda_gibbs`. Labels 0 … L − 1 make L machines that share the topics.
     batch_size : int
-        n, documents of a minibatch.
+        n, documents of a minibatch at most: a pass has as many as hold all, of nearly one size.
     sweeps : tuple of int
         Sweeps over the documents of a minibatch that are not averaged over, and that are.
     rounds : int
@@ -124,10 +124,10 @@ def medlda_passive_aggressive(
         check_positive(name, number)
     data = labelled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
     if draws is None:
-        draws = max(1, data.n_documents // (min(batch_size, data.n_documents) * n_steps) - tune)
+        draws = max(1, -(-data.n_documents // (batch_size * n_steps)) - tune)
     check_integers(draws=(draws, 1))
     tokens = data.tokens(cost, margin, prior_scale, ONE_AGAINST_ALL)
-    settings = OnlineSettings(batch_size, *sweeps, rounds)
+    settings = OnlineSettings(batch_size, *sweeps, rounds, n_steps)
     run = Run(chains, draws, tune, 1, var_names, random_seed, progressbar)
 
     def begin(rng: np.random.Generator) -> _Chain:

@@ -9,6 +9,7 @@ from scipy.special import digamma, gammaln
 
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales
 from pymc_geodesic.kernels.topics.max_margin import ONE_AGAINST_ALL
+from pymc_geodesic.kernels.topics.passes import Passes
 from pymc_geodesic.kernels.topics.passive_aggressive import (
     NormalWeights,
     OnlineSettings,
@@ -225,7 +226,7 @@ def test_draws_are_reproducible_and_learn_the_labels():
     sums = first.posterior["zbar"].sum("topic").values[:, -1]
     np.testing.assert_allclose(np.delete(sums, 5, axis=-1), 1.0)
     assert first.sample_stats["accuracy"][:, -1].min() > 0.95
-    assert first.sample_stats["documents"].values[0].tolist() == [13.0 * s for s in range(16, 26)]
+    assert first.sample_stats["documents"].values[0].tolist() == [12.0 * s for s in range(16, 26)]
     classes = medlda_passive_aggressive(
         counts, labels, var_names=["weights"], classes=["a", "b"], **options
     )
@@ -236,7 +237,20 @@ def test_draws_are_reproducible_and_learn_the_labels():
 def test_documents_pass_once_by_default():
     counts, labels = corpus()
     idata = medlda_passive_aggressive(counts, 2 * labels - 1, 2, batch_size=7, n_steps=2)
-    assert idata.sample_stats["documents"].values[0].tolist() == [14.0, 28.0, 42.0, 56.0]
+    assert idata.sample_stats["documents"].values[0].tolist() == [12.0, 24.0, 36.0, 48.0, 60.0]
+    np.testing.assert_allclose(idata.posterior["zbar"].sum("topic").values[0, -1], 1.0)
+
+
+@pytest.mark.parametrize(("n", "batch_size", "multiple"), [(60, 7, 2), (100, 64, 1), (3, 8, 1)])
+def test_a_pass_leaves_no_document_out(n, batch_size, multiple):
+    passes = Passes(np.random.default_rng(1), n, batch_size, multiple=multiple)
+    assert passes.n_minibatches % multiple == 0
+    for _ in range(2):
+        seen = [passes.next_rows() for _ in range(passes.n_minibatches)]
+        assert sorted(np.concatenate(seen)) == list(range(n))
+        sizes = [len(each) for each in seen]
+        assert max(sizes) <= batch_size
+        assert max(sizes) - min(sizes) <= 1
 
 
 @pytest.mark.parametrize(

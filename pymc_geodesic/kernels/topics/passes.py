@@ -15,7 +15,16 @@ class Passes:
     rng : numpy.random.Generator
     n_documents : int
     batch_size : int
-        All documents at most. The rest of a pass that is shorter than a minibatch is left out.
+        All documents at most.
+    multiple : int, optional
+        Minibatches are as many as hold all documents, a multiple of this number, and of nearly one
+        size. By default all are of the size that was asked for, and the rest of a pass that is
+        shorter is left out.
+
+    Attributes
+    ----------
+    n_minibatches : int
+        Of a pass.
 
     Examples
     --------
@@ -26,15 +35,28 @@ class Passes:
     True
     """
 
-    def __init__(self, rng: np.random.Generator, n_documents: int, batch_size: int) -> None:
-        self._rng, self._size = rng, min(batch_size, n_documents)
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        n_documents: int,
+        batch_size: int,
+        *,
+        multiple: int | None = None,
+    ) -> None:
+        self._rng, size = rng, min(batch_size, n_documents)
+        self.n_minibatches = n_documents // size
+        used = self.n_minibatches * size
+        if multiple is not None:
+            whole = -(-n_documents // (size * multiple)) * multiple
+            self.n_minibatches, used = min(whole, n_documents), n_documents
+        self._ends = np.linspace(0, used, self.n_minibatches + 1).round().astype(int)
         self._order = rng.permutation(n_documents)
         self._place = 0
 
     def next_rows(self) -> np.ndarray:
         """Return the next minibatch."""
-        if self._place + self._size > len(self._order):
+        if self._place == self.n_minibatches:
             self._order = self._rng.permutation(len(self._order))
             self._place = 0
-        self._place += self._size
-        return self._order[self._place - self._size : self._place]
+        self._place += 1
+        return self._order[self._ends[self._place - 1] : self._ends[self._place]]

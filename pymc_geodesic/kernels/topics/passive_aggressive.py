@@ -50,17 +50,20 @@ class OnlineSettings:
     Attributes
     ----------
     batch_size : int
-        n.
+        n, at most.
     n_discarded, n_kept : int
         Sweeps over the documents of a minibatch.
     rounds : int
         How often z and λ, and then φ and η, are brought up to date.
+    multiple : int
+        Of which the number of minibatches of a pass is a multiple.
     """
 
     batch_size: int
     n_discarded: int
     n_kept: int
     rounds: int
+    multiple: int = 1
 
 
 class NormalWeights:
@@ -246,7 +249,7 @@ class PassiveAggressiveTopics:
         self.assignments = np.full(len(data.words), -1, dtype=np.int32)
         self.in_topics = np.zeros((n_documents, n_topics))
         self._slots = np.full(n_words, -1, dtype=np.int32)
-        self._passes = Passes(rng, n_documents, settings.batch_size)
+        self._passes = Passes(rng, n_documents, settings.batch_size, multiple=settings.multiple)
         self.documents_seen = 0
 
     def topics(self) -> np.ndarray:
