@@ -9,7 +9,6 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.runs.chain import difference
-from pymc_geodesic.steps.base import noise_measurement
 from tests.runs.stopped import QUIET, as_often_as_told, assert_same_trees, record_every, stopped
 from tests.steps.runs import INTERPRETED, assert_same_draws, sample
 
@@ -18,9 +17,7 @@ ROWS = np.random.default_rng(1).normal(size=(60, 2))
 
 
 @pytest.fixture(autouse=True)
-def interpreted(monkeypatch):
-    """Compile nothing for what PyMC and the trace evaluate themselves; measure little noise."""
-    monkeypatch.setattr(noise_measurement, "MOST_PAIRS", 24)
+def interpreted():
     with as_often_as_told():
         yield
 
