@@ -93,7 +93,8 @@ def warn_of_missing_constant(name: str, invariants: TensorVariable | None) -> No
         warnings.warn(
             f"the constant of {name!r} is left out of its log-density and depends on "
             f"{', '.join(repr(rv.name) for rv in free)}: their posterior will be wrong. Let no "
-            "free variable change the concentrations of frames of two columns or more.",
+            "free variable change the concentrations of these frames; the documentation of their "
+            "distribution says for how many rows and columns the constant is known.",
             UserWarning,
             skip_file_prefixes=(PACKAGE, os.path.dirname(pymc.__file__)),
         )

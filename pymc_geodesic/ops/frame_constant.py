@@ -12,9 +12,8 @@ constants, and :math:`c_n` for several, conditioning on the first column gives
         s^2 = 1 - u^2 - v^2 ,
 
 with u and v two coordinates of a uniform direction in n dimensions, and σ the singular values of
-:math:`\operatorname{diag}(d_2, d_3)\,(I - (u, v)^\top (u, v))^{1/2}`. Each coordinate is the
-hyperbolic tangent of a variable x on the whole line, where the integrands are even and analytic,
-and x a hyperbolic sine: the trapezoidal rule then needs few nodes. All terms are positive.
+:math:`\operatorname{diag}(d_2, d_3)\,(I - (u, v)^\top (u, v))^{1/2}`. They are
+integrated on the nodes of `pymc_geodesic.ops.line_nodes`; all terms are positive.
 
 More columns are put together from the logarithms of those of three, two and one,
 
@@ -32,23 +31,18 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.gradient import disconnected_grad
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
+from pymc_geodesic.ops.line_nodes import line_nodes
 
 __all__ = ["log_frame_integral"]
 
-REACH = 4.0
-"""The last node is at the hyperbolic sine of this, in units of a small scale."""
-
 FINE = 40, 38.0
-"""Nodes on the half line, and how far the logarithm of the integrand has fallen at the last."""
+"""How many nodes, and how far the logarithm of the integrand has fallen at the last."""
 
 MEDIUM, COARSE = (16, 26.0), (14, 22.0)
 """The same where there are three such integrals, for three columns and for more."""
-
-NEWTON_STEPS = 6
 
 TINY = 1e-100
 """Below squares of singular values, which have slopes of zero at zero."""
@@ -124,35 +118,9 @@ def _subsets(d: TensorVariable, size: int, columns: int | None) -> list[TensorVa
     return [d[..., index] for index in pt.nonzero(reduce(pt.and_, rising))]
 
 
-def _nodes(
-    power: Any, pull: TensorVariable, density: tuple[int, float]
-) -> tuple[TensorVariable, TensorVariable]:
-    r"""Place nodes on the half line, for integrands like sech(x)^power · exp(pull · sech x).
-
-    Returns
-    -------
-    log_sech, log_weight : TensorVariable, shape (..., nodes)
-        With the weight, the mean of a function under the density of x is a sum.
-    """
-    count, drop = density
-    power = pt.as_tensor(power).astype("float64")
-    fallen = pt.zeros_like(pull)  # log cosh x at the last node, by Newton from below
-    for _ in range(NEWTON_STEPS):
-        left = pull * pt.exp(-fallen)
-        fallen = fallen + (drop - power * fallen - pull + left) / (power + left)
-    last = fallen + pt.log1p(pt.sqrt(-pt.expm1(-2.0 * fallen)))
-    scale = disconnected_grad(last)[..., None] / np.sinh(REACH)
-    v = REACH * (np.arange(count) + 0.5) / count
-    x = scale * np.sinh(v)
-    log_sech = np.log(2.0) - x - pt.log1p(pt.exp(-2.0 * x))
-    both_sides = np.log(2.0 * REACH / count * np.cosh(v))
-    log_mass = 0.5 * np.log(np.pi) + pt.gammaln(0.5 * power) - pt.gammaln(0.5 * (power + 1.0))
-    return log_sech, pt.log(scale) + both_sides + power * log_sech - log_mass
-
-
 def _two(n: Any, first: TensorVariable, second: TensorVariable) -> TensorVariable:
     """Return log c of two columns, for arrays of the same shape."""
-    log_sech, log_weight = _nodes(n - 1, first + second, FINE)
+    log_sech, log_weight = line_nodes(n - 1, first + second, FINE)
     s = pt.exp(log_sech)
     terms = log_weight + _one(n - 1, first[..., None] * s) + _one(n - 1, second[..., None] * s)
     return pt.logsumexp(terms, axis=-1)
@@ -166,9 +134,9 @@ def _three(
     density: tuple[int, float],
 ) -> TensorVariable:
     """Return log c of three columns in decreasing order, for arrays of the same shape."""
-    of_v, weight_of_v = _nodes(n - 1, first + third, density)
-    of_u, weight_of_u = _nodes(n - 2, first + second, density)
-    inner, inner_weight = _nodes(n - 2, second + third, density)
+    of_v, weight_of_v = line_nodes(n - 1, first + third, density)
+    of_u, weight_of_u = line_nodes(n - 2, first + second, density)
+    inner, inner_weight = line_nodes(n - 2, second + third, density)
     log_s = of_v[..., :, None] + of_u[..., None, :]
     s, v_squared = pt.exp(log_s), -pt.expm1(2.0 * of_v)[..., :, None]
     second, third = second[..., None, None], third[..., None, None]

@@ -112,24 +112,49 @@ def test_two_columns_of_three_dimensions_leave_a_bingham_axis():
         assert stats.ks_2samp((across @ direction) ** 2, (axes @ direction) ** 2).pvalue > 1e-4
 
 
-def test_the_density_is_the_trace_over_the_volume():
-    frames, _ = frames_by_quadrature()
-    found = log_density(MatrixBingham.dist(A3, [2.0, 1.0]), frames[:7])
-    trace = np.einsum("kij,il,klj,j->k", frames[:7], A3, frames[:7], [2.0, 1.0])
-    np.testing.assert_allclose(found - trace, (found - trace)[0], rtol=1e-12)
-    off = log_density(MatrixBingham.dist(A3, [2.0, 1.0]), 1.01 * frames[:7])
+@pytest.mark.parametrize("case", CASES)
+def test_the_density_has_mass_one(case):
+    """The surface measure of a rotation within a frame is √2 times that of its angle."""
+    A, b, grid = CASES[case]
+    frames, weights = grid()
+    log = log_density(MatrixBingham.dist(A, b), frames)
+    width = 2 * np.pi / 400 if len(A) == 2 else (2 * np.pi / 40) ** 2
+    assert np.exp(log) @ weights * width * np.sqrt(2.0) == pytest.approx(1.0, abs=1e-11)
+    off = log_density(MatrixBingham.dist(A, b), 1.01 * frames[:7])
     assert np.all(off == -np.inf)
 
 
-def test_gradients_and_batches():
-    matrix, b = pt.dmatrix("matrix"), pt.dvector("b")
-    frames = frames_by_quadrature()[0][:2]
-    total = pm.logp(MatrixBingham.dist(matrix, b), frames).sum()
+def test_the_density_of_more_rows_is_the_trace_over_the_volume():
+    A, frames = (
+        np.diag([2.0, 1.0, 0.0, -3.0]),
+        np.linalg.qr(np.random.default_rng(1).normal(size=(7, 4, 2)))[0],
+    )
+    found = log_density(MatrixBingham.dist(A, [2.0, 1.0]), frames)
+    trace = np.einsum("kij,il,klj,j->k", frames, A, frames, [2.0, 1.0])
+    np.testing.assert_allclose(found - trace, (found - trace)[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_gradients_are_away_from_the_mean(ties):
+    """Of a statistic at the frame less its mean, at equal eigenvalues and weights too."""
+    A, weights = (np.diag([2.0, 2.0, 0.5]), np.ones(2)) if ties else (A3, np.array([2.0, -1.0]))
+    matrix, b = pt.tensor("matrix", shape=(3, 3)), pt.tensor("b", shape=(2,))
+    frames, measure = frames_by_quadrature()
+    total = pm.logp(MatrixBingham.dist(matrix, b), frames[:2]).sum()
     outputs = pytensor.function([matrix, b], pt.grad(total, [matrix, b]), mode="FAST_COMPILE")
-    in_matrix, in_b = outputs(A3, [2.0, 1.0])
-    moments = np.einsum("kij,klj,j->il", frames, frames, [2.0, 1.0])
-    np.testing.assert_allclose(in_matrix, moments, atol=1e-12)
-    np.testing.assert_allclose(in_b, np.einsum("kij,il,klj->j", frames, A3, frames), atol=1e-12)
+    in_matrix, in_b = outputs(A, weights)
+
+    in_b_of_each = np.einsum("kij,il,klj->kj", frames, A, frames)
+    in_matrix_of_each = np.einsum("kij,klj,j->kil", frames, frames, weights)
+    mass = measure * np.exp(in_b_of_each @ weights)
+    mass /= mass.sum()
+    for found, each in ((in_matrix, in_matrix_of_each), (in_b, in_b_of_each)):
+        expected = each[:2].sum(axis=0) - 2.0 * np.tensordot(mass, each, 1)
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_batches():
+    frames = frames_by_quadrature()[0][:2]
     batch = MatrixBingham.dist(np.stack([A3, -A3]), [2.0, 1.0])
     both = log_density(batch, frames)
     for i, sign in enumerate((1.0, -1.0)):
@@ -204,24 +229,25 @@ def test_central_gaussian_has_mass_one_and_its_moments():
 
 @pytest.mark.parametrize("columns", [1, 2])
 def test_weights_that_are_counted_later_have_their_constant(columns):
-    """Data containers have no static shape."""
+    """Data containers have no static shape; of several columns in four dimensions none is known."""
+    A = np.diag([2.0, 1.0, 0.0, -3.0])
     b = np.array([2.0, -1.0])[:columns]
-    x = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 3, 3)))[0][..., :columns]
-    later = log_density(MatrixBingham.dist(A3, pytensor.shared(b)), x)
-    np.testing.assert_allclose(later, log_density(MatrixBingham.dist(A3, b), x), rtol=1e-13)
+    x = np.linalg.qr(np.random.default_rng(1).normal(size=(5, 4, 4)))[0][..., :columns]
+    later = log_density(MatrixBingham.dist(A, pytensor.shared(b)), x)
+    np.testing.assert_allclose(later, log_density(MatrixBingham.dist(A, b), x), rtol=1e-13)
 
 
-def test_free_weights_and_eigenvalues_are_warned_of_and_free_axes_are_not():
-    frame = np.eye(3, 2)
+def test_free_weights_and_eigenvalues_of_many_rows_are_warned_of_and_free_axes_are_not():
+    frame, A = np.eye(4, 2), np.diag([4.0, 1.0, -2.0, -3.0])
     with pm.Model():
-        axes = UniformStiefel("axes", shape=(3, 3))
-        turned = axes @ np.diag([4.0, 1.0, -2.0]) @ axes.mT
-        MatrixBingham("turned", turned, [2.0, 1.0], observed=frame)
+        axes = UniformStiefel("axes", shape=(4, 4))
+        MatrixBingham("turned", axes @ A @ axes.mT, [2.0, 1.0], observed=frame)
         size = pm.HalfNormal("size")
         with pytest.warns(UserWarning, match=r"constant of 'X' .* depends on 'size'"):
-            MatrixBingham("X", size * A3, [2.0, 1.0], observed=frame)
+            MatrixBingham("X", size * A, [2.0, 1.0], observed=frame)
         with pytest.warns(UserWarning, match=r"constant of 'Y' .* depends on 'size'"):
-            MatrixBingham("Y", A3, size * np.array([2.0, 1.0]), observed=frame)
+            MatrixBingham("Y", A, size * np.array([2.0, 1.0]), observed=frame)
+        MatrixBingham("known", size * A3, [2.0, 1.0], observed=frame[:3])
 
 
 def test_one_column_is_angular_central_gaussian():

@@ -103,13 +103,13 @@ def test_three_columns_of_three_rows_are_orthogonal_matrices(integral, d):
 
 def test_the_numbers_do_not_come_from_the_nodes(integral, monkeypatch):
     """Half of the weight of a node is noticed."""
-    nodes = frame_constant._nodes
+    nodes = frame_constant.line_nodes
 
     def wrong(power, pull, density):
         log_sech, log_weight = nodes(power, pull, density)
         return log_sech, log_weight - np.log(2.0) * (np.arange(density[0]) == 0)
 
-    monkeypatch.setattr(frame_constant, "_nodes", wrong)
+    monkeypatch.setattr(frame_constant, "line_nodes", wrong)
     d = pt.as_tensor([10.0, 3.0])
     found = log_frame_integral(3, d, 2).eval(mode="FAST_COMPILE")
     assert abs(found - orthogonal_matrices((10.0, 3.0, 0.0))) > 1e-3
