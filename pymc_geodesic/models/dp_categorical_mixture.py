@@ -28,6 +28,8 @@ from pymc_geodesic.runtime.streams import new_stream
 
 __all__ = ["StochasticSliceChain", "dp_categorical_mixture"]
 
+USUAL_BATCH = 1000
+
 STEP_SIZES = {"scir": 0.01, "sgrld": 1e-3}
 """Steps for which draws predict well: SCIR's is a rate of forgetting, SGRLD's one per count."""
 
@@ -38,7 +40,7 @@ def dp_categorical_mixture(
     beta: ArrayLike = 0.1,
     *,
     method: str = "scir",
-    batch_size: int | None = 1000,
+    batch_size: int | None = USUAL_BATCH,
     step_size: float | None = None,
     start_rows: int = 5000,
     start_sweeps: int = 200,
@@ -82,8 +84,8 @@ def dp_categorical_mixture(
     method : {"scir", "sgrld"}
         How probabilities and shares move.
     batch_size : int, optional
-        n; None for all rows. Batches are taken from the rows in random order, each once in an
-        epoch.
+        n; 1000 by default, or all rows where there are fewer; None for all. Batches are taken from
+        the rows in random order, each once in an epoch.
     step_size : float, optional
         h, fixed; 0.01 for SCIR and 10⁻³ for SGRLD.
     start_rows, start_sweeps, start_split_merge : int
@@ -135,6 +137,8 @@ def dp_categorical_mixture(
         raise ValueError(f"step_size must be a positive number, got {step_size}")
     mixture = Mixture.of(counts, beta, alpha)
     start = Start(start_rows, start_sweeps, start_split_merge)
+    if batch_size == USUAL_BATCH:
+        batch_size = min(batch_size, mixture.rows.n_rows)
     return sample_chains(
         mixture,
         lambda rng: StochasticSliceChain(mixture, rng, method, batch_size, step, start),

@@ -170,3 +170,10 @@ def test_seeds_batches_and_shapes():
 def test_bad_input_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         dp_categorical_mixture(COUNTS, **({"batch_size": 2} | arguments), **QUIET)
+
+
+def test_fewer_rows_than_the_usual_batch():
+    options = {"draws": 3, "tune": 2, **QUIET}
+    usual = dp_categorical_mixture(COUNTS, **options)
+    every = dp_categorical_mixture(COUNTS, batch_size=None, **options)
+    np.testing.assert_array_equal(usual.posterior["weights"], every.posterior["weights"])
