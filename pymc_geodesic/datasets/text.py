@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -71,7 +72,7 @@ def document_frequency(counts: sparse.csr_matrix) -> np.ndarray:
 
     Parameters
     ----------
-    counts : scipy.sparse.csr_matrix, shape (D, V)
+    counts : array_like or scipy.sparse matrix, shape (D, V)
         Term frequencies.
 
     Returns
@@ -86,7 +87,17 @@ def document_frequency(counts: sparse.csr_matrix) -> np.ndarray:
     >>> document_frequency(sparse.csr_matrix(np.array([[3.0, 0.0], [1.0, 2.0]])))
     array([2, 1])
     """
+    counts = _by_document(counts)
     return np.bincount(counts.indices[counts.data > 0], minlength=counts.shape[1])
+
+
+def _by_document(counts: Any) -> sparse.csr_matrix:
+    """Take counts as a sparse matrix of rows, each word of a document in one place."""
+    rows = sparse.csr_matrix(counts)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
 
 
 def tf_idf(
@@ -104,7 +115,7 @@ def tf_idf(
 
     Parameters
     ----------
-    counts : scipy.sparse.csr_matrix, shape (D, V)
+    counts : array_like or scipy.sparse matrix, shape (D, V)
         Term frequencies.
     frequency : numpy.ndarray, shape (V,), optional
         Document frequencies df; those of `counts` itself by default. Give the ones of the
@@ -138,6 +149,7 @@ def tf_idf(
            [0.   , 0.   , 1.   ],
            [1.   , 0.   , 0.   ]])
     """
+    counts = _by_document(counts)
     if frequency is None:
         frequency = document_frequency(counts)
     if n_documents is None:

@@ -1,10 +1,20 @@
 """Arguments that PyMC would pass over in silence."""
 
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pymc
+from pymc import modelcontext
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
 
 from pymc_geodesic.distributions.unit_rows import known_data
+
+PACKAGE = str(Path(__file__).parents[1])
 
 OF_EVERY_DISTRIBUTION = {
     "dims",  # refused by PyMC, with the reason
@@ -39,6 +49,34 @@ def require_known_arguments(cls: type, kwargs: dict[str, Any]) -> None:
             f"{cls.__name__} has no argument {', '.join(map(repr, unknown))}; "
             "its documentation lists its parameters"
         )
+
+
+def warn_of_free_loss(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Warn where a hinge loss has a cost or a margin that is sampled.
+
+    ψ has no normaliser, and is largest where there is no loss at all: the posterior of a cost goes
+    to zero, whatever the labels.
+
+    Parameters
+    ----------
+    name : str
+        Name of the random variable, for the message.
+    args, kwargs
+        What it was given behind the scores: cost and margin.
+    """
+    given = dict(zip(("cost", "margin"), args, strict=False)) | dict(kwargs)
+    for argument in ("cost", "margin"):
+        value = given.get(argument)
+        above = set(ancestors([value])) if isinstance(value, Variable) else set()
+        free = [rv.name for rv in modelcontext(None).free_RVs if rv in above]
+        if free:
+            warnings.warn(
+                f"the {argument} of {name!r} depends on {', '.join(map(repr, free))}: ψ is no "
+                f"likelihood and says nothing of its own {argument}, so that their posterior will "
+                "be wrong. Give a number, and choose it by cross-validation.",
+                UserWarning,
+                skip_file_prefixes=(PACKAGE, os.path.dirname(pymc.__file__)),
+            )
 
 
 def last_length(shape: Any) -> int | None:

@@ -25,6 +25,7 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.arguments import require_known_arguments
 from pymc_geodesic.distributions.unit_rows import known_data
 from pymc_geodesic.transforms.stiefel import StiefelTransform, stiefel
 
@@ -53,6 +54,12 @@ class Frames(Continuous):
         if rv.owner is not None and isinstance(rv.owner.op, type(cls.rv_op)):
             warn_of_missing_constant(name, cls.left_out(*rv.owner.op.dist_params(rv.owner)))
         return rv
+
+    @classmethod
+    def dist(cls, *parameters: Any, **kwargs: Any) -> TensorVariable:
+        """Create the variable outside a model; an unknown argument raises ``TypeError``."""
+        require_known_arguments(cls, kwargs)
+        return super().dist(*parameters, **kwargs)
 
     @staticmethod
     def left_out(*parameters: Variable) -> TensorVariable | None:

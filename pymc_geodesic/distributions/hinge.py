@@ -13,6 +13,7 @@ from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.arguments import require_known_arguments, warn_of_free_loss
 from pymc_geodesic.distributions.known_shapes import known_shape
 from pymc_geodesic.distributions.labels import probability_of_plus_one, require_signs
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
@@ -88,11 +89,18 @@ class Hinge(Discrete):
 
     Raises
     ------
+    TypeError
+        For an unknown argument.
     ParameterValueError
         When the log-density is evaluated with a label that is neither −1 nor +1, or with a
         negative ``cost`` or ``margin``.
     ValueError
         If observed labels are known and not −1 or +1, or not one for each score.
+
+    Warns
+    -----
+    UserWarning
+        If the cost or the margin depends on a free variable.
 
     Notes
     -----
@@ -126,11 +134,13 @@ class Hinge(Discrete):
         if observed is not None:
             score = pt.as_tensor_variable(floatX(score))
             require_signs(name, observed, known_shape(score))
+        warn_of_free_loss(name, args, kwargs)
         return super().__new__(cls, name, score, *args, observed=observed, **kwargs)
 
     @classmethod
     def dist(cls, score: Any, cost: Any = 1.0, margin: Any = 1.0, **kwargs: Any) -> TensorVariable:
         """Create the variable outside a model; the parameters are those of the class."""
+        require_known_arguments(cls, kwargs)
         parameters = [pt.as_tensor_variable(floatX(value)) for value in (score, cost, margin)]
         return super().dist(parameters, **kwargs)
 

@@ -13,6 +13,7 @@ from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.arguments import require_known_arguments, warn_of_free_loss
 from pymc_geodesic.distributions.known_shapes import known_shape
 from pymc_geodesic.distributions.labels import label_probabilities, require_classes
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
@@ -101,12 +102,19 @@ class MulticlassHinge(Discrete):
 
     Raises
     ------
+    TypeError
+        For an unknown argument.
     ParameterValueError
         When the log-density is evaluated with a label outside 0 … L − 1, or with a negative
         ``cost`` or ``margin``.
     ValueError
         If observed labels are known and not integers from 0 to L − 1, or not one for each row of
         scores, or if there are fewer than two scores.
+
+    Warns
+    -----
+    UserWarning
+        If the cost or the margin depends on a free variable.
 
     Notes
     -----
@@ -149,11 +157,13 @@ class MulticlassHinge(Discrete):
             else:
                 n_classes = scores.type.shape[-1] if scores.type.ndim else None
                 require_classes(name, observed, n_classes)
+        warn_of_free_loss(name, args, kwargs)
         return super().__new__(cls, name, scores, *args, observed=observed, **kwargs)
 
     @classmethod
     def dist(cls, scores: Any, cost: Any = 1.0, margin: Any = 1.0, **kwargs: Any) -> TensorVariable:
         """Create the variable outside a model; the parameters are those of the class."""
+        require_known_arguments(cls, kwargs)
         parameters = [pt.as_tensor_variable(floatX(value)) for value in (scores, cost, margin)]
         if parameters[0].type.ndim == 0 or parameters[0].type.shape[-1] in (0, 1):
             raise ValueError(

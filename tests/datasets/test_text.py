@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from pymc_geodesic.datasets import count_words, tf_idf, tokenize
+from pymc_geodesic.datasets import count_words, document_frequency, tf_idf, tokenize
 
 
 def test_words_are_lower_case_letters():
@@ -42,3 +42,20 @@ def test_tf_idf_refuses_empty_documents():
     counts = sparse.csr_matrix(np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]))
     with pytest.raises(ValueError, match="row 1 holds no word"):
         tf_idf(counts)
+
+
+@pytest.mark.parametrize("form", [sparse.csc_matrix, sparse.coo_array, np.asarray])
+def test_documents_are_rows_in_every_form(form):
+    """Columns of a CSC matrix have other indices than rows."""
+    counts = sparse.csr_matrix(np.array([[2, 1, 0, 0, 0], [1, 0, 3, 0, 1], [0, 0, 0, 2, 0]]))
+    given = form(counts.toarray())
+    np.testing.assert_array_equal(document_frequency(given), [2, 1, 1, 1, 1])
+    options = {"n_documents": 9}
+    expected = tf_idf(counts, **options).toarray()
+    np.testing.assert_allclose(tf_idf(given, **options).toarray(), expected, rtol=1e-15)
+
+
+def test_words_in_two_places_of_a_row_are_one():
+    twice = sparse.csr_matrix((np.ones(3), [0, 0, 1], [0, 3]), shape=(1, 2))
+    assert document_frequency(twice).tolist() == [1, 1]
+    assert twice.nnz == 3

@@ -28,9 +28,20 @@ ANGLES = {
 }
 
 
-@pytest.mark.parametrize("name", [*DIRECTIONS, *ANGLES, "UniformSphere"])
+OTHERS = {
+    "UniformSphere": (3,),
+    "UniformStiefel": ((3, 2),),
+    "MatrixVonMisesFisher": (np.eye(3, 2),),
+    "MatrixBingham": (np.diag(NORTH), [2.0, 1.0]),
+    "MatrixAngularCentralGaussian": (np.eye(3), (3, 2)),
+    "Hinge": (0.5,),
+    "MulticlassHinge": ([0.5, -0.5],),
+}
+
+
+@pytest.mark.parametrize("name", [*DIRECTIONS, *ANGLES, *OTHERS])
 def test_an_unknown_argument_is_named(name):
-    parameters = (DIRECTIONS | ANGLES | {"UniformSphere": (3,)})[name]
+    parameters = (DIRECTIONS | ANGLES | OTHERS)[name]
     with pytest.raises(TypeError, match=f"{name} has no argument 'precision'"):
         getattr(pg, name).dist(*parameters, precision=2.0)
     with pm.Model(), pytest.raises(TypeError, match=f"{name} has no argument 'precision'"):

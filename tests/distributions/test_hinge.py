@@ -413,3 +413,18 @@ def test_data_containers_are_checked_too(data):
 def test_one_score_is_not_enough():
     with pytest.raises(ValueError, match=r"at least two classes .* use Hinge"):
         MulticlassHinge.dist(np.zeros((5, 1)))
+
+
+@pytest.mark.parametrize("argument", ["cost", "margin"])
+def test_a_loss_that_is_sampled_warns(argument):
+    """Without its normaliser the pseudo-likelihood is largest where there is no loss."""
+    with pm.Model():
+        free = pm.HalfNormal("free")
+        score = pm.Normal("w") * np.array([1.0, -2.0])
+        with pytest.warns(UserWarning, match=f"the {argument} of 'two' depends on 'free'"):
+            Hinge("two", score, **{argument: 2.0 * free}, observed=[1, -1])
+        with pytest.warns(UserWarning, match=f"the {argument} of 'many' depends on 'free'"):
+            MulticlassHinge(
+                "many", pt.stack([score, -score], axis=1), **{argument: free}, observed=[0, 1]
+            )
+        Hinge("fixed", score, pm.Data("cost", 3.0), observed=[1, -1])
