@@ -1,0 +1,124 @@
+"""Posteriors of concentrations of frames: they hold the truth as often as they say."""
+
+from functools import cache
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy import integrate, stats
+
+from pymc_geodesic import MatrixBingham, MatrixVonMisesFisher
+from pymc_geodesic.distributions.frame_draws import draw_matrix_von_mises_fisher
+from pymc_geodesic.distributions.matrix_bingham_draws import draw_matrix_bingham
+from tests.distributions.test_matrix_von_mises_fisher import exact_moments, frames_by_quadrature
+
+LARGEST, FRAMES = 10.0, 6
+"""The prior of a concentration is uniform up to here; a data set has so many frames."""
+
+
+def mean_frame(n, p):
+    axes = np.linalg.qr(np.random.default_rng(2).normal(size=(n, n)))[0]
+    turn = np.linalg.qr(np.random.default_rng(3).normal(size=(p, p)))[0]
+    return axes[:, :p] * np.array([1.0, 0.7, 0.2])[:p] @ turn
+
+
+A3 = np.array([[1.0, 0.5, 0.0], [0.5, -1.0, 0.3], [0.0, 0.3, 0.4]])
+
+LAWS = {
+    "matrix von Mises–Fisher, 3 × 2": (
+        lambda kappa: MatrixVonMisesFisher.dist(kappa * mean_frame(3, 2)),
+        lambda rng, kappa, size: draw_matrix_von_mises_fisher(rng, kappa * mean_frame(3, 2), size),
+        lambda x: np.einsum("ij,...ij->...", mean_frame(3, 2), x),
+    ),
+    "matrix von Mises–Fisher, 4 × 3": (
+        lambda kappa: MatrixVonMisesFisher.dist(kappa * mean_frame(4, 3)),
+        lambda rng, kappa, size: draw_matrix_von_mises_fisher(rng, kappa * mean_frame(4, 3), size),
+        lambda x: np.einsum("ij,...ij->...", mean_frame(4, 3), x),
+    ),
+    "matrix Bingham, 3 × 2": (
+        lambda kappa: MatrixBingham.dist(kappa * A3, [1.0, -0.5]),
+        lambda rng, kappa, size: np.stack(
+            [draw_matrix_bingham(rng, each * A3, [1.0, -0.5], size[1:]) for each in kappa.ravel()]
+        ),
+        lambda x: np.einsum("...ij,ik,...kj,j->...", x, A3, x, [1.0, -0.5]),
+    ),
+}
+
+
+@cache
+def simulated(law):
+    """Return true concentrations, sums of the statistic of data sets, and constants on a grid."""
+    make, draw, statistic = LAWS[law]
+    rng = np.random.default_rng(1)
+    truth = rng.uniform(0.0, LARGEST, 200)
+    x = draw(rng, truth[:, None, None, None], (truth.size, FRAMES))
+    kappa = pt.dscalar("kappa")
+    log_density = pytensor.function([kappa], pm.logp(make(kappa), x[0, 0]))
+    grid = np.linspace(0.0, LARGEST, 121)
+    constant = np.array([log_density(each) for each in grid]) - grid * statistic(x[0, 0])
+    return truth, statistic(x).sum(axis=-1), grid, constant
+
+
+def p_value(law, with_constant=True):
+    """Test that the posterior probability of less than the truth is uniform, by sums on a grid."""
+    truth, total, grid, constant = simulated(law)
+    log_posterior = total[:, None] * grid + FRAMES * constant * with_constant
+    mass = np.exp(log_posterior - log_posterior.max(axis=-1, keepdims=True))
+    cumulative = integrate.cumulative_simpson(mass, x=grid, initial=0.0)
+    places = [np.interp(t, grid, c / c[-1]) for t, c in zip(truth, cumulative, strict=True)]
+    return stats.kstest(places, "uniform").pvalue
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_posteriors_of_a_concentration_are_calibrated(law):
+    assert p_value(law) > 1e-4
+    assert p_value(law, with_constant=False) < 1e-12
+
+
+@pytest.mark.parametrize("lengths", [(4.0, 1.5), (3.0, 3.0), (2.0, 0.0), (0.0, 0.0)])
+def test_the_gradient_in_F_is_away_from_the_mean_frame(lengths):
+    """Also where singular values are equal or zero, where their axes are not determined."""
+    axes = np.linalg.qr(np.random.default_rng(2).normal(size=(3, 3)))[0]
+    value = axes[:, :2] * lengths @ np.array([[0.6, -0.8], [0.8, 0.6]])
+    frames, weights = frames_by_quadrature()
+    F = pt.tensor("F", shape=(3, 2))
+    log_density = pm.logp(MatrixVonMisesFisher.dist(F), frames[7])
+    gradient = pytensor.grad(log_density, F).eval({F: value}, mode="FAST_COMPILE")
+    expected = frames[7] - exact_moments(value, frames, weights)[0]
+    np.testing.assert_allclose(gradient, expected, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_nuts_draws_the_posterior_of_a_parameter_matrix():
+    """With few observations against weighted draws of the prior."""
+    rng = np.random.default_rng(1)
+    truth = np.array([[3.0, 0.0], [1.0, 2.0], [0.0, -1.0]])
+    observed = draw_matrix_von_mises_fisher(rng, truth, (3,))
+    with pm.Model():
+        F = pm.Normal("F", 0.0, 2.0, shape=(3, 2))
+        MatrixVonMisesFisher("X", F, observed=observed)
+        idata = pm.sample(
+            2000, chains=2, cores=1, nuts_sampler="pymc", random_seed=1, progressbar=False
+        )
+    prior = rng.normal(0.0, 2.0, size=(200_000, 3, 2))
+    batch = pt.tensor("batch", shape=(None, 3, 2))
+    density = pytensor.function([batch], pm.logp(MatrixVonMisesFisher.dist(batch), observed[0]))
+    log_weight = np.concatenate([density(part) for part in np.split(prior, 200)])
+    log_weight *= len(observed)
+    others = observed.sum(axis=0) - len(observed) * observed[0]
+    log_weight += np.einsum("ij,kij->k", others, prior)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    assert 1.0 / np.sum(weight**2) > 1000
+    sample = idata.posterior["F"].values
+    for power in (1, 2):
+        expected = np.einsum("k,kij->ij", weight, prior**power)
+        spread = np.einsum("k,kij->ij", weight**2, (prior**power - expected) ** 2)
+        for i, j in np.ndindex(3, 2):
+            entry = sample[..., i, j] ** power
+            error = np.hypot(entry.std() / np.sqrt(float(az.ess(entry))), np.sqrt(spread[i, j]))
+            assert abs(entry.mean() - expected[i, j]) < 4.0 * error
+    assert not idata.sample_stats["diverging"].any()
