@@ -145,6 +145,21 @@ def test_result(undisturbed):
     assert sampled(discard_tuned_samples=False).warmup_posterior["topics"].shape[1] == 10
 
 
+def test_a_step_method_draws_what_the_recipe_of_it_does():
+    """Made in the model, whose documents are enough for a minibatch."""
+    parts = unlike_parts()
+    arguments = {"draws": 4, "tune": 2, "chains": 1, "random_seed": 1, "conducive": False} | QUIET
+    runs = []
+    for is_made in (False, True):
+        model = lda(parts[0], 2, alpha=0.5, beta=1.0)
+        step = functools.partial(pg.SCIR, **OPTIONS)
+        with model:
+            step = step() if is_made else step
+        shards = [{"counts": part} for part in parts]
+        runs.append(pg.distributed.sample(model, step, InlineClient(), shards=shards, **arguments))
+    np.testing.assert_array_equal(runs[0].posterior["topics"], runs[1].posterior["topics"])
+
+
 def two_topics(n, seed=2):
     rng = np.random.default_rng(seed)
     topics = np.array([[5, 3, 1, 0.1], [0.1, 1, 3, 5]])
