@@ -67,8 +67,8 @@ def test_first_rows_of_a_minibatch_that_say_nothing(step_class):
     rows = np.concatenate([np.ones((N, 3)), FACTORS / FACTORS.max()])
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(3))
-        batch = pm.Minibatch(rows, batch_size=N)
-        pm.Bernoulli("y", (batch * w).sum(axis=-1), observed=np.ones(N), total_size=2 * N)
+        batch, ones = pm.Minibatch(rows, np.ones(2 * N), batch_size=N)
+        pm.Bernoulli("y", (batch * w).sum(axis=-1), observed=ones, total_size=2 * N)
     idata = draws_of(model, step_class, n_steps=40)
     assert_posterior(idata.posterior["w"].values[0], exact_on_simplex(mixture_likelihood))
 
