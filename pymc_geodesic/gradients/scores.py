@@ -131,6 +131,15 @@ class PosteriorScore:
             )
         if self._to_values is None:
             self._to_values = _value_function(self.model)
+        shapes = self.model.eval_rv_shapes()
+        for rv in free:
+            shape = posterior[rv.name].shape[1:]
+            expected = tuple(int(length) for length in shapes[rv.name])
+            if shape != expected:
+                raise ValueError(
+                    f"draws of {rv.name!r} have shape {shape}, but the model has {expected}: pass "
+                    "the model that they were drawn from"
+                )
         arrays = [np.asarray(posterior[rv.name].values, dtype=rv.dtype) for rv in free]
         names = [self.model.rvs_to_values[rv].name for rv in free]
         return [

@@ -473,3 +473,15 @@ def test_a_cap_around_a_mean_that_vanishes_warns(rng):
     with pytest.warns(UserWarning, match="lie along an axis.*`axial=True`"):
         wide = credible_cap(ends, ci_prob=0.9)
     assert credible_cap(ends, ci_prob=0.9, axial=True).radius < 20.0 < wide.radius
+
+
+def test_degrees_that_are_taken_for_radians_warn():
+    degrees = np.random.default_rng(1).normal(200.0, 10.0, size=(2, 60))
+    idata = az.from_dict({"posterior": {"wind": degrees}})
+    with pytest.warns(UserWarning, match=r"angles of 'wind' go to 2\d\d.* np.radians"):
+        direction_variables(idata, angles="wind")
+    with pytest.warns(UserWarning, match=r"angles of 'angles' go to"):
+        directional_hdi(degrees)
+    low, high = directional_hdi(degrees, unit="deg", ci_prob=0.5)
+    assert low < high
+    assert abs(0.5 * (low + high) + 160.0) < 5.0

@@ -1,5 +1,6 @@
 """The kernel Stein discrepancy: zero for exact draws, and not where means or variances are off."""
 
+import re
 from dataclasses import replace
 
 import arviz as az
@@ -361,3 +362,13 @@ def test_draws_that_are_all_the_same_are_refused(score, exact):
 def test_wrong_arguments_are_refused(score, exact, arguments, message):
     with pytest.raises(ValueError, match=message):
         discrepancy_of(idata_of(exact), score, **arguments)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,)])
+def test_draws_of_another_shape_are_named(shape):
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+    idata = az.from_dict({"posterior": {"x": np.zeros((2, 10, *shape))}})
+    message = f"draws of 'x' have shape {re.escape(str(shape))}, but the model has .2,.:"
+    with pytest.raises(ValueError, match=message):
+        ksd(idata, model)

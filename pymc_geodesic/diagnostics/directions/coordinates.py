@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import ArrayLike
+
+PACKAGE = str(Path(__file__).parents[2])
+
+TWO_TURNS = 4.0 * np.pi
 
 UNITS = {"deg": 180.0 / np.pi, "degrees": 180.0 / np.pi, "rad": 1.0, "radians": 1.0}
 
@@ -25,6 +32,29 @@ def units_per_radian(unit: str) -> float:
     if unit not in UNITS:
         raise ValueError(f"`unit` must be 'deg' or 'rad', got {unit!r}.")
     return UNITS[unit]
+
+
+def warn_of_degrees(name: str, angles: np.ndarray) -> None:
+    """Warn of angles that go beyond two turns if they are radians, as degrees do.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from pymc_geodesic.diagnostics.directions.coordinates import warn_of_degrees
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warn_of_degrees("wind", np.array([10.0, 350.0]))
+    >>> str(told[0].message)
+    "the angles of 'wind' go to 350 and are taken for radians: if they are degrees, np.radians ..."
+    """
+    largest = float(np.max(np.abs(angles), initial=0.0, where=np.isfinite(angles)))
+    if largest > TWO_TURNS:
+        warnings.warn(
+            f"the angles of {name!r} go to {largest:.4g} and are taken for radians: if they are "
+            "degrees, np.radians makes radians of them",
+            UserWarning,
+            skip_file_prefixes=(PACKAGE,),
+        )
 
 
 def to_lonlat(vectors: ArrayLike, *, unit: str = "deg") -> tuple[np.ndarray, np.ndarray]:

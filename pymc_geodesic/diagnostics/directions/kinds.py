@@ -9,6 +9,8 @@ import numpy as np
 import xarray as xr
 from arviz_base import convert_to_datatree
 
+from pymc_geodesic.diagnostics.directions.coordinates import warn_of_degrees
+
 Kind = Literal["direction", "angle", "frame", "simplex"]
 
 KINDS = ("direction", "angle", "frame", "simplex")
@@ -64,6 +66,11 @@ def direction_variables(
     ValueError
         If the group or a variable is missing, or an attribute names an unknown manifold.
 
+    Warns
+    -----
+    UserWarning
+        If angles go beyond two turns, as if they were degrees.
+
     Examples
     --------
     >>> import arviz as az
@@ -84,6 +91,8 @@ def direction_variables(
     found: dict[str, Kind] = {}
     for name in names:
         kind = "angle" if name in _names(angles) else kind_of(draws[name])
+        if kind == "angle":
+            warn_of_degrees(name, draws[name].values)
         if kind is not None:
             found[name] = kind
     return found

@@ -20,7 +20,7 @@ from pymc_geodesic.diagnostics.directions.centre import (
     looks_axial,
     unit_rows,
 )
-from pymc_geodesic.diagnostics.directions.coordinates import units_per_radian
+from pymc_geodesic.diagnostics.directions.coordinates import units_per_radian, warn_of_degrees
 from pymc_geodesic.diagnostics.directions.density import (
     MOST_CENTRES,
     SphericalDensity,
@@ -322,7 +322,8 @@ def directional_hdi(
     Warns
     -----
     UserWarning
-        If there are too few angles for the probability.
+        If there are too few angles for the probability, or radians go beyond two turns, as if they
+        were degrees.
 
     Examples
     --------
@@ -331,13 +332,16 @@ def directional_hdi(
     >>> directional_hdi(np.arange(170.0, 191.0), ci_prob=0.9, unit="deg").tolist()
     [170.0, -171.0]
     """
-    scale = units_per_radian(unit) * (0.5 if axial else 1.0)
+    scale_of_unit = units_per_radian(unit)
+    scale = scale_of_unit * (0.5 if axial else 1.0)
     given = np.asarray(angles, dtype=float)
     if given.ndim > 1 and len(given) > 1 and np.allclose((given**2).sum(axis=-1), 1.0, atol=1e-6):
         raise ValueError(
             "`angles` hold unit vectors along the last axis; in the plane np.arctan2(y, x) makes "
             "angles of them, in space use `credible_cap` or `directional_hdr`."
         )
+    if scale_of_unit == 1.0:
+        warn_of_degrees("angles", given)
     turn = np.sort((given.ravel() / scale) % (2 * np.pi))
     n = len(turn)
     if n == 0 or not np.isfinite(turn).all():
