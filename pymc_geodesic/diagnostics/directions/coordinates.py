@@ -39,13 +39,9 @@ def warn_of_degrees(name: str, angles: np.ndarray) -> None:
 
     Examples
     --------
-    >>> import warnings
     >>> import numpy as np
     >>> from pymc_geodesic.diagnostics.directions.coordinates import warn_of_degrees
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     warn_of_degrees("wind", np.array([10.0, 350.0]))
-    >>> str(told[0].message)
-    "the angles of 'wind' go to 350 and are taken for radians: if they are degrees, np.radians ..."
+    >>> warn_of_degrees("wind", np.array([0.1, 6.2]))
     """
     largest = float(np.max(np.abs(angles), initial=0.0, where=np.isfinite(angles)))
     if largest > TWO_TURNS:
