@@ -14,6 +14,7 @@ from pymc_geodesic.tuning.metric import LowRank, Metric
 from tests.gradients.rows_of_models import (
     CASE,
     CASES,
+    INTERPRETED,
     WIDTH,
     Setup,
     error,
@@ -205,10 +206,12 @@ def test_variables_of_other_steps_are_taken_over():
     case = CASE
     x, y = rows_of(case)
     model = model_of(case)
-    step = pg.SGGMC(["b", "direction"], model=model, minibatch=["x", "t"], batch_size=30)
+    variables = ["b", "direction"]
+    rows = {"minibatch": ["x", "t"], "batch_size": 30}
+    step = pg.SGGMC(variables, model=model, compile_kwargs=INTERPRETED, **rows)
     gradient = step._adapted.gradient
     assert gradient.variates is None
-    reference = pg.SGGMC(["b", "direction"], model=full_model(case, x, y))
+    reference = pg.SGGMC(variables, model=full_model(case, x, y), compile_kwargs=INTERPRETED)
     for seed in (1, 2):
         point = model.initial_point(random_seed=seed)
         for name in point:  # the initial point has no scatter
@@ -239,7 +242,7 @@ def test_sparse_rows():
         return model
 
     step = pg.SGGMC(model=model_with(True), minibatch=["x", "t"], batch_size=30)
-    reference = pg.SGGMC(model=model_with(False))
+    reference = pg.SGGMC(model=model_with(False), compile_kwargs=INTERPRETED)
     gradient = step._adapted.gradient
     rng = np.random.default_rng(5)
     here, there = rng.normal(size=(2, 6))
@@ -260,7 +263,7 @@ def test_step_above_the_rows_has_a_value_to_search_with():
         b = pm.Normal("b", 0.0, pt.exp(scale), shape=WIDTH)
         rows, observed = pm.Minibatch(x, y, batch_size=20)
         pm.Normal("y", rows @ b, 1.0, observed=observed, total_size=101)
-        step = pg.SGGMC(["scale"])
+        step = pg.SGGMC(["scale"], compile_kwargs=INTERPRETED)
     point = model.initial_point(random_seed=1)
     point["b"] = np.array([1.0, -2.0, 0.5, 3.0])
     step.setup_chain(np.random.default_rng(1), 50, 1)  # which chooses the rows to search with

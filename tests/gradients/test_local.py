@@ -19,6 +19,7 @@ from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import Workers
 
 N_ROWS, BATCH = 120, 30
+INTERPRETED = {"mode": "FAST_COMPILE"}
 
 
 class NotedWorkers(Workers):
@@ -127,7 +128,7 @@ def test_result_does_not_depend_on_the_number_of_cores(hierarchy, estimator):
 def test_interpreted_fields_stay_in_one_thread(hierarchy, estimator):
     """A function of PyTensor may not be called again before it returns."""
     model, _ = hierarchy
-    interpreted = make_estimator(hierarchy, compile_kwargs={"mode": "CVM"})
+    interpreted = make_estimator(hierarchy, compile_kwargs=INTERPRETED)
     interpreted.workers = NotedWorkers(2)
     estimator.workers = NotedWorkers(1)
     ours = gradients(interpreted, model, 0.5, 5, seed=4)[0]
@@ -145,7 +146,9 @@ def test_acceptance_is_that_of_single_rows(hierarchy, estimator):
 SET = {"step_size": 0.03, "friction": 5.0, "n_steps": 10}
 
 
-@pytest.mark.parametrize("sampler", ["gibbs", "sggmc", "gsgnht"])
+@pytest.mark.parametrize(
+    "sampler", ["gibbs", "sggmc", pytest.param("gsgnht", marks=pytest.mark.slow)]
+)
 def test_posterior_of_the_global_variable(hierarchy, sampler):
     """With all rows, and more draws of the local variables asked for than keep it warm."""
     model, y = hierarchy
@@ -161,7 +164,7 @@ def test_posterior_of_the_global_variable(hierarchy, sampler):
     with model:
         idata = pm.sample(
             6000, tune=500, chains=1, step=step, random_seed=3, progressbar=False,
-            compute_convergence_checks=False, compile_kwargs={"mode": "FAST_COMPILE"},
+            compute_convergence_checks=False, compile_kwargs=INTERPRETED,
         )  # fmt: skip
     draws = idata.posterior["m"].values.ravel()
     ess = float(pm.stats.ess(idata, var_names=["m"])["m"])
@@ -191,7 +194,7 @@ def test_frontier_keeps_what_stands_still_out_of_the_moving_graph():
         data: rng.normal(size=(5, 7)),
         theta: rng.random((5, 3)),
     }
-    interpreted = {"mode": "FAST_COMPILE", "on_unused_input": "ignore"}
+    interpreted = {**INTERPRETED, "on_unused_input": "ignore"}
     fixed = [variable.eval(values, **interpreted) for variable in split.fixed]
     assert sum(array.size for array in fixed) <= 3 * 3 + 5 * 3
     joined = split.outputs[0].eval(
@@ -214,6 +217,7 @@ def test_topic_gradient_meets_the_documents_twice():
         n_draws=6,
         n_discarded=3,
         n_steps=4,
+        compile_kwargs=INTERPRETED,
     )
     estimator.read_local(model.initial_point(random_seed=1))
     estimator.next_minibatch()
@@ -272,7 +276,7 @@ def test_a_new_step_goes_on_from_a_saved_state(hierarchy):
                 local=["z"],
                 local_draws=2,
                 local_tune=1,
-                compile_kwargs={"mode": "FAST_COMPILE"},
+                compile_kwargs=INTERPRETED,
             )
         step.setup_chain(np.random.default_rng(seed), 20, 5)
         return step

@@ -65,7 +65,7 @@ def check_law(posterior):
     ],
 )
 def test_variables_in_any_order(model, step_class, order):
-    idata = sample(model, make(model, step_class, order), draws=400, tune=300)
+    idata = sample(model, make(model, step_class, order), draws=300, tune=200)
     check_law(idata.posterior)
 
 
@@ -99,7 +99,7 @@ def test_steps_see_each_others_draws():
             GMC([model["a"]], compile_kwargs=INTERPRETED),
             SGGMC([model["b"]], compile_kwargs=INTERPRETED),
         ]
-    posterior = sample(model, steps, draws=2000, tune=300).posterior
+    posterior = sample(model, steps, draws=1000, tune=200).posterior
     correlation = np.corrcoef(posterior["a"].values[0], posterior["b"].values[0])[0, 1]
     assert abs(correlation - 0.9) < 0.06
 
@@ -114,6 +114,10 @@ def test_a_point_that_was_moved_is_read_again(model, step_class):
     np.testing.assert_allclose(there["b"], point["b"], atol=1e-3)
 
 
+def interpreted_nuts(variable):
+    return pm.NUTS([variable], compile_kwargs=INTERPRETED)
+
+
 def test_beside_nuts():
     """κ by NUTS while the mean direction moves on the sphere."""
     law = VonMisesFisher.dist(NORTH, 30.0, size=200)
@@ -122,7 +126,7 @@ def test_beside_nuts():
         mu = VonMisesFisher("mu", NORTH, 0.1)
         kappa = pm.Gamma("kappa", 2.0, 0.1)
         VonMisesFisher("x", mu, kappa, observed=x)
-        steps = [SGGMC([mu], compile_kwargs=INTERPRETED), pm.NUTS([kappa])]
+        steps = [SGGMC([mu], compile_kwargs=INTERPRETED), interpreted_nuts(kappa)]
     posterior = sample(model, steps, draws=200, tune=200).posterior
     length = np.linalg.norm(x.mean(axis=0))
     mean = posterior["mu"].mean(("chain", "draw")).values
@@ -138,7 +142,7 @@ def test_beside_a_variable_with_dims():
         mu = UniformSphere("mu", shape=(3, 3))
         kappa = pm.Gamma("kappa", 2.0, 0.1, dims="group")
         VonMisesFisher("x", mu, kappa, observed=x)
-        steps = [SGGMC([mu], compile_kwargs=INTERPRETED), pm.NUTS([kappa])]
+        steps = [SGGMC([mu], compile_kwargs=INTERPRETED), interpreted_nuts(kappa)]
     assert sample(model, steps, draws=5, tune=5).posterior["kappa"].shape == (1, 5, 3)
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from pymc_geodesic import GMC, VonMisesFisher
 
+pytestmark = pytest.mark.slow
+
 PAIRS = [(i, j) for i in range(4) for j in range(-1, i + 1)]
 """First moments (j = −1) and second moments of (μ₁, μ₂, μ₃, κ)."""
 

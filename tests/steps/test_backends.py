@@ -60,8 +60,15 @@ def test_c(model, native, step_class):
     assert_same_draws(native[step_class], draws(model, step_class, "CVM"), rtol=ROUNDING)
 
 
-@every_step
+@pytest.mark.parametrize(
+    "step_class",
+    [
+        pytest.param(step, marks=[] if step is SGGMC else pytest.mark.slow, id=step.__name__)
+        for step in STEPS
+    ],
+)
 def test_c_with_tuning(model, step_class):
+    """What tuning compiles besides; by default for one step, whose parts the others share."""
     runs = [draws(model, step_class, mode, tune=20) for mode in (None, "CVM")]
     assert_same_draws(*runs, rtol=ROUNDING_IN_TUNING)
 
@@ -74,8 +81,9 @@ def test_jax(model, native, step_class):
     assert_same_draws(native[step_class], jax, rtol=100.0 * ROUNDING)
 
 
+@pytest.mark.slow
 def test_fisher_noise(model):
-    """The second compiled function of a step."""
+    """The second compiled function of a step, which `test_fisher.py` compares with NumPy."""
     runs = []
     for mode in (None, "CVM"):
         with model:

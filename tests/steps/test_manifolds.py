@@ -1,4 +1,8 @@
-"""Every kind of variable under every step: its law, and never off its manifold."""
+"""Every kind of variable under every step: its law, and never off its manifold.
+
+One step of each kind runs by default, each step with some kind. `test_every_route.py` has all of
+them with data, and the tests of kernels the laws of each kernel on each manifold.
+"""
 
 import arviz as az
 import numpy as np
@@ -14,9 +18,17 @@ from tests.steps.runs import INTERPRETED, sample
 
 ALPHA = np.array([3.0, 4.0, 6.0])
 FRAME = np.array([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-every_step = pytest.mark.parametrize(
-    "step_class", [GMC, SGGMC, gSGNHT], ids=lambda step: step.__name__
-)
+PROPORTIONS = [(None, GMC), (FlatSimplex, gSGNHT)]
+"""What runs by default: both charts, with the Metropolis correction and without."""
+STEPS = (GMC, SGGMC, gSGNHT)
+
+
+def every_step(by_default):
+    """All steps but one are slow: they go through the same lines."""
+    steps = [
+        pytest.param(step, marks=[] if step is by_default else pytest.mark.slow) for step in STEPS
+    ]
+    return pytest.mark.parametrize("step_class", steps, ids=lambda step: step.__name__)
 
 
 def run(model, step_class, **kwargs):
@@ -35,8 +47,19 @@ def assert_means(draws, expected):
         assert abs(values.mean() - mean) < 5.0 * error + 0.01 * values.std()
 
 
-@every_step
-@pytest.mark.parametrize("manifold", [None, FlatSimplex], ids=["square roots", "flat"])
+@pytest.mark.parametrize(
+    ("manifold", "step_class"),
+    [
+        pytest.param(
+            manifold,
+            step,
+            marks=[] if (manifold, step) in PROPORTIONS else pytest.mark.slow,
+            id=f"{'flat' if manifold else 'square roots'}-{step.__name__}",
+        )
+        for manifold in (None, FlatSimplex)
+        for step in STEPS
+    ],
+)
 def test_proportions(step_class, manifold):
     with pm.Model() as model:
         pm.Dirichlet("w", ALPHA)
@@ -54,7 +77,7 @@ def test_proportions(step_class, manifold):
     assert_means(draws**2, ALPHA * (ALPHA + 1.0) / (total * (total + 1.0)))
 
 
-@every_step
+@every_step(by_default=GMC)
 def test_positive_numbers_between_walls(step_class):
     """A density that is positive at zero, where the logarithm has a long tail."""
     with pm.Model() as model:
@@ -143,7 +166,7 @@ def exact_frames():
     return pm.draw(law, random_seed=2, mode="FAST_COMPILE")
 
 
-@every_step
+@every_step(by_default=SGGMC)
 def test_frames(step_class, exact_frames):
     exact = exact_frames
     with pm.Model() as model:
@@ -155,7 +178,7 @@ def test_frames(step_class, exact_frames):
     assert_means((draws * FRAME).sum(axis=(-2, -1)), (exact * FRAME).sum(axis=(-2, -1)).mean())
 
 
-@every_step
+@every_step(by_default=gSGNHT)
 def test_many_directions_at_once(step_class):
     """Rows of one variable with a mean and a concentration each."""
     means = np.array([[1.0, 0.0, 0.0], [0.0, 0.6, 0.8]])
