@@ -170,6 +170,15 @@ def test_singular_values_of_any_size_have_numbers(of_two, scale):
     assert np.all((slope >= 0.0) & (slope < 1.0 + 1e-12))
 
 
+def test_jax_finds_the_same(of_two):
+    pytest.importorskip("jax")
+    d = pt.tensor("d", shape=(2,))
+    value = log_frame_integral(4, d, 2)
+    found = pytensor.function([d], [value, pt.grad(value, d)], mode="JAX")(np.array([8.0, 3.0]))
+    for here, there in zip(found, of_two(4, np.array([8.0, 3.0])), strict=True):
+        np.testing.assert_allclose(here, there, rtol=1e-12)
+
+
 def test_second_derivatives_are_covariances_at_zero():
     """log E exp tr FᵀX = |d|² / 2n + …, also where no singular value differs from zero."""
     d = pt.tensor("d", shape=(2,))
