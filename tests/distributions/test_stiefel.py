@@ -25,8 +25,19 @@ def test_the_volume_is_a_product_of_spheres(n, p):
 @pytest.fixture(scope="module")
 def draws():
     """Frames of 4 × 3, and orthogonal 3 × 3 matrices."""
-    tall, square = UniformStiefel.dist(shape=(4, 3)), UniformStiefel.dist(shape=(3, 3))
-    return pm.draw([tall, square], draws=20_000, random_seed=1)
+    sizes = ((4, 3), (3, 3))
+    frames = [UniformStiefel.dist(shape=(20_000, *size)) for size in sizes]
+    return pm.draw(frames, random_seed=1, mode="FAST_COMPILE")
+
+
+@pytest.mark.slow
+def test_machine_code_draws_the_same():
+    """Its QR decomposition takes half a minute to compile."""
+    few = UniformStiefel.dist(shape=(3, 4, 3))
+    compiled, interpreted = (
+        pm.draw(few, draws=5, random_seed=1, mode=mode) for mode in ("NUMBA", "FAST_COMPILE")
+    )
+    np.testing.assert_allclose(compiled, interpreted, rtol=1e-12)
 
 
 def z_scores(sample, expected):
