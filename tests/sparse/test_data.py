@@ -89,10 +89,18 @@ def test_minibatches_have_the_gradient_of_the_dense_model(
         )
 
 
-@pytest.mark.parametrize("order", ["independent", "random"])
-def test_variance_of_the_gradient_is_that_of_the_dense_model(model, dense_model, table, order):
+@pytest.mark.parametrize(
+    ("order", "compile_kwargs"),
+    [
+        ("independent", INTERPRETED),
+        ("random", INTERPRETED),
+        pytest.param("independent", None, marks=pytest.mark.slow),
+    ],
+)
+def test_variance_of_the_gradient_is_that_of_the_dense_model(
+    model, dense_model, table, order, compile_kwargs
+):
     position = table[2].ravel()
-    compile_kwargs = None if order == "independent" else INTERPRETED
     ours = estimator_of(model, order, compile_kwargs)
     theirs = estimator_of(dense_model, order)
     fields = [estimator.compile_noise() for estimator in (ours, theirs)]
@@ -156,7 +164,15 @@ def test_nuts_and_prediction_for_other_rows(table):
         weights = pm.Normal("w", 0.0, 10.0, dims="word")
         y = pm.Data("y", X @ w, dims="text")
         pm.Normal("y_obs", data @ weights, 0.01, observed=y, dims="text")
-        idata = pm.sample(draws=50, tune=200, chains=1, random_seed=1, progressbar=False, cores=1)
+        idata = pm.sample(
+            draws=50,
+            tune=200,
+            chains=1,
+            random_seed=1,
+            progressbar=False,
+            cores=1,
+            compile_kwargs=INTERPRETED,
+        )
     assert idata.posterior["w"].sizes["word"] == D
     constant = idata.constant_data
     assert constant["X_rows"].dims == ("text", "X_bounds")
