@@ -138,6 +138,7 @@ def draws(points):
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_posterior_agrees_with_the_asymptotic_one(draws, points):
     """Of 400 points: the mean near the maximum, the spread of κ as κ / sqrt(n w (d − 1) / 2)."""
     _, idata = draws
@@ -154,19 +155,37 @@ def test_posterior_agrees_with_the_asymptotic_one(draws, points):
     assert np.all(1.0 - cosine < 0.5 / (len(points) * fit.weights * fit.kappa))
 
 
-def test_labels(draws, points):
-    _, idata = draws
-    soft = component_probabilities(align_topics(idata, var_name="mu"), points)
+@pytest.fixture(scope="module")
+def near(points):
+    """Draws around the maximum, their components in another order in the second chain."""
+    fit, rng = vmf_mixture_em(points, 2, random_seed=1), np.random.default_rng(2)
+    mu = fit.mu + 0.01 * rng.normal(size=(2, 50, 2, 3))
+    posterior = {
+        "mu": mu / np.linalg.norm(mu, axis=-1, keepdims=True),
+        "kappa": fit.kappa * rng.uniform(0.97, 1.03, size=(2, 50, 2)),
+        "weights": np.broadcast_to(fit.weights, (2, 50, 2)).copy(),
+    }
+    for values in posterior.values():
+        values[1] = values[1, :, ::-1].copy()
+    model = vmf_mixture(points, 2)
+    dims = {name: list(model.named_vars_to_dims[name]) for name in posterior}
+    coords = {name: list(values) for name, values in model.coords.items() if values is not None}
+    return model, az.from_dict({"posterior": posterior}, dims=dims, coords=coords)
+
+
+def test_labels(near, points):
+    aligned = align_topics(near[1], var_name="mu")
+    soft = component_probabilities(aligned, points)
     assert soft.dims == ("point", "component")
     np.testing.assert_allclose(soft.sum("component"), 1.0)
     fit = vmf_mixture_em(points, 2, random_seed=1)
     np.testing.assert_allclose(soft, fit.probabilities, atol=0.05)
-    some = component_probabilities(idata, sparse.csr_array(points[:7]), n_draws=None)
+    some = component_probabilities(aligned, sparse.csr_array(points[:7]), n_draws=None)
     np.testing.assert_allclose(some, soft[:7], atol=0.01)
 
 
-def test_new_points(draws):
-    model, idata = draws
+def test_new_points(near):
+    model, idata = near
     with model:
         new = pm.sample_posterior_predictive(
             idata.isel(draw=slice(0, 5)), progressbar=False, random_seed=1,
