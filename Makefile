@@ -86,7 +86,7 @@ test: $(STAMPS)/loader
 	$(PYTEST) -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(STAMPS)/test
-	$(PYTEST) -m slow $(PYTEST_ARGS)
+	$(PYTEST) -n 2 --dist loadfile -m slow $(PYTEST_ARGS)
 
 test-oldest:
 	$(MAKE) VENV=$(OLDEST) tests-of-oldest
