@@ -69,7 +69,7 @@ class SGLD(DiffusionStep):
     ...     mean = pm.Normal("mean")
     ...     y = pm.Normal("y", mean, 1.0, observed=x)
     ...     idata = pm.sample(
-    ...         draws=1000, tune=500, chains=1, progressbar=False, random_seed=1,
+    ...         draws=600, tune=200, chains=1, progressbar=False, random_seed=1,
     ...         step=pg.SGLD(batch_size=50, minibatch=["x"]), compute_convergence_checks=False,
     ...     )
     >>> bool(abs(idata.posterior["mean"].mean() - data.mean()) < 0.03)

@@ -51,7 +51,7 @@ class SSGLD(SGLD):
     ...     weights = pm.Normal("weights", shape=2)
     ...     label = pg.Hinge("label", X @ weights, observed=y)
     ...     idata = pm.sample(
-    ...         draws=500, tune=500, chains=1, progressbar=False, random_seed=1,
+    ...         draws=200, tune=200, chains=1, progressbar=False, random_seed=1,
     ...         step=pg.SSGLD(batch_size=50, minibatch=["X", "y"]),
     ...         compute_convergence_checks=False,
     ...     )

@@ -163,7 +163,7 @@ class SSGNHT(ThermostatStep):
     ...     weights = pm.Normal("weights", shape=2)
     ...     label = pg.Hinge("label", X @ weights, observed=y)
     ...     idata = pm.sample(
-    ...         draws=500, tune=500, chains=1, progressbar=False, random_seed=1,
+    ...         draws=300, tune=300, chains=1, progressbar=False, random_seed=1,
     ...         step=pg.SSGNHT(batch_size=50, minibatch=["X", "y"]),
     ...         compute_convergence_checks=False,
     ...     )

@@ -1,5 +1,7 @@
 """Every backend of PyTensor gives the same draws for the same seed, up to rounding."""
 
+import functools
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -26,6 +28,14 @@ ROUNDING_IN_TUNING = 1e-3
 
 STEPS = [GMC, SGGMC, gSGNHT, SubgradientHMC, SGLD, SSGNHT]
 every_step = pytest.mark.parametrize("step_class", STEPS, ids=lambda step: step.__name__)
+
+
+def by_default(*steps):
+    """Run these; the others call the same compiled functions and are slow."""
+    marked = [pytest.param(step, marks=[] if step in steps else pytest.mark.slow) for step in STEPS]
+    return pytest.mark.parametrize("step_class", marked, ids=lambda step: step.__name__)
+
+
 STRENGTH = {SGGMC: {"friction": 10.0}, gSGNHT: {"friction": 10.0}, SSGNHT: {"diffusion": 10.0}}
 
 
@@ -52,23 +62,19 @@ def draws(model, step_class, mode, tune=0):
 
 @pytest.fixture(scope="module")
 def native(model):
-    return {step_class: draws(model, step_class, None) for step_class in STEPS}
+    """Draws of a step in machine code, which run once."""
+    return functools.cache(lambda step_class: draws(model, step_class, None))
 
 
-@every_step
+@by_default(GMC, SGLD)
 def test_c(model, native, step_class):
-    assert_same_draws(native[step_class], draws(model, step_class, "CVM"), rtol=ROUNDING)
+    """All rows with the value on the sphere, and minibatches in unconstrained space."""
+    assert_same_draws(native(step_class), draws(model, step_class, "CVM"), rtol=ROUNDING)
 
 
-@pytest.mark.parametrize(
-    "step_class",
-    [
-        pytest.param(step, marks=[] if step is SGGMC else pytest.mark.slow, id=step.__name__)
-        for step in STEPS
-    ],
-)
+@by_default(SGGMC)
 def test_c_with_tuning(model, step_class):
-    """What tuning compiles besides; by default for one step, whose parts the others share."""
+    """What tuning compiles besides: minibatches on the sphere, and all rows at once."""
     runs = [draws(model, step_class, mode, tune=20) for mode in (None, "CVM")]
     assert_same_draws(*runs, rtol=ROUNDING_IN_TUNING)
 
@@ -78,7 +84,7 @@ def test_c_with_tuning(model, step_class):
 def test_jax(model, native, step_class):
     pytest.importorskip("jax")
     jax = in_its_own_process(draws, model, step_class, "JAX")
-    assert_same_draws(native[step_class], jax, rtol=100.0 * ROUNDING)
+    assert_same_draws(native(step_class), jax, rtol=100.0 * ROUNDING)
 
 
 @pytest.mark.slow
@@ -95,7 +101,7 @@ def test_fisher_noise(model):
     assert_same_draws(*runs, rtol=ROUNDING_IN_TUNING)
 
 
-def test_same_bits_in_every_process(model, native):
+def test_same_bits_in_every_process(model):
     """Compiled code that is forked with the process, and compiled again in it."""
     with model:
         step = SGGMC(minibatch="x", batch_size=20)
