@@ -184,6 +184,31 @@ def require_classes(
         )
 
 
+def require_every_class(name: str, labels: NDArray[Any], argument: str) -> None:
+    """Reject labels of which one below the largest never occurs, as where they begin with 1.
+
+    Parameters
+    ----------
+    name : str
+        Name of the labels, for the message.
+    labels : ndarray of integers, at least 0
+    argument : str
+        What says that there are more classes.
+
+    Raises
+    ------
+    ValueError
+        If there is such a number.
+    """
+    counts = np.bincount(np.asarray(labels).astype(int))
+    if not counts.all():
+        raise ValueError(
+            f"no label of {name!r} is {int(np.argmin(counts))}, but the largest is "
+            f"{counts.size - 1}: number the classes from 0 by "
+            f"np.unique(y, return_inverse=True)[1], or give {argument}= if there are so many"
+        )
+
+
 def _require_one_of_each(
     name: str,
     observed: Any,

@@ -12,7 +12,11 @@ from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
 from pymc_geodesic.arguments import check_integers, refuse_masked
-from pymc_geodesic.distributions.labels import require_classes, require_signs
+from pymc_geodesic.distributions.labels import (
+    require_classes,
+    require_every_class,
+    require_signs,
+)
 from pymc_geodesic.kernels.partitions.expert_weights import augment_weights, follow_subgradients
 from pymc_geodesic.kernels.partitions.gaussian_experts import (
     Experts,
@@ -152,6 +156,8 @@ def _rows(X: ArrayLike, y: ArrayLike, n_classes: int | None) -> tuple[np.ndarray
     found = int(labels.max()) + 1 if n_classes is None else int(n_classes)
     if found < 2:
         raise ValueError("y has one class only; give n_classes= of at least 2 if there are more")
+    if n_classes is None:
+        require_every_class("y", labels, "n_classes")
     return features, labels.astype(np.int64), found
 
 

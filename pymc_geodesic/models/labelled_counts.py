@@ -12,7 +12,11 @@ from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
 from pymc_geodesic.arguments import refuse_masked
-from pymc_geodesic.distributions.labels import require_classes, require_signs
+from pymc_geodesic.distributions.labels import (
+    require_classes,
+    require_every_class,
+    require_signs,
+)
 from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens
 from pymc_geodesic.models.lda import check_names, concentration, word_counts
 
@@ -121,6 +125,8 @@ def labelled_counts(
         signs = y.astype(float)[:, None]
     else:
         require_classes("labels", y, None if classes is None else len(classes))
+        if classes is None:
+            require_every_class("labels", y, "classes")
         n_classes = int(y.max()) + 1 if classes is None else len(classes)
         if n_classes < 2:
             raise ValueError("classes must name at least two classes")

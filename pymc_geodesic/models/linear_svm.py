@@ -12,7 +12,11 @@ from scipy.sparse import issparse
 
 from pymc_geodesic.arguments import check_integers, refuse_masked
 from pymc_geodesic.distributions import Hinge, MulticlassHinge
-from pymc_geodesic.distributions.labels import require_classes, require_signs
+from pymc_geodesic.distributions.labels import (
+    require_classes,
+    require_every_class,
+    require_signs,
+)
 from pymc_geodesic.sparse import SparseData
 
 __all__ = ["linear_svm"]
@@ -53,6 +57,8 @@ def _labels(y: ArrayLike, n_rows: int, n_classes: int | None) -> tuple[np.ndarra
             "one score per class"
         )
     require_classes("y", y, n_classes)
+    if n_classes is None:
+        require_every_class("y", y, "n_classes")
     return y.astype(float), int(y.max()) + 1 if n_classes is None else n_classes
 
 

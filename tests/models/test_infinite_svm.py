@@ -260,6 +260,8 @@ def test_mistakes(crossed):
         infinite_svm(X, np.where(y, 3, -1))
     with pytest.raises(ValueError, match=r"labels -1 and \+1, but there are 3 classes"):
         infinite_svm(X, np.where(y, 1, -1), n_classes=3)
+    with pytest.raises(ValueError, match=r"no label of 'y' is 0, .* or give n_classes="):
+        infinite_svm(X, y + 1)
     with pytest.raises(ValueError, match="one class only"):
         infinite_svm(X, np.zeros(600, dtype=int))
     idata = infinite_svm(X, y, draws=2, tune=0, random_seed=1, progressbar=False)

@@ -127,6 +127,7 @@ def test_names_dims_and_coords(rows, signs):
         ({"y": np.arange(N) % 2}, "y holds the labels 0 and 1: pass 2"),
         ({"y": np.where(np.arange(N) % 2, -1, 2)}, r"'y' must be -1 or \+1"),
         ({"y": np.full(N, 3), "n_classes": 3}, "from 0 to 2"),
+        ({"y": 1 + np.arange(N) % 2}, r"no label of 'y' is 0, .* or give n_classes="),
         ({"y": np.arange(N) % 2, "n_classes": 1}, "n_classes must be an integer"),
         ({"y": np.arange(N) % 2, "n_classes": 3, "classes": "ab"}, "2 classes but n_classes=3"),
         ({"y": np.full(N, "a")}, "must be numbers"),

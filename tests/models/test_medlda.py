@@ -421,6 +421,7 @@ def test_bad_settings_are_named(arguments, message):
         ({"classes": ["no", "yes"]}, r"labels are -1 and \+1"),
         ({"labels": [0, 0, 0], "classes": ["no"]}, "at least two classes"),
         ({"labels": [0.5, 1, 2]}, "must be integers"),
+        ({"labels": [2, 0, 2]}, "no label of 'labels' is 1, .* or give classes="),
         ({"cost": 0.0}, "cost must be positive"),
         ({"n_topics": 1}, "n_topics must be an integer of at least 2"),
         ({"var_names": ["theta"]}, "not 'theta'"),
