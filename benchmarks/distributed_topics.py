@@ -1,9 +1,10 @@
 """Topics of documents in shards: perplexity beside one process, workers, lost ones, bytes.
 
 ``python -m benchmarks.distributed_topics PART --data FOLDER`` prints a table. ``newsgroups`` has
-three groups of 20 Newsgroups in shards that are shuffled or have one group each; ``wikipedia``
-compares numbers of workers, and kills one; ``travelling`` counts bytes for more and more pages.
-All runs visit as many documents. See `pymc_geodesic.datasets` for the folder.
+three groups of 20 Newsgroups in shards that are shuffled or have one group each; ``wikipedia`` has
+pages in four shards; ``lost`` compares the draws of more workers, and with one killed;
+``travelling`` counts bytes for more and more pages. Runs of a table visit as many documents. See
+`pymc_geodesic.datasets` for the folder.
 """
 
 import argparse
@@ -28,7 +29,7 @@ ALPHA, BETA = 0.1, 0.01
 BATCH, N_STEPS = 50, 10
 JUDGED = 20
 """Last draws of a chain whose predictions are averaged."""
-VISITS_BEFORE_LOSS = 100
+VISITS_BEFORE_LOSS = 30
 
 OPTIONS = {
     "local": ["theta"],
@@ -120,7 +121,7 @@ def files_of(counts, n_shards: int, folder: Path) -> list[Path]:
 
 
 def wikipedia(data: str | None) -> None:
-    """Compare numbers of workers, one of which is killed, with one process."""
+    """Compare 20,000 pages on two workers with one process."""
     from distributed import Client
 
     corpus, n_topics = load_wikipedia(data), 50
@@ -128,7 +129,16 @@ def wikipedia(data: str | None) -> None:
     print(f"{counts.shape[0]} pages, {n_topics} topics\n\n{HEADER}", flush=True)
     run = in_one_process(counts, n_topics, passing=True)
     print(line("one process, passing by", *run, tested), flush=True)
-    draws = []
+    with cluster(2) as workers, Client(workers) as client, tempfile.TemporaryDirectory() as folder:
+        run = in_shards(client, files_of(counts, 4, Path(folder)), counts[:2], n_topics)
+        print(line("four shards, 2 workers", *run, tested), flush=True)
+
+
+def lost(data: str | None) -> None:
+    """Compare all draws of 2 and of 4 workers, and of 2 of which one is killed."""
+    from distributed import Client
+
+    counts, draws = load_wikipedia(data).train[:5000], []
     with tempfile.TemporaryDirectory() as folder:
         paths = files_of(counts, 4, Path(folder))
         for n_workers, after in ((2, 0), (4, 0), (2, VISITS_BEFORE_LOSS)):
@@ -137,13 +147,14 @@ def wikipedia(data: str | None) -> None:
                 Client(workers) as client,
                 mock.patch.object(sampling, "Lines", Killer(client, after).lines),
             ):
-                run = in_shards(client, paths, counts[:2], n_topics)
-            reloads = int(run[0]["shards"]["reloads"].sum())
-            name = f"four shards, {n_workers} workers" + (f", {reloads} reloads" if after else "")
-            print(line(name, *run, tested), flush=True)
-            draws.append(run[0].posterior["topics"].values)
+                idata, seconds = in_shards(client, paths, counts[:2], 20, draws=20, tune=20)
+            reloads = int(idata["shards"]["reloads"].sum())
+            print(
+                f"{n_workers} workers, {reloads} shards loaded again: {seconds:.0f} s", flush=True
+            )
+            draws.append(idata.posterior["topics"].values)
     same = all(np.array_equal(draws[0], others) for others in draws[1:])
-    print(f"\nAll draws in shards the same, bit for bit: {same}.")
+    print(f"All draws the same, bit for bit: {same}.")
 
 
 def travelling(data: str | None) -> None:
@@ -160,7 +171,7 @@ def travelling(data: str | None) -> None:
             print(f"| {n:,} | {idata['shards'].attrs['bytes_per_draw']:,.0f} |", flush=True)
 
 
-PARTS = {each.__name__: each for each in (newsgroups, wikipedia, travelling)}
+PARTS = {each.__name__: each for each in (newsgroups, wikipedia, lost, travelling)}
 
 
 def main() -> None:
