@@ -12,6 +12,7 @@ from pymc_geodesic.datasets.paleomagnetic import McMurdo, load_mcmurdo
 from pymc_geodesic.datasets.shuffle import shuffle_rows
 from pymc_geodesic.datasets.tables import dask_blocks, parquet_blocks
 from pymc_geodesic.datasets.text import count_words, document_frequency, tf_idf, tokenize
+from pymc_geodesic.datasets.torsions import Torsions, build_torsions, load_torsions
 from pymc_geodesic.datasets.wikipedia import CompletionCorpus, load_wikipedia
 
 __all__ = [
@@ -23,7 +24,9 @@ __all__ = [
     "RowBlocks",
     "RowSlices",
     "SparseRowSlices",
+    "Torsions",
     "build_20news_different",
+    "build_torsions",
     "count_words",
     "dask_blocks",
     "docstring_corpus",
@@ -33,6 +36,7 @@ __all__ = [
     "load_directional",
     "load_household",
     "load_mcmurdo",
+    "load_torsions",
     "load_wikipedia",
     "make_shared_mean_mixture",
     "make_vmf_mixture",

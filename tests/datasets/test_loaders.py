@@ -9,6 +9,7 @@ from pymc_geodesic.datasets import (
     load_directional,
     load_household,
     load_mcmurdo,
+    load_torsions,
     load_wikipedia,
     tf_idf,
 )
@@ -18,6 +19,7 @@ LOADERS = [
     (load_directional, "directional.npz", "sphunif"),
     (load_household, "household.npz", "HSAUR3"),
     (load_mcmurdo, "paleomagnetic.npz", "Lawrence"),
+    (load_torsions, "torsions.npz", "Berman"),
     (load_wikipedia, "wiki_bow_7702.npz", "Patterson"),
 ]
 
