@@ -32,7 +32,7 @@ PICTURES = {
     "engel_quantiles": 0,
     "elk": 0,
     "sungrazers": 1,
-    "backbone_torsions": 0,
+    "backbone_torsions": 2,
     "numpy_or_scipy": 0,
     "spherical_topics": 0,
 }
