@@ -11,6 +11,7 @@ from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
+from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.fields import evaluate
 from tests.processes import in_its_own_process
 
@@ -31,20 +32,23 @@ def model():
 
 
 def output_of(model, mode):
-    source = ShuffledRows({"x": model["x"].get_value()}, 7)
-    estimator = GradientEstimator(
-        RowDensity(model, manifold_variables(model, ["mu", "b"]), source),
-        with_value=True,
-        compile_kwargs=None if mode is None else {"mode": mode},
-    )
-    output = np.empty(6)
+    """Gradients of three minibatches; the gradient of all rows, and behind it the value."""
+    minibatches = ShuffledRows({"x": model["x"].get_value()}, 7)
     results = []
-    for start in (0, 4, 29):
-        field = estimator.field
-        evaluate(field.address, POSITION, start, field.context, output)
-        field.raise_error()
-        results.append(output.copy())
-    return np.array(results)
+    for source, starts, size in ((minibatches, (0, 4, 29), 5), (AllRows(), (0,), 6)):
+        estimator = GradientEstimator(
+            RowDensity(model, manifold_variables(model, ["mu", "b"]), source),
+            with_value=size > POSITION.size,
+            compile_kwargs=None if mode is None else {"mode": mode},
+        )
+        assert estimator.has_value == (size > POSITION.size)
+        for start in starts:
+            field, output = estimator.field, np.full(size, np.nan)
+            evaluate(field.address, POSITION, start, field.context, output)
+            field.raise_error()
+            assert np.isfinite(output).all()
+            results.append(output)
+    return np.concatenate(results)
 
 
 @pytest.mark.parametrize("mode", [None, "CVM"])

@@ -37,7 +37,7 @@ class Gradient:
             [np.ravel(coordinates[variable.name]) for variable in self.variables]
         )
         field = self.estimator.field
-        output = np.empty(position.size + 1)
+        output = np.full(position.size + 1, np.nan)  # minibatches write no value
         evaluate(field.address, position, argument, field.context, output)
         field.raise_error()
         parts = {name: output[part] for name, part in self.product.slices.items()}

@@ -201,6 +201,7 @@ def test_the_model_survives_pickling(model):
     np.testing.assert_array_equal(*draws)
 
 
+@pytest.mark.slow
 def test_nuts_draws_the_exact_moments():
     with pm.Model():
         MatrixVonMisesFisher("X", STRONG)
