@@ -164,7 +164,7 @@ class SCIR(PositiveStep):
         "count_clips": (np.int64, []),
     }
     _families = ("Dirichlet", "Gamma", "LogNormal")
-    _needs_counts = True
+    totals_hold_counts = True
     _given: CountsAt | None = None
     """Counts of more rows than the step has, which chains keep as those of all data."""
 

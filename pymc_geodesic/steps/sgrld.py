@@ -137,7 +137,7 @@ class SGRLD(PositiveStep):
 
     name = "sgrld"
     _state_class = SGRLDState
-    _needs_counts = False
+    totals_hold_counts = False
 
     @takes(SGRLDOptions)
     def __init__(self, options: SGRLDOptions) -> None:

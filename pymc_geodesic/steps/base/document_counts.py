@@ -72,7 +72,7 @@ class DocumentCounts:
         prior = step.priors(point)[0].reshape(values.shape)
         spread = ((prior + counts.mean(axis=0)) * (1.0 - values))[:, words]
         rate = 1.0
-        if not step._needs_counts:  # Σθ is that of the prior, and the likelihood moves ω alone
+        if not step.totals_hold_counts:  # the likelihood moves ω alone
             in_topics = counts.mean(axis=0).sum(axis=1)
             rate += in_topics @ (in_topics / prior.sum(axis=1)) / max(in_topics.sum(), 1.0)
         return TopicPushes(away[..., words], float(spread.sum()), float(rate))

@@ -112,8 +112,8 @@ class PositiveStep(CountMeasuringStep):
     )
     _compiled_attributes: tuple[str, ...] = ("estimator", "priors")
     _families: tuple[str, ...] = ("Dirichlet", "Gamma")
-    _needs_counts: bool
-    """Whether counts must not be negative."""
+    totals_hold_counts: bool
+    """Whether Σθ has the gamma law of prior and counts, which must not be negative then."""
     _move_words: MoveWords
 
     def __init__(self, options: PositiveOptions) -> None:
@@ -174,7 +174,7 @@ class PositiveStep(CountMeasuringStep):
             for argument, point in zip(arguments, points, strict=True):
                 self.estimator.set_others(point)
                 probe = self._probe_of(int(argument))
-                depends.append(probe.depends(needs_counts=self._needs_counts))
+                depends.append(probe.depends(needs_counts=self.totals_hold_counts))
             self._depends = any(depends)
             self.estimator.reset(0)
 
@@ -238,7 +238,7 @@ class PositiveStep(CountMeasuringStep):
                 continue
             part = slice(start, start + rows * width)
             shapes = self._prior_shape[part]
-            if self._needs_counts:  # without, the likelihood moves ω alone
+            if self.totals_hold_counts:
                 shapes = shapes + np.maximum(self._counts[part], 0.0)
             totals = shapes.reshape(rows, width).sum(axis=1)
             state = self.position[part].reshape(rows, width)
