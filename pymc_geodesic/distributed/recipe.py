@@ -28,7 +28,8 @@ class StepRecipe:
     kind : type
         Class of the step.
     arguments : dict
-        What it is called with, beside the model and the number of rows that it is to count.
+        What it is called with, beside the model and the number of rows that it is to count; the
+        local variables by name.
     """
 
     kind: type[GeodesicStep]
@@ -48,9 +49,7 @@ class StepRecipe:
     @property
     def local_names(self) -> list[str]:
         """Variables with a value for each row, which stay where the rows are."""
-        named = self.arguments.get("local") or []
-        listed = list(named) if isinstance(named, list | tuple) else [named]
-        return [getattr(variable, "name", variable) for variable in listed]
+        return list(self.arguments.get("local") or ())
 
     @property
     def row_names(self) -> list[str]:
@@ -103,8 +102,11 @@ def recipe_for(step: Any, model: pm.Model) -> StepRecipe:
         )
     for left_out in ("total_size", "model", "rng"):
         arguments.pop(left_out, None)
+    if arguments.get("local") is not None:
+        local = manifold_variables(model, arguments["local"], by_row=True)
+        arguments["local"] = [variable.name for variable in local]
     made = StepRecipe(kind, arguments)
-    _check_local(made, model)
+    _check_local(made)
     sampled = [variable.name for variable in made.variables(model)] + made.local_names
     left = [rv.name for rv in model.free_RVs if rv.name not in sampled]
     if left:
@@ -116,7 +118,7 @@ def recipe_for(step: Any, model: pm.Model) -> StepRecipe:
     return made
 
 
-def _check_local(recipe: StepRecipe, model: pm.Model) -> None:
+def _check_local(recipe: StepRecipe) -> None:
     """Refuse local variables that cannot begin anew in every visit, and control variates of them.
 
     Words are assigned to topics anew whatever is known of their document; draws of a Markov chain
@@ -124,7 +126,6 @@ def _check_local(recipe: StepRecipe, model: pm.Model) -> None:
     """
     if not recipe.local_names:
         return
-    manifold_variables(model, recipe.local_names, by_row=True)  # refuses unknown names
     if not issubclass(recipe.kind, PositiveStep):
         raise ValueError(
             f"local={recipe.local_names} has values for each row, which do not go from shard to "

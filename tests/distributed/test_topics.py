@@ -257,6 +257,21 @@ def test_what_depends_on_proportions_is_left_out():
     np.testing.assert_allclose(idata.posterior["first"], idata.posterior["topics"][..., 0, 0])
 
 
+@pytest.mark.parametrize("kept_as", ["name", "names", "variable", "value"])
+def test_local_variables_travel_by_name(kept_as):
+    model = lda(np.ones((2, 4)), 2)
+    theta = model["theta"]
+    local = {
+        "name": "theta",
+        "names": ("theta",),
+        "variable": [theta],
+        "value": model.rvs_to_values[theta],
+    }
+    step = functools.partial(pg.SCIR, **OPTIONS | {"local": local[kept_as]})
+    recipe = recipe_for(step, model)
+    assert recipe.arguments["local"] == recipe.local_names == ["theta"]
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "conducive", "message"),
     [
