@@ -243,7 +243,7 @@ def test_documents_pass_once_by_default():
 
 @pytest.mark.parametrize(("n", "batch_size", "multiple"), [(60, 7, 2), (100, 64, 1), (3, 8, 1)])
 def test_a_pass_leaves_no_document_out(n, batch_size, multiple):
-    passes = Passes(np.random.default_rng(1), n, batch_size, multiple=multiple)
+    passes = Passes.of_all(np.random.default_rng(1), n, batch_size, multiple)
     assert passes.n_minibatches % multiple == 0
     for _ in range(2):
         seen = [passes.next_rows() for _ in range(passes.n_minibatches)]
@@ -251,6 +251,20 @@ def test_a_pass_leaves_no_document_out(n, batch_size, multiple):
         sizes = [len(each) for each in seen]
         assert max(sizes) <= batch_size
         assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(60, 7), (100, 64), (3, 8)])
+def test_minibatches_of_one_size_leave_out_the_rest(n, batch_size):
+    passes = Passes.of_one_size(np.random.default_rng(1), n, batch_size)
+    size = min(n, batch_size)
+    left_out = []
+    for _ in range(2):
+        seen = [passes.next_rows() for _ in range(passes.n_minibatches)]
+        assert {len(each) for each in seen} == {size}
+        rows = np.concatenate(seen)
+        assert len(set(rows)) == len(rows) == n - n % size
+        left_out.append(set(range(n)) - set(rows))
+    assert n % size == 0 or left_out[0] != left_out[1]
 
 
 @pytest.mark.parametrize(

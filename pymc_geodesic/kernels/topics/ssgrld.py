@@ -177,7 +177,7 @@ class MaxMarginTopics:
         self._friction = settings.diffusion
         self.temperature = 1.0
         self.documents_seen = 0
-        self._passes = Passes(rng, len(every), settings.batch_size)
+        self._passes = Passes.of_one_size(rng, len(every), settings.batch_size)
         self._tops, self._sums = np.empty(n_topics), np.empty(n_topics)
 
     def log_totals(self) -> np.ndarray:
