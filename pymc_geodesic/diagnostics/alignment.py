@@ -5,6 +5,8 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from scipy.optimize import linear_sum_assignment
 
+from pymc_geodesic.kernels.partitions.sticks import sticks_of_weights, weights_of_sticks
+
 MAX_PASSES = 10
 
 
@@ -96,36 +98,6 @@ def align_topics(
     aligned = idata.copy()
     aligned["posterior"] = xr.DataTree(posterior)
     return aligned
-
-
-def weights_of_sticks(sticks: np.ndarray) -> np.ndarray:
-    r"""Return :math:`w_k = v_k \prod_{j<k} (1 - v_j)`, the last one being what is left.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.diagnostics.alignment import weights_of_sticks
-    >>> weights_of_sticks(np.array([0.5, 0.5]))
-    array([0.5 , 0.25, 0.25])
-    """
-    one = np.ones((*sticks.shape[:-1], 1))
-    left = np.concatenate([one, np.cumprod(1.0 - sticks, axis=-1)], axis=-1)
-    return left * np.concatenate([sticks, one], axis=-1)
-
-
-def sticks_of_weights(weights: np.ndarray) -> np.ndarray:
-    """Return the sticks that give these weights, between zero and one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.diagnostics.alignment import sticks_of_weights
-    >>> sticks_of_weights(np.array([0.25, 0.25, 0.5])).round(3)
-    array([0.25 , 0.333])
-    """
-    left = np.cumsum(weights[..., ::-1], axis=-1)[..., :0:-1]
-    smallest = np.finfo(float).tiny
-    return np.clip(weights[..., :-1] / np.maximum(left, smallest), smallest, 1.0 - 2.0**-53)
 
 
 def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:

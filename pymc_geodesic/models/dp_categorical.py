@@ -32,7 +32,6 @@ __all__ = [
     "draw_dirichlet",
     "draw_given_clusters",
     "sample_chains",
-    "stick_weights",
 ]
 
 SMALLEST_PROBABILITY = 1e-290
@@ -197,12 +196,6 @@ class Chain(Protocol):
 
     def draw(self) -> Draw:
         """Describe the present state."""
-
-
-def stick_weights(log_shares: np.ndarray, log_rest: float = 0.0) -> np.ndarray:
-    """Weights of the pieces of a stick, and log of what is left of it, by log V and log(1 − V)."""
-    log_left = log_rest + np.append(0.0, np.cumsum(log_shares[:, 1]))
-    return np.append(np.exp(log_left[:-1] + log_shares[:, 0]), log_left[-1])
 
 
 def draw_dirichlet(stream: np.ndarray, shapes: np.ndarray) -> np.ndarray:

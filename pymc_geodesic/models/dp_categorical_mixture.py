@@ -13,6 +13,7 @@ from scipy import sparse
 from pymc_geodesic.kernels.cox_ingersoll_ross import cir_transition
 from pymc_geodesic.kernels.partitions.expanded_mean import expanded_mean_step
 from pymc_geodesic.kernels.partitions.slices import break_sticks, draw_slices, slice_rows
+from pymc_geodesic.kernels.partitions.sticks import log_pieces
 from pymc_geodesic.models.dp_categorical import (
     SMALLEST_PROBABILITY,
     Counts,
@@ -20,7 +21,6 @@ from pymc_geodesic.models.dp_categorical import (
     Mixture,
     RowBatches,
     sample_chains,
-    stick_weights,
 )
 from pymc_geodesic.models.dp_categorical_gibbs import Start, first_clusters
 from pymc_geodesic.runtime.log_gamma import fill_log_gamma
@@ -203,7 +203,7 @@ class StochasticSliceChain:
 
     def draw(self) -> Draw:
         """Describe the components behind which no row is."""
-        weights = stick_weights(_log_normalised(self._log_sticks))[:-1]
+        weights = np.exp(self._log_weights()[:-1])
         stats: dict[str, float] = {"n_sticks": len(weights), "n_instantiated": self._n_instantiated}
         return Draw(
             self.alpha,
@@ -217,9 +217,9 @@ class StochasticSliceChain:
     def _assign(self, which: np.ndarray) -> None:
         """Draw the component of some rows, from as many components as their slices need."""
         mixture, stream = self._mixture, self._stream
-        *weights, log_rest = stick_weights(_log_normalised(self._log_sticks))
+        *log_weights, log_rest = self._log_weights()
         slices = np.empty(which.size)
-        smallest = draw_slices(stream, which, self.assignments, np.array(weights), slices)
+        smallest = draw_slices(stream, which, self.assignments, np.exp(log_weights), slices)
         log_shares = break_sticks(stream, self.alpha, log_rest, smallest)
         n_new = len(log_shares)
         if n_new:
@@ -232,7 +232,7 @@ class StochasticSliceChain:
         self._n_instantiated = len(self._log_sticks)
         while self._counts.sizes.size < self._n_instantiated:
             self._counts = self._counts.enlarged()
-        every = stick_weights(_log_normalised(self._log_sticks))[:-1]
+        every = np.exp(self._log_weights()[:-1])
         order = np.argsort(-every, kind="stable")
         slice_rows(
             *mixture.rows,
@@ -245,6 +245,10 @@ class StochasticSliceChain:
             self.assignments,
             *self._counts,
         )
+
+    def _log_weights(self) -> np.ndarray:
+        """Logarithms of the weights, and of what is left, shape (K + 1,)."""
+        return log_pieces(*_log_normalised(self._log_sticks).T)
 
     def _topics(self) -> np.ndarray:
         """Probabilities of the categories, shape (K, V)."""

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from pymc_geodesic.kernels.partitions.slices import break_sticks, draw_slices, slice_rows
+from pymc_geodesic.kernels.partitions.sticks import log_pieces
 from pymc_geodesic.models.dp_categorical import (
     Counts,
     Draw,
@@ -19,7 +20,6 @@ from pymc_geodesic.models.dp_categorical import (
     draw_dirichlet,
     draw_given_clusters,
     sample_chains,
-    stick_weights,
 )
 from pymc_geodesic.models.dp_categorical_gibbs import Start, first_clusters
 from pymc_geodesic.runtime.streams import new_stream
@@ -153,7 +153,8 @@ class SliceChain:
         slices = np.empty(which.size)
         smallest = draw_slices(stream, which, self.assignments, by_slot, slices)
         log_rest = float(np.log(weights[-1]))
-        broken = stick_weights(break_sticks(stream, self.alpha, log_rest, smallest), log_rest)[:-1]
+        shares = break_sticks(stream, self.alpha, log_rest, smallest)
+        broken = np.exp(log_rest + log_pieces(*shares.T)[:-1])
         while self._counts.sizes.size < used.size + broken.size:
             self._counts = self._counts.enlarged()
         empty = np.flatnonzero(self._counts.sizes == 0)[: broken.size]

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.distributions.unit_points import unit_points
+from pymc_geodesic.kernels.partitions.sticks import sticks_of_weights
 from pymc_geodesic.models.vmf_mixture_em import vmf_mixture_em
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.sparse import SparseData
@@ -26,12 +27,6 @@ def log_weights(sticks: Any) -> Any:
     r"""Logarithms of :math:`w_k = v_k \prod_{j<k} (1 - v_j)`, the last stick being what is left."""
     rest = pt.concatenate([[0.0], pt.cumsum(pt.log1p(-sticks))])
     return rest + pt.concatenate([pt.log(sticks), [0.0]])
-
-
-def sticks_of(weights: np.ndarray) -> np.ndarray:
-    """Sticks that give these weights, away from 0 and 1."""
-    left = np.cumsum(weights[::-1])[::-1][:-1]
-    return np.clip(weights[:-1] / left, 1e-3, 1.0 - 1e-3)
 
 
 def vmf_mixture(
@@ -157,7 +152,7 @@ def vmf_mixture(
         fit = vmf_mixture_em(
             points, n_components, shared_kappa=shared_kappa, random_seed=random_seed
         )
-        mu_start, sticks_start = fit.mu, sticks_of(fit.weights)
+        mu_start, sticks_start = fit.mu, sticks_of_weights(fit.weights, 1e-3, 1.0 - 1e-3)
         kappa_start = np.clip(fit.kappa, WEAKEST_START, STRONGEST_START)
         kappa_start = kappa_start[0] if shared_kappa else kappa_start
     coords = {

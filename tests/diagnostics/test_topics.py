@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from pymc_geodesic.diagnostics import align_topics, top_words
-from pymc_geodesic.diagnostics.alignment import weights_of_sticks
+from pymc_geodesic.kernels.partitions.sticks import weights_of_sticks
 from pymc_geodesic.models.vmf_mixture import log_weights
 
 CHAINS, DRAWS, TOPICS, WORDS, DOCUMENTS = 3, 100, 5, 12, 4

@@ -9,7 +9,7 @@ from scipy.special import digamma, polygamma
 from pymc_geodesic.diagnostics import mixture_perplexity
 from pymc_geodesic.kernels.partitions import concentration, expanded_mean
 from pymc_geodesic.models import dp_categorical_mixture
-from pymc_geodesic.models.dp_categorical import Mixture, stick_weights
+from pymc_geodesic.models.dp_categorical import Mixture
 from pymc_geodesic.models.dp_categorical_gibbs import Start
 from pymc_geodesic.models.dp_categorical_mixture import StochasticSliceChain
 from pymc_geodesic.runtime.streams import new_stream
@@ -65,12 +65,6 @@ def test_a_wrong_concentration_has_another_law(exact, edit, monkeypatch):
     monkeypatch.setattr(module, "draw_concentration_of_sticks", mutant)
     _, alpha = all_rows(PRIOR, 6_000)
     assert abs(by_batches(alpha, exact.alpha)) > 6
-
-
-def test_weights_of_a_stick():
-    shares = np.array([0.5, 0.2, 0.9])
-    found = stick_weights(np.log(np.column_stack([shares, 1 - shares])), np.log(0.4))
-    np.testing.assert_allclose(found, [0.2, 0.04, 0.144, np.log(0.016)])
 
 
 def expanded_mean_moments(step, n=40_000, n_steps=20):

@@ -249,9 +249,7 @@ class PassiveAggressiveTopics:
         self.assignments = np.full(len(data.words), -1, dtype=np.int32)
         self.in_topics = np.zeros((n_documents, n_topics))
         self._slots = np.full(n_words, -1, dtype=np.int32)
-        self._passes = Passes.of_all(
-            rng, n_documents, settings.batch_size, settings.multiple
-        )
+        self._passes = Passes.of_all(rng, n_documents, settings.batch_size, settings.multiple)
         self.documents_seen = 0
 
     def topics(self) -> np.ndarray:
