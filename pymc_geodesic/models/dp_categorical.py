@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -235,11 +236,12 @@ class RowBatches:
     """
 
     def __init__(self, n_rows: int, batch_size: int | None, rng: np.random.Generator) -> None:
-        self._size = n_rows if batch_size is None else int(batch_size)
-        if not 1 <= self._size <= n_rows or self._size != (batch_size or self._size):
+        size = n_rows if batch_size is None else batch_size
+        if not isinstance(size, Real) or not 1 <= size <= n_rows or size % 1:
             raise ValueError(
-                f"batch_size must be an integer from 1 to the {n_rows} rows, got {batch_size}"
+                f"batch_size must be an integer from 1 to the {n_rows} rows, got {batch_size!r}"
             )
+        self._size = int(size)
         self._rng = rng
         self._order = np.arange(n_rows)
         self._place = n_rows

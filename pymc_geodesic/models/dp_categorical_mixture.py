@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -29,6 +29,7 @@ from pymc_geodesic.runtime.streams import new_stream
 __all__ = ["StochasticSliceChain", "dp_categorical_mixture"]
 
 USUAL_BATCH = 1000
+"""Rows of a minibatch unless they are chosen, or all where there are fewer."""
 
 STEP_SIZES = {"scir": 0.01, "sgrld": 1e-3}
 """Steps for which draws predict well: SCIR's is a rate of forgetting, SGRLD's one per count."""
@@ -40,7 +41,7 @@ def dp_categorical_mixture(
     beta: ArrayLike = 0.1,
     *,
     method: str = "scir",
-    batch_size: int | None = USUAL_BATCH,
+    batch_size: int | Literal["auto"] | None = "auto",
     step_size: float | None = None,
     start_rows: int = 5000,
     start_sweeps: int = 200,
@@ -83,9 +84,9 @@ def dp_categorical_mixture(
         See `dp_categorical_gibbs`.
     method : {"scir", "sgrld"}
         How probabilities and shares move.
-    batch_size : int, optional
-        n; 1000 by default, or all rows where there are fewer; None for all. Batches are taken from
-        the rows in random order, each once in an epoch.
+    batch_size : int, "auto" or None
+        n; ``"auto"`` takes 1000, or all rows where there are fewer, None takes all. Batches are
+        taken from the rows in random order, each once in an epoch.
     step_size : float, optional
         h, fixed; 0.01 for SCIR and 10⁻³ for SGRLD.
     start_rows, start_sweeps, start_split_merge : int
@@ -106,7 +107,8 @@ def dp_categorical_mixture(
     Raises
     ------
     ValueError
-        As `dp_categorical_gibbs`, and if the method is unknown or the step size not positive.
+        As `dp_categorical_gibbs`, and if the method is unknown, the step size not positive, or
+        there are not as many rows as a batch is to have.
 
     Notes
     -----
@@ -137,8 +139,8 @@ def dp_categorical_mixture(
         raise ValueError(f"step_size must be a positive number, got {step_size}")
     mixture = Mixture.of(counts, beta, alpha)
     start = Start(start_rows, start_sweeps, start_split_merge)
-    if batch_size == USUAL_BATCH:
-        batch_size = min(batch_size, mixture.rows.n_rows)
+    if batch_size == "auto":
+        batch_size = min(USUAL_BATCH, mixture.rows.n_rows)
     return sample_chains(
         mixture,
         lambda rng: StochasticSliceChain(mixture, rng, method, batch_size, step, start),
