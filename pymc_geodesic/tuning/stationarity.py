@@ -110,8 +110,7 @@ class Stationarity:
         part = np.repeat(1.0 / numbers, numbers)
         parts = np.concatenate([part, part[:n_euclidean], np.ones(min(n_euclidean, 1))])
         self._chances = FALSE_ALARM * parts / parts.sum()
-        self._n_looks = max(n_looks, 1)
-        self.count = 0
+        self._planned = max(n_looks, 1)
         self.sums = np.zeros((N_BATCHES, size + n_euclidean))
         self.counts = np.zeros(N_BATCHES)
         d = n_euclidean
@@ -142,13 +141,18 @@ class Stationarity:
             Numbers of each variable.
         """
         made = cls(gradients.shape[1], products.shape[1], int(counts.sum()), sizes)
-        made.counts, made.count = counts.copy(), int(counts.sum())
+        made.counts = counts.copy()
         made.sums = np.concatenate([gradients, products], axis=1)
         return made
 
     @property
+    def n_looks(self) -> int:
+        """Looks so far."""
+        return int(self.counts.sum())
+
+    @property
     def _batch(self) -> int:
-        return min(self.count * N_BATCHES // self._n_looks, N_BATCHES - 1)
+        return min(self.n_looks * N_BATCHES // self._planned, N_BATCHES - 1)
 
     def _known(self, position: np.ndarray) -> np.ndarray:
         """Return what is known at all draws: z and z² of the Euclidean coordinates."""
@@ -187,15 +191,15 @@ class Stationarity:
         self._seen[batch] += known
         self._products += np.concatenate([gradient[:d], products]) * known
         self._squares += known**2
-        self.count += 1
-        if self.count <= SUMMED_EVERY or not self.count % SUMMED_EVERY:
+        n = self.n_looks
+        if n <= SUMMED_EVERY or not n % SUMMED_EVERY:
             self.largest_gradient = float(np.abs(self.mean_gradient).max())
         if d:
             self.last_temperature = float(products.mean())
 
     def _slopes(self, part: slice) -> np.ndarray:
         """Regression of g on z, the first d, or of −z g on z², the last, over all looks."""
-        d, n = self._d, max(self.count, 1)
+        d, n = self._d, max(self.n_looks, 1)
         of = self.sums[:, :d] if part.start == 0 else self.sums[:, self._size :]
         seen, of = self._seen[:, part].sum(axis=0) / n, of.sum(axis=0) / n
         squares = self._squares[part] / n
@@ -226,7 +230,7 @@ class Stationarity:
     @property
     def mean_gradient(self) -> np.ndarray:
         """Mean gradient so far, an error of the mean in posterior standard deviations."""
-        d, n = self._d, self.count
+        d, n = self._d, self.n_looks
         means = self.sums[:, : self._size].sum(axis=0) / n
         if self._n_passed.any():
             seen = self._seen[:, :d].sum(axis=0) / n
@@ -244,7 +248,7 @@ class Stationarity:
 
         That of all temperatures together only where no coordinate by itself is in error.
         """
-        if self.count < FEWEST_LOOKS:
+        if self.n_looks < FEWEST_LOOKS:
             return None
         means, errors = self._means()
         off = means.copy()
@@ -276,7 +280,6 @@ class Stationarity:
     def state(self, state: dict[str, np.ndarray]) -> None:
         for name in self._STATE:
             setattr(self, name, np.array(state[name]))
-        self.count = int(self.counts.sum())
         for name in self._LAST:
             known = np.asarray(state[name])
             setattr(self, name, float(known[0]) if known.size else math.nan)
