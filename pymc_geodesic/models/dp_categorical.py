@@ -236,7 +236,7 @@ class RowBatches:
     """
 
     def __init__(self, n_rows: int, batch_size: int | None, rng: np.random.Generator) -> None:
-        size = n_rows if batch_size is None else batch_size
+        size: Any = n_rows if batch_size is None else batch_size
         if not isinstance(size, Real) or not 1 <= size <= n_rows or size % 1:
             raise ValueError(
                 f"batch_size must be an integer from 1 to the {n_rows} rows, got {batch_size!r}"

@@ -8,7 +8,7 @@ __all__ = ["log_pieces", "sticks_of_weights", "weights_of_sticks"]
 
 
 def log_pieces(log_taken: np.ndarray, log_left: np.ndarray) -> np.ndarray:
-    r"""Logarithms of the pieces :math:`w_k = v_k \prod_{j<k} (1 - v_j)` of a stick, and of its rest.
+    r"""Logarithms of the pieces :math:`w_k = v_k \prod_{j<k} (1 - v_j)` of a stick and its rest.
 
     Parameters
     ----------
