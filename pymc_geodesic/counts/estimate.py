@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.runtime.threads import Workers
 
-__all__ = ["AssignsTopics", "CountEstimate", "CountSampler"]
+__all__ = ["AssignsTopics", "CountEstimate", "CountSampler", "EstimateOfAllRows"]
 
 
 class AssignsTopics(Protocol):
@@ -48,6 +49,10 @@ class CountSampler(Protocol):
         self, topics: AssignsTopics, arguments: np.ndarray, step_size: float
     ) -> tuple[int, dict[str, Any]]:
         """Run the kernel that moves topics when words were assigned to them."""
+
+
+EstimateOfAllRows = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
+"""Takes values, and fills counts and exposures of all rows; see `CountEstimate.estimate`."""
 
 
 class CountEstimate(Estimate):
@@ -108,7 +113,7 @@ class CountEstimate(Estimate):
     def forget_local(self) -> None:
         """Begin the variables that the estimate itself draws anew, if there are any."""
 
-    def compile_all_rows(self) -> None:
+    def compile_all_rows(self) -> EstimateOfAllRows:
         """Compile the counts of all rows at once, for control variates.
 
         Raises
@@ -116,10 +121,7 @@ class CountEstimate(Estimate):
         ValueError
             If there is no such thing.
         """
-        raise ValueError("control_variates= is not available with local=")
-
-    def estimate_all_rows(
-        self, values: np.ndarray, counts: np.ndarray, exposures: np.ndarray
-    ) -> int:
-        """Count all rows, once `compile_all_rows` was called; see `estimate`."""
-        raise NotImplementedError(f"{type(self).__name__} compiles no counts of all rows")
+        raise ValueError(
+            "control_variates= is not available with local=: how words are assigned to topics is "
+            "random, and changes with the topics; leave it out"
+        )

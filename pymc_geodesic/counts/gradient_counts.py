@@ -11,7 +11,7 @@ is not differentiated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.counts.constant_sums import constant_sums
-from pymc_geodesic.counts.estimate import CountEstimate, CountSampler
+from pymc_geodesic.counts.estimate import CountEstimate, CountSampler, EstimateOfAllRows
 from pymc_geodesic.counts.priors import family_of
 from pymc_geodesic.densities.compilation import CompiledField, compile_field
 from pymc_geodesic.densities.log_density import Density, rebuilt
@@ -174,7 +174,7 @@ class CountEstimator(GradientEstimator, CountEstimate):
         exposures: np.ndarray,
     ) -> int:
         """Estimate from one minibatch, without randomness; see `CountEstimate.estimate`."""
-        return self._estimate_with(self.field, values, argument, counts, exposures)
+        return self._estimate_with(self.field, argument, values, counts, exposures)
 
     def share(self, argument: int) -> float:
         """Rows of a minibatch, divided by those of the largest one: all have the same number."""
@@ -189,8 +189,8 @@ class CountEstimator(GradientEstimator, CountEstimate):
     def _estimate_with(
         self,
         field: CompiledField,
-        values: np.ndarray,
         argument: int,
+        values: np.ndarray,
         counts: np.ndarray,
         exposures: np.ndarray,
     ) -> int:
@@ -199,15 +199,8 @@ class CountEstimator(GradientEstimator, CountEstimate):
         field.raise_error()
         return failed
 
-    def estimate_all_rows(
-        self, values: np.ndarray, counts: np.ndarray, exposures: np.ndarray
-    ) -> int:
-        """Count all rows, once `compile_all_rows` was called; see `estimate`."""
-        assert self._all_rows is not None
-        return self._estimate_with(self._all_rows[0], values, 0, counts, exposures)
-
-    def compile_all_rows(self) -> None:
-        """Compile the gradient of the likelihood of all rows, at once.
+    def compile_all_rows(self) -> EstimateOfAllRows:
+        """Compile the gradient of the likelihood of all rows, at once; return what counts them.
 
         Raises
         ------
@@ -239,6 +232,7 @@ class CountEstimator(GradientEstimator, CountEstimate):
         )
         self._all_rows = field, density
         self.refresh_data()
+        return partial(self._estimate_with, field, 0)
 
     def refresh_data(self) -> None:
         """Point the contexts at the present values of the data containers."""

@@ -165,6 +165,7 @@ class SCIR(PositiveStep):
     }
     _families = ("Dirichlet", "Gamma", "LogNormal")
     totals_hold_counts = True
+    _compiled_attributes = (*PositiveStep._compiled_attributes, "_estimate_all_rows")
     _given: CountsAt | None = None
     """Counts of more rows than the step has, which chains keep as those of all data."""
 
@@ -176,7 +177,7 @@ class SCIR(PositiveStep):
     def _compile(self) -> None:
         super()._compile()
         if self.control_variates:
-            self.estimator.compile_all_rows()
+            self._estimate_all_rows = self.estimator.compile_all_rows()
 
     def _reset(self) -> None:
         super()._reset()
@@ -215,7 +216,7 @@ class SCIR(PositiveStep):
     def _centre(self) -> None:
         """Count all rows at the reference."""
         counts, exposures = np.empty(self.product.size), np.empty(self.product.size)
-        failed = self.estimator.estimate_all_rows(self.reference, counts, exposures)
+        failed = self._estimate_all_rows(self.reference, counts, exposures)
         if failed >= 0:
             self._counts, self._exposures = counts, exposures
             raise self._negative(failed, self.tuned_step_size)

@@ -26,7 +26,7 @@ class RowCounts:
 
     def __init__(self, step: PositiveStep, share: float) -> None:
         self._step, self._share = step, share
-        step.estimator.compile_all_rows()
+        self._estimate = step.estimator.compile_all_rows()
         self._shape, self._rate = step.priors({})
 
     def values_of(self, point: PointType) -> np.ndarray:
@@ -49,7 +49,7 @@ class RowCounts:
             If a count is negative or not finite.
         """
         counts, exposures = np.empty(values.size), np.empty(values.size)
-        failed = self._step.estimator.estimate_all_rows(values.copy(), counts, exposures)
+        failed = self._estimate(values.copy(), counts, exposures)
         if failed >= 0:
             names = [variable.name for variable in self._step.variables]
             raise ValueError(
