@@ -12,6 +12,7 @@ import numpy as np
 from pymc_geodesic.schedules import Schedule
 
 __all__ = [
+    "check_batch_size",
     "check_containers",
     "check_count",
     "check_fraction",
@@ -146,6 +147,29 @@ def check_count(name: str, value: Any) -> None:
         return
     if not _is_number(value) or not 1 <= value < math.inf or int(value) != value:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
+
+
+def check_batch_size(batch_size: Any, n_rows: int, rows: str = "rows") -> None:
+    """Refuse a size of minibatches that is no integer from 1 to the number of rows; None passes.
+
+    Raises
+    ------
+    ValueError
+        The message says how many there are.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_batch_size
+    >>> check_batch_size(20, 30)
+    >>> check_batch_size(40, 30)
+    Traceback (most recent call last):
+    ValueError: batch_size=40 does not fit the 30 rows; choose 1 to 30
+    """
+    check_count("batch_size", batch_size)
+    if batch_size is not None and batch_size > n_rows:
+        raise ValueError(
+            f"batch_size={batch_size} does not fit the {n_rows} {rows}; choose 1 to {n_rows}"
+        )
 
 
 def check_integers(**limits: tuple[Any, int]) -> None:

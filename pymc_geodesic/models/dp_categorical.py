@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import gammaln
 
-from pymc_geodesic.arguments import check_integers
+from pymc_geodesic.arguments import check_batch_size, check_integers
 from pymc_geodesic.kernels.partitions.collapsed_gibbs import count_clusters
 from pymc_geodesic.kernels.partitions.concentration import (
     draw_concentration,
@@ -232,16 +231,12 @@ class RowBatches:
     Raises
     ------
     ValueError
-        If there are not as many rows.
+        If ``batch_size`` is no integer, or there are not as many rows.
     """
 
     def __init__(self, n_rows: int, batch_size: int | None, rng: np.random.Generator) -> None:
-        size: Any = n_rows if batch_size is None else batch_size
-        if not isinstance(size, Real) or not 1 <= size <= n_rows or size % 1:
-            raise ValueError(
-                f"batch_size must be an integer from 1 to the {n_rows} rows, got {batch_size!r}"
-            )
-        self._size = int(size)
+        check_batch_size(batch_size, n_rows)
+        self._size = n_rows if batch_size is None else int(batch_size)
         self._rng = rng
         self._order = np.arange(n_rows)
         self._place = n_rows

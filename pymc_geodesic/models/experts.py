@@ -11,7 +11,7 @@ import xarray as xr
 from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import check_integers, refuse_masked
+from pymc_geodesic.arguments import check_batch_size, check_integers, refuse_masked
 from pymc_geodesic.distributions.labels import (
     require_classes,
     require_every_class,
@@ -98,8 +98,7 @@ def sample_experts(
     n = len(X)
     if batch_size is None:
         batch_size = min(max(n // 10, 50), 500, n)
-    if not 1 <= batch_size <= n:
-        raise ValueError(f"batch_size={batch_size} does not fit {n} rows; choose 1 to {n}")
+    check_batch_size(batch_size, n)
     sampler = _Sampler(
         X, labels, n_classes, loss=loss, intercept=intercept, max_experts=int(max_experts),
         batch_size=int(batch_size), n_steps=int(n_steps), method=method, **numbers,

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from rich.progress import Progress
 from scipy import sparse
 
-from pymc_geodesic.arguments import check_integers, check_positive
+from pymc_geodesic.arguments import check_batch_size, check_integers, check_positive
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
 from pymc_geodesic.models.lda import check_names
 from pymc_geodesic.models.mean_field import MeanField
@@ -144,11 +144,7 @@ def spherical_admixture_vi(
     check_settings(n_topics, alpha, kappa, sigma, kappa0)
     check_names(vectors, documents, vocabulary)
     check_integers(max_passes=(max_passes, 1), local_steps=(local_steps, 1), draws=(draws, 1))
-    if batch_size is not None and not 1 <= batch_size <= n_documents:
-        raise ValueError(
-            f"batch_size={batch_size} does not fit the {n_documents} documents; leave it out to "
-            "use all of them"
-        )
+    check_batch_size(batch_size, n_documents, "documents")
     check_positive("step_size", step_size)
     schedule = step_schedule(step_size, int(n_topics))
     rng = np.random.default_rng(random_seed)

@@ -182,9 +182,16 @@ def test_bad_input_is_named(arguments, message):
         dp_categorical_gibbs(**arguments, **QUIET)
 
 
-@pytest.mark.parametrize("batch_size", [0, 6, 2.5])
-def test_batches_of_no_possible_size_are_refused(batch_size):
-    with pytest.raises(ValueError, match="batch_size must be an integer from 1 to the 5 rows"):
+@pytest.mark.parametrize(
+    ("batch_size", "message"),
+    [
+        (0, "batch_size must be a positive integer, got 0"),
+        (2.5, "batch_size must be a positive integer"),
+        (6, "batch_size=6 does not fit the 5 rows; choose 1 to 5"),
+    ],
+)
+def test_batches_of_no_possible_size_are_refused(batch_size, message):
+    with pytest.raises(ValueError, match=message):
         dp_categorical_slice(COUNTS, batch_size=batch_size, **QUIET)
 
 
