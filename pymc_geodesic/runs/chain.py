@@ -6,7 +6,7 @@ import multiprocessing
 import multiprocessing.util
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from pymc_geodesic.runs.chain_files import ChainFiles, Draws, Record
 from pymc_geodesic.runs.columns import Columns
 from pymc_geodesic.runs.ending import end_if_told, end_worker_with, tell_how_to_go_on
 from pymc_geodesic.runs.pymc_parts import RecordsInWorker
+from pymc_geodesic.runs.values import ValuesAt
 
 __all__ = ["ChainTrace", "Replay"]
 
@@ -57,10 +58,8 @@ class ChainTrace(RecordsInWorker):
         Number of the chain.
     n_draws : int
         How many draws it is to have, with tuning.
-    evaluate : callable
-        Function of the entries of a point that returns the values of the variables.
-    inputs : list of str
-        Names of these entries.
+    values_at : ValuesAt
+        Function of a point that returns the values of the variables.
     columns : Columns
         For the values and the sample stats.
     every : float
@@ -75,15 +74,14 @@ class ChainTrace(RecordsInWorker):
         chain: int,
         n_draws: int,
         *,
-        evaluate: Callable[..., list[np.ndarray]],
-        inputs: list[str],
+        values_at: ValuesAt,
         columns: Columns,
         every: float,
         replay: Replay | None = None,
     ) -> None:
         # Not those of the base: it would open a store of another kind.
         self.files, self.chain, self.n_draws = files, chain, n_draws
-        self.evaluate, self.inputs, self.columns = evaluate, inputs, columns
+        self.values_at, self.columns = values_at, columns
         self.every = every
         self.replay = replay
         self.n = 0
@@ -148,7 +146,7 @@ class ChainTrace(RecordsInWorker):
         self.n += 1
         if self.n <= self._first:
             return
-        self.columns.append(self.evaluate(*[draw[name] for name in self.inputs]), stats)
+        self.columns.append(self.values_at(draw), stats)
         if self.n == self.n_draws or (self.n >= self._n_on_disk and time.monotonic() >= self._due):
             begin = time.monotonic()
             point = {name: np.array(value) for name, value in draw.items()}

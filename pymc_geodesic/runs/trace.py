@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.chain import ChainTrace, Replay
@@ -27,6 +26,7 @@ from pymc_geodesic.runs.pymc_parts import (
 )
 from pymc_geodesic.runs.reading import FORMAT, RunFiles, tree_of
 from pymc_geodesic.runs.recipe import recipe_of, same_steps
+from pymc_geodesic.runs.values import ValuesAt
 
 __all__ = ["CheckpointTrace"]
 
@@ -148,20 +148,13 @@ class CheckpointTrace(KnowsTheStep):
         write_tree(self.path / "run.npz", key)
         self._give_signal_back = end_run_with(self, self.path)
         self.run = RunFiles(self.path)
-        evaluate = self.model.compile_fn(
-            inputs=[pytensor.In(v, borrow=True) for v in self.model.value_vars],
-            outs=[pytensor.Out(v, borrow=True) for v in named],
-            point_fn=False,
-            on_unused_input="ignore",
-        )
-        evaluate.trust_input = True  # points of PyMC are of the right types
+        values_at = ValuesAt(self.model, named)
         self.straces = [
             ChainTrace(
                 self.run.chain(chain),
                 chain,
                 tune + draws,
-                evaluate=evaluate,
-                inputs=[v.name for v in self.model.value_vars],
+                values_at=values_at,
                 columns=Columns([v.name for v in named], kinds),
                 every=self.every,
                 replay=replays[chain],
