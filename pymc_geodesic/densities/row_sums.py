@@ -163,7 +163,8 @@ def averaged_terms(
 
     A ``total_size`` makes the sum over rows stand for all of them, N times their mean: whether the
     number of rows is that of the minibatch or that of the rows at hand depends on how the model
-    was written.
+    was written. It is seen where a term is furthest from zero, which a hinge without a margin is at
+    the initial point and which doubles to zero.
 
     Returns
     -------
@@ -178,16 +179,27 @@ def averaged_terms(
     for copy, holder in density.arrays.items():
         array = source.whole_array(whole.get(copy.name, holder))
         fixed.append(array.astype(copy.type.dtype, copy=False))
-    place = _place(variables, point, 0.0, np.random.default_rng(1))
-    values = []
-    for repeats in (1, 2):
-        blocks = [
-            np.concatenate([rows[row.name]] * repeats).astype(row.block.type.dtype)
-            for row in density.rows
-        ]
-        with np.errstate(all="ignore"):
-            function = _function(density, repeats * _ROWS)
-            values.append(np.array(function(*place, *fixed, *blocks)))
-    same = np.abs(values[1] - values[0]) < np.abs(values[1] - 2.0 * values[0])
+    functions = [_function(density, repeats * _ROWS) for repeats in (1, 2)]
+    largest, same = np.zeros(len(density.row_terms)), np.zeros(len(density.row_terms), dtype=bool)
+    rng = np.random.default_rng(1)
+    for spread in (0.0, *_SPREADS):
+        place = _place(variables, point, spread, rng)
+        values = []
+        try:
+            for repeats, function in enumerate(functions, start=1):
+                blocks = [
+                    np.concatenate([rows[row.name]] * repeats).astype(row.block.type.dtype)
+                    for row in density.rows
+                ]
+                with np.errstate(all="ignore"):
+                    values.append(np.array(function(*place, *fixed, *blocks)))
+        except _NO_VALUE:
+            continue
+        with np.errstate(invalid="ignore"):  # of rows that are impossible
+            once, twice = values
+            size = np.where(np.isfinite(once) & np.isfinite(twice), np.abs(once), 0.0)
+            stays = np.abs(twice - once) < np.abs(twice - 2.0 * once)
+        same = np.where(size > largest, stays, same)
+        largest = np.maximum(size, largest)
     scaled = density.row_scaled * (len(density.row_terms) // len(density.row_scaled))
     return [bool(flag and average) for flag, average in zip(scaled, same, strict=True)]

@@ -10,7 +10,7 @@ import pytest
 import pymc_geodesic as pg
 from pymc_geodesic.densities.log_density import density_of
 from pymc_geodesic.densities.row_density import RowDensity
-from pymc_geodesic.densities.row_sums import check_row_sums
+from pymc_geodesic.densities.row_sums import averaged_terms, check_row_sums
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.minibatches.from_arguments import minibatch_source
 from pymc_geodesic.steps.base.options import MinibatchOptions
@@ -252,3 +252,15 @@ def test_rows_drawn_beside_rows_that_are_not():
         pm.Normal("seen", slope * pm.Minibatch(x, batch_size=40), observed=2.0 * x, total_size=40)
     with pytest.raises(ValueError, match=r"pm.Minibatch draws do not fit .* by one"):
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+
+
+def test_means_are_told_where_a_term_is_zero_or_impossible_at_the_start():
+    """Twice nothing is nothing, and a hinge without a margin is nothing at zero."""
+    with pm.Model() as model:
+        x, label = pm.Data("x", np.arange(1.0, 41.0)), pm.Data("label", np.tile([-1, 1], 20))
+        w = pm.Normal("w", initval=0.0)
+        pg.Hinge("seen", x * w, margin=0.0, observed=label, total_size=40)
+        pm.Uniform("below", 0.0, 1e4 * pt.abs(w), observed=x, total_size=40)
+    density = row_density(model, minibatch=["x", "label"])
+    found = averaged_terms(model, density.variables, density.minibatch, density.source)
+    assert found == [True, True]
