@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytensor.tensor as pt
 from pymc.model import Model
+from pytensor.compile.builders import SymbolicOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, graph_inputs, io_toposort
@@ -107,6 +108,8 @@ def rebuilt(
         inputs = [memo.get(variable, variable) for variable in node.inputs]
         if isinstance(node.op, SpecifyShape) or _changes_no_shape(node):
             memo[node.outputs[0]] = inputs[0]
+        elif isinstance(node.op, SymbolicOp):  # has a graph for inputs of these shapes alone
+            memo.update(zip(node.outputs, node.op(*inputs, return_list=True), strict=True))
         else:
             remade = node.clone_with_new_inputs(inputs, strict=False)
             memo.update(zip(node.outputs, remade.outputs, strict=True))

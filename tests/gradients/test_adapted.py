@@ -225,6 +225,32 @@ def test_variables_of_other_steps_are_taken_over():
         assert error(found, expected) < 1e-10
 
 
+@pytest.mark.parametrize("drawn", [True, False])
+def test_functions_of_a_row_with_a_graph_of_their_own(drawn):
+    """A softmax and a sum of exponentials are built for the number of rows of a minibatch."""
+    x, y = rows_of(CASE)
+
+    def model_with(rows, observed, n_rows=None):
+        b = pm.Normal("b", 0.0, 2.0, shape=(WIDTH, 3))
+        means = pm.math.softmax(rows @ b, axis=-1) @ np.arange(3.0)
+        pm.NormalMixture("y", [0.3, 0.7], pt.stack([means, -means], -1), 0.5, observed=observed,
+                         total_size=n_rows)  # fmt: skip
+
+    with pm.Model() as model:
+        if drawn:
+            model_with(*pm.Minibatch(x, y, batch_size=30), n_rows=len(y))
+        else:
+            model_with(pm.Data("x", x), pm.Data("t", y))
+    rows = {} if drawn else {"minibatch": ["x", "t"], "batch_size": 30}
+    step = pg.SGGMC(model=model, compile_kwargs=INTERPRETED, **rows)
+    with pm.Model() as full:
+        model_with(pt.as_tensor(x), y)
+    reference = pg.SGGMC(model=full, compile_kwargs=INTERPRETED)
+    here = np.random.default_rng(6).normal(size=3 * WIDTH)
+    expected = values(reference.estimator.field, here, here.size + 1)[:-1]
+    assert error(step._adapted.gradient.gradient_of_all_rows(here), expected) < 1e-10
+
+
 def test_sparse_rows():
     from scipy.sparse import random as random_sparse
 
