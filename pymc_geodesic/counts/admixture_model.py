@@ -14,6 +14,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.counts.probed_points import probed_points
 from pymc_geodesic.ops.admixture import AdmixtureLogLikelihood
 
 __all__ = ["Proportions", "likelihood_node"]
@@ -95,19 +96,25 @@ class Proportions:
         needed = set(ancestors(graphs))
         values = [value for value in model.value_vars if value in needed]
         self._names = [value.name for value in values]
-        self._function = pytensor.function(values, graphs[0], mode="FAST_COMPILE")
-        if len(graphs) > 1:
-            same = pytensor.function(values, graphs[1], mode="FAST_COMPILE")
-            point = model.initial_point(random_seed=0)
-            if not same(*(point[name] for name in self._names)):
-                raise ValueError(
-                    f"the prior of {theta.name!r} must be the same for all documents, but its "
-                    "concentration is not"
-                )
+        self._name = theta.name
+        self._function = pytensor.function(values, graphs, mode="FAST_COMPILE")
+        if len(graphs) > 1:  # where coefficients begin at zero all documents may look alike
+            for point in probed_points(model, []):
+                self._of_any_document(point)
+
+    def _of_any_document(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        alpha, *same = self._function(*(point[name] for name in self._names))
+        if not all(same):
+            raise ValueError(
+                f"the prior of {self._name!r} must be the same for all documents, but its "
+                "concentration is not: sample proportions and topics with SGGMC, which takes local= "
+                "for any prior, or with GMC or NUTS"
+            )
+        return np.asarray(alpha, dtype=float)
 
     def __call__(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Concentration at a point, shape (K,); ValueError if it is not positive."""
-        alpha = np.asarray(self._function(*(point[name] for name in self._names)), dtype=float)
+        """Concentration at a point, shape (K,); ValueError if it is not positive, or not one."""
+        alpha = self._of_any_document(point)
         if not np.all((alpha > 0.0) & np.isfinite(alpha)):
             raise ValueError(f"the proportions have a concentration that is not positive: {alpha}")
         return alpha

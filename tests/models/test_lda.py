@@ -485,6 +485,19 @@ def test_other_likelihoods_are_refused():
         SCIR(local=["theta"], minibatch=["counts"], model=larger)
 
 
+@pytest.mark.parametrize("initval", [0.0, 1.0])
+def test_a_prior_of_each_document_is_refused_where_coefficients_begin_at_zero_too(initval):
+    with pm.Model() as model:
+        data = SparseData("counts", sparse.csr_array(np.ones((3, 4))))
+        slope = pm.Normal("slope", initval=initval)
+        concentration = pt.exp(slope * np.arange(3.0))[:, None] * np.ones(2)
+        topics = pm.Dirichlet("topics", np.ones(4), shape=(2, 4))
+        theta = pm.Dirichlet("theta", concentration, shape=(3, 2))
+        pm.Potential("words", admixture_log_likelihood(data, theta, topics))
+    with pytest.raises(ValueError, match="same for all documents"):
+        SCIR(["topics"], local=["theta"], minibatch=["counts"], model=model)
+
+
 # --- perplexity
 
 
