@@ -107,8 +107,8 @@ class Proportions:
         if not all(same):
             raise ValueError(
                 f"the prior of {self._name!r} must be the same for all documents, but its "
-                "concentration is not: sample proportions and topics with SGGMC, which takes local= "
-                "for any prior, or with GMC or NUTS"
+                "concentration is not: sample proportions and topics with SGGMC, whose local= "
+                "takes any prior, or with GMC or NUTS"
             )
         return np.asarray(alpha, dtype=float)
 
