@@ -19,8 +19,9 @@ from pymc_geodesic.kernels.partitions.concentration import (
     draw_concentration,
     draw_concentration_of_sticks,
 )
+from pymc_geodesic.models.axis_coords import axis_coords
 from pymc_geodesic.models.chains import draw_after, each_chain
-from pymc_geodesic.models.lda import check_names, concentration, word_counts
+from pymc_geodesic.models.lda import concentration, word_counts
 from pymc_geodesic.runtime.log_gamma import fill_log_gamma
 
 __all__ = [
@@ -78,15 +79,25 @@ class Mixture:
         Concentration of the Dirichlet process where it is known.
     alpha_prior : tuple of float
         Shape and rate of its prior where it is not.
+    coords : dict
+        Of the dimensions ``row`` and ``category``.
     """
 
     rows: RowTokens
     beta: np.ndarray
     alpha: float | None
     alpha_prior: tuple[float, float]
+    coords: dict[str, Any]
 
     @classmethod
-    def of(cls, counts: Any, beta: ArrayLike, alpha: ArrayLike) -> Mixture:
+    def of(
+        cls,
+        counts: Any,
+        beta: ArrayLike,
+        alpha: ArrayLike,
+        rows: Sequence[Any] | None = None,
+        categories: Sequence[Any] | None = None,
+    ) -> Mixture:
         """Take what users pass, or raise ValueError."""
         matrix = word_counts(counts)
         prior = np.asarray(alpha, dtype=float)
@@ -100,6 +111,9 @@ class Mixture:
             concentration("beta", beta, matrix.shape[1]),
             float(prior) if prior.ndim == 0 else None,
             (1.0, 1.0) if prior.ndim == 0 else (float(prior[0]), float(prior[1])),
+            axis_coords(
+                counts, matrix.shape, row=("rows", rows), category=("categories", categories)
+            ),
         )
 
     @property
@@ -263,7 +277,6 @@ def sample_chains(
     chains: int,
     n_components: int | None,
     keep_assignments: bool,
-    names: tuple[Sequence[Any] | None, Sequence[Any] | None],
     random_seed: int | np.random.Generator | None,
     progressbar: bool,
 ) -> xr.DataTree:
@@ -275,9 +288,6 @@ def sample_chains(
         chains=(chains, 1),
         n_components=(1 if n_components is None else n_components, 1),
     )
-    n_rows, n_categories = mixture.rows.n_rows, mixture.beta.size
-    shape = sparse.csr_array((n_rows, n_categories))
-    check_names(shape, *names)
     found: list[list[Draw]] = []
     all_iterations = tune + draws * thin
     for _, rng, iterations in each_chain(
@@ -291,7 +301,7 @@ def sample_chains(
                 draw = chain.draw()
                 kept.append(draw if keep_assignments else draw._replace(assignments=_NONE))
         found.append(kept)
-    return _tree(mixture, found, n_components, keep_assignments=keep_assignments, names=names)
+    return _tree(mixture, found, n_components, keep_assignments=keep_assignments)
 
 
 _NONE = np.empty(0, dtype=np.int32)
@@ -303,7 +313,6 @@ def _tree(
     n_components: int | None,
     *,
     keep_assignments: bool,
-    names: tuple[Sequence[Any] | None, Sequence[Any] | None],
 ) -> xr.DataTree:
     """Bring draws of several sizes into one shape."""
     most = max(draw.weights.size for kept in found for draw in kept)
@@ -329,7 +338,6 @@ def _tree(
         name: np.array([[draw.stats[name] for draw in kept] for kept in found])
         for name in found[0][0].stats
     }
-    rows, categories = names
     return from_dict(
         {"posterior": posterior, "sample_stats": stats, "constant_data": {"beta": beta}},
         dims={
@@ -338,9 +346,5 @@ def _tree(
             "assignments": ["row"],
             "beta": ["category"],
         },
-        coords={
-            "row": np.arange(mixture.rows.n_rows) if rows is None else np.asarray(rows),
-            "category": np.arange(beta.size) if categories is None else np.asarray(categories),
-            "component": np.arange(size),
-        },
+        coords=mixture.coords | {"component": np.arange(size)},
     )

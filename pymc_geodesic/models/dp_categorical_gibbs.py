@@ -70,7 +70,7 @@ def dp_categorical_gibbs(
 
     Parameters
     ----------
-    counts : array_like or scipy.sparse matrix, shape (row, category)
+    counts : array_like, data frame or scipy.sparse matrix, shape (row, category)
         How often every category occurs in every row, such as the pages that users visit.
     alpha : float or tuple of float
         The concentration of the Dirichlet process, or shape and rate of its gamma prior.
@@ -92,7 +92,7 @@ def dp_categorical_gibbs(
     keep_assignments : bool
         Whether to keep the cluster of every row.
     rows, categories : sequence, optional
-        Coordinates of the dimensions.
+        Coordinates of the dimensions; index and columns of a data frame by default.
     random_seed : int or numpy.random.Generator, optional
     progressbar : bool
 
@@ -128,7 +128,7 @@ def dp_categorical_gibbs(
     >>> int(idata.posterior["n_clusters"].median())
     2
     """
-    mixture = Mixture.of(counts, beta, alpha)
+    mixture = Mixture.of(counts, beta, alpha, rows, categories)
     proposals = _proposals(split_merge)
     return sample_chains(
         mixture,
@@ -141,7 +141,6 @@ def dp_categorical_gibbs(
         chains=chains,
         n_components=n_components,
         keep_assignments=keep_assignments,
-        names=(rows, categories),
         random_seed=random_seed,
         progressbar=progressbar,
     )

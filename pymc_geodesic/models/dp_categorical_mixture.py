@@ -137,7 +137,7 @@ def dp_categorical_mixture(
     step = STEP_SIZES[method] if step_size is None else float(step_size)
     if not 0 < step < np.inf:
         raise ValueError(f"step_size must be a positive number, got {step_size}")
-    mixture = Mixture.of(counts, beta, alpha)
+    mixture = Mixture.of(counts, beta, alpha, rows, categories)
     start = Start(start_rows, start_sweeps, start_split_merge)
     if batch_size == "auto":
         batch_size = min(USUAL_BATCH, mixture.rows.n_rows)
@@ -150,7 +150,6 @@ def dp_categorical_mixture(
         chains=chains,
         n_components=n_components,
         keep_assignments=keep_assignments,
-        names=(rows, categories),
         random_seed=random_seed,
         progressbar=progressbar,
     )

@@ -107,7 +107,7 @@ def dp_categorical_slice(
     >>> int(idata.posterior["n_clusters"].median())
     2
     """
-    mixture = Mixture.of(counts, beta, alpha)
+    mixture = Mixture.of(counts, beta, alpha, rows, categories)
     start = Start(start_rows, start_sweeps, start_split_merge)
     return sample_chains(
         mixture,
@@ -118,7 +118,6 @@ def dp_categorical_slice(
         chains=chains,
         n_components=n_components,
         keep_assignments=keep_assignments,
-        names=(rows, categories),
         random_seed=random_seed,
         progressbar=progressbar,
     )

@@ -18,7 +18,7 @@ from pymc_geodesic.distributions.labels import (
     require_signs,
 )
 from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens
-from pymc_geodesic.models.lda import check_names, concentration, word_counts
+from pymc_geodesic.models.lda import concentration, document_coords, word_counts
 
 __all__ = ["LabelledCounts", "Recorder", "labelled_counts"]
 
@@ -48,7 +48,7 @@ class LabelledCounts:
     is_binary: bool
     alpha: np.ndarray
     beta: np.ndarray
-    coords: dict[str, np.ndarray]
+    coords: dict[str, Any]
 
     @property
     def n_documents(self) -> int:
@@ -106,7 +106,7 @@ def labelled_counts(
         If counts are none, or labels neither −1 and +1 nor 0 … L − 1.
     """
     matrix = word_counts(counts)
-    check_names(matrix, documents, vocabulary)
+    coords = document_coords(counts, matrix.shape, documents, vocabulary)
     n_documents, n_words = matrix.shape
     refuse_masked("labels", labels)
     y = np.asarray(labels)
@@ -132,11 +132,7 @@ def labelled_counts(
             raise ValueError("classes must name at least two classes")
         signs = 2.0 * np.eye(n_classes)[y.astype(int)] - 1.0
     lengths = np.asarray(matrix.sum(axis=1)).ravel().astype(np.int64)
-    coords = {
-        "document": np.arange(n_documents) if documents is None else np.asarray(documents),
-        "word": np.arange(n_words) if vocabulary is None else np.asarray(vocabulary),
-        "topic": np.arange(int(n_topics)),
-    }
+    coords["topic"] = np.arange(int(n_topics))
     if not is_binary:
         coords["class"] = np.arange(signs.shape[1]) if classes is None else np.asarray(classes)
     return LabelledCounts(

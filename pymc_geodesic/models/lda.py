@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers, refuse_masked
+from pymc_geodesic.models.axis_coords import axis_coords
 from pymc_geodesic.sparse import SparseData, admixture_log_likelihood
 
 __all__ = ["lda"]
@@ -46,18 +47,16 @@ def concentration(name: str, value: ArrayLike, length: int) -> np.ndarray:
     return np.broadcast_to(array, (length,)).copy()
 
 
-def check_names(
-    counts: sparse.csr_array, documents: Sequence[Any] | None, vocabulary: Sequence[Any] | None
-) -> None:
-    """Raise ValueError if there are not as many names as documents or words."""
-    for argument, names, length, axis in (
-        ("documents", documents, counts.shape[0], "rows"),
-        ("vocabulary", vocabulary, counts.shape[1], "columns"),
-    ):
-        if names is not None and len(names) != length:
-            raise ValueError(
-                f"{argument} must name the {length} {axis} of counts, but has {len(names)} names"
-            )
+def document_coords(
+    data: Any,
+    shape: tuple[int, ...],
+    documents: Sequence[Any] | None,
+    vocabulary: Sequence[Any] | None,
+    of: str = "counts",
+) -> dict[str, Any]:
+    """Coordinates of documents and words; see `axis_coords`."""
+    axes = {"document": ("documents", documents), "word": ("vocabulary", vocabulary)}
+    return axis_coords(data, shape, of=of, **axes)
 
 
 def lda(
@@ -89,7 +88,7 @@ def lda(
 
     Parameters
     ----------
-    counts : array_like or scipy.sparse matrix, shape (document, word)
+    counts : array_like, data frame or scipy.sparse matrix, shape (document, word)
         How often every word occurs in every document. Documents may be empty. For streams
         (``batches=``) these are as many documents as the largest block has, such as the first.
     n_topics : int
@@ -99,7 +98,7 @@ def lda(
     beta : float or array_like, shape (word,)
         Concentration of the words of a topic.
     documents, vocabulary : sequence, optional
-        Coordinates of the dimensions.
+        Coordinates of the dimensions; index and columns of a data frame by default.
 
     Returns
     -------
@@ -138,7 +137,7 @@ def lda(
     (('topic', 'word'), ('document', 'topic'))
     """
     matrix = word_counts(counts)
-    n_documents, n_words = matrix.shape
+    n_words = matrix.shape[1]
     check_integers(n_topics=(n_topics, 2))
     if n_words < 2:
         raise ValueError("counts needs at least two words (columns)")
@@ -146,12 +145,8 @@ def lda(
         "alpha": concentration("alpha", alpha, int(n_topics)),
         "beta": concentration("beta", beta, n_words),
     }
-    check_names(matrix, documents, vocabulary)
-    coords = {
-        "document": np.arange(n_documents) if documents is None else list(documents),
-        "word": np.arange(n_words) if vocabulary is None else list(vocabulary),
-        "topic": np.arange(int(n_topics)),
-    }
+    coords = document_coords(counts, matrix.shape, documents, vocabulary)
+    coords["topic"] = np.arange(int(n_topics))
     with pm.Model(coords=coords) as model:
         data = SparseData("counts", matrix, dims=("document", "word"))
         a = pm.Data("alpha", concentrations["alpha"], dims="topic")

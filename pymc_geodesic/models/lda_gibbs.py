@@ -20,7 +20,7 @@ from pymc_geodesic.kernels.topics.collapsed_gibbs import (
     count_assignments,
 )
 from pymc_geodesic.models.chains import draw_after, each_chain
-from pymc_geodesic.models.lda import check_names, concentration, word_counts
+from pymc_geodesic.models.lda import concentration, document_coords, word_counts
 from pymc_geodesic.runtime.streams import new_stream
 
 __all__ = ["draw_dirichlet", "lda_gibbs"]
@@ -92,7 +92,7 @@ def lda_gibbs(
     {'chain': 1, 'draw': 20, 'topic': 2, 'word': 4}
     """
     matrix = word_counts(counts)
-    check_names(matrix, documents, vocabulary)
+    coords = document_coords(counts, matrix.shape, documents, vocabulary)
     n_documents, n_words = matrix.shape
     check_integers(
         n_topics=(n_topics, 2),
@@ -134,11 +134,7 @@ def lda_gibbs(
             "alpha": ["topic"],
             "beta": ["word"],
         },
-        coords={
-            "document": np.arange(n_documents) if documents is None else np.asarray(documents),
-            "word": np.arange(n_words) if vocabulary is None else np.asarray(vocabulary),
-            "topic": np.arange(int(n_topics)),
-        },
+        coords=coords | {"topic": np.arange(int(n_topics))},
     )
 
 

@@ -16,6 +16,7 @@ from scipy import sparse
 from pymc_geodesic.arguments import check_integers, refuse_masked
 from pymc_geodesic.distributions import SphericalAdmixture, VonMisesFisher
 from pymc_geodesic.distributions.von_mises_fisher import log_density_of_cosine
+from pymc_geodesic.models.lda import document_coords
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.ops.gram import gram_matrix, squared_length
 from pymc_geodesic.sparse import SparseData
@@ -177,7 +178,7 @@ def spherical_admixture(
 
     Parameters
     ----------
-    V : array_like or scipy.sparse matrix, shape (document, word)
+    V : array_like, data frame or scipy.sparse matrix, shape (document, word)
         Documents as unit vectors, such as l2-normalised tf-idf. A sparse matrix stays sparse:
         memory and the time of a minibatch go with its non-zeros.
     n_topics : int
@@ -191,7 +192,7 @@ def spherical_admixture(
     collapse_mean : bool
         Whether the corpus mean μ is integrated out (eq. 9) or kept as the variable ``mu``.
     documents, vocabulary : sequence, optional
-        Coordinates of the dimensions.
+        Coordinates of the dimensions; index and columns of a data frame by default.
 
     Returns
     -------
@@ -205,7 +206,8 @@ def spherical_admixture(
     Raises
     ------
     ValueError
-        If a document is not a unit vector, holds NaN, or a number is out of range.
+        If a document is not a unit vector, holds NaN, a number is out of range, or names are too
+        few or too many.
 
     References
     ----------
@@ -223,14 +225,11 @@ def spherical_admixture(
     (('topic', 'word'), ('document', 'topic'))
     """
     vectors = document_vectors(V)
-    n_documents, n_words = vectors.shape
+    n_words = vectors.shape[1]
     check_settings(n_topics, alpha, kappa, sigma, kappa0)
     centre = mean_direction(vectors, mean)
-    coords = {
-        "document": np.arange(n_documents) if documents is None else list(documents),
-        "word": np.arange(n_words) if vocabulary is None else list(vocabulary),
-        "topic": np.arange(int(n_topics)),
-    }
+    coords = document_coords(V, vectors.shape, documents, vocabulary, of="V")
+    coords["topic"] = np.arange(int(n_topics))
     with pm.Model(coords=coords) as model:
         is_sparse = sparse.issparse(vectors)
         data = (SparseData if is_sparse else pm.Data)("V", vectors, dims=("document", "word"))

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from pymc_geodesic.arguments import check_batch_size, check_integers, check_positive
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
-from pymc_geodesic.models.lda import check_names
+from pymc_geodesic.models.lda import document_coords
 from pymc_geodesic.models.mean_field import MeanField
 from pymc_geodesic.models.spherical_admixture import (
     check_settings,
@@ -140,9 +140,10 @@ def spherical_admixture_vi(
     True
     """
     vectors = document_vectors(V)
-    n_documents, n_words = vectors.shape
+    n_documents = vectors.shape[0]
     check_settings(n_topics, alpha, kappa, sigma, kappa0)
-    check_names(vectors, documents, vocabulary)
+    coords = document_coords(V, vectors.shape, documents, vocabulary, of="V")
+    coords["topic"] = np.arange(int(n_topics))
     check_integers(max_passes=(max_passes, 1), local_steps=(local_steps, 1), draws=(draws, 1))
     check_batch_size(batch_size, n_documents, "documents")
     check_positive("step_size", step_size)
@@ -165,11 +166,6 @@ def spherical_admixture_vi(
             progress.update(task, advance=1, description=f"Passes, ELBO {run.elbo[-1]:.6g}")
             if run.is_over:
                 break
-    coords = {
-        "document": np.arange(n_documents) if documents is None else np.asarray(documents),
-        "word": np.arange(n_words) if vocabulary is None else np.asarray(vocabulary),
-        "topic": np.arange(int(n_topics)),
-    }
     return as_tree(laws, run.elbo, coords, int(draws), rng)
 
 

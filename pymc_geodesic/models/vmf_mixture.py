@@ -61,7 +61,7 @@ def vmf_mixture(
 
     Parameters
     ----------
-    points : array_like or scipy.sparse matrix, shape (point, coordinate)
+    points : array_like, data frame or scipy.sparse matrix, shape (point, coordinate)
         Unit vectors in rows. A sparse matrix, such as tf-idf vectors of texts, stays sparse.
     n_components : int
         K, at least 2.
@@ -80,7 +80,8 @@ def vmf_mixture(
         With ``"em"`` all chains begin with the same labels of the components, and R-hat says
         whether they keep them, not whether there are other modes.
     names : sequence, optional
-        Coordinates of the dimension ``coordinate``, such as words.
+        Coordinates of the dimension ``coordinate``, such as words; columns of a data frame by
+        default.
     random_seed : int or numpy.random.Generator, optional
         Of `vmf_mixture_em`.
 
@@ -128,6 +129,7 @@ def vmf_mixture(
     >>> model.free_RVs, model.named_vars_to_dims["mu"]
     ([mu, kappa, sticks], ('component', 'coordinate'))
     """
+    names = getattr(points, "columns", None) if names is None else names
     points = unit_points(points)
     n_points, d = points.shape
     if int(n_components) != n_components or not 2 <= n_components <= n_points:
