@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers, refuse_masked
+from pymc_geodesic.distributions.starts import DrawnDirichlet
 from pymc_geodesic.models.axis_coords import axis_coords
 from pymc_geodesic.sparse import SparseData, admixture_log_likelihood
 
@@ -115,11 +116,6 @@ def lda(
         If counts are negative, broken or not finite, a number is out of range, or names are too
         few or too many.
 
-    Notes
-    -----
-    PyMC copies no model with initial values, as `pymc.do` and `pymc.observe` need to:
-    ``model.rvs_to_initial_values = dict.fromkeys(model.free_RVs)`` takes those of the topics off.
-
     References
     ----------
     Blei, Ng, Jordan (2003), Latent Dirichlet Allocation.
@@ -151,9 +147,8 @@ def lda(
         data = SparseData("counts", matrix, dims=("document", "word"))
         a = pm.Data("alpha", concentrations["alpha"], dims="topic")
         b = pm.Data("beta", concentrations["beta"], dims="word")
-        # A draw from a sparse prior has zeros, and equal topics would stay equal for long.
-        start = pm.Dirichlet.dist(np.ones(n_words), size=int(n_topics))
-        topics = pm.Dirichlet("topics", b, initval=start, dims=("topic", "word"))
+        # Equal topics would stay equal for long.
+        topics = DrawnDirichlet("topics", b, dims=("topic", "word"))
         theta = pm.Dirichlet("theta", a, dims=("document", "topic"))
         pm.Potential("words", admixture_log_likelihood(data, theta, topics), dims="document")
     return model

@@ -15,6 +15,7 @@ from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers, refuse_masked
 from pymc_geodesic.distributions import SphericalAdmixture, VonMisesFisher
+from pymc_geodesic.distributions.starts import DrawnVonMisesFisher
 from pymc_geodesic.distributions.von_mises_fisher import log_density_of_cosine
 from pymc_geodesic.models.lda import document_coords
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
@@ -254,7 +255,7 @@ def spherical_admixture(
             )
         else:
             mu = VonMisesFisher("mu", m, k0, dims="word")
-            beta = VonMisesFisher("beta", mu, s, initval="prior", dims=("topic", "word"))
+            beta = DrawnVonMisesFisher("beta", mu, s, dims=("topic", "word"))
         theta = pm.Dirichlet("theta", a * np.ones(int(n_topics)), dims=("document", "topic"))
         if is_sparse:
             pm.Potential("v", sparse_log_density(data, theta, beta, k), dims="document")

@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 from scipy import sparse
 
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
+from pymc_geodesic.distributions.starts import beginning_at
 from pymc_geodesic.distributions.unit_points import unit_points
 from pymc_geodesic.kernels.partitions.sticks import sticks_of_weights
 from pymc_geodesic.models.vmf_mixture_em import vmf_mixture_em
@@ -108,11 +109,6 @@ def vmf_mixture(
     `GMC` samples some thousand points, ``SGGMC(batch_size=100, minibatch=["points"])`` many more.
     Where labels are all that is wanted, spherical k-means is a hundred times faster.
 
-    PyMC copies no model with initial values, as `pymc.compute_log_likelihood`, `pymc.do` and
-    `pymc.observe` need to: give them the model with ``start="prior"``, whose variables are the
-    same, or take the initial values off,
-    ``model.rvs_to_initial_values = dict.fromkeys(model.free_RVs)``.
-
     References
     ----------
     K. Hornik, B. Grün (2014), movMF: An R Package for Fitting Mixtures of von Mises–Fisher
@@ -171,16 +167,16 @@ def vmf_mixture(
             if is_sparse
             else pm.Data("points", points, dims=dims)
         )
-        mu = UniformSphere("mu", dims=("component", "coordinate"), initval=mu_start)
-        kappa = pm.LogNormal(
-            "kappa", np.log(median), kappa_spread, dims=kappa_dims, initval=kappa_start
+        mu = beginning_at(UniformSphere, mu_start)("mu", dims=("component", "coordinate"))
+        kappa = beginning_at(pm.LogNormal, kappa_start)(
+            "kappa", np.log(median), kappa_spread, dims=kappa_dims
         )
         if dirichlet_process:
             a = pm.Gamma("concentration", 1.0, 1.0 / alpha)
             first, second = 1.0, a
         else:
             first, second = alpha, alpha * np.arange(n_components - 1, 0, -1.0)
-        sticks = pm.Beta("sticks", first, second, dims="stick", initval=sticks_start)
+        sticks = beginning_at(pm.Beta, sticks_start)("sticks", first, second, dims="stick")
         log_w = log_weights(sticks)
         weights = pm.Deterministic("weights", pt.exp(log_w), dims="component")
         if is_sparse:
