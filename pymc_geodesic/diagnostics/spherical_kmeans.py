@@ -5,6 +5,7 @@ from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.distributions.unit_points import unit_points
+from pymc_geodesic.runtime.convergence import warn_of_last_pass
 
 
 def spherical_kmeans(
@@ -45,7 +46,13 @@ def spherical_kmeans(
     Raises
     ------
     ValueError
-        If points are no unit vectors, or there are fewer of them than clusters.
+        If points are no unit vectors, there are fewer of them than clusters, or a number is no
+        positive integer.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the best start used up its passes.
 
     References
     ----------
@@ -63,15 +70,20 @@ def spherical_kmeans(
     3
     """
     points = unit_points(points)
-    check_integers(n_clusters=(n_clusters, 1), n_restarts=(n_restarts, 1))
+    check_integers(
+        n_clusters=(n_clusters, 1), n_restarts=(n_restarts, 1), max_passes=(max_passes, 1)
+    )
     if points.shape[0] < n_clusters:
         raise ValueError(f"{points.shape[0]} points cannot form {n_clusters} clusters.")
     rng = np.random.default_rng(random_seed)
     best_fit = -np.inf
     for _ in range(n_restarts):
-        found, labels, total = _one_start(points, n_clusters, max_passes, rng)
+        found, labels, total, moved = _one_start(points, n_clusters, max_passes, rng)
         if total > best_fit:
-            best_fit, centres, cluster = total, found, labels
+            best_fit, centres, cluster, n_moved = total, found, labels, moved
+    if n_moved:
+        unit = "put {} points into other clusters"
+        warn_of_last_pass("spherical_kmeans", max_passes, n_moved, unit)
     return centres, cluster
 
 
@@ -80,8 +92,8 @@ def _one_start(
     n_clusters: int,
     max_passes: int,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Run one start; return centres, clusters and the sum of cosines."""
+) -> tuple[np.ndarray, np.ndarray, float, int]:
+    """Run one start; return centres, clusters, sum of cosines, and how many points moved last."""
     centres = _spread(points, n_clusters, rng)
     cluster = np.full(points.shape[0], -1)
     for _ in range(max_passes):
@@ -90,7 +102,8 @@ def _one_start(
         fit = cosine.max(axis=1)
         empty = np.setdiff1d(np.arange(n_clusters), nearest)
         nearest[np.argsort(fit)[: len(empty)]] = empty
-        if np.array_equal(nearest, cluster):
+        n_moved = int(np.sum(nearest != cluster))
+        if not n_moved:
             break
         cluster = nearest
         membership = sparse.csr_matrix(
@@ -100,7 +113,7 @@ def _one_start(
         total = membership @ points
         centres = total if isinstance(total, np.ndarray) else total.toarray()
         centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-    return centres, cluster, float(fit.sum())
+    return centres, cluster, float(fit.sum()), n_moved
 
 
 def _spread(

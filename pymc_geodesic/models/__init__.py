@@ -16,8 +16,10 @@ from pymc_geodesic.models.spherical_admixture import spherical_admixture
 from pymc_geodesic.models.spherical_admixture_vi import spherical_admixture_vi
 from pymc_geodesic.models.vmf_mixture import vmf_mixture
 from pymc_geodesic.models.vmf_mixture_em import vmf_mixture_em
+from pymc_geodesic.runtime.convergence import ConvergenceWarning
 
 __all__ = [
+    "ConvergenceWarning",
     "dp_categorical_gibbs",
     "dp_categorical_mixture",
     "dp_categorical_slice",

@@ -22,6 +22,7 @@ from pymc_geodesic.models.spherical_admixture import (
     mean_direction,
 )
 from pymc_geodesic.models.topic_directions import AdmixturePrior, TopicLaws
+from pymc_geodesic.runtime.convergence import warn_of_last_pass
 from pymc_geodesic.schedules import PolynomialDecay, Schedule
 
 __all__ = ["spherical_admixture_vi"]
@@ -116,6 +117,12 @@ def spherical_admixture_vi(
         As `spherical_admixture`, and if a number of passes, steps or draws is too small, a
         ``batch_size`` does not fit, or topics to start from have another shape.
 
+    Warns
+    -----
+    ConvergenceWarning
+        If the last of ``max_passes`` passes over all documents still gained more than
+        ``tolerance``.
+
     See Also
     --------
     pymc_geodesic.models.spherical_admixture : the model, for samplers.
@@ -166,6 +173,9 @@ def spherical_admixture_vi(
             progress.update(task, advance=1, description=f"Passes, ELBO {run.elbo[-1]:.6g}")
             if run.is_over:
                 break
+    if batch_size is None and not run.is_over:
+        gain, unit = run.last_gain / n_documents, "gained {:.2g} nats for each document"
+        warn_of_last_pass("spherical_admixture_vi", max_passes, gain, unit)
     return as_tree(laws, run.elbo, coords, int(draws), rng)
 
 
@@ -216,12 +226,14 @@ class Run:
     elbo : list of float
         One for each pass.
     is_over : bool
+    last_gain : float
+        What the last pass over all documents has added.
     """
 
     def __init__(self, laws: MeanField, callback: Callback | None) -> None:
         self._laws, self._callback = laws, callback
         self.elbo: list[float] = []
-        self.is_over = False
+        self.is_over, self.last_gain = False, np.inf
         self._steps = self._seen = 0
 
     def _tell(self, n_documents: int) -> None:
@@ -236,7 +248,8 @@ class Run:
         """Improve everything once."""
         before = self.elbo[-1] if self.elbo else -np.inf
         self.elbo.append(self._laws.pass_over_all())
-        self.is_over = self.elbo[-1] - before < least_gain
+        self.last_gain = self.elbo[-1] - before
+        self.is_over = self.last_gain < least_gain
         self._tell(len(self._laws.concentrations))
 
     def minibatches(self, rows: Iterator[NDArray[np.intp]], step_size: Schedule) -> None:

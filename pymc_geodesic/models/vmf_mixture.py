@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from pymc_geodesic.distributions.unit_points import unit_points
 from pymc_geodesic.kernels.partitions.sticks import sticks_of_weights
 from pymc_geodesic.models.vmf_mixture_em import vmf_mixture_em
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
+from pymc_geodesic.runtime.convergence import ConvergenceWarning
 from pymc_geodesic.sparse import SparseData
 
 __all__ = ["vmf_mixture"]
@@ -147,9 +149,11 @@ def vmf_mixture(
 
     mu_start = kappa_start = sticks_start = None
     if start == "em":
-        fit = vmf_mixture_em(
-            points, n_components, shared_kappa=shared_kappa, random_seed=random_seed
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # any good place will do
+            fit = vmf_mixture_em(
+                points, n_components, shared_kappa=shared_kappa, random_seed=random_seed
+            )
         mu_start, sticks_start = fit.mu, sticks_of_weights(fit.weights, 1e-3, 1.0 - 1e-3)
         kappa_start = np.clip(fit.kappa, WEAKEST_START, STRONGEST_START)
         kappa_start = kappa_start[0] if shared_kappa else kappa_start

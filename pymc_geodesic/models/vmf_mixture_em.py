@@ -16,6 +16,7 @@ from pymc_geodesic.distributions.special import (
     mean_resultant_length_slope,
 )
 from pymc_geodesic.distributions.unit_points import unit_points
+from pymc_geodesic.runtime.convergence import warn_of_last_pass
 
 __all__ = ["VMFMixtureFit", "vmf_mixture_em"]
 
@@ -178,6 +179,11 @@ def vmf_mixture_em(
         If there are fewer points than components, points that are no unit vectors, or a number that
         is no positive integer.
 
+    Warns
+    -----
+    ConvergenceWarning
+        If the best start used up its passes.
+
     References
     ----------
     A. Banerjee, I. S. Dhillon, J. Ghosh, S. Sra (2005), Clustering on the Unit Hypersphere using
@@ -207,10 +213,13 @@ def vmf_mixture_em(
         mu = _start(points, n_components, rng)
         if restart % 2 == 0:
             mu = _hard_clusters(points, mu)
-        fit = _one_start(points, mu, max_passes, tolerance, shared_kappa=shared_kappa)
+        fit, gain = _one_start(points, mu, max_passes, tolerance, shared_kappa=shared_kappa)
         if best is None or fit.log_likelihood > best.log_likelihood:
-            best = fit
+            best, last_gain = fit, gain
     assert best is not None
+    if last_gain > 0.0:
+        unit = "added {:.2g} to the log-likelihood"
+        warn_of_last_pass("vmf_mixture_em", max_passes, last_gain, unit)
     order = np.argsort(-best.weights, kind="stable")
     return VMFMixtureFit(
         best.weights[order],
@@ -223,14 +232,19 @@ def vmf_mixture_em(
 
 def _one_start(
     points: Any, mu: Array, max_passes: int, tolerance: float, *, shared_kappa: bool
-) -> VMFMixtureFit:
-    """Alternate between probabilities and parameters, from mean directions."""
+) -> tuple[VMFMixtureFit, float]:
+    """Alternate between probabilities and parameters, from mean directions.
+
+    Also return what the last pass has gained, 0 if that was no more than the tolerance.
+    """
     probabilities = _nearest(points, mu)
     last = -np.inf
     for _ in range(max_passes):
         weights, mu, kappa = _maximise(points, probabilities, mu, shared_kappa=shared_kappa)
         probabilities, total = _expect(points, weights, mu, kappa)
-        if total - last <= tolerance * abs(total):
+        gain = total - last
+        if gain <= tolerance * abs(total):
+            gain = 0.0
             break
         last = total
-    return VMFMixtureFit(weights, mu, kappa, total, probabilities)
+    return VMFMixtureFit(weights, mu, kappa, total, probabilities), gain

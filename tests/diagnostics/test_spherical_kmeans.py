@@ -4,6 +4,7 @@ from scipy import sparse
 
 from pymc_geodesic.datasets import make_vmf_mixture
 from pymc_geodesic.diagnostics import spherical_kmeans
+from pymc_geodesic.models import ConvergenceWarning
 
 
 @pytest.fixture
@@ -54,3 +55,16 @@ def test_what_is_no_direction_is_refused():
         spherical_kmeans(np.eye(2), 0)
     centres, _ = spherical_kmeans(np.eye(2).tolist(), 1, random_seed=1)
     np.testing.assert_allclose(centres, [[0.5**0.5, 0.5**0.5]])
+
+
+def test_clusters_that_still_change_are_told():
+    points = np.random.default_rng(1).normal(size=(200, 3))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    options = {"n_restarts": 1, "random_seed": 1}
+    words = r"max_passes=2 without having converged: the last pass still put \d+ points into other"
+    with pytest.warns(ConvergenceWarning, match=words) as caught:
+        spherical_kmeans(points, 6, max_passes=2, **options)
+    assert caught[0].filename == __file__
+    spherical_kmeans(points, 6, max_passes=500, **options)  # warnings are errors
+    with pytest.raises(ValueError, match="max_passes must be an integer of at least 1"):
+        spherical_kmeans(points, 6, max_passes=0)

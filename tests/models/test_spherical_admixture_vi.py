@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from pymc_geodesic.diagnostics import log_perplexity, top_words
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
 from pymc_geodesic.distributions.special import log_vmf_normalizer
-from pymc_geodesic.models import mean_field, spherical_admixture_vi
+from pymc_geodesic.models import ConvergenceWarning, mean_field, spherical_admixture_vi
 from pymc_geodesic.models.mean_field import MeanField
 from pymc_geodesic.models.topic_directions import (
     AdmixturePrior,
@@ -163,6 +163,7 @@ def test_finds_the_topics(corpus, truth, batch_size):
     assert np.mean(nearest == laws["theta_concentration"].values.argmax(axis=1)) > 0.9
 
 
+@pytest.mark.filterwarnings("ignore::pymc_geodesic.models.ConvergenceWarning")
 @pytest.mark.parametrize("batch_size", [None, 20])
 def test_dense_and_sparse_rows_say_the_same(corpus, batch_size):
     fits = [
@@ -175,6 +176,7 @@ def test_dense_and_sparse_rows_say_the_same(corpus, batch_size):
         np.testing.assert_allclose(*(fit["variational"][name] for fit in fits), rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::pymc_geodesic.models.ConvergenceWarning")
 @pytest.mark.parametrize("batch_size", [None, 20])
 def test_a_seed_gives_the_same_on_any_number_of_cores(corpus, batch_size, monkeypatch):
     fits = []
@@ -223,6 +225,7 @@ def test_a_callback_sees_the_topics_and_may_end_the_run(corpus):
     assert fit["variational"].sizes["pass"] == 1
 
 
+@pytest.mark.filterwarnings("ignore::pymc_geodesic.models.ConvergenceWarning")
 def test_starts_where_it_is_told(corpus, truth):
     fit = spherical_admixture_vi(corpus, K, **NUMBERS, start=2.0 * truth, max_passes=1, **QUIET)
     assert np.all(np.diag(fit["variational"]["direction"].values @ truth.T) > 0.98)
@@ -247,3 +250,13 @@ def test_bad_input_is_named(corpus, change, message):
     arguments = {"V": corpus, "n_topics": K, **NUMBERS} | change
     with pytest.raises(ValueError, match=message):
         spherical_admixture_vi(**arguments, **QUIET)
+
+
+def test_a_fit_that_has_not_converged_says_so(corpus):
+    options = {"draws": 1, "max_passes": 2, **NUMBERS, **QUIET}
+    words = r"max_passes=2 without having converged: the last pass still gained .* nats for each"
+    with pytest.warns(ConvergenceWarning, match=words) as caught:
+        spherical_admixture_vi(corpus, K, tolerance=1e-9, **options)
+    assert caught[0].filename == __file__
+    spherical_admixture_vi(corpus, K, tolerance=1e9, **options)  # warnings are errors
+    spherical_admixture_vi(corpus, K, tolerance=1e-9, batch_size=20, **options)

@@ -11,7 +11,7 @@ import pymc_geodesic as pg
 from pymc_geodesic.datasets import make_vmf_mixture
 from pymc_geodesic.diagnostics import align_topics, component_probabilities
 from pymc_geodesic.distributions.special import log_vmf_normalizer, mean_resultant_length
-from pymc_geodesic.models import vmf_mixture, vmf_mixture_em
+from pymc_geodesic.models import ConvergenceWarning, vmf_mixture, vmf_mixture_em
 from pymc_geodesic.models.vmf_mixture_em import kappa_of_resultant_length
 from tests.steps.runs import INTERPRETED
 
@@ -230,3 +230,13 @@ def test_mistakes(points):
             component_probabilities(idata, wrong)
     with pytest.raises(ValueError, match=r"takes the draws first.*; got ndarray and DataTree"):
         component_probabilities(np.eye(3), idata)
+
+
+def test_a_fit_that_has_not_converged_says_so(points):
+    words = "max_passes=3 without having converged: the last pass still added .* to the log-lik"
+    with pytest.warns(ConvergenceWarning, match=words) as caught:
+        vmf_mixture_em(points, 4, max_passes=3, tolerance=0.0, random_seed=1)
+    assert caught[0].filename == __file__
+    with pytest.warns(ConvergenceWarning, match="without having converged. Give it more passes"):
+        vmf_mixture_em(points, 4, max_passes=1, random_seed=1)
+    vmf_mixture_em(points, 4, max_passes=2, tolerance=1e9, random_seed=1)  # warnings are errors
