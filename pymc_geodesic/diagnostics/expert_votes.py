@@ -11,8 +11,12 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln, logsumexp
 
 from pymc_geodesic.arguments import check_count, refuse_masked
+from pymc_geodesic.diagnostics.given_draws import group_with
 
 __all__ = ["expert_probabilities", "expert_votes"]
+
+OF_EXPERTS = ("sizes", "weights", "mean", "lower")
+OF_PRIOR = ("strength", "alpha", "prior_mean", "prior_lower")
 
 
 def _log_density(
@@ -60,8 +64,8 @@ def expert_votes(idata: xr.DataTree, X: ArrayLike, *, n_draws: int | None = 50) 
     Raises
     ------
     ValueError
-        If X has another number of features than the model, or numbers that are not finite, or
-        ``n_draws`` is not positive.
+        If X has another number of features than the model, or numbers that are not finite,
+        ``n_draws`` is not positive, or the draws are of another model.
 
     References
     ----------
@@ -77,7 +81,8 @@ def expert_votes(idata: xr.DataTree, X: ArrayLike, *, n_draws: int | None = 50) 
     >>> expert_votes(idata, [[2.0, 0.0], [-2.0, 0.0]]).argmax("class").values
     array([1, 0])
     """
-    return _averaged(idata, X, n_draws, _winner, "votes")
+    names = ("votes", "expert_votes", "models.infinite_svm")
+    return _averaged(idata, X, n_draws, _winner, *names)
 
 
 def _winner(scores: np.ndarray) -> np.ndarray:
@@ -118,8 +123,8 @@ def expert_probabilities(
     Raises
     ------
     ValueError
-        If X has another number of features than the model, or numbers that are not finite, or
-        ``n_draws`` is not positive.
+        If X has another number of features than the model, or numbers that are not finite,
+        ``n_draws`` is not positive, or the draws are of another model.
 
     References
     ----------
@@ -137,7 +142,8 @@ def expert_probabilities(
     >>> expert_probabilities(idata, [[2.0, 0.0], [-2.0, 0.0]]).argmax("class").values
     array([1, 0])
     """
-    return _averaged(idata, X, n_draws, _softmax, "probabilities")
+    names = ("probabilities", "expert_probabilities", "models.dp_multinomial_logit")
+    return _averaged(idata, X, n_draws, _softmax, *names)
 
 
 def _averaged(
@@ -146,6 +152,8 @@ def _averaged(
     n_draws: int | None,
     opinion: Callable[[np.ndarray], np.ndarray],
     name: str,
+    function: str,
+    model: str,
 ) -> xr.DataArray:
     """Average what experts say of scores, shape (row, class), over draws and experts."""
     check_count("n_draws", n_draws)
@@ -153,7 +161,9 @@ def _averaged(
     rows = np.atleast_2d(np.asarray(X, dtype=float))
     if not np.isfinite(rows).all():
         raise ValueError("X holds NaN or infinity; drop or impute those rows first")
-    posterior, constant = idata["posterior"].to_dataset(), idata["constant_data"].to_dataset()
+    takes = f"{function} takes the draws of {model}"
+    posterior = group_with(idata, OF_EXPERTS, takes)
+    constant = group_with(idata, OF_PRIOR, takes, group="constant_data")
     p, q = posterior.sizes["feature"], posterior.sizes["weight"]
     if rows.shape[1] != p:
         raise ValueError(f"X has {rows.shape[1]} features, but the model has {p}")

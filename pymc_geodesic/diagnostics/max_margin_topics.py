@@ -17,6 +17,7 @@ from pymc_geodesic.diagnostics.completion import (
     mean_proportions,
     stored_alpha,
 )
+from pymc_geodesic.diagnostics.given_draws import group_with
 from pymc_geodesic.runtime.streams import new_stream
 
 __all__ = ["LabelScores", "label_scores", "predict_labels", "topics_by_class"]
@@ -147,13 +148,12 @@ def predict_labels(
     array([ 1, -1])
     """
     tree = convert_to_datatree(idata)
+    group_with(tree, ("topics", "weights"), "predict_labels takes the draws of models.medlda_gibbs")
     if features is None:
         features = "proportions" if "theta" in tree["posterior"] else "assignments"
     if features not in ("assignments", "proportions"):
         raise ValueError(f'`features` must be "assignments" or "proportions", got {features!r}.')
     phi = topics_of(tree, "topics").values
-    if "weights" not in tree["posterior"]:
-        raise ValueError("The draws have no 'weights': keep them with var_names=.")
     weights = tree["posterior"]["weights"]
     alpha = stored_alpha(tree)
     if alpha is None:
@@ -236,10 +236,8 @@ def topics_by_class(
     >>> [sorted(words) for words in table["word"].values.tolist()]  # of −1, of +1
     [['ice', 'snow'], ['sea', 'sun']]
     """
-    posterior = convert_to_datatree(idata)["posterior"]
-    missing = [name for name in ("zbar", "topics") if name not in posterior]
-    if missing:
-        raise ValueError(f"The draws have no {missing[0]!r}: keep it with var_names=.")
+    takes = "topics_by_class takes the draws of models.medlda_gibbs with all their variables"
+    posterior = group_with(convert_to_datatree(idata), ("zbar", "topics"), takes)
     of_documents, of_topics = posterior["zbar"], posterior["topics"]
     zbar: np.ndarray = of_documents.isel(chain=chain).mean("draw").to_numpy()
     phi: np.ndarray = of_topics.isel(chain=chain).mean("draw").to_numpy()

@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from pymc_geodesic.arguments import check_count
+from pymc_geodesic.diagnostics.given_draws import group_with
 from pymc_geodesic.distributions.special import log_vmf_normalizer
 from pymc_geodesic.distributions.unit_points import unit_points
 
@@ -74,21 +75,9 @@ def component_probabilities(
     array([[0.953, 0.047],
            [0.354, 0.646]])
     """
-    if not hasattr(idata, "children"):
-        raise ValueError(
-            "component_probabilities(idata, points) takes the draws first, as pm.sample returned "
-            f"them, and then the points; got {type(idata).__name__} and {type(points).__name__}"
-        )
-    missing = [
-        name for name in var_names
-        if "posterior" not in idata.children or name not in idata["posterior"].data_vars
-    ]  # fmt: skip
-    if missing:
-        raise ValueError(
-            f"the posterior holds no variable {missing[0]!r}: name weights, mean directions and "
-            "concentrations with `var_names`"
-        )
-    posterior = idata["posterior"].to_dataset()[list(var_names)].stack(sample=("chain", "draw"))
+    takes = f"component_probabilities takes draws of the variables var_names={list(var_names)}"
+    drawn = group_with(idata, var_names, takes)
+    posterior = drawn[list(var_names)].stack(sample=("chain", "draw"))
     weights, mu, kappa = (posterior[name].transpose("sample", ...).values for name in var_names)
     points = unit_points(points if sparse.issparse(points) else np.atleast_2d(points))
     d = mu.shape[-1]

@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.special import gammaln, logsumexp
 
 from pymc_geodesic.arguments import refuse_masked
+from pymc_geodesic.diagnostics.given_draws import group_with
 
 __all__ = ["mixture_log_predictive", "mixture_perplexity"]
 
@@ -50,7 +51,7 @@ def mixture_log_predictive(
     Raises
     ------
     ValueError
-        If a variable is missing, or rows have other categories.
+        If the draws are of another model, or rows have other categories.
 
     Warns
     -----
@@ -71,15 +72,10 @@ def mixture_log_predictive(
     >>> np.exp(mixture_log_predictive(idata, [[1, 0], [1, 1]]).values)
     array([0.3 , 0.17])
     """
-    missing = [
-        name
-        for name in ("weights", "topics")
-        if "posterior" not in idata.children or name not in idata["posterior"].data_vars
-    ]
-    if missing:
-        raise ValueError(f"the posterior holds no variable {missing[0]!r}")
-    posterior = idata["posterior"].to_dataset()
+    takes = "mixture_log_predictive takes the draws of models.dp_categorical_gibbs or its like"
+    posterior = group_with(idata, ("weights", "topics"), takes)
     weights, topics = posterior["weights"].values, posterior["topics"].values
+    _check_weights(weights, topics, takes)
     rows = _rows(counts, topics.shape[-1])
     rest = np.clip(1.0 - weights.sum(axis=-1), 0.0, 1.0)
     log_prior = np.full(rows.shape[0], -np.inf)
@@ -140,6 +136,17 @@ def mixture_perplexity(idata: xr.DataTree, counts: Any) -> float:
     if not total > 0:
         raise ValueError("counts holds no token to predict")
     return float(np.exp(-mixture_log_predictive(idata, counts).sum() / total))
+
+
+def _check_weights(weights: np.ndarray, topics: np.ndarray, takes: str) -> None:
+    """Refuse what has the names of a mixture and is none."""
+    if weights.shape != topics.shape[:-1]:
+        raise ValueError(
+            f"{takes}, but 'weights' of shape {weights.shape} are not those of 'topics' of shape "
+            f"{topics.shape}"
+        )
+    if np.any(weights < 0.0) or np.any(weights.sum(axis=-1) > 1.0 + 1e-6):
+        raise ValueError(f"{takes}, but 'weights' are negative, or sum to more than one")
 
 
 def _warn_of_dropped_clusters(posterior: xr.Dataset, n_kept: int) -> None:

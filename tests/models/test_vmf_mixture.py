@@ -228,7 +228,9 @@ def test_mistakes(points):
     for wrong in (2.0 * points, sparse.csr_array(2.0 * points), broken):
         with pytest.raises(ValueError, match=r"no unit vectors.*divide each row by its length"):
             component_probabilities(idata, wrong)
-    with pytest.raises(ValueError, match=r"takes the draws first.*; got ndarray and DataTree"):
+    with pytest.raises(
+        ValueError, match=r"takes draws of .* first, as an xarray.DataTree; got ndarray"
+    ):
         component_probabilities(np.eye(3), idata)
 
 
