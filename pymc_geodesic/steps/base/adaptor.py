@@ -18,6 +18,7 @@ from pymc_geodesic.densities.edges import edges
 from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base.coverage import StepsOfChain, draws_minibatches
 from pymc_geodesic.steps.base.options import RowOptions, StepOptions
@@ -134,6 +135,7 @@ class GeodesicStep(StartingStep, ProgressColumns, BlockedStep):
             )
         if not self.variables:
             raise ValueError("local= names every variable; leave at least one global variable")
+        refuse_rows_beside(self.model)
         if not self._corrects:
             for term, names in edges(self.model, self.variables):
                 raise ValueError(moving_support(type(self).__name__, term, names))
