@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import io
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from PIL import Image
+
+N_COLOURS = 128
 
 
 def options_parser(description: str, quick: str) -> argparse.ArgumentParser:
@@ -19,9 +23,15 @@ def options_parser(description: str, quick: str) -> argparse.ArgumentParser:
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:
-    """Write a figure into a folder, which need not exist, and close it."""
+    """Write a figure into a folder, which need not exist, and close it.
+
+    Lines need few colours, and a palette a third of the bytes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.png"
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    with io.BytesIO() as drawn:
+        figure.savefig(drawn, format="png", dpi=120)
+        plt.close(figure)
+        picture = Image.open(drawn).convert("RGB")
+    picture.quantize(N_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
     return path
