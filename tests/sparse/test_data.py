@@ -193,6 +193,18 @@ def test_nuts_and_prediction_for_other_rows(table):
     np.testing.assert_array_equal(data.get_value().toarray(), np.eye(D)[[3, 5]])
 
 
+def test_rows_are_exchanged_by_the_container_and_not_by_its_name(model, table):
+    """PyMC knows the three arrays and not the matrix, and asks nobody else."""
+    new = sparse.csr_array(np.eye(D)[[3, 5]])
+    with model, pytest.raises(KeyError, match="X"):
+        pm.set_data({"X": new})
+    pg.SparseData.find("X", model=model).set_value(new)
+    found = pg.SparseData.find("X", model=model).get_value()
+    np.testing.assert_array_equal(found.toarray(), new.toarray())
+    for part in ("values", "columns", "rows"):
+        assert len(model[f"X_{part}"].get_value()) == 2
+
+
 def test_a_step_that_knew_other_rows_says_so(model, table):
     _, y, _ = table
     with model:
