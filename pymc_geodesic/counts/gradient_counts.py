@@ -208,17 +208,14 @@ class CountEstimator(GradientEstimator, CountEstimate):
             If there are no minibatches, the rows are streamed, or the likelihood depends on
             variables that other steps change.
         """
-        names = {row.name for row in self._density_inputs.rows}
-        if not names:
+        if not self._density_inputs.rows:
             raise ValueError("control_variates= is of use with minibatches only")
         if self._density_inputs.others:
             raise ValueError(
                 "control_variates= needs a likelihood of the sampled variables alone, but it "
                 f"depends on {sorted(self._density_inputs.others)}, which other steps sample"
             )
-        data = {row.name: row.data for row in self._density_inputs.rows}
-        if self.source.names:
-            data = {name: self._density.model[name].get_value(borrow=True) for name in names}
+        data = self._present_rows()
         n_rows = len(next(iter(data.values())))
         if n_rows != self.source.n_rows:
             raise ValueError(
@@ -234,13 +231,21 @@ class CountEstimator(GradientEstimator, CountEstimate):
         self.refresh_data()
         return partial(self._estimate_with, field, 0)
 
+    def _present_rows(self) -> dict[str, np.ndarray]:
+        """All rows by container, with the values that these have now."""
+        rows, model = self._density_inputs.rows, self._density.model
+        if self.source.names:
+            return {row.name: model[row.name].get_value(borrow=True) for row in rows}
+        return {row.name: row.present for row in rows}
+
     def refresh_data(self) -> None:
         """Point the contexts at the present values of the data containers."""
         super().refresh_data()
         if self._all_rows is None:
             return
         field, density = self._all_rows
-        holders = [*density.arrays.values(), *(row.data for row in density.rows)]
+        rows = self._present_rows()
+        holders = [*density.arrays.values(), *(rows[row.name] for row in density.rows)]
         for position, (holder, entry) in enumerate(
             zip(holders, self._field_inputs(density), strict=True)
         ):

@@ -12,10 +12,18 @@ from pymc.data import MinibatchOp
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["DrawnRows", "RowInput", "SeenRows", "drawn_rows", "graphs_of"]
+__all__ = [
+    "DrawnRows",
+    "RowInput",
+    "SeenRows",
+    "drawn_rows",
+    "evaluated",
+    "graphs_of",
+    "values_behind",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +38,9 @@ class RowInput:
         All rows.
     block : TensorVariable, shape (batch_size, ...)
         Stands for the block in the graph.
-    container : SharedVariable or None
-        Where `pymc.Minibatch` has the rows from, if they can be exchanged.
+    container : Variable or None
+        Where `pymc.Minibatch` has the rows from, a data container or what is computed from some, if
+        they can be exchanged.
     group : int
         Inputs of the same group see the same rows; those of different groups are drawn apart.
     """
@@ -39,8 +48,13 @@ class RowInput:
     name: str
     data: np.ndarray
     block: TensorVariable
-    container: SharedVariable | None = None
+    container: Variable | None = None
     group: int = 0
+
+    @property
+    def present(self) -> np.ndarray:
+        """All rows, with the values that their data containers have now."""
+        return self.data if self.container is None else evaluated(self.container)
 
 
 type DrawnRows = Mapping[tuple[Variable, int], RowInput]
@@ -72,7 +86,14 @@ def _drawn_variables(graphs: Sequence[Variable]) -> dict[Variable, _Drawn]:
     return found
 
 
-def _evaluated(variable: Variable) -> np.ndarray:
+def values_behind(variable: Variable) -> list[np.ndarray]:
+    """Values of all data containers that a variable depends on, not copied."""
+    shared = [each for each in graph_inputs([variable]) if isinstance(each, SharedVariable)]
+    return [each.get_value(borrow=True) for each in shared]
+
+
+def evaluated(variable: Variable) -> np.ndarray:
+    """Value of data, of which nothing is random."""
     if isinstance(variable, Constant):
         return np.asarray(variable.data)
     if isinstance(variable, SharedVariable):
@@ -108,7 +129,7 @@ def drawn_rows(graphs: Sequence[Variable]) -> DrawnRows:
         group = groups.setdefault(drawn.generator, len(groups))
         known = drawn.data, drawn.generator
         if known not in inputs:
-            data = _evaluated(drawn.data)
+            data = evaluated(drawn.data)
             name = getattr(drawn.data, "name", None) or f"minibatch_{i}"
             if name in names:
                 name = f"{name} ({i})"
@@ -117,7 +138,7 @@ def drawn_rows(graphs: Sequence[Variable]) -> DrawnRows:
                 name,
                 data,
                 _block(f"minibatch_{i}_block", data, output.type.shape[0], output),
-                drawn.data if isinstance(drawn.data, SharedVariable) else None,
+                drawn.data if values_behind(drawn.data) else None,
                 group,
             )
         rows[drawn.generator, drawn.place] = inputs[known]

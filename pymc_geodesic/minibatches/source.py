@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from operator import is_
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
 
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.minibatches.row_inputs import DrawnRows, SeenRows
+from pymc_geodesic.minibatches.row_inputs import (
+    DrawnRows,
+    SeenRows,
+    evaluated,
+    values_behind,
+)
 
 __all__ = ["AllRows", "RowSource", "check_numbers", "undefined_numbers"]
 
@@ -97,7 +104,7 @@ class RowSource(ABC):
     walks_epochs: bool = False
     stays_in_blocks: bool = False
     drawn: DrawnRows = MappingProxyType({})
-    _containers: Mapping[str, SharedVariable] = MappingProxyType({})
+    _containers: Mapping[str, Variable] = MappingProxyType({})
 
     def __init__(self) -> None:
         self.whole: dict[str, np.ndarray] = {}
@@ -122,11 +129,11 @@ class RowSource(ABC):
         """
         return None
 
-    def watch(self, containers: Mapping[str, SharedVariable]) -> None:
-        """Remember which values of data containers the rows were copied from."""
+    def watch(self, containers: Mapping[str, Variable]) -> None:
+        """Remember which values of data containers the rows were copied or computed from."""
         self._containers = dict(containers)
-        self._copied: dict[str, np.ndarray] = {
-            name: each.get_value(borrow=True) for name, each in containers.items()
+        self._copied: dict[str, list[np.ndarray]] = {
+            name: values_behind(each) for name, each in containers.items()
         }
 
     def refresh(self) -> None:
@@ -138,12 +145,13 @@ class RowSource(ABC):
             If their shape is another, they hold NaN or infinity, or a sparse matrix has changed.
         """
         for name, container in self._containers.items():
-            value = container.get_value(borrow=True)
-            if value is self._copied[name]:
+            behind = values_behind(container)
+            if all(map(is_, behind, self._copied[name])):
                 continue
             if name not in self.arrays:
                 message = f"the sparse data {name!r} have changed; make the step again"
                 raise ValueError(see(message, "changed-data"))
+            value = evaluated(container)
             expected = (self.n_rows, *self.arrays[name].shape[1:])
             if value.shape != expected:
                 message = (
@@ -153,7 +161,7 @@ class RowSource(ABC):
                 raise ValueError(see(message, "changed-data"))
             check_numbers(name, value)
             self._take_rows(name, value)
-            self._copied[name] = value
+            self._copied[name] = behind
 
     def _take_rows(self, name: str, rows: np.ndarray) -> None:
         """Put other rows in the place of those of a container."""

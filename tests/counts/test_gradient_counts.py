@@ -152,6 +152,30 @@ def test_other_minibatches_of_control_variates():
         np.testing.assert_allclose(pushed, COUNTS - 30.0 * Q[0], atol=1e-9)
 
 
+@pytest.mark.parametrize("route", ["data", "minibatch", "computed"])
+def test_control_variates_count_data_that_were_set_again(route):
+    others = np.random.default_rng(2).integers(1, 4, size=30)
+    with pm.Model() as model:
+        z = pm.Data("z", LABELS.astype("int32"))
+        w = pm.Dirichlet("w", np.full(4, 0.1))
+        rows = {"batch_size": 5, "minibatch": ["z"]} if route == "data" else {}
+        if route == "computed":
+            z = 3 - (3 - z)
+        observed = z if route == "data" else pm.Minibatch(z, batch_size=5)
+        pm.Categorical("y", w, observed=observed, total_size=30)
+    step = make(model, control_variates=True, **rows)
+    with model:
+        pm.set_data({"z": others.astype("int32")})
+    step.setup_chain(np.random.default_rng(1), 0, 1)
+    step.reference = P.copy()
+    step._centre()
+    counts = np.bincount(others, minlength=4)
+    np.testing.assert_allclose(step.reference_counts, counts, rtol=1e-12, atol=1e-12)
+    starts = step.estimator.next_arguments(6)  # an epoch
+    estimates = [counts_at(step, {"w": P}, start)[0] for start in starts]
+    np.testing.assert_allclose(np.mean(estimates, axis=0), counts, rtol=1e-12, atol=1e-12)
+
+
 def poisson_rate(g):
     pm.Poisson("y", g * np.array([1.0, 2.0, 0.5]), observed=[3, 0, 5])
     return 8.0, 3.5
