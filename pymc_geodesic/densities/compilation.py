@@ -98,6 +98,11 @@ class CompiledField:
         """What the function reads."""
         return self.callback.context
 
+    @property
+    def interpreted(self) -> bool:
+        """Whether a call goes back into Python."""
+        return self.field.interpreted
+
     def point_at(self, position: int, array: np.ndarray) -> None:
         """Let an input read ``array``, without a copy.
 

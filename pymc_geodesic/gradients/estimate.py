@@ -13,6 +13,7 @@ from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.gradients.total_gradient import TotalGradient
 from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.runtime.interrupts import interrupts_later
 
 __all__ = ["Estimate", "GradientEstimate"]
 
@@ -81,6 +82,10 @@ class GradientEstimate(Estimate):
     """
 
     field: CompiledField
+
+    def at_work(self) -> AbstractContextManager[Any]:
+        """Let interrupts wait while machine code calls back into Python."""
+        return interrupts_later() if self.field.interpreted else nullcontext()
 
     @property
     @abstractmethod

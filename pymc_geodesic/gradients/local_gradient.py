@@ -13,8 +13,8 @@ row accepts by itself and rows run side by side over the cores.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -209,9 +209,11 @@ class LocalGradientEstimator(GradientEstimate):
             self._adaptation = DualAveraging(1.0, TARGET_ACCEPT)
             self._adaptation.state = state["adaptation"]
 
-    def at_work(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
         """Leave the cores to the threads that move the rows."""
-        return self.workers.one_blas_thread()
+        with super().at_work(), self.workers.one_blas_thread():
+            yield
 
     def stats(self) -> dict[str, Any]:
         """Report the acceptance rate of the local variables."""

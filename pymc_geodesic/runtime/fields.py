@@ -218,6 +218,10 @@ class FieldLike(Protocol):
     def context(self) -> np.ndarray:
         """What the function reads."""
 
+    @property
+    def interpreted(self) -> bool:
+        """Whether a call goes back into Python."""
+
     def raise_error(self) -> None:
         """Raise what an interpreted field raised during the last call, if anything."""
 
@@ -257,6 +261,11 @@ class ComposedField:
     def context(self) -> np.ndarray:
         """What the function reads."""
         return self.callback.context
+
+    @property
+    def interpreted(self) -> bool:
+        """Whether a call of one of the other fields goes back into Python."""
+        return any(field.interpreted for field in self._inner)
 
     def raise_error(self) -> None:
         """Raise what an interpreted field raised during the last call, if anything."""
