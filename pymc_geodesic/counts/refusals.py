@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pymc_geodesic.failure_modes import see
 
-__all__ = ["moving_support", "negative_estimate", "wrong_form"]
+__all__ = ["moving_level", "moving_support", "negative_estimate", "wrong_form"]
 
 
 def moving_support(sampler: str, term: str, names: Sequence[str]) -> str:
@@ -25,6 +25,22 @@ def moving_support(sampler: str, term: str, names: Sequence[str]) -> str:
         f"gradient shows, and {sampler} has no Metropolis correction that would reject what lies "
         f"beyond. Sample {moved} with GMC or NUTS, and give {sampler} the other variables by name",
         "edge",
+    )
+
+
+def moving_level(sampler: str, term: str, names: Sequence[str]) -> str:
+    """Message about a term that jumps where what a sampler moves passes some place.
+
+    Takes the arguments of `moving_support`.
+    """
+    moved = ", ".join(repr(name) for name in names)
+    return see(
+        f"the log-density of {term!r} jumps where {moved} moves, as a comparison, a rounded number "
+        f"or a step has it: no gradient shows a jump, and {sampler} has no Metropolis correction "
+        f"that would. Sample {moved} with pm.Slice, GMC or NUTS, give {sampler} the other "
+        "variables by name, or write a smooth change, such as pm.math.sigmoid((time - tau) / "
+        "width) for time > tau",
+        "jump",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytensor
@@ -13,6 +13,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import Switch
+from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.inequalities import (
     compares,
@@ -22,7 +23,7 @@ from pymc_geodesic.densities.inequalities import (
 )
 from pymc_geodesic.densities.variables import ManifoldVariable
 
-__all__ = ["edges"]
+__all__ = ["edges", "terms_as_written"]
 
 _AS_WRITTEN = Mode(linker="py", optimizer=None)
 _SCALES = np.logspace(-1.0, 1.0, 10)
@@ -45,7 +46,17 @@ def _conditions(graph: Variable, moving: set[Variable]) -> list[Variable]:
     return found
 
 
-def edges(model: Model, variables: Sequence[ManifoldVariable]) -> list[tuple[str, list[str]]]:
+def terms_as_written(model: Model) -> dict[TensorVariable, TensorVariable]:
+    """Return the elementwise log-density of each variable and potential, in PyMC's values."""
+    terms = [*model.basic_RVs, *model.potentials]
+    return dict(zip(terms, model.logp(terms, sum=False), strict=True))
+
+
+def edges(
+    model: Model,
+    variables: Sequence[ManifoldVariable],
+    terms: Mapping[TensorVariable, TensorVariable],
+) -> list[tuple[str, list[str]]]:
     """Find the terms of a model whose support depends on sampled variables.
 
     A uniform likelihood between 0 and s has an edge: where s falls below an observation, the
@@ -57,6 +68,8 @@ def edges(model: Model, variables: Sequence[ManifoldVariable]) -> list[tuple[str
     model : pymc.Model
     variables : list of ManifoldVariable
         What a step moves together.
+    terms : mapping of TensorVariable to TensorVariable
+        See `terms_as_written`.
 
     Returns
     -------
@@ -64,16 +77,10 @@ def edges(model: Model, variables: Sequence[ManifoldVariable]) -> list[tuple[str
         Names of a term and of the sampled variables that its support depends on.
     """
     sampled = {variable.value: variable.name for variable in variables}
-    fixed = [
-        rv
-        for rv in model.basic_RVs
-        if model.rvs_to_values[rv] not in sampled and model.rvs_to_transforms.get(rv) is None
-    ]
-    fixed += model.potentials
-    if not fixed:
-        return []
     found = []
-    for term, graph in zip(fixed, model.logp(fixed, sum=False), strict=True):
+    for term, graph in terms.items():
+        if model.rvs_to_values.get(term) in sampled or model.rvs_to_transforms.get(term):
+            continue
         conditions = _conditions(graph, what_moves([graph], set(sampled)))
         if not conditions:
             continue

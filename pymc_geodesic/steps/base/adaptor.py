@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pymc_geodesic.counts.refusals import moving_support
-from pymc_geodesic.densities.edges import edges
+from pymc_geodesic.counts.refusals import moving_level, moving_support
+from pymc_geodesic.densities.edges import edges, terms_as_written
+from pymc_geodesic.densities.jumps import jumps
 from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
@@ -137,8 +138,11 @@ class GeodesicStep(StartingStep, ProgressColumns, BlockedStep):
             raise ValueError("local= names every variable; leave at least one global variable")
         refuse_rows_beside(self.model)
         if not self._corrects:
-            for term, names in edges(self.model, self.variables):
+            terms = terms_as_written(self.model)
+            for term, names in edges(self.model, self.variables, terms):
                 raise ValueError(moving_support(type(self).__name__, term, names))
+            for term, names in jumps(self.model, self.variables, terms):
+                raise ValueError(moving_level(type(self).__name__, term, names))
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
         if self.local:
             self.default_tune_steps = LOCAL_TUNE_STEPS

@@ -1,0 +1,197 @@
+"""Jumps of a log-density, which no gradient shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pymc.logprob.utils import ParameterValueError
+from pymc.model import Model
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import io_toposort
+from pytensor.scalar.basic import (
+    EQ,
+    NEQ,
+    Ceil,
+    Floor,
+    IntDiv,
+    IsInf,
+    IsNan,
+    Mod,
+    RoundHalfAwayFromZero,
+    RoundHalfToEven,
+    Sign,
+    Switch,
+    Trunc,
+)
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.densities.inequalities import is_minus_infinity, scalar_op, what_moves
+from pymc_geodesic.densities.variables import ManifoldVariable
+
+__all__ = ["jumps"]
+
+_AS_WRITTEN = Mode(linker="py", optimizer=None)
+_IN_STEPS = (Floor, Ceil, IntDiv, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)
+"""What makes steps of a number that moves, beside comparisons and integers."""
+_AT_POINTS = (EQ, NEQ, IsInf, IsNan)
+"""What a path passes without an interval on one side of it."""
+
+_SPREAD = 0.5
+"""How far from the initial point, in PyMC's values: there, two levels may be the same."""
+
+_SCALES = (0.3, 1.0, 3.0, 10.0)
+"""Distances over which a jump is looked for, in a direction of its own each, and back."""
+
+_HALVINGS = 46
+"""Of such a distance, until it is as short as rounding allows."""
+
+_TOLERANCE = 1e-5
+"""Change of one entry of a term, over 1 plus its size, that is no rounding."""
+
+_NO_VALUE = (ArithmeticError, AssertionError, IndexError, ParameterValueError, ValueError)
+
+type Point = Mapping[str, np.ndarray]
+
+
+def jumps(
+    model: Model,
+    variables: Sequence[ManifoldVariable],
+    terms: Mapping[TensorVariable, TensorVariable],
+) -> list[tuple[str, list[str]]]:
+    """Find the terms of a model that jump where sampled variables move.
+
+    The mean of a change point, ``pt.switch(time < tau, before, after)``, jumps where τ passes an
+    observation and is flat in between: its gradient in τ is zero everywhere, whatever the data say.
+    A term that is only written in pieces, such as a hinge loss, does not jump where they meet.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+        What a step moves together.
+    terms : mapping of TensorVariable to TensorVariable
+        See `pymc_geodesic.densities.edges.terms_as_written`.
+
+    Returns
+    -------
+    list of (str, list of str)
+        Names of a term and of the sampled variables whose movement makes it jump.
+    """
+    sampled = {variable.value: variable.name for variable in variables}
+    found = []
+    for term, graph in terms.items():
+        pieces = _pieces(graph, what_moves([graph], set(sampled)))
+        if pieces:
+            look = _Look(model, pieces, graph)
+            names = [name for value, name in sampled.items() if look.jumps_along(value.name)]
+            if names:
+                found.append((term.name, names))
+    return found
+
+
+def _pieces(graph: Variable, moving: set[Variable]) -> list[Variable]:
+    """Return what is constant in pieces although it is computed from numbers that move."""
+    at_edges = {
+        node.inputs[0]
+        for node in io_toposort([], [graph])
+        if isinstance(scalar_op(node.outputs[0]), Switch)
+        and any(map(is_minus_infinity, node.inputs[1:]))
+    }
+    pieces = []
+    for node in io_toposort([], [graph]):
+        numbers = [each for each in node.inputs if each in moving and _is_real(each)]
+        if not numbers:
+            continue
+        kind = scalar_op(node.outputs[0])
+        if isinstance(kind, _AT_POINTS):
+            continue
+        if isinstance(kind, Mod):
+            pieces.append(pt.floor(node.inputs[0] / node.inputs[1]))
+        elif isinstance(kind, _IN_STEPS):
+            pieces.append(node.outputs[0])
+        else:
+            pieces += [
+                output
+                for output in node.outputs
+                if output in moving and output not in at_edges and _is_whole(output)
+            ]
+    return pieces
+
+
+def _is_real(variable: Variable) -> bool:
+    return str(getattr(variable.type, "dtype", "")).startswith("float")
+
+
+def _is_whole(variable: Variable) -> bool:
+    return str(getattr(variable.type, "dtype", "")).startswith(("bool", "int", "uint"))
+
+
+class _Look:
+    """A look for places where one term changes from piece to piece."""
+
+    def __init__(self, model: Model, pieces: list[Variable], graph: Variable) -> None:
+        self._names = [(value.name, value.type.dtype) for value in model.value_vars]
+        self._pieces = self._function(model, [piece.ravel() for piece in pieces])
+        self._term = cache(lambda: self._function(model, [graph]))
+        self._rng = np.random.default_rng(0)
+        start = model.initial_point(random_seed=0)
+        floating = {name for name, dtype in self._names if dtype.startswith("float")}
+        self._place = {
+            name: self._beside(value) if name in floating else value
+            for name, value in start.items()
+        }
+
+    def jumps_along(self, name: str) -> bool:
+        """Whether the term jumps where one variable moves."""
+        here = self._place[name]
+        ways = [scale * self._rng.standard_normal(np.shape(here)) for scale in _SCALES]
+        return any(
+            self._jumps_between(name, here, there)
+            for way in ways
+            for there in (here + way, here - way)
+        )
+
+    def _beside(self, value: np.ndarray) -> np.ndarray:
+        return value + _SPREAD * self._rng.standard_normal(np.shape(value))
+
+    def _jumps_between(self, name: str, near: np.ndarray, far: np.ndarray) -> bool:
+        """Whether the term changes where the first of its pieces ends on the way."""
+        try:
+            first = self._pieces(self._place | {name: near})
+            if _same(first, self._pieces(self._place | {name: far})):
+                return False
+            for _ in range(_HALVINGS):
+                middle = 0.5 * (near + far)
+                if _same(first, self._pieces(self._place | {name: middle})):
+                    near = middle
+                else:
+                    far = middle
+            before, after = (self._term()(self._place | {name: end})[0] for end in (near, far))
+        except _NO_VALUE:
+            return False
+        with np.errstate(invalid="ignore"):
+            change = np.abs(after - before)
+        allowed = _TOLERANCE * (1.0 + np.abs(before))
+        return bool(np.any(change > allowed, where=np.isfinite(change)))
+
+    def _function(
+        self, model: Model, outputs: list[Variable]
+    ) -> Callable[[Point], list[np.ndarray]]:
+        compiled = pytensor.function(
+            model.value_vars, outputs, mode=_AS_WRITTEN, on_unused_input="ignore"
+        )
+
+        def evaluate(point: Point) -> list[np.ndarray]:
+            with np.errstate(all="ignore"):
+                return compiled(*(np.asarray(point[name], dtype) for name, dtype in self._names))
+
+        return evaluate
+
+
+def _same(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(some, others, strict=True))

@@ -1,0 +1,91 @@
+"""Log-densities that jump where a variable moves are told from those that are written in pieces."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_geodesic import SGGMC, SGLD, Hinge, MulticlassHinge, SubgradientHMC, UniformSphere
+from pymc_geodesic.densities.edges import terms_as_written
+from pymc_geodesic.densities.jumps import jumps
+from pymc_geodesic.densities.variables import manifold_variables
+from tests.steps.runs import INTERPRETED
+
+TIMES = np.linspace(-2.0, 2.0, 30)
+SEEN = np.where(TIMES < 0.4, 0.0, 1.0)
+SIGNS = np.where(SEEN > 0.0, 1, -1)
+
+JUMPS = {
+    "change point": lambda a: pm.Normal("y", pt.switch(a > TIMES, 0.0, 1.0), 1.0, observed=SEEN),
+    "indicator": lambda a: pm.Normal("y", 2.0 * pm.math.ge(TIMES, a), 1.0, observed=SEEN),
+    "half of a pair": lambda a: pm.Normal("y", pm.Normal("b") * (a > 0), 1.0, observed=SEEN),
+    "probability": lambda a: pm.Bernoulli("y", pt.switch(TIMES * a > 0.1, 0.9, 0.1), observed=SEEN),
+    "floor": lambda a: pm.Normal("y", pt.floor(a), 1.0, observed=SEEN),
+    "sign": lambda a: pm.Normal("y", pt.sign(a), 1.0, observed=SEEN),
+    "remainder": lambda a: pm.Normal("y", (3.0 * a) % 2.0, 1.0, observed=SEEN),
+    "place": lambda a: pm.Normal("y", pt.arange(9.0)[pt.round(a**2).astype("int64") % 9], 1.0),
+    "largest": lambda a: pm.Poisson("y", 1.0 + pt.argmax(pt.stack([a, 0.5])), observed=[1, 2]),
+    "penalty": lambda a: pm.Potential("y", pt.switch(a < 0.5, 0.0, -1e6)),
+}
+NO_JUMPS = {
+    "hinge": lambda a: Hinge("y", TIMES * a, observed=SIGNS),
+    "classes": lambda a: MulticlassHinge(
+        "y", TIMES[:, None] * pt.stack([a, 0.0]), observed=SIGNS > 0
+    ),
+    "hinge by a switch": lambda a: pm.Potential(
+        "y", -pt.switch(1.0 - SIGNS * TIMES * a > 0.0, 1.0 - SIGNS * TIMES * a, 0.0)
+    ),
+    "Huber": lambda a: pm.Potential(
+        "y", -pt.switch(pt.abs(SEEN - a) < 1.0, (SEEN - a) ** 2 / 2, pt.abs(SEEN - a) - 0.5)
+    ),
+    "interpolation": lambda a: pm.Potential("y", a - pt.floor(a) + pt.floor(a)),
+    "asymmetric Laplace": lambda a: pm.AsymmetricLaplace(
+        "y", kappa=0.4, mu=a, b=1.0, observed=SEEN
+    ),
+    "tails in two forms": lambda a: pm.OrderedProbit(
+        "y", eta=a, cutpoints=[-1.0, 0.0, 1.0], observed=[0, 1, 3], compute_p=False
+    ),
+    "censored": lambda a: pm.Censored("y", pm.Normal.dist(a), 0.0, 1.0, observed=SEEN),
+    "an end": lambda a: pm.Potential("y", pt.switch(a < 0.5, 0.0, -np.inf)),
+    "fixed pieces": lambda a: pm.Normal("y", pt.switch(TIMES > 0.0, a, -a), 1.0, observed=SEEN),
+}
+
+
+def found(term):
+    with pm.Model() as model:
+        term(pm.Normal("a"))
+        UniformSphere("mu", shape=3)
+    return jumps(model, manifold_variables(model, None), terms_as_written(model))
+
+
+@pytest.mark.parametrize("term", JUMPS.values(), ids=JUMPS.keys())
+def test_jumps_are_found_with_the_variable_that_moves(term):
+    assert found(term) == [("y", ["a"])]
+
+
+@pytest.mark.parametrize("term", NO_JUMPS.values(), ids=NO_JUMPS.keys())
+def test_what_is_written_in_pieces_and_meets(term):
+    assert found(term) == []
+
+
+def change_point():
+    with pm.Model() as model:
+        tau, levels = pm.Uniform("tau", -2.0, 2.0), pm.Normal("levels", 0.0, 2.0, shape=2)
+        time = pm.Data("time", TIMES)
+        mean = pt.switch(time < tau, levels[0], levels[1])
+        pm.Normal("y", mean, 1.0, observed=pm.Data("seen", SEEN))
+    return model
+
+
+@pytest.mark.parametrize("step_class", [SGGMC, SGLD], ids=lambda step: step.__name__)
+def test_a_change_point_is_left_to_samplers_that_correct(step_class):
+    """Its gradient is zero: the draws of τ would be those of the prior."""
+    rows = {"batch_size": 5, "minibatch": ["time", "seen"], "compile_kwargs": INTERPRETED}
+    message = (
+        "the log-density of 'y' jumps where 'tau' moves.*Sample 'tau' with pm.Slice, GMC or NUTS"
+    )
+    with change_point():
+        with pytest.raises(ValueError, match=message):
+            step_class(**rows)
+        step_class(["levels"], **rows)
+        SubgradientHMC(compile_kwargs=INTERPRETED)
