@@ -131,16 +131,17 @@ class PosteriorScore:
             )
         if self._to_values is None:
             self._to_values = _value_function(self.model)
+        draws = {rv.name: _as_in_model(self.model, posterior[rv.name]) for rv in free}
         shapes = self.model.eval_rv_shapes()
         for rv in free:
-            shape = posterior[rv.name].shape[1:]
+            shape = draws[rv.name].shape[1:]
             expected = tuple(int(length) for length in shapes[rv.name])
             if shape != expected:
                 raise ValueError(
                     f"draws of {rv.name!r} have shape {shape}, but the model has {expected}: pass "
                     "the model that they were drawn from"
                 )
-        arrays = [np.asarray(posterior[rv.name].values, dtype=rv.dtype) for rv in free]
+        arrays = [np.asarray(draws[rv.name].values, dtype=rv.dtype) for rv in free]
         names = [self.model.rvs_to_values[rv].name for rv in free]
         return [
             dict(zip(names, self._to_values(*draw), strict=True))
@@ -224,6 +225,26 @@ class PosteriorScore:
         evaluate(field.address, position, 0, field.context, output)
         field.raise_error()
         return output
+
+
+def _as_in_model(model: Model, draws: xr.DataArray) -> xr.DataArray:
+    """Put the axes of draws, and the labels along them, into the order that the model has.
+
+    Selections and joins by label leave either in another order, in which the numbers belong to
+    other entries of the variable.
+    """
+    name = str(draws.name)
+    core = [str(dim) for dim in draws.dims if dim != "sample"]
+    dims = model.named_vars_to_dims.get(name) or [f"{name}_dim_{i}" for i in range(len(core))]
+    if set(core) != {str(dim) for dim in dims} or len(core) != len(dims):
+        return draws
+    draws = draws.transpose("sample", *dims)
+    for dim in dims:
+        labels = list(model.coords.get(dim) or range(draws.sizes[dim]))
+        held = draws.indexes.get(dim)
+        if held is not None and held.is_unique and set(held) == set(labels):
+            draws = draws.sel({dim: labels})
+    return draws
 
 
 def _value_function(model: Model) -> Callable:

@@ -10,11 +10,11 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 
 from pymc_geodesic.diagnostics.directions.coordinates import warn_of_degrees
+from pymc_geodesic.diagnostics.sampled import SAMPLE_DIMS, with_chains
 
 Kind = Literal["direction", "angle", "frame", "simplex"]
 
 KINDS = ("direction", "angle", "frame", "simplex")
-SAMPLE_DIMS = ("chain", "draw")
 RULES = {
     "direction": "Directions are told by norm one along the last dimension.",
     "angle": "Name angles in `angles=`.",
@@ -102,9 +102,9 @@ def group_of(idata: Any, group: str) -> xr.Dataset:
     """Return one group of a tree as a data set; see `direction_variables`."""
     tree = convert_to_datatree(idata)
     if group in tree.children:
-        return tree[group].to_dataset()
+        return with_chains(tree[group].to_dataset())
     if tree.name == group:  # idata.posterior itself
-        return tree.to_dataset()
+        return with_chains(tree.to_dataset())
     held = ", ".join(tree.children) or (f"the group {tree.name!r}" if tree.name else "nothing")
     raise ValueError(f"There is no group {group!r}; the draws hold {held}.")
 

@@ -10,11 +10,12 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 
 from pymc_geodesic.arguments import check_count, checked_metric
+from pymc_geodesic.diagnostics.sampled import with_chains
 from pymc_geodesic.diagnostics.stein.kernel import stein_kernel_rows
 from pymc_geodesic.gradients.scores import Points, PosteriorScore
 from pymc_geodesic.manifolds import Euclidean, Product
 
-__all__ = ["SteinSample", "Units", "stein_sample", "tangent_fields"]
+__all__ = ["SteinSample", "Units", "stein_sample", "tangent_fields", "tree_of_draws"]
 
 DRAWS_PER_DIMENSION = 5
 """Draws for each coordinate below which correlations are not estimated."""
@@ -137,6 +138,30 @@ def tangent_fields(product: Product, positions: np.ndarray, gradients: np.ndarra
     return fields
 
 
+def tree_of_draws(idata: xr.DataTree) -> xr.DataTree:
+    """Return all groups with the dimensions chain and draw.
+
+    Raises
+    ------
+    ValueError
+        If there is no posterior, or none with chains and draws.
+    """
+    tree = convert_to_datatree(idata)
+    groups = {str(name): group.to_dataset() for name, group in tree.children.items()}
+    if tree.name == "posterior" and not groups:  # idata.posterior itself
+        groups = {"posterior": tree.to_dataset()}
+    if "posterior" not in groups:
+        raise ValueError("idata has no posterior; pass what pm.sample returned")
+    groups = {name: with_chains(group) for name, group in groups.items()}
+    for dim in ("chain", "draw"):
+        if dim not in groups["posterior"].dims:
+            raise ValueError(
+                f"the posterior has no dimension {dim!r}; pass what pm.sample returned, or select "
+                f"of it with a list, as in idata.sel({dim}=[0])"
+            )
+    return xr.DataTree.from_dict(groups)
+
+
 def stein_sample(
     idata: xr.DataTree,
     score: PosteriorScore,
@@ -161,10 +186,7 @@ def stein_sample(
         raise ValueError(f"beta must lie between -1 and 0, got {beta}")
     if bandwidth != "median" and not _is_positive(bandwidth):
         raise ValueError(f'bandwidth must be a positive number or "median", got {bandwidth!r}')
-    idata = convert_to_datatree(idata)
-    if "posterior" not in idata.children:
-        raise ValueError("idata has no posterior; pass what pm.sample returned")
-    posterior = idata["posterior"].to_dataset()
+    posterior = tree_of_draws(idata)["posterior"].to_dataset()
     n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
     thin = 1 if max_draws is None else -(-n_chains * n_draws // max_draws)
     kept = np.arange(0, n_draws, thin)

@@ -7,10 +7,9 @@ from typing import Literal
 
 import numpy as np
 import xarray as xr
-from arviz_base import convert_to_datatree
 
 from pymc_geodesic.arguments import check_count
-from pymc_geodesic.diagnostics.stein.sample import SteinSample, stein_sample
+from pymc_geodesic.diagnostics.stein.sample import SteinSample, stein_sample, tree_of_draws
 from pymc_geodesic.gradients.scores import Model, PosteriorScore
 from pymc_geodesic.manifolds import Euclidean
 
@@ -116,7 +115,7 @@ def stein_thinning(
     if laplacian:
         cost += _positive_curvature(sample, score)
     chosen = _chosen(sample, cost, size, 1.0 / size if entropy is None else entropy)
-    return _picked(convert_to_datatree(idata), sample.chains[chosen], sample.draws[chosen])
+    return _picked(tree_of_draws(idata), sample.chains[chosen], sample.draws[chosen])
 
 
 def _chosen(sample: SteinSample, cost: np.ndarray, size: int, entropy: float) -> np.ndarray:
