@@ -20,7 +20,8 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, graph_inputs, io_toposort
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.random.type import RandomType
-from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.model_terms import Places, Term, terms_of
@@ -155,6 +156,7 @@ def density_of(
         places.add_local(variable, seen.n_rows)
     terms = terms_of(model, places, local, without)
     blocks = seen.blocks(model, [term.graph for term in terms])
+    _fix_widths(terms, blocks)
     markers: set[Variable] = {*blocks, *(places.values[v.rv] for v in local)}
     of_rows = [term for term in terms if term.sees(markers)]
     if local:  # one factor for everything that belongs to a row, none in its conditional law
@@ -184,6 +186,35 @@ def density_of(
     with _naming_containers(model, seen):
         _make_inputs_explicit(density, model, seen.whole)
     return density
+
+
+def _fix_widths(terms: Sequence[Term], blocks: Mapping[Variable, RowInput]) -> None:
+    """Make numbers of the lengths of data along other axes than the rows, as in ``X.shape[1]``.
+
+    A prior of so many coefficients does not depend on the rows.
+    """
+    graphs = [term.graph for term in terms]
+    widths: dict[Variable, Variable] = {}
+    for node in io_toposort([], graphs):
+        data, axis = _length_of(node)
+        if data in blocks and axis % data.type.ndim > 0:
+            width = blocks[data].data.shape[axis]
+            widths[node.outputs[0]] = pt.constant(width, dtype=node.outputs[0].type.dtype)
+    if widths:
+        for term, graph in zip(terms, rebuilt(graphs, widths), strict=True):
+            term.graph = graph
+
+
+def _length_of(node: Apply) -> tuple[Variable | None, int]:
+    """Return of what a node is the length, and along which axis; None if it is no length."""
+    if isinstance(node.op, Shape_i):
+        return node.inputs[0], node.op.i
+    shape = node.inputs[0].owner if isinstance(node.op, Subtensor) else None
+    if shape is not None and isinstance(shape.op, Shape):
+        (index,) = indices_from_subtensor(node.inputs[1:], node.op.idx_list)
+        if isinstance(index, Constant):
+            return shape.inputs[0], int(index.data)
+    return None, 0
 
 
 def _lengths(
