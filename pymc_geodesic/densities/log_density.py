@@ -197,7 +197,7 @@ def _fix_widths(terms: Sequence[Term], blocks: Mapping[Variable, RowInput]) -> N
     widths: dict[Variable, Variable] = {}
     for node in io_toposort([], graphs):
         data, axis = _length_of(node)
-        if data in blocks and axis % data.type.ndim > 0:
+        if data is not None and data in blocks and axis % data.type.ndim > 0:
             width = blocks[data].data.shape[axis]
             widths[node.outputs[0]] = pt.constant(width, dtype=node.outputs[0].type.dtype)
     if widths:
