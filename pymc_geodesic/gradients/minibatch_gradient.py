@@ -22,6 +22,7 @@ from pymc_geodesic.densities.log_density import Density, rebuilt
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.row_sums import averaged_terms
 from pymc_geodesic.failure_modes import see
+from pymc_geodesic.gradients.differentiable import gradients_of
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.fisher import for_each_row, sparse_variance, tangential_variance
 from pymc_geodesic.gradients.row_curvature import RowCurvature
@@ -73,7 +74,7 @@ class GradientEstimator(GradientEstimate):
         minibatch = self._density_inputs = density.minibatch
         total = minibatch.total
         self.has_value = with_value and not minibatch.rows
-        gradients = grad(total, minibatch.coordinates, disconnected_inputs="ignore")
+        gradients = gradients_of(total, minibatch.coordinates, density.model, density.variables)
         self._inputs = self._field_inputs(minibatch)
         self.field = compile_field(
             minibatch.coordinates,
