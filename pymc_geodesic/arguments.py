@@ -22,7 +22,6 @@ __all__ = [
     "checked_metric",
     "checked_metric_or_covariance",
     "plain_number",
-    "refuse_masked",
     "step_size_at",
 ]
 
@@ -196,27 +195,6 @@ def check_integers(**limits: tuple[Any, int]) -> None:
     for name, (value, least) in limits.items():
         if not _is_number(value) or not value >= least or value % 1 != 0:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-
-
-def refuse_masked(name: str, values: Any) -> None:
-    """Refuse arrays with masked values, the numbers behind which NumPy would take for data.
-
-    Raises
-    ------
-    ValueError
-        The message names the argument.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.arguments import refuse_masked
-    >>> refuse_masked("X", np.ma.masked_equal([0, 1], 2))
-    >>> refuse_masked("X", np.ma.masked_equal([0, 1], 1))
-    Traceback (most recent call last):
-    ValueError: X has masked values: drop these rows or impute them
-    """
-    if np.ma.is_masked(values):
-        raise ValueError(f"{name} has masked values: drop these rows or impute them")
 
 
 def step_size_at(schedule: Schedule, draw: int) -> float:

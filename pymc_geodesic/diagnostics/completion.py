@@ -9,7 +9,6 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from scipy import sparse
 
-from pymc_geodesic.arguments import refuse_masked
 from pymc_geodesic.diagnostics.alignment import topics_of
 from pymc_geodesic.kernels.topics.assignments import (
     Expectations,
@@ -17,6 +16,7 @@ from pymc_geodesic.kernels.topics.assignments import (
     sample_documents,
 )
 from pymc_geodesic.kernels.topics.words import Entries, Topics, collect_words
+from pymc_geodesic.runtime.missing_values import refuse_missing
 from pymc_geodesic.runtime.streams import new_stream, split_stream
 
 SMALLEST = 1e-290
@@ -235,7 +235,7 @@ def stored_alpha(tree: xr.DataTree) -> np.ndarray | None:
 
 def counts_of_words(name: str, counts: Any, n_words: int) -> sparse.csr_array:
     """Take counts of words as a sparse matrix of floats, in order."""
-    refuse_masked(f"`{name}`", counts)
+    refuse_missing(f"`{name}`", counts)
     rows = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if rows.ndim != 2 or rows.shape[1] != n_words:
         raise ValueError(

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln, logsumexp
 
-from pymc_geodesic.arguments import check_count, refuse_masked
+from pymc_geodesic.arguments import check_count
 from pymc_geodesic.diagnostics.given_draws import group_with
+from pymc_geodesic.runtime.missing_values import refuse_missing
 
 __all__ = ["expert_probabilities", "expert_votes"]
 
@@ -157,10 +158,8 @@ def _averaged(
 ) -> xr.DataArray:
     """Average what experts say of scores, shape (row, class), over draws and experts."""
     check_count("n_draws", n_draws)
-    refuse_masked("X", X)
+    refuse_missing("X", X)
     rows = np.atleast_2d(np.asarray(X, dtype=float))
-    if not np.isfinite(rows).all():
-        raise ValueError("X holds NaN or infinity; drop or impute those rows first")
     takes = f"{function} takes the draws of {model}"
     posterior = group_with(idata, OF_EXPERTS, takes)
     constant = group_with(idata, OF_PRIOR, takes, group="constant_data")

@@ -9,8 +9,8 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_geodesic.arguments import refuse_masked
 from pymc_geodesic.distributions.labels import label_probabilities, probability_of_plus_one
+from pymc_geodesic.runtime.missing_values import refuse_missing
 
 __all__ = ["LinearClassifier"]
 
@@ -280,7 +280,7 @@ class LinearClassifier:
         ValueError
             If there is not one label for each row, or a label is no entry of `classes`.
         """
-        refuse_masked("y", y)
+        refuse_missing("y", y)
         labels = np.asarray(y)
         if labels.shape != (n_rows,):
             raise ValueError(
@@ -296,7 +296,7 @@ class LinearClassifier:
         return labels
 
     def _matrix(self, X: Any) -> Any:
-        refuse_masked("X", X)
+        refuse_missing("X", X)
         self._check_names(X)
         is_sparse = hasattr(X, "tocsr")
         X = X.tocsr() if is_sparse else np.asarray(X)
@@ -307,8 +307,6 @@ class LinearClassifier:
             raise ValueError(
                 f"X needs the shape (rows, {features}) of the features, got {X.shape}."
             )
-        if not np.all(np.isfinite(X.data if is_sparse else X)):
-            raise ValueError("X holds NaN or infinite numbers: drop these rows or impute them")
         return X
 
     def _check_names(self, X: Any) -> None:

@@ -11,8 +11,8 @@ import xarray as xr
 from scipy import sparse
 from scipy.special import gammaln, logsumexp
 
-from pymc_geodesic.arguments import refuse_masked
 from pymc_geodesic.diagnostics.given_draws import group_with
+from pymc_geodesic.runtime.missing_values import refuse_missing
 
 __all__ = ["mixture_log_predictive", "mixture_perplexity"]
 
@@ -164,7 +164,7 @@ def _warn_of_dropped_clusters(posterior: xr.Dataset, n_kept: int) -> None:
 
 def _rows(counts: Any, n_categories: int) -> sparse.csr_array:
     """Take counts as a sparse matrix."""
-    refuse_masked("counts", counts)
+    refuse_missing("counts", counts)
     rows = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if rows.ndim != 2 or rows.shape[1] != n_categories:
         raise ValueError(

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 
 from pymc_geodesic.distributions.unit_rows import is_minibatch, known_data
+from pymc_geodesic.runtime.missing_values import missing
 
 
 def probability_of_plus_one(
@@ -253,12 +254,9 @@ def _known_labels(name: str, observed: Any) -> NDArray[np.float64] | None:
             f"the labels of {name!r} must be numbers, got {labels.dtype}; number the classes by "
             "np.unique(y, return_inverse=True)[1]"
         )
-    missing = np.ma.getmaskarray(labels) | np.isnan(np.ma.getdata(labels).astype(float))
-    if missing.any():
-        raise ValueError(
-            f"the labels of {name!r} have missing values (NaN or masked): {_first(missing)}; drop "
-            "these rows"
-        )
+    mask = np.ma.getmaskarray(labels) | np.isnan(np.ma.getdata(labels).astype(float))
+    if mask.any():
+        raise ValueError(missing(f"the labels of {name!r} have", f", {_first(mask)}"))
     return np.asarray(labels, dtype=float)
 
 

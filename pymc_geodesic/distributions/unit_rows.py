@@ -12,6 +12,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.draws import LENGTH_TOLERANCE, are_unit_vectors
+from pymc_geodesic.runtime.missing_values import missing
 
 
 @cache
@@ -77,9 +78,9 @@ def require_unit_rows(name: str, observed: Any) -> None:
         return
     mask = np.ma.getmaskarray(data).any(axis=-1) | np.isnan(np.ma.getdata(data)).any(axis=-1)
     if mask.any():
+        remedy = "drop these rows, as directions cannot be imputed one coordinate at a time"
         raise ValueError(
-            f"the observed data of {name!r} have missing values (NaN or masked) in {_first(mask)}; "
-            "directions cannot be imputed one coordinate at a time: drop these rows"
+            missing(f"the observed data of {name!r} have", f" in {_first(mask)}", remedy)
         )
     wrong = ~are_unit_vectors(data)
     if not wrong.any():

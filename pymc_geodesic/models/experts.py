@@ -11,7 +11,7 @@ import xarray as xr
 from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import check_batch_size, check_integers, refuse_masked
+from pymc_geodesic.arguments import check_batch_size, check_integers
 from pymc_geodesic.distributions.labels import (
     require_classes,
     require_every_class,
@@ -26,6 +26,7 @@ from pymc_geodesic.kernels.partitions.gaussian_experts import (
     move_rows,
 )
 from pymc_geodesic.models.chains import each_chain
+from pymc_geodesic.runtime.missing_values import refuse_missing
 from pymc_geodesic.runtime.streams import new_stream
 
 __all__ = ["sample_experts"]
@@ -126,19 +127,17 @@ def has_signs(labels: np.ndarray) -> bool:
 
 def _rows(X: ArrayLike, y: ArrayLike, n_classes: int | None) -> tuple[np.ndarray, np.ndarray, int]:
     """Check features and labels; return also the number of classes."""
-    refuse_masked("X", X)
+    refuse_missing("X", X)
     features = np.ascontiguousarray(X, dtype=float)
     if features.ndim != 2 or 0 in features.shape:
         raise ValueError(f"X must be a matrix (row, feature), got shape {features.shape}")
-    if not np.isfinite(features).all():
-        raise ValueError("X holds NaN or infinite numbers: drop these rows or impute them")
     constant = np.flatnonzero(np.ptp(features, axis=0) == 0.0)
     if constant.size:
         raise ValueError(
             f"column {constant[0]} of X is the same number everywhere, and no normal law fits it: "
             "drop the column; intercept=True adds one to the scores"
         )
-    refuse_masked("y", y)
+    refuse_missing("y", y)
     labels = np.asarray(y)
     if labels.shape != (len(features),):
         raise ValueError(

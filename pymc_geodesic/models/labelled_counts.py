@@ -11,7 +11,6 @@ import xarray as xr
 from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import refuse_masked
 from pymc_geodesic.distributions.labels import (
     require_classes,
     require_every_class,
@@ -19,6 +18,7 @@ from pymc_geodesic.distributions.labels import (
 )
 from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens
 from pymc_geodesic.models.lda import concentration, document_coords, word_counts
+from pymc_geodesic.runtime.missing_values import refuse_missing
 
 __all__ = ["LabelledCounts", "Recorder", "labelled_counts"]
 
@@ -108,7 +108,7 @@ def labelled_counts(
     matrix = word_counts(counts)
     coords = document_coords(counts, matrix.shape, documents, vocabulary)
     n_documents, n_words = matrix.shape
-    refuse_masked("labels", labels)
+    refuse_missing("labels", labels)
     y = np.asarray(labels)
     if y.shape != (n_documents,):
         raise ValueError(

@@ -10,9 +10,10 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from pymc_geodesic.arguments import check_integers, refuse_masked
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.distributions.starts import DrawnDirichlet
 from pymc_geodesic.models.axis_coords import axis_coords
+from pymc_geodesic.runtime.missing_values import refuse_missing
 from pymc_geodesic.sparse import SparseData, admixture_log_likelihood
 
 __all__ = ["lda"]
@@ -20,13 +21,11 @@ __all__ = ["lda"]
 
 def word_counts(counts: Any) -> sparse.csr_array:
     """Take counts of words as a sparse matrix, or raise ValueError if they are none."""
-    refuse_masked("counts", counts)
+    refuse_missing("counts", counts)
     matrix = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"counts must be a matrix (document, word), got shape {matrix.shape}")
     data = matrix.data
-    if not np.all(np.isfinite(data)):
-        raise ValueError("counts holds NaN or infinite numbers")
     if np.any(data < 0) or np.any(data != np.floor(data)):
         raise ValueError(
             "counts must be whole numbers of at least 0: LDA is a model of how often words occur, "

@@ -10,20 +10,21 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from pymc_geodesic.arguments import check_integers, refuse_masked
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.distributions import Hinge, MulticlassHinge
 from pymc_geodesic.distributions.labels import (
     require_classes,
     require_every_class,
     require_signs,
 )
+from pymc_geodesic.runtime.missing_values import refuse_missing
 from pymc_geodesic.sparse import SparseData
 
 __all__ = ["linear_svm"]
 
 
 def _design_matrix(X: Any) -> Any:
-    refuse_masked("X", X)
+    refuse_missing("X", X)
     if issparse(X):
         X = X.tocsr()
     else:
@@ -31,14 +32,12 @@ def _design_matrix(X: Any) -> Any:
         X = X if X.dtype.kind == "f" else X.astype(float)
     if X.ndim != 2:
         raise ValueError(f"X must be a matrix (row, feature), got shape {X.shape}")
-    if not np.all(np.isfinite(X.data if issparse(X) else X)):
-        raise ValueError("X holds NaN or infinite numbers: drop these rows or impute them")
     return X
 
 
 def _labels(y: ArrayLike, n_rows: int, n_classes: int | None) -> tuple[np.ndarray, int | None]:
     """Check the labels; return them as floats, and L unless there are two signs."""
-    refuse_masked("y", y)
+    refuse_missing("y", y)
     y = np.asarray(y)
     if y.shape != (n_rows,):
         raise ValueError(

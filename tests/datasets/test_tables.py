@@ -377,5 +377,5 @@ def test_containers_that_are_too_narrow_are_named(dtype):
 
 
 def test_masked_blocks_are_refused():
-    with pytest.raises(ValueError, match="masked values for 'y'"):
+    with pytest.raises(ValueError, match=r"missing values \(NaN or masked\) for 'y'"):
         DenseRows("y", "float64", ()).accept(np.ma.masked_equal([1.0, 9.0], 9.0))

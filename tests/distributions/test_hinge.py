@@ -348,7 +348,7 @@ def test_bad_labels_and_parameters_raise_at_evaluation(variable, value):
     [
         ([1, 0, 1], r"'y' must be -1 or \+1, but the label of row 1 is 0; labels 0 and 1 become"),
         ([1, 2, 1], r"row 1 is 2; two classes become -1 and \+1"),
-        ([1.0, np.nan, 1], "missing values .*row 1; drop these rows"),
+        ([1.0, np.nan, 1], "missing values .*row 1: drop these rows"),
         (["a", "b", "a"], r"must be numbers, got <U1; number the classes"),
     ],
 )

@@ -120,8 +120,8 @@ def test_dimensions_and_data(counts):
     [
         (([[0.5, 1.0]], 2), "whole numbers"),
         (([[-1, 1]], 2), "whole numbers"),
-        ((np.ma.masked_equal([[1, 9]], 9), 2), "counts has masked values"),
-        (([[np.nan, 1]], 2), "NaN"),
+        ((np.ma.masked_equal([[1, 9]], 9), 2), "counts has missing values"),
+        (([[np.nan, 1]], 2), "counts has missing values"),
         (([[1, 1]], 1), "n_topics"),
         (([[1, 1]], 2, 0.0), "alpha"),
         (([[1, 1]], 2, [0.1, 0.1, 0.1]), "alpha"),

@@ -417,7 +417,7 @@ def test_bad_settings_are_named(arguments, message):
         ({"labels": [0, 0, 0]}, "all the same"),
         ({"labels": [1, 1, 1]}, "all the same, 1"),
         ({"labels": [-1, -1, -1]}, "all the same, -1"),
-        ({"labels": np.ma.masked_equal([1, -1, 1], -1)}, "labels has masked values"),
+        ({"labels": np.ma.masked_equal([1, -1, 1], -1)}, "labels has missing values"),
         ({"classes": ["no", "yes"]}, r"labels are -1 and \+1"),
         ({"labels": [0, 0, 0], "classes": ["no"]}, "at least two classes"),
         ({"labels": [0.5, 1, 2]}, "must be integers"),

@@ -142,10 +142,10 @@ def test_pymc_copies_the_model(model, interpreted):
     [
         (lambda V: (2 * V, {}), "row 0 of V has length 2"),
         (lambda V: (np.vstack([V, np.zeros(W)]), {}), "drop empty documents"),
-        (lambda V: (V * np.nan, {}), "NaN"),
+        (lambda V: (V * np.nan, {}), "V has missing values"),
         (lambda V: (V[0], {}), "matrix"),
         (lambda V: (sparse.csr_matrix(2 * V), {}), "row 0 of V has length 2"),
-        (lambda V: (sparse.csr_matrix(V * np.nan), {}), "NaN"),
+        (lambda V: (sparse.csr_matrix(V * np.nan), {}), "V has missing values"),
         (lambda V: (V, {"n_topics": 1}), "n_topics"),
         (lambda V: (V, {"kappa": -1.0}), "kappa"),
         (lambda V: (V, {"alpha": 0.0}), "alpha"),

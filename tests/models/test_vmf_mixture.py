@@ -197,7 +197,7 @@ def test_new_points(near):
 def test_mistakes(points):
     with pytest.raises(ValueError, match=r"no unit vectors, the first of them points\[0\]"):
         vmf_mixture(2.0 * points, 2)
-    with pytest.raises(ValueError, match=r"1 of the 400 points are no unit vectors"):
+    with pytest.raises(ValueError, match="points has missing values"):
         vmf_mixture_em(
             np.ma.masked_array(points, np.arange(points.size).reshape(points.shape) < 1), 2
         )
@@ -205,7 +205,7 @@ def test_mistakes(points):
         vmf_mixture(sparse.csr_array(0.5 * points), 2)
     broken = points.copy()
     broken[5, 1] = np.nan
-    with pytest.raises(ValueError, match=r"points\[5\]: divide"):
+    with pytest.raises(ValueError, match="points has missing values"):
         vmf_mixture(broken, 2)
     with pytest.raises(ValueError, match="from 2 to the number of points, 400, got 1"):
         vmf_mixture(points, 1)
@@ -225,7 +225,9 @@ def test_mistakes(points):
     drawn = {"weights": np.full((1, 2, 2), 0.5), "mu": np.tile(np.eye(3)[:2], (1, 2, 1, 1))}
     idata = az.from_dict({"posterior": drawn | {"kappa": np.full((1, 2, 2), 3.0)}})
     assert component_probabilities(idata, points).shape == (400, 2)
-    for wrong in (2.0 * points, sparse.csr_array(2.0 * points), broken):
+    with pytest.raises(ValueError, match="points has missing values"):
+        component_probabilities(idata, broken)
+    for wrong in (2.0 * points, sparse.csr_array(2.0 * points)):
         with pytest.raises(ValueError, match=r"no unit vectors.*divide each row by its length"):
             component_probabilities(idata, wrong)
     with pytest.raises(
