@@ -1,15 +1,14 @@
 """The uniform distribution on orthonormal frames."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
-from pymc.distributions.distribution import SymbolicRandomVariable
-from pymc.distributions.shape_utils import convert_shape, rv_size_is_none
-from pymc.pytensorf import normalize_rng_param
+from pymc.distributions.shape_utils import convert_shape
 from pytensor.graph.basic import Apply, Variable
-from pytensor.tensor.random.utils import normalize_size_param
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.frames import (
@@ -17,35 +16,71 @@ from pymc_geodesic.distributions.frames import (
     log_stiefel_volume,
     minus_infinity_off_stiefel,
 )
+from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
-class UniformStiefelRV(SymbolicRandomVariable):
-    """Orthogonal factors of Gaussian matrices."""
+class UniformStiefelRV(LoopRandomVariable):
+    """Random variable Op of `UniformStiefel`; its parameters are the rows and columns of a frame."""
 
     name = "uniform_stiefel"
-    extended_signature = "[rng],[size],(),()->[rng],(n,p)"
+    signature = "(),()->(n,p)"
+    dtype = "floatX"
     _print_name = ("UniformStiefel", "\\operatorname{UniformStiefel}")
 
-    def update(self, node: Apply) -> dict[Variable, Variable]:
-        """Return the state that the generator has after a draw."""
-        return {node.inputs[0]: node.outputs[0]}
+    def _supp_shape_from_params(
+        self, dist_params: Sequence[Variable], param_shapes: Any = None
+    ) -> list[Variable]:
+        """Return rows and columns as the shape of one draw."""
+        return [parameter.squeeze() for parameter in dist_params]
 
     @classmethod
-    def rv_op(cls, n: Any, p: Any, *, size: Any = None, rng: Any = None) -> TensorVariable:
-        """Build the graph of a draw."""
-        n = pt.as_tensor(n, ndim=0, dtype=int)
-        p = pt.as_tensor(p, ndim=0, dtype=int)
-        rng = normalize_rng_param(rng)
-        size = normalize_size_param(size)
-        batch = () if rv_size_is_none(size) else tuple(size)
-
-        next_rng, gaussian = pt.random.normal(size=(*batch, n, p), rng=rng, return_next_rng=True)
-        orthogonal, triangular = pt.linalg.qr(gaussian, mode="economic")
-        pivots = pt.diagonal(triangular, axis1=-2, axis2=-1)
+    def rng_fn(
+        cls,
+        rng: np.random.Generator,
+        n: NDArray[np.integer],
+        p: NDArray[np.integer],
+        size: tuple[int, ...] | None,
+    ) -> NDArray[np.float64]:
+        """Draw from the distribution: orthogonal factors of Gaussian matrices."""
+        gaussian = rng.standard_normal((*(size or ()), int(np.squeeze(n)), int(np.squeeze(p))))
+        orthogonal, triangular = np.linalg.qr(gaussian)
+        pivots = np.diagonal(triangular, axis1=-2, axis2=-1)
         # QR fixes the columns up to sign; a positive diagonal makes the factor that of
         # Gram–Schmidt, which rotates with the matrix and is therefore uniform.
-        frame = orthogonal * pt.where(pivots < 0, -1.0, 1.0)[..., None, :]
-        return cls(inputs=[rng, size, n, p], outputs=[next_rng, frame])(rng, size, n, p)
+        return orthogonal * np.where(pivots < 0, -1.0, 1.0)[..., None, :]
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the draw of one frame, by Gram–Schmidt: a QR of LAPACK takes long to compile."""
+        dtype = self.dtype
+
+        @njit
+        def draw(rng, n, p, out=None):  # type: ignore[no-untyped-def]  # typed by Numba
+            if out is None:
+                out = np.empty((n, p), dtype=dtype)
+            for i in range(n):
+                for r in range(p):
+                    out[i, r] = rng.standard_normal()
+            for r in range(p):
+                for twice in range(2 * r):  # against rounding where little of a column is left
+                    before = twice % r
+                    along = 0.0
+                    for i in range(n):
+                        along += out[i, before] * out[i, r]
+                    for i in range(n):
+                        out[i, r] -= along * out[i, before]
+                squared = 0.0
+                for i in range(n):
+                    squared += out[i, r] * out[i, r]
+                length = np.sqrt(squared)
+                for i in range(n):
+                    out[i, r] /= length
+            return out
+
+        draw.handles_out = True
+        return draw
+
+
+uniform_stiefel = UniformStiefelRV()
 
 
 class UniformStiefel(Frames):
@@ -99,8 +134,7 @@ class UniformStiefel(Frames):
     True
     """
 
-    rv_type = UniformStiefelRV
-    rv_op = UniformStiefelRV.rv_op
+    rv_op = uniform_stiefel
 
     @classmethod
     def dist(cls, shape: Any = None, **kwargs: Any) -> TensorVariable:
@@ -132,6 +166,7 @@ class UniformStiefel(Frames):
     @staticmethod
     def logp(value: TensorVariable, n: Variable, p: Variable) -> TensorVariable:
         """Return minus the logarithm of the volume; minus infinity off the manifold."""
+        n, p = n.squeeze(), p.squeeze()
         density = pt.full(value.shape[:-2], -log_stiefel_volume(n, p).astype(value.dtype))
         return check_parameters(
             minus_infinity_off_stiefel(value, density),
