@@ -46,6 +46,10 @@ if "NUMBA_CACHE_DIR" not in os.environ:  # one that is set serves whoever edits 
     forget_old_caches(cache)
     os.environ["NUMBA_CACHE_DIR"] = str(cache)
 os.environ.setdefault("MPLBACKEND", "Agg")
+# PyTensor notes for every variable where it was made, which takes a tenth of the time of a model.
+os.environ["PYTENSOR_FLAGS"] = ",".join(
+    ["traceback__limit=0", *filter(None, [os.environ.get("PYTENSOR_FLAGS")])]
+)
 # PyTensor and Numba make millions of objects, hardly any of them in circles: to look for those
 # after every 2,000 takes a tenth of the time of a compilation.
 gc.set_threshold(50_000)
@@ -75,8 +79,11 @@ def interpret_inner_graphs() -> Iterator[None]:
             return link_only_mode(VMLinker(use_cloop=False, c_thunks=False))
         return super(OpFromGraph, op).link_mode(impl)
 
+    from tests.interpreter import interpret_quickly
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OpFromGraph, "link_mode", link_mode)
+        interpret_quickly(patch)
         yield
 
 

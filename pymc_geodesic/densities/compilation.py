@@ -8,6 +8,7 @@ Python.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -268,32 +269,42 @@ def _interpreted(
     has_values: bool,
 ) -> CompiledField:
     def call(position: Any, argument: int, context: Any, output: Any) -> float:
-        known = [tuple(argument if n is None else n for n in shape) for shape in shapes]
-        sizes = [int(np.prod(shape, dtype=int)) for shape in known]
-        total = sum(sizes)
-        x = np.ctypeslib.as_array(position, (total,))
-        parts = np.split(x, np.cumsum(sizes)[:-1])
-        arguments = [part.reshape(shape) for part, shape in zip(parts, known, strict=True)]
+        parts, total = _parts(shapes, argument)
+        x = _view(ctypes.addressof(position.contents), (total,), "float64")
+        arguments = [x[part].reshape(shape) for part, shape in parts]
         for i, data in enumerate(inputs):
             is_block = isinstance(data, RowBlock)
             unknown = context[len(inputs) + i] if isinstance(data, ResizedArray) else argument
             shape = tuple(unknown if n is None else n for n in data.shape)
-            row_bytes = int(np.prod(shape[1:], dtype=int)) * np.dtype(data.dtype).itemsize
+            row_bytes = math.prod(shape[1:]) * np.dtype(data.dtype).itemsize
             moves = is_block and data.shape[0] is not None
             address = context[i] + (argument * row_bytes if moves else 0)
             arguments.append(_view(address, shape, data.dtype))
         results = [np.asarray(r) for r in function(*arguments)]
         values = results.pop(0) if has_values else np.empty(0)
-        out = np.ctypeslib.as_array(output, (total + values.size,))
-        np.concatenate([r.ravel() for r in results], out=out[:total])
+        out = _view(ctypes.addressof(output.contents), (total + values.size,), "float64")
+        for (part, _), gradient in zip(parts, results, strict=True):
+            out[part] = gradient.ravel()
         out[total:] = values
         return 0.0
 
     return CompiledField(interpreted_field(call), inputs)
 
 
+def _parts(
+    shapes: Sequence[tuple[int | None, ...]], argument: int
+) -> tuple[list[tuple[slice, tuple[int, ...]]], int]:
+    """Where each coordinate is in a position, and its shape; the length of a position."""
+    parts, stop = [], 0
+    for shape in shapes:
+        known = tuple(argument if n is None else n for n in shape)
+        start, stop = stop, stop + math.prod(known)
+        parts.append((slice(start, stop), known))
+    return parts, stop
+
+
 def _view(address: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    n_bytes = int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
+    n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     if n_bytes == 0:
         return np.empty(shape, dtype)
     memory = (ctypes.c_char * n_bytes).from_address(address)

@@ -20,7 +20,7 @@ from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
 class UniformStiefelRV(LoopRandomVariable):
-    """Random variable Op of `UniformStiefel`; its parameters are the rows and columns of a frame."""
+    """Random variable Op of `UniformStiefel`; its parameters are rows and columns."""
 
     name = "uniform_stiefel"
     signature = "(),()->(n,p)"
