@@ -50,9 +50,10 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ["PYTENSOR_FLAGS"] = ",".join(
     ["traceback__limit=0", *filter(None, [os.environ.get("PYTENSOR_FLAGS")])]
 )
-# PyTensor and Numba make millions of objects, hardly any of them in circles: to look for those
-# after every 2,000 takes a tenth of the time of a compilation.
-gc.set_threshold(50_000)
+# PyTensor and Numba make millions of objects, most of which live on for a while. To look for
+# circles among them after every 2,000 takes a tenth of the time of a compilation, and after every
+# 50,000 twice as long as after ten times as many, which wait in some 50 MB.
+gc.set_threshold(500_000)
 
 
 @pytest.fixture(autouse=True)
@@ -64,8 +65,8 @@ def close_figures() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def interpret_inner_graphs() -> Iterator[None]:
-    """Let `mode="FAST_COMPILE"` compile nothing.
+def interpret() -> Iterator[None]:
+    """Let `mode="FAST_COMPILE"` compile nothing, and evaluate quickly.
 
     PyTensor interprets the graph then, but hands the graphs within it (a softmax, a symbolic random
     variable) to the compiler of C, at half a second or more for each of their nodes.
@@ -74,16 +75,17 @@ def interpret_inner_graphs() -> Iterator[None]:
     from pytensor.compile.inner_function import link_only_mode
     from pytensor.link.vm import VMLinker
 
+    from tests.interpreter import interpret_quickly, interpret_traces
+
     def link_mode(op: Any, impl: str | None) -> Any:
         if impl == "py":
             return link_only_mode(VMLinker(use_cloop=False, c_thunks=False))
         return super(OpFromGraph, op).link_mode(impl)
 
-    from tests.interpreter import interpret_quickly
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OpFromGraph, "link_mode", link_mode)
         interpret_quickly(patch)
+        interpret_traces(patch)
         yield
 
 

@@ -11,7 +11,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytest
+from pymc.backends.base import BaseTrace
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.elemwise import Elemwise
@@ -23,6 +25,17 @@ MOST_OPERANDS = 32
 def interpret_quickly(patch: pytest.MonkeyPatch) -> None:
     """Let nodes that apply a function to each number ask their questions once."""
     patch.setattr(Elemwise, "make_py_thunk", make_py_thunk, raising=False)
+
+
+def interpret_traces(patch: pytest.MonkeyPatch) -> None:
+    """Let PyMC interpret what it writes of a draw, which it compiles for every model otherwise."""
+    whole = BaseTrace.__init__
+
+    def init(trace: BaseTrace, *args: Any, **kwargs: Any) -> None:
+        with pytensor.config.change_flags(mode="FAST_COMPILE"):
+            whole(trace, *args, **kwargs)
+
+    patch.setattr(BaseTrace, "__init__", init)
 
 
 def make_py_thunk(
