@@ -304,7 +304,7 @@ def _parts(
 
 
 def _view(address: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    n_bytes = int(math.prod(shape)) * np.dtype(dtype).itemsize
     if n_bytes == 0:
         return np.empty(shape, dtype)
     memory = (ctypes.c_char * n_bytes).from_address(address)
