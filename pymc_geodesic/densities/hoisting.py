@@ -9,7 +9,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import io_toposort
-from pytensor.tensor.type import TensorType
+from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.variable import TensorVariable
 
 __all__ = ["FrontierSplit", "split_at_frontier"]
@@ -34,24 +34,48 @@ class FrontierSplit:
     outputs: list[TensorVariable]
 
 
-def _can_be_handed_over(variable: Variable) -> bool:
-    """Only the first axis may have an unknown length: that of the rows."""
-    return isinstance(variable.type, TensorType) and None not in variable.type.shape[1:]
+def _open_at_first(variable: Variable) -> bool:
+    """Whether the length of the first axis is all that is unknown of a shape."""
+    shape = getattr(variable.type, "shape", ())
+    return shape[:1] == (None,) and None not in shape[1:]
+
+
+def _as_long_as_rows(variables: Sequence[Variable], rows: Sequence[Variable]) -> set[Variable]:
+    """Those of some variables whose length is seen to be that of the rows."""
+    if not (variables and rows):
+        return set()
+    blocks = [row.type() for row in rows]
+    lengths = clone_replace(
+        [variable.shape[0] for variable in variables], dict(zip(rows, blocks, strict=True))
+    )
+    lengths = rewrite_graph(lengths, include=("ShapeOpt", "canonicalize"), clone=False)
+    return {
+        variable
+        for variable, length in zip(variables, lengths, strict=True)
+        if length.owner is not None
+        and isinstance(length.owner.op, Shape_i)
+        and length.owner.op.i == 0
+        and length.owner.inputs[0] in blocks
+    }
 
 
 def split_at_frontier(
-    outputs: Sequence[TensorVariable], moving: Sequence[TensorVariable]
+    outputs: Sequence[TensorVariable],
+    moving: Sequence[TensorVariable],
+    rows: Sequence[TensorVariable] = (),
 ) -> FrontierSplit:
     """Cut a graph at the last values that do not depend on the moving inputs.
 
-    Values whose shape is unknown except for the number of rows are computed on the moving
-    side.
+    Values whose shape is unknown are computed on the moving side, unless it is the number of rows
+    that is unknown.
 
     Parameters
     ----------
     outputs : list of TensorVariable
     moving : list of TensorVariable
         Inputs that change while everything else stands still.
+    rows : list of TensorVariable
+        Inputs with a first axis of any length, the same for all of them.
     """
     outputs = [
         rewrite_graph(output, include=("canonicalize", "stabilize"), clone=False)
@@ -64,13 +88,16 @@ def split_at_frontier(
         if not moves.isdisjoint(node.inputs):
             moves.update(node.outputs)
             needed.append(node)
+    still = [out for node in order for out in node.outputs if out not in moves]
+    of_rows = _as_long_as_rows(list(filter(_open_at_first, still)), rows)
     frontier: dict[Variable, None] = {}
     while needed:
         node = needed.pop()
         for variable in node.inputs:
             if variable in moves or isinstance(variable, Constant) or variable in frontier:
                 continue
-            if variable.owner is None or _can_be_handed_over(variable):
+            is_known = None not in getattr(variable.type, "shape", (None,))
+            if variable.owner is None or is_known or variable in of_rows:
                 frontier[variable] = None
             else:
                 needed.append(variable.owner)

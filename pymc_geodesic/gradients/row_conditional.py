@@ -122,7 +122,8 @@ class RowConditional:
             ]
         )
         gradients = grad(pt.sum(log_density), coordinates)
-        split = split_at_frontier([log_density, *gradients], coordinates)
+        blocks = [row.block for row in density.rows]
+        split = split_at_frontier([log_density, *gradients], coordinates, blocks)
         self._frontier = split.inputs
         self._fixed = compile_function(
             [*density.coordinates[:n_global], *inputs_of(density)], split.fixed, compile_kwargs

@@ -184,7 +184,7 @@ def test_frontier_keeps_what_stands_still_out_of_the_moving_graph():
     output = pt.sum((data @ beta.T) * theta, axis=1) / pt.sqrt(
         pt.sum((theta @ (beta @ beta.T)) * theta, axis=1)
     )
-    split = split_at_frontier([output], [theta])
+    split = split_at_frontier([output], [theta], [data])
     moving = set(ancestors(split.outputs))
     assert beta not in moving
     assert data not in moving
@@ -201,6 +201,42 @@ def test_frontier_keeps_what_stands_still_out_of_the_moving_graph():
         {theta: values[theta], **dict(zip(split.inputs, fixed, strict=True))}, **interpreted
     )
     np.testing.assert_allclose(joined, output.eval(values, **interpreted), rtol=1e-12)
+
+
+@pytest.mark.parametrize("batch_size", [4, 50])
+def test_lengths_that_only_data_tell_are_not_those_of_rows(batch_size):
+    """Of numbers that a container picks out, of global variables and beside local ones."""
+    rng = np.random.default_rng(4)
+    picked, W = np.array([False, True, True, False, True, True]), rng.normal(size=(6, 3))
+    y = rng.normal(size=(60, 3))
+    found = []
+    for by_data in (False, True):
+        with pm.Model() as model:
+            rows, mask = pm.Data("y", y), pm.Data("picked", picked)
+            weights = pm.Normal("W", shape=(6, 3))
+            places = mask.nonzero()[0] if by_data else np.flatnonzero(picked)
+            chosen = weights[places]
+            pm.Potential("penalty", -pt.sum(chosen**4))
+            z = pm.Normal("z", shape=(60, 4))
+            pm.Normal("seen", z @ chosen, 1.0, observed=rows)
+        estimator = LocalGradientEstimator(
+            model,
+            manifold_variables(model, [weights]),
+            manifold_variables(model, [z], by_row=True),
+            source=ShuffledRows({"y": y}, batch_size),
+            total_size=None,
+            n_draws=2,
+            n_discarded=3,
+            n_steps=4,
+            compile_kwargs=INTERPRETED,
+        )
+        estimator.read_local(model.initial_point(random_seed=1))
+        estimator.prepare(W.ravel(), 1, new_stream(np.random.default_rng(1)), tune=True)
+        gradient = np.empty(W.size)
+        evaluate(estimator.field.address, W.ravel(), 0, estimator.field.context, gradient)
+        estimator.field.raise_error()
+        found.append((estimator.acceptance_rate, *gradient))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
 
 def test_topic_gradient_meets_the_documents_twice():
