@@ -34,35 +34,36 @@ import json
 import logging
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from higgs_passes import COST, PRIOR_SCALE, posterior_mode, read_all, run_gibbs, slope
 from higgs_rows import StreamedFrom, accuracy, held_out, read_higgs, write_rows
-from svm_baselines import auxiliary_precisions
+from higgs_traces import (
+    Trace,
+    distances,
+    flatness,
+    plot_accuracy,
+    plot_temperature,
+    temperature_so_far,
+    time_to_stay,
+)
 from threadpoolctl import threadpool_limits
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import RowBlocks
 from pymc_geodesic.schedules import PolynomialDecay
 
-COST, PRIOR_SCALE = 1.0, 1.0
 BATCH, N_STEPS, BLOCK = 100, 100, 200_000
 FIRST_HEAT, DECAY_FROM = 50.0, 50
 """Heat of the first steps, and the draw from which they decay like its inverse."""
 FEW_DRAWS, MANY_DRAWS = 120, 1000
 """Draws before a change of coordinates; the mean is over the later half."""
-BANDWIDTHS = (2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.03, 0.02, 0.02)
-"""Distances from the kink within which rows count as curved, in steps of Newton's method."""
-HALVINGS = 10
-BAND = 0.1
 WIDTH, FEW_PIECES = 0.2, 4
-PLOTTED = 150
 SHORT = ("SSGNHT, decaying steps", "SSGNHT, control variates")
 STEADY: dict[str, tuple[Any, bool, tuple[float, float, float], int]] = {
     SHORT[1]: (pg.SSGNHT, True, (1.2, 0.1, 0.12), FEW_DRAWS),
@@ -74,39 +75,6 @@ STEADY: dict[str, tuple[Any, bool, tuple[float, float, float], int]] = {
 With control variates steps decay slowly, which cools what noise is left.
 """
 SLOW_DECAY_FROM = 300
-
-
-@dataclass(frozen=True)
-class Trace:
-    """What a sampler did.
-
-    Attributes
-    ----------
-    seconds : ndarray, shape (draw,)
-        Since before it read the first row.
-    weights : ndarray, shape (draw, feature)
-    temperature : ndarray, shape (draw,)
-        Kinetic.
-    first : int
-        First draw of the last stage.
-    """
-
-    seconds: np.ndarray
-    weights: np.ndarray
-    temperature: np.ndarray
-    first: int
-
-    def means(self, part: float) -> np.ndarray:
-        """Mean of the draws so far of a stage, after each draw, without the first part of them."""
-        total = np.concatenate([np.zeros((1, self.weights.shape[1])), np.cumsum(self.weights, 0)])
-        stop = np.arange(1, len(self.seconds) + 1)
-        begin = np.where(stop > self.first, self.first, 0)
-        start = begin + (part * (stop - begin)).astype(int)
-        return (total[stop] - total[start]) / (stop - start)[:, None]
-
-    def shortest(self) -> float:
-        """Return the shortest time that a draw took."""
-        return float(np.min(np.diff(self.seconds, prepend=0.0)))
 
 
 def build_model(n_features: int, *, controlled: bool) -> pm.Model:
@@ -134,31 +102,6 @@ def build_model(n_features: int, *, controlled: bool) -> pm.Model:
 
         pm.CustomDist("label", X @ weights, X @ centre, logp=rest, observed=y, dtype="int8")
     return model
-
-
-def slope(blocks: RowBlocks, w: np.ndarray) -> np.ndarray:
-    """Sum over all rows of the gradient of log ψ at w."""
-    total, single = np.zeros(w.size), w.astype("float32")
-    for features, signs in blocks:
-        for X, y in zip(features.pieces(), signs.pieces(), strict=True):
-            total += np.where(y * (X @ single) < 1.0, y, 0).astype("float32") @ X
-    return COST * total
-
-
-def energy(blocks: RowBlocks, w: np.ndarray) -> float:
-    """−log posterior at w, from all rows."""
-    total, single = 0.5 * float(np.sum((w / PRIOR_SCALE) ** 2)), w.astype("float32")
-    for features, signs in blocks:
-        for X, y in zip(features.pieces(), signs.pieces(), strict=True):
-            total += COST * float(np.maximum(0.0, 1.0 - y * (X @ single)).sum(dtype=float))
-    return total
-
-
-def read_all(blocks: RowBlocks) -> None:
-    """Read all rows, so that the system has them in its cache when the clock starts."""
-    for features, signs in blocks:
-        for _ in zip(features.pieces(), signs.pieces(), strict=True):
-            pass
 
 
 def noise_root(blocks: StreamedFrom, w: np.ndarray) -> np.ndarray:
@@ -284,59 +227,6 @@ def run(
     return Trace(np.array(times), np.array(weights), np.array(temperatures), stage)
 
 
-def gibbs_sweep(rng: np.random.Generator, blocks: RowBlocks, w: np.ndarray) -> np.ndarray:
-    """Draw w after one sweep of the Gibbs sampler over all rows, read piece by piece."""
-    precision, linear = np.eye(w.size) / PRIOR_SCALE**2, np.zeros(w.size)
-    for features, signs in blocks:
-        for X, y in zip(features.pieces(), signs.pieces(), strict=True):
-            X, y = X.astype(float), y.astype(float)
-            auxiliary_precisions(rng, X, y, w, COST, 1.0, precision, linear)
-    root = np.linalg.cholesky(precision)
-    mean = np.linalg.solve(root.T, np.linalg.solve(root, linear))
-    return mean + np.linalg.solve(root.T, rng.standard_normal(w.size))
-
-
-def run_gibbs(blocks: RowBlocks, sweeps: int, d: int) -> Trace:
-    """Sweeps from w = 0; nothing is compiled within the time."""
-    rng = np.random.default_rng(1)
-    auxiliary_precisions(
-        rng, np.ones((8, d)), np.ones(8), np.zeros(d), COST, 1.0, np.eye(d), np.zeros(d)
-    )
-    w, draws, seconds = np.zeros(d), [], []
-    read_all(blocks)
-    begin = time.perf_counter()
-    for _ in range(sweeps):
-        w = gibbs_sweep(rng, blocks, w)
-        draws.append(w)
-        seconds.append(time.perf_counter() - begin)
-    return Trace(np.array(seconds), np.array(draws), np.ones(sweeps), 0)
-
-
-def posterior_mode(blocks: RowBlocks, n_features: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return mode and curvature of −log posterior by Newton's method on all rows.
-
-    The rows near the kink are the curvature: Σ x xᵀ 1[|1 − y x·w| < b] / (2b). A step is halved
-    until it goes down.
-    """
-    w = np.zeros(n_features)
-    lowest = energy(blocks, w)
-    for width in BANDWIDTHS:
-        gradient = slope(blocks, w) - w / PRIOR_SCALE**2
-        curvature = np.eye(w.size) / PRIOR_SCALE**2
-        for features, signs in blocks:
-            for X, y in zip(features.pieces(), signs.pieces(), strict=True):
-                near = X[np.abs(1.0 - y * (X @ w)) < width].astype(float)
-                curvature += COST * near.T @ near / (2.0 * width)
-        step = np.linalg.solve(curvature, gradient)
-        for _ in range(HALVINGS):
-            reached = energy(blocks, w + step)
-            if reached < lowest:
-                w, lowest = w + step, reached
-                break
-            step = 0.5 * step
-    return w, curvature
-
-
 def point_estimates(blocks: RowBlocks) -> dict[str, np.ndarray]:
     """Weights of scikit-learn's linear classifiers from the first two blocks."""
     from sklearn.linear_model import SGDClassifier
@@ -361,103 +251,6 @@ def largest_memory() -> float:
         return float("nan")
     lines = status.read_text().splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 2**20
-
-
-def distances(weights: np.ndarray, mode: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-    """(w − mode)ᵀ H (w − mode) / d, which is 1 on average for draws of the posterior."""
-    error = weights - mode
-    return np.einsum("ij,jk,ik->i", error, curvature, error) / mode.size
-
-
-def flatness(trace: Trace, part: float, end: float, sets: dict[str, Any]) -> dict[str, float]:
-    """Range of the accuracy of the running mean over the last half of some time, by test set."""
-    begin = max(np.searchsorted(trace.seconds, 0.5 * end, side="right") - 1, 0)
-    stop = max(np.searchsorted(trace.seconds, end, side="right"), begin + 1)
-    shown = np.unique(np.linspace(begin, stop - 1, 60).astype(int))
-    means = trace.means(part)[shown]
-    return {name: float(np.ptp(accuracy(means, *rows))) for name, rows in sets.items()}
-
-
-def temperature_so_far(traces: list[Trace], seconds: np.ndarray, *law: np.ndarray) -> np.ndarray:
-    """Temperature of the positions of the later half of the draws so far of the last stage."""
-    result = np.full((len(traces), len(seconds)), np.nan)
-    for row, trace in zip(result, traces, strict=True):
-        total = np.concatenate([[0.0], np.cumsum(distances(trace.weights, *law))])
-        stop = np.searchsorted(trace.seconds, seconds, side="right")
-        start = trace.first + (stop - trace.first) // 2
-        some = stop > trace.first
-        row[some] = ((total[stop] - total[start]) / np.maximum(stop - start, 1))[some]
-    return result.mean(axis=0)
-
-
-def time_to_stay(seconds: np.ndarray, temperature: np.ndarray) -> float:
-    """First of the times from which a temperature stays within 10 % of 1; infinite if none."""
-    away = np.flatnonzero(~(np.abs(temperature - 1.0) <= 0.1))
-    if away.size == 0:
-        return float(seconds[0])
-    return float(seconds[away[-1] + 1]) if away[-1] + 1 < len(seconds) else float("inf")
-
-
-def plot_accuracy(
-    traces: dict[str, list[Trace]], gibbs: Trace, sets: dict[str, Any], mode: np.ndarray
-) -> Any:
-    """Draw the accuracy of the mean of the later half of the draws so far, for two test sets."""
-    sweep = gibbs.shortest()
-    names = [next(iter(sets)), list(sets)[-1]]
-    figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-    for ax, name in zip(panels, names, strict=True):
-        middle = accuracy(mode, *sets[name])[0]
-        for number, (method, each) in enumerate(traces.items()):
-            for trace in each:
-                shown = np.unique(np.geomspace(1, len(trace.seconds), PLOTTED).astype(int) - 1)
-                shown = np.union1d(shown, [max(trace.first - 1, 0), trace.first])
-                ax.plot(
-                    trace.seconds[shown],
-                    accuracy(trace.means(0.5)[shown], *sets[name]),
-                    color=f"C{number}",
-                    linewidth=0.8,
-                    drawstyle="steps-post",
-                    label=method if trace is each[0] else None,
-                )
-        ax.plot(
-            gibbs.seconds,
-            accuracy(gibbs.means(0.5), *sets[name]),
-            "o--",
-            color="C2",
-            markersize=4,
-            label="Gibbs, one sweep per point",
-        )
-        ax.axvline(sweep, color="0.5", linewidth=1)
-        ax.fill_between(
-            [0.5 * sweep, sweep],
-            middle - 0.5 * BAND,
-            middle + 0.5 * BAND,
-            color="0.8",
-            zorder=0,
-            label=f"mode ± {0.5 * BAND:g}, last half of a sweep",
-        )
-        ax.set(xscale="log", xlabel="wall time, reading included (s)", title=name)
-        ax.set_ylim(middle - 1.2, middle + 0.4)
-    panels[0].set_ylabel("accuracy of the running mean (%)")
-    panels[0].legend(fontsize=8, loc="lower right")
-    return figure
-
-
-def plot_temperature(curves: dict[str, tuple[np.ndarray, np.ndarray]], sweep: float) -> Any:
-    """Draw the temperature of the positions."""
-    figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    for name, (seconds, temperature) in curves.items():
-        ax.plot(seconds, temperature, "o--" if "Gibbs" in name else "-", markersize=3, label=name)
-    ax.axhspan(0.9, 1.1, color="0.85", zorder=0)
-    ax.axvline(sweep, color="0.5", linewidth=1)
-    ax.set(
-        xscale="log",
-        yscale="log",
-        xlabel="wall time, reading included (s)",
-        ylabel="temperature of the later half of the draws",
-    )
-    ax.legend(fontsize=8)
-    return figure
 
 
 def main() -> None:

@@ -26,12 +26,14 @@ def higgs(monkeypatch):
     X = np.column_stack([rng.normal(size=(300, 3)), np.ones(300)])
     y = np.where(X[:, 0] + 0.5 * rng.normal(size=300) > 0.2, 1, -1)
     monkeypatch.setattr(module, "read_higgs", lambda data: (X[:200], y[:200], X[200:], y[200:]))
-    small = {"BATCH": 10, "N_STEPS": 5, "BLOCK": 500, "PLOTTED": 10}
+    small = {"BATCH": 10, "N_STEPS": 5, "BLOCK": 500}
     for name, value in small.items():
         monkeypatch.setattr(module, name, value)
     name = module.SHORT[1]
     monkeypatch.setattr(module, "STEADY", {name: (*module.STEADY[name][:3], 20)})
-    monkeypatch.setattr(module, "auxiliary_precisions", module.auxiliary_precisions.py_func)
+    passes, traces = sys.modules["higgs_passes"], sys.modules["higgs_traces"]
+    monkeypatch.setattr(passes, "auxiliary_precisions", passes.auxiliary_precisions.py_func)
+    monkeypatch.setattr(traces, "PLOTTED", 10)
     return module
 
 
