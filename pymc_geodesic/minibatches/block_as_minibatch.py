@@ -9,13 +9,10 @@ import numpy as np
 
 from pymc_geodesic.minibatches.block_format import BlockFormat, BlockPass, rows_of
 from pymc_geodesic.minibatches.block_rows import LaidOut, Memory
-from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.minibatches.source import PassingRows
 from pymc_geodesic.minibatches.unlike_blocks import BlockMeans, watched
 
-__all__ = ["NO_ROW_NUMBERS", "StreamedRows", "chosen_examples", "random_first_block"]
-
-NO_ROW_NUMBERS = "local= needs rows that can be visited again: not available with batches="
-
+__all__ = ["StreamedRows", "chosen_examples", "random_first_block"]
 
 WINDOW = 16
 """Minibatches whose rows are put in random order together."""
@@ -47,7 +44,7 @@ def chosen_examples(
     return {name: array[rows] for name, array in arrays.items()}, whole
 
 
-class StreamedRows(RowSource):
+class StreamedRows(PassingRows):
     """Rows of an iterable, which pass by once per epoch.
 
     A chain begins at a random block. As many blocks as hold some sixteen minibatches are in memory
@@ -169,16 +166,6 @@ class StreamedRows(RowSource):
             where = f"block {self._pass.consumed}"
         self.arrays, self.whole = self._format.lay_out(parts, None, length, self._memory, where)
         return self._starts
-
-    def row_indices(self, start: int) -> np.ndarray:
-        """Not known for streamed rows.
-
-        Raises
-        ------
-        ValueError
-            Always: rows that only pass by have no place to keep the value of a local variable.
-        """
-        raise ValueError(NO_ROW_NUMBERS)
 
     @property
     def state(self) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from pymc_geodesic.minibatches.block_as_minibatch import NO_ROW_NUMBERS, random_first_block
+from pymc_geodesic.minibatches.block_as_minibatch import random_first_block
 from pymc_geodesic.minibatches.block_format import BlockPass
-from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.minibatches.source import PassingRows, RowSource
 from pymc_geodesic.sparse import SparseContainers
 
 __all__ = ["Documents", "ResidentDocuments", "StreamedDocuments", "check_counts"]
@@ -85,7 +85,7 @@ class ResidentDocuments:
         return 1.0
 
 
-class StreamedDocuments(RowSource):
+class StreamedDocuments(PassingRows):
     """Blocks of documents of an iterable, each a minibatch.
 
     Parameters
@@ -169,16 +169,6 @@ class StreamedDocuments(RowSource):
     def share(self, argument: int) -> float:
         """Documents of a block, divided by those that a block may have."""
         return self._blocks[argument].shape[0] / self._largest
-
-    def row_indices(self, start: int) -> np.ndarray:
-        """Not known for documents that only pass by.
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
-        raise ValueError(NO_ROW_NUMBERS)
 
     @property
     def state(self) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from pymc_geodesic.minibatches.block_as_minibatch import (
     EXAMPLES,
-    NO_ROW_NUMBERS,
     chosen_examples,
     random_first_block,
 )
@@ -19,7 +18,7 @@ from pymc_geodesic.minibatches.block_rows import Memory
 from pymc_geodesic.minibatches.order import IndependentWalk, ShuffledWalk, Walk
 from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.shuffled_rows import shuffled_order
-from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.minibatches.source import PassingRows
 from pymc_geodesic.minibatches.unlike_blocks import BlockMeans, watched
 from pymc_geodesic.runtime.background import BackgroundWork
 
@@ -59,7 +58,7 @@ class _Block:
     least_rows: int
 
 
-class StreamedBlocks(RowSource):
+class StreamedBlocks(PassingRows):
     r"""Blocks of an iterable that stay in memory for some draws.
 
     A block of B rows is put in random order while it is read, and minibatches are taken from it
@@ -268,16 +267,6 @@ class StreamedBlocks(RowSource):
         """Begin to load, with as many rows as are wanted now and not when it is done."""
         least = self._least_of_next = self._least_of_next or self._least_rows
         self._loading = BackgroundWork(lambda: self._load(begin, least))
-
-    def row_indices(self, start: int) -> np.ndarray:
-        """Not known for streamed rows.
-
-        Raises
-        ------
-        ValueError
-            Always: rows that only pass by have no place to keep the value of a local variable.
-        """
-        raise ValueError(NO_ROW_NUMBERS)
 
     @property
     def state(self) -> dict[str, Any]:

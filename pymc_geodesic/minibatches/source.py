@@ -24,7 +24,7 @@ from pymc_geodesic.minibatches.row_inputs import (
     values_behind,
 )
 
-__all__ = ["AllRows", "RowSource", "check_numbers", "undefined_numbers"]
+__all__ = ["AllRows", "PassingRows", "RowSource", "check_numbers", "undefined_numbers"]
 
 
 def check_numbers(name: str, array: np.ndarray) -> None:
@@ -241,6 +241,20 @@ class RowSource(ABC):
     @state.setter
     @abstractmethod
     def state(self, state: dict[str, Any]) -> None: ...
+
+
+class PassingRows(RowSource):
+    """Rows that only pass by, of which no one knows the number."""
+
+    def row_indices(self, start: int) -> np.ndarray:
+        """Not known.
+
+        Raises
+        ------
+        ValueError
+            Always: rows that only pass by have no place to keep the value of a local variable.
+        """
+        raise ValueError("local= needs rows that can be visited again: not available with batches=")
 
 
 class AllRows(RowSource):
