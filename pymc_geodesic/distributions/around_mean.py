@@ -6,7 +6,6 @@ its own.
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from pymc.pytensorf import floatX
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.directional import Directional
-from pymc_geodesic.distributions.draws import LENGTH_TOLERANCE, _reflect_pole, are_unit_vectors
+from pymc_geodesic.distributions.draws import _reflect_pole, are_unit_vectors
 
 Array = NDArray[np.float64]
 
@@ -91,44 +90,3 @@ def draw_around_mean(
     if len(draws):
         _reflect_pole(draws, means)
     return draws.reshape(*size, d)
-
-
-@cache
-def compiled_fill_around_mean(njit: Any) -> Callable[..., None]:
-    """Build the function that fills an array with a direction at a deficit t around a mean.
-
-    Parameters
-    ----------
-    njit : callable
-        Decorator, as `WithLoop.numba_loop` gets it.
-
-    Returns
-    -------
-    callable
-        Of the generator, the mean, t and the array to fill.
-    """
-
-    @njit
-    def fill_around_mean(rng: np.random.Generator, mu: Array, t: float, out: Array) -> None:
-        d = mu.shape[0]
-        length = 0.0
-        for i in range(d):
-            length += mu[i] * mu[i]
-        if not np.abs(length - 1.0) <= 2.0 * LENGTH_TOLERANCE:
-            raise ValueError("mu must hold unit vectors; divide each by its length")
-        sign = 1.0 if mu[d - 1] >= 0.0 else -1.0
-        squared = 0.0
-        along = 0.0
-        for i in range(d - 1):
-            normal = rng.standard_normal()
-            out[i] = normal
-            squared += normal * normal
-            along += normal * mu[i]
-        scale = np.sqrt(t * (2.0 - t) / squared)
-        # Householder reflection along sign * mu + pole, for which nothing cancels.
-        projection = sign * scale * along / (1.0 + np.abs(mu[d - 1])) + 1.0 - t
-        for i in range(d - 1):
-            out[i] = projection * mu[i] - sign * scale * out[i]
-        out[d - 1] = projection * (mu[d - 1] + sign) - sign * (1.0 - t)
-
-    return fill_around_mean

@@ -16,6 +16,7 @@ class CompiledDraws(NamedTuple):
     """Compiled functions; see `compiled_draws`."""
 
     fill_uniform: Callable[..., None]
+    fill_around_mean: Callable[..., None]
     fill_von_mises_fisher: Callable[..., None]
 
 
@@ -86,24 +87,18 @@ def compiled_draws(njit: Any) -> CompiledDraws:
                 return proposal
 
     @njit
-    def fill_von_mises_fisher(
-        rng: np.random.Generator, mu: Array, kappa: float, out: Array
-    ) -> None:
-        """Fill ``out``, shape (d,), with a draw around the unit vector ``mu``, shape (d,)."""
-        d = mu.shape[0]
+    def require_unit_vector(mu: Array) -> None:
         length = 0.0
-        for i in range(d):
+        for i in range(mu.shape[0]):
             length += mu[i] * mu[i]
         if not np.abs(length - 1.0) <= 2.0 * LENGTH_TOLERANCE:
             raise ValueError("mu must hold unit vectors; divide each by its length")
-        if not (kappa >= 0.0 and kappa < np.inf):
-            raise ValueError("kappa must be finite and at least 0")
-        if d == 2:
-            t, sine = circle_deficit(rng, kappa)
-            out[0] = (1.0 - t) * mu[0] - sine * mu[1]
-            out[1] = (1.0 - t) * mu[1] + sine * mu[0]
-            return
-        t = deficit(rng, kappa, d)
+
+    @njit
+    def fill_around_mean(rng: np.random.Generator, mu: Array, t: float, out: Array) -> None:
+        """Fill ``out``, shape (d,), with a direction at a deficit t around a mean."""
+        require_unit_vector(mu)
+        d = mu.shape[0]
         sign = 1.0 if mu[d - 1] >= 0.0 else -1.0
         squared = 0.0
         along = 0.0
@@ -119,4 +114,20 @@ def compiled_draws(njit: Any) -> CompiledDraws:
             out[i] = projection * mu[i] - sign * scale * out[i]
         out[d - 1] = projection * (mu[d - 1] + sign) - sign * (1.0 - t)
 
-    return CompiledDraws(fill_uniform, fill_von_mises_fisher)
+    @njit
+    def fill_von_mises_fisher(
+        rng: np.random.Generator, mu: Array, kappa: float, out: Array
+    ) -> None:
+        """Fill ``out``, shape (d,), with a draw around the unit vector ``mu``, shape (d,)."""
+        if not (kappa >= 0.0 and kappa < np.inf):
+            raise ValueError("kappa must be finite and at least 0")
+        d = mu.shape[0]
+        if d == 2:
+            require_unit_vector(mu)
+            t, sine = circle_deficit(rng, kappa)
+            out[0] = (1.0 - t) * mu[0] - sine * mu[1]
+            out[1] = (1.0 - t) * mu[1] + sine * mu[0]
+            return
+        fill_around_mean(rng, mu, deficit(rng, kappa, d), out)
+
+    return CompiledDraws(fill_uniform, fill_around_mean, fill_von_mises_fisher)

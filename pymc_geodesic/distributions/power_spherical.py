@@ -11,12 +11,8 @@ from pytensor.graph.basic import Apply
 from pytensor.scalar import upcast
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.around_mean import (
-    AroundMean,
-    compiled_fill_around_mean,
-    draw_around_mean,
-    mean_direction,
-)
+from pymc_geodesic.distributions.around_mean import AroundMean, draw_around_mean, mean_direction
+from pymc_geodesic.distributions.compiled_draws import compiled_draws
 from pymc_geodesic.distributions.unit_rows import has_unit_length, minus_infinity_off_sphere
 from pymc_geodesic.distributions.von_mises_fisher import length_of_last_axis
 from pymc_geodesic.ops.gamma_ratio import log_gamma_ratio
@@ -54,7 +50,7 @@ class PowerSphericalRV(LoopRandomVariable):
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
         """Return the draw of one direction."""
         dtype = self.dtype
-        fill_around_mean = compiled_fill_around_mean(njit)
+        fill_around_mean = compiled_draws(njit).fill_around_mean
 
         @njit
         def draw(rng, mu, kappa, out=None):  # type: ignore[no-untyped-def]  # typed by Numba
