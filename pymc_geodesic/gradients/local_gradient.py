@@ -20,14 +20,17 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import grad
 from pytensor.graph.replace import vectorize_graph
+from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.compilation import FixedArray, compile_field
 from pymc_geodesic.densities.hoisting import split_at_frontier
 from pymc_geodesic.densities.local_rows import total_rows
 from pymc_geodesic.densities.log_density import Density, density_of
 from pymc_geodesic.densities.variables import ManifoldVariable, product_of
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.row_conditional import (
     RowConditional,
@@ -171,9 +174,22 @@ class LocalGradientEstimator(GradientEstimate):
         """Read the data containers that are not minibatched, and how many cores there are."""
         self.workers = Workers()
         self._fixed_data = {
-            id(density): [self.source.whole_array(holder) for holder in density.arrays.values()]
+            id(density): [self._array_of(copy, holder) for copy, holder in density.arrays.items()]
             for density in (self.rows.density, self._gradient_inputs)
         }
+
+    def _array_of(self, copy: TensorVariable, holder: np.ndarray | SharedVariable) -> np.ndarray:
+        """Present value of data that every gradient sees all of, as large as when it compiled."""
+        array, expected = self.source.whole_array(holder), copy.type.shape
+        if any(
+            length not in (None, now) for length, now in zip(expected, array.shape, strict=True)
+        ):
+            message = (
+                f"data container {copy.name!r} had shape {expected} when this step was made "
+                f"and has {array.shape} now; make the step again"
+            )
+            raise ValueError(see(message, "changed-data"))
+        return array
 
     @property
     def total_size(self) -> int:

@@ -239,6 +239,19 @@ def test_lengths_that_only_data_tell_are_not_those_of_rows(batch_size):
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
 
+def test_data_of_another_shape_are_refused():
+    with pm.Model() as model:
+        rows, centres = pm.Data("y", np.zeros(8)), pm.Data("centres", np.zeros(3))
+        m = pm.Normal("m", centres.sum(), 1.0)
+        z = pm.Normal("z", m, pt.exp(centres).sum(), shape=8)
+        pm.Normal("x", z, 1.0, observed=rows)
+    step = pg.SGGMC(["m"], local=["z"], minibatch=["y"], model=model, compile_kwargs=INTERPRETED)
+    with model:
+        pm.set_data({"centres": np.zeros(2)})
+    with pytest.raises(ValueError, match=r"'centres' had shape \(3,\) .* has \(2,\) now"):
+        step.setup_chain(np.random.default_rng(1), 2, 2)
+
+
 def test_topic_gradient_meets_the_documents_twice():
     """Averaged over draws, the documents enter by one product forward and one back."""
     V = np.abs(np.random.default_rng(0).normal(size=(40, 11)))
