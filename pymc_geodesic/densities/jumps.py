@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 from pymc.logprob.utils import ParameterValueError
 from pymc.model import Model
 from pytensor.compile.mode import Mode
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import (
@@ -31,6 +32,7 @@ from pytensor.scalar.basic import (
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.inequalities import is_minus_infinity, scalar_op, what_moves
+from pymc_geodesic.densities.log_density import rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
 
 __all__ = ["jumps"]
@@ -55,6 +57,9 @@ _TOLERANCE = 1e-5
 
 _NO_VALUE = (ArithmeticError, AssertionError, IndexError, ParameterValueError, ValueError)
 
+_ROWS = 200
+"""Rows that stand for all, at least."""
+
 type Point = Mapping[str, np.ndarray]
 
 
@@ -62,6 +67,7 @@ def jumps(
     model: Model,
     variables: Sequence[ManifoldVariable],
     terms: Mapping[TensorVariable, TensorVariable],
+    minibatch: Sequence[str] | str | None = None,
 ) -> list[tuple[str, list[str]]]:
     """Find the terms of a model that jump where sampled variables move.
 
@@ -76,6 +82,8 @@ def jumps(
         What a step moves together.
     terms : mapping of TensorVariable to TensorVariable
         See `pymc_geodesic.densities.edges.terms_as_written`.
+    minibatch : str or sequence of str, optional
+        Data of which some rows, evenly spaced, stand for all.
 
     Returns
     -------
@@ -84,7 +92,12 @@ def jumps(
     """
     sampled = {variable.value: variable.name for variable in variables}
     found = []
-    for term, graph in terms.items():
+    some = _some_rows(model, [minibatch] if isinstance(minibatch, str) else minibatch or ())
+    try:
+        graphs = rebuilt(list(terms.values()), some)
+    except (TypeError, ValueError):  # rows that go with others: an error of its own says which
+        return []
+    for term, graph in zip(terms, graphs, strict=True):
         pieces = _pieces(graph, what_moves([graph], set(sampled)))
         if pieces:
             look = _Look(model, pieces, graph)
@@ -92,6 +105,21 @@ def jumps(
             if names:
                 found.append((term.name, names))
     return found
+
+
+def _some_rows(model: Model, names: Sequence[str]) -> dict[Variable, Variable]:
+    """Return some rows of data containers, to take the place of all."""
+    containers = [model.named_vars.get(name) for name in names]
+    values = {
+        container: container.get_value(borrow=True)
+        for container in containers
+        if isinstance(container, SharedVariable)
+    }
+    return {
+        container: pt.constant(value[:: max(1, len(value) // _ROWS)], dtype=container.dtype)
+        for container, value in values.items()
+        if value.ndim and len(value) > _ROWS
+    }
 
 
 def _pieces(graph: Variable, moving: set[Variable]) -> list[Variable]:

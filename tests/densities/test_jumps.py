@@ -68,6 +68,27 @@ def test_what_is_written_in_pieces_and_meets(term):
     assert found(term) == []
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_some_rows_stand_for_all(order):
+    """They are spread over all: times may be sorted, and a change far from the first of them."""
+    times = np.linspace(-2.0, 2.0, 1000)[::order]
+    with pm.Model() as model:
+        tau, _ = pm.Normal("tau"), pm.Normal("b")
+        time, seen = pm.Data("time", times), pm.Data("seen", np.sign(times))
+        pm.Normal("y", pt.switch(time < tau, -1.0, 1.0), 1.0, observed=seen)
+        pm.Normal("z", 0.0, 1.0, observed=np.zeros(1000))
+    variables, terms = manifold_variables(model, None), terms_as_written(model)
+    assert jumps(model, variables, terms, ["time", "seen"]) == [("y", ["tau"])]
+
+
+def test_data_that_minibatch_leaves_out_are_named_as_before():
+    with pm.Model():
+        time = pm.Data("time", np.linspace(-2.0, 2.0, 1000))
+        pm.Normal("y", time * pm.Normal("b"), 1.0, observed=np.zeros(1000))
+        with pytest.raises(ValueError, match=r"a block of rows of .* does not fit"):
+            SGGMC(batch_size=10, minibatch=["time"], compile_kwargs=INTERPRETED)
+
+
 def change_point():
     with pm.Model() as model:
         tau, levels = pm.Uniform("tau", -2.0, 2.0), pm.Normal("levels", 0.0, 2.0, shape=2)

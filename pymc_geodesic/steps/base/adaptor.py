@@ -141,7 +141,7 @@ class GeodesicStep(StartingStep, ProgressColumns, BlockedStep):
             terms = terms_as_written(self.model)
             for term, names in edges(self.model, self.variables, terms):
                 raise ValueError(moving_support(type(self).__name__, term, names))
-            for term, names in jumps(self.model, self.variables, terms):
+            for term, names in jumps(self.model, self.variables, terms, options.minibatch):
                 raise ValueError(moving_level(type(self).__name__, term, names))
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
         if self.local:
