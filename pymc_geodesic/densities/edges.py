@@ -23,7 +23,7 @@ from pymc_geodesic.densities.inequalities import (
 )
 from pymc_geodesic.densities.variables import ManifoldVariable
 
-__all__ = ["edges", "terms_as_written"]
+__all__ = ["edges"]
 
 _AS_WRITTEN = Mode(linker="py", optimizer=None)
 _SCALES = np.logspace(-1.0, 1.0, 10)
@@ -46,12 +46,6 @@ def _conditions(graph: Variable, moving: set[Variable]) -> list[Variable]:
     return found
 
 
-def terms_as_written(model: Model) -> dict[TensorVariable, TensorVariable]:
-    """Return the elementwise log-density of each variable and potential, in PyMC's values."""
-    terms = [*model.basic_RVs, *model.potentials]
-    return dict(zip(terms, model.logp(terms, sum=False), strict=True))
-
-
 def edges(
     model: Model,
     variables: Sequence[ManifoldVariable],
@@ -69,7 +63,7 @@ def edges(
     variables : list of ManifoldVariable
         What a step moves together.
     terms : mapping of TensorVariable to TensorVariable
-        See `terms_as_written`.
+        See `pymc_geodesic.densities.written_terms.terms_as_written`.
 
     Returns
     -------

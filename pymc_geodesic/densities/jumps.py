@@ -81,7 +81,7 @@ def jumps(
     variables : list of ManifoldVariable
         What a step moves together.
     terms : mapping of TensorVariable to TensorVariable
-        See `pymc_geodesic.densities.edges.terms_as_written`.
+        See `pymc_geodesic.densities.written_terms.terms_as_written`.
     minibatch : str or sequence of str, optional
         Data of which some rows, evenly spaced, stand for all.
 

@@ -13,6 +13,8 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_geodesic.densities.written_terms import terms_as_written
+
 __all__ = ["LogTerms"]
 
 MOST_NUMBERS = 10**6
@@ -50,10 +52,11 @@ class LogTerms:
         left_out = set(own)
         every = [v for v in (*model.basic_RVs, *model.potentials) if v.name not in left_out]
         placeholders = {model[name] for name in without if name in model.named_vars}
+        terms = terms_as_written(model)
         self._graphs = {
-            each.name: graph.sum()
-            for each, graph in zip(every, model.logp(every, sum=False), strict=True)
-            if placeholders.isdisjoint(graph_inputs([graph]))
+            each.name: terms[each].sum()
+            for each in every
+            if placeholders.isdisjoint(graph_inputs([terms[each]]))
         }
         self._observed = {each.name: model.rvs_to_values[each] for each in model.observed_RVs}
         small = [

@@ -14,9 +14,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.counts.refusals import moving_level, moving_support
-from pymc_geodesic.densities.edges import edges, terms_as_written
+from pymc_geodesic.densities.edges import edges
 from pymc_geodesic.densities.jumps import jumps
 from pymc_geodesic.densities.variables import manifold_variables, product_of
+from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
