@@ -1,0 +1,128 @@
+"""What topics say of unseen texts: spherical ones beside those of counts and of factorisations.
+
+Three groups of 20 Newsgroups, 1,666 texts with labels and 1,107 without, 5,000 words. Each way
+finds 20 topics in all texts and no labels; a logistic regression on the shares of the topics learns
+the groups from the first texts and tells those of the others; its penalty is chosen by
+cross-validation. Beside it stands one on the tf-idf weights of all words. Spherical topics and factorisations see tf-idf weights, LDA sees counts.
+
+The last line that is printed is a JSON object with all figures. Run it with
+``python examples/spherical_topics_beside_others.py --data FOLDER``; tomotopy and gensim take part
+where they are installed.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from scipy import sparse
+from script_parts import options_parser
+from sklearn.decomposition import NMF
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, log_loss
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from topic_baselines import topics_by_others
+
+import pymc_geodesic as pg
+from pymc_geodesic.datasets import load_20news_different
+
+N_TOPICS, SEEDS = 20, (1, 2, 3)
+SPHERES: dict[str, Any] = {"alpha": 10.0, "kappa": 3e4, "sigma": 1e4, "kappa0": 1e4}
+ALPHA, BETA = 0.1, 0.01
+
+
+def by_sampler(draws: int) -> Callable[..., np.ndarray]:
+    """Mean shares over draws of `SGGMC`, which draws those of the texts in each minibatch."""
+
+    def shares(vectors: sparse.csr_array, seed: int) -> np.ndarray:
+        with pg.models.spherical_admixture(vectors, N_TOPICS, **SPHERES):
+            idata = pm.sample(
+                draws, tune=draws, chains=1, random_seed=seed, progressbar=False, quiet=True,
+                compute_convergence_checks=False, var_names=["theta"],
+                step=pg.SGGMC(minibatch=["V"], local=["theta"], batch_size=50),
+            )  # fmt: skip
+        return idata.posterior["theta"].mean(("chain", "draw")).values
+
+    return shares
+
+
+def by_variational_inference(vectors: sparse.csr_array, seed: int) -> np.ndarray:
+    """Means of the laws of the shares."""
+    fit = pg.models.spherical_admixture_vi(
+        vectors, N_TOPICS, **SPHERES, random_seed=seed, progressbar=False
+    )
+    laws = fit["variational"]["theta_concentration"].values
+    return laws / laws.sum(axis=1, keepdims=True)
+
+
+def by_factorisation(vectors: sparse.csr_array, seed: int) -> np.ndarray:
+    """Factors of a nonnegative factorisation, to sum 1."""
+    factors = NMF(N_TOPICS, max_iter=500, random_state=seed).fit_transform(vectors) + 1e-9
+    return factors / factors.sum(axis=1, keepdims=True)
+
+
+def judged(features: Any, groups: np.ndarray, n_train: int) -> dict[str, float]:
+    """Accuracy and logarithmic loss for the texts without labels."""
+    scale = "passthrough" if sparse.issparse(features) else StandardScaler()
+    model = GridSearchCV(
+        make_pipeline(scale, LogisticRegression(max_iter=2000)),
+        {"logisticregression__C": np.logspace(-2, 4, 7)},
+        scoring="neg_log_loss",
+    )
+    model.fit(features[:n_train], groups[:n_train])
+    chances = model.predict_proba(features[n_train:])
+    told = model.classes_[chances.argmax(axis=1)]
+    unseen = groups[n_train:]
+    return {
+        "accuracy": float(accuracy_score(unseen, told)),
+        "log_loss": float(log_loss(unseen, chances, labels=model.classes_)),
+    }
+
+
+def main() -> None:
+    """Print a table of all ways."""
+    parser = options_parser(__doc__, "one seed, and a tenth of the draws")
+    options = parser.parse_args()
+    weights = load_20news_different(options.data)
+    counts = load_20news_different(options.data, features="counts")
+    groups = np.concatenate([weights.train_titles, weights.test_titles])
+    vectors = sparse.csr_array(sparse.vstack([weights.train, weights.test]))
+    n_train = weights.train.shape[0]
+    seeds = SEEDS[:1] if options.quick else SEEDS
+    draws = 200 if options.quick else 2000
+
+    def of_counts(name: str) -> Callable[[Any, int], np.ndarray]:
+        def shares(_: Any, seed: int) -> np.ndarray:
+            way = topics_by_others(N_TOPICS, ALPHA, BETA, sweeps=draws // 4, seed=seed)[name]
+            return np.concatenate(way(counts.train, counts.test))
+
+        return shares
+
+    ways: dict[str, Callable[[Any, int], Any]] = {
+        "SAM, SGGMC": by_sampler(draws),
+        "SAM, variational inference": by_variational_inference,
+        "NMF by scikit-learn": by_factorisation,
+    }
+    for name in topics_by_others(N_TOPICS, ALPHA, BETA, sweeps=1, seed=1):
+        ways[name.removesuffix(", then LinearSVC")] = of_counts(name)
+    ways["all words"] = lambda words, _: words
+    print("| topics | accuracy | log loss | processor, s |\n|---|---:|---:|---:|", flush=True)
+    table: dict[str, Any] = {}
+    for name, shares in ways.items():
+        began, found = time.process_time(), []
+        for seed in seeds:
+            found.append(judged(shares(vectors, seed), groups, n_train))
+        seconds = (time.process_time() - began) / len(seeds)
+        of = {key: [each[key] for each in found] for key in found[0]}
+        table[name] = of | {"seconds": seconds}
+        told = [f"{np.mean(of[key]):.3f} ± {np.std(of[key]):.3f}" for key in of]
+        print(f"| {name} | {told[0]} | {told[1]} | {seconds:.0f} |", flush=True)
+    print(json.dumps(table))
+
+
+if __name__ == "__main__":
+    main()
