@@ -3,7 +3,8 @@
 Three groups of 20 Newsgroups, 1,666 texts with labels and 1,107 without, 5,000 words. Each way
 finds 20 topics in all texts and no labels; a logistic regression on the shares of the topics learns
 the groups from the first texts and tells those of the others; its penalty is chosen by
-cross-validation. Beside it stands one on the tf-idf weights of all words. Spherical topics and factorisations see tf-idf weights, LDA sees counts.
+cross-validation. Beside it stands one on the tf-idf weights of all words. Spherical topics and
+factorisations see tf-idf weights, LDA sees counts.
 
 The last line that is printed is a JSON object with all figures. Run it with
 ``python examples/spherical_topics_beside_others.py --data FOLDER``; tomotopy and gensim take part
@@ -113,9 +114,8 @@ def main() -> None:
     print("| topics | accuracy | log loss | processor, s |\n|---|---:|---:|---:|", flush=True)
     table: dict[str, Any] = {}
     for name, shares in ways.items():
-        began, found = time.process_time(), []
-        for seed in seeds:
-            found.append(judged(shares(vectors, seed), groups, n_train))
+        began = time.process_time()
+        found = [judged(shares(vectors, seed), groups, n_train) for seed in seeds]
         seconds = (time.process_time() - began) / len(seeds)
         of = {key: [each[key] for each in found] for key in found[0]}
         table[name] = of | {"seconds": seconds}
