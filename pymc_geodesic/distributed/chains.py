@@ -64,6 +64,7 @@ def travel(
                     state,
                     visit.n_draws,
                     int(seeds[1 + visit.number]),
+                    number=visit.shard,
                     ends_tuning=visit.ends_tuning,
                 )
                 found.append(draws)

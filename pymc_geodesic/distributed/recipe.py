@@ -57,16 +57,22 @@ class StepRecipe:
         named = self.arguments["minibatch"]
         return [named] if isinstance(named, str) else list(named)
 
+    @property
+    def walks_on(self) -> bool:
+        """Whether walks over the rows go on from visit to visit.
+
+        Visits to documents are shorter than an epoch. Walks that began anew in each would leave out
+        some documents for long, and the noise of an epoch would not add up to zero.
+        """
+        return bool(self.local_names)
+
     def make(self, model: pm.Model, total_size: int) -> GeodesicStep:
         """Make the step, whose rows stand for so many."""
         kind: Any = self.kind
-        arguments = dict(self.arguments)
-        if self.local_names:  # visits are shorter than an epoch, whose noise would add up to zero
-            arguments.setdefault("minibatch_order", "independent")
         with warnings.catch_warnings():
             # rows of a shard stand for those of the others, which are not like them
             warnings.filterwarnings("ignore", message="total_size=", category=UserWarning)
-            return kind(model=model, total_size=total_size, **arguments)
+            return kind(model=model, total_size=total_size, **self.arguments)
 
 
 def recipe_for(step: Any, model: pm.Model) -> StepRecipe:

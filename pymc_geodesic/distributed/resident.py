@@ -29,6 +29,7 @@ _TURN = threading.RLock()
 """Workers that are threads of one process take turns: PyTensor compiles one model at a time."""
 
 Point = dict[str, np.ndarray]
+Walks = dict[int, dict[str, Any]]
 
 
 def _in_turn[**P, T](method: Callable[P, T]) -> Callable[P, T]:
@@ -81,9 +82,10 @@ class ResidentShard:
     """One shard, for as long as its worker lives. Calls come one at a time.
 
     What travels is a state of a chain, as bytes that hold no row: the point, and the sampling state
-    of the step without its place in the walk over the rows, which begins anew in each visit with
-    the seed of the visit. Values that belong to rows begin anew too. So the draws do not depend on
-    where a shard lives, nor on who was there before.
+    of the step. Its walk over the rows begins anew in each visit with the seed of the visit; that
+    over documents goes on where the chain left it, and the places in all shards travel. Values that
+    belong to rows begin anew. So the draws do not depend on where a shard lives, nor on who was
+    there before.
 
     Parameters
     ----------
@@ -104,6 +106,7 @@ class ResidentShard:
             variables = recipe.variables(model)
             values = [model.rvs_to_values[model[name]] for name in recipe.local_names]
             self._local = [value.name for value in values]
+            self._walks_on = recipe.walks_on
             self._term = ConduciveTerm(model, variables) if expands else None
             counted = round(self.n_rows / probability)
             self._step = recipe.make(model, counted)
@@ -197,11 +200,11 @@ class ResidentShard:
     def begin(self, point: Point, seed: int) -> bytes:
         """Begin a chain, and return its state."""
         self._step.setup_chain(np.random.default_rng(seed), self._tune, self._draws)
-        return self._packed(point)
+        return self._packed(point, {})
 
     @_in_turn
     def visit(
-        self, packed: bytes, n_draws: int, seed: int, *, ends_tuning: bool
+        self, packed: bytes, n_draws: int, seed: int, *, number: int, ends_tuning: bool
     ) -> tuple[bytes, VisitDraws]:
         """Go on with a chain.
 
@@ -211,7 +214,9 @@ class ResidentShard:
             Its state.
         n_draws : int
         seed : int
-            Of the walk over the rows.
+            Of a walk over the rows that begins.
+        number : int
+            Of this shard, by which a walk that goes on is found.
         ends_tuning : bool
             Whether the tuning phase is over behind these draws.
 
@@ -220,7 +225,7 @@ class ResidentShard:
         bytes, VisitDraws
             The state to go on from, and the draws.
         """
-        point = self._unpack(packed, seed)
+        point, walks = self._unpack(packed, seed, number)
         points, stats = [], []
         for _ in range(n_draws):
             point, of_draw = self._step.step(point)
@@ -228,30 +233,32 @@ class ResidentShard:
             stats.append(of_draw[0])
         if ends_tuning:
             self._step.stop_tuning()
-        return self._packed(point), _gathered(points, stats)
+        if self._walks_on:
+            walks[number] = self._step.estimator.source.state
+        return self._packed(point, walks), _gathered(points, stats)
 
     def _travelling(self, point: Point) -> Point:
         """Values of a point without those that belong to rows."""
         return {name: value for name, value in point.items() if name not in self._local}
 
-    def _packed(self, point: Point) -> bytes:
+    def _packed(self, point: Point, walks: Walks) -> bytes:
         state = self._step.sampling_state
         state.estimate_state.pop("rows", None)
         point = self._travelling(point)
         if self._local and state.position.size:
             point = {}  # topics are long, and the position says where they are
-        return pickle.dumps((point, state), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps((point, state, walks), pickle.HIGHEST_PROTOCOL)
 
-    def _unpack(self, packed: bytes, seed: int) -> Point:
-        point, state = pickle.loads(packed)
+    def _unpack(self, packed: bytes, seed: int, number: int) -> tuple[Point, Walks]:
+        point, state, walks = pickle.loads(packed)
         self._step.estimator.source.reset(seed)
-        state.estimate_state["rows"] = self._step.estimator.source.state
+        state.estimate_state["rows"] = walks.get(number, self._step.estimator.source.state)
         self._step.sampling_state = state
         if isinstance(self._step, AdaptingStep):
             self._step.meet_rows(self._known)
         if isinstance(self._step, PositiveStep) and self._local:
             point = self._step.begin_local_anew(point)
-        return point
+        return point, walks
 
 
 def _gathered(points: list[Point], stats: list[dict[str, Any]]) -> VisitDraws:

@@ -152,7 +152,9 @@ def test_state_holds_no_row_and_does_not_grow_with_them(regression):
         rows = {name: np.tile(array, (times, 1)[: array.ndim]) for name, array in shards[0].items()}
         shard = ResidentShard(job, rows, 0.5)
         shard.settle(None, None, 60, 10)
-        state, draws = shard.visit(shard.begin(regression.start, 1), 60, 2, ends_tuning=True)
+        state, draws = shard.visit(
+            shard.begin(regression.start, 1), 60, 2, number=0, ends_tuning=True
+        )
         lengths.append(len(state))
         assert draws.values["beta"].shape == (60, 2)
     assert abs(lengths[1] - lengths[0]) < 0.02 * lengths[0]
@@ -162,12 +164,12 @@ def test_visits_do_not_depend_on_who_was_there_before(regression):
     """The same state and seed give the same draws, bit for bit, after other visits too."""
     shard = regression.shards[0]
     shard.settle(None, None, 40, 10)
-    state, _ = shard.visit(shard.begin(regression.start, 1), 40, 2, ends_tuning=True)
-    first = shard.visit(state, 5, 3, ends_tuning=False)
-    shard.visit(state, 7, 4, ends_tuning=False)
-    again = shard.visit(state, 5, 3, ends_tuning=False)
+    state, _ = shard.visit(shard.begin(regression.start, 1), 40, 2, number=0, ends_tuning=True)
+    first = shard.visit(state, 5, 3, number=0, ends_tuning=False)
+    shard.visit(state, 7, 4, number=0, ends_tuning=False)
+    again = shard.visit(state, 5, 3, number=0, ends_tuning=False)
     np.testing.assert_array_equal(first[1].values["beta"], again[1].values["beta"])
-    other = shard.visit(state, 5, 5, ends_tuning=False)
+    other = shard.visit(state, 5, 5, number=0, ends_tuning=False)
     assert not np.array_equal(first[1].values["beta"], other[1].values["beta"])
 
 

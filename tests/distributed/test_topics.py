@@ -86,8 +86,7 @@ def test_mutant_that_counts_each_document_once(monkeypatch):
     """However seldom its shard is visited."""
 
     def make(recipe, model, total_size):
-        arguments = recipe.arguments | {"minibatch_order": "independent"}
-        return recipe.kind(model=model, total_size=total_size // len(SIZES), **arguments)
+        return recipe.kind(model=model, total_size=total_size // len(SIZES), **recipe.arguments)
 
     monkeypatch.setattr(StepRecipe, "make", make)
     assert not is_exact(sampled(draws=800, tune=100), unlike_parts())
@@ -209,7 +208,7 @@ def test_state_is_as_long_whatever_the_number_of_documents():
     lengths = []
     for n in (10, 400):
         shard, start = resident(two_topics(n))
-        state, draws = shard.visit(shard.begin(start, 1), 8, 2, ends_tuning=False)
+        state, draws = shard.visit(shard.begin(start, 1), 8, 2, number=0, ends_tuning=False)
         lengths.append(len(state))
         assert set(draws.values) == {"topics_simplex__"}
         assert draws.values["topics_simplex__"].shape == (8, 2, 3)
@@ -218,10 +217,10 @@ def test_state_is_as_long_whatever_the_number_of_documents():
 
 def same_after_other_visits():
     shard, start = resident(two_topics(30))
-    state, _ = shard.visit(shard.begin(start, 1), 4, 2, ends_tuning=False)
-    first = shard.visit(state, 5, 3, ends_tuning=False)
-    shard.visit(state, 7, 4, ends_tuning=False)
-    again = shard.visit(state, 5, 3, ends_tuning=False)
+    state, _ = shard.visit(shard.begin(start, 1), 4, 2, number=0, ends_tuning=False)
+    first = shard.visit(state, 5, 3, number=0, ends_tuning=False)
+    shard.visit(state, 7, 4, number=0, ends_tuning=False)
+    again = shard.visit(state, 5, 3, number=0, ends_tuning=False)
     return all(np.array_equal(first[1].values[name], again[1].values[name]) for name in first[1][0])
 
 
@@ -242,6 +241,30 @@ def test_mutant_that_goes_on_with_the_proportions_of_other_visits(monkeypatch):
 
     monkeypatch.setattr(PositiveStep, "begin_local_anew", go_on)
     assert not same_after_other_visits()
+
+
+def documents_of_six_visits():
+    """Which of thirty documents a chain sees, five a visit, while another one comes between."""
+    shard, start = resident(two_topics(30), n_steps=1)
+    source, seen = shard._step.estimator.source, []
+    next_starts = source.next_starts
+    source.next_starts = lambda n: seen.append(next_starts(n)) or seen[-1]
+    state, other, blocks = shard.begin(start, 1), shard.begin(start, 2), []
+    for visit in range(6):
+        seen.clear()
+        state, _ = shard.visit(state, 1, 10 + visit, number=0, ends_tuning=False)
+        blocks.append(np.concatenate(seen))
+        other, _ = shard.visit(other, 4, 20 + visit, number=0, ends_tuning=False)
+    return set(np.add.outer(np.concatenate(blocks), np.arange(5)).ravel() % 30)
+
+
+def test_walks_over_documents_go_on_from_visit_to_visit():
+    assert len(documents_of_six_visits()) == 30
+
+
+def test_mutant_whose_walks_begin_anew_leaves_documents_out(monkeypatch):
+    monkeypatch.setattr(StepRecipe, "walks_on", False)
+    assert len(documents_of_six_visits()) < 30
 
 
 def test_what_depends_on_proportions_is_left_out():
