@@ -4,6 +4,7 @@ import gc
 import hashlib
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -54,6 +55,9 @@ os.environ["PYTENSOR_FLAGS"] = ",".join(
 # circles among them after every 2,000 takes a tenth of the time of a compilation, and after every
 # 50,000 twice as long as after ten times as many, which wait in some 50 MB.
 gc.set_threshold(500_000)
+# A shell lets processes in the background ignore Ctrl-C; tests of it send it to themselves.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ and starts when everything is compiled.
 from __future__ import annotations
 
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,9 @@ def run_variational(
         Topics and concentrations of the model.
     """
     few = train[: 2 * settings["n_topics"]]
-    pg.models.spherical_admixture_vi(few, **settings, max_passes=1, draws=1, progressbar=False)
+    with warnings.catch_warnings():  # one pass compiles, and is thrown away
+        warnings.simplefilter("ignore", pg.models.ConvergenceWarning)
+        pg.models.spherical_admixture_vi(few, **settings, max_passes=1, draws=1, progressbar=False)
     rng = np.random.default_rng(SEED)
     start = starting_topics(train, settings["n_topics"], rng)
     watch = Watch(held_out, settings["alpha"], settings["kappa"], every / 5)

@@ -94,7 +94,7 @@ def main() -> None:
     vectors = sparse.csr_array(sparse.vstack([weights.train, weights.test]))
     n_train = weights.train.shape[0]
     seeds = SEEDS[:1] if options.quick else SEEDS
-    draws = 200 if options.quick else 2000
+    draws = 200 if options.quick else 1000
 
     def of_counts(name: str) -> Callable[[Any, int], np.ndarray]:
         def shares(_: Any, seed: int) -> np.ndarray:

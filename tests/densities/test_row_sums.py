@@ -249,7 +249,8 @@ def test_rows_drawn_beside_rows_that_are_not():
     x = np.arange(40.0)
     with pm.Model() as model:
         slope = pm.Normal("slope")
-        pm.Normal("seen", slope * pm.Minibatch(x, batch_size=40), observed=2.0 * x, total_size=40)
+        rows, seen = pm.Minibatch(x, 2.0 * x, batch_size=40)
+        pm.Normal("seen", slope * rows + x, observed=seen, total_size=40)
     with pytest.raises(ValueError, match=r"pm.Minibatch draws do not fit .* by one"):
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
 

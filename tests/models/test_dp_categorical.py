@@ -206,7 +206,10 @@ def test_bad_predictions_are_named():
     del idata["constant_data"]
     with pytest.raises(ValueError, match="beta"):
         mixture_log_predictive(idata, NEW)
-    with pytest.raises(ValueError, match="'weights'"):
+    idata["posterior"].dataset = idata["posterior"].to_dataset().drop_vars("weights")
+    with pytest.raises(ValueError, match="the posterior holds no variable 'weights'"):
+        mixture_log_predictive(idata, NEW)
+    with pytest.raises(ValueError, match="has no group 'posterior'"):
         mixture_log_predictive(idata.drop_nodes("posterior"), NEW)
 
 

@@ -57,6 +57,7 @@ FILES = [
         "sine_bivariate_von_mises",
         "spherical_admixture",
         "spherical_cauchy",
+        "stiefel",
         "uniform_sphere",
         "von_mises_fisher",
         "watson",
