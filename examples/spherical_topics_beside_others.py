@@ -31,7 +31,7 @@ from topic_baselines import topics_by_others
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import load_20news_different
 
-N_TOPICS, SEEDS = 20, (1, 2, 3)
+N_TOPICS, BATCH_SIZE, SEEDS = 20, 50, (1, 2, 3)
 SPHERES: dict[str, Any] = {"alpha": 10.0, "kappa": 3e4, "sigma": 1e4, "kappa0": 1e4}
 ALPHA, BETA = 0.1, 0.01
 
@@ -44,7 +44,7 @@ def by_sampler(draws: int) -> Callable[..., np.ndarray]:
             idata = pm.sample(
                 draws, tune=draws, chains=1, random_seed=seed, progressbar=False, quiet=True,
                 compute_convergence_checks=False, var_names=["theta"],
-                step=pg.SGGMC(minibatch=["V"], local=["theta"], batch_size=50),
+                step=pg.SGGMC(minibatch=["V"], local=["theta"], batch_size=BATCH_SIZE),
             )  # fmt: skip
         return idata.posterior["theta"].mean(("chain", "draw")).values
 

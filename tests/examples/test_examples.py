@@ -1,5 +1,6 @@
 """Every example loads, and the main parts of those of the first paper run, on small problems."""
 
+import json
 import sys
 from functools import partial
 
@@ -156,3 +157,32 @@ def test_topics_of_20news_on_its_data(monkeypatch, data_home):
     monkeypatch.setattr(module, "N_TOPICS", 3)
     seen = small_run(module, part, "SGGMC, tuned", 0.5)
     assert np.all(np.isfinite(seen["perplexity"]))
+
+
+def test_shares_of_topics_tell_groups_apart(monkeypatch, capsys):
+    """Texts of two groups with words of their own."""
+    module = example("spherical_topics_beside_others")
+    rng, groups = np.random.default_rng(1), np.tile(["one", "other"], 20)
+    rates = np.where(groups[:, np.newaxis] == "one", [6.0] * 4 + [0.3] * 4, [0.3] * 4 + [6.0] * 4)
+    counts = rng.poisson(rates) + 1
+    weights = counts / np.linalg.norm(counts, axis=1, keepdims=True)
+    words = np.array([f"w{i}" for i in range(8)])
+
+    def texts(data_home, features="tfidf"):
+        rows = sparse.csr_matrix(weights if features == "tfidf" else counts)
+        return Corpus(rows[:24], rows[24:], words, groups[:24], groups[24:])
+
+    monkeypatch.setattr(module, "load_20news_different", texts)
+    monkeypatch.setattr(module, "topics_by_others", lambda *_, **__: {})
+    monkeypatch.setattr(module, "N_TOPICS", 2)
+    monkeypatch.setattr(module, "BATCH_SIZE", 10)
+    spheres = {"alpha": 1.0, "kappa": 100.0, "sigma": 1.0, "kappa0": 1.0}
+    monkeypatch.setattr(module, "SPHERES", spheres)
+    few_draws = module.by_sampler(4)
+    monkeypatch.setattr(module, "by_sampler", lambda draws: few_draws)
+    monkeypatch.setattr(sys, "argv", ["script", "--quick"])
+    module.main()
+    table = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert len(table) == 4
+    assert table["SAM, variational inference"]["accuracy"][0] > 0.8
+    assert all(0.0 <= each["accuracy"][0] <= 1.0 for each in table.values())
