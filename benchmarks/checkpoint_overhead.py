@@ -65,7 +65,7 @@ def large() -> tuple[pm.Model, Any, dict[str, int]]:
         w = pm.Normal("w", 0.0, 5.0, shape=28)
         pm.Bernoulli("label", logit_p=x @ w, observed=y)
         step = pg.SGGMC(batch_size=1000, minibatch=["x", "y"])
-    return model, step, {"tune": 1000, "draws": 20_000}
+    return model, step, {"tune": 1000, "draws": 100_000}
 
 
 MODELS = {each.__name__: each for each in (small, transformed, large)}

@@ -11,7 +11,7 @@ MAX_PASSES = 10
 
 
 def align_topics(
-    idata: xr.DataTree, *, var_name: str = "beta", reference: np.ndarray | None = None
+    idata: xr.DataTree, *, var_name: str | None = None, reference: np.ndarray | None = None
 ) -> xr.DataTree:
     r"""Permute the topics of every draw so that the same index means the same topic.
 
@@ -36,8 +36,9 @@ def align_topics(
     idata : xarray.DataTree
         With ``posterior[var_name]`` of dimensions (chain, draw, topic, word), whatever the last
         two are called.
-    var_name : str
-        Name of the topics.
+    var_name : str, optional
+        Name of the topics; by default ``beta``, as in the spherical admixture model, or
+        ``topics``, as in models of counts.
     reference : array_like, shape (K, V), optional
         Topics whose order is taken over.
 
@@ -65,6 +66,7 @@ def align_topics(
     True
     """
     idata = convert_to_datatree(idata)
+    var_name = name_of_topics(idata, var_name)
     beta = topics_of(idata, var_name)
     topic = beta.dims[2]
     values = beta.values.reshape(-1, *beta.shape[2:])
@@ -98,6 +100,23 @@ def align_topics(
     aligned = idata.copy()
     aligned["posterior"] = xr.DataTree(posterior)
     return aligned
+
+
+def name_of_topics(idata: xr.DataTree, var_name: str | None) -> str:
+    """Return the name that topics were given, or the one of the names they have in our models.
+
+    Examples
+    --------
+    >>> import arviz as az
+    >>> import numpy as np
+    >>> from pymc_geodesic.diagnostics.alignment import name_of_topics
+    >>> name_of_topics(az.from_dict({"posterior": {"topics": np.ones((1, 4, 2, 3))}}), None)
+    'topics'
+    """
+    if var_name is not None:
+        return var_name
+    held = idata["posterior"].data_vars if "posterior" in idata.children else ()
+    return "topics" if "topics" in held and "beta" not in held else "beta"
 
 
 def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:

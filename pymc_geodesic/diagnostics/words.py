@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from arviz_base import convert_to_datatree
 
-from pymc_geodesic.diagnostics.alignment import align_topics, topics_of
+from pymc_geodesic.diagnostics.alignment import align_topics, name_of_topics, topics_of
 
 
 def top_words(
@@ -14,7 +14,7 @@ def top_words(
     vocabulary: Sequence[str] | None = None,
     *,
     n: int = 10,
-    var_name: str = "beta",
+    var_name: str | None = None,
 ) -> xr.Dataset:
     """List the words with the largest weight in each topic.
 
@@ -29,8 +29,8 @@ def top_words(
         The words; by default the coordinate of the word dimension.
     n : int
         Number of words per topic.
-    var_name : str
-        Name of the topics.
+    var_name : str, optional
+        Name of the topics; ``beta`` or ``topics`` by default, whichever is there.
 
     Returns
     -------
@@ -54,6 +54,7 @@ def top_words(
     [['sun', 'moon'], ['sea', 'moon']]
     """
     idata = convert_to_datatree(idata)
+    var_name = name_of_topics(idata, var_name)
     beta = topics_of(idata, var_name)
     topic, word = beta.dims[2:]
     words = np.asarray(beta[word].values if vocabulary is None else vocabulary)

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from pymc_geodesic.diagnostics import (
+    align_topics,
     plot_circle_density,
     plot_perplexity,
     plot_sphere_points,
     plot_temperature,
     plot_top_words,
+    top_words,
 )
 
 
@@ -60,6 +62,19 @@ def test_perplexity_shows_curves_and_baselines():
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), [5, 4])
     np.testing.assert_array_equal(ax.lines[2].get_ydata(), [6, 6])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b", "mean"]
+
+
+def test_topics_of_counts_are_found_by_their_name(idata):
+    """As the models of counts call them, where no name is given."""
+    named = az.from_dict({"posterior": {"topics": idata.posterior["beta"].values}})
+    table, expected = top_words(named, n=2), top_words(idata, n=2)
+    np.testing.assert_array_equal(table["weight"], expected["weight"])
+    drawn = plot_top_words(named, n=2).viz["plot"]
+    assert len(drawn["topics"].values) == idata.posterior["beta"].shape[2]
+    assert align_topics(named).posterior["topics"].shape == idata.posterior["beta"].shape
+    neither = az.from_dict({"posterior": {"x": np.ones((1, 4))}})
+    with pytest.raises(ValueError, match="no variable 'beta'"):
+        top_words(neither)
 
 
 def test_top_words_has_a_panel_per_topic(idata):

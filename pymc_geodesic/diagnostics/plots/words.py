@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from arviz_base import convert_to_datatree
 
+from pymc_geodesic.diagnostics.alignment import name_of_topics
 from pymc_geodesic.diagnostics.plots.panels import COLOURS, Pen, draw, panels
 from pymc_geodesic.diagnostics.words import top_words
 
@@ -20,7 +22,7 @@ def plot_top_words(
     vocabulary: Sequence[str] | None = None,
     *,
     n: int = 10,
-    var_name: str = "beta",
+    var_name: str | None = None,
     topics: Sequence[int] | None = None,
     columns: int = 5,
     backend: str | None = None,
@@ -36,8 +38,8 @@ def plot_top_words(
         The words; by default the coordinate of the word dimension.
     n : int
         Number of words per topic.
-    var_name : str
-        Name of the topics.
+    var_name : str, optional
+        Name of the topics; ``beta`` or ``topics`` by default, whichever is there.
     topics : sequence of int, optional
         Which topics to show, by position; all by default.
     columns : int
@@ -70,6 +72,8 @@ def plot_top_words(
     >>> [label.get_text() for label in panels[0].get_yticklabels()]
     ['moon', 'sun']
     """
+    idata = convert_to_datatree(idata)
+    var_name = name_of_topics(idata, var_name)
     table = top_words(idata, vocabulary, n=n, var_name=var_name)
     topic = str(table["word"].dims[0])
     if topics is not None:
