@@ -10,6 +10,7 @@ from pytensor.gradient import NullTypeGradError, grad
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
 
 __all__ = ["gradients_of"]
@@ -57,8 +58,7 @@ def _without_gradient(model: Model, variables: Sequence[ManifoldVariable]) -> tu
     """Names of the terms that have no gradient, and of the variables by which they have none."""
     terms: dict[str, None] = {}
     names: dict[str, None] = {}
-    every = [*model.basic_RVs, *model.potentials]
-    for term, graph in zip(every, model.logp(every, sum=False), strict=True):
+    for term, graph in terms_as_written(model).items():
         for variable in variables:
             try:
                 grad(pt.sum(graph), variable.value, disconnected_inputs="ignore")
