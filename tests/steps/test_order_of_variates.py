@@ -8,7 +8,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.steps.base.noise_measurement import SECOND_ORDER_COST
+from pymc_geodesic.steps.base.variates_choice import SECOND_ORDER_COST, VariatesChoice
 
 N, D, N_TUNE = 3000, 10, 120
 
@@ -67,6 +67,20 @@ def test_auto_chooses_the_cheaper_draw():
         settled(step)
         costs[order] = step._adapted.settings.n_steps * (SECOND_ORDER_COST if order == 2 else 1.0)
     assert costs[2] < 0.5 * costs[1]
+
+
+def test_pairs_without_the_noisy_rows_do_not_decide(monkeypatch):
+    def nothing_seen(self, differences):
+        return np.zeros(differences.shape[1]), np.zeros(differences.shape[1])
+
+    monkeypatch.setattr(VariatesChoice, "_principal_variances", nothing_seen)
+    step = step_of("logistic", batch_size=2)
+    settled(step)
+    assert step._adapted.gradient.order == 2
+    second = step._adapted._noise.variates_ratio
+    first = step_of("logistic", batch_size=2, control_variates=1)
+    settled(first)
+    assert second < 0.5 * first._adapted._noise.variates_ratio
 
 
 def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):

@@ -29,6 +29,7 @@ from pymc_geodesic.steps.base.looks import Looks
 from pymc_geodesic.steps.base.noise_measurement import PAIRS_AT_PLACE, NoiseMeasurement
 from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.steps.base.step_bounds import points_of, step_of_even_heat, step_of_search
+from pymc_geodesic.steps.base.variates_choice import VariatesChoice
 from pymc_geodesic.tuning.complaint import complaint_about_noise
 from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.funnel import Funnel
@@ -96,7 +97,8 @@ class AdaptedLangevin:
         prepare(all_finite)
         self._model_product = product
         self.use_rule(rule)
-        self._noise = NoiseMeasurement(gradient, self.product, next_arguments, order)
+        self._noise = NoiseMeasurement(gradient, self.product, next_arguments)
+        self._variates = VariatesChoice(self._noise, order)
         self._points = points_of(product)
         self._bounds = BoundedSettings(dynamics, n_steps)
         self.reset(0)
@@ -269,7 +271,15 @@ class AdaptedLangevin:
         if not self.gradient.has_noise:
             self._bounds.choose(self._noise.variances)
             return 0
-        differences = self._noise.choose_variates(self.z, stream, self._bounds.steps_of_draw)
+        steps_of_draw = self._bounds.steps_of_draw
+        self._take_noise(self._variates.choose(self.z, stream, steps_of_draw), stream)
+        of_second_order = self._variates.reconsider(self.z, stream, steps_of_draw)
+        if of_second_order is not None:
+            self._take_noise(of_second_order, stream)
+        return self._noise.spent()
+
+    def _take_noise(self, differences: np.ndarray, stream: np.ndarray) -> None:
+        """Turn to the principal directions of the noise, and choose settings for it."""
         d = self.gradient.n_euclidean
         if self.gradient.metric.is_dense and d:
             rotation, _ = principal_directions(differences[:, :d])
@@ -281,7 +291,6 @@ class AdaptedLangevin:
         self._noise.take(differences)
         self._bounds.longest_by_noise = step_of_even_heat(self._points, differences)
         self._noise.take_more(self.z, stream, self._choose)
-        return self._noise.spent()
 
     def _use_draws(self) -> None:
         """Measure noise at the draws of the search, moved to where all rows see the posterior."""

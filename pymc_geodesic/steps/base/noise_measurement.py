@@ -17,13 +17,10 @@ from pymc_geodesic.steps.base.step_bounds import points_of
 from pymc_geodesic.tuning.noise import (
     LangevinSettings,
     differences_of_pairs,
-    principal_directions,
 )
 from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces, heat_in_doubt
 
-__all__ = ["PAIRS_AT_PLACE", "NoiseMeasurement"]
-
-StepsOfDraw = Callable[[np.ndarray, np.ndarray], int]
+__all__ = ["PAIRS_AT_ONCE", "PAIRS_AT_PLACE", "NoiseMeasurement", "by_place"]
 
 PAIRS, PAIRS_PER_DIMENSION, MOST_PAIRS = 800, 20, 2000
 PAIRS_AT_PLACE, PAIRS_AT_ONCE = 8, 24
@@ -34,17 +31,8 @@ MOST_TIMES, MOST_DOUBT = 7, 0.04
 FEWEST_DRAWS, MOST_DRAWS = 50, 100
 """Draws that say where the posterior is, and how many of them are kept as places."""
 
-SECOND_ORDER_COST = 1.5
-"""Cost of a difference of second order, in such of first order."""
-
-MORE_THAN_LEAST = 1.2
-"""What second order has to promise before it is compiled, if it left no noise at all."""
-
 ENOUGH_AT_DRAWS = 1000
 """Squares of differences at draws that tell how much more noise there is than around the centre."""
-
-USELESS_VARIATES = 0.5
-"""Part of the plain noise from which control variates do not pay."""
 
 
 class NoiseMeasurement:
@@ -57,13 +45,14 @@ class NoiseMeasurement:
         Its Euclidean coordinates are one variable, and the first.
     next_arguments : callable
         n → arguments of the minibatch field for n evaluations.
-    order : {"auto", 1, 2, 0}
-        Of control variates.
 
     Attributes
     ----------
+    gradient : AdaptedGradient
     variates_ratio : float
         Noise with control variates over noise without; 1 without variates.
+    n_grad : int
+        Evaluations of minibatch gradients, see `spent`.
     """
 
     def __init__(
@@ -71,10 +60,8 @@ class NoiseMeasurement:
         gradient: AdaptedGradient,
         product: Product,
         next_arguments: Callable[[int], np.ndarray],
-        order: str | int = "auto",
     ) -> None:
-        self._gradient, self._product = gradient, product
-        self._order = order
+        self.gradient, self._product = gradient, product
         self._next_arguments = next_arguments
         self._points = points_of(product)
         self._widths = gradient.widths
@@ -83,10 +70,10 @@ class NoiseMeasurement:
 
     def reset(self) -> None:
         """Forget all that was measured."""
-        self._around = NoiseOverPlaces(self._product.size)
+        self._around = NoiseOverPlaces(self.size)
         self.forget_draws()
-        self._draws = np.empty((0, self._product.size))
-        self._n_grad = 0
+        self._draws = np.empty((0, self.size))
+        self.n_grad = 0
         self.variates_ratio = 1.0
 
     @property
@@ -107,15 +94,20 @@ class NoiseMeasurement:
         self._draws = state["draws"].copy()
         self.variates_ratio = state["variates_ratio"]
 
+    @property
+    def size(self) -> int:
+        """Length of a position."""
+        return self._product.size
+
     def spent(self) -> int:
         """Count the evaluations of minibatch gradients since this was asked last."""
-        n_grad, self._n_grad = self._n_grad, 0
+        n_grad, self.n_grad = self.n_grad, 0
         return n_grad
 
     @property
     def n_wanted(self) -> int:
         """Pairs that tell the noise along each coordinate."""
-        wanted = max(PAIRS, PAIRS_PER_DIMENSION * self._gradient.n_euclidean)
+        wanted = max(PAIRS, PAIRS_PER_DIMENSION * self.gradient.n_euclidean)
         return PAIRS_AT_PLACE * (min(wanted, MOST_PAIRS) // PAIRS_AT_PLACE)
 
     @property
@@ -140,14 +132,14 @@ class NoiseMeasurement:
     def spread(self) -> np.ndarray:
         """Standard deviation over the posterior of the variances, none on manifolds."""
         spread = (self._around + self._at_draws).spread
-        spread[self._gradient.n_euclidean :] = 0.0
+        spread[self.gradient.n_euclidean :] = 0.0
         return spread
 
     @property
     def error(self) -> np.ndarray:
         """Standard error of the variances, none on manifolds."""
         error = (self._around + self._at_draws).error
-        error[self._gradient.n_euclidean :] = 0.0
+        error[self.gradient.n_euclidean :] = 0.0
         return error
 
     def take(self, differences: np.ndarray) -> None:
@@ -158,8 +150,8 @@ class NoiseMeasurement:
         differences : ndarray, shape (n, size)
             As many pairs at a place, one behind the other, as `differences` makes.
         """
-        self._around = NoiseOverPlaces(self._product.size)
-        self._around.take(_by_place(differences))
+        self._around = NoiseOverPlaces(self.size)
+        self._around.take(by_place(differences))
         self.forget_draws()
 
     def take_more(
@@ -178,12 +170,12 @@ class NoiseMeasurement:
             doubt = heat_in_doubt(choose(), self.error)
             if not doubt.max(initial=0.0) > MOST_DOUBT:
                 return
-            self._around.take(_by_place(self.differences(z, self.n_wanted, stream)))
+            self._around.take(by_place(self.differences(z, self.n_wanted, stream)))
         choose()
 
     def forget_draws(self) -> None:
         """Forget what was measured at draws: the chain was not where it belongs."""
-        self._at_draws = NoiseOverPlaces(self._product.size)
+        self._at_draws = NoiseOverPlaces(self.size)
 
     def use_draws(self, positions: np.ndarray) -> None:
         """Measure at draws from now on, if they are enough to show the posterior.
@@ -196,84 +188,6 @@ class NoiseMeasurement:
         if len(positions) >= FEWEST_DRAWS:
             some = np.linspace(0, len(positions) - 1, min(len(positions), MOST_DRAWS))
             self._draws = positions[some.astype(int)]
-
-    def choose_variates(
-        self, z: np.ndarray, stream: np.ndarray, steps_of_draw: StepsOfDraw
-    ) -> np.ndarray:
-        """Choose the order of control variates that makes an independent draw cheapest.
-
-        Parameters
-        ----------
-        z, stream
-            See `differences`.
-        steps_of_draw : callable
-            Variances along coordinates, and their standard deviations over the posterior → inner
-            steps of an independent draw.
-
-        Returns
-        -------
-        ndarray, shape (n, size)
-            Differences of pairs of what was chosen.
-        """
-        gradient = self._gradient
-        if not gradient.is_anchored:
-            return self.differences(z, self.n_wanted, stream)
-        if self._order == 2:
-            gradient.expand(self._no_curvature)
-        differences = self.differences(z, self.n_wanted, stream)
-        if self._order == "auto":
-            differences = self._try_second_order(differences, z, stream, steps_of_draw)
-        order = gradient.order
-        gradient.drop_anchor()
-        plain = self.differences(z, PAIRS_AT_ONCE, stream)
-        self.variates_ratio = float(np.mean(differences**2) / np.mean(plain**2))
-        if not self.variates_ratio < USELESS_VARIATES:
-            self.variates_ratio = 1.0
-            return self.differences(z, self.n_wanted, stream)
-        if order == 2:
-            gradient.expand()
-            self._n_grad += self._product.size
-        else:
-            gradient.order = order
-        return differences
-
-    @property
-    def _no_curvature(self) -> np.ndarray:
-        """Stands for the Hessian of all rows in differences of pairs, where it cancels."""
-        return np.zeros((self._product.size, self._product.size))
-
-    def _try_second_order(
-        self,
-        differences: np.ndarray,
-        z: np.ndarray,
-        stream: np.ndarray,
-        steps_of_draw: StepsOfDraw,
-    ) -> np.ndarray:
-        """Go over to second order if it pays; return differences of what was chosen."""
-        nothing = np.zeros(self._product.size)
-        least = SECOND_ORDER_COST * steps_of_draw(nothing, nothing)
-        first_cost = steps_of_draw(*self._principal_variances(differences))
-        if first_cost <= MORE_THAN_LEAST * least or not self._gradient.has_second_order():
-            return differences
-        self._gradient.expand(self._no_curvature)
-        # of the same minibatches: where rows have heavy tails a few of them make all the noise
-        first, second = self._differences_of_orders((1, 2), z, self.n_wanted, stream)
-        costs = [steps_of_draw(*self._principal_variances(each)) for each in (first, second)]
-        self._gradient.order = 2 if SECOND_ORDER_COST * costs[1] < costs[0] else 1
-        return second if self._gradient.order == 2 else first
-
-    def _principal_variances(self, differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Variances along the directions that friction may differ in, and their spread."""
-        d = self._gradient.n_euclidean
-        if self._gradient.metric.is_dense and d:
-            rotation, _ = principal_directions(differences[:, :d])
-            differences = differences.copy()
-            differences[:, :d] @= rotation
-        noise = NoiseOverPlaces(self._product.size)
-        noise.take(_by_place(differences))
-        spread = noise.spread
-        spread[d:] = 0.0
-        return noise.mean, spread
 
     def differences(self, z: np.ndarray, n_pairs: int, stream: np.ndarray) -> np.ndarray:
         """Differences of pairs of gradients, each at a place of its own around the centre.
@@ -290,13 +204,13 @@ class NoiseMeasurement:
         ndarray, shape (n_pairs, size)
             Tangent at those places.
         """
-        return self._differences_of_orders((self._gradient.order,), z, n_pairs, stream)[0]
+        return self.differences_of_orders((self.gradient.order,), z, n_pairs, stream)[0]
 
-    def _differences_of_orders(
+    def differences_of_orders(
         self, orders: Sequence[int], z: np.ndarray, n_pairs: int, stream: np.ndarray
     ) -> np.ndarray:
         """Differences with control variates of each order, from the same minibatches and places."""
-        size = self._product.size
+        size = self.size
         differences = np.empty((len(orders), n_pairs, size))
         n_places = -(-n_pairs // PAIRS_AT_PLACE)
         places = np.repeat(self._places(z, n_places, stream), PAIRS_AT_PLACE, axis=0)[:n_pairs]
@@ -304,7 +218,7 @@ class NoiseMeasurement:
             part = slice(first, min(first + PAIRS_AT_ONCE, n_pairs))
             arguments = self._next_arguments(2 * len(places[part]))
             for i, order in enumerate(orders):
-                self._gradient.order = order
+                self.gradient.order = order
                 self._compare(arguments, places[part], differences[i, part])
         for of_order in differences:
             for place, difference in zip(places, of_order, strict=True):
@@ -313,24 +227,24 @@ class NoiseMeasurement:
 
     def _places(self, z: np.ndarray, n: int, stream: np.ndarray) -> np.ndarray:
         """Draws around the centre: those that were seen, or such of a normal law."""
-        d = self._gradient.n_euclidean
-        places = np.empty((n, self._product.size))
+        d = self.gradient.n_euclidean
+        places = np.empty((n, self.size))
         if len(self._draws):
             some = np.linspace(0, len(self._draws), n, endpoint=False).astype(int)
-            return np.array([self._gradient.from_position(x) for x in self._draws[some]])
+            return np.array([self.gradient.from_position(x) for x in self._draws[some]])
         fill_normal(stream, places.ravel())
         for place in places:
             away = place.copy()
             place[:d] = 0.0
             place[d:] = z[d:]
             project(self._product.blocks, place, away)
-            away[d:] *= np.repeat(self._gradient.metric.lengths, self._widths)
+            away[d:] *= np.repeat(self.gradient.metric.lengths, self._widths)
             geodesic(self._product.blocks, place, away, 1.0)
         return places
 
     def _compare(self, arguments: np.ndarray, places: np.ndarray, differences: np.ndarray) -> None:
         """Write the difference of two minibatches at each place."""
-        count, field = len(places), self._gradient.noisy
+        count, field = len(places), self.gradient.noisy
         differences_of_pairs(
             field.address,
             field.context,
@@ -340,7 +254,7 @@ class NoiseMeasurement:
             differences,
         )
         field.raise_error()
-        self._n_grad += 2 * count
+        self.n_grad += 2 * count
 
     def look_at(self, z: np.ndarray) -> None:
         """Take in the pairs of one more place."""
@@ -350,9 +264,9 @@ class NoiseMeasurement:
         for difference in differences:
             project(self._product.blocks, z, difference)
         if np.isfinite(differences).all():
-            self._at_draws.take(_by_place(differences))
+            self._at_draws.take(by_place(differences))
 
 
-def _by_place(differences: np.ndarray) -> np.ndarray:
+def by_place(differences: np.ndarray) -> np.ndarray:
     """Half the squares of differences, shape (places, pairs, size)."""
     return 0.5 * differences.reshape(-1, PAIRS_AT_PLACE, differences.shape[1]) ** 2

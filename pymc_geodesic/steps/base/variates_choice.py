@@ -1,0 +1,165 @@
+"""Which control variates make an independent draw cheapest: none, of first or of second order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pymc_geodesic.steps.base.noise_measurement import PAIRS_AT_ONCE, NoiseMeasurement, by_place
+from pymc_geodesic.tuning.noise import principal_directions
+from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces
+
+__all__ = ["SECOND_ORDER_COST", "VariatesChoice"]
+
+StepsOfDraw = Callable[[np.ndarray, np.ndarray], int]
+
+SECOND_ORDER_COST = 1.5
+"""Cost of a difference of second order, in such of first order."""
+
+MORE_THAN_LEAST = 1.2
+"""What second order has to promise before it is compiled, if it left no noise at all."""
+
+USELESS_VARIATES = 0.5
+"""Part of the plain noise from which control variates do not pay."""
+
+
+class VariatesChoice:
+    """Chooses control variates, and sets those of the gradient that is measured.
+
+    Parameters
+    ----------
+    noise : NoiseMeasurement
+    order : {"auto", 1, 2, 0}
+        Of control variates; all but ``"auto"`` is a choice already.
+    """
+
+    def __init__(self, noise: NoiseMeasurement, order: str | int = "auto") -> None:
+        self._noise, self._order = noise, order
+        self._may_try = False
+
+    def choose(self, z: np.ndarray, stream: np.ndarray, steps_of_draw: StepsOfDraw) -> np.ndarray:
+        """Choose the order of control variates that makes an independent draw cheapest.
+
+        Parameters
+        ----------
+        z, stream
+            See `differences`.
+        steps_of_draw : callable
+            Variances along coordinates, and their standard deviations over the posterior → inner
+            steps of an independent draw.
+
+        Returns
+        -------
+        ndarray, shape (n, size)
+            Differences of pairs of what was chosen.
+        """
+        gradient = self._noise.gradient
+        self._may_try = gradient.is_anchored and self._order == "auto"
+        if not gradient.is_anchored:
+            return self._noise.differences(z, self._noise.n_wanted, stream)
+        if self._order == 2:
+            gradient.expand(self._no_curvature)
+        differences = self._noise.differences(z, self._noise.n_wanted, stream)
+        if self._promises(steps_of_draw(*self._principal_variances(differences)), steps_of_draw):
+            differences = self._try_second_order(z, stream, steps_of_draw)
+        order = gradient.order
+        gradient.drop_anchor()
+        plain = self._noise.differences(z, PAIRS_AT_ONCE, stream)
+        self._noise.variates_ratio = float(np.mean(differences**2) / np.mean(plain**2))
+        if not self._noise.variates_ratio < USELESS_VARIATES:
+            self._noise.variates_ratio, self._may_try = 1.0, False
+            return self._noise.differences(z, self._noise.n_wanted, stream)
+        self._go_on_with(order)
+        return differences
+
+    def reconsider(
+        self, z: np.ndarray, stream: np.ndarray, steps_of_draw: StepsOfDraw
+    ) -> np.ndarray | None:
+        """Go over to second order if it pays by what is known of the noise now.
+
+        The pairs that `choose` sees may be without the rows that make most of the noise,
+        and promise little then.
+
+        Parameters
+        ----------
+        z, stream, steps_of_draw
+            See `choose`.
+
+        Returns
+        -------
+        ndarray or None, shape (n, size)
+            Differences of pairs of second order; None where all stays as it is.
+        """
+        cost = steps_of_draw(self._noise.variances, self._noise.spread)
+        if not self._promises(cost, steps_of_draw):
+            return None
+        differences = self._try_second_order(z, stream, steps_of_draw, known=True)
+        order = self._noise.gradient.order
+        self._go_on_with(order)
+        return differences if order == 2 else None
+
+    def _go_on_with(self, order: int) -> None:
+        """Use control variates of an order, the second with the Hessian of all rows."""
+        if order == 2:
+            self._noise.gradient.expand()
+            self._noise.n_grad += self._noise.size
+        else:
+            self._noise.gradient.order = order
+
+    @property
+    def _no_curvature(self) -> np.ndarray:
+        """Stands for the Hessian of all rows in differences of pairs, where it cancels."""
+        return np.zeros((self._noise.size, self._noise.size))
+
+    def _promises(self, first_cost: int, steps_of_draw: StepsOfDraw) -> bool:
+        """Whether second order, not tried yet, would pay if it left no noise at all."""
+        nothing = np.zeros(self._noise.size)
+        least = SECOND_ORDER_COST * steps_of_draw(nothing, nothing)
+        return (
+            self._may_try
+            and first_cost > MORE_THAN_LEAST * least
+            and self._noise.gradient.has_second_order()
+        )
+
+    def _try_second_order(
+        self,
+        z: np.ndarray,
+        stream: np.ndarray,
+        steps_of_draw: StepsOfDraw,
+        *,
+        known: bool = False,
+    ) -> np.ndarray:
+        """Go over to second order if it pays; return differences of what was chosen.
+
+        Where the noise of first order is ``known``, the trial tells what part of it is left.
+        """
+        self._may_try = False
+        self._noise.gradient.expand(self._no_curvature)
+        # of the same minibatches: where rows have heavy tails a few of them make all the noise
+        first, second = self._noise.differences_of_orders((1, 2), z, self._noise.n_wanted, stream)
+        left = float(np.mean(second**2) / np.mean(first**2)) if first.any() else 1.0
+        if known:
+            variances, spread = self._noise.variances, self._noise.spread
+            noises = [(variances, spread), (left * variances, left * spread)]
+        else:
+            noises = [self._principal_variances(each) for each in (first, second)]
+        costs = [steps_of_draw(*noise) for noise in noises]
+        pays = SECOND_ORDER_COST * costs[1] < costs[0]
+        self._noise.gradient.order = 2 if pays else 1
+        if known and pays:
+            self._noise.variates_ratio *= left
+        return second if pays else first
+
+    def _principal_variances(self, differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Variances along the directions that friction may differ in, and their spread."""
+        d = self._noise.gradient.n_euclidean
+        if self._noise.gradient.metric.is_dense and d:
+            rotation, _ = principal_directions(differences[:, :d])
+            differences = differences.copy()
+            differences[:, :d] @= rotation
+        noise = NoiseOverPlaces(self._noise.size)
+        noise.take(by_place(differences))
+        spread = noise.spread
+        spread[d:] = 0.0
+        return noise.mean, spread
