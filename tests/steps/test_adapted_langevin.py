@@ -18,6 +18,7 @@ from pymc_geodesic.steps.base.step_bounds import stable_step, step_of_even_heat
 from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.noise import even_step, langevin_settings
 from pymc_geodesic.tuning.windows import MetricWindows
+from tests.grids import slow
 
 N, N_TUNE, N_SEARCH = 90, 60, 30
 
@@ -174,7 +175,7 @@ def bounded_gradient(x):
     return -0.5 * pt.sum((x - 1.0) ** 2) - pt.sum(pt.sqrt(x**2))
 
 
-@pytest.mark.parametrize("kind", [pg.SGGMC, pg.gSGNHT, pg.GMC])
+@pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.gSGNHT), pg.GMC])
 def test_start_without_a_gradient_is_refused(kind):
     with pm.Model() as model:
         x = pm.Flat("x", shape=2, initval=[0.0, 1.0])
@@ -185,7 +186,7 @@ def test_start_without_a_gradient_is_refused(kind):
         step.step(model.initial_point(random_seed=1))
 
 
-@pytest.mark.parametrize("rate", [1e-3, 1e3])
+@pytest.mark.parametrize("rate", [1e-3, slow(1e3)])
 def test_half_lines_of_any_scale(rate):
     with pm.Model() as model:
         pm.Exponential("x", rate, shape=2)

@@ -16,6 +16,7 @@ from pymc_geodesic import (
     VonMisesFisher,
     gSGNHT,
 )
+from tests.grids import by_default
 from tests.processes import in_its_own_process
 from tests.steps.runs import assert_same_draws, sample
 
@@ -30,9 +31,9 @@ STEPS = [GMC, SGGMC, gSGNHT, SubgradientHMC, SGLD, SSGNHT]
 every_step = pytest.mark.parametrize("step_class", STEPS, ids=lambda step: step.__name__)
 
 
-def by_default(*steps):
+def steps(*chosen):
     """Run these; the others call the same compiled functions and are slow."""
-    marked = [pytest.param(step, marks=[] if step in steps else pytest.mark.slow) for step in STEPS]
+    marked = by_default(chosen, of=STEPS)
     return pytest.mark.parametrize("step_class", marked, ids=lambda step: step.__name__)
 
 
@@ -66,15 +67,18 @@ def native(model):
     return functools.cache(lambda step_class: draws(model, step_class, None))
 
 
-@by_default(GMC, SGLD)
+@steps(GMC)
 def test_c(model, native, step_class):
     """All rows with the value on the sphere, and minibatches in unconstrained space."""
     assert_same_draws(native(step_class), draws(model, step_class, "CVM"), rtol=ROUNDING)
 
 
-@by_default(SGGMC)
+@steps()
 def test_c_with_tuning(model, step_class):
-    """What tuning compiles besides: minibatches on the sphere, and all rows at once."""
+    """What tuning compiles besides: minibatches on the sphere, and all rows at once.
+
+    By default `test_compilation.py` compares gradients of the back ends, of rows and of all.
+    """
     runs = [draws(model, step_class, mode, tune=20) for mode in (None, "CVM")]
     assert_same_draws(*runs, rtol=ROUNDING_IN_TUNING)
 

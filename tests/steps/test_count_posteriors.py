@@ -7,6 +7,7 @@ import pytest
 from pymc.exceptions import SamplingError
 
 from pymc_geodesic import SCIR, SGGMC, SGRLD
+from tests.grids import slow
 from tests.steps.runs import INTERPRETED, sample, start, walk
 from tests.steps.simplex_grid import exact_on_simplex
 
@@ -49,7 +50,7 @@ def regression_likelihood(w):
 
 @pytest.mark.parametrize(
     ("step_class", "step_size"),
-    [(SCIR, 0.05), pytest.param(SGRLD, 1e-3, marks=pytest.mark.slow)],
+    [(SCIR, 0.05), slow(SGRLD, 1e-3)],
 )
 def test_streamed_rows_that_multiply_a_simplex_inside_a_sum(step_class, step_size):
     """Their places in the model are zeros, where the sum is the same all over the simplex.
@@ -144,7 +145,7 @@ def labels_in_blocks():
     return np.split(shuffled, np.cumsum(LENGTHS)[:-1])
 
 
-@pytest.mark.parametrize("step_class", [SCIR, SGRLD, SGGMC], ids=lambda step: step.__name__)
+@pytest.mark.parametrize("step_class", [SCIR, slow(SGRLD), SGGMC], ids=lambda step: step.__name__)
 def test_rows_of_blocks_of_unequal_length_count_the_same(step_class):
     """Over as many minibatches as there are rows in one, each row is seen as often as another."""
     with pm.Model() as model:
@@ -170,7 +171,7 @@ def test_rows_of_blocks_of_unequal_length_count_the_same(step_class):
 # Tuning.
 
 
-@pytest.mark.parametrize("tune", [0, 1, 2, 3])
+@pytest.mark.parametrize("tune", [0, 1, slow(2), slow(3)])
 def test_a_short_tuning_phase_keeps_no_early_step(tune):
     """The noise that is allowed before a chain has arrived is not allowed for good."""
     with pm.Model() as model:

@@ -21,6 +21,7 @@ from pymc_geodesic import (
     gSGNHT,
 )
 from pymc_geodesic.manifolds import Sphere
+from tests.grids import cross
 from tests.steps.runs import INTERPRETED, sample
 
 ROWS = np.random.default_rng(1).normal(size=(20, 3))
@@ -164,11 +165,17 @@ LANGEVIN = [
 ]
 
 
+def name(value):
+    """Return what a cell of a grid is called by: the name of a step, or None."""
+    return getattr(value, "__name__", None)
+
+
 COMMON_STEPS = [GMC, SGGMC, gSGNHT, SubgradientHMC, SGLD, SSGNHT]
 
 
-@pytest.mark.parametrize("step_class", COMMON_STEPS, ids=lambda step: step.__name__)
-@pytest.mark.parametrize(("arguments", "message"), COMMON)
+@pytest.mark.parametrize(
+    ("step_class", "arguments", "message"), cross(COMMON_STEPS, COMMON), ids=name
+)
 def test_every_step(model, step_class, arguments, message):
     with pytest.raises(ValueError, match=message):
         make(model, step_class, **arguments)
@@ -215,8 +222,11 @@ def test_schedule_that_leaves_the_positive_numbers(model):
         sample(model, [step], draws=5, tune=0)
 
 
-@pytest.mark.parametrize("value", [0.0, -0.1, np.nan, np.inf, None, np.array([0.1])])
-@pytest.mark.parametrize("step_class", [SGLD, SCIR, SGRLD], ids=lambda step: step.__name__)
+@pytest.mark.parametrize(
+    ("step_class", "value"),
+    cross([SGLD, SCIR, SGRLD], [0.0, -0.1, np.nan, np.inf, None, np.array([0.1])]),
+    ids=name,
+)
 def test_schedules_of_the_other_steps(step_class, value):
     with pm.Model():
         pm.Gamma("rate", 2.0, 1.0)
@@ -320,8 +330,7 @@ def test_directions_in_single_precision():
             SGGMC(compile_kwargs=INTERPRETED)
 
 
-@pytest.mark.parametrize("step_class", [GMC, SubgradientHMC])
-@pytest.mark.parametrize("tune", [0, 5])
+@pytest.mark.parametrize(("step_class", "tune"), cross([GMC, SubgradientHMC], [0, 5]), ids=name)
 def test_start_without_a_density(step_class, tune):
     """The log-density is NaN at the start and its gradient is finite."""
     with pm.Model() as model:
@@ -359,9 +368,10 @@ STARTS = [
 ]
 
 
-@pytest.mark.parametrize("step_class", COMMON_STEPS, ids=lambda step: step.__name__)
 @pytest.mark.parametrize(
-    ("build", "message"), STARTS, ids=lambda each: getattr(each, "__name__", "")
+    ("step_class", "build", "message"),
+    cross(COMMON_STEPS, STARTS),
+    ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_the_term_to_blame_for_a_start_is_named(step_class, build, message):
     with pm.Model() as model:
@@ -410,12 +420,11 @@ def gamma_and(term):
     return model
 
 
-@pytest.mark.parametrize("term", EDGES.values(), ids=EDGES.keys())
-@pytest.mark.parametrize("step_class", [SGGMC, SGLD, SGRLD], ids=lambda step: step.__name__)
-def test_an_edge_of_the_density(term, step_class):
+@pytest.mark.parametrize(("step_class", "edge"), cross([SGGMC, SGLD, SGRLD], EDGES), ids=name)
+def test_an_edge_of_the_density(step_class, edge):
     message = "the support of 'y' depends on 's'.*Sample 's' with GMC or NUTS"
     with pytest.raises(ValueError, match=message):
-        step_class(["s"], model=gamma_and(term), compile_kwargs=INTERPRETED)
+        step_class(["s"], model=gamma_and(EDGES[edge]), compile_kwargs=INTERPRETED)
 
 
 @pytest.mark.parametrize("term", NO_EDGES.values(), ids=NO_EDGES.keys())

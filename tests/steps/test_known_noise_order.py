@@ -8,14 +8,14 @@ from pymc_geodesic import SGGMC, SGLD, gSGNHT
 from pymc_geodesic.datasets import row_blocks
 from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from tests.grids import cross, slow
 
 BATCH = 5
 
 
-@pytest.mark.parametrize("route", ["pm.Minibatch", "minibatch="])
 @pytest.mark.parametrize(
-    ("step_class", "n_rows", "noise", "expected"),
-    [
+    ("route", "step_class", "n_rows", "noise", "expected"),
+    cross(["minibatch=", "pm.Minibatch"], [
         (SGGMC, 999 * BATCH, 3.0, RandomRows),
         (SGGMC, 1000 * BATCH, 3.0, IndependentRows),
         (SGGMC, 999 * BATCH, None, IndependentRows),
@@ -23,8 +23,8 @@ BATCH = 5
         (gSGNHT, 999 * BATCH, 3.0, RandomRows),
         (gSGNHT, 1000 * BATCH, 3.0, IndependentRows),
         (gSGNHT, 999 * BATCH, None, IndependentRows),
-    ],
-)
+    ]),
+)  # fmt: skip
 def test_order_of_the_rows(route, step_class, n_rows, noise, expected):
     rows = np.random.default_rng(1).normal(size=n_rows)
     arguments = {"gradient_noise": noise, "compile_kwargs": {"mode": "FAST_COMPILE"}}
@@ -42,15 +42,14 @@ def test_order_of_the_rows(route, step_class, n_rows, noise, expected):
             assert type(step_class(metric=None, **arguments).estimator.source) is shuffled
 
 
-@pytest.mark.parametrize("step_class", [SGGMC, gSGNHT])
 @pytest.mark.parametrize(
-    ("n_rows", "arguments", "expected"),
-    [
+    ("step_class", "n_rows", "arguments", "expected"),
+    cross([SGGMC, gSGNHT], [
         (999 * BATCH, {}, RandomRows),
         (1000 * BATCH, {}, IndependentRows),
         (999 * BATCH, {"control_variates": False}, RandomRows),
-    ],
-)
+    ]),
+)  # fmt: skip
 def test_order_of_the_rows_without_control_variates(step_class, n_rows, arguments, expected):
     """Beside a variable of another step, whose moves would leave the variates behind."""
     with pm.Model():
@@ -63,7 +62,7 @@ def test_order_of_the_rows_without_control_variates(step_class, n_rows, argument
     assert type(step.estimator.source) is expected
 
 
-@pytest.mark.parametrize("step_class", [SGGMC, gSGNHT, SGLD])
+@pytest.mark.parametrize("step_class", [SGGMC, gSGNHT, slow(SGLD)])
 def test_order_within_blocks_from_disk(step_class):
     """Noise that is taken off must not add up to zero over a block."""
     rows = np.linspace(-1.0, 1.0, 100 * BATCH)
@@ -78,7 +77,7 @@ def test_order_within_blocks_from_disk(step_class):
             assert step.estimator.source.walks_epochs is walks
 
 
-@pytest.mark.parametrize("step_class", [SGGMC, gSGNHT, SGLD])
+@pytest.mark.parametrize("step_class", [SGGMC, slow(gSGNHT), slow(SGLD)])
 def test_blocks_from_disk_are_adapted_to_around_an_anchor_alone(step_class):
     """The noise of a block stays with it, and is not what differences of its minibatches show.
 

@@ -6,6 +6,7 @@ import pytest
 
 from pymc_geodesic import SGLD, SSGLD, SSGNHT, Hinge
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from tests.grids import by_default, slow
 from tests.steps.runs import INTERPRETED, sample
 
 N_ROWS, BATCH = 4000, 50
@@ -50,7 +51,9 @@ def exact(model):
     return centre, deviation
 
 
-@pytest.mark.parametrize("step_class", STEPS, ids=lambda step: step.__name__)
+@pytest.mark.parametrize(
+    "step_class", by_default([SGLD, SSGNHT], of=STEPS), ids=lambda step: step.__name__
+)
 def test_draws_are_a_posterior_sample(model, exact, step_class):
     """Some 1,000 effective draws: means within 0.12 and spreads within 8 % of the deviations."""
     with model:
@@ -67,10 +70,10 @@ BY_HAND = [
     (SGLD, {"step_size": 0.01}),
     (SGLD, {"preconditioner": "adagrad"}),
     (SSGLD, {"metric": None}),
-    (SSGNHT, {"step_size": 0.01}),
+    slow(SSGNHT, {"step_size": 0.01}),
     (SSGNHT, {"diffusion": 2.0}),
     (SSGNHT, {"thermostat_inertia": 1.0}),
-    (SSGNHT, {"metric": None}),
+    slow(SSGNHT, {"metric": None}),
 ]
 
 
@@ -94,7 +97,7 @@ def test_known_noise_needs_independent_minibatches(model):
     assert type(step.estimator.source) is IndependentRows
 
 
-@pytest.mark.parametrize("step_class", [SGLD, SSGNHT], ids=lambda step: step.__name__)
+@pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_all_rows_without_tuning_stay_in_their_memory(model, step_class):
     """Their field writes the log-density behind the gradient also where nothing adapts."""
     with model:

@@ -7,6 +7,7 @@ from pymc.sampling.parallel import ParallelSamplingError
 
 from pymc_geodesic import GMC, SGGMC, SGLD, gSGNHT
 from pymc_geodesic.densities.beside_rows import variables_beside_rows
+from tests.grids import slow
 
 N = 200
 INTERPRETED = {"mode": "FAST_COMPILE"}
@@ -48,7 +49,7 @@ def test_a_variable_left_to_nuts(model):
     assert unused.draw == 0
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", [slow(1), 2])
 def test_several_steps_for_all_variables(model, cores):
     steps = [
         SGGMC(["b"], model=model, compile_kwargs=INTERPRETED),
@@ -89,7 +90,7 @@ def streaming():
     return model, rows | {"model": model, "compile_kwargs": INTERPRETED}
 
 
-@pytest.mark.parametrize("other", [pm.NUTS, GMC])
+@pytest.mark.parametrize("other", [pm.NUTS, slow(GMC)])
 def test_a_variable_beside_streamed_rows(streaming, other):
     """Another step would take the row of zeros for the data."""
     model, rows = streaming

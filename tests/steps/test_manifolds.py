@@ -14,6 +14,7 @@ from scipy import stats
 from pymc_geodesic import GMC, SGGMC, MatrixVonMisesFisher, VonMisesFisher, gSGNHT
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.manifolds import Euclidean, FlatSimplex, HalfLine, Simplex, Sphere, Stiefel
+from tests.grids import slow
 from tests.steps.runs import INTERPRETED, sample
 
 ALPHA = np.array([3.0, 4.0, 6.0])
@@ -25,9 +26,7 @@ STEPS = (GMC, SGGMC, gSGNHT)
 
 def every_step(by_default):
     """All steps but one are slow: they go through the same lines."""
-    steps = [
-        pytest.param(step, marks=[] if step is by_default else pytest.mark.slow) for step in STEPS
-    ]
+    steps = [step if step is by_default else slow(step) for step in STEPS]
     return pytest.mark.parametrize("step_class", steps, ids=lambda step: step.__name__)
 
 

@@ -10,6 +10,7 @@ from arviz_stats.base import array_stats
 
 import pymc_geodesic as pg
 from pymc_geodesic.tuning.metric import LowRank
+from tests.grids import cross, slow
 
 COVARIANCE = np.array([[4.0, 0.9, 0.0], [0.9, 0.25, 0.1], [0.0, 0.1, 100.0]])
 
@@ -42,8 +43,9 @@ def advance(step, point, n_tune, n):
     return point, np.array(draws)
 
 
-@pytest.mark.parametrize("kind", [pg.GMC, pg.SGGMC, pg.SGLD])
-@pytest.mark.parametrize("metric", [COVARIANCE, np.diag(COVARIANCE)], ids=["dense", "variances"])
+@pytest.mark.parametrize(
+    ("kind", "metric"), cross([pg.GMC, pg.SGGMC, pg.SGLD], [COVARIANCE, np.diag(COVARIANCE)])
+)
 def test_given_covariance_is_used_as_it_is(kind, metric):
     names = ["a", "b"] if kind is pg.SGLD else None
     step = kind(names, model=normal_model(), metric=metric)
@@ -70,10 +72,9 @@ def sizes(x: np.ndarray) -> list[float]:
     ]
 
 
-@pytest.mark.parametrize("kind", [pg.GMC, pg.SGGMC, pg.gSGNHT, pg.SSGNHT, pg.SGLD, pg.SSGLD])
 @pytest.mark.parametrize(
-    ("metric", "message"),
-    [
+    ("kind", "metric", "message"),
+    cross([pg.GMC, pg.SGGMC, pg.gSGNHT, pg.SSGNHT, pg.SGLD, pg.SSGLD], [
         ("full", "metric='full' is unknown"),
         (np.ones((3, 2)), r"d × d covariance matrix, but has shape \(3, 2\)"),
         (np.ones((2, 2, 2)), r"has shape \(2, 2, 2\)"),
@@ -83,8 +84,8 @@ def sizes(x: np.ndarray) -> list[float]:
         (COVARIANCE + np.eye(3)[[1, 0, 2]], "must be positive definite"),
         (np.ones(4), r"4 coordinates, but .* are 3: a \(1\), b \(2\), in this order"),
         (np.eye(2), r"2 coordinates, but .* are 3: a \(1\), b \(2\), in this order"),
-    ],
-)
+    ]),
+)  # fmt: skip
 def test_what_is_no_covariance_is_refused(kind, metric, message):
     names = ["a", "b"] if kind in (pg.SSGNHT, pg.SGLD, pg.SSGLD) else None
     with pytest.raises(ValueError, match=message):
@@ -143,7 +144,11 @@ def test_replays_with_few_directions():
 
 @pytest.mark.parametrize(
     ("step_class", "arguments"),
-    [(pg.SGGMC, {"step_size": 0.1}), (pg.gSGNHT, {"friction": 1.0}), (pg.SGLD, {"step_size": 0.1})],
+    [
+        (pg.SGGMC, {"step_size": 0.1}),
+        (pg.gSGNHT, {"friction": 1.0}),
+        slow(pg.SGLD, {"step_size": 0.1}),
+    ],
 )
 def test_a_covariance_that_nothing_would_look_at_is_refused(step_class, arguments):
     with pm.Model():

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
+from tests.grids import slow
 
 GROUPS, ROWS = 20, 600
 
@@ -33,7 +34,7 @@ def exact_scale(group: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     return float(mean), float(np.sqrt(weights @ (taus - mean) ** 2))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, slow(2)])
 def test_scale_of_a_hierarchy(seed):
     group, y = rows()
     with pm.Model() as model:

@@ -9,6 +9,7 @@ import pytest
 import pymc_geodesic as pg
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.steps.base.variates_choice import SECOND_ORDER_COST, VariatesChoice
+from tests.grids import slow
 
 N, D, N_TUNE = 3000, 10, 120
 
@@ -52,7 +53,7 @@ def step_of(kind: str, **options):
 
 @pytest.mark.parametrize(
     ("batch_size", "control_variates", "order"),
-    [(1, "auto", 2), (100, "auto", 1), (100, 2, 2), (1, 1, 1), (1, False, 0)],
+    [(1, "auto", 2), (100, "auto", 1), (100, 2, 2), slow(1, 1, 1), (1, False, 0)],
 )
 def test_order(batch_size, control_variates, order):
     step = step_of("logistic", batch_size=batch_size, control_variates=control_variates)

@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 
 from pymc_geodesic import SGGMC, SGLD, SSGLD, SSGNHT, gSGNHT
+from tests.grids import slow
 from tests.steps.runs import sample
 
 N_ROWS, DIM = 1000, 20
@@ -75,7 +76,7 @@ def test_euler_of_a_normal_law(normal):
     assert np.abs(variances - variances.mean()).max() < 0.06
 
 
-@pytest.mark.parametrize("step_class", [SGLD, SSGLD], ids=lambda step: step.__name__)
+@pytest.mark.parametrize("step_class", [SGLD, slow(SSGLD)], ids=lambda step: step.__name__)
 def test_langevin_of_a_normal_law(normal, step_class):
     variances, stats = full(normal, step_class, metric=None)
     excess = 1.0 / (1.0 - 0.25 * float(stats["step_size"][0, -1]) ** 2)
@@ -120,7 +121,7 @@ def test_one_inner_step(rows, step_class):
     assert np.abs(variances - variances.mean()).max() < 0.25
 
 
-@pytest.mark.parametrize("n_steps", [1, 2, 10])
+@pytest.mark.parametrize("n_steps", [1, slow(2), 10])
 def test_noise_of_langevin(rows, n_steps, monkeypatch):
     """From differences that share no minibatch; with shared ones (d + 5) / 4 times as large."""
     model, _ = rows

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_geodesic import SGGMC, gSGNHT
+from tests.grids import cross, slow
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
 N_ROWS, BATCH = 600, 50
@@ -66,9 +67,7 @@ def streamed(step_class, X, y, **kwargs):
         return model, step_class(minibatch=["X", "y"], batches=Loader(X, y), **kwargs)
 
 
-@pytest.mark.parametrize(
-    "route", [named, drawn_by_pymc, pytest.param(streamed, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("route", [named, drawn_by_pymc, slow(streamed)])
 def test_posterior(route, table, posterior):
     """Standard errors are about 0.02 for the means and 0.03 for the covariances.
 
@@ -83,7 +82,7 @@ def test_posterior(route, table, posterior):
     assert np.abs(np.cov(standard.T) - np.eye(2)).max() < 0.12
 
 
-@pytest.mark.parametrize("step_class", [pytest.param(SGGMC, marks=pytest.mark.slow), gSGNHT])
+@pytest.mark.parametrize("step_class", [slow(SGGMC), gSGNHT])
 def test_known_noise_lets_it_move_faster(step_class, table):
     """As much as half of the noise may come from the gradients once their variance is known."""
     sizes = {}
@@ -109,8 +108,9 @@ def test_fisher_noise_gives_the_posterior(table, posterior):
     assert np.abs(np.cov(standard.T) - np.eye(2)).max() < 0.2
 
 
-@pytest.mark.parametrize("order", ["shuffled", "random"])
-@pytest.mark.parametrize("route", ["named", "pymc", "computed"])
+@pytest.mark.parametrize(
+    ("route", "order"), cross(["named", "pymc", "computed"], ["shuffled", "random"])
+)
 def test_data_that_were_set_again(table, order, route):
     """The rows a step copied, or computed, follow their container when a chain begins."""
     X, y = table

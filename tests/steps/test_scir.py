@@ -12,13 +12,16 @@ from scipy import stats
 from scipy.special import softmax
 
 from pymc_geodesic import SCIR, SGRLD, PolynomialDecay
+from tests.grids import cross, slow
 from tests.steps.runs import INTERPRETED, assert_same_draws, sample, start, walk
 
 LABELS = np.repeat([0, 1, 2], [80, 15, 5])
 PRIOR = np.array([0.1, 0.5, 2.0, 1e-3, 0.1])
 SHAPES = PRIOR + np.array([80.0, 15.0, 5.0, 0.0, 0.0])
 SEEN = (0, 1, 2, 4)  # the fourth component is below the smallest number half of the time
-every_step = pytest.mark.parametrize("step_class", [SCIR, SGRLD], ids=lambda step: step.__name__)
+every_step = pytest.mark.parametrize(
+    "step_class", [SCIR, slow(SGRLD)], ids=lambda step: step.__name__
+)  # of one base, which has what these tests look at
 MINIBATCH = {"batch_size": 10, "minibatch": ["z"]}
 
 
@@ -67,7 +70,7 @@ def test_longer_chains_of_short_steps_are_exact_too(model):
         assert stats.kstest(full[:, j], law.cdf).pvalue > 0.01
 
 
-@pytest.mark.parametrize("concentration", [1.0, 0.03, 1e-3])
+@pytest.mark.parametrize("concentration", [1.0, slow(0.03), 1e-3])
 def test_prior_only(concentration):
     """Marginals of ω in the log, against exact gamma ratios; nothing is zero or undefined."""
     with pm.Model() as model:
@@ -291,7 +294,7 @@ def test_a_model_without_simplices_and_gamma_variables():
         make(model)
 
 
-@pytest.mark.parametrize("begin", [1e-300, 1e-20])
+@pytest.mark.parametrize("begin", [1e-300, slow(1e-20)])
 def test_rates_that_start_next_to_zero_arrive(begin):
     """Rounding of counts is not taken for an exposure, which would hold them there."""
     with pm.Model() as model:
@@ -303,8 +306,7 @@ def test_rates_that_start_next_to_zero_arrive(begin):
     np.testing.assert_allclose(step.unit, 3.0, rtol=1e-6)
 
 
-@every_step
-@pytest.mark.parametrize("value", [np.inf, np.nan])
+@pytest.mark.parametrize(("step_class", "value"), cross([SCIR, SGRLD], [np.inf, np.nan]))
 def test_initial_values_off_the_open_simplex(step_class, value):
     """PyMC's transform makes infinity of a zero."""
     with pm.Model() as model:

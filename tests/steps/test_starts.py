@@ -20,6 +20,7 @@ from pymc_geodesic.datasets import make_vmf_mixture
 from pymc_geodesic.manifolds import Euclidean, Product, Simplex
 from pymc_geodesic.tuning.cooling import FIRST_EXCESS, NEAR_EXCESS
 from pymc_geodesic.tuning.effective_size import RunningSize
+from tests.grids import slow
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
 KAPPA = 60.0
@@ -42,7 +43,7 @@ def mixture():
     return model, centres
 
 
-@pytest.mark.parametrize("step_class", [gSGNHT, SGGMC], ids=lambda step: step.__name__)
+@pytest.mark.parametrize("step_class", [gSGNHT, slow(SGGMC)], ids=lambda step: step.__name__)
 def test_tuning_keeps_the_mode_it_starts_in(mixture, step_class):
     """The mean directions of the groups stay with their groups."""
     model, centres = mixture
@@ -69,7 +70,9 @@ def regression():
     return model, slopes
 
 
-@pytest.mark.parametrize("step_class", [gSGNHT, SGGMC, SSGNHT], ids=lambda step: step.__name__)
+@pytest.mark.parametrize(
+    "step_class", [gSGNHT, slow(SGGMC), SSGNHT], ids=lambda step: step.__name__
+)
 def test_heat_where_the_start_is_far(regression, step_class):
     """From zero, hundreds of standard deviations away, and from the right place."""
     model, slopes = regression
@@ -102,7 +105,7 @@ def test_temperature_of_tuning_may_be_said(regression):
             step_class(tune_temperature=0.5, compile_kwargs=INTERPRETED)
 
 
-@pytest.mark.parametrize("step_class", [SGGMC, gSGNHT, SSGNHT, SGLD, GMC])
+@pytest.mark.parametrize("step_class", [SGGMC, slow(gSGNHT), slow(SSGNHT), SGLD, GMC])
 def test_what_was_tuned_is_handed_on(regression, step_class):
     """To a chain without tuning; a chain that tunes again begins anew."""
     model, slopes = regression
@@ -191,7 +194,7 @@ class TestRunningSize:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("step_class", [SGGMC, SGLD, GMC], ids=lambda step: step.__name__)
+@pytest.mark.parametrize("step_class", [SGGMC, slow(SGLD), GMC], ids=lambda step: step.__name__)
 def test_one_short_chain_says_so(step_class):
     with pm.Model() as model:
         pm.Normal("x", 0.0, 1.0, shape=2)
@@ -212,7 +215,7 @@ def test_one_short_chain_says_so(step_class):
             assert "Take more draws" in warning.message
 
 
-@pytest.mark.parametrize("step_class", [SSGLD, SSGNHT], ids=lambda step: step.__name__)
+@pytest.mark.parametrize("step_class", [SSGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_minibatches_of_one_row_are_slow_and_say_so(step_class):
     """The noise of one of 200 rows leaves steps of which 20,000 are a few independent draws."""
     rng = np.random.default_rng(1)

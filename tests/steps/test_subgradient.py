@@ -1,5 +1,7 @@
 """Posteriors with kinks, and what the steps on unconstrained values have of their own."""
 
+from itertools import product
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -20,6 +22,7 @@ from pymc_geodesic.diagnostics import temperature_summary
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.tuning.diffusion import DiffusionTuner
 from pymc_geodesic.tuning.temperature import EulerTuner, euler_noise_excess
+from tests.grids import by_default, cross, slow
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
 N_ROWS, BATCH = 1000, 100
@@ -89,7 +92,7 @@ def test_subgradient_hmc_is_exact(model, exact):
     assert np.abs(ratios - 1.0).max() < 0.05
 
 
-@pytest.mark.parametrize("step_class", [SSGLD, SSGNHT], ids=lambda step: step.__name__)
+@pytest.mark.parametrize("step_class", [SSGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_minibatches_of_a_hinge_loss(model, exact, step_class):
     """Left to tuning: means within 0.1 and spreads within 10 % of the standard deviations."""
     step = make(
@@ -101,7 +104,7 @@ def test_minibatches_of_a_hinge_loss(model, exact, step_class):
     assert np.abs(ratios - 1.0).max() < 0.1
 
 
-@pytest.mark.parametrize("step_class", [SGLD, SSGNHT, gSGNHT], ids=lambda step: step.__name__)
+@pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT), gSGNHT], ids=lambda step: step.__name__)
 def test_tuning_is_not_misled_between_kinks(model, step_class):
     """The curvature of a hinge loss is zero over short distances; a long step would run away."""
     step = make(model, step_class, metric=None, compile_kwargs=None)
@@ -112,7 +115,7 @@ def test_tuning_is_not_misled_between_kinks(model, step_class):
         assert 0.003 < float(idata.sample_stats["step_size"][0, -1]) < 0.06
 
 
-@pytest.mark.parametrize("batch", [{}, {"batch_size": BATCH, "minibatch": ["X", "y"]}])
+@pytest.mark.parametrize("batch", [slow({}), {"batch_size": BATCH, "minibatch": ["X", "y"]}])
 def test_temperature_of_ssgnht(model, batch):
     step = make(model, SSGNHT, compile_kwargs=None, **batch)
     idata = sample(model, step, draws=1000, tune=500)
@@ -142,9 +145,9 @@ def test_tuning_goes_to_the_posterior_first():
         assert left < 0.25
 
 
-@pytest.mark.parametrize("step_class", [SGLD, SSGNHT], ids=lambda step: step.__name__)
 @pytest.mark.parametrize(
-    "schedule", [PolynomialDecay(1e-3, b=5, gamma=0.6), lambda t: 1e-3 / (t + 1), 2e-3]
+    ("step_class", "schedule"),
+    cross([SGLD, SSGNHT], [PolynomialDecay(1e-3, b=5, gamma=0.6), lambda t: 1e-3 / (t + 1), 2e-3]),
 )
 def test_step_sizes_are_used_as_given(model, step_class, schedule):
     step = make(model, step_class, step_size=schedule)
@@ -267,9 +270,13 @@ def test_start_where_nothing_is_finite():
         step.step(start(model, step, tune=1, draws=1))
 
 
-@pytest.mark.parametrize("tune", [0, 5])
-@pytest.mark.parametrize("step_size", [None, 0.1])
-@pytest.mark.parametrize("step_class", [SGLD, SSGNHT, SGGMC])
+@pytest.mark.parametrize(
+    ("step_class", "step_size", "tune"),
+    by_default(
+        [(SGLD, None, 5), (SSGNHT, 0.1, 0), (SGGMC, None, 5)],
+        of=product([SGLD, SSGNHT, SGGMC], [None, 0.1], [0, 5]),
+    ),
+)
 def test_start_without_a_gradient(step_class, step_size, tune):
     X = np.array([[1.0], [np.nan]])
     with pm.Model() as model:

@@ -21,13 +21,19 @@ from pymc_geodesic import (
 from pymc_geodesic.tuning.cooling import COOLING, FIRST_EXCESS
 from pymc_geodesic.tuning.mean_temperature import temperature_error
 from pymc_geodesic.tuning.temperature import ACCURACY, TemperatureTuner, noise_excess
+from tests.grids import by_default, cross, slow
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
 LANGEVIN = [SGGMC, gSGNHT]
-stochastic_steps = pytest.mark.parametrize("step_class", LANGEVIN, ids=lambda step: step.__name__)
-uncorrected_steps = pytest.mark.parametrize(
-    "step_class", [*LANGEVIN, SSGNHT, SGLD], ids=lambda step: step.__name__
-)
+
+
+def steps(*chosen, of=LANGEVIN):
+    return pytest.mark.parametrize(
+        "step_class", by_default(chosen, of), ids=lambda step: step.__name__
+    )
+
+
+uncorrected_steps = steps(SGGMC, SSGNHT, of=[*LANGEVIN, SSGNHT, SGLD])
 
 
 @pytest.fixture(scope="module")
@@ -56,21 +62,21 @@ def temperature(model, step, tune=500, draws=1500):
     return float(idata.sample_stats["temperature"].mean())
 
 
-@stochastic_steps
+@steps(SGGMC)
 def test_temperature_of_full_data(directions, step_class):
     with directions:
         step = step_class(compile_kwargs=INTERPRETED)
     assert temperature(directions, step) == pytest.approx(1.0, abs=0.05)
 
 
-@stochastic_steps
+@steps(gSGNHT)
 def test_temperature_of_minibatches(directions, step_class):
     with directions:
         step = step_class(minibatch="x", batch_size=50, compile_kwargs=INTERPRETED)
     assert temperature(directions, step) == pytest.approx(1.0, abs=0.05)
 
 
-@stochastic_steps
+@steps(SGGMC)
 def test_temperature_over_many_scales(scales, step_class):
     with scales:
         step = step_class(compile_kwargs=INTERPRETED)
@@ -88,7 +94,7 @@ def test_acceptance_of_gmc(directions):
     assert float(careful["step_size"][0, -1]) < float(stats["step_size"][0, -1])
 
 
-@stochastic_steps
+@steps(gSGNHT)
 def test_hand_set_values_are_used_as_given(directions, step_class):
     with directions:
         step = step_class(
@@ -111,9 +117,9 @@ def test_learning_rate_and_momentum_decay(directions):
     assert stat["friction"] == pytest.approx(0.3 / np.sqrt(1e-4 / 1000))
 
 
-@stochastic_steps
 @pytest.mark.parametrize(
-    "schedule", [PolynomialDecay(1e-3, b=5, gamma=0.6), lambda t: 1e-3 / (t + 1)]
+    ("step_class", "schedule"),
+    cross(LANGEVIN, [PolynomialDecay(1e-3, b=5, gamma=0.6), lambda t: 1e-3 / (t + 1)]),
 )
 def test_schedules(directions, step_class, schedule):
     """A function of the draw, which counts from 0 with tuning."""
@@ -180,7 +186,7 @@ def test_no_warning_of_a_few_draws(normal):
     assert farthest > 0.2
 
 
-@pytest.mark.parametrize("friction", [2.0, 20.0])
+@pytest.mark.parametrize("friction", [2.0, slow(20.0)])
 def test_error_of_a_mean_temperature(normal, friction):
     """Means over runs of 300 steps scatter by as much as the warning allows for."""
     n_steps, h = 300, 0.05

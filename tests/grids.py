@@ -1,0 +1,39 @@
+"""Grids of tests: the cells that every run takes, and those that `make test-slow` adds.
+
+What a cell by default is for stands in CONTRIBUTING.md: every law, formula, route, message and kind
+of mutant has one, and the rest of a grid is slow.
+"""
+
+from collections.abc import Collection, Iterable
+from itertools import product
+from typing import Any
+
+import pytest
+
+
+def slow(*values: Any) -> Any:
+    """Return a cell of a grid that only `make test-slow` takes."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def cell(*values: Any) -> Any:
+    """Return what `parametrize` takes for one cell, tuples among its values side by side."""
+    flat = [each for value in values for each in (value if isinstance(value, tuple) else (value,))]
+    return pytest.param(*flat)
+
+
+def by_default(chosen: Collection[Any], of: Iterable[Any]) -> list[Any]:
+    """Return the cells of a grid, slow but for those that are chosen."""
+    return [cell(each) if each in chosen else slow(*cell(each).values) for each in of]
+
+
+def cross(rows: Iterable[Any], columns: Iterable[Any]) -> list[Any]:
+    """Return the cells of two axes: by default all rows in one column, and all columns in one row.
+
+    The first ones are meant. A row or column of several arguments is a tuple of them.
+    """
+    cells = [
+        (cell(row, column), i == 0 or j == 0)
+        for (i, row), (j, column) in product(enumerate(rows), enumerate(list(columns)))
+    ]
+    return [each if chosen else slow(*each.values) for each, chosen in cells]
