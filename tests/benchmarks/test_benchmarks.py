@@ -79,6 +79,7 @@ def test_directions_are_standardised():
     assert np.abs(np.cov(z.T) - np.eye(3)).max() < 0.05
 
 
+@pytest.mark.slow
 def test_bias_table(monkeypatch, tmp_path):
     module = benchmark("bias_table")
     monkeypatch.setattr(module, "STEP_SIZES", (0.3,))
@@ -102,6 +103,7 @@ def test_a_contestant_of_the_inner_loop():
     assert step.position @ step.position == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_simplex():
     module = benchmark("simplex")
     from pymc_geodesic.manifolds import FlatSimplex

@@ -79,6 +79,7 @@ def test_references_of_the_detectors_are_standardised():
     np.testing.assert_allclose(z.std(axis=0), 1.0, atol=0.03)
 
 
+@pytest.mark.slow
 def test_importance_weights_of_the_logistic_detector():
     """The mean that draws are compared with is where the gradient of the posterior is near zero."""
     known = MODELS["logistic"](1)

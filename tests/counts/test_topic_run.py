@@ -9,6 +9,7 @@ from pymc_geodesic.counts.word_counts import TopicCounts
 from pymc_geodesic.kernels.topics.moves import scir_words, sgrld_words
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import Workers
+from tests.grids import slow
 
 V, K = 2 * WORDS_OF_PART + 100, 3
 COUNTED = np.arange(0, V, 3, dtype=np.int32)
@@ -53,7 +54,7 @@ def posterior_shape():
     return shape
 
 
-@pytest.mark.parametrize("step_size", [0.05, 3.0])
+@pytest.mark.parametrize("step_size", [slow(0.05), 3.0])
 def test_scir_keeps_the_gamma_law_of_known_counts(step_size):
     shape = posterior_shape()
     start = stats.loggamma.rvs(shape, random_state=1)

@@ -12,6 +12,7 @@ from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import new_stream
+from tests.grids import cross, slow
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
 
@@ -37,13 +38,13 @@ def potential(z, data):
 @pytest.mark.parametrize(
     ("likelihood", "total_size", "n_total"),
     [
-        (observed(400), None, 400),
+        slow(observed(400), None, 400),
         (observed(900), None, 900),
         (observed(400), 400, 400),
         (observed(), 900, 900),
-        (observed(), None, 400),
+        slow(observed(), None, 400),
         (potential, 900, 900),
-        (potential, None, 400),
+        slow(potential, None, 400),
     ],
     ids=["observed", "larger", "both", "step", "neither", "potential-step", "potential"],
 )
@@ -140,18 +141,17 @@ def _other_rows(m, data):
     pm.Normal("x", z + other, 1.0, observed=data)
 
 
-@pytest.mark.parametrize("batch_size", [1, 10, None])
 @pytest.mark.parametrize(
-    ("rows", "message"),
-    [
+    ("batch_size", "rows", "message"),
+    cross([10, 1, None], [
         (_constant_data, "containers"),
         (_summed_potential, "'summed' is not computed row by row"),
         (_centred, "'centred' is not computed row by row"),
         (_random_walk, "for some of its rows alone"),
         (_mean_of_rows, "'mean' is not computed row by row"),
         (_other_rows, "local="),
-    ],
-)
+    ]),
+)  # fmt: skip
 def test_rows_that_depend_on_each_other_are_refused(rows, message, batch_size):
     """With all the rows in one minibatch too, which are in another order than in the model."""
     with pm.Model():
@@ -223,7 +223,7 @@ def known_moments(arrays, m):
     }
 
 
-@pytest.mark.parametrize("source", [ShuffledRows, IndependentRows, RandomRows])
+@pytest.mark.parametrize("source", [ShuffledRows, slow(IndependentRows), slow(RandomRows)])
 def test_conditional_laws(conjugate, source):
     """Batches that do not divide N, rows that are there twice, several variables and points."""
     model, arrays, estimator = conjugate

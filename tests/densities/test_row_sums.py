@@ -14,6 +14,7 @@ from pymc_geodesic.densities.row_sums import averaged_terms, check_row_sums
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.minibatches.from_arguments import minibatch_source
 from pymc_geodesic.steps.base.options import MinibatchOptions
+from tests.grids import cross, slow
 
 N, N_FEATURES, BATCH = 300, 3, 10
 
@@ -155,7 +156,7 @@ def test_streams(table):
             check(model_of(mean_over_rows, zeros), **stream)
 
 
-@pytest.mark.parametrize("batch_size", [1, BATCH])
+@pytest.mark.parametrize("batch_size", [slow(1), BATCH])
 def test_steps_refuse(table, batch_size):
     arguments = {"batch_size": batch_size, "minibatch": ["X", "y"]}
     with model_of(prior_inside, table):
@@ -166,8 +167,7 @@ def test_steps_refuse(table, batch_size):
         pg.SGLD(**arguments, compile_kwargs={"mode": "FAST_COMPILE"})
 
 
-@pytest.mark.parametrize("batch_size", [1, BATCH])
-@pytest.mark.parametrize("is_sum", [True, False])
+@pytest.mark.parametrize(("is_sum", "batch_size"), cross([True, False], [BATCH, 1]))
 def test_rows_of_pymc_minibatch(table, is_sum, batch_size):
     """Which ``total_size`` has scaled already."""
 

@@ -35,6 +35,7 @@ from pymc_geodesic.diagnostics.plots.projections import (
 )
 from pymc_geodesic.diagnostics.plots.ternary import CORNERS, region_outlines
 from pymc_geodesic.diagnostics.plots.warmup import phase_starts
+from tests.grids import cross
 
 BACKENDS = ("matplotlib", "plotly", "bokeh")
 
@@ -110,7 +111,7 @@ def panel(collection, name, **selection):
     return collection.get_target(name, selection)
 
 
-@pytest.mark.parametrize("name", PLOTS)
+@pytest.mark.parametrize(("name", "backend"), cross(PLOTS, BACKENDS), indirect=["backend"])
 def test_an_idata_alone_is_drawn(idata, backend, name):
     plot, options, n_panels = PLOTS[name]
     collection = plot(idata, backend=backend, **options)

@@ -20,6 +20,7 @@ from pymc_geodesic.diagnostics.stein.discrepancy import (
 )
 from pymc_geodesic.diagnostics.stein.sample import stein_sample
 from pymc_geodesic.gradients.scores import PosteriorScore
+from tests.grids import slow
 
 MU = np.array([0.48, 0.6, 0.64])
 KAPPA = 5.0
@@ -129,8 +130,8 @@ def uniform_frames(_):
     ("name", "distort"),
     [
         ("x", stretched),
-        ("x", lambda value: value + np.array([0.6, 0.0])),
-        ("s", lambda value: 1.2 * value),
+        slow("x", lambda value: value + np.array([0.6, 0.0])),
+        slow("s", lambda value: 1.2 * value),
         ("u", hot_directions),
         ("X", uniform_frames),
     ],

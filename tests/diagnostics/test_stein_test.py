@@ -9,6 +9,7 @@ import pymc_geodesic as pg
 from pymc_geodesic.diagnostics import stein_test
 from pymc_geodesic.diagnostics.stein.goodness_of_fit import METHODS, SteinTest
 from pymc_geodesic.gradients.point_law import PointLaw
+from tests.grids import by_default, cross
 
 MU, MAJOR = np.array([0.0, 0.6, 0.8]), np.array([1.0, 0.0, 0.0])
 FRAME = np.array([[2.0, 0.0], [0.0, 1.5], [1.0, 0.0]])
@@ -34,7 +35,7 @@ def p_values(distribution, n, method, n_resamples, repetitions=100):
     return np.array([test(x, method, "median", -0.5, n_resamples, rng).pvalue for x in samples])
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", by_default(["uniform", "frames"], of=LAWS))
 def test_levels_under_the_null_are_those_asked_for(law):
     """One fixed seed; the law of the count at each level is binomial."""
     found = p_values(LAWS[law](), 40, "bootstrap", 99)
@@ -49,10 +50,9 @@ def test_levels_with_few_points_by_simulation():
     assert stats.kstest(found, "uniform").pvalue > 1e-3
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
-    ("data", "model"),
-    [
+    ("method", "data", "model"),
+    cross(METHODS, [
         # a mean 17 degrees away, half the concentration, ellipses for circles
         (lambda: pg.VonMisesFisher.dist([0.0, 0.8, 0.6], 8.0), LAWS["von Mises-Fisher"]),
         (lambda: pg.VonMisesFisher.dist(MU, 3.0), LAWS["von Mises-Fisher"]),
@@ -60,8 +60,8 @@ def test_levels_with_few_points_by_simulation():
         # axes look uniform to a test of means
         (lambda: pg.Watson.dist(MU, 4.0), LAWS["uniform"]),
         (lambda: pg.MatrixVonMisesFisher.dist(-FRAME), LAWS["frames"]),
-    ],
-)
+    ]),
+)  # fmt: skip
 def test_other_laws_are_rejected(method, data, model):
     x = draws(data(), 150)
     assert stein_test(x, model(), method=method, n_resamples=99, random_seed=1).pvalue == 0.01

@@ -9,6 +9,7 @@ from pymc_geodesic.diagnostics import step_halving
 from pymc_geodesic.diagnostics.halving import compared
 from pymc_geodesic.steps.base import coupled
 from pymc_geodesic.steps.base.coupled import coupled_chains
+from tests.grids import slow
 
 STEP = 0.8
 
@@ -101,7 +102,7 @@ def tuned(model, step, n_tune=300):
     return step
 
 
-@pytest.mark.parametrize("kind", [pg.SGGMC, pg.gSGNHT, pg.SGLD])
+@pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.gSGNHT), slow(pg.SGLD)])
 def test_coupled_chains_all_have_the_right_law(normal, data, kind):
     """The schemes leave a normal law as it is at every step, so that only wrong noise shows."""
     with normal:

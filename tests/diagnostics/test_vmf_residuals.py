@@ -13,6 +13,7 @@ from pymc_geodesic.diagnostics.vmf_residuals import (
 )
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
 from pymc_geodesic.distributions.special import mean_resultant_length
+from tests.grids import slow
 
 POLE = np.array([0.48, 0.6, 0.64])
 
@@ -74,7 +75,7 @@ def test_the_mean_goes_to_the_last_axis(d):
         np.testing.assert_allclose(turned @ turned.T, x @ x.T, atol=1e-14)
 
 
-@pytest.mark.parametrize("d", [3, 5])
+@pytest.mark.parametrize("d", [3, slow(5)])
 def test_levels(d):
     rng = np.random.default_rng(7)
     p_values = []

@@ -15,6 +15,7 @@ from pymc_geodesic.distributed.shard_model import place_rows
 from pymc_geodesic.steps.base import noise_measurement
 from tests.distributed.inline import InlineClient
 from tests.distributed.problems import SIZES, shards_of, sorted_regression
+from tests.grids import slow
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
@@ -51,7 +52,7 @@ def errors(idata, mean, covariance):
     return (beta.mean(("chain", "draw")) - mean) / sd, beta.std(("chain", "draw")) / sd
 
 
-@pytest.mark.parametrize("kind", [pg.SGGMC, pg.SGLD])
+@pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.SGLD)])
 def test_posterior_of_unlike_shards_is_that_of_all_rows(kind):
     model, shards, mean, covariance = sorted_regression()
     step = functools.partial(kind, batch_size=20, minibatch=["x", "y"])
@@ -84,7 +85,7 @@ def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
     )
 
 
-@pytest.mark.parametrize("method", ["expand", "settle", "visit"])
+@pytest.mark.parametrize("method", [slow("expand"), slow("settle"), "visit"])
 def test_lost_workers_change_no_draw(undisturbed, method, caplog):
     """Their shards are loaded again elsewhere, and chains go on from their last states."""
     client = InlineClient(

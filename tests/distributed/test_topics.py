@@ -14,6 +14,7 @@ from pymc_geodesic.distributed.resident import Job, ResidentShard
 from pymc_geodesic.models import lda, lda_gibbs
 from pymc_geodesic.steps.base.positive import PositiveStep
 from tests.distributed.inline import InlineClient
+from tests.grids import slow
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 SIZES = (20, 35, 25)
@@ -69,9 +70,7 @@ def undisturbed():
     ("kind", "arguments"),
     [
         (pg.SCIR, {"draws": 2000}),
-        pytest.param(
-            pg.SGRLD, {"draws": 4000, "step_size": 1e-4, "n_steps": 4}, marks=pytest.mark.slow
-        ),
+        slow(pg.SGRLD, {"draws": 4000, "step_size": 1e-4, "n_steps": 4}),
     ],
 )
 def test_topics_of_unlike_shards_have_the_posterior_of_all_documents(kind, arguments, caplog):
@@ -82,8 +81,9 @@ def test_topics_of_unlike_shards_have_the_posterior_of_all_documents(kind, argum
     assert "theta" not in idata.posterior
 
 
+@pytest.mark.slow
 def test_mutant_that_counts_each_document_once(monkeypatch):
-    """However seldom its shard is visited."""
+    """However seldom its shard is visited; by default `test_resident.py` counts rows once."""
 
     def make(recipe, model, total_size):
         return recipe.kind(model=model, total_size=total_size // len(SIZES), **recipe.arguments)
@@ -92,6 +92,14 @@ def test_mutant_that_counts_each_document_once(monkeypatch):
     assert not is_exact(sampled(draws=800, tune=100), unlike_parts())
 
 
+def test_unlike_documents_are_warned_of(caplog):
+    told = sampled(visit=25)["shards"].attrs["variance_inflation"]
+    assert told > 1
+    assert "documents in different shards push topics to different places" in caplog.text
+    assert f"widens the variance by {100 * told:.0f} %" in caplog.text
+
+
+@pytest.mark.slow
 def test_widening_by_long_visits_is_foretold_and_warned_of(caplog):
     """Shuffled blocks of rows widen the law of SCIR alike, and so it is known by how much."""
     idata = sampled(draws=4000, tune=100, visit=25)
@@ -122,7 +130,9 @@ def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
     assert not np.array_equal(other.posterior["topics"], undisturbed.posterior["topics"])
 
 
-@pytest.mark.parametrize(("method", "number"), [("settle", 1), ("visit", 7), ("topic_pushes", 1)])
+@pytest.mark.parametrize(
+    ("method", "number"), [slow("settle", 1), ("visit", 7), slow("topic_pushes", 1)]
+)
 def test_lost_workers_change_no_draw(undisturbed, method, number):
     client = InlineClient(2, lose={("inline://0", method): number})
     idata = sampled(client)

@@ -12,6 +12,7 @@ from scipy import sparse
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import Corpus, make_shared_mean_mixture
 from tests.examples.scripts import ROOT, load, script_paths
+from tests.grids import slow
 
 EXAMPLES = script_paths("examples")
 
@@ -68,6 +69,7 @@ def test_toy_circle_knows_its_density():
     assert 1.8 < probabilities[bins[1]] / probabilities[bins[0]] < 2.2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning:arviz_stats")  # chains that stay in a mode
 def test_vmf_mixture(monkeypatch):
     module = example("vmf_mixture_on_circle")
@@ -85,6 +87,7 @@ def test_vmf_mixture(monkeypatch):
     module.plot(truth, results)
 
 
+@pytest.mark.slow
 def test_admixture_by_hand(monkeypatch, tmp_path, capsys):
     module = example("spherical_admixture_by_hand")
     short = {"n_steps": 2, "local_tune": 1, "local_draws": 1, "local_steps": 2}
@@ -130,7 +133,7 @@ def small_run(module, corpus, name, seconds):
     return module.run(step, point, model, corpus.test, seconds=seconds, tune=2, every=seconds / 2)
 
 
-@pytest.mark.parametrize("name", ["gSGNHT, tuned", "VI", "stochastic VI"])
+@pytest.mark.parametrize("name", [slow("gSGNHT, tuned"), "VI", slow("stochastic VI")])
 def test_topics_of_20news(monkeypatch, tmp_path, corpus, name):
     module = example("spherical_topics_of_20news")
     monkeypatch.setattr(module, "N_TOPICS", 2)

@@ -30,6 +30,7 @@ def corpus():
     return CompletionCorpus(counts[:40].astype(float), *parts, np.arange(12).astype(str))
 
 
+@pytest.mark.slow
 def test_grid_curves_and_figure(module, corpus, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(module, "load_wikipedia", lambda folder: corpus)
     samplers = ["SCIR", module.REVISITED]

@@ -38,6 +38,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_quick_run_prints_its_figures(folder, tmp_path, capsys):
     module = load(ROOT / "examples" / "medlda_20news.py")
     module.main(["--quick", "--data", str(folder), "--output", str(tmp_path)])

@@ -45,6 +45,7 @@ def test_samplers_are_compared(simplex, monkeypatch):
     assert isinstance(simplex.plot_distances({"sparse": found, "dense": found}), plt.Figure)
 
 
+@pytest.mark.slow
 def test_control_variates_are_compared(monkeypatch, capsys):
     example = load(ROOT / "examples" / "count_control_variates.py")
     monkeypatch.setattr(example, "DOCUMENTS", 60)

@@ -75,6 +75,7 @@ def test_control_variates_leave_the_posterior_of_higgs_as_it_is(higgs):
     assert np.abs(gradient(points[0])).max() > 1.0
 
 
+@pytest.mark.slow
 def test_svm_20newsgroups(monkeypatch, tmp_path):
     module = load(ROOT / "examples" / "svm_20newsgroups.py")
 

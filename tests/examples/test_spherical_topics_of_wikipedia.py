@@ -48,6 +48,7 @@ def module(monkeypatch):
     return module
 
 
+@pytest.mark.slow
 def test_all_methods_their_figure_and_the_last_line(module, folder, monkeypatch, capsys):
     options = ["--quick", "--seconds", "0.4", "--data", str(folder), "--output", str(folder)]
     monkeypatch.setattr(sys, "argv", ["script", *options])

@@ -42,6 +42,9 @@ CASES = {
 
 CASE = Case(101, 30, mode=None)
 
+BY_DEFAULT = ["several manifolds", "several chunks", "pm.Minibatch", "total_size of the step"]
+"""Who scales the rows: nobody, pieces of all rows, the model, the step; the others scale alike."""
+
 
 def rows_of(case: Case, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)

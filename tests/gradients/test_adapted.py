@@ -12,6 +12,7 @@ import pymc_geodesic as pg
 from pymc_geodesic.gradients import control_variates
 from pymc_geodesic.tuning.metric import LowRank, Metric
 from tests.gradients.rows_of_models import (
+    BY_DEFAULT,
     CASE,
     CASES,
     INTERPRETED,
@@ -24,9 +25,10 @@ from tests.gradients.rows_of_models import (
     tolerance,
     values,
 )
+from tests.grids import by_default
 
 
-@pytest.fixture(scope="module", params=CASES, ids=str)
+@pytest.fixture(scope="module", params=by_default(BY_DEFAULT, of=CASES), ids=str)
 def setup(request):
     return Setup(CASES[request.param])
 

@@ -17,6 +17,7 @@ from pymc_geodesic.models import spherical_admixture
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import Workers
+from tests.grids import slow
 
 N_ROWS, BATCH = 120, 30
 INTERPRETED = {"mode": "FAST_COMPILE"}
@@ -146,9 +147,7 @@ def test_acceptance_is_that_of_single_rows(hierarchy, estimator):
 SET = {"step_size": 0.03, "friction": 5.0, "n_steps": 10}
 
 
-@pytest.mark.parametrize(
-    "sampler", ["gibbs", "sggmc", pytest.param("gsgnht", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("sampler", ["gibbs", slow("sggmc"), slow("gsgnht")])
 def test_posterior_of_the_global_variable(hierarchy, sampler):
     """With all rows, and more draws of the local variables asked for than keep it warm."""
     model, y = hierarchy

@@ -11,10 +11,20 @@ import pymc_geodesic as pg
 from pymc_geodesic.densities.kinks import has_kinks
 from pymc_geodesic.gradients import second_order
 from pymc_geodesic.tuning.metric import Metric
-from tests.gradients.rows_of_models import CASE, CASES, Setup, error, rows_of, tolerance, values
+from tests.gradients.rows_of_models import (
+    BY_DEFAULT,
+    CASE,
+    CASES,
+    Setup,
+    error,
+    rows_of,
+    tolerance,
+    values,
+)
+from tests.grids import by_default
 
 
-@pytest.fixture(scope="module", params=CASES, ids=str)
+@pytest.fixture(scope="module", params=by_default(BY_DEFAULT, of=CASES), ids=str)
 def setup(request):
     setup = Setup(CASES[request.param])
     assert setup.gradient.has_second_order()
