@@ -23,8 +23,21 @@ def cell(*values: Any) -> Any:
 
 
 def by_default(chosen: Collection[Any], of: Iterable[Any]) -> list[Any]:
-    """Return the cells of a grid, slow but for those that are chosen."""
-    return [cell(each) if each in chosen else slow(*cell(each).values) for each in of]
+    """Return the cells of a grid, slow but for those that are chosen, by themselves or by name.
+
+    Raises
+    ------
+    ValueError
+        If one that is chosen is not there.
+    """
+    grid = list(of)
+    is_chosen = [each in chosen or str(each) in chosen for each in grid]
+    if sum(is_chosen) != len(chosen):
+        raise ValueError(f"not all of {chosen} are among {grid}")
+    return [
+        cell(each) if chosen else slow(*cell(each).values)
+        for each, chosen in zip(grid, is_chosen, strict=True)
+    ]
 
 
 def cross(rows: Iterable[Any], columns: Iterable[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ from scipy import stats
 
 from pymc_geodesic import AngularCentralGaussian
 from tests.distributions.directional_checks import sphere
+from tests.grids import slow
 
 COV = np.array([[4.0, 1.5, 0.0], [1.5, 1.0, 0.2], [0.0, 0.2, 0.3]])
 FAMILY = {
@@ -29,7 +30,7 @@ def test_density_integrates_to_one(name):
 
 
 @pytest.mark.parametrize("name", FAMILY)
-@pytest.mark.parametrize("mode", ["FAST_COMPILE", None])
+@pytest.mark.parametrize("mode", [slow("FAST_COMPILE"), None])
 def test_draws_have_the_moments_of_the_density(name, mode):
     """The density is a closed form, the draws are normal vectors: nothing is shared."""
     draws = pm.draw(FAMILY[name](size=40_000), random_seed=7, mode=mode)

@@ -30,6 +30,7 @@ from tests.distributions.directional_checks import (
     pole,
     unit_vectors,
 )
+from tests.grids import cross, slow
 
 
 def power_logp(x, mu, kappa):
@@ -97,7 +98,7 @@ def test_zero_is_uniform(law):
     np.testing.assert_allclose(log_density(law[0].dist(pole(4), 0.0), x), uniform, rtol=1e-13)
 
 
-@pytest.mark.parametrize("mode", ["NUMBA", "FAST_COMPILE"])
+@pytest.mark.parametrize("mode", [slow("NUMBA"), "FAST_COMPILE"])
 def test_gradients(law, mode):
     distribution, _, logp, _, numbers = law
     mu, number, x = pt.dvector("mu"), pt.dscalar("number"), unit_vectors(6, 4, seed=2)
@@ -164,8 +165,7 @@ def numba_draws(distribution):
     return compiled_draws(distribution, pt.dvector("mu"), pt.dscalar("number"))
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
-@pytest.mark.parametrize("d", [2, 3, 5])
+@pytest.mark.parametrize(("backend", "d"), cross(["numba", "numpy"], [2, 3, 5]))
 def test_draws_have_the_law(law, backend, d):
     distribution, rv_op, _, _, numbers = law
     draw = numpy_draws(rv_op) if backend == "numpy" else numba_draws(distribution)

@@ -15,8 +15,9 @@ from scipy import special, stats
 
 from pymc_geodesic.distributions import Hinge, MulticlassHinge
 from pymc_geodesic.distributions.labels import label_probabilities, probability_of_plus_one
+from tests.grids import slow
 
-MODES = ["NUMBA", "CVM", "JAX"]
+MODES = ["NUMBA", slow("CVM"), slow("JAX")]
 SCORES = np.array([[1.0, 1.0, 1.0], [0.0, 0.0, -2.0], [3.0, 3.0, 4.0], [2.0, 2.0, -1.0]])
 """Rows with ties: of all, of label and rival, of two rivals at the kink, of label and rival."""
 
@@ -163,7 +164,7 @@ def test_gradient_through_a_linear_score():
 # Draws ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["NUMBA", "CVM"])
+@pytest.fixture(scope="module", params=["NUMBA", slow("CVM")])
 def compiled_draws(request):
     score, scores, cost = pt.dvector("score"), pt.dvector("scores"), pt.dscalar("cost")
     rngs = pt.random.rng("first"), pt.random.rng("second")

@@ -177,6 +177,7 @@ def test_a_model_starts_at_the_mode(b):
         assert log({"X_stiefel__": other}) <= best + 1e-9
 
 
+@pytest.mark.slow
 def test_pm_draw_is_the_same_sampler():
     frames, weights = frames_by_quadrature()
     exponent = log_density(MatrixBingham.dist(A3, [2.0, 1.0]), frames) + np.log(weights)

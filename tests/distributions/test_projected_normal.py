@@ -29,6 +29,7 @@ from tests.distributions.directional_checks import (
     pole,
     unit_vectors,
 )
+from tests.grids import cross, slow
 
 COV = {
     2: np.array([[2.0, -0.6], [-0.6, 0.5]]),
@@ -169,7 +170,7 @@ def test_gradients():
 
 @pytest.mark.filterwarnings("ignore:Skipping Check")  # JAX cannot raise while it computes
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
-@pytest.mark.parametrize(("backend", "d"), [("JAX", 5), ("NUMBA", 3), ("NUMBA", 5)])
+@pytest.mark.parametrize(("backend", "d"), [slow("JAX", 5), slow("NUMBA", 3), ("NUMBA", 5)])
 def test_backends_agree(backend, d):
     """In closed form, and by quadrature in more than three dimensions."""
     if backend == "JAX":
@@ -193,8 +194,7 @@ def numba_draws():
     return compiled_draws(ProjectedNormal, pt.dvector("mu"))
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
-@pytest.mark.parametrize("d", [2, 3, 6])
+@pytest.mark.parametrize(("backend", "d"), cross(["numba", "numpy"], [2, 3, 6]))
 def test_draws_have_the_law(backend, d):
     draw = numpy_draws(projected_normal) if backend == "numpy" else numba_draws()
     _, _, cdf = angle_law(ProjectedNormal, 2.0 * pole(d))
@@ -212,7 +212,7 @@ def circle_p_value(x, mu, cov):
     return stats.kstest(found, lambda a: np.interp(a, angles, cumulative)).pvalue
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("backend", [slow("numpy"), "numba"])
 def test_draws_with_a_covariance_have_the_law(backend):
     mu = np.array([0.5, -0.7])
     if backend == "numpy":

@@ -21,6 +21,7 @@ from pymc_geodesic.distributions.draws import draw_uniform_directions, draw_von_
 from pymc_geodesic.distributions.special import mean_resultant_length
 from pymc_geodesic.ops.matrix_vector import with_loops_for_products
 from pymc_geodesic.transforms import unit_vector
+from tests.grids import slow
 
 D, K, V = 6, 3, 11
 RNG = np.random.default_rng(1)
@@ -98,7 +99,7 @@ def test_density_and_gradients_against_the_definition(
 
 @pytest.mark.filterwarnings("ignore:Skipping Check")  # JAX cannot raise while it computes
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")  # slower, not wrong
-@pytest.mark.parametrize("mode", ["NUMBA", "CVM", "JAX"])
+@pytest.mark.parametrize("mode", ["NUMBA", slow("CVM"), slow("JAX")])
 def test_backends_agree(mode):
     if mode == "JAX":
         pytest.importorskip("jax")
@@ -189,7 +190,7 @@ def test_a_graph_for_one_draw_of_the_proportions_takes_many():
     np.testing.assert_allclose(gradient, sum(slope(v, TOPICS) for v in values), rtol=1e-11)
 
 
-@pytest.mark.parametrize("mode", [None, "CVM"])
+@pytest.mark.parametrize("mode", [None, slow("CVM")])
 def test_draws_have_the_exact_mean_cosine(mode):
     x = SphericalAdmixture.dist(PROPORTIONS, TOPICS, 25.0)
     draws = pm.draw(x, draws=4000, mode=mode, random_seed=7)

@@ -14,6 +14,7 @@ from scipy import special, stats
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.distributions.draws import draw_uniform_directions
 from pymc_geodesic.transforms import unit_vector
+from tests.grids import slow
 
 
 def evaluate(variable, values=None):
@@ -54,7 +55,7 @@ def test_it_is_the_von_mises_fisher_distribution_without_concentration():
     )
 
 
-@pytest.mark.parametrize("mode", [None, "CVM"])
+@pytest.mark.parametrize("mode", [None, slow("CVM")])
 def test_draws_are_uniform(mode):
     """The squared first coordinate of a uniform direction is Beta(1/2, (d - 1)/2)."""
     x = pm.draw(UniformSphere.dist(shape=(30_000, 5)), mode=mode, random_seed=7)
@@ -66,7 +67,7 @@ def test_draws_are_uniform(mode):
         assert abs(np.mean(cosine > 0) - 0.5) < 5 * 0.5 / np.sqrt(len(x))
 
 
-@pytest.mark.parametrize(("shape", "expected"), [((4,), [0.5] * 4), ((2, 4), [[0.5] * 4] * 2)])
+@pytest.mark.parametrize(("shape", "expected"), [slow((4,), [0.5] * 4), ((2, 4), [[0.5] * 4] * 2)])
 def test_support_point_is_on_the_sphere(shape, expected):
     with pm.Model() as model:
         UniformSphere("x", shape=shape)

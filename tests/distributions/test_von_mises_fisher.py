@@ -27,6 +27,7 @@ from pymc_geodesic.distributions.special import mean_resultant_length, mean_resu
 from pymc_geodesic.distributions.von_mises_fisher import VonMisesFisherRV
 from pymc_geodesic.ops.matrix_vector import with_loops_for_products
 from pymc_geodesic.transforms import unit_vector
+from tests.grids import slow
 
 KAPPAS = [0.0, 0.3, 5.0, 2e3, 1e8]
 NORTH = np.array([0.0, 0.0, 1.0])
@@ -146,7 +147,7 @@ def test_second_derivative_in_kappa():
 
 @pytest.mark.filterwarnings("ignore:Skipping Check")  # JAX cannot raise while it computes
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")  # slower, not wrong
-@pytest.mark.parametrize("mode", ["NUMBA", "CVM", "JAX"])
+@pytest.mark.parametrize("mode", ["NUMBA", slow("CVM"), slow("JAX")])
 def test_backends_agree_with_the_closed_form(mode):
     if mode == "JAX":
         pytest.importorskip("jax")
@@ -270,7 +271,7 @@ def test_shapes_of_draws():
     assert draw_von_mises_fisher(rng, mu[0, 0], 1.0, (0,)).shape == (0, 3)
 
 
-@pytest.mark.parametrize("mode", [None, "CVM"])
+@pytest.mark.parametrize("mode", [None, slow("CVM")])
 @pytest.mark.parametrize(
     ("mu", "kappa", "message"),
     [([1.0, 1.0], 1.0, "unit vectors"), ([1.0, 0.0], -1.0, "at least 0")],
@@ -286,8 +287,8 @@ def test_draws_refuse_bad_parameters(mode, mu, kappa, message):
 @pytest.mark.parametrize(
     ("mu", "kappa", "size", "expected"),
     [
-        (NORTH, 0.0, 2, [NORTH, NORTH]),
-        (NORTH, [1.0, 2.0], None, [NORTH, NORTH]),
+        slow(NORTH, 0.0, 2, [NORTH, NORTH]),
+        slow(NORTH, [1.0, 2.0], None, [NORTH, NORTH]),
         (np.eye(3), 1.0, (2, 3), [np.eye(3), np.eye(3)]),
     ],
 )

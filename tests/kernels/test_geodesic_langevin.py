@@ -17,6 +17,7 @@ from pymc_geodesic.kernels.geodesic_langevin import (
 from pymc_geodesic.kernels.sggmc import HeatBath
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
+from tests.grids import by_default, cross
 from tests.kernels.drivers import called, gradient_field, run_langevin, scaled_noisy_field
 from tests.mutants import BIASED_BY_DIRECTION, UNPROJECTED_BY_DIRECTION
 from tests.targets import (
@@ -102,7 +103,17 @@ def test_exact_draws_stay_exact_draws_with_a_thermostat(case):
     assert thermostat_errors(case, thermostats, INERTIA) < LIMIT
 
 
-@pytest.mark.parametrize("mutant", BIASED_BY_DIRECTION, ids=str)
+FAULTS = [
+    "geodesic_langevin: known noise not taken off",
+    "geodesic_langevin: half of the friction",
+    "geodesic_langevin: scales ignored",
+    "geodesic_langevin: gradient 10 % too small",
+    "geodesic_langevin: sign of the thermostat",
+]
+"""One of each kind; the others are slow."""
+
+
+@pytest.mark.parametrize("mutant", by_default(FAULTS, of=BIASED_BY_DIRECTION), ids=str)
 def test_biased_kernels_are_rejected(mutant, mixed):
     x, v, thermostats, _ = mixed.run(inertia=INERTIA, kernel=mutant.compile())
     errors = mixed.target.worst(x, v), thermostat_errors(mixed, thermostats, INERTIA)
@@ -123,8 +134,11 @@ def call(x, v, *, product, field, step_size, friction, noise, thermostat, inerti
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("target", [LAPLACE, VON_MISES_FISHER, MATRIX_VON_MISES_FISHER], ids=str)
-@pytest.mark.parametrize("known", [0.0, 5.0])
+@pytest.mark.parametrize(
+    ("target", "known"),
+    cross([VON_MISES_FISHER, LAPLACE, MATRIX_VON_MISES_FISHER], [5.0, 0.0]),
+    ids=str,
+)
 def test_uniform_friction_is_sggmc(target, known):
     product, field = target.product, gradient_field(target)
     x = target.draw(np.random.default_rng(3), 1)[0]
@@ -159,8 +173,7 @@ def _normal(x, gradient):
     return total
 
 
-@pytest.mark.parametrize("h", [0.1, 0.5])
-@pytest.mark.parametrize("part", [0.0, 0.6])
+@pytest.mark.parametrize(("h", "part"), cross([0.5, 0.1], [0.6, 0.0]))
 def test_normal_law_is_exact_at_any_step(h, part):
     """A and noise gain are read off the kernel, and the stationary covariance solves Lyapunov."""
     from numba import njit

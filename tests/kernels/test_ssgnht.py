@@ -12,6 +12,7 @@ from pymc_geodesic.kernels import ssgnht
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
+from tests.grids import by_default
 from tests.kernels.drivers import called, gradient_field, run_ssgnht
 from tests.mutants import BIASED_EULER, FREE_THERMOSTAT, OTHER_RECURSIONS
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
@@ -235,6 +236,13 @@ def test_exact_draws_stay_exact(target, field):
     assert worst(target, field) < LIMIT
 
 
-@pytest.mark.parametrize("mutant", BIASED_EULER, ids=str)
+FAULTS = [
+    "ssgnht: noise 10 % too small",
+    "ssgnht: gradient 10 % too small",
+    "ssgnht: wrong thermometer",
+]
+
+
+@pytest.mark.parametrize("mutant", by_default(FAULTS, of=BIASED_EULER), ids=str)
 def test_broken_kernels_are_rejected(mutant):
     assert worst(LAPLACE, gradient_field(LAPLACE), mutant.compile()) > LIMIT

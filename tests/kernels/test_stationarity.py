@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
+from tests.grids import by_default
 from tests.kernels.drivers import gradient_field, run_gmc, run_gsgnht, run_sggmc, side_by_side
-from tests.targets import LIMIT, TARGETS, gradient_error
+from tests.targets import (
+    CONCENTRATION_AND_DIRECTION,
+    DIRICHLET_ON_SIMPLEX,
+    LIMIT,
+    TARGETS,
+    VON_MISES_FISHER,
+    gradient_error,
+)
 
 N_CHAINS = 20_000
 
@@ -17,6 +25,14 @@ def target(request):
 @pytest.fixture(scope="module")
 def field(target):
     return gradient_field(target)
+
+
+SOME = [VON_MISES_FISHER, CONCENTRATION_AND_DIRECTION, DIRICHLET_ON_SIMPLEX]
+"""Curved, mixed and with walls. By default SGGMC alone runs on all targets."""
+
+some_targets = pytest.mark.parametrize(
+    "target", by_default([str(each) for each in SOME], of=TARGETS), ids=str, indirect=True
+)
 
 
 def on_manifold(target, x):
@@ -37,6 +53,7 @@ def test_sggmc(target, field):
     assert target.worst(x, v) < LIMIT, target.deviations(x, v)
 
 
+@some_targets
 def test_gsgnht(target, field):
     x, v, thermostat = run_gsgnht(target, field, N_CHAINS)
     assert on_manifold(target, x)
@@ -46,6 +63,7 @@ def test_gsgnht(target, field):
     assert np.abs(deviation.var(axis=0) - 1.0).max() * np.sqrt(N_CHAINS / 2.0) < LIMIT
 
 
+@some_targets
 def test_gmc(target):
     blocks, field = side_by_side(target, N_CHAINS)
     x, acceptance = run_gmc(target, blocks, field, N_CHAINS)

@@ -16,6 +16,7 @@ from pymc_geodesic.models import (
 from pymc_geodesic.models.dp_categorical import Counts, Mixture
 from pymc_geodesic.models.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
 from pymc_geodesic.models.dp_categorical_slice import SliceChain
+from tests.grids import slow
 from tests.models.all_partitions import (
     BETA,
     COUNTS,
@@ -48,9 +49,9 @@ def test_collapsed_gibbs_has_the_exact_law_of_all_partitions(exact):
     ("part", "edit"),
     [
         ("_weigh", ("weights[fresh] = alpha", "weights[fresh] = 1.3 * alpha")),
-        ("_weigh", ("beta[tokens[t]] + repeats", "beta[tokens[t]]")),
+        slow("_weigh", ("beta[tokens[t]] + repeats", "beta[tokens[t]]")),
         ("_weigh", ("beta_sum + t", "beta_sum")),
-        ("move_row", ("sign * tokens.size", "sign")),
+        slow("move_row", ("sign * tokens.size", "sign")),
     ],
     ids=lambda value: value[1] if isinstance(value, tuple) else None,
 )
@@ -64,7 +65,7 @@ def test_a_wrong_collapsed_gibbs_has_another_law(part, edit, monkeypatch):
     assert np.abs(exact.z_scores(found)).max() > 8
 
 
-@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("batch_size", [slow(None), 2])
 def test_slice_sampling_has_the_exact_law_of_all_partitions(exact, batch_size):
     """Whether all rows are drawn at once or two at a time; draws depend on each other."""
     mixture = Mixture.of(COUNTS, BETA, PRIOR)
@@ -81,10 +82,10 @@ def test_slice_sampling_has_the_exact_law_of_all_partitions(exact, batch_size):
     ("kernel", "edit"),
     [
         ("break_sticks", ("log_beta(stream, 1.0, alpha)", "log_beta(stream, 1.0, 5.0 * alpha)")),
-        ("break_sticks", ("while log_rest >= log_smallest", "while log_rest >= 1.0")),
+        slow("break_sticks", ("while log_rest >= log_smallest", "while log_rest >= 1.0")),
         ("draw_slices", ("uniform(stream)", "0.5 * uniform(stream)")),
         ("slice_rows", ("chances[:] = 1.0", "chances[:] = weights[:n]")),
-        ("slice_rows", ("weights[middle] >= slices[i]", "weights[middle] >= 0.0 * slices[i]")),
+        slow("slice_rows", ("weights[middle] >= slices[i]", "weights[middle] >= 0.0 * slices[i]")),
     ],
     ids=lambda value: value[1] if isinstance(value, tuple) else None,
 )

@@ -13,6 +13,7 @@ from pymc_geodesic.models.dp_categorical import Mixture
 from pymc_geodesic.models.dp_categorical_gibbs import Start
 from pymc_geodesic.models.dp_categorical_mixture import StochasticSliceChain
 from pymc_geodesic.runtime.streams import new_stream
+from tests.grids import slow
 from tests.models.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
 from tests.mutants import Mutant
 
@@ -54,8 +55,8 @@ def test_sticks_without_what_lies_behind_them_have_another_law(monkeypatch):
     "edit",
     [
         ("alpha + after", "alpha"),
-        ("1.0 + sizes[k]", "sizes[k] + 5.0"),
-        ("shape + sizes.size", "shape + 1.0"),
+        slow(("1.0 + sizes[k]", "sizes[k] + 5.0")),
+        slow(("shape + sizes.size", "shape + 1.0")),
     ],
     ids=lambda edit: edit[1],
 )
@@ -95,8 +96,8 @@ def test_sgrld_keeps_dirichlet_laws():
     [
         ("2.0 * step_size * state", "step_size * state"),
         ("- state * seen / total", ""),
-        (" - state\n", " - 0.5 * state\n"),
-        ("prior[row, j] + counts", "0.5 * prior[row, j] + counts"),
+        slow((" - state\n", " - 0.5 * state\n")),
+        slow(("prior[row, j] + counts", "0.5 * prior[row, j] + counts")),
     ],
     ids=lambda edit: edit[1] or edit[0],
 )

@@ -13,6 +13,7 @@ from pymc_geodesic.models import (
 )
 from pymc_geodesic.models.dp_categorical import Counts, Mixture
 from pymc_geodesic.models.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
+from tests.grids import slow
 from tests.models.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
 from tests.mutants import Mutant
 
@@ -54,10 +55,10 @@ def test_proposals_alone_have_the_exact_law_of_all_partitions(exact):
     ("part", "edit"),
     [
         ("_log_split_ratio", (" + math.log(both - 1.0)", "")),
-        ("_log_split_ratio", (" - math.log(n_rows - sizes[first])", "")),
-        ("_log_split_ratio", ("value -= math.lgamma(both)", "pass")),
+        slow("_log_split_ratio", (" - math.log(n_rows - sizes[first])", "")),
+        slow("_log_split_ratio", ("value -= math.lgamma(both)", "pass")),
         ("_restricted_sweep", ("if parts[i] == 1 else log_odds", "")),
-        ("split_or_merge", ("log_ratio -= log_q", "pass")),
+        slow("split_or_merge", ("log_ratio -= log_q", "pass")),
         ("split_or_merge", ("if log_uniform >= -log_ratio:", "if log_uniform >= log_ratio:")),
     ],
     ids=lambda value: value[1] or value[0] if isinstance(value, tuple) else None,
@@ -108,8 +109,8 @@ def test_log_odds_of_long_rows():
     "edit",
     [
         ("beta[token] + repeats", "beta[token]"),
-        ("beta_sum + t", "beta_sum"),
-        ("product = 1.0", "product = 2.0"),
+        slow(("beta_sum + t", "beta_sum")),
+        slow(("product = 1.0", "product = 2.0")),
     ],
     ids=lambda edit: edit[1],
 )

@@ -17,6 +17,7 @@ from pymc_geodesic.models import lda, lda_gibbs
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.sparse import admixture_log_likelihood
+from tests.grids import slow
 from tests.steps.runs import INTERPRETED
 
 QUIET = {
@@ -140,7 +141,7 @@ def sample(step, model, draws=30, tune=10, **kwargs):
         return pm.sample(draws=draws, tune=tune, step=step(), **(QUIET | kwargs))
 
 
-@pytest.mark.parametrize("method", [SCIR, SGRLD])
+@pytest.mark.parametrize("method", [SCIR, slow(SGRLD)])
 def test_steps_find_the_topics(method):
     documents = corpus()
     model = lda(documents, 2, alpha=0.2, beta=0.1)
@@ -170,7 +171,12 @@ def order_free(tree):
     return np.stack([gram[:, 0, 0], gram[:, 0, 1], gram[:, 2, 3], gram[:, 0, 3]], axis=1)
 
 
+@pytest.mark.slow
 def test_all_documents_give_the_posterior_of_collapsed_gibbs():
+    """Topics given counts, and counts given topics, are exact in default tests of their own.
+
+    Those are `test_topic_run.py` and `test_lda_enumeration.py`.
+    """
     documents = np.array([[3, 1, 0, 0], [0, 2, 1, 0], [0, 0, 2, 2], [1, 0, 0, 3], [2, 2, 0, 0]])
     prior = {"alpha": 0.5, "beta": 0.5}
     gibbs = lda_gibbs(documents, 2, **prior, draws=20_000, tune=100, random_seed=1)
@@ -263,7 +269,7 @@ def test_documents_that_pass_by_have_the_posterior_of_collapsed_gibbs():
     np.testing.assert_allclose(found.std(axis=0), exact.std(axis=0), rtol=0.1)
 
 
-@pytest.mark.parametrize(("method", "step_size"), [(SCIR, 0.05), (SGRLD, 2e-4)])
+@pytest.mark.parametrize(("method", "step_size"), [slow(SCIR, 0.05), (SGRLD, 2e-4)])
 def test_a_short_last_block_of_documents_counts_for_what_it_is(method, step_size):
     """One document of 101 has a word of its own; there is but one topic that documents have."""
     documents = np.array([np.bincount(np.arange(i, i + 8) % 5, minlength=6) for i in range(101)])
@@ -393,7 +399,7 @@ def test_perplexity_takes_alpha_from_the_draws_and_names_bad_input():
         document_completion_perplexity(idata, np.ones((2, 8)), held)
 
 
-@pytest.mark.parametrize("method", [SCIR, SGRLD])
+@pytest.mark.parametrize("method", [SCIR, slow(SGRLD)])
 def test_a_minibatch_without_any_word(method):
     """The first minibatch has no memory to use again, and needs none."""
     documents = corpus(n_documents=20)

@@ -18,6 +18,7 @@ from pymc_geodesic.runs.columns import Columns
 from pymc_geodesic.runs.ending import TERMINATED, end_run_with
 from pymc_geodesic.runs.lock import let_go
 from pymc_geodesic.runs.reading import RunFiles
+from tests.grids import slow
 from tests.runs.stopped import QUIET, as_often_as_told, assert_same_trees
 from tests.runs.test_faults import KWARGS, make_model, make_step
 from tests.steps.runs import INTERPRETED, sample
@@ -124,7 +125,7 @@ def check_goes_on(path, model, chains=2):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to find processes")
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", [slow(1), 2])
 def test_a_process_that_is_told_to_end(start, model, tmp_path, cores):
     process = start(cores)
     process.send_signal(signal.SIGTERM)
@@ -145,6 +146,7 @@ def test_the_process_of_a_chain_that_is_told_to_end(start, model, tmp_path):
     check_goes_on(tmp_path / "run", model)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to find processes")
 def test_the_process_of_a_chain_that_is_killed(start, model, tmp_path):
     process = start(2)
@@ -203,7 +205,7 @@ def full_disk(monkeypatch, after, error=errno.ENOSPC):
     monkeypatch.setattr(chain_files, "write_tree", write_until_full)
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize("error", [errno.ENOSPC, slow(errno.EROFS), slow(errno.EIO)])
 def test_a_disk_that_is_full(model, expected, tmp_path, monkeypatch, error):
     path = tmp_path / "run"
     with monkeypatch.context() as patch:

@@ -17,6 +17,7 @@ from pymc_geodesic.__main__ import main
 from pymc_geodesic.runs.identity import check_identity, identity_of
 from pymc_geodesic.runs.lock import let_go
 from pymc_geodesic.runs.reading import RunFiles
+from tests.grids import slow
 from tests.runs.stopped import (
     QUIET,
     StoppedError,
@@ -259,7 +260,7 @@ def killed_after(path, n):
         process.wait()
 
 
-@pytest.mark.parametrize("n", [7, *(pytest.param(k, marks=pytest.mark.slow) for k in (10, 23, 41))])
+@pytest.mark.parametrize("n", [7, *map(slow, (10, 23, 41))])
 def test_a_process_that_is_killed(model, tmp_path, n):
     path = tmp_path / "run"
     killed_after(path, n)

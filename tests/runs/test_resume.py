@@ -9,6 +9,7 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.runs.chain import difference
+from tests.grids import by_default, slow
 from tests.runs.stopped import QUIET, as_often_as_told, assert_same_trees, record_every, stopped
 from tests.steps.runs import INTERPRETED, assert_same_draws, sample
 
@@ -67,10 +68,6 @@ STEPS = {
 COUNTS = {"SCIR": plain(pg.SCIR), "SGRLD": plain(pg.SGRLD), "SSGLD": plain(pg.SSGLD)}
 
 
-def slow(value):
-    return pytest.param(value, marks=pytest.mark.slow)
-
-
 @functools.cache
 def undisturbed(model, make):
     return sample(model, make(model), **KWARGS)
@@ -86,7 +83,7 @@ def check(model, make, path, at, every, monkeypatch):
 
 
 @pytest.mark.parametrize("at", [38, *map(slow, (13, 60, 88))])
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", by_default(["GMC", "gSGNHT", "SGLD", "beside NUTS"], of=STEPS))
 def test_goes_on_as_if_it_had_not_stopped(model, name, at, tmp_path, monkeypatch):
     """While the first chain tunes and draws, and while the second does."""
     check(model, STEPS[name], tmp_path / "run", at, 4, monkeypatch)
@@ -120,7 +117,7 @@ def test_a_step_that_has_sampled_before(model, tmp_path):
 
 
 @pytest.mark.parametrize("at", [60, *map(slow, (13, 38))])
-@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("name", by_default(["SCIR"], of=COUNTS))
 def test_samplers_of_proportions_go_on(counts, name, at, tmp_path, monkeypatch):
     check(counts, COUNTS[name], tmp_path / "run", at, 4, monkeypatch)
 
