@@ -29,8 +29,8 @@ INTERPRETED := tests/manifolds/test_laws.py -k 'not Product and not covariance a
 
 help:
 	@echo "make demo              topics of the NumPy and SciPy docstrings; writes demo_output/"
-	@echo "make test              the test suite and the doctests"
-	@echo "make test-slow         the tests that take longer"
+	@echo "make test              the tests and doctests to run before each commit"
+	@echo "make test-slow         all other tests, which run each night"
 	@echo "make test-oldest       the test suite on the oldest PyMC, in .venv-oldest"
 	@echo "make test-oldest-core  the part of it that continuous integration runs"
 	@echo "make test-newest       the test suite on the newest PyMC, pre-releases too, in .venv-newest"
@@ -85,7 +85,7 @@ demo: $(STAMPS)/examples
 test: $(STAMPS)/loader
 	$(PYTEST) -n 2 --dist loadfile $(PYTEST_ARGS)
 
-test-slow: $(STAMPS)/test
+test-slow: $(STAMPS)/loader
 	$(PYTEST) -n 2 --dist loadfile -m slow $(PYTEST_ARGS)
 
 test-oldest:

@@ -18,7 +18,7 @@ from pymc_geodesic.distributed.shard_model import place_rows
 from pymc_geodesic.distributed.surrogates import Quadratic, conducive_terms
 from pymc_geodesic.manifolds.blocks import project
 from tests.distributed.problems import SIZES, sorted_directions, sorted_regression
-from tests.grids import cross
+from tests.grids import slow
 
 PROBABILITIES = np.array([0.2, 0.5, 0.3])
 INTERPRETED = {"mode": "FAST_COMPILE"}
@@ -72,7 +72,7 @@ class Residents:
         return np.array([self.tangent(x, s.gradients(x[np.newaxis])[0]) for s in self.shards])
 
 
-@pytest.fixture(scope="module", params=["regression", "directions"])
+@pytest.fixture(scope="module", params=[slow("regression"), "directions"])
 def residents(request):
     if request.param == "regression":
         return Residents(sorted_regression(), ["x", "y"])
@@ -97,11 +97,7 @@ def agrees(residents):
     )
 
 
-@pytest.mark.parametrize(
-    ("residents", "conducive"),
-    cross(["directions", "regression"], [True, False]),
-    indirect=["residents"],
-)
+@pytest.mark.parametrize("conducive", [False, True])
 def test_shards_add_up_to_the_posterior(residents, conducive):
     """By Σ f_s ∇ log p_s = ∇ log p, also for shards of other sizes that are visited more often."""
     terms = conducive_terms(residents.surrogates(), PROBABILITIES) if conducive else None

@@ -1,5 +1,7 @@
 """Kernels leave their target alone: exact draws stay exact draws."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -22,9 +24,12 @@ def target(request):
     return request.param
 
 
-@pytest.fixture(scope="module")
+field_of = functools.cache(gradient_field)
+
+
+@pytest.fixture
 def field(target):
-    return gradient_field(target)
+    return field_of(target)
 
 
 SOME = [VON_MISES_FISHER, CONCENTRATION_AND_DIRECTION, DIRICHLET_ON_SIMPLEX]

@@ -54,7 +54,7 @@ def test_proposals_alone_have_the_exact_law_of_all_partitions(exact):
 @pytest.mark.parametrize(
     ("part", "edit"),
     [
-        ("_log_split_ratio", (" + math.log(both - 1.0)", "")),
+        slow("_log_split_ratio", (" + math.log(both - 1.0)", "")),
         slow("_log_split_ratio", (" - math.log(n_rows - sizes[first])", "")),
         slow("_log_split_ratio", ("value -= math.lgamma(both)", "pass")),
         ("_restricted_sweep", ("if parts[i] == 1 else log_odds", "")),
