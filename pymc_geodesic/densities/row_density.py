@@ -12,6 +12,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.log_density import Density, density_of
+from pymc_geodesic.densities.row_indices import IndexCheck
 from pymc_geodesic.densities.row_sums import check_row_sums
 from pymc_geodesic.densities.total_sizes import warn_of_other_totals
 from pymc_geodesic.densities.variables import ManifoldVariable
@@ -76,8 +77,8 @@ class RowDensity:
     Raises
     ------
     ValueError
-        If the log-density is no sum over the rows, or data that are not named have as many rows as
-        a minibatch.
+        If the log-density is no sum over the rows, data that are not named have as many rows as
+        a minibatch, or data point beyond an array.
     """
 
     def __init__(
@@ -92,6 +93,8 @@ class RowDensity:
         self.source = source
         self.total_size = total_size or source.n_rows
         self.minibatch = self.of_rows()
+        self._indices = IndexCheck(model, self.variables, self.minibatch, source)
+        self.check_data()
         rows = self.minibatch.rows
         if rows:
             _refuse_single_rows(model, self.minibatch, source)
@@ -128,6 +131,10 @@ class RowDensity:
             scale=self.total_size / self.source.batch_size if scale is None else scale,
             without=self._left_out,
         )
+
+    def check_data(self) -> None:
+        """Refuse data in memory that point beyond an array; see `IndexCheck`."""
+        self._indices.check()
 
     @property
     def _left_out(self) -> list[TensorVariable]:

@@ -172,6 +172,7 @@ class LocalGradientEstimator(GradientEstimate):
 
     def refresh_data(self) -> None:
         """Read the data containers that are not minibatched, and how many cores there are."""
+        self.rows.check_data()
         self.workers = Workers()
         self._fixed_data = {
             id(density): [self._array_of(copy, holder) for copy, holder in density.arrays.items()]

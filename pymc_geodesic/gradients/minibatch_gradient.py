@@ -98,6 +98,7 @@ class GradientEstimator(GradientEstimate):
 
     def refresh_data(self) -> None:
         """Point the context at the present values of the data containers."""
+        self._density.check_data()
         density = self._density_inputs
         self._whole_inputs: dict[str, int] = {}
         position = 0

@@ -22,6 +22,7 @@ from pymc_geodesic.densities.compilation import FixedArray, compile_field, mode_
 from pymc_geodesic.densities.hoisting import split_at_frontier
 from pymc_geodesic.densities.local_rows import check_rows
 from pymc_geodesic.densities.log_density import Density, density_of
+from pymc_geodesic.densities.row_indices import IndexCheck
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
@@ -105,8 +106,14 @@ class RowConditional:
         self._chunks = parts_of(self._size, math.ceil(self._size / CHUNK))
         self.acceptance_rate = math.nan
         self.density = density_of(model, variables, SeenRows(source.arrays), local=local)
+        self._indices = IndexCheck(model, [*variables, *local], self.density, source)
+        self.check_data()
         check_rows(model, self.density, [*variables, *local], source)
         self._compile(len(variables), compile_kwargs)
+
+    def check_data(self) -> None:
+        """Refuse data in memory that point beyond an array; see `IndexCheck`."""
+        self._indices.check()
 
     def _compile(self, n_global: int, compile_kwargs: Mapping[str, Any]) -> None:
         """Compile the conditional of the local variables, row by row."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from pymc_geodesic.minibatches.block_format import BlockFormat, BlockPass, rows_of
 from pymc_geodesic.minibatches.block_rows import LaidOut, Memory
+from pymc_geodesic.minibatches.row_indices import RowIndex
 from pymc_geodesic.minibatches.source import PassingRows
 from pymc_geodesic.minibatches.unlike_blocks import BlockMeans, watched
 
@@ -97,6 +98,10 @@ class StreamedRows(PassingRows):
         self._starts = np.empty(0, dtype=np.int64)
         self._restart(0, 0, 0)
 
+    def check_indices(self, indices: Sequence[RowIndex]) -> None:
+        """Look whether rows point beyond an array; see `PassingRows.check_indices`."""
+        self._format.indices = tuple(indices)
+
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Choose some rows of the first block; see `RowSource.example_rows`."""
         return chosen_examples(self._examples, n)
@@ -164,7 +169,9 @@ class StreamedRows(PassingRows):
         where = f"block {self._begin + 1} or one of the {self._window_blocks - 1} after it"
         if self._window_blocks == 1:
             where = f"block {self._pass.consumed}"
-        self.arrays, self.whole = self._format.lay_out(parts, None, length, self._memory, where)
+        self.arrays, self.whole = self._format.lay_out(
+            parts, None, length, self._memory, where, in_order=False
+        )
         return self._starts
 
     @property

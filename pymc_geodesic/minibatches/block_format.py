@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.block_rows import (
     ContainerRows,
     DenseRows,
     LaidOut,
     Memory,
     length_of,
+    origin,
     pieces_of,
 )
+from pymc_geodesic.minibatches.row_indices import REMEDY, RowIndex
 
 __all__ = ["BlockFormat", "BlockPass", "rows_of"]
 
@@ -31,10 +34,16 @@ class BlockFormat:
     ----------
     containers : list of ContainerRows
         In the order of the names of ``minibatch=``.
+
+    Attributes
+    ----------
+    indices : tuple of RowIndex
+        What is looked at in rows that are laid out, once a model says what it takes as indices.
     """
 
     def __init__(self, containers: Sequence[ContainerRows]) -> None:
         self._containers = {each.name: each for each in containers}
+        self.indices: tuple[RowIndex, ...] = ()
 
     def named(self, block: Any) -> dict[str, Any]:
         """Give the parts of a block their names, without reading them.
@@ -159,14 +168,44 @@ class BlockFormat:
         length: int,
         memory: Memory,
         where: str,
+        *,
+        in_order: bool = True,
     ) -> LaidOut:
-        """Copy the rows of blocks to their positions; see `ContainerRows.lay_out`."""
-        return _together(
+        """Copy the rows of blocks to their positions; see `ContainerRows.lay_out`.
+
+        With ``in_order=False`` they are no longer in the order of a block.
+        """
+        laid_out = _together(
             [
                 each.lay_out([block[name] for block in blocks], positions, length, memory, where)
                 for name, each in self._containers.items()
             ]
         )
+        for index in self.indices:
+            beyond = index.first_beyond(laid_out[0])
+            if beyond is not None:
+                if in_order and beyond.row is not None:
+                    where += _origin_of(beyond.row, blocks, positions, index.containers[0])
+                message = f"batches= yields {index.of} in {where} with {beyond.said}; {REMEDY}"
+                raise ValueError(see(message, "beyond-array"))
+        return laid_out
+
+
+def _origin_of(
+    place: int,
+    blocks: Sequence[Mapping[str, Any]],
+    positions: np.ndarray | None,
+    name: str,
+) -> str:
+    """Say where a row that was laid out came from."""
+    row = place % sum(map(rows_of, blocks))
+    if positions is not None:
+        row = int(np.flatnonzero(positions == row)[0])
+    for block in blocks[:-1]:
+        if row < rows_of(block):  # of a block before the one that errors name
+            return origin(block[name], row)
+        row -= rows_of(block)
+    return origin(blocks[-1][name], row) or f", row {row}"
 
 
 def _together(parts: Iterable[LaidOut]) -> LaidOut:

@@ -21,6 +21,7 @@ __all__ = [
     "Memory",
     "SparseRows",
     "length_of",
+    "origin",
     "pieces_of",
 ]
 
@@ -62,7 +63,7 @@ def _undefined_row(rows: np.ndarray) -> int:
     return next(i for i in range(len(rows)) if undefined_numbers(rows[i : i + 1]))
 
 
-def _origin(part: Any, row: int) -> str:
+def origin(part: Any, row: int) -> str:
     """Say where a row of a block is, if the block knows."""
     return f", {part.origin(row)}" if hasattr(part, "origin") else ""
 
@@ -246,7 +247,7 @@ class DenseRows(ContainerRows):
             for piece in pieces_of(part):
                 if undefined := undefined_numbers(piece):
                     what, remedy = undefined
-                    where += _origin(part, first - begin + _undefined_row(piece))
+                    where += origin(part, first - begin + _undefined_row(piece))
                     message = f"batches= yields {what} for {self.name!r} in {where}; {remedy}"
                     raise ValueError(message)
                 rows = slice(first, first + len(piece))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from pymc_geodesic.minibatches.block_format import BlockFormat, BlockPass, rows_
 from pymc_geodesic.minibatches.block_rows import Memory
 from pymc_geodesic.minibatches.order import IndependentWalk, ShuffledWalk, Walk
 from pymc_geodesic.minibatches.random_rows import RandomRows
+from pymc_geodesic.minibatches.row_indices import RowIndex
 from pymc_geodesic.minibatches.shuffled_rows import shuffled_order
 from pymc_geodesic.minibatches.source import PassingRows
 from pymc_geodesic.minibatches.unlike_blocks import BlockMeans, watched
@@ -135,6 +136,10 @@ class StreamedBlocks(PassingRows):
         self._spare = Memory()
         self._means = BlockMeans()
         self._start_over(0)
+
+    def check_indices(self, indices: Sequence[RowIndex]) -> None:
+        """Look whether rows point beyond an array; see `PassingRows.check_indices`."""
+        self._format.indices = tuple(indices)
 
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Choose some rows of the first block; see `RowSource.example_rows`."""

@@ -7,7 +7,7 @@ first row for each inner step. The data themselves never pass through Python.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from operator import is_
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
 from pymc_geodesic.failure_modes import see
+from pymc_geodesic.minibatches.row_indices import RowIndex
 from pymc_geodesic.minibatches.row_inputs import (
     DrawnRows,
     SeenRows,
@@ -245,6 +246,10 @@ class RowSource(ABC):
 
 class PassingRows(RowSource):
     """Rows that only pass by, of which no one knows the number."""
+
+    @abstractmethod
+    def check_indices(self, indices: Sequence[RowIndex]) -> None:
+        """Look from now on whether rows that are read point beyond an array."""
 
     def row_indices(self, start: int) -> np.ndarray:
         """Not known.

@@ -1,0 +1,157 @@
+"""Which data a log-density takes as indices into arrays of known length."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pymc.model import Model
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs, io_toposort
+from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.densities.log_density import Density, rebuilt
+from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.failure_modes import see
+from pymc_geodesic.minibatches.row_indices import RowIndex, beyond_in_memory
+from pymc_geodesic.minibatches.row_inputs import evaluated
+from pymc_geodesic.minibatches.source import PassingRows, RowSource
+
+__all__ = ["IndexCheck"]
+
+_IN_PYTHON = Mode("py", optimizer=None)
+"""Nothing to compile: an index is hardly ever more than a column of integers, or one less."""
+
+
+class IndexCheck:
+    """A look at the data that a log-density takes as indices.
+
+    Data in memory are looked at by `check`, and those of a stream when they are read.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+        Those of the coordinates of the density.
+    density : Density
+    source : RowSource
+        Where its rows come from.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        variables: Sequence[ManifoldVariable],
+        density: Density,
+        source: RowSource,
+    ) -> None:
+        self._model, self._density, self._source = model, density, source
+        streamed = isinstance(source, PassingRows)
+        indices = _row_indices(variables, density, only_rows=streamed)
+        self._indices = [] if streamed else indices
+        if streamed:
+            source.check_indices(indices)
+
+    def check(self) -> None:
+        """Refuse data in memory that point beyond an array.
+
+        Raises
+        ------
+        ValueError
+            The message names the data, the row and the array.
+        """
+        if not self._indices:
+            return
+        message = beyond_in_memory(self._indices, self._data())
+        if message is not None:
+            raise ValueError(see(message, "beyond-array"))
+
+    def _data(self) -> dict[str, np.ndarray]:
+        """All that is in memory, in its own order, by its names."""
+        data = {
+            row.name: row.present if self._source.drawn else evaluated(self._model[row.name])
+            for row in self._density.rows
+        }
+        for copy, holder in self._density.arrays.items():
+            if copy.name is not None:
+                data[copy.name] = self._source.whole_array(holder)
+        return data
+
+
+def _row_indices(
+    variables: Sequence[ManifoldVariable], density: Density, *, only_rows: bool
+) -> list[RowIndex]:
+    """Find what points into arrays, of rows alone or of other data too."""
+    rows = {
+        row.block: pt.tensor(
+            row.name, dtype=row.block.type.dtype, shape=(None, *row.block.type.shape[1:])
+        )
+        for row in density.rows
+    }
+    data = set(rows.values())
+    if not only_rows:
+        data |= {copy for copy, holder in density.arrays.items() if copy.name is not None}
+    named = {c: v.name for c, v in zip(density.coordinates, variables, strict=False)}
+    named |= {each: name for name, each in density.others.items()}
+    named |= {copy: copy.name for copy in density.arrays if copy.name is not None}
+    terms = rebuilt([*density.row_terms, *density.other_terms], rows)
+    found = {}
+    for table, axis, index in _indexings(terms):
+        inputs = list(explicit_graph_inputs([index]))
+        length = table.type.shape[axis]
+        if inputs and length is not None and data.issuperset(inputs):
+            found[index, length] = RowIndex(
+                tuple(each.name for each in inputs),
+                length,
+                _called(table, named),
+                _of_rows(index, inputs),
+            )
+    return list(found.values())
+
+
+def _indexings(
+    terms: Sequence[TensorVariable],
+) -> Iterator[tuple[TensorVariable, int, TensorVariable]]:
+    """Find arrays, axes of them, and the integers that point into those."""
+    for node in io_toposort([], terms):
+        if not isinstance(node.op, AdvancedSubtensor):
+            continue
+        axis = 0
+        for index in indices_from_subtensor(node.inputs[1:], node.op.idx_list):
+            if not isinstance(index, Variable) or not hasattr(index.type, "dtype"):
+                axis += 1
+            elif index.type.dtype == "bool":
+                axis += index.type.ndim
+            else:
+                yield node.inputs[0], axis, index
+                axis += 1
+
+
+def _called(table: TensorVariable, named: Mapping[Variable, str]) -> str:
+    """Name an array by the variables that it is or is made of."""
+    names = [repr(named[each]) for each in ancestors([table]) if each in named]
+    names = sorted(set(names))
+    if not names:
+        return "an array"
+    return names[0] if table in named else f"an array that is made of {' and '.join(names)}"
+
+
+def _of_rows(
+    index: TensorVariable, inputs: Sequence[TensorVariable]
+) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
+    """Compute indices from data by their names."""
+    if index in inputs:
+        return lambda data: data[str(index.name)]
+    function = pytensor.function(inputs, index, mode=_IN_PYTHON)
+    one_at_a_time = threading.Lock()  # blocks are read in the background
+
+    def of_rows(data: Mapping[str, np.ndarray]) -> np.ndarray:
+        with one_at_a_time:
+            return function(*(data[str(each.name)].astype(each.type.dtype) for each in inputs))
+
+    return of_rows
