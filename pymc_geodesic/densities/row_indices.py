@@ -51,11 +51,11 @@ class IndexCheck:
         source: RowSource,
     ) -> None:
         self._model, self._density, self._source = model, density, source
-        streamed = isinstance(source, PassingRows)
-        indices = _row_indices(variables, density, only_rows=streamed)
-        self._indices = [] if streamed else indices
-        if streamed:
-            source.check_indices(indices)
+        self._indices: list[RowIndex] = []
+        if isinstance(source, PassingRows):
+            source.check_indices(_row_indices(variables, density, only_rows=True))
+        else:
+            self._indices = _row_indices(variables, density, only_rows=False)
 
     def check(self) -> None:
         """Refuse data in memory that point beyond an array.
