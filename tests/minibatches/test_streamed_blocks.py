@@ -11,6 +11,7 @@ from pymc_geodesic.datasets import row_blocks
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows
 from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
+from tests.grids import cross
 
 # Rows are in the order of their numbers, to be recognised; in random order nothing is said.
 pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
@@ -130,17 +131,16 @@ def test_a_restored_state_joins_what_was_wanted_when_a_block_began_to_load(order
 
 
 @pytest.mark.parametrize(
-    ("lengths", "joined"),
-    [
+    ("draws_per_block", "lengths", "joined"),
+    cross([None, 1, 7], [
         ([40, 40, 40], [[0], [1], [2]]),
         ([40, 40, 13], [[0], [1], [2]]),
         ([40, 40, 3], [[1], [2, 0]]),
         ([40, 3, 40, 2, 17], [[0], [1, 2], [3, 4]]),
         ([20, 90], [[0], [1]]),
-    ],
+    ]),
     ids=str,
-)
-@pytest.mark.parametrize("draws_per_block", [None, 1, 7])
+)  # fmt: skip
 def test_blocks_count_by_their_rows(lengths, joined, draws_per_block):
     """A block that is shorter than a minibatch is joined to the next, at the end to the first."""
     n = sum(lengths)

@@ -12,6 +12,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import row_blocks
+from tests.grids import slow
 
 # Rows are in the order of their numbers, to be recognised; in random order nothing is said.
 pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
@@ -81,7 +82,7 @@ def zarr_arrays(folder):
     return group["X"], group["y"]
 
 
-@pytest.mark.parametrize("stored", [memory_maps, zarr_arrays])
+@pytest.mark.parametrize("stored", [memory_maps, slow(zarr_arrays)])
 def test_rows_on_disk_give_the_draws_of_rows_in_memory(tmp_path, stored):
     """In processes, too, after this one has read from the files."""
     settings = {"step_size": 2e-3, "friction": 100.0, "draws_per_block": 5}
@@ -169,7 +170,7 @@ ROW_BYTES = 29 * 4
 
 @needs_linux
 @pytest.mark.parametrize(
-    ("what", "row_bytes"), [("rows", ROW_BYTES), ("sparse", ROW_BYTES + 29 * 4 + 2 * 8)]
+    ("what", "row_bytes"), [("rows", ROW_BYTES), slow("sparse", ROW_BYTES + 29 * 4 + 2 * 8)]
 )
 def test_two_blocks_fit_and_no_more(tmp_path, what, row_bytes):
     """A sparse row has its numbers, their columns, and where it begins and ends."""

@@ -16,6 +16,7 @@ from pymc_geodesic.minibatches.shuffled_rows import shuffled_order
 from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.steps.base.options import MinibatchOptions
+from tests.grids import cross
 
 N, D, K, BATCH = 60, 11, 2, 5
 LENGTHS = (20, 3, 25, 12)
@@ -97,9 +98,9 @@ def gradients_of(estimator, position, n_draws, n_steps=2):
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "order"), [*((BATCH, order) for order in ORDERS), (None, "shuffled")]
+    ("kwargs", "batch_size", "order"),
+    cross([INTERPRETED, None], [*((BATCH, order) for order in ORDERS), (None, "shuffled")]),
 )
-@pytest.mark.parametrize("kwargs", [INTERPRETED, None], ids=["interpreted", "numba"])
 def test_gradients_are_those_of_dense_blocks(model, dense_model, table, batch_size, order, kwargs):
     """Blocks of any number of non-zeros take each other's place under one compiled function."""
     X, y, w = table

@@ -21,6 +21,7 @@ from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens, MaxMarginTopics,
 from pymc_geodesic.models import medlda_gibbs, medlda_ssgrld
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.schedules import PolynomialDecay
+from tests.grids import slow
 from tests.models.labelled_documents import corpus
 from tests.mutants import Mutant
 
@@ -96,7 +97,7 @@ def z_scores_of_assignments(sweep, loss, n_classes, n=20_000):
 
 @pytest.mark.parametrize(
     ("loss", "n_classes"),
-    [(ONE_AGAINST_ALL, 1), (ONE_AGAINST_ALL, 3), (AUGMENTED, 1), (MULTICLASS, 3)],
+    [slow(ONE_AGAINST_ALL, 1), (ONE_AGAINST_ALL, 3), (AUGMENTED, 1), (MULTICLASS, 3)],
 )
 def test_collapsed_sweeps_have_the_exact_law_of_all_assignments(loss, n_classes):
     assert np.abs(z_scores_of_assignments(collapsed_max_margin_sweep, loss, n_classes)).max() < 5
@@ -211,7 +212,7 @@ def test_data_augmentation_has_the_exact_posterior(augmented):
     assert np.abs(z_scores_of_chain(augmented_topics=augmented)).max() < 4.5
 
 
-@pytest.mark.parametrize("names", [["draw_weights"], ["draw_scales", "draw_weights"]])
+@pytest.mark.parametrize("names", [slow(["draw_weights"]), ["draw_scales", "draw_weights"]])
 def test_a_cost_that_is_not_halved_is_found(monkeypatch, names):
     """The authors' c is half of the cost: the mistake that the notation invites."""
     module = import_module("pymc_geodesic.models.medlda_gibbs")
@@ -292,7 +293,7 @@ def z_scores_of_dynamics(sampler, topic_step, weight_step, thin=5):
 @pytest.mark.parametrize(
     ("sampler", "topic_step", "weight_step"),
     [
-        ({"remembers": True, "batch_size": 1}, 1.0, 0.25),
+        slow({"remembers": True, "batch_size": 1}, 1.0, 0.25),
         ({"remembers": True, "has_thermostat": True}, 1.0, 0.05),
         ({}, 0.1, 0.25),
         ({"exact_transitions": False}, 0.02, 0.25),
