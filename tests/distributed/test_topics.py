@@ -122,7 +122,9 @@ def test_shards_that_are_copies_are_not_unlike(caplog):
     assert "documents in different shards" not in caplog.text
 
 
+@pytest.mark.slow
 def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
+    """So they are when workers are lost, by default; those of rows are in `test_sampling.py`."""
     for workers in (2, 3):
         other = sampled(InlineClient(workers))
         np.testing.assert_array_equal(other.posterior["topics"], undisturbed.posterior["topics"])
@@ -154,8 +156,12 @@ def test_result(undisturbed):
     assert sampled(discard_tuned_samples=False).warmup_posterior["topics"].shape[1] == 10
 
 
+@pytest.mark.slow
 def test_a_step_method_draws_what_the_recipe_of_it_does():
-    """Made in the model, whose documents are enough for a minibatch."""
+    """Made in the model, whose documents are enough for a minibatch.
+
+    `test_sampling.py` has it for rows, by default.
+    """
     parts = unlike_parts()
     arguments = {"draws": 4, "tune": 2, "chains": 1, "random_seed": 1, "conducive": False} | QUIET
     runs = []

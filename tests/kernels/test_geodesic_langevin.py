@@ -43,6 +43,11 @@ CASES = {
     TRUNCATED_NORMAL: ([0.8], [1.5] * 2, [0.6] * 2),
 }
 
+SOME = [
+    str(each) for each in (CONCENTRATION_AND_DIRECTION, MATRIX_VON_MISES_FISHER, TRUNCATED_NORMAL)
+]
+"""By default: mixed, curved and with walls."""
+
 
 def noise_of_part(step_size: float, friction: np.ndarray, part: np.ndarray) -> np.ndarray:
     """Variance b with h² (1 + e)² b / 4 = part · (1 − e²), e = exp(−γ h)."""
@@ -67,7 +72,7 @@ class Case:
         )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=CASES, ids=str)
+@pytest.fixture(scope="module", params=by_default(SOME, of=CASES), ids=str)
 def case(request):
     return Case(request.param)
 
