@@ -2,8 +2,10 @@
 
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytensor
 import pytest
 
 
@@ -11,6 +13,13 @@ import pytest
 def pymc_speaks() -> None:
     """Undo what importing a benchmark has silenced, so that no test depends on those before it."""
     logging.getLogger("pymc").setLevel(logging.INFO)
+
+
+@pytest.fixture
+def interpreted() -> Iterator[None]:
+    """Compile nothing by default: for what PyMC makes of a model, whatever the back end is."""
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,7 @@ def multiclass_loss(y, s, cost, margin):
     return cost * np.maximum(0.0, margin + rivals - s[..., y])
 
 
+@pytest.mark.usefixtures("interpreted")
 class TestHingeRandom(BaseTestDistributionRandom):
     pymc_dist = Hinge
     pymc_dist_params: ClassVar = {"score": 0.3, "cost": 2.0, "margin": 0.5}
@@ -56,6 +57,7 @@ class TestHingeRandom(BaseTestDistributionRandom):
         return draw
 
 
+@pytest.mark.usefixtures("interpreted")
 class TestMulticlassHingeRandom(BaseTestDistributionRandom):
     pymc_dist = MulticlassHinge
     pymc_dist_params: ClassVar = {
@@ -265,6 +267,7 @@ def test_minibatch_of_integers_is_refused_with_a_remedy(data):
             pm.Bernoulli("other", 0.5, observed=labels, total_size=60)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_posterior_predictive_draws_follow_the_new_data(data):
     X, y = data
     model = make_model(X, y)
@@ -286,6 +289,7 @@ def test_posterior_predictive_draws_follow_the_new_data(data):
     np.testing.assert_array_equal(labels.mean(("chain", "draw")), [1, -1])
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_multiclass_model_with_dims():
     rng = np.random.default_rng(1)
     with pm.Model(coords={"class": list("abc"), "row": range(7)}) as model:
@@ -299,6 +303,7 @@ def test_multiclass_model_with_dims():
     assert "MulticlassHinge" in pm.model_to_mermaid(model)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_support_points_are_the_labels_that_are_most_likely():
     for distribution, score, size, expected in [
         (Hinge, [-1.0, 2.0], None, [-1, 1]),

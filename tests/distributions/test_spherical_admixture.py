@@ -42,6 +42,7 @@ def naive_logp(value, theta, beta, kappa):
     return pm.logp(VonMisesFisher.dist(means, kappa), value)
 
 
+@pytest.mark.usefixtures("interpreted")
 class TestRandom(BaseTestDistributionRandom):
     pymc_dist = SphericalAdmixture
     pymc_dist_params: ClassVar = {"theta": PROPORTIONS[0], "beta": TOPICS, "kappa": 3.0}
@@ -200,6 +201,7 @@ def test_draws_have_the_exact_mean_cosine(mode):
     assert np.all(np.abs(cosines.mean(axis=0) - mean_resultant_length(V, 25.0)) < 5 * error)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_support_point_is_the_mean():
     with pm.Model() as model:
         SphericalAdmixture("x", PROPORTIONS, TOPICS, 3.0)

@@ -21,6 +21,7 @@ def evaluate(variable, values=None):
     return variable.eval(values, mode="FAST_COMPILE")
 
 
+@pytest.mark.usefixtures("interpreted")
 class TestRandom(BaseTestDistributionRandom):
     pymc_dist = UniformSphere
     pymc_dist_params: ClassVar = {"d": 3}
@@ -67,7 +68,8 @@ def test_draws_are_uniform(mode):
         assert abs(np.mean(cosine > 0) - 0.5) < 5 * 0.5 / np.sqrt(len(x))
 
 
-@pytest.mark.parametrize(("shape", "expected"), [slow((4,), [0.5] * 4), ((2, 4), [[0.5] * 4] * 2)])
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(("shape", "expected"), [((4,), [0.5] * 4), ((2, 4), [[0.5] * 4] * 2)])
 def test_support_point_is_on_the_sphere(shape, expected):
     with pm.Model() as model:
         UniformSphere("x", shape=shape)

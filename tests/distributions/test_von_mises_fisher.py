@@ -48,6 +48,7 @@ def scipy_logp(value, mu, kappa):
     return stats.vonmises_fisher(mu, float(kappa)).logpdf(value)
 
 
+@pytest.mark.usefixtures("interpreted")
 class TestRandom(BaseTestDistributionRandom):
     pymc_dist = VonMisesFisher
     pymc_dist_params: ClassVar = {"mu": np.array([0.0, 0.6, 0.8]), "kappa": 3.0}
@@ -284,11 +285,12 @@ def test_draws_refuse_bad_parameters(mode, mu, kappa, message):
 # Life in a model ------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(
     ("mu", "kappa", "size", "expected"),
     [
-        slow(NORTH, 0.0, 2, [NORTH, NORTH]),
-        slow(NORTH, [1.0, 2.0], None, [NORTH, NORTH]),
+        (NORTH, 0.0, 2, [NORTH, NORTH]),
+        (NORTH, [1.0, 2.0], None, [NORTH, NORTH]),
         (np.eye(3), 1.0, (2, 3), [np.eye(3), np.eye(3)]),
     ],
 )

@@ -151,6 +151,7 @@ def test_bad_input_is_named(rows, signs, change, message):
         linear_svm(**({"X": rows, "y": signs} | change))
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_predictions_are_those_of_the_posterior_predictive(rows, signs):
     """The draws give what `sample_posterior_predictive` gives for new rows."""
     model = linear_svm(rows, signs, cost=1.0, margin=0.8, intercept=True)

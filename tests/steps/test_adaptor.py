@@ -68,8 +68,8 @@ def check_law(posterior):
     ("step_class", "order"),
     [
         (gSGNHT, ["a", "b", "mu", "s"]),
-        *((step, ["mu", "s", "b", "a"]) for step in (GMC, SGLD)),
-        *(slow(step, ["mu", "s", "b", "a"]) for step in (SGGMC, gSGNHT, SubgradientHMC, SSGNHT)),
+        (GMC, ["mu", "s", "b", "a"]),
+        *(slow(step, ["mu", "s", "b", "a"]) for step in STEPS if step is not GMC),
         *(slow(step, ["a", "b", "mu", "s"]) for step in (GMC, SGGMC)),
     ],
 )
@@ -256,7 +256,7 @@ STATS[SubgradientHMC] = STATS[GMC]
 STATS[SGLD] = {"step_size": np.float64, "diverging": np.bool_, "n_grad": np.int64}
 
 
-@every_step()
+@every_step([GMC, SGGMC, gSGNHT, SGLD])
 def test_sample_stats(model, step_class):
     stats = sample(model, make(model, step_class), draws=20, tune=30).sample_stats
     for name, kind in STATS[step_class].items():

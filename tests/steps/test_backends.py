@@ -67,18 +67,18 @@ def native(model):
     return functools.cache(lambda step_class: draws(model, step_class, None))
 
 
-@steps(GMC)
+@steps()
 def test_c(model, native, step_class):
-    """All rows with the value on the sphere, and minibatches in unconstrained space."""
+    """All rows with the value on the sphere, and minibatches in unconstrained space.
+
+    By default `test_compilation.py` compares gradients of the back ends.
+    """
     assert_same_draws(native(step_class), draws(model, step_class, "CVM"), rtol=ROUNDING)
 
 
 @steps()
 def test_c_with_tuning(model, step_class):
-    """What tuning compiles besides: minibatches on the sphere, and all rows at once.
-
-    By default `test_compilation.py` compares gradients of the back ends, of rows and of all.
-    """
+    """What tuning compiles besides: minibatches on the sphere, and all rows at once."""
     runs = [draws(model, step_class, mode, tune=20) for mode in (None, "CVM")]
     assert_same_draws(*runs, rtol=ROUNDING_IN_TUNING)
 

@@ -16,7 +16,9 @@ N = 100
 FACTORS = RNG.gamma(0.3, size=(N, 3)) * [2.0, 1.0, 0.3]
 X = RNG.normal(size=(N, 3))
 Y = (1.5 * np.array([0.8, 0.14, 0.06]) * X).sum(axis=-1) + 0.5 * RNG.normal(size=N)
-every_step = pytest.mark.parametrize("step_class", [SCIR, SGRLD], ids=lambda step: step.__name__)
+every_step = pytest.mark.parametrize(
+    "step_class", [SCIR, slow(SGRLD)], ids=lambda step: step.__name__
+)
 
 
 def make(model, step_class=SCIR, vars=("w",), compile_kwargs=INTERPRETED, **kwargs):

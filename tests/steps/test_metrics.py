@@ -44,7 +44,15 @@ def advance(step, point, n_tune, n):
 
 
 @pytest.mark.parametrize(
-    ("kind", "metric"), cross([pg.GMC, pg.SGGMC, pg.SGLD], [COVARIANCE, np.diag(COVARIANCE)])
+    ("kind", "metric"),
+    [
+        (pg.GMC, COVARIANCE),
+        (pg.SGGMC, np.diag(COVARIANCE)),
+        slow(pg.GMC, np.diag(COVARIANCE)),
+        slow(pg.SGGMC, COVARIANCE),
+        slow(pg.SGLD, COVARIANCE),
+        slow(pg.SGLD, np.diag(COVARIANCE)),
+    ],
 )
 def test_given_covariance_is_used_as_it_is(kind, metric):
     names = ["a", "b"] if kind is pg.SGLD else None

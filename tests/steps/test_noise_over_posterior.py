@@ -5,7 +5,6 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
-from tests.grids import slow
 
 GROUPS, ROWS = 20, 600
 
@@ -34,8 +33,10 @@ def exact_scale(group: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     return float(mean), float(np.sqrt(weights @ (taus - mean) ** 2))
 
 
-@pytest.mark.parametrize("seed", [1, slow(2)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
 def test_scale_of_a_hierarchy(seed):
+    """The law by which the step is bounded has a test by default in `test_settling.py`."""
     group, y = rows()
     with pm.Model() as model:
         code, observed = pm.Data("group", group), pm.Data("y", y)

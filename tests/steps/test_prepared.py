@@ -8,6 +8,7 @@ from numba.core import event
 import pymc_geodesic as pg
 from pymc_geodesic.manifolds import blocks
 from pymc_geodesic.steps.base.prepared import SIGNATURES
+from tests.grids import slow
 
 SETTINGS = {
     "draws": 4,
@@ -54,10 +55,10 @@ def checked(monkeypatch):
     ("step", "options"),
     [
         (pg.SGGMC, {}),
-        (pg.gSGNHT, {}),
-        (pg.SGGMC, {"metric": None}),
+        slow(pg.gSGNHT, {}),
+        slow(pg.SGGMC, {"metric": None}),
         (pg.gSGNHT, {"metric": None}),
-        (pg.SSGNHT, {}),
+        slow(pg.SSGNHT, {}),
         (pg.GMC, None),
     ],
     ids=["SGGMC", "gSGNHT", "SGGMC, not adapted", "gSGNHT, not adapted", "SSGNHT", "GMC"],
