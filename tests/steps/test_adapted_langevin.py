@@ -119,6 +119,7 @@ def test_velocity_is_tangent_where_the_dynamics_begin(step, monkeypatch):
     assert max(seen) < 1e-12
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_known_noise_is_not_walked_in_epochs():
     # over an epoch it would add up to zero, and slow positions never feel what is taken off
     model = mixed_model()
@@ -175,6 +176,7 @@ def bounded_gradient(x):
     return -0.5 * pt.sum((x - 1.0) ** 2) - pt.sum(pt.sqrt(x**2))
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.gSGNHT), pg.GMC])
 def test_start_without_a_gradient_is_refused(kind):
     with pm.Model() as model:
@@ -186,6 +188,7 @@ def test_start_without_a_gradient_is_refused(kind):
         step.step(model.initial_point(random_seed=1))
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("rate", [1e-3, slow(1e3)])
 def test_half_lines_of_any_scale(rate):
     with pm.Model() as model:
@@ -238,6 +241,7 @@ def test_stiff_directions_of_a_sphere_shorten_the_step():
     assert h == pytest.approx(0.5 / 8.0, rel=0.15)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_routes_without_all_that_is_set():
     model = mixed_model()
     rows = {"model": model, "minibatch": ["x", "t"], "batch_size": 20}

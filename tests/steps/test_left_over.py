@@ -90,6 +90,7 @@ def streaming():
     return model, rows | {"model": model, "compile_kwargs": INTERPRETED}
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("other", [pm.NUTS, slow(GMC)])
 def test_a_variable_beside_streamed_rows(streaming, other):
     """Another step would take the row of zeros for the data."""
@@ -100,6 +101,7 @@ def test_a_variable_beside_streamed_rows(streaming, other):
         sample(model, steps, chains=1)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_streamed_rows_for_all_that_depend_on_them(streaming):
     """A variable of the prior may be another step's, and two steps may take the same rows."""
     model, rows = streaming

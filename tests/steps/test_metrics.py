@@ -43,6 +43,7 @@ def advance(step, point, n_tune, n):
     return point, np.array(draws)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(
     ("kind", "metric"),
     [
@@ -65,6 +66,7 @@ def test_given_covariance_is_used_as_it_is(kind, metric):
     assert np.isfinite(draws).all()
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_right_covariance_makes_draws_nearly_independent():
     step = pg.GMC(model=normal_model(), metric=COVARIANCE)
     _, draws = chain(step, 300, 1000)
@@ -80,6 +82,7 @@ def sizes(x: np.ndarray) -> list[float]:
     ]
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(
     ("kind", "metric", "message"),
     cross([pg.GMC, pg.SGGMC, pg.gSGNHT, pg.SSGNHT, pg.SGLD, pg.SSGLD], [
@@ -100,6 +103,7 @@ def test_what_is_no_covariance_is_refused(kind, metric, message):
         kind(names, model=normal_model(), metric=metric)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_variables_come_in_the_order_of_vars():
     with pytest.raises(ValueError, match=r"are 3: b \(2\), a \(1\), in this order"):
         pg.SGGMC(["b", "a"], model=normal_model(), metric=np.eye(2))
@@ -136,6 +140,7 @@ def test_strong_directions_of_a_thousand_coordinates_are_found():
     assert found["auto"] > 100.0
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_replays_with_few_directions():
     model, *_ = thousand(600, 3)
     step = pg.SGGMC(model=model)

@@ -38,6 +38,7 @@ def files_that(construct) -> list[str]:
     return found
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(
     ("step_class", "given"), [(SGGMC, {}), (SGLD, {"step_size": 0.01})], ids=["tuned", "told"]
 )
