@@ -10,6 +10,7 @@ from pytensor.compile.mode import get_mode
 
 from pymc_geodesic.ops.matrix_matrix import MatrixMatrix
 from pymc_geodesic.ops.matrix_vector import with_loops_for_products
+from tests.grids import cross
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,7 @@ def layouts(rng, rows, columns):
     yield np.broadcast_to(rng.normal(size=(rows, 1)), (rows, columns))
 
 
-@pytest.mark.parametrize("inner", [0, 1, 4])
-@pytest.mark.parametrize("rows", [0, 1, 5])
+@pytest.mark.parametrize(("rows", "inner"), cross([5, 0, 1], [4, 0, 1]))
 def test_any_layout_has_the_product_of_numpy(product, rows, inner):
     rng = np.random.default_rng(1)
     for columns in (0, 1, 7):

@@ -7,6 +7,7 @@ from pytensor.tensor.math import Dot
 
 from pymc_geodesic.ops.matrix_matrix import MatrixMatrix
 from pymc_geodesic.ops.matrix_vector import with_loops_for_products
+from tests.grids import cross
 
 ROWS, COLUMNS = 7, 3
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
@@ -22,10 +23,9 @@ def calls_blas(function) -> bool:
     return any(isinstance(node.op, Dot | MatrixMatrix) for node in nodes)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
-    ("left", "right"),
-    [
+    ("dtype", "left", "right"),
+    cross(["float64", "float32"], [
         ((ROWS, COLUMNS), (COLUMNS,)),
         ((ROWS,), (ROWS, COLUMNS)),
         ((8,), (8, COLUMNS)),
@@ -33,9 +33,9 @@ def calls_blas(function) -> bool:
         ((COLUMNS,), (COLUMNS,)),
         ((1, COLUMNS), (COLUMNS, ROWS)),
         ((ROWS, COLUMNS), (COLUMNS, 1)),
-    ],
+    ]),
     ids=str,
-)
+)  # fmt: skip
 def test_product_with_a_vector_is_a_loop_with_the_same_value(left, right, dtype):
     rng = np.random.default_rng(1)
     a, b = rng.normal(size=left).astype(dtype), rng.normal(size=right).astype(dtype)

@@ -1,6 +1,7 @@
 """The products agree with dense ones, on every backend, and so do their gradients."""
 
 import pickle
+from itertools import product
 
 import numpy as np
 import pytensor
@@ -10,6 +11,7 @@ from pytensor.gradient import NullTypeGradError, verify_grad
 from scipy import sparse
 
 from pymc_geodesic.sparse import SparseDot, SparseTransposeDot, in_order
+from tests.grids import cross
 
 N, D = 7, 11
 MODES = ["NUMBA", "CVM", "FAST_COMPILE"]
@@ -37,11 +39,12 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("chosen", CHOICES.values(), ids=CHOICES.keys())
-@pytest.mark.parametrize("columns", [(), (3,)], ids=["vector", "matrix"])
+@pytest.mark.parametrize(
+    ("mode", "chosen", "columns"), cross(MODES, product(CHOICES, [(3,), ()])), ids=str
+)
 def test_products_are_those_of_the_dense_matrix(matrix, mode, chosen, columns):
     rng = np.random.default_rng(2)
+    chosen = CHOICES[chosen]
     dense = matrix.toarray()[chosen]
     weights, residuals = rng.normal(size=(D, *columns)), rng.normal(size=(len(dense), *columns))
     values, places, rows = map(pt.as_tensor, parts(matrix, chosen))
