@@ -19,6 +19,7 @@ from pymc_geodesic.ops.quadratic_moments import (
     spectral_moments,
 )
 from pymc_geodesic.ops.quadratic_ops import matrix_integral, spectral_integral
+from tests.grids import slow
 
 SHAPES = {
     "uniform": (np.zeros((3, 3)), np.zeros(3)),
@@ -233,7 +234,7 @@ def numerical_gradient(function, x, step=1e-5):
     return gradient
 
 
-@pytest.mark.parametrize("mode", ["NUMBA", "FAST_COMPILE"])
+@pytest.mark.parametrize("mode", [slow("NUMBA"), "FAST_COMPILE"])
 def test_derivatives_of_the_matrix_form_through_pytensor(mode):
     """First and second derivatives against differences, each matrix of a batch with its own.
 
