@@ -111,10 +111,16 @@ def run(
     seconds: float,
     tune: int,
     every: float,
+    returns: bool = False,
 ) -> Curve:
-    """Sample for some time; return what was seen every few seconds of it."""
+    """Sample for some time; return what was seen every few seconds of it.
+
+    With ``returns`` the last fifth of tuning begins where the first began, if that was a fit: the
+    heat of tuning leads away from it, and what is tuned there is of topics that are blurred.
+    """
     name = model.rvs_to_values[model["beta"]].name
     step.setup_chain(np.random.default_rng(SEED), tune, 10**6)
+    start = point
     point, _ = step.step(point)
     alpha, kappa = (float(model[key].get_value()) for key in ("alpha", "kappa"))
     watch = Watch(held_out, alpha, kappa, every / 5)
@@ -124,6 +130,8 @@ def run(
     while watch.seconds < seconds:
         if draw == tune:
             step.stop_tuning()
+        if returns and draw == 4 * tune // 5:
+            point = start
         point, (stats,) = step.step(point)
         draw += 1
         temperatures.append(stats.get("temperature", np.nan))

@@ -81,7 +81,7 @@ class Length(NamedTuple):
 
 FULL = Length(
     None,
-    {"SGGMC": 200.0, "gSGNHT": 200.0, "VI": 130.0, "stochastic VI": 60.0, CONTINUED: 200.0},
+    {"SGGMC": 200.0, "gSGNHT": 200.0, "VI": 130.0, "stochastic VI": 60.0, CONTINUED: 300.0},
     600,
     20,
 )
@@ -137,7 +137,7 @@ def run_sampler(
     step: type[pg.SGGMC], fit: Any, pages: Pages, clock: dict[str, float], **options: Any
 ) -> Curve:
     """Run a sampler from around the corpus mean, or from a fit that is given."""
-    tune = options.pop("tune")
+    tuning = {"tune": options.pop("tune"), "returns": options.pop("returns", False)}
     model = pg.models.spherical_admixture(pages.train, **SETTINGS)
     made = step(
         [model["beta"]], local=[model["theta"]], minibatch=["V"], batch_size=BATCH_SIZE,
@@ -147,7 +147,7 @@ def run_sampler(
         point = starting_point(model, pages.train, np.random.default_rng(SEED))
     else:
         point = variational_point(model, fit)
-    return run(made, point, model, pages.held_out, tune=tune, **clock)
+    return run(made, point, model, pages.held_out, **tuning, **clock)
 
 
 def run_methods(names: Sequence[str], pages: Pages, length: Length) -> Iterator[tuple[str, Curve]]:
@@ -159,7 +159,7 @@ def run_methods(names: Sequence[str], pages: Pages, length: Length) -> Iterator[
             given = pages.train, pages.held_out, SETTINGS
             curve, fit = run_variational(*given, **clock, **VARIATIONAL[name])
         elif name == CONTINUED:
-            colder = {"tune": length.tune // 4, "tune_temperature": 1.1}
+            colder = {"tune": length.tune // 3, "tune_temperature": 1.1, "returns": True}
             curve = run_sampler(SAMPLERS["SGGMC"], fit, pages, clock, **colder)
         else:
             curve = run_sampler(SAMPLERS[name], None, pages, clock, tune=length.tune)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks import measured_speed, speed_history
-from benchmarks.speed_history import BEFORE, history, report, slower
+from benchmarks.speed_history import BEFORE, history, quickest, report, slower
 
 
 def entry(ratio, *, lower=None, name="draw", date="2026-01-01", processor="one"):
@@ -29,6 +29,13 @@ def test_what_takes_a_fifth_longer_is_flagged():
 def test_what_is_uncertain_or_new_is_not_flagged():
     assert slower(entry(1.3, lower=1.1), [entry(1.0)]) == []
     assert slower(entry(1.3, name="other"), [entry(1.0)]) == []
+
+
+def test_a_process_that_was_disturbed_does_not_count():
+    quiet, disturbed = entry(1.0, lower=0.9), entry(1.6, lower=1.5)
+    for turns in ([quiet, disturbed], [disturbed, quiet]):
+        assert quickest(turns) == quiet
+    assert slower(quickest([disturbed, disturbed]), [quiet])
 
 
 def test_the_status_is_that_of_what_was_said(capsys):
