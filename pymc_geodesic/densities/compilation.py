@@ -1,15 +1,17 @@
 """Fields that kernels can call, compiled from PyTensor graphs.
 
 With the Numba backend the function that PyTensor compiles is wrapped, still compiled, into the C
-signature of `pymc_geodesic.runtime.fields`. With any other backend the same kernels call back into
-Python.
+signature of `pymc_geodesic.runtime.fields`. With any other backend, and where Numba leaves an Op to
+Python, the same kernels call back into Python.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -222,20 +224,38 @@ def compile_field(
     is_native = isinstance(mode.linker, NumbaLinker)
     gradients = [g if g.owner is not None else pt.add(g, 0.0) for g in gradients]
     outputs = [*([values] if values is not None else []), *gradients]
-    function = pymc_compile(
-        [*coordinates, *(data.variable for data in inputs)],
-        outputs,
-        mode=mode,
-        on_unused_input="ignore",
-        trust_input=True,
-        **kwargs,
-    )
+    with _noting_python(is_native) as in_python:
+        function = pymc_compile(
+            [*coordinates, *(data.variable for data in inputs)],
+            outputs,
+            mode=mode,
+            on_unused_input="ignore",
+            trust_input=True,
+            **kwargs,
+        )
     shapes = [coordinate.type.shape for coordinate in coordinates]
-    if is_native:
+    # What Python raises within machine code is printed and forgotten, and so is Ctrl-C there.
+    if is_native and not in_python:
         with telling_if_it_takes_long():
             field = _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None)
         return CompiledField(field, inputs)
     return _interpreted(function, shapes, inputs, values is not None)
+
+
+@contextmanager
+def _noting_python(is_native: bool) -> Iterator[list[str]]:
+    """List what Numba leaves to Python, as PyTensor says in warnings, which are passed on."""
+    found: list[str] = []
+    if not is_native:
+        yield found
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield found
+    for each in caught:
+        if "Numba will use object mode" in str(each.message):
+            found.append(str(each.message))
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def _native(

@@ -4,6 +4,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 
 from pymc_geodesic.densities.compilation import FixedArray, RowBlock, compile_field
 from pymc_geodesic.densities.row_density import RowDensity
@@ -143,3 +145,32 @@ def test_error_of_an_interpreted_gradient_is_raised():
     with pytest.raises((ValueError, AssertionError)):
         field.raise_error()
     field.raise_error()  # once
+
+
+class Halved(Op):
+    """An Op that Numba leaves to Python, and that fails when it is told to."""
+
+    fails = False
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, outputs):
+        if self.fails:
+            raise RuntimeError("the simulator broke")
+        outputs[0][0] = 0.5 * inputs[0]
+
+
+def test_what_python_raises_within_compiled_code_arrives():
+    x, halved = pt.dvector("x", shape=(2,)), Halved()
+    with pytest.warns(UserWarning, match="Numba will use object mode"):
+        field = compile_field([x], [], [halved(x)])
+    assert field.interpreted
+    output = np.full(2, np.nan)
+    evaluate(field.address, np.array([2.0, 4.0]), 0, field.context, output)
+    field.raise_error()
+    np.testing.assert_array_equal(output, [1.0, 2.0])
+    halved.fails = True
+    evaluate(field.address, np.array([2.0, 4.0]), 0, field.context, output)
+    with pytest.raises(RuntimeError, match="the simulator broke"):
+        field.raise_error()
