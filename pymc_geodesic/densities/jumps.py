@@ -95,7 +95,11 @@ def jumps(
     some = _some_rows(model, [minibatch] if isinstance(minibatch, str) else minibatch or ())
     try:
         graphs = rebuilt(list(terms.values()), some)
-    except (TypeError, ValueError):  # rows that go with others: an error of its own says which
+    except (
+        IndexError,
+        TypeError,
+        ValueError,
+    ):  # rows that go with others: an error of its own says which
         return []
     for term, graph in zip(terms, graphs, strict=True):
         pieces = _pieces(graph, what_moves([graph], set(sampled)))

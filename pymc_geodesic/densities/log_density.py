@@ -275,7 +275,7 @@ def _naming_containers(model: Model, seen: SeenRows) -> Iterator[None]:
         yield
     except _ModelError:
         raise
-    except (ValueError, TypeError) as error:
+    except (IndexError, TypeError, ValueError) as error:
         if not seen.arrays and not seen.drawn:
             raise
         if seen.drawn:

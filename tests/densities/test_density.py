@@ -425,6 +425,17 @@ def test_missing_observed_values(table, drawn):
         Gradient(model, vars=["w"], **arguments)
 
 
+def test_a_mask_that_is_no_container(table):
+    X, y = table
+    seen = y > y.min()
+    with pm.Model() as model:
+        mean = pm.Data("X", X) @ pm.Normal("w", shape=N_FEATURES)
+        pm.Normal("y_obs", mean[seen], 1.0, observed=y[seen])
+    message = r"a block of rows of minibatch=\['X'\] does not fit .*Name every container"
+    with pytest.raises(ValueError, match=message):
+        Gradient(model, minibatch="X", batch_size=BATCH)
+
+
 def test_rows_of_two_minibatches_do_not_belong_together(table):
     """Each draws its own: the regression would see other outcomes beside the covariates."""
     X, y = table

@@ -89,6 +89,17 @@ def test_data_that_minibatch_leaves_out_are_named_as_before():
             SGGMC(batch_size=10, minibatch=["time"], compile_kwargs=INTERPRETED)
 
 
+def test_missing_values_are_named_where_some_rows_stand_for_all():
+    y = np.linspace(0.0, 1.0, 400)
+    y[7] = np.nan
+    with pm.Model():
+        mean = pm.Normal("a") * pm.Data("time", np.ones(len(y)))
+        with pytest.warns(UserWarning, match="imputed"):
+            pm.Normal("y", mean, 1.0, observed=y)
+        with pytest.raises(ValueError, match="observed values of 'y' hold NaN"):
+            SGGMC(batch_size=10, minibatch=["time"])
+
+
 def change_point():
     with pm.Model() as model:
         tau, levels = pm.Uniform("tau", -2.0, 2.0), pm.Normal("levels", 0.0, 2.0, shape=2)
