@@ -17,7 +17,6 @@ from pymc_geodesic.__main__ import main
 from pymc_geodesic.runs.identity import check_identity, identity_of
 from pymc_geodesic.runs.lock import let_go
 from pymc_geodesic.runs.reading import RunFiles
-from tests.grids import slow
 from tests.runs.stopped import (
     QUIET,
     StoppedError,
@@ -260,8 +259,10 @@ def killed_after(path, n):
         process.wait()
 
 
-@pytest.mark.parametrize("n", [7, *map(slow, (10, 23, 41))])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [7, 10, 23, 41])
 def test_a_process_that_is_killed(model, tmp_path, n):
+    """By default `test_ending.py` kills the main process of two chains, and goes on."""
     path = tmp_path / "run"
     killed_after(path, n)
     written = RunFiles(path).chain(0).read()
