@@ -69,12 +69,15 @@ def undisturbed():
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
-        (pg.SCIR, {"draws": 2000}),
+        slow(pg.SCIR, {"draws": 2000}),
         slow(pg.SGRLD, {"draws": 4000, "step_size": 1e-4, "n_steps": 4}),
     ],
 )
 def test_topics_of_unlike_shards_have_the_posterior_of_all_documents(kind, arguments, caplog):
-    """Where the topic of every word is known it is a Dirichlet law."""
+    """Where the topic of every word is known it is a Dirichlet law.
+
+    Counts of labels of unlike shards have theirs in `test_sampling.py`, by default.
+    """
     idata = sampled(kind=kind, tune=100, **arguments)
     assert is_exact(idata, unlike_parts())
     assert "documents in different shards" not in caplog.text

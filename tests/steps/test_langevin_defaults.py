@@ -51,11 +51,12 @@ def exact(model):
     return centre, deviation
 
 
-@pytest.mark.parametrize(
-    "step_class", by_default([SGLD, SSGNHT], of=STEPS), ids=lambda step: step.__name__
-)
+@pytest.mark.parametrize("step_class", by_default([SGLD], of=STEPS), ids=lambda step: step.__name__)
 def test_draws_are_a_posterior_sample(model, exact, step_class):
-    """Some 1,000 effective draws: means within 0.12 and spreads within 8 % of the deviations."""
+    """Some 1,000 effective draws: means within 0.12 and spreads within 8 % of the deviations.
+
+    The kernel of SSGNHT has its exact laws in `test_ssgnht.py`, by default.
+    """
     with model:
         step = step_class(batch_size=BATCH, minibatch=["X", "y"])
     idata = sample(model, step, draws=2000, tune=600)

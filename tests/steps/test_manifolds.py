@@ -165,8 +165,10 @@ def exact_frames():
     return pm.draw(law, random_seed=2, mode="FAST_COMPILE")
 
 
-@every_step(by_default=SGGMC)
+@pytest.mark.slow
+@pytest.mark.parametrize("step_class", STEPS, ids=lambda step: step.__name__)
 def test_frames(step_class, exact_frames):
+    """Kernels keep exact draws of frames exact in `test_stationarity.py`, by default."""
     exact = exact_frames
     with pm.Model() as model:
         MatrixVonMisesFisher("frame", FRAME)

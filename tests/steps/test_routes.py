@@ -67,11 +67,12 @@ def streamed(step_class, X, y, **kwargs):
         return model, step_class(minibatch=["X", "y"], batches=Loader(X, y), **kwargs)
 
 
-@pytest.mark.parametrize("route", [named, drawn_by_pymc, slow(streamed)])
+@pytest.mark.parametrize("route", [named, slow(drawn_by_pymc), slow(streamed)])
 def test_posterior(route, table, posterior):
     """Standard errors are about 0.02 for the means and 0.03 for the covariances.
 
-    That gradients of streamed rows are those of all, `test_count_posteriors.py` has by default.
+    That gradients of rows from elsewhere are those of all, `test_density.py` and
+    `test_count_posteriors.py` have by default.
     """
     model, step = route(gSGNHT, *table, n_steps=100 if route is streamed else 20)
     draws = sample(model, step, draws=6000, tune=500).posterior["w"].values[0]

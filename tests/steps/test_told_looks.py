@@ -7,6 +7,7 @@ import pytest
 import pymc_geodesic as pg
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
 from pymc_geodesic.tuning.told_looks import ToldLooks
+from tests.grids import by_default
 
 N_LOOKS = 250
 PRODUCT = Product([("a", Euclidean(1), 1), ("b", Euclidean(2), 1), ("mu", Sphere(3), 1)])
@@ -111,7 +112,7 @@ RIGHT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", by_default(["SGLD", "SGGMC, stream"], of=RIGHT))
 def test_right_dynamics_are_not_complained_of(name):
     stats, positions = run(RIGHT[name])
     assert stats["warning"] is None
