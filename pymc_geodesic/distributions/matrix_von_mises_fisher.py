@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.distributions.compiled_frames import compiled_frame
 from pymc_geodesic.distributions.frame_draws import draw_matrix_von_mises_fisher
 from pymc_geodesic.distributions.frames import (
     Frames,
@@ -29,7 +29,6 @@ class MatrixVonMisesFisherRV(LoopRandomVariable):
     signature = "(n,p)->(n,p)"
     dtype = "floatX"
     _print_name = ("MatrixVonMisesFisher", "\\operatorname{MatrixVonMisesFisher}")
-    machine_code_is_kept = False
 
     @classmethod
     def rng_fn(
@@ -39,19 +38,18 @@ class MatrixVonMisesFisherRV(LoopRandomVariable):
         return draw_matrix_von_mises_fisher(rng, F, size)
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
-        """Return the draw of one frame, which leaves compiled code for NumPy."""
-        dtype = np.dtype(self.dtype)
-        matrix = numba.from_dtype(dtype)[:, ::1]
-
-        def draw_in_numpy(rng: np.random.Generator, F: np.ndarray) -> np.ndarray:
-            return np.ascontiguousarray(draw_matrix_von_mises_fisher(rng, F), dtype=dtype)
+        """Return the draw of one frame."""
+        dtype = self.dtype
+        draw_frame = compiled_frame(njit)
 
         @njit
-        def draw(rng, F):  # type: ignore[no-untyped-def]  # typed by Numba
-            with numba.objmode(frame=matrix):
-                frame = draw_in_numpy(rng, F)
-            return frame  # noqa: RET504  # object mode hands its results over by name
+        def draw(rng, F, out=None):  # type: ignore[no-untyped-def]  # typed by Numba
+            if out is None:
+                out = np.empty(F.shape, dtype=dtype)
+            draw_frame(rng, F, out)
+            return out
 
+        draw.handles_out = True
         return draw
 
 

@@ -25,7 +25,7 @@ _NUMERICAL = bessel_functions(np.sqrt, np.log)
 
 
 @cache
-def _compiled_functions(njit: Any) -> BesselFunctions:
+def compiled_functions(njit: Any) -> BesselFunctions:
     """Return the Bessel functions as Numba functions of two scalars."""
     return bessel_functions(np.sqrt, np.log, njit(fastmath=False))
 
@@ -75,7 +75,7 @@ class BesselScalarOp(LoopOp, NamedScalarOp):
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
         """Return the loop form of the function."""
-        return getattr(_compiled_functions(njit), self.function)
+        return getattr(compiled_functions(njit), self.function)
 
 
 class DirectionalScalarOp(NamedScalarOp):

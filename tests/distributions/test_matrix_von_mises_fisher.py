@@ -10,8 +10,10 @@ from pymc_geodesic.distributions import (
     MatrixVonMisesFisher,
     UniformStiefel,
     VonMisesFisher,
+    compiled_frames,
     frame_draws,
 )
+from pymc_geodesic.distributions.compiled_frames import compiled_frame
 from pymc_geodesic.distributions.frame_draws import draw_matrix_von_mises_fisher
 from pymc_geodesic.transforms import stiefel
 
@@ -106,6 +108,57 @@ def test_pm_draw_is_the_same_sampler():
     variable = MatrixVonMisesFisher.dist(STRONG, shape=(4000, 3, 2))
     sample = pm.draw(variable, random_seed=1)
     assert z_scores(sample, exact_moments(STRONG, *frames_by_quadrature())).max() < 5
+
+
+def interpreted(function=None, **_):
+    """Take the place of Numba's decorator."""
+    return function if function else interpreted
+
+
+@pytest.mark.parametrize(
+    "F",
+    [
+        pytest.param(STRONG, id="3 × 2"),
+        pytest.param(np.diag([1.0, 8.0, 3.0]) @ np.ones((3, 3)), id="3 × 3, of rank one"),
+        pytest.param(np.diag([4.0, 0.5])[:, ::-1], id="2 × 2"),
+        pytest.param(np.zeros((4, 2)), id="uniform"),
+        pytest.param(5.0 * np.eye(4)[:, [2, 0]], id="4 × 2, where many are rejected"),
+        pytest.param(4.0 * np.eye(3), id="3 × 3, where many are rejected"),
+        pytest.param(np.array([[1.0], [2.0], [-3.0]]), id="one column"),
+    ],
+)
+def test_loop_and_arrays_draw_from_the_same_law(F):
+    """Moments of entries and of their products, by samples of both."""
+    n, rng = 1500, np.random.default_rng(3)
+    draw, loop = compiled_frame(interpreted), np.empty((n, *F.shape))
+    for out in loop:
+        draw(rng, F, out)
+    arrays = draw_matrix_von_mises_fisher(rng, F, (40 * n,))
+    np.testing.assert_allclose(
+        np.einsum("bij,bik->bjk", loop, loop),
+        np.broadcast_to(np.eye(F.shape[1]), (n, *[F.shape[1]] * 2)),
+        atol=1e-13,
+    )
+    for power in (1, 2):
+        difference = (loop**power).mean(axis=0) - (arrays**power).mean(axis=0)
+        error = np.maximum((arrays**power).std(axis=0), 1e-12) * np.sqrt(1 / n + 1 / len(arrays))
+        assert np.abs(difference / error).max() < 4.5
+
+
+def test_the_loop_refuses_what_is_not_finite():
+    with pytest.raises(ValueError, match="F must be finite"):
+        compiled_frame(interpreted)(
+            np.random.default_rng(1), np.full((3, 2), np.nan), np.empty((3, 2))
+        )
+
+
+def test_the_loop_gives_up(monkeypatch):
+    monkeypatch.setattr(compiled_frames, "MOST_PROPOSALS", 50)
+    F = 1e3 * np.random.default_rng(1).standard_normal((30, 15))
+    compiled_frame.cache_clear()
+    with pytest.raises(RuntimeError, match=r"rejection is not feasible .* Draw by MCMC"):
+        compiled_frame(interpreted)(np.random.default_rng(1), F, np.empty(F.shape))
+    compiled_frame.cache_clear()
 
 
 def test_draws_that_are_not_feasible_end_with_an_error(monkeypatch):
