@@ -20,7 +20,7 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_indices import RowIndex, beyond_in_memory
 from pymc_geodesic.minibatches.row_inputs import evaluated
-from pymc_geodesic.minibatches.source import PassingRows, RowSource
+from pymc_geodesic.minibatches.source import RowSource
 
 __all__ = ["IndexCheck"]
 
@@ -52,10 +52,11 @@ class IndexCheck:
     ) -> None:
         self._model, self._density, self._source = model, density, source
         self._indices: list[RowIndex] = []
-        if isinstance(source, PassingRows):
-            source.check_indices(_row_indices(variables, density, only_rows=True))
+        indices = _row_indices(variables, density, only_rows=source.passes_by)
+        if source.passes_by:
+            source.check_indices(indices)
         else:
-            self._indices = _row_indices(variables, density, only_rows=False)
+            self._indices = indices
 
     def check(self) -> None:
         """Refuse data in memory that point beyond an array.

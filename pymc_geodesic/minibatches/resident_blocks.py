@@ -138,7 +138,7 @@ class StreamedBlocks(PassingRows):
         self._start_over(0)
 
     def check_indices(self, indices: Sequence[RowIndex]) -> None:
-        """Look whether rows point beyond an array; see `PassingRows.check_indices`."""
+        """Look whether rows point beyond an array; see `RowSource.check_indices`."""
         self._format.indices = tuple(indices)
 
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

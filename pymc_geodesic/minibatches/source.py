@@ -89,6 +89,8 @@ class RowSource(ABC):
         Whether every row comes once before any comes again, so that noise adds up to zero.
     stays_in_blocks : bool
         Whether minibatches come from some of the rows for a while, whose noise stays as long.
+    passes_by : bool
+        Whether rows are read as they come, and looked at meanwhile, instead of being in memory.
     whole : dict of str to ndarray
         Arrays that the rows point into (the numbers of a sparse matrix), which stand for the
         data containers of these names.
@@ -104,6 +106,7 @@ class RowSource(ABC):
     is_everything: bool = False
     walks_epochs: bool = False
     stays_in_blocks: bool = False
+    passes_by: bool = False
     drawn: DrawnRows = MappingProxyType({})
     _containers: Mapping[str, Variable] = MappingProxyType({})
 
@@ -136,6 +139,17 @@ class RowSource(ABC):
         self._copied: dict[str, list[np.ndarray]] = {
             name: values_behind(each) for name, each in containers.items()
         }
+
+    def check_indices(self, indices: Sequence[RowIndex]) -> None:
+        """Look from now on whether rows that are read point beyond an array.
+
+        Parameters
+        ----------
+        indices : list of RowIndex
+            None for rows that are in memory, which are looked at where they are.
+        """
+        if indices:
+            raise NotImplementedError(f"{type(self).__name__} does not look at indices")
 
     def refresh(self) -> None:
         """Copy the rows again of containers that `pymc.set_data` has given other values.
@@ -247,10 +261,7 @@ class RowSource(ABC):
 class PassingRows(RowSource):
     """Rows that only pass by, of which no one knows the number."""
 
-    def check_indices(self, indices: Sequence[RowIndex]) -> None:
-        """Look from now on whether rows that are read point beyond an array."""
-        if indices:
-            raise NotImplementedError(f"{type(self).__name__} does not look at indices")
+    passes_by = True
 
     def row_indices(self, start: int) -> np.ndarray:
         """Not known.

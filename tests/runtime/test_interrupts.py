@@ -25,14 +25,14 @@ def in_the_main_thread():
 
 
 @njit
-def interrupted_between_calls(field, position, context, output):
+def interrupted_between_calls(field, position, argument, context, output):
     """Be interrupted where no Python runs, and go on to a field that is interpreted."""
     interrupt(SIGINT)
-    return evaluate(field, position, 0, context, output)
+    return evaluate(field, position, argument, context, output)
 
 
 def call(field, output):
-    return interrupted_between_calls(field.address, np.ones(2), np.zeros(1, dtype=int), output)
+    return interrupted_between_calls(field.address, np.ones(2), 0, np.zeros(1, dtype=int), output)
 
 
 def negated(position, argument, context, output):
@@ -99,5 +99,5 @@ def test_steps_with_interpreted_gradients_are_interrupted_between_draws():
     step.step(point)
     field, output = step.estimator.field, np.zeros(2)
     with pytest.raises(KeyboardInterrupt), step.estimator.at_work():
-        interrupted_between_calls(field.address, np.ones(2), field.context, output)
+        interrupted_between_calls(field.address, np.ones(2), 0, field.context, output)
     np.testing.assert_allclose(output, -1.0)
