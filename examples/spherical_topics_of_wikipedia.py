@@ -8,7 +8,7 @@ inference, with all documents and stochastic, spherical k-means and the corpus m
 on from where stochastic variational inference ended, with its proportions. Each method has its own
 wall time; the figure shows the log-perplexity of the held-out pages against processor time.
 
-    python examples/spherical_topics_of_wikipedia.py --data FOLDER           # fifteen minutes
+    python examples/spherical_topics_of_wikipedia.py --data FOLDER           # eighteen minutes
     python examples/spherical_topics_of_wikipedia.py --data FOLDER --quick   # three, fewer pages
 
 See `pymc_geodesic.datasets.load_wikipedia` for the folder. The last line is one JSON object with
