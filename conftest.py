@@ -1,7 +1,6 @@
 """Set up the test process before anything compiles."""
 
 import gc
-import hashlib
 import os
 import shutil
 import signal
@@ -13,7 +12,8 @@ from typing import Any
 
 import pytest
 
-PACKAGE = Path(__file__).parent / "pymc_geodesic"
+from tests.sources import digest_of_package, folder_of_tests
+
 UNUSED_SECONDS = 14 * 24 * 3600
 
 
@@ -25,16 +25,14 @@ def numba_cache_of_these_sources() -> Path:
     again and the tests would pass or fail for a version that no longer exists. A folder
     named by the hash of all sources of the package cannot hold such code.
     """
-    digest = hashlib.sha256()
-    for source in sorted(PACKAGE.rglob("*.py")):
-        digest.update(source.relative_to(PACKAGE).as_posix().encode())
-        digest.update(source.read_bytes())
     base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return base / "pymc_geodesic" / "numba-tests" / digest.hexdigest()[:16]
+    return base / "pymc_geodesic" / "numba-tests" / digest_of_package()
 
 
 def forget_old_caches(current: Path) -> None:
     """Delete the folders of sources that nobody has tested for two weeks."""
+    current.mkdir(parents=True, exist_ok=True)
+    current.touch()
     for folder in current.parent.iterdir():
         if folder != current and time.time() - folder.stat().st_mtime > UNUSED_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
@@ -42,10 +40,9 @@ def forget_old_caches(current: Path) -> None:
 
 if "NUMBA_CACHE_DIR" not in os.environ:  # one that is set serves whoever edits and tests in turn
     cache = numba_cache_of_these_sources()
-    cache.mkdir(parents=True, exist_ok=True)
-    cache.touch()
     forget_old_caches(cache)
     os.environ["NUMBA_CACHE_DIR"] = str(cache)
+forget_old_caches(folder_of_tests())
 os.environ.setdefault("MPLBACKEND", "Agg")
 # PyTensor notes for every variable where it was made, which takes a tenth of the time of a model.
 os.environ["PYTENSOR_FLAGS"] = ",".join(

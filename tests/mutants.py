@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numba import njit
-
 from pymc_geodesic import integrators
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
@@ -21,6 +19,7 @@ from pymc_geodesic.manifolds import sphere
 from pymc_geodesic.manifolds.rows import view_rows
 from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.streams import fill_normal
+from tests.machine_code import kept
 
 langevin_coefficients = integrators.langevin_coefficients
 
@@ -77,57 +76,57 @@ class Mutant:
         scope.update(self.replaced)
         text = source[source.index("def ") :].replace(*self.edit)
         exec(compile("from __future__ import annotations\n" + text, str(self), "exec"), scope)
-        compiled = njit(scope[function.__name__], error_model="numpy", fastmath=FAST_MATH)
+        compiled = kept(scope[function.__name__], error_model="numpy", fastmath=FAST_MATH)
         return found, edits, compiled
 
 
-@njit
+@kept
 def weaker_noise(friction, diffusion, step_size, splitting):
     """Standard deviation of the noise 10 % too small."""
     decay, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
     return decay, push, 0.81 * variance
 
 
-@njit
+@kept
 def friction_once(friction, diffusion, step_size, splitting):
     """Half a friction step instead of two halves."""
     _, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
     return math.exp(-0.5 * friction * step_size), push, variance
 
 
-@njit
+@kept
 def no_friction(friction, diffusion, step_size, splitting):
     """Noise without friction."""
     _, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
     return 1.0, push, variance
 
 
-@njit
+@kept
 def descent(friction, diffusion, step_size, splitting):
     """Gradient with the wrong sign."""
     decay, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
     return decay, -push, variance
 
 
-@njit
+@kept
 def weaker_gradient(friction, diffusion, step_size, splitting):
     """Gradient 10 % too small."""
     decay, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
     return decay, 0.9 * push, variance
 
 
-@njit
+@kept
 def euler(friction, diffusion, step_size, splitting):
     """Friction of first order."""
     return 1.0 - friction * step_size, step_size, 2.0 * diffusion * step_size
 
 
-@njit
+@kept
 def no_projection(blocks, x, v):
     """Leave the vector as it is."""
 
 
-@njit
+@kept
 def opposite_kick(blocks, x, v, gradient, time):
     """Gradient with the wrong sign."""
     for i in range(x.size):
@@ -135,7 +134,7 @@ def opposite_kick(blocks, x, v, gradient, time):
     all_blocks.project(blocks, x, v)
 
 
-@njit
+@kept
 def slow_velocity(blocks, x, v, stream):
     """Standard deviation 10 % too small."""
     integrators.refresh_velocity(blocks, x, v, stream)
@@ -143,24 +142,24 @@ def slow_velocity(blocks, x, v, stream):
         v[i] *= 0.9
 
 
-@njit
+@kept
 def unprojected_velocity(blocks, x, v, stream):
     """No projection."""
     fill_normal(stream, v)
 
 
-@njit
+@kept
 def sphere_geodesic(blocks, x, v, time):
     """Great circles on S²: compiles faster than the dispatch over all manifolds."""
     sphere.geodesic(view_rows(x, 0, x.size // 3, 3), view_rows(v, 0, v.size // 3, 3), time)
 
 
-@njit
+@kept
 def scaled_sphere_geodesic(blocks, scales, x, v, time):
     sphere_geodesic(blocks, x, v, scales[0] * time)
 
 
-@njit
+@kept
 def tangent_geodesic(blocks, x, v, time):
     """A geodesic that insists on a velocity tangent to the sphere x lives on."""
     inner = 0.0
@@ -171,23 +170,23 @@ def tangent_geodesic(blocks, x, v, time):
     sphere_geodesic(blocks, x, v, time)
 
 
-@njit
+@kept
 def scaled_tangent_geodesic(blocks, scales, x, v, time):
     tangent_geodesic(blocks, x, v, scales[0] * time)
 
 
-@njit
+@kept
 def always_small(stream):
     """A uniform number that accepts everything."""
     return 1e-300
 
 
-@njit
+@kept
 def no_kinetic_energy(blocks, v, chains, sign, energy):
     """Forget the kinetic energy."""
 
 
-@njit
+@kept
 def low_thermometer(v, dim):
     """A thermometer that reads 20 % too little."""
     return 0.8 * integrators.kinetic_temperature(v, dim)
@@ -338,26 +337,26 @@ OTHER_RECURSIONS = [
 ]
 
 
-@njit
+@kept
 def noise_taken_off_twice(step_size, friction, known_noise, decay, spread):
     """Known noise counts double."""
     return friction_coefficients(step_size, friction, 2.0 * known_noise, decay, spread)
 
 
-@njit
+@kept
 def noise_left_in(step_size, friction, known_noise, decay, spread):
     """Known noise is forgotten."""
     return friction_coefficients(step_size, friction, 0.0 * known_noise, decay, spread)
 
 
-@njit
+@kept
 def noise_of_all_directions(step_size, friction, known_noise, decay, spread):
     """The mean of the known noise, in each direction."""
     mean = known_noise.mean() * (known_noise / known_noise)
     return friction_coefficients(step_size, friction, mean, decay, spread)
 
 
-@njit
+@kept
 def friction_of_half_a_step(step_size, friction, known_noise, decay, spread):
     """Half of the friction, and the noise of all of it."""
     clips = friction_coefficients(step_size, friction, known_noise, decay, spread)
@@ -366,7 +365,7 @@ def friction_of_half_a_step(step_size, friction, known_noise, decay, spread):
     return clips
 
 
-@njit
+@kept
 def friction_twice(step_size, friction, known_noise, decay, spread):
     """Friction in both halves of a kick, and the noise of one."""
     clips = friction_coefficients(step_size, friction, known_noise, decay, spread)
@@ -375,13 +374,13 @@ def friction_twice(step_size, friction, known_noise, decay, spread):
     return clips
 
 
-@njit
+@kept
 def unscaled_geodesic(blocks, scales, x, v, time):
     """All blocks move for the same time."""
     all_blocks.geodesic(blocks, x, v, time)
 
 
-@njit
+@kept
 def tangent_scaled_geodesic(blocks, scales, x, v, time):
     """A geodesic that insists on a velocity tangent to the sphere behind one number."""
     inner = 0.0

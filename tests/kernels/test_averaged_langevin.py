@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy.linalg import solve_discrete_lyapunov
 
 from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
@@ -12,6 +11,7 @@ from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.grids import by_default
 from tests.kernels.drivers import called
+from tests.machine_code import kept
 from tests.mutants import BIASED_AVERAGED_LANGEVIN
 
 N_CHAINS, N_STEPS, SIZE = 20_000, 60, 3
@@ -23,7 +23,7 @@ KICKS = np.array([0.0, 0.6, 1.0])
 """Standard deviations of the noise of the gradient in whitened coordinates; h²b is up to 0.81."""
 
 
-@njit
+@kept
 def kicked_normal(position, argument, context, output):
     """Gradient of N(0, I) plus a kick whose sign is the argument."""
     for i in range(3):
@@ -31,7 +31,7 @@ def kicked_normal(position, argument, context, output):
     return 0.0
 
 
-@njit
+@kept
 def quartic(position, argument, context, output):
     """Gradient of −x²/2 − x⁴/4."""
     output[0] = -position[0] - position[0] ** 3

@@ -19,6 +19,7 @@ from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 from tests.grids import by_default, cross
 from tests.kernels.drivers import called, gradient_field, run_langevin, scaled_noisy_field
+from tests.machine_code import kept
 from tests.mutants import BIASED_BY_DIRECTION, UNPROJECTED_BY_DIRECTION
 from tests.targets import (
     CONCENTRATION_AND_DIRECTION,
@@ -181,9 +182,7 @@ def _normal(x, gradient):
 @pytest.mark.parametrize(("h", "part"), cross([0.5, 0.1], [0.6, 0.0]))
 def test_normal_law_is_exact_at_any_step(h, part):
     """A and noise gain are read off the kernel, and the stationary covariance solves Lyapunov."""
-    from numba import njit
-
-    target = Target("normal", Product([("x", Euclidean(3), 1)]), njit(_normal), None, None)
+    target = Target("normal", Product([("x", Euclidean(3), 1)]), kept(_normal), None, None)
     friction = np.array([1.0, 2.0, 5.0])
     noise = noise_of_part(h, friction, np.full(3, part))
     field = gradient_field(target)

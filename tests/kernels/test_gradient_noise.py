@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numba import njit, types
+from numba import types
 from scipy.optimize import brentq
 
 from pymc_geodesic.integrators import EXACT, Scratch, State, Thermostat
@@ -12,6 +12,7 @@ from pymc_geodesic.runtime.fields import array_at, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 from pymc_geodesic.tuning.temperature import noise_excess, repetition
 from tests.kernels.drivers import called, run_sggmc, start
+from tests.machine_code import kept
 from tests.targets import LIMIT
 from tests.targets import VON_MISES_FISHER as TARGET
 
@@ -25,7 +26,7 @@ NOISE = 12.0
 def noisy_field():
     log_density = TARGET.log_density
 
-    @njit
+    @kept
     def function(position, argument, context, output):
         value = log_density(position, output)
         noise = np.empty(3)

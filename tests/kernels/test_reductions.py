@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from numba import njit
 
 from pymc_geodesic.integrators import EXACT, PAPER, Scratch, State, Thermostat
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc
@@ -12,6 +11,7 @@ from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, uniform
 from tests.kernels.drivers import called
+from tests.machine_code import kept
 
 SIZE = 5
 FLAT = Product([("x", Euclidean(SIZE), 1)])
@@ -34,7 +34,7 @@ def log_density(x):
     return -np.sum(0.5 * x**2 + np.arange(SIZE) * np.sin(x))
 
 
-@njit
+@kept
 def compiled_density(position, argument, context, output):
     total = 0.0
     for i in range(SIZE):
@@ -164,8 +164,8 @@ def test_gmc_discards_before_it_keeps(state):
     leapfrog = Leapfrog(0.5, 3, 0.0)
     all_kept, some_kept = np.empty((7, SIZE)), np.empty((4, SIZE))
     rest = np.empty(1), NO_ENERGIES
-    for discarded, kept in ((0, all_kept), (3, some_kept)):
-        chains, record = Chains(1, x.copy(), unknown()), Record(discarded, kept, *rest)
+    for discarded, rows in ((0, all_kept), (3, some_kept)):
+        chains, record = Chains(1, x.copy(), unknown()), Record(discarded, rows, *rest)
         gmc(*arguments, chains, leapfrog, stream.copy(), record)
     np.testing.assert_array_equal(some_kept, all_kept[3:])
 

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy import integrate, special, stats
 
 from pymc_geodesic.kernels.cox_ingersoll_ross import cir_transition
@@ -12,10 +11,11 @@ from pymc_geodesic.kernels.expected_counts import CountsAt, estimate_counts
 from pymc_geodesic.kernels.positive_numbers import POSITIVE, SIMPLEX, Prior, expand_values
 from pymc_geodesic.kernels.scir import scir
 from pymc_geodesic.runtime.fields import Callback, native_field
-from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.log_gamma import fill_log_gamma
 from pymc_geodesic.runtime.poisson import poisson
 from pymc_geodesic.runtime.streams import new_stream
+from tests.machine_code import kept
 
 N = 100_000
 ZERO, ONE = np.zeros(1), np.ones(1)
@@ -112,7 +112,10 @@ def test_a_rate_scales_the_state_and_the_time():
     np.testing.assert_allclose(scaled + math.log(rate), plain, atol=1e-12)
 
 
-@compiled(cache=False)
+like_the_kernel = kept(error_model="numpy", fastmath=FAST_MATH)
+
+
+@like_the_kernel
 def without_mixture(log_state, shape, log_rate, time, stream):
     """Mutant: the mean of the Poisson variate in its place."""
     shapes = shape + np.exp(log_state) / math.expm1(time[0])
@@ -120,7 +123,7 @@ def without_mixture(log_state, shape, log_rate, time, stream):
     log_state += math.log(-math.expm1(-time[0]))
 
 
-@compiled(cache=False)
+@like_the_kernel
 def doubled_centrality(log_state, shape, log_rate, time, stream):
     """Mutant: the non-centrality is taken for the rate of the Poisson variate."""
     shapes = shape.copy()
@@ -130,13 +133,13 @@ def doubled_centrality(log_state, shape, log_rate, time, stream):
     log_state += math.log(-math.expm1(-time[0]))
 
 
-@compiled(cache=False)
+@like_the_kernel
 def halved_freedom(log_state, shape, log_rate, time, stream):
     """Mutant: a degrees of freedom for 2a."""
     cir_transition(log_state, 0.5 * shape, log_rate, time, stream)
 
 
-@compiled(cache=False)
+@like_the_kernel
 def euler(log_state, shape, log_rate, time, stream):
     """Mutant: the first-order coefficients of the time."""
     shapes = shape.copy()
@@ -156,7 +159,7 @@ def test_mutants_of_the_transition_are_found(mutant):
 COUNTS = np.array([[0.0, 3.0, 40.0], [1.0, 9.0, 0.0]])
 
 
-@njit
+@kept
 def two_minibatches(position, argument, context, output):
     """Gradient of the log of Π ω^n for one of two minibatches; every chain sees the same."""
     for chain in range(position.size // 3):
@@ -226,7 +229,7 @@ def test_mean_and_variance_of_corollary_3_2(chains):
 # Counts and exposures.
 
 
-@njit
+@kept
 def poisson_like(position, argument, context, output):
     """Two numbers of a simplex, 3 and 5 counts; two positive ones, θ⁷ e^(−2θ) and e^(−θ/2)."""
     output[0] = 3.0 / position[0]
@@ -265,7 +268,7 @@ def test_values_are_probabilities_and_never_zero():
     assert values[5] == pytest.approx(math.exp(3.0))
 
 
-@njit
+@kept
 def negative(position, argument, context, output):
     output[0] = 1.0
     output[1] = -4.0 if argument else 2.0
@@ -288,7 +291,7 @@ def test_a_negative_count_stops_before_the_step():
     np.testing.assert_array_equal(state, other)
 
 
-@njit
+@kept
 def undefined(position, argument, context, output):
     output[:] = np.nan
     return 0.0

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from numba import njit
 
 from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.kernels import sgld
@@ -13,6 +12,7 @@ from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.grids import by_default
 from tests.kernels.drivers import called, gradient_field, run_sgld
+from tests.machine_code import kept
 from tests.mutants import BIASED_ADAGRAD, BIASED_LANGEVIN, Mutant
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
 
@@ -26,7 +26,7 @@ UNEVEN = np.array([9.0, 0.04]) ** 2 * 1e8
 PRECONDITIONED = {"step_size": 1.5, "n_steps": 600, "squares": UNEVEN}
 
 
-@njit
+@kept
 def rugged(position, argument, context, output):
     """∇ of −Σ (xᵢ²/2 + i sin xᵢ), times 1 + argument."""
     for i in range(position.size):
@@ -90,7 +90,7 @@ CURVATURES = np.array([0.5, 2.0, 8.0])
 KICK = 3.0
 
 
-@njit
+@kept
 def noisy_normal(position, argument, context, output):
     """Gradient of a normal law plus a kick whose sign is the argument."""
     for i in range(3):
