@@ -101,10 +101,6 @@ def evaluated(variable: Variable) -> np.ndarray:
     return np.asarray(variable.eval())
 
 
-def _block(name: str, data: np.ndarray, rows: int | None, like: Variable) -> TensorVariable:
-    return pt.tensor(name, dtype=like.type.dtype, shape=(rows, *data.shape[1:]))
-
-
 def graphs_of(model: Model) -> list[Variable]:
     """All that the log-density of a model is made of, in the order of its terms."""
     graphs: list[Variable] = []
@@ -134,10 +130,11 @@ def drawn_rows(graphs: Sequence[Variable]) -> DrawnRows:
             if name in names:
                 name = f"{name} ({i})"
             names.add(name)
+            seen = SeenRows(n_rows=output.type.shape[0])
             inputs[known] = RowInput(
                 name,
                 data,
-                _block(f"minibatch_{i}_block", data, output.type.shape[0], output),
+                seen.block(f"minibatch_{i}_block", data, output),
                 drawn.data if values_behind(drawn.data) else None,
                 group,
             )
@@ -167,6 +164,10 @@ class SeenRows:
     n_rows: int | None = None
     whole: tuple[str, ...] = ()
 
+    def block(self, name: str, data: np.ndarray, like: Variable) -> TensorVariable:
+        """Make what stands for rows of an array, of the type of another variable."""
+        return pt.tensor(name, dtype=like.type.dtype, shape=(self.n_rows, *data.shape[1:]))
+
     def blocks(self, model: Model, graphs: Sequence[Variable]) -> dict[Variable, RowInput]:
         """Blocks that stand for the data of a model, by what they stand for in its graphs."""
         return self._of_containers(model) if self.arrays else self._of_outputs(graphs)
@@ -175,7 +176,7 @@ class SeenRows:
         rows: dict[Variable, RowInput] = {}
         for name, array in self.arrays.items():
             container = model[name]
-            block = _block(f"{name}_block", array, self.n_rows, container)
+            block = self.block(f"{name}_block", array, container)
             rows[container] = RowInput(name, array, block)
         return rows
 
@@ -188,7 +189,7 @@ class SeenRows:
         if self.n_rows is None:
             return found
         resized = {
-            row: replace(row, block=_block(row.block.name, row.data, self.n_rows, row.block))
+            row: replace(row, block=self.block(row.block.name, row.data, row.block))
             for row in found.values()
         }
         return {output: resized[row] for output, row in found.items()}

@@ -68,8 +68,8 @@ class GMC(MetropolisStep):
     name = "gmc"
 
     @takes(GMCOptions)
-    def __init__(self, options: GMCOptions) -> None:
-        super().__init__(options)
+    def __init__(self) -> None:
+        self._build()
 
     def _first_step_size(self) -> tuple[float, int]:
         """Choose a step that resolves the largest curvature at the starting point.

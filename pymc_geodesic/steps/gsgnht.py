@@ -132,10 +132,15 @@ class gSGNHT(ThermostatStep):
     _state_class = GSGNHTState
     _tuned_attributes = (*ThermostatStep._tuned_attributes, "curvature_sums")
 
+    options: GSGNHTOptions
+
     @takes(GSGNHTOptions)
-    def __init__(self, options: GSGNHTOptions) -> None:
-        self.thermostat_inertia = plain_number(options.thermostat_inertia)
-        super().__init__(options)
+    def __init__(self) -> None:
+        self._build()
+
+    def _build(self) -> None:
+        self.thermostat_inertia = plain_number(self.options.thermostat_inertia)
+        super()._build()
 
     def _reset(self) -> None:
         self.curvature_sums = np.zeros((len(self.variables), 2))

@@ -169,10 +169,15 @@ class SCIR(PositiveStep):
     _given: CountsAt | None = None
     """Counts of more rows than the step has, which chains keep as those of all data."""
 
+    options: SCIROptions
+
     @takes(SCIROptions)
-    def __init__(self, options: SCIROptions) -> None:
-        self.control_variates = bool(options.control_variates)
-        super().__init__(options)
+    def __init__(self) -> None:
+        self._build()
+
+    def _build(self) -> None:
+        self.control_variates = bool(self.options.control_variates)
+        super()._build()
 
     def _compile(self) -> None:
         super()._compile()

@@ -83,8 +83,8 @@ class SGGMC(LangevinStep):
     last_excess = 0.02
 
     @takes(LangevinOptions)
-    def __init__(self, options: LangevinOptions) -> None:
-        super().__init__(options)
+    def __init__(self) -> None:
+        self._build()
 
     def _run(
         self, arguments: np.ndarray, step_size: float, friction: np.ndarray

@@ -79,5 +79,5 @@ class SGLD(DiffusionStep):
     name = "sgld"
 
     @takes(DiffusionOptions)
-    def __init__(self, options: DiffusionOptions) -> None:
-        super().__init__(options)
+    def __init__(self) -> None:
+        self._build()

@@ -140,8 +140,8 @@ class SGRLD(PositiveStep):
     totals_hold_counts = False
 
     @takes(SGRLDOptions)
-    def __init__(self, options: SGRLDOptions) -> None:
-        super().__init__(options)
+    def __init__(self) -> None:
+        self._build()
 
     def _reset(self) -> None:
         super()._reset()

@@ -22,7 +22,7 @@ from pymc_geodesic.steps.base.options import (
     check_number,
 )
 from pymc_geodesic.steps.base.pymc_parts import PointType, SamplerWarning, dataclass_state
-from pymc_geodesic.steps.base.signature import after, part, takes
+from pymc_geodesic.steps.base.signature import after, by_rule, part, takes
 from pymc_geodesic.steps.base.thermostat import ThermostatState, ThermostatStep
 from pymc_geodesic.tuning.mean_temperature import TEMPERATURE_TOLERANCE
 from pymc_geodesic.tuning.temperature import FIRST_EULER_EXCESS, EulerTuner
@@ -88,12 +88,9 @@ class SSGNHTOptions(
         Minibatches; see `gSGNHT`. All rows by default.
     """
 
-    diffusion: float | None = field(default=None, metadata=after("step_size"))
-
-    def __post_init__(self) -> None:
-        """Check the diffusion."""
-        super().__post_init__()
-        check_number("diffusion", self.diffusion)
+    diffusion: float | None = field(
+        default=None, metadata=after("step_size") | by_rule(check_number)
+    )
 
 
 class SSGNHT(ThermostatStep):
@@ -195,10 +192,15 @@ class SSGNHT(ThermostatStep):
     _too_cold = "a smaller step_size"
 
     @takes(SSGNHTOptions)
-    def __init__(self, options: SSGNHTOptions) -> None:
-        inertia, diffusion = plain_number(options.thermostat_inertia), options.diffusion
+    def __init__(self) -> None:
+        self._build()
+
+    def _build(self) -> None:
+        given: Any = self.options
+        inertia, diffusion = plain_number(given.thermostat_inertia), given.diffusion
         self.thermostat_inertia = 1.0 if inertia is None and diffusion is not None else inertia
-        super().__init__(part(LangevinOptions, options, friction=diffusion))
+        self.options = part(LangevinOptions, given, friction=diffusion)
+        super()._build()
 
     def _make_tuner(self) -> EulerTuner:
         return EulerTuner(

@@ -77,8 +77,12 @@ class SubgradientHMC(MetropolisStep):
     _everywhere = Euclidean
 
     @takes(MetropolisOptions)
-    def __init__(self, options: MetropolisOptions) -> None:
-        super().__init__(part(GMCOptions, options))
+    def __init__(self) -> None:
+        self._build()
+
+    def _build(self) -> None:
+        self.options = part(GMCOptions, self.options)
+        super()._build()
 
     def _first_step_size(self) -> tuple[float, int]:
         """Double or halve the step until the acceptance of a single leapfrog step crosses ½.

@@ -15,7 +15,7 @@ from pymc.step_methods.compound import CompoundStep
 
 import pymc_geodesic as pg
 from pymc_geodesic.steps.base.langevin_options import LangevinOptions
-from pymc_geodesic.steps.base.signature import LAST, Options, after, explain, part, takes
+from pymc_geodesic.steps.base.signature import LAST, Options, after, by_rule, explain, part, takes
 from tests.steps.runs import INTERPRETED
 
 STEPS = [
@@ -209,12 +209,49 @@ def test_places_of_arguments():
 
     class Step:
         @takes(Placed)
-        def __init__(self, options):
-            self.options = options
+        def __init__(self):
+            self.height = self.options.height
 
     shown = list(inspect.signature(Step).parameters)
     assert shown == ["length", "height", "width", "depth", "weight", "model"]
     assert Step(height=7.0).options == Placed(height=7.0)
+    assert Step(height=7.0).height == 7.0
+
+
+def test_a_rule_stands_with_its_argument():
+    def refuse_odd(name, value):
+        if value % 2:
+            raise ValueError(f"{name} is odd")
+
+    @dataclass(frozen=True, kw_only=True)
+    class Ruled(Shape):
+        count: int = field(default=2, metadata=by_rule(refuse_odd) | after("length"))
+
+    assert Ruled(count=4).count == 4
+    with pytest.raises(ValueError, match="count is odd"):
+        Ruled(count=3)
+    assert list(inspect.signature(Ruled).parameters)[-1] == "count"
+
+
+def test_a_step_with_one_more_argument_is_built_of_both(model):
+    @dataclass(frozen=True, kw_only=True)
+    class Named(LangevinOptions):
+        title: str = "none"
+
+    class Titled(pg.SGGMC):
+        @takes(Named)
+        def __init__(self):
+            self._build()
+
+        def _build(self):
+            super()._build()
+            self.title = self.options.title.upper()
+
+    with model:
+        step = Titled(["b"], step_size=0.1, title="mine", compile_kwargs=INTERPRETED)
+    assert (step.title, step.step_size) == ("MINE", 0.1)
+    assert "title" in inspect.signature(Titled).parameters
+    assert "title" not in inspect.signature(pg.SGGMC).parameters
 
 
 def test_part_takes_what_has_the_same_name():

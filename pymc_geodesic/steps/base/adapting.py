@@ -13,7 +13,7 @@ from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
 from pymc_geodesic.steps.base.adapted_trajectories import flat_names
 from pymc_geodesic.steps.base.adaptor import GeodesicStep
 from pymc_geodesic.steps.base.dynamics import Dynamics
-from pymc_geodesic.steps.base.options import AdaptationOptions, StepOptions
+from pymc_geodesic.steps.base.options import AdaptationOptions
 from pymc_geodesic.steps.base.pymc_parts import SamplerWarning
 from pymc_geodesic.tuning.factor_rule import factor_rule
 
@@ -30,9 +30,9 @@ class AdaptingStep(GeodesicStep):
     _finds_metric: bool
     _adapted: AdaptedLangevin | None
 
-    def __init__(self, options: StepOptions, **others: Any) -> None:
-        super().__init__(options, **others)
-        assert isinstance(options, AdaptationOptions)
+    def _build(self) -> None:
+        super()._build()
+        options: AdaptationOptions = self.options
         self.metric = checked_metric_or_covariance(options.metric)
         self._finds_metric = isinstance(self.metric, str) and self.metric == "auto"
         self.control_variates = checked_control_variates(options.control_variates)
@@ -110,7 +110,7 @@ class AdaptingStep(GeodesicStep):
     @property
     def _searches_on_all_rows(self) -> bool:
         """Whether the field itself must have the log-density that the search needs."""
-        return self._leaves_all_to_tuning and self._minibatches.minibatch is None
+        return self._leaves_all_to_tuning and self.options.minibatch is None
 
     @property
     def adaptation(self) -> dict:

@@ -6,7 +6,6 @@ import inspect
 import multiprocessing
 import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -16,14 +15,15 @@ from threadpoolctl import threadpool_limits
 from pymc_geodesic.counts.refusals import moving_level, moving_support
 from pymc_geodesic.densities.edges import edges
 from pymc_geodesic.densities.jumps import jumps
-from pymc_geodesic.densities.variables import manifold_variables, product_of
+from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables, product_of
 from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base.coverage import StepsOfChain, draws_minibatches
-from pymc_geodesic.steps.base.options import RowOptions, StepOptions
+from pymc_geodesic.steps.base.estimates import EstimatingStep
+from pymc_geodesic.steps.base.options import LocalDraws, LocalOptions, ManifoldOptions
 from pymc_geodesic.steps.base.progress import ProgressColumns
 from pymc_geodesic.steps.base.pymc_parts import (
     BlockedStep,
@@ -32,7 +32,6 @@ from pymc_geodesic.steps.base.pymc_parts import (
     RandomGenerator,
     StatsType,
     StepMethodState,
-    TensorVariable,
     WithSamplingState,
     dataclass_state,
     get_random_generator,
@@ -75,20 +74,8 @@ class GeodesicStepState(StepMethodState):
     estimate_state: dict
 
 
-class GeodesicStep(StartingStep, ProgressColumns, BlockedStep):
-    """Base of the geodesic step methods.
-
-    Parameters
-    ----------
-    options : StepOptions
-        What users passed, of rows too: they are `RowOptions` as well.
-    vars : list of variables, optional
-        Instead of those that users named.
-    manifolds : mapping of str to manifold class, optional
-        Manifold of a variable by name, where it is not the one its transform implies.
-    local : list of variables, optional
-        Variables with one point for each row of the minibatch.
-    """
+class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
+    """Base of the geodesic step methods, whose constructors keep options, by `takes`, and build."""
 
     default_blocked = True
     stats_dtypes_shapes: dict = {}
@@ -108,22 +95,14 @@ class GeodesicStep(StartingStep, ProgressColumns, BlockedStep):
         if options is not None and cls.__dict__.get("__doc__"):
             cls.__doc__ = explain(cls.__dict__["__doc__"], options)
 
-    def __init__(
-        self,
-        options: StepOptions,
-        *,
-        vars: Sequence[TensorVariable] | None = None,
-        manifolds: Mapping[str, type[Manifold]] | None = None,
-        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
-    ) -> None:
+    def _build(self) -> None:
+        """Make what the options ask for."""
+        options = self.options
         self.model = modelcontext(options.model)
-        self.compile_kwargs = options.compile_kwargs
-        assert isinstance(options, RowOptions)
-        self._minibatches = options
+        local = options.local if isinstance(options, LocalDraws) else None
         self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         local_values = [variable.value for variable in self.local]
-        named = options.vars if vars is None else vars
-        every = manifold_variables(self.model, named, manifolds, everywhere=self._everywhere)
+        every = self._find_variables()
         # Euclidean variables come first: a metric joins them
         self.variables = sorted(
             (v for v in every if v.value not in local_values),
@@ -145,7 +124,7 @@ class GeodesicStep(StartingStep, ProgressColumns, BlockedStep):
             for term, names in jumps(self.model, self.variables, terms, options.minibatch):
                 raise ValueError(moving_level(type(self).__name__, term, names))
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
-        if self.local:
+        if self.local and isinstance(options, LocalOptions):
             self.default_tune_steps = LOCAL_TUNE_STEPS
             self.stats_dtypes_shapes = {
                 **self.stats_dtypes_shapes,
@@ -166,6 +145,12 @@ class GeodesicStep(StartingStep, ProgressColumns, BlockedStep):
         self._written: dict[str, np.ndarray] = {}
         self._log_terms = None
 
+    def _find_variables(self) -> list[ManifoldVariable]:
+        """Find the variables to move, local ones too, and where they live."""
+        options = self.options
+        manifolds = options.manifolds if isinstance(options, ManifoldOptions) else None
+        return manifold_variables(self.model, options.vars, manifolds, everywhere=self._everywhere)
+
     @abstractmethod
     def _compile(self) -> None:
         """Compile everything that cannot be sent to another process."""
@@ -179,7 +164,6 @@ class GeodesicStep(StartingStep, ProgressColumns, BlockedStep):
         """Forget the previous chain."""
 
     _compiled_attributes: tuple[str, ...] = ("estimator",)
-    _minibatches: RowOptions
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -194,7 +178,7 @@ class GeodesicStep(StartingStep, ProgressColumns, BlockedStep):
     @property
     def streamed(self) -> tuple[str, ...]:
         """Data whose rows come from ``batches=``, and not from the model."""
-        return self._minibatches.streamed
+        return self.options.streamed
 
     @property
     def estimate_state(self) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
 from pymc_geodesic.steps.base.dynamics import Overdamped
-from pymc_geodesic.steps.base.estimates import make_estimator
 from pymc_geodesic.steps.base.options import (
     AdaptationOptions,
     MinibatchOptions,
@@ -126,10 +125,12 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
     _progress_stats = (("phase", "6s", "Phase"), ("step_size", ".2e", "Step size"))
     _compiled_attributes = ("estimator", "_adapted")
 
-    def __init__(self, options: DiffusionOptions) -> None:
-        super().__init__(options)
-        self.step_size = plain_number(options.step_size)
-        self.preconditioner = options.preconditioner
+    options: DiffusionOptions
+
+    def _build(self) -> None:
+        super()._build()
+        self.step_size = plain_number(self.options.step_size)
+        self.preconditioner = self.options.preconditioner
         self._scratch = Scratch(
             np.empty(self.product.size + 1), np.empty(min(_NOISE_CHUNK, self.product.size))
         )
@@ -140,13 +141,9 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
         self._reset()
 
     def _compile(self) -> None:
-        self.estimator = make_estimator(
-            self.model,
-            self.variables,
-            self._minibatches,
+        self.estimator = self._make_estimator(
             noise=RowNoise.WHITE if self._leaves_all_to_tuning else RowNoise.ANY,
             with_value=self._searches_on_all_rows,
-            compile_kwargs=self.compile_kwargs,
         )
         self._adapted = self._make_adapted()
 

@@ -18,7 +18,7 @@ from pymc_geodesic.steps.base.options import (
     StepSizeOptions,
     check_number,
 )
-from pymc_geodesic.steps.base.signature import Options, after
+from pymc_geodesic.steps.base.signature import Options, after, by_rule
 
 __all__ = ["SPLITTINGS", "LangevinOptions", "ThermostatOptions"]
 
@@ -35,12 +35,9 @@ class ThermostatOptions(Options):
         Q, a time squared.
     """
 
-    thermostat_inertia: float | None = field(default=None, metadata=after("momentum_decay"))
-
-    def __post_init__(self) -> None:
-        """Check the number."""
-        super().__post_init__()
-        check_number("thermostat_inertia", self.thermostat_inertia)
+    thermostat_inertia: float | None = field(
+        default=None, metadata=after("momentum_decay") | by_rule(check_number)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +54,17 @@ class FrictionOptions(StepSizeOptions):
         ρ, instead of ``friction``: C = ρ / ε.
     """
 
-    learning_rate: float | None = None
-    friction: float | None = None
-    momentum_decay: float | None = None
+    learning_rate: float | None = field(default=None, metadata=by_rule(check_number))
+    friction: float | None = field(default=None, metadata=by_rule(check_number))
+    momentum_decay: float | None = field(default=None, metadata=by_rule(check_number))
 
     def __post_init__(self) -> None:
-        """Check the numbers, and that each is given in one way."""
+        """Check that each is given in one way."""
         super().__post_init__()
         if self.step_size is not None and self.learning_rate is not None:
             raise ValueError("step_size= and learning_rate= say the same thing; give one of them")
         if self.friction is not None and self.momentum_decay is not None:
             raise ValueError("friction= and momentum_decay= say the same thing; give one of them")
-        for name in ("learning_rate", "friction", "momentum_decay"):
-            check_number(name, getattr(self, name))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,6 @@ from pymc_geodesic.steps.base.adapted_trajectories import (
     flat_names,
 )
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
-from pymc_geodesic.steps.base.estimates import make_estimator
 from pymc_geodesic.steps.base.handing_on import HandingOnStep
 from pymc_geodesic.steps.base.options import (
     LocalOptions,
@@ -43,7 +42,7 @@ from pymc_geodesic.steps.base.pymc_parts import (
     StepSizeState,
     dataclass_state,
 )
-from pymc_geodesic.steps.base.signature import after
+from pymc_geodesic.steps.base.signature import after, by_rule
 from pymc_geodesic.tuning.effective_size import RunningSize
 from pymc_geodesic.tuning.factor_rule import factor_rule
 
@@ -73,14 +72,8 @@ class MetropolisOptions(StepOptions, MetricOptions):
         Acceptance probability that tuning aims at.
     """
 
-    step_size: float | None = field(default=None, metadata=after("vars"))
-    target_accept: float = field(default=0.8, metadata=after("n_steps"))
-
-    def __post_init__(self) -> None:
-        """Check both numbers."""
-        super().__post_init__()
-        check_positive("step_size", self.step_size)
-        check_fraction("target_accept", self.target_accept)
+    step_size: float | None = field(default=None, metadata=after("vars") | by_rule(check_positive))
+    target_accept: float = field(default=0.8, metadata=after("n_steps") | by_rule(check_fraction))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +137,10 @@ class MetropolisStep(HandingOnStep):
         ("acceptance_rate", ".2f", "Acceptance"),
     )
 
-    def __init__(self, options: GMCOptions) -> None:
+    options: GMCOptions
+
+    def _build(self) -> None:
+        options = self.options
         if options.local is None and (
             options.minibatch is not None or options.batch_size is not None
         ):
@@ -155,13 +151,12 @@ class MetropolisStep(HandingOnStep):
             raise ValueError(see(message, "exact"))
         if callable(options.step_size):
             raise ValueError(f"{type(self).__name__} takes a number for step_size=, no schedule")
-        super().__init__(options, manifolds=options.manifolds, local=options.local)
+        super()._build()
         self.step_size = plain_number(options.step_size)
         self.metric = checked_metric_or_covariance(options.metric)
         self._wanted_steps = options.wanted_steps
         self.n_steps = options.told_steps
         self.target_accept = options.target_accept
-        self._local_draws = options
         self._longest_step = longest_step(self.variables)
         none_kept = np.empty((0, self.product.size))
         self._record = Record(1, none_kept, np.empty(1), np.empty((2, 1)))
@@ -170,15 +165,7 @@ class MetropolisStep(HandingOnStep):
         self._reset()
 
     def _compile(self) -> None:
-        self.estimator = make_estimator(
-            self.model,
-            self.variables,
-            self._minibatches,
-            local=self.local,
-            local_draws=self._local_draws,
-            with_value=True,
-            compile_kwargs=self.compile_kwargs,
-        )
+        self.estimator = self._make_estimator(with_value=True)
         if not self.estimator.is_exact:
             raise ValueError(self._what_is_not_exact())
         self._adapted = self._make_adapted()
@@ -195,7 +182,7 @@ class MetropolisStep(HandingOnStep):
             f"{name} corrects with the log-density of all rows, once each, but "
             f"batch_size={self.estimator.source.batch_size}, "
             f"total_size={self.estimator.total_size} and "
-            f"minibatch_order={self._minibatches.minibatch_order!r} ask for others; leave them "
+            f"minibatch_order={self.options.minibatch_order!r} ask for others; leave them "
             "out, or use SGGMC or gSGNHT",
             "exact",
         )

@@ -20,7 +20,7 @@ from pymc_geodesic.arguments import (
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base.pymc_parts import Model, RandomGenerator, TensorVariable
-from pymc_geodesic.steps.base.signature import LAST, Options, after
+from pymc_geodesic.steps.base.signature import LAST, Options, after, by_rule
 
 __all__ = [
     "AdaptationOptions",
@@ -103,12 +103,7 @@ class StepSizeOptions(Options):
         ε, a time, or a schedule: a function of the draw. Tuned by default.
     """
 
-    step_size: float | Schedule | None = None
-
-    def __post_init__(self) -> None:
-        """Check the number."""
-        super().__post_init__()
-        check_positive("step_size", self.step_size)
+    step_size: float | Schedule | None = field(default=None, metadata=by_rule(check_positive))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,13 +125,12 @@ class MetricOptions(Options):
         coordinates of the model, and so does whatever is set of the dynamics.
     """
 
-    n_steps: int | None = None
+    n_steps: int | None = field(default=None, metadata=by_rule(check_count))
     metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto"
 
     def __post_init__(self) -> None:
-        """Check both."""
+        """Check the metric."""
         super().__post_init__()
-        check_count("n_steps", self.n_steps)
         checked_metric_or_covariance(self.metric)
 
     @property
@@ -220,16 +214,14 @@ class RowOptions(Options):
         blocks: over K blocks the noise differs by some sqrt(2/K) from what is known.
     """
 
-    batch_size: int | None = None
+    batch_size: int | None = field(default=None, metadata=by_rule(check_count))
     minibatch: Sequence[str] | str | None = None
-    total_size: int | None = None
+    total_size: int | None = field(default=None, metadata=by_rule(check_count))
     minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled"
 
     def __post_init__(self) -> None:
-        """Check numbers and names."""
+        """Check the names."""
         super().__post_init__()
-        check_count("batch_size", self.batch_size)
-        check_count("total_size", self.total_size)
         check_containers(self.minibatch)
 
     @property

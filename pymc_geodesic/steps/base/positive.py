@@ -18,21 +18,19 @@ from pymc_geodesic.counts.priors import family_of, variables_of_families
 from pymc_geodesic.counts.probed_points import probed_points
 from pymc_geodesic.counts.topic_run import MoveWords, run_topics
 from pymc_geodesic.densities.compilation import CompiledField
-from pymc_geodesic.densities.variables import manifold_variables
+from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, SIMPLEX, expand_values
 from pymc_geodesic.manifolds import FlatSimplex, HalfLine, Manifold
 from pymc_geodesic.runtime.log_gamma import log_gamma
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
-from pymc_geodesic.steps.base.estimates import make_count_estimator
 from pymc_geodesic.steps.base.measuring_counts import CountMeasuringStep
 from pymc_geodesic.steps.base.options import LocalDraws, StepOptions, StepSizeOptions, StreamOptions
 from pymc_geodesic.steps.base.pymc_parts import (
     PointType,
     SamplerWarning,
     dataclass_state,
-    modelcontext,
 )
-from pymc_geodesic.steps.base.signature import after
+from pymc_geodesic.steps.base.signature import after, by_rule
 from pymc_geodesic.tuning.count_noise import CountNoise
 
 __all__ = ["PositiveOptions", "PositiveState", "PositiveStep"]
@@ -63,14 +61,9 @@ class PositiveOptions(StepOptions, StepSizeOptions, StreamOptions, LocalDraws):
         Sweeps over a document that are averaged over, and sweeps before them.
     """
 
-    n_steps: int = field(default=10, metadata=after("step_size"))
+    n_steps: int = field(default=10, metadata=after("step_size") | by_rule(check_count))
     local_draws: int = LOCAL_SWEEPS
     local_tune: int = LOCAL_SWEEPS
-
-    def __post_init__(self) -> None:
-        """Check the number of steps."""
-        super().__post_init__()
-        check_count("n_steps", self.n_steps)
 
 
 @dataclass_state
@@ -116,23 +109,12 @@ class PositiveStep(CountMeasuringStep):
     """Whether Σθ has the gamma law of prior and counts, which must not be negative then."""
     _move_words: MoveWords
 
-    def __init__(self, options: PositiveOptions) -> None:
-        model = modelcontext(options.model)
-        name = type(self).__name__
-        rvs = variables_of_families(model, options.vars, self._families, name)
-        by_row = []
-        if options.local is not None:
-            by_row = manifold_variables(model, options.local, by_row=True)
-        rvs = [rv for rv in rvs if rv not in [variable.rv for variable in by_row]]
-        manifolds: dict[str, type[Manifold]] = {
-            rv.name: FlatSimplex if family_of(rv) == "Dirichlet" else HalfLine for rv in rvs
-        }
-        super().__init__(options, vars=rvs, manifolds=manifolds)
-        self.local = by_row
-        self.vars = [variable.value for variable in (*self.variables, *self.local)]
-        self.step_size = plain_number(options.step_size)
-        self.n_steps = int(options.n_steps)
-        self._local_draws = options
+    options: PositiveOptions
+
+    def _build(self) -> None:
+        super()._build()
+        self.step_size = plain_number(self.options.step_size)
+        self.n_steps = int(self.options.n_steps)
         self.blocks = count_blocks(self.variables)
         self._is_log_normal = self._by_number(LOG_NORMAL)
         self._values = np.empty(self.product.size)
@@ -144,15 +126,18 @@ class PositiveStep(CountMeasuringStep):
         self._reset()
         self._probe()
 
+    def _find_variables(self) -> list[ManifoldVariable]:
+        name, local = type(self).__name__, [variable.rv for variable in self.local]
+        rvs = variables_of_families(self.model, self.options.vars, self._families, name)
+        manifolds: dict[str, type[Manifold]] = {
+            rv.name: FlatSimplex if family_of(rv) == "Dirichlet" else HalfLine
+            for rv in rvs
+            if rv not in local
+        }
+        return manifold_variables(self.model, [rv for rv in rvs if rv not in local], manifolds)
+
     def _compile(self) -> None:
-        self.estimator, self.priors = make_count_estimator(
-            self.model,
-            self.variables,
-            self._minibatches,
-            local=self.local,
-            local_draws=self._local_draws,
-            compile_kwargs=self.compile_kwargs,
-        )
+        self.estimator, self.priors = self._make_counts()
 
     def _reset(self) -> None:
         self._prior_shape, self._prior_rate = np.empty((2, 0))

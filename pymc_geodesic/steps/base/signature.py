@@ -2,7 +2,8 @@
 
 ``Unpack`` of a typed dictionary would name the arguments without their defaults, so that a
 dataclass would have to name them again. The constructor of the dataclass has both, and `takes`
-hands its parameters on: type checkers, ``help()`` and completion see them as those of the step.
+gives its parameters to a step: type checkers, ``help()`` and completion see them as its own. The
+step keeps the options, and whatever it is built of reads what is its own from there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import Field, dataclass, fields
 from functools import wraps
 from typing import Any, Concatenate
 
-__all__ = ["LAST", "Options", "after", "explain", "part", "takes"]
+__all__ = ["LAST", "Options", "after", "by_rule", "explain", "part", "takes"]
 
 _SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+)\n-{3,}\n", re.MULTILINE)
 
@@ -24,12 +25,16 @@ _SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+)\n-{3,}\n", re.MULTILINE)
 class Options:
     """Arguments that users pass to a step, checked when they are put together.
 
-    A group of them is a dataclass that describes its own in a section ``Parameters``. It checks
-    them in ``__post_init__``, which calls that of ``super()`` first, so that groups can be joined.
+    A group of them is a dataclass that describes its own in a section ``Parameters``. A rule for
+    one argument stands with it, by `by_rule`. All else a group checks in ``__post_init__``, which
+    calls that of ``super()`` first, so that groups can be joined.
     """
 
     def __post_init__(self) -> None:
-        """Check nothing; groups check their own."""
+        """Check each argument by its own rule."""
+        for each in fields(self):
+            if "rule" in each.metadata:
+                each.metadata["rule"](each.name, getattr(self, each.name))
 
 
 LAST = {"last": True}
@@ -41,6 +46,24 @@ def after(name: str) -> dict[str, str]:
     return {"after": name}
 
 
+def by_rule(rule: Callable[[str, Any], None]) -> dict[str, Any]:
+    """Metadata of an argument that a function of its name and value refuses if it is wrong.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass, field
+    >>> from pymc_geodesic.arguments import check_count
+    >>> from pymc_geodesic.steps.base.signature import Options, by_rule
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Given(Options):
+    ...     n_steps: int | None = field(default=None, metadata=by_rule(check_count))
+    >>> Given(n_steps=0)
+    Traceback (most recent call last):
+    ValueError: n_steps must be a positive integer, got 0
+    """
+    return {"rule": rule}
+
+
 def part[O: Options](kind: type[O], options: Options, **others: Any) -> O:
     """Make options of a kind from those of the same names, and from others."""
     given = {each.name for each in fields(options)}
@@ -48,15 +71,15 @@ def part[O: Options](kind: type[O], options: Options, **others: Any) -> O:
     return kind(**(same | others))
 
 
-def takes[S, O, **P](
+def takes[S, O: Options, **P](
     options: Callable[P, O],
-) -> Callable[[Callable[[S, O], None]], Callable[Concatenate[S, P], None]]:
-    """Turn a constructor that takes options into one that takes what they are made from.
+) -> Callable[[Callable[[S], None]], Callable[Concatenate[S, P], None]]:
+    """Turn a constructor into one that takes the arguments of options, and keeps these first.
 
     Parameters
     ----------
     options : subclass of Options
-        Called with the arguments.
+        Called with the arguments; the step has the result as ``self.options``.
 
     Raises
     ------
@@ -73,8 +96,8 @@ def takes[S, O, **P](
     ...     step_size: float | None = None
     >>> class Step:
     ...     @takes(Given)
-    ...     def __init__(self, options):
-    ...         self.step_size = options.step_size
+    ...     def __init__(self):
+    ...         self.step_size = self.options.step_size
     >>> Step(step_size=0.1).step_size
     0.1
     >>> Step(stepsize=0.1)
@@ -84,11 +107,13 @@ def takes[S, O, **P](
     kind: Any = options
     parameters = list(_parameters(kind))
 
-    def decorate(begin: Callable[[S, O], None]) -> Callable[Concatenate[S, P], None]:
+    def decorate(begin: Callable[[S], None]) -> Callable[Concatenate[S, P], None]:
         @wraps(begin)
         def construct(self: S, *args: P.args, **kwargs: P.kwargs) -> None:
-            _check_names(type(self).__name__, parameters, args, kwargs)
-            begin(self, options(*args, **kwargs))
+            step: Any = self
+            _check_names(type(step).__name__, parameters, args, kwargs)
+            step.options = options(*args, **kwargs)
+            begin(self)
 
         shown: Any = construct
         own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)

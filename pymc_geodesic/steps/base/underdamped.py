@@ -18,7 +18,6 @@ from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
 from pymc_geodesic.steps.base.dynamics import Underdamped
-from pymc_geodesic.steps.base.estimates import make_estimator
 from pymc_geodesic.steps.base.known_noise import noise_by_coordinate
 from pymc_geodesic.steps.base.langevin_options import SPLITTINGS, LangevinOptions
 from pymc_geodesic.steps.base.prepared import prepare
@@ -91,6 +90,7 @@ class LangevinStep(AdaptingStep, ToldLangevin):
     )
     _compiled_attributes = ("estimator", "_noise_field", "_source", "_adapted")
     _tuned_attributes: tuple[str, ...] = (*ToldLangevin._tuned_attributes, "tuned_friction")
+    options: LangevinOptions
     last_excess: float
     _kernels: ClassVar[tuple[Any, ...]]
     """What runs where nothing is adapted."""
@@ -101,8 +101,9 @@ class LangevinStep(AdaptingStep, ToldLangevin):
     )
     _too_cold = "a smaller step_size or less friction"
 
-    def __init__(self, options: LangevinOptions) -> None:
-        super().__init__(options, manifolds=options.manifolds, local=options.local)
+    def _build(self) -> None:
+        super()._build()
+        options = self.options
         self.step_size = plain_number(options.step_size)
         self.learning_rate = plain_number(options.learning_rate)
         self.friction = plain_number(options.friction)
@@ -110,7 +111,6 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         self.gradient_noise = options.gradient_noise
         self.tune_temperature = options.tune_temperature
         self._splitting = SPLITTINGS[options.splitting]
-        self._local_draws = options
         self._tuner = self._make_tuner()
         self._ones = np.ones(len(self.variables))
         self._scratch = Scratch(
@@ -170,15 +170,8 @@ class LangevinStep(AdaptingStep, ToldLangevin):
     _largest_noise = math.inf
 
     def _compile(self) -> None:
-        self.estimator = make_estimator(
-            self.model,
-            self.variables,
-            self._minibatches,
-            noise=self._row_noise,
-            local=self.local,
-            local_draws=self._local_draws,
-            with_value=self._searches_on_all_rows,
-            compile_kwargs=self.compile_kwargs,
+        self.estimator = self._make_estimator(
+            noise=self._row_noise, with_value=self._searches_on_all_rows
         )
         self._adapted = self._make_adapted()
         if self._adapted is None:
