@@ -19,11 +19,14 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from numba import cfunc
+from numba import cfunc, from_dtype
+from numba.extending import is_jitted
+from numba.types import Array, BaseTuple
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
 from pytensor.link.numba.linker import NumbaLinker
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.ops.matrix_vector import with_loops_for_products
@@ -37,7 +40,15 @@ from pymc_geodesic.runtime.fields import (
 from pymc_geodesic.runtime.jit import source_stamp
 from pymc_geodesic.runtime.patience import telling_if_it_takes_long
 
-__all__ = ["CompiledField", "FixedArray", "ResizedArray", "RowBlock", "compile_field", "mode_of"]
+__all__ = [
+    "CompiledField",
+    "FixedArray",
+    "ResizedArray",
+    "RowBlock",
+    "compile_ahead",
+    "compile_field",
+    "mode_of",
+]
 
 
 @dataclass(frozen=True)
@@ -240,6 +251,26 @@ def compile_field(
             field = _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None)
         return CompiledField(field, inputs)
     return _interpreted(function, shapes, inputs, values is not None)
+
+
+def compile_ahead(function: Any) -> None:
+    """Let Numba compile a function now, and not when it is called first.
+
+    Chains that fork would do so each for itself.
+
+    Parameters
+    ----------
+    function : pytensor.compile.Function
+        It will be called with C-contiguous arrays. Of another backend, it is there already.
+    """
+    jitted: Any = getattr(function.vm, "jit_fn", None)
+    if not is_jitted(jitted):
+        return
+    inputs = [variable.type for variable in function.maker.fgraph.inputs]
+    if all(isinstance(kind, TensorType) for kind in inputs):
+        kinds = [Array(from_dtype(np.dtype(kind.dtype)), kind.ndim, "C") for kind in inputs]
+        with telling_if_it_takes_long():
+            jitted.compile((BaseTuple.from_types(kinds),))  # it takes them all as one, *args
 
 
 @contextmanager

@@ -9,12 +9,12 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.logprob.utils import ParameterValueError
 from pymc.model import Model
-from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import Switch
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.densities.as_written import function_as_written
 from pymc_geodesic.densities.inequalities import (
     compares,
     is_minus_infinity,
@@ -25,7 +25,6 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 
 __all__ = ["edges"]
 
-_AS_WRITTEN = Mode(linker="py", optimizer=None)
 _SCALES = np.logspace(-1.0, 1.0, 10)
 """Distances from the initial point, in PyMC's values, at which an edge is looked for."""
 
@@ -78,12 +77,7 @@ def edges(
         conditions = _conditions(graph, what_moves([graph], set(sampled)))
         if not conditions:
             continue
-        inside = pytensor.function(
-            model.value_vars,
-            pt.all(pt.stack(conditions)),
-            mode=_AS_WRITTEN,
-            on_unused_input="ignore",
-        )
+        inside = function_as_written(model.value_vars, pt.all(pt.stack(conditions)))
         start = model.initial_point(random_seed=0)
         rng = np.random.default_rng(0)
         crossed = []

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pymc.logprob.utils import ParameterValueError
 from pymc.model import Model
-from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
@@ -31,13 +29,13 @@ from pytensor.scalar.basic import (
 )
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.densities.as_written import function_as_written
 from pymc_geodesic.densities.inequalities import is_minus_infinity, scalar_op, what_moves
 from pymc_geodesic.densities.log_density import rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
 
 __all__ = ["jumps"]
 
-_AS_WRITTEN = Mode(linker="py", optimizer=None)
 _IN_STEPS = (Floor, Ceil, IntDiv, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)
 """What makes steps of a number that moves, beside comparisons and integers."""
 _AT_POINTS = (EQ, NEQ, IsInf, IsNan)
@@ -214,9 +212,7 @@ class _Look:
     def _function(
         self, model: Model, outputs: list[Variable]
     ) -> Callable[[Point], list[np.ndarray]]:
-        compiled = pytensor.function(
-            model.value_vars, outputs, mode=_AS_WRITTEN, on_unused_input="ignore"
-        )
+        compiled = function_as_written(model.value_vars, outputs)
 
         def evaluate(point: Point) -> list[np.ndarray]:
             with np.errstate(all="ignore"):

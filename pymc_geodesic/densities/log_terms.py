@@ -8,20 +8,17 @@ import numpy as np
 import pytensor
 from pymc.logprob.utils import ParameterValueError
 from pymc.model import Model
-from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_geodesic.densities.as_written import function_as_written
 from pymc_geodesic.densities.written_terms import terms_as_written
 
 __all__ = ["LogTerms"]
 
 MOST_NUMBERS = 10**6
 """Data beyond which a term is not looked at before anything is wrong: that would take long."""
-
-# No rewrites: they take longer than one evaluation, and leave no parameter check to name.
-_AS_WRITTEN = Mode(linker="py", optimizer=None)
 
 
 def _data_of(graph: Variable) -> list[np.ndarray]:
@@ -64,15 +61,7 @@ class LogTerms:
             for graph in self._graphs.values()
             if sum(data.size for data in _data_of(graph)) <= MOST_NUMBERS
         ]
-        self._quick = self._compiled(small)
-
-    def _compiled(self, graphs: list[Variable]) -> pytensor.compile.Function:
-        return pytensor.function(
-            self._model.value_vars,
-            graphs,
-            mode=_AS_WRITTEN,
-            on_unused_input="ignore",
-        )
+        self._quick = function_as_written(model.value_vars, small)
 
     def _rewritten(self, graph: Variable) -> pytensor.compile.Function:
         return self._model.compile_fn(
@@ -101,7 +90,7 @@ class LogTerms:
         reasons: list[str] = []
         for name, graph in self._graphs.items():
             try:
-                term = float(self._compiled([graph])(*values)[0])
+                term = float(function_as_written(self._model.value_vars, graph)(*values))
             except ParameterValueError as error:
                 listed.append(f"{name}: -inf")
                 rule = str(error).splitlines()[0]

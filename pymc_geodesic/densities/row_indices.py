@@ -6,15 +6,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pymc.model import Model
-from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, io_toposort
 from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.densities.as_written import function_as_written
 from pymc_geodesic.densities.log_density import Density, rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
@@ -23,9 +22,6 @@ from pymc_geodesic.minibatches.row_inputs import evaluated
 from pymc_geodesic.minibatches.source import RowSource
 
 __all__ = ["IndexCheck"]
-
-_IN_PYTHON = Mode("py", optimizer=None)
-"""Nothing to compile: an index is hardly ever more than a column of integers, or one less."""
 
 
 class IndexCheck:
@@ -148,7 +144,7 @@ def _of_rows(
     """Compute indices from data by their names."""
     if index in inputs:
         return lambda data: data[str(index.name)]
-    function = pytensor.function(inputs, index, mode=_IN_PYTHON)
+    function = function_as_written(inputs, index)
     one_at_a_time = threading.Lock()  # blocks are read in the background
 
     def of_rows(data: Mapping[str, np.ndarray]) -> np.ndarray:

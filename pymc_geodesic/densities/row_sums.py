@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pymc.model import Model
-from pytensor.compile.mode import Mode
 
+from pymc_geodesic.densities.as_written import function_as_written
 from pymc_geodesic.densities.log_density import Density, rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
@@ -27,9 +26,6 @@ _TOLERANCE = {"float64": 2e-9, "float32": 2e-3}
 
 _NO_VALUE = (ArithmeticError, AssertionError, IndexError, TypeError, ValueError)
 """What evaluation of a log-density raises for parameters out of their range."""
-
-_IN_PYTHON = Mode("py", optimizer=None)
-"""Nothing to compile: each graph is evaluated a few times, on a few rows."""
 
 
 def check_row_sums(
@@ -108,12 +104,8 @@ def _function(density: Density, n_rows: int) -> Callable[..., list[np.ndarray]]:
         for row in density.rows
     }
     terms = rebuilt(density.row_terms, blocks)
-    return pytensor.function(
-        [*density.coordinates, *density.others.values(), *density.arrays, *blocks.values()],
-        [pt.sum(term) for term in terms],
-        mode=_IN_PYTHON,
-        on_unused_input="ignore",
-    )
+    inputs = [*density.coordinates, *density.others.values(), *density.arrays, *blocks.values()]
+    return function_as_written(inputs, [pt.sum(term) for term in terms])
 
 
 def _message(name: str, containers: Sequence[str]) -> str:

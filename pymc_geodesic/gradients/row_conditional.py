@@ -18,7 +18,12 @@ from pytensor.gradient import grad
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.compilation import FixedArray, compile_field, mode_of
+from pymc_geodesic.densities.compilation import (
+    FixedArray,
+    compile_ahead,
+    compile_field,
+    mode_of,
+)
 from pymc_geodesic.densities.hoisting import split_at_frontier
 from pymc_geodesic.densities.local_rows import check_rows
 from pymc_geodesic.densities.log_density import Density, density_of
@@ -52,10 +57,10 @@ def inputs_of(density: Density) -> list[TensorVariable]:
 def compile_function(
     inputs: Sequence[Any], outputs: Sequence[Any], compile_kwargs: Mapping[str, Any]
 ) -> Any:
-    """Compile what is computed once for a draw."""
+    """Compile what is computed once for a draw, of C-contiguous arrays."""
     kwargs = dict(compile_kwargs)
     mode = mode_of(kwargs)
-    return pymc_compile(
+    function = pymc_compile(
         list(inputs),
         list(outputs),
         mode=mode,
@@ -63,6 +68,8 @@ def compile_function(
         trust_input=True,
         **kwargs,
     )
+    compile_ahead(function)
+    return function
 
 
 class RowConditional:

@@ -14,6 +14,7 @@ from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.minibatches.orders import RowNoise
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
@@ -175,8 +176,8 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         )
         self._adapted = self._make_adapted()
         if self._adapted is None:
-            prepare(*self._kernels, all_finite, evaluate, probe, project, refresh_velocity)
-            prepare(gmc if self.local else probe_in_turn)
+            prepare(*self._kernels, all_finite, evaluate, probe, probe_in_turn, project)
+            prepare(refresh_velocity, *((gmc, split_stream) if self.local else ()))
         by_rows = isinstance(self.gradient_noise, str)
         self._noise_field = self.estimator.compile_noise() if by_rows else None
 
