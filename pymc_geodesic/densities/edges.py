@@ -14,13 +14,13 @@ from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import Switch
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.as_written import function_as_written
 from pymc_geodesic.densities.inequalities import (
     compares,
     is_minus_infinity,
     scalar_op,
     what_moves,
 )
+from pymc_geodesic.densities.interpreted import function_as_written
 from pymc_geodesic.densities.variables import ManifoldVariable
 
 __all__ = ["edges"]

@@ -29,8 +29,8 @@ from pytensor.scalar.basic import (
 )
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.as_written import function_as_written
 from pymc_geodesic.densities.inequalities import is_minus_infinity, scalar_op, what_moves
+from pymc_geodesic.densities.interpreted import function_as_written
 from pymc_geodesic.densities.log_density import rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
 

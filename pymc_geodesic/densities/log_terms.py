@@ -12,7 +12,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
 
-from pymc_geodesic.densities.as_written import function_as_written
+from pymc_geodesic.densities.interpreted import function_as_written
 from pymc_geodesic.densities.written_terms import terms_as_written
 
 __all__ = ["LogTerms"]

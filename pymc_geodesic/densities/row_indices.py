@@ -13,7 +13,7 @@ from pytensor.graph.traversal import ancestors, explicit_graph_inputs, io_toposo
 from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.as_written import function_as_written
+from pymc_geodesic.densities.interpreted import function_as_written
 from pymc_geodesic.densities.log_density import Density, rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see

@@ -8,7 +8,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.model import Model
 
-from pymc_geodesic.densities.as_written import function_as_written
+from pymc_geodesic.densities.interpreted import function_as_written
 from pymc_geodesic.densities.log_density import Density, rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see

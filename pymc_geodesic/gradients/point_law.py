@@ -14,6 +14,7 @@ from pymc.distributions.transforms import _default_transform
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
+from pymc_geodesic.densities.interpreted import interpreting
 from pymc_geodesic.densities.supports import natural_manifold
 from pymc_geodesic.manifolds import Manifold, Sphere, Stiefel
 
@@ -54,9 +55,10 @@ class PointLaw:
                 "means, or look at the posterior itself with ksd"
             )
         gradient = pt.grad(density.sum(), value, disconnected_inputs="ignore")
-        self._gradient = pytensor.function(
-            [value], gradient, mode="FAST_COMPILE", on_unused_input="ignore"
-        )
+        with interpreting():
+            self._gradient = pytensor.function(
+                [value], gradient, mode="FAST_COMPILE", on_unused_input="ignore"
+            )
 
     def gradient(self, points: np.ndarray) -> np.ndarray:
         """Return ∇log p in ambient coordinates, not projected, of the shape of the points."""
@@ -65,7 +67,8 @@ class PointLaw:
     def draws(self, n: int, repetitions: int, rng: np.random.Generator) -> np.ndarray:
         """Draw samples of n points, shape (repetitions, n, ...)."""
         many = change_dist_size(self._distribution, (repetitions, n))
-        return np.asarray(pm.draw(many, random_seed=rng, mode="FAST_COMPILE"), dtype=float)
+        with interpreting():
+            return np.asarray(pm.draw(many, random_seed=rng, mode="FAST_COMPILE"), dtype=float)
 
 
 def _manifold_of(distribution: Any) -> Manifold:

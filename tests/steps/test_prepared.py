@@ -78,6 +78,25 @@ def test_chains_compile_nothing(rows, step, options, checked):
     assert [each.is_compiled for each in OTHER_MANIFOLDS] == before
 
 
+def test_functions_of_local_variables_are_compiled_for_what_they_are_given(checked):
+    """Chains call them with the types of arrays that they were compiled for ahead."""
+    with pm.Model():
+        y = pm.Data("y", np.random.default_rng(1).normal(size=60))
+        m = pm.Normal("m", 0.0, 10.0)
+        z = pm.Normal("z", m, 1.0, shape=60)
+        pm.Normal("y_seen", z, 1.0, observed=y)
+        step = pg.SGGMC(minibatch=["y"], batch_size=30, local=["z"], local_draws=2, local_tune=1)
+        rows = step.estimator.rows
+        given = [each.vm.jit_fn for each in (rows._fixed, step.estimator._gradient_fixed)]
+        ahead = [each.signatures for each in given]
+        compiled = Compiled()
+        with event.install_listener("numba:compile", compiled):
+            pm.sample(step=step, **(SETTINGS | {"tune": 5}))
+    assert [len(each) for each in ahead] == [1, 1]
+    assert [each.signatures for each in given] == ahead
+    assert compiled.names == []
+
+
 def test_a_kernel_has_the_types_that_it_is_called_with():
     """Another type would compile it a second time, in every chain."""
     several = {

@@ -1,0 +1,59 @@
+"""Graphs that are evaluated in Python, without a compiler."""
+
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.inner_function import HasInnerFunction
+from pytensor.compile.mode import Mode
+from pytensor.link.c.op import COp
+
+from pymc_geodesic.densities.interpreted import function_as_written, interpreting
+
+
+def make():
+    """A vector, and its square within an Op that has a graph of its own, which is compiled once."""
+    x = pt.vector("x")
+    return [x], OpFromGraph([x], [x**2])(x).sum()
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Ops of which somebody wants C code."""
+    found = []
+
+    def refuse(op, *_):
+        found.append(op)
+        raise NotImplementedError
+
+    monkeypatch.setattr(COp, "make_c_thunk", refuse)
+    # other tests do without a compiler by other means
+    monkeypatch.setattr(OpFromGraph, "link_mode", HasInnerFunction.link_mode)
+    return found
+
+
+def test_no_c_code_is_compiled_for_the_graph_within_an_op(asked):
+    inputs, total = make()
+    assert function_as_written(inputs, total)([1.0, 2.0]) == 5.0
+    assert asked == []
+
+
+MODES = [Mode(linker="py", optimizer=None), "FAST_COMPILE"]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=["as written", "FAST_COMPILE"])
+def test_pytensor_alone_compiles_it_where_it_interprets_the_rest(asked, mode):
+    """If it no longer does, `interpreting` may go."""
+    with interpreting():
+        pytensor.function(*make(), mode=mode)
+    assert asked == []
+    if pytensor.config.cxx:
+        pytensor.function(*make(), mode=mode)
+        assert asked
+
+
+def test_nothing_is_left_switched_off():
+    before = pytensor.config.cxx
+    inputs, total = make()
+    function_as_written(inputs, [total])
+    assert pytensor.config.cxx == before
