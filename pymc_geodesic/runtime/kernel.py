@@ -23,7 +23,9 @@ __all__ = [
     "Kernel",
     "Matrix",
     "SmallIntegers",
+    "Stack",
     "Stream",
+    "Streams",
     "Table",
     "Vector",
     "kernel",
@@ -38,6 +40,8 @@ type SmallIntegers = Annotated[np.ndarray, int32[::1]]
 type Table = Annotated[np.ndarray, int64[:, ::1]]
 type Flags = Annotated[np.ndarray, boolean[::1]]
 type Stream = Annotated[np.ndarray, uint64[::1]]
+type Streams = Annotated[np.ndarray, uint64[:, ::1]]
+type Stack = Annotated[np.ndarray, float64[:, :, ::1]]
 
 
 class Kernel[**Arguments, Result](Protocol):

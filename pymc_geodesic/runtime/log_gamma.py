@@ -20,6 +20,7 @@ import numpy as np
 
 from pymc_geodesic.runtime.branchless import CHUNK, divide, exponential
 from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.kernel import Stream
 from pymc_geodesic.runtime.streams import _log, fill_normal, fill_uniform, normal, uniform
 
 __all__ = ["fill_log_gamma", "log_gamma"]
@@ -187,7 +188,7 @@ def fill_log_gamma(stream: np.ndarray, shape: np.ndarray, out: np.ndarray) -> No
 
 
 @compiled
-def log_gamma(stream: np.ndarray, shape: float) -> float:
+def log_gamma(stream: Stream, shape: float) -> float:
     """Draw the logarithm of one Gamma(shape, 1) variate; advances the stream.
 
     Parameters

@@ -27,7 +27,7 @@ from llvmlite import ir
 from numba import types
 
 from pymc_geodesic.runtime.jit import borrow, compiled, define_intrinsic
-from pymc_geodesic.runtime.kernel import part
+from pymc_geodesic.runtime.kernel import Stream, part
 
 ONE_BITS = np.uint64(0x3FF0000000000000)  # the bits of 1.0: an exponent of zero
 SQRT_HALF_BITS = np.int64(0x3FE6A09E667F3BCD)
@@ -273,7 +273,7 @@ _compiled_key = compiled(_key)
 
 
 @compiled
-def split_stream(stream: np.ndarray, n: int) -> np.ndarray:
+def split_stream(stream: Stream, n: int) -> np.ndarray:
     """Make `n` independent child streams, fixed by the parent's state; advances the parent.
 
     Parameters

@@ -165,6 +165,7 @@ class SCIR(PositiveStep):
     }
     _families = ("Dirichlet", "Gamma", "LogNormal")
     totals_hold_counts = True
+    _kernels = (scir, scir_words)
     _compiled_attributes = (*PositiveStep._compiled_attributes, "_estimate_all_rows")
     _given: CountsAt | None = None
     """Counts of more rows than the step has, which chains keep as those of all data."""

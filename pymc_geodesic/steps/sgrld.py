@@ -138,6 +138,7 @@ class SGRLD(PositiveStep):
     name = "sgrld"
     _state_class = SGRLDState
     totals_hold_counts = False
+    _kernels = (sgrld, sgrld_words)
 
     @takes(SGRLDOptions)
     def __init__(self) -> None:

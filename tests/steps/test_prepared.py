@@ -7,6 +7,7 @@ from numba.core import event
 
 import pymc_geodesic as pg
 from pymc_geodesic.manifolds import blocks
+from pymc_geodesic.steps.base.positive import _OF_TOPICS
 from pymc_geodesic.steps.base.prepared import SIGNATURES
 from tests.grids import slow
 
@@ -94,6 +95,35 @@ def test_functions_of_local_variables_are_compiled_for_what_they_are_given(check
             pm.sample(step=step, **(SETTINGS | {"tune": 5}))
     assert [len(each) for each in ahead] == [1, 1]
     assert [each.signatures for each in given] == ahead
+    assert compiled.names == []
+
+
+@pytest.mark.parametrize(
+    ("step", "is_of_topics"),
+    [(pg.SCIR, False), slow(pg.SCIR, True), slow(pg.SGRLD, False), (pg.SGRLD, True)],
+    ids=["SCIR", "SCIR, topics", "SGRLD", "SGRLD, topics"],
+)
+def test_chains_of_counts_compile_nothing(step, is_of_topics, checked, monkeypatch):
+    rng = np.random.default_rng(1)
+    of_field, of_words = step._kernels
+    used = (of_words, *_OF_TOPICS) if is_of_topics else (of_field,)
+    monkeypatch.setattr(f"{step.__module__}.{of_field.__name__}.call", of_field)
+    if is_of_topics:
+        model = pg.models.lda(rng.poisson(0.5, size=(30, 8)) + 1, 2)
+        options = {"local": ["theta"], "minibatch": ["counts"]}
+    else:
+        with pm.Model() as model:
+            z = pm.Data("z", rng.integers(0, 3, size=200))
+            pm.Categorical("z_seen", pm.Dirichlet("w", np.ones(3)), observed=z)
+        options = {"minibatch": ["z"]}
+    with model:
+        method = step(batch_size=10, **options)
+        ahead = [each.signatures for each in used]
+        compiled = Compiled()
+        with event.install_listener("numba:compile", compiled):
+            pm.sample(step=method, **SETTINGS)
+    assert all(ahead)
+    assert [each.signatures for each in used] == ahead
     assert compiled.names == []
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from pymc_geodesic.kernels.topics.words import Entries, Topics
 from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.kernel import Matrix, Streams, Vector
 from pymc_geodesic.runtime.log_gamma import fill_log_gamma
 from pymc_geodesic.runtime.streams import fill_uniform
 
@@ -101,8 +102,8 @@ class Expectations(NamedTuple):
         Receives E[θ | z], averaged over the kept sweeps.
     """
 
-    counts: np.ndarray
-    proportions: np.ndarray
+    counts: Matrix
+    proportions: Matrix
 
 
 class Document(NamedTuple):
@@ -269,10 +270,10 @@ def draw_proportions(
 def sample_documents(
     entries: Entries,
     topics: Topics,
-    alpha: np.ndarray,
+    alpha: Vector,
     sweeps: Sweeps,
-    streams: np.ndarray,
-    log_theta: np.ndarray,
+    streams: Streams,
+    log_theta: Matrix,
     found: Expectations,
 ) -> None:
     r"""Sample the topics of all tokens of some documents, and the proportions of the documents.

@@ -14,13 +14,14 @@ from pymc_geodesic.kernels.cox_ingersoll_ross import cir_transition
 from pymc_geodesic.kernels.positive_numbers import SMALLEST_VALUE
 from pymc_geodesic.runtime.branchless import exponential
 from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.kernel import Matrix, SmallIntegers, Stack, Stream, Vector
 from pymc_geodesic.runtime.streams import fill_normal
 
 __all__ = ["add_counts", "read_words", "scir_words", "sgrld_words", "sum_words"]
 
 
 @compiled
-def sum_words(log_state: np.ndarray, tops: np.ndarray, sums: np.ndarray) -> None:
+def sum_words(log_state: Matrix, tops: Vector, sums: Vector) -> None:
     """Sum θ over words, relative to its largest value.
 
     Parameters
@@ -44,9 +45,7 @@ def sum_words(log_state: np.ndarray, tops: np.ndarray, sums: np.ndarray) -> None
 
 
 @compiled
-def read_words(
-    log_state: np.ndarray, log_totals: np.ndarray, words: np.ndarray, topics: np.ndarray
-) -> None:
+def read_words(log_state: Matrix, log_totals: Vector, words: SmallIntegers, topics: Matrix) -> None:
     """Compute ω of some words.
 
     Parameters
@@ -69,7 +68,7 @@ def read_words(
 
 @compiled
 def add_counts(
-    prior_shape: np.ndarray, slots: np.ndarray, counts: np.ndarray, scale: float, shape: np.ndarray
+    prior_shape: Matrix, slots: SmallIntegers, counts: Stack, scale: float, shape: Matrix
 ) -> None:
     """Add the counts of a minibatch, as estimates for all data, to the prior.
 
@@ -99,9 +98,7 @@ def add_counts(
 
 
 @compiled
-def scir_words(
-    log_state: np.ndarray, shape: np.ndarray, step_size: float, stream: np.ndarray
-) -> None:
+def scir_words(log_state: Matrix, shape: Matrix, step_size: float, stream: Stream) -> None:
     """Follow the CIR process with the estimate â for the time h, in place.
 
     Parameters
@@ -125,12 +122,12 @@ def scir_words(
 
 @compiled
 def sgrld_words(
-    log_state: np.ndarray,
-    shape: np.ndarray,
-    log_totals: np.ndarray,
-    count_totals: np.ndarray,
+    log_state: Matrix,
+    shape: Matrix,
+    log_totals: Vector,
+    count_totals: Vector,
     step_size: float,
-    stream: np.ndarray,
+    stream: Stream,
 ) -> None:
     """Take the reflected Euler step of the expanded mean, in place.
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_geodesic.runtime.jit import compiled
+from pymc_geodesic.runtime.kernel import Matrix, SmallIntegers, Table, Vector
 
 __all__ = ["Entries", "Topics", "collect_words"]
 
@@ -24,9 +25,9 @@ class Entries(NamedTuple):
         Where each document begins and ends in ``values`` and ``columns``. A document may be empty.
     """
 
-    values: np.ndarray
-    columns: np.ndarray
-    rows: np.ndarray
+    values: Vector
+    columns: SmallIntegers
+    rows: Table
 
 
 class Topics(NamedTuple):
@@ -40,12 +41,12 @@ class Topics(NamedTuple):
         φ of the words of the documents, positive.
     """
 
-    slots: np.ndarray
-    shares: np.ndarray
+    slots: SmallIntegers
+    shares: Matrix
 
 
 @compiled
-def collect_words(columns: np.ndarray, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
+def collect_words(columns: SmallIntegers, rows: Table, slots: SmallIntegers) -> np.ndarray:
     """List the words of some documents, each once, in the order in which they come.
 
     Parameters

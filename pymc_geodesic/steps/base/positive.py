@@ -19,12 +19,22 @@ from pymc_geodesic.counts.probed_points import probed_points
 from pymc_geodesic.counts.topic_run import MoveWords, run_topics
 from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
-from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, SIMPLEX, expand_values
+from pymc_geodesic.kernels.positive_numbers import (
+    LOG_NORMAL,
+    SIMPLEX,
+    expand_values,
+    lift_small_values,
+)
+from pymc_geodesic.kernels.topics.assignments import sample_documents
+from pymc_geodesic.kernels.topics.moves import add_counts, read_words, sum_words
+from pymc_geodesic.kernels.topics.words import collect_words
 from pymc_geodesic.manifolds import FlatSimplex, HalfLine, Manifold
 from pymc_geodesic.runtime.log_gamma import log_gamma
+from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
 from pymc_geodesic.steps.base.measuring_counts import CountMeasuringStep
 from pymc_geodesic.steps.base.options import LocalDraws, StepOptions, StepSizeOptions, StreamOptions
+from pymc_geodesic.steps.base.prepared import prepare
 from pymc_geodesic.steps.base.pymc_parts import (
     PointType,
     SamplerWarning,
@@ -40,6 +50,10 @@ MEASURED_DRAWS = 20
 
 LOCAL_SWEEPS = 5
 """Default sweeps over the words of a document, kept and not."""
+
+
+_OF_TOPICS = (collect_words, read_words, split_stream, sample_documents, sum_words, add_counts)
+"""What every minibatch of documents runs, whichever way their words move."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +122,8 @@ class PositiveStep(CountMeasuringStep):
     totals_hold_counts: bool
     """Whether Σθ has the gamma law of prior and counts, which must not be negative then."""
     _move_words: MoveWords
+    _kernels: tuple[Any, Any]
+    """What calls a field of counts, and what moves the words of topics."""
 
     options: PositiveOptions
 
@@ -138,6 +154,9 @@ class PositiveStep(CountMeasuringStep):
 
     def _compile(self) -> None:
         self.estimator, self.priors = self._make_counts()
+        prepare(lift_small_values, log_gamma)
+        of_field, of_words = self._kernels
+        prepare(*((*_OF_TOPICS, of_words) if self.local else (of_field,)))
 
     def _reset(self) -> None:
         self._prior_shape, self._prior_rate = np.empty((2, 0))

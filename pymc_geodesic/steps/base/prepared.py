@@ -24,7 +24,7 @@ from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.kernel import signature_of
 from pymc_geodesic.runtime.patience import telling_if_it_takes_long
-from pymc_geodesic.runtime.streams import fill_normal, split_stream, uniform
+from pymc_geodesic.runtime.streams import fill_normal, uniform
 from pymc_geodesic.tuning.noise import differences_of_pairs
 
 __all__ = ["SIGNATURES", "prepare"]
@@ -50,7 +50,6 @@ SIGNATURES: dict[Any, tuple[Any, ...]] = {
     geodesic: (_TABLE, _VECTOR, _VECTOR, float64),
     project: (_TABLE, _VECTOR, _VECTOR),
     refresh_velocity: (_TABLE, _VECTOR, _VECTOR, _STREAM),
-    split_stream: (_STREAM, int64),
     uniform: (_STREAM,),
 }  # fmt: skip
 """Types that steps call each kernel with."""
@@ -62,7 +61,7 @@ def prepare(*kernels: Any) -> None:
     Parameters
     ----------
     *kernels : compiled function
-        Of `SIGNATURES`.
+        Of `SIGNATURES`, or with annotations as those of a kernel.
 
     Examples
     --------
@@ -74,4 +73,4 @@ def prepare(*kernels: Any) -> None:
     """
     with telling_if_it_takes_long():
         for kernel in kernels:
-            kernel.compile(SIGNATURES[kernel])
+            kernel.compile(SIGNATURES.get(kernel) or signature_of(kernel))
