@@ -90,6 +90,16 @@ def interpret() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def rewrite_graphs_once() -> Iterator[None]:
+    """Let functions of a module that compile nothing share the work on graphs that are alike."""
+    from tests.rewriting import rewrite_once
+
+    with pytest.MonkeyPatch.context() as patch:
+        rewrite_once(patch)
+        yield
+
+
 COMPILED_EXAMPLES = (
     "pymc_geodesic.distributions.von_mises_fisher.VonMisesFisher",
     "pymc_geodesic.steps.scir.SCIR",
