@@ -8,6 +8,7 @@ Python, the same kernels call back into Python.
 from __future__ import annotations
 
 import ctypes
+import inspect
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +20,8 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from numba import cfunc, from_dtype
+from numba import cfunc, from_dtype, types
 from numba.extending import is_jitted
-from numba.types import Array, BaseTuple
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
@@ -268,9 +268,11 @@ def compile_ahead(function: Any) -> None:
         return
     inputs = [variable.type for variable in function.maker.fgraph.inputs]
     if all(isinstance(kind, TensorType) for kind in inputs):
-        kinds = [Array(from_dtype(np.dtype(kind.dtype)), kind.ndim, "C") for kind in inputs]
+        kinds = [types.Array(from_dtype(np.dtype(kind.dtype)), kind.ndim, "C") for kind in inputs]
+        if jitted.py_func.__code__.co_flags & inspect.CO_VARARGS:
+            kinds = [types.BaseTuple.from_types(kinds)]
         with telling_if_it_takes_long():
-            jitted.compile((BaseTuple.from_types(kinds),))  # it takes them all as one, *args
+            jitted.compile(tuple(kinds))
 
 
 @contextmanager

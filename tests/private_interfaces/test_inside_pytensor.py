@@ -25,6 +25,8 @@ from pytensor.link.vm import VMLinker
 from pytensor.tensor import _as_tensor_variable
 from pytensor.tensor.random.op import RandomVariable
 
+from pymc_geodesic.densities.compilation import compile_ahead
+
 
 class Twice(Op):
     """Two times a vector; its implementation says that it is Numba's by adding one more."""
@@ -80,6 +82,19 @@ def test_compiled_function_of_a_graph():
     assert jitted(np.ones(3))[0] == 6.0
     assert isinstance(CACHED_SRC_FUNCTIONS[jitted.py_func], str)
     assert CACHED_SRC_FUNCTIONS.get(lambda: None) is None
+
+
+def test_compiled_function_for_types():
+    """`compile_ahead` compiles ``vm.jit_fn`` before it is called; it takes all inputs as one.
+
+    With another signature chains would compile it once more, each for itself.
+    """
+    x, y, k = pt.dvector("x"), pt.dscalar("y"), pt.lmatrix("k")
+    function = pytensor.function([x, y, k], [x * y, k.sum()], mode="NUMBA", trust_input=True)
+    compile_ahead(function)
+    (ahead,) = function.vm.jit_fn.signatures
+    function(np.ones(3), np.array(2.0), np.ones((2, 2), dtype=np.int64))
+    assert function.vm.jit_fn.signatures == [ahead]
 
 
 def test_function_from_source():
