@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pymc_geodesic.runtime import jit
+from tests.grids import slow
 
 KERNEL = """
 from pymc_geodesic.runtime.jit import compiled
@@ -40,7 +41,7 @@ print(kernel(1.0), sum(kernel.stats.cache_hits.values()))
 """
 
 
-@pytest.mark.parametrize("inline", ["always", "never"])
+@pytest.mark.parametrize("inline", ["always", slow("never")])
 def test_a_changed_helper_is_compiled_again(tmp_path, inline):
     """Numba's cache looks at the file of a function alone: without our stamp, which is written into
     its ``_cache._cache_file._source_stamp``, old code of what a kernel calls would run on unseen.

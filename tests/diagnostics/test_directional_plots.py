@@ -248,8 +248,7 @@ def test_mollweide_of_known_places():
     assert np.isnan(without_jumps(there_and_back, 1.5)[1]).all()
 
 
-@pytest.mark.parametrize("axial", [False, True])
-@pytest.mark.parametrize("spread", [0.01, 0.3, 1.2])
+@pytest.mark.parametrize(("spread", "axial"), cross([0.3, 0.01, 1.2], [True, False]))
 def test_outline_of_a_region_holds_its_share(spread, axial):
     """The area within the outline is that of the region, which holds its share of the draws."""
     rng = np.random.default_rng(4)

@@ -162,6 +162,7 @@ def test_topics_of_20news_on_its_data(monkeypatch, data_home):
     assert np.all(np.isfinite(seen["perplexity"]))
 
 
+@pytest.mark.slow
 def test_shares_of_topics_tell_groups_apart(monkeypatch, capsys):
     """Texts of two groups with words of their own."""
     module = example("spherical_topics_beside_others")

@@ -58,6 +58,7 @@ def test_sphere_takes_out_errors_of_the_start():
     np.testing.assert_allclose((end * velocity).sum(axis=-1), 0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_million_steps_on_a_sphere_leave_no_drift():
     @numba.njit
     def walk(x, v, n_steps):

@@ -208,7 +208,7 @@ def z_scores_of_chain(draws, **options):
 
 
 @pytest.mark.parametrize("draws", [10_000, slow(20_000)])
-@pytest.mark.parametrize("augmented", [True, False])
+@pytest.mark.parametrize("augmented", [True, slow(False)])
 def test_data_augmentation_has_the_exact_posterior(augmented, draws):
     """The wrong costs below are off by 20 standard errors and more after 10,000 draws."""
     assert np.abs(z_scores_of_chain(draws, augmented_topics=augmented)).max() < 4.5
@@ -297,7 +297,7 @@ def z_scores_of_dynamics(sampler, topic_step, weight_step, thin=5):
     [
         slow({"remembers": True, "batch_size": 1}, 1.0, 0.25),
         ({"remembers": True, "has_thermostat": True}, 1.0, 0.05),
-        ({}, 0.1, 0.25),
+        slow({}, 0.1, 0.25),
         ({"exact_transitions": False}, 0.02, 0.25),
     ],
     ids=["remembering, one by one", "remembering, thermostat", "SCIR", "SGRLD"],

@@ -83,7 +83,7 @@ def check(model, make, path, at, every, monkeypatch):
 
 
 @pytest.mark.parametrize("at", [38, *map(slow, (13, 60, 88))])
-@pytest.mark.parametrize("name", by_default(["GMC", "gSGNHT", "SGLD", "beside NUTS"], of=STEPS))
+@pytest.mark.parametrize("name", by_default(["GMC", "gSGNHT"], of=STEPS))
 def test_goes_on_as_if_it_had_not_stopped(model, name, at, tmp_path, monkeypatch):
     """While the first chain tunes and draws, and while the second does."""
     check(model, STEPS[name], tmp_path / "run", at, 4, monkeypatch)

@@ -12,6 +12,7 @@ from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.distributions.special import mean_resultant_length
 from pymc_geodesic.transforms import unit_vector
 from pymc_geodesic.transforms.radial_law import log_radial_density
+from tests.grids import slow
 
 
 def on_sphere(*shape, seed=1):
@@ -144,7 +145,7 @@ def test_pickle_returns_the_same_object():
     assert pickle.loads(pickle.dumps(unit_vector)) is unit_vector
 
 
-@pytest.mark.parametrize("sampler", ["pymc", "nutpie"])
+@pytest.mark.parametrize("sampler", ["pymc", slow("nutpie")])
 def test_nuts_draws_the_exact_moments(sampler):
     if sampler == "nutpie":
         pytest.importorskip("nutpie")
