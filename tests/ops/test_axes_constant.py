@@ -10,6 +10,7 @@ from scipy import special
 
 from pymc_geodesic.distributions.quadratic import fisher_bingham_moments
 from pymc_geodesic.ops.axes_constant import log_axes_integral
+from tests.grids import cross
 
 EIGENVALUES = {
     "apart": (3.0, 1.0, -2.0),
@@ -37,8 +38,7 @@ def log_mean_of_axis(a):
     return float(fisher_bingham_moments(np.diag(a), np.zeros(3))[0]) - np.log(4.0 * np.pi)
 
 
-@pytest.mark.parametrize("case", EIGENVALUES)
-@pytest.mark.parametrize("size", [0.1, 7.0, -3.0])
+@pytest.mark.parametrize(("case", "size"), cross(EIGENVALUES, [7.0, 0.1, -3.0]))
 def test_a_single_column_or_all_but_one_is_bingham(case, size):
     a = np.array(EIGENVALUES[case])
     exact = log_mean_of_axis(size * a)
