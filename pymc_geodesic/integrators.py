@@ -13,26 +13,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.manifolds.blocks import geodesic, project, scaled_geodesic
+from pymc_geodesic.manifolds.blocks import project, scaled_geodesic
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.jit import compiled
-from pymc_geodesic.runtime.kernel import Vector, part
+from pymc_geodesic.runtime.kernel import Stream, Vector, part
 from pymc_geodesic.runtime.streams import fill_normal
 
 __all__ = [
     "EXACT",
     "PAPER",
+    "FrictionAndNoise",
     "Scratch",
     "State",
     "Thermostat",
     "drift",
+    "friction_coefficients",
     "kick",
+    "kick_with_friction",
     "kinetic_temperature",
-    "langevin_coefficients",
-    "langevin_kick",
+    "position_temperature",
     "refresh_velocity",
-    "scaled_drift",
-    "temperature_within",
 ]
 
 EXACT = 0
@@ -65,15 +65,33 @@ class Scratch(NamedTuple):
     noise: Vector
 
 
+class FrictionAndNoise(NamedTuple):
+    """Friction of each coordinate, and the gradient noise that is known there.
+
+    Parameters
+    ----------
+    friction : ndarray, shape (size,)
+        γ (C in the paper), per unit of time; equal on all coordinates of a point on a manifold.
+    known_noise : ndarray, shape (size,)
+        V, variance of the gradient estimate that is subtracted from the injected noise; zero where
+        it is unknown.
+    splitting : {EXACT, PAPER}
+    """
+
+    friction: Vector
+    known_noise: Vector
+    splitting: int
+
+
 class Thermostat(NamedTuple):
-    """Frictions that are driven towards a kinetic temperature, one for each block.
+    """Thermostats, one for each block.
 
     Parameters
     ----------
     friction : ndarray, shape (n_blocks,)
         ξ, per unit of time, which kernels change in place.
     inertia : ndarray, shape (n_blocks,)
-        Q, a time squared; 1 in the papers. The stationary law of ξ has variance 1/(mQ).
+        Q, a time squared; 1 in the papers. The stationary distribution of ξ has variance 1/(mQ).
     targets : ndarray, shape (n_blocks,)
         T, the mean of v·v/m that each thermostat holds.
     """
@@ -85,13 +103,7 @@ class Thermostat(NamedTuple):
 
 @part
 def drift(space: Space, state: State, time: float) -> None:
-    """Move along geodesics."""
-    geodesic(space.blocks, state.x, state.v, time)
-
-
-@part
-def scaled_drift(space: Space, state: State, time: float) -> None:
-    """Move along geodesics, each block for ``scales[b] * time``."""
+    """Move along geodesics, block b for ``scales[b] * time``."""
     scaled_geodesic(space.blocks, space.scales, state.x, state.v, time)
 
 
@@ -103,124 +115,145 @@ def refresh_velocity(blocks: np.ndarray, x: np.ndarray, v: np.ndarray, stream: n
 
 
 @compiled
-def langevin_coefficients(
-    friction: float, diffusion: float, step_size: float, splitting: int
-) -> tuple[float, float, float]:
-    r"""Coefficients of the kick v ← decay·v + push·∇log π + sqrt(variance)·n.
+def friction_coefficients(
+    step_size: float,
+    friction: np.ndarray,
+    known_noise: np.ndarray,
+    splitting: int,
+    decay: np.ndarray,
+    push: np.ndarray,
+    spread: np.ndarray,
+) -> int:
+    r"""Coefficients of `kick_with_friction` for each coordinate.
+
+    With e = exp(−γε) and V the known variance of the gradient estimate:
+
+    ========= ============== ========================================
+    splitting push p         spread s
+    ========= ============== ========================================
+    ``EXACT`` 0              sqrt(1 − e² − (ε/2)² (1 + e)² V)
+    ``PAPER`` ε sqrt(e)      sqrt(e (2γ − εV) ε)
+    ========= ============== ========================================
+
+    Both are of second order. With ρ = γε, ``PAPER`` leaves a free particle at the kinetic
+    temperature ρ / sinh ρ, ``EXACT`` at 1 for every ρ.
 
     Parameters
     ----------
-    friction : float
-        ξ, per unit of time; may be negative for a thermostat.
-    diffusion : float
-        C, the injected noise has intensity 2C; equals ``friction`` without a thermostat.
     step_size : float
         ε, a time.
+    friction, known_noise : ndarray, shape (size,)
+        γ, per unit of time, and V.
     splitting : {EXACT, PAPER}
-        ``PAPER`` is B/2 O B/2 of the geodesic papers: half a friction step, the gradient and the
-        noise N(0, 2Cε), half a friction step. ``EXACT`` is half a gradient kick, the exact
-        Ornstein-Uhlenbeck flow, half a gradient kick. Both are of second order; with ρ = Cε the
-        first leaves a free particle at the kinetic temperature ρ / sinh ρ, the second at 1, and
-        the second also keeps the temperature of slow positions at 1 for every ρ (fixing only the
-        noise of the first would leave it at cosh(ρ/2)).
+    decay, push, spread : ndarray, shape (size,)
+        Receive e, p and s.
 
     Returns
     -------
-    decay, push, variance : float
-        The gradient enters with ``push``, so that gradient noise of variance V adds
-        ``push² V``, which is what a known V takes off ``variance``.
+    int
+        Coordinates whose gradient noise exceeds the noise of the dynamics: s is clipped at 0.
     """
-    angle = friction * step_size
-    decay = math.exp(-angle)
-    if splitting == PAPER:
-        return decay, step_size * math.exp(-0.5 * angle), decay * 2.0 * diffusion * step_size
-    push = 0.5 * step_size * (1.0 + decay)
-    if abs(angle) < 1e-8:
-        variance = 2.0 * diffusion * step_size
-    else:
-        variance = -diffusion * math.expm1(-2.0 * angle) / friction
-    return decay, push, variance
+    clips, clipped = 0, False
+    for j in range(friction.size):
+        same = j > 0 and friction[j] == friction[j - 1] and known_noise[j] == known_noise[j - 1]
+        if same:  # one exponential for each variable where friction does not differ within it
+            decay[j], push[j], spread[j] = decay[j - 1], push[j - 1], spread[j - 1]
+        else:
+            e = math.exp(-friction[j] * step_size)
+            if splitting == PAPER:
+                push[j] = step_size * math.sqrt(e)
+                variance = e * (2.0 * friction[j] - step_size * known_noise[j]) * step_size
+            else:
+                gradient_time = 0.5 * step_size * (1.0 + e)
+                push[j] = 0.0
+                variance = 1.0 - e * e - gradient_time * gradient_time * known_noise[j]
+            clipped = variance < 0.0
+            decay[j], spread[j] = e, math.sqrt(max(variance, 0.0))
+        clips += clipped
+    return clips
 
 
-@compiled
-def langevin_kick(
-    v: np.ndarray,
-    gradient: np.ndarray,
-    decay: float,
-    push: float,
-    variance: float,
-    gradient_noise: np.ndarray,
-    stream: np.ndarray,
-    noise: np.ndarray,
-) -> tuple[int, float, float]:
-    """Friction, gradient and noise on one block of velocities, before projection.
+@part
+def kick_with_friction(
+    v: Vector,
+    gradient: Vector,
+    half: float,
+    drag: float,
+    decay: Vector,
+    push: Vector,
+    spread: Vector,
+    stream: Stream,
+    noise: Vector,
+) -> tuple[float, float]:
+    r"""Kick, friction and noise on the velocities of one variable: the part B O B.
+
+    v ← d e (v + h ∇log π) + √d (p ∇log π + s n) + h ∇log π, n ~ N(0, I), with e, p and s from
+    `friction_coefficients` and h = ε/2 in the exact splitting, 0 in that of the paper. d is the
+    part exp(−ζε) of a velocity that a thermostat leaves: half of its friction is applied before,
+    half after the rest.
 
     Parameters
     ----------
-    v, gradient : ndarray, shape (size,)
-        Velocity (changed in place) and gradient of the log-density of the block.
-    decay, push, variance : float
-        From `langevin_coefficients`.
-    gradient_noise : ndarray, shape (size,) or (0,)
-        V, the variance of the gradient estimate; empty where it is taken as zero.
+    v : ndarray, shape (size,)
+        Velocities, changed in place; the projection is left to the caller.
+    gradient : ndarray, shape (size,)
+        ∇log π, of a minibatch.
+    half, drag : float
+        h, a time, and d.
+    decay, push, spread : ndarray, shape (size,)
+        e, p and s.
+    stream : ndarray of uint64, shape (2,)
+        Random stream, advanced.
     noise : ndarray
-        Scratch space.
+        Scratch space: as many normal variates as are drawn at once.
 
     Returns
     -------
-    clips : int
-        How many components had ``variance < push² V`` and were clipped at zero.
     square, power : float
-        v·v and v·∇log π before the kick, for `temperature_within`.
+        v·v and v·∇log π before, for `position_temperature`.
     """
-    clips = 0
-    square = 0.0
-    power = 0.0
-    scale = math.sqrt(variance)
+    square = power = 0.0
+    root = math.sqrt(drag)
     for start in range(0, v.size, noise.size):
         n = min(noise.size, v.size - start)
         fill_normal(stream, noise[:n])
-        if gradient_noise.size == 0:
-            for i in range(n):
-                old, force = v[start + i], gradient[start + i]
-                square += old * old
-                power += old * force
-                v[start + i] = decay * old + push * force + scale * noise[i]
-        else:
-            for i in range(n):
-                left = variance - push * push * gradient_noise[start + i]
-                clips += left < 0.0
-                old, force = v[start + i], gradient[start + i]
-                square += old * old
-                power += old * force
-                v[start + i] = decay * old + push * force + math.sqrt(max(left, 0.0)) * noise[i]
-    return clips, square, power
+        for i in range(n):
+            j = start + i
+            old, force = v[j], gradient[j]
+            square += old * old
+            power += old * force
+            kicked = drag * decay[j] * (old + half * force)
+            v[j] = kicked + root * (push[j] * force + spread[j] * noise[i]) + half * force
+    return square, power
 
 
-@compiled
-def temperature_within(square: float, power: float, decay: float, push: float, dim: float) -> float:
-    r"""Kinetic temperature within a kick, between the halves of the gradient.
+@part
+def position_temperature(
+    square: float, power: float, decay: float, step_size: float, splitting: int, dim: float
+) -> float:
+    r"""Temperature of the positions, from the velocities before a kick.
 
-    v·(v + h∇log π) / dim, where v is the velocity before the kick and h = push / (1 + decay) is the
-    time of half of its gradient, ε/2 in the exact splitting.
-
-    Before and after a kick the mean of v·v is T / (1 − ε²λ/4) along a direction of curvature λ,
-    while the positions have the temperature T: there v·v is the larger, the longer the step. T is
-    the mean of v·v between the halves, and that of the product here, which is not heated by the
-    noise that both halves share, and which needs no projection, since v is a tangent. Of the
-    positions T is the temperature in the exact splitting; in the paper's it is that times
-    1 / cosh(ρ/2).
+    T = (v·v + (ε/2) v·∇log π) / m in the exact splitting: v·v/m between the halves of a kick, less
+    the gradient noise that both halves share. Before and after a kick the mean of v·v/m is
+    T / (1 − ε²λ/4) along a direction of curvature λ. In the paper's splitting ε is replaced by
+    τ = ε / cosh(ρ/2), and T multiplied by ε/τ.
 
     Parameters
     ----------
     square, power : float
-        v·v and v·∇log π before the kick.
-    decay, push : float
-        From `langevin_coefficients`.
+        v·v and v·∇log π, from `kick_with_friction`.
+    decay : float
+        exp(−ρ): the part of a velocity that friction leaves.
+    step_size : float
+        ε, a time.
+    splitting : {EXACT, PAPER}
     dim : float
-        Dimension of the block.
+        m, the dimension of the variable.
     """
-    return (square + push / (1.0 + decay) * power) / dim
+    if splitting == EXACT:
+        return (square + 0.5 * step_size * power) / dim
+    ratio = 2.0 * math.sqrt(decay) / (1.0 + decay)
+    return (square + 0.5 * step_size * ratio * power) / (ratio * dim)
 
 
 @compiled

@@ -1,8 +1,7 @@
 """Markov kernels, one sampler per file: state in, state and information out, no PyMC."""
 
 from pymc_geodesic.kernels.gmc import gmc
-from pymc_geodesic.kernels.gsgnht import gsgnht
-from pymc_geodesic.kernels.lag import held_along_geodesics, learn_curvature
+from pymc_geodesic.kernels.gsgnht import gsgnht, thermostat_targets, update_curvature
 from pymc_geodesic.kernels.probe import probe, probe_in_turn
 from pymc_geodesic.kernels.sggmc import sggmc
 from pymc_geodesic.kernels.sgld import sgld
@@ -11,11 +10,11 @@ from pymc_geodesic.kernels.ssgnht import ssgnht
 __all__ = [
     "gmc",
     "gsgnht",
-    "held_along_geodesics",
-    "learn_curvature",
     "probe",
     "probe_in_turn",
     "sggmc",
     "sgld",
     "ssgnht",
+    "thermostat_targets",
+    "update_curvature",
 ]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.integrators import State, kick, refresh_velocity, scaled_drift
+from pymc_geodesic.integrators import State, drift, kick, refresh_velocity
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow, copy_numbers
@@ -124,7 +124,7 @@ def leap(
     gradient = output[: x.size]
     kick(blocks, x, v, gradient, 0.5 * epsilon)
     for step in range(n_steps):
-        scaled_drift(space, state, epsilon)
+        drift(space, state, epsilon)
         evaluate(field.address, x, argument, field.context, output)
         kick(blocks, x, v, gradient, epsilon if step < n_steps - 1 else 0.5 * epsilon)
 

@@ -1,24 +1,37 @@
-"""Geodesic stochastic gradient Nosé-Hoover thermostats."""
+"""Geodesic stochastic gradient Nosé–Hoover thermostats."""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from pymc_geodesic.integrators import (
+    EXACT,
+    PAPER,
+    FrictionAndNoise,
     Scratch,
     State,
     Thermostat,
+    drift,
+    friction_coefficients,
+    kick_with_friction,
     kinetic_temperature,
-    langevin_coefficients,
-    langevin_kick,
-    temperature_within,
+    position_temperature,
 )
-from pymc_geodesic.kernels.sggmc import HeatBath
-from pymc_geodesic.manifolds.blocks import geodesic, project
+from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow
-from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, kernel, part
+from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, Vector, kernel, part
 
-__all__ = ["gsgnht"]
+__all__ = ["gsgnht", "thermostat_targets", "update_curvature"]
+
+LARGEST_LAG = 0.9
+"""Bound of ε²λ/4, which reaches 1 where a step is no longer stable."""
+
+OUTLIER = 10.0
+"""Ratio of v·v to its target beyond which nothing is learned about the curvature."""
 
 
 @part
@@ -27,115 +40,161 @@ def drift_with_thermostat(space: Space, state: State, thermostat: Thermostat, ti
     blocks = space.blocks
     for block in range(blocks.shape[0]):
         part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-        excess = kinetic_temperature(state.v[part], space.dims[block]) - thermostat.targets[block]
-        thermostat.friction[block] += time * excess / thermostat.inertia[block]
-    geodesic(blocks, state.x, state.v, time)
-
-
-@part
-def kick_and_rub(
-    space: Space,
-    state: State,
-    thermostat: Thermostat,
-    step_size: float,
-    bath: HeatBath,
-    stream: Stream,
-    scratch: Scratch,
-    work: Matrix,
-) -> tuple[float, int]:
-    """Half a kick, friction ξ and noise, half a kick, and the projection: the part B O B.
-
-    Returns
-    -------
-    temperature : float
-        Summed over blocks.
-    clips : int
-    """
-    blocks, noises = space.blocks, bath.gradient_noise
-    temperature, clips = 0.0, 0
-    for block in range(blocks.shape[0]):
-        part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-        decay, push, variance = langevin_coefficients(
-            thermostat.friction[block], bath.friction[block], step_size, bath.splitting
-        )
-        clipped, square, power = langevin_kick(
-            state.v[part],
-            scratch.gradient[part],
-            decay,
-            push,
-            variance,
-            noises[part] if noises.size else noises,
-            stream,
-            scratch.noise,
-        )
-        work[block, 0] += square
-        work[block, 1] += power
-        gradient_time = 2.0 * push / (1.0 + decay)
-        within = temperature_within(square, power, decay, push, space.dims[block])
-        temperature += within * step_size / gradient_time
-        clips += clipped
-    project(blocks, state.x, state.v)
-    return temperature, clips
+        kinetic = kinetic_temperature(state.v[part], space.dims[block])
+        deviation = kinetic - thermostat.targets[block]
+        thermostat.friction[block] += time * deviation / thermostat.inertia[block]
+    drift(space, state, time)
 
 
 @kernel
 def gsgnht(
-    field: Callback,
-    arguments: Integers,
+    logp_grad: Callback,
+    minibatches: Integers,
     space: Space,
     state: State,
     thermostat: Thermostat,
     step_size: float,
-    bath: HeatBath,
+    friction: FrictionAndNoise,
     stream: Stream,
     scratch: Scratch,
+    temperatures: Vector,
     work: Matrix,
-) -> tuple[float, int]:
+) -> int:
     r"""Run the inner steps of one gSGNHT draw, in place.
 
-    SGGMC whose friction is a thermostat ξ, one per block, driven towards v·v/m = T:
-    dv = Λ(x)(∇log π dt − ξ v dt + N(0, 2C dt)), dξ = (v·v/m − T)/Q dt. The thermostat moves with
-    the geodesics, along which v·v is constant, so that ξ is exact there too.
+    SGGMC whose friction adapts, one thermostat for each block, driven towards v·v/m = T:
+    dv = Λ(x)(∇log π dt − (γ + ξ) v dt + N(0, 2γ dt)), dξ = (v·v/m − T)/Q dt. The thermostat moves
+    with the geodesics, along which v·v is constant, so that ξ is exact there too. The ξ of the
+    paper, which starts at C, is γ + ξ here: ξ starts at 0, and what it settles at is the friction
+    that unknown gradient noise takes.
 
     Along geodesics the mean of v·v/m is not the temperature of the positions but exceeds it by a
-    factor 1 / (1 − ε²λ/4), λ being the mean curvature; ``work`` says how large it is.
+    factor 1 / (1 − ε²λ/4), λ being the mean curvature; ``work`` tells how large it is.
 
     Parameters
     ----------
     thermostat : Thermostat
         Its targets are the means of v·v/m along geodesics.
-    bath : HeatBath
-        Its friction is C, of which the injected noise is.
     work : ndarray, shape (n_blocks, 2)
         Receives the sums over inner steps of v·v and of v·∇log π before each kick.
-    field, arguments, space, state, step_size, stream, scratch
+    logp_grad, minibatches, space, state, step_size, friction, stream, scratch, temperatures
         See `pymc_geodesic.kernels.sggmc`.
 
     Returns
     -------
-    temperature : float
-        That of the positions, averaged over inner steps and blocks: that of
-        `pymc_geodesic.integrators.temperature_within`, for the paper's splitting times cosh(ρ/2).
-    clips : int
-        Components whose injected noise was clipped at zero because ε² V exceeded it.
+    int
+        Coordinates whose injected noise is clipped at zero because the known noise exceeds it.
 
     References
     ----------
     Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, eq. 6 and 8, algorithm 2.
     """
     space, state, thermostat = borrow(space), borrow(state), borrow(thermostat)
-    bath, stream, scratch, work = borrow(bath), borrow(stream), borrow(scratch), borrow(work)
-    n_steps = arguments.size
-    temperature, clips = 0.0, 0
-    work[:] = 0.0
+    stream, scratch, work = borrow(stream), borrow(scratch), borrow(work)
+    temperatures = borrow(temperatures)
+    blocks, x, v, gradient = space.blocks, state.x, state.v, scratch.gradient
+    n_steps = minibatches.size
+    decay, push, spread = np.empty(x.size), np.empty(x.size), np.empty(x.size)
+    clips = friction_coefficients(
+        step_size, friction.friction, friction.known_noise, friction.splitting, decay, push, spread
+    )
+    half = 0.5 * step_size if friction.splitting == EXACT else 0.0
+    temperatures[:], work[:] = 0.0, 0.0
     drift_with_thermostat(space, state, thermostat, 0.5 * step_size)
     for step in range(n_steps):
-        evaluate(field.address, state.x, arguments[step], field.context, scratch.gradient)
-        warmth, clipped = kick_and_rub(
-            space, state, thermostat, step_size, bath, stream, scratch, work
-        )
-        temperature += warmth
-        clips += clipped
+        evaluate(logp_grad.address, x, minibatches[step], logp_grad.context, gradient)
+        for block in range(blocks.shape[0]):
+            start = blocks[block, 1]
+            part = slice(start, start + blocks[block, 2] * blocks[block, 3])
+            drag = math.exp(-thermostat.friction[block] * step_size)
+            square, power = kick_with_friction(
+                v[part], gradient[part], half, drag, decay[part], push[part], spread[part],
+                stream, scratch.noise,
+            )  # fmt: skip
+            work[block, 0] += square
+            work[block, 1] += power
+            temperatures[block] += (
+                position_temperature(
+                    square, power, drag * decay[start], step_size, friction.splitting,
+                    space.dims[block],
+                )
+                / n_steps
+            )  # fmt: skip
+        project(blocks, x, v)
         time = step_size if step < n_steps - 1 else 0.5 * step_size
         drift_with_thermostat(space, state, thermostat, time)
-    return temperature / (n_steps * len(space.dims)), clips
+    return clips
+
+
+@compiled
+def thermostat_targets(
+    temperatures: Vector,
+    curvature_sums: Matrix,
+    friction: Vector,
+    step_size: float,
+    splitting: int,
+    targets: Vector,
+) -> None:
+    r"""Mean of v·v/m along geodesics at which the positions have a given temperature.
+
+    T r / (1 − r ε²λ/4), where λ is the mean curvature along the velocities and r is 1 in the exact
+    splitting, 1 / cosh(ρ/2) in that of the paper.
+
+    Parameters
+    ----------
+    temperatures : ndarray, shape (n_blocks,)
+        T of the positions; 1 for the posterior, more to anneal.
+    curvature_sums : ndarray, shape (n_blocks, 2)
+        From `update_curvature`; zero where nothing was learned, for λ = 0.
+    friction : ndarray, shape (n_blocks,)
+        ρ/ε, all friction of a block, per unit of time.
+    step_size : float
+        ε, a time.
+    splitting : {EXACT, PAPER}
+    targets : ndarray, shape (n_blocks,)
+        Receives the result.
+    """
+    for block in range(temperatures.size):
+        ratio = 1.0 / math.cosh(0.5 * friction[block] * step_size) if splitting == PAPER else 1.0
+        lag = 0.0
+        if curvature_sums[block, 0] > 0.0:
+            curvature = curvature_sums[block, 1] / curvature_sums[block, 0]
+            lag = min(max(0.25 * ratio * step_size**2 * curvature, 0.0), LARGEST_LAG)
+        targets[block] = temperatures[block] * ratio / (1.0 - lag)
+
+
+@compiled
+def update_curvature(
+    curvature_sums: Matrix,
+    work: Matrix,
+    expected: Vector,
+    step_size: float,
+    memory: float,
+) -> None:
+    r"""Add the curvature that the velocities of some steps met to fading sums, in place.
+
+    Half a geodesic after a kick, the mean over the stationary distribution of v·∇log π is
+    −(ε/2) λ v·v, λ being the curvature of −log π along v.
+
+    Parameters
+    ----------
+    curvature_sums : ndarray, shape (n_blocks, 2)
+        Sums of v·v and of λ v·v.
+    work : ndarray, shape (n_blocks, 2)
+        From `gsgnht`.
+    expected : ndarray, shape (n_blocks,)
+        The target of the sum of v·v. Nothing is learned where the sum is `OUTLIER` times as large.
+    step_size : float
+        ε, a time.
+    memory : float
+        Fraction of the sums that is kept.
+    """
+    for block in range(expected.size):
+        square, power = work[block, 0], work[block, 1]
+        if not (square < OUTLIER * expected[block] and math.isfinite(power)):
+            return
+    for block in range(expected.size):
+        curvature_sums[block, 0] = memory * curvature_sums[block, 0] + work[block, 0]
+        curvature_sums[block, 1] = (
+            memory * curvature_sums[block, 1] - 2.0 / step_size * work[block, 1]
+        )

@@ -1,8 +1,11 @@
-"""Stochastic gradient Langevin dynamics, with or without AdaGrad."""
+"""Stochastic gradient Langevin dynamics."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
+
+import numpy as np
 
 from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.runtime.fields import Callback, evaluate
@@ -10,76 +13,140 @@ from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel
 from pymc_geodesic.runtime.streams import fill_normal
 
-__all__ = ["adagrad_metric", "sgld"]
+__all__ = ["NoiseOfStep", "adagrad_preconditioner", "sgld"]
 
 DAMPING = 1.0
-"""What AdaGrad adds to the root of the summed squares, in units of the gradient.
+"""Added to the root of AdaGrad's summed squares, in units of the gradient.
 
 A coordinate whose gradient was zero so far would otherwise take a step without bound, and so would
 the noise: no preconditioner is larger than 1.
 """
 
 
+class NoiseOfStep(NamedTuple):
+    """Noise of the steps, and what is known of that of the gradient.
+
+    Parameters
+    ----------
+    last : ndarray, shape (size,) or (0,)
+        ν, the normal variates of the last step, half of which drive the next one; replaced. Empty
+        for Euler's method, whose steps have noise of their own.
+    known : ndarray, shape (size,) or (0,)
+        Variance b of the gradient estimate in whitened coordinates, which is subtracted from the
+        noise; empty where it is unknown.
+    """
+
+    last: Vector
+    known: Vector
+
+
 @compiled(inline="always")
-def adagrad_metric(square: float) -> float:
+def adagrad_preconditioner(square: float) -> float:
     """P of a coordinate whose squared gradients sum to ``square``."""
     return 1.0 / (DAMPING + math.sqrt(square))
 
 
+@compiled
+def remaining_noise(step_size: float, known: np.ndarray, spread: np.ndarray) -> int:
+    """Standard deviation of the noise to inject relative to that of an exact gradient.
+
+    With a = h²/2 and gradients −x + N(0, b) the variance of the positions is c² + ab/(2 − a), so
+    that c² = 1 − ab/(2 − a) leaves it at 1.
+
+    Returns
+    -------
+    int
+        Coordinates whose gradient noise exceeds the noise of the dynamics: c is clipped at 0.
+    """
+    clips = 0
+    pull = 0.5 * step_size * step_size
+    spread[:] = 1.0
+    for j in range(known.size):
+        left = 1.0 - pull * known[j] / (2.0 - pull)
+        clips += left < 0.0
+        spread[j] = math.sqrt(max(left, 0.0))
+    return clips
+
+
 @kernel
 def sgld(
-    field: Callback,
-    arguments: Integers,
+    logp_grad: Callback,
+    minibatches: Integers,
     x: Vector,
     step_size: float,
     squares: Vector,
+    injected: NoiseOfStep,
     stream: Stream,
     scratch: Scratch,
-) -> None:
+) -> tuple[float, int]:
     r"""Run the inner steps of one SGLD draw on Euclidean coordinates, in place.
 
-    x ← x + (h²/2) P ∇log π(x) + h √P n, n ~ N(0, I): the Euler scheme of dx = ½ P ∇log π dt + √P dW
-    with steps of h². P is the identity, or the diagonal matrix of AdaGrad,
-    Pᵢ = 1 / (1 + sqrt(Gᵢ)), where Gᵢ is the sum of the squares of all gradients so far,
-    the present one included; drift and noise are scaled alike.
+    x ← x + (h²/2) P ∇log π(x) + h c √P n: the Euler scheme of dx = ½ P ∇log π dt + √P dW with
+    steps of h². P is the identity, or the diagonal matrix of AdaGrad, Pᵢ = 1 / (1 + sqrt(Gᵢ)),
+    where Gᵢ is the sum of the squares of all gradients so far, the present one included.
+
+    With n = ν′ ~ N(0, I) this is the published scheme, of first order. With n = (ν + ν′)/2, where
+    ν is the ν′ of the step before, it is the limit of the splitting B A O A B for large friction:
+    its positions are right to the second order, and those of a normal distribution are right at
+    every step that is stable, h²λ < 4.
 
     Parameters
     ----------
-    field : Callback
-        Gradient field (`pymc_geodesic.runtime.fields`).
-    arguments : ndarray of int64, shape (n_steps,)
-        One argument per inner step, usually the first row of its minibatch.
+    logp_grad : Callback
+        Gradient of the log-density (`pymc_geodesic.runtime.fields`).
+    minibatches : ndarray of int64, shape (n_steps,)
+        One for each inner step, usually its first row.
     x : ndarray, shape (size,)
         Position.
     step_size : float
-        h, a time: the standard deviation of the noise of one step where P = 1.
+        h, a time: the standard deviation of the noise of one step where P = c = 1.
     squares : ndarray, shape (size,) or (0,)
         G, changed in place; empty for P = 1.
+    injected : NoiseOfStep
+        Its known variance, in whitened coordinates, gives c; c = 1 without.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     scratch : Scratch
+
+    Returns
+    -------
+    temperature : float
+        Mean of −x·∇log π/m over the inner steps; 1 in whitened coordinates, because no minibatch
+        depends on the position it is drawn for.
+    clips : int
+        Coordinates whose injected noise is clipped at zero because the known noise exceeds it.
 
     References
     ----------
     Welling, Teh (2011), Bayesian Learning via Stochastic Gradient Langevin Dynamics, eq. 4;
     Hu, Zhu, Zhang, Fast Sampling Methods for Bayesian Max-Margin Models, eq. 26;
-    Duchi, Hazan, Singer (2011), Adaptive Subgradient Methods, figure 1.
+    Duchi, Hazan, Singer (2011), Adaptive Subgradient Methods, figure 1;
+    Leimkuhler, Matthews (2013), Rational Construction of Stochastic Numerical Methods for Molecular
+    Sampling, eq. 1.5; Ahn, Korattikara, Welling (2012), Bayesian Posterior Sampling via Stochastic
+    Gradient Fisher Scoring, eq. 15.
     """
-    x, squares = borrow(x), borrow(squares)
+    x, squares, injected = borrow(x), borrow(squares), borrow(injected)
     stream, scratch = borrow(stream), borrow(scratch)
-    gradient, noise = scratch.gradient, scratch.noise
+    gradient, noise, last = scratch.gradient, scratch.noise, injected.last
     drift = 0.5 * step_size * step_size
-    for argument in arguments:
-        evaluate(field.address, x, argument, field.context, gradient)
+    spread = np.empty(x.size)
+    clips = remaining_noise(step_size, injected.known, spread)
+    total = 0.0
+    for minibatch in minibatches:
+        evaluate(logp_grad.address, x, minibatch, logp_grad.context, gradient)
         for start in range(0, x.size, noise.size):
             n = min(noise.size, x.size - start)
             fill_normal(stream, noise[:n])
-            if squares.size == 0:
-                for i in range(n):
-                    x[start + i] += drift * gradient[start + i] + step_size * noise[i]
-            else:
-                for i in range(n):
-                    squares[start + i] += gradient[start + i] * gradient[start + i]
-                    metric = adagrad_metric(squares[start + i])
-                    spread = step_size * math.sqrt(metric)
-                    x[start + i] += drift * metric * gradient[start + i] + spread * noise[i]
+            for i in range(n):
+                j = start + i
+                normal, metric = noise[i], 1.0
+                if last.size:
+                    normal = 0.5 * (last[j] + noise[i])
+                    last[j] = noise[i]
+                if squares.size:
+                    squares[j] += gradient[j] * gradient[j]
+                    metric = adagrad_preconditioner(squares[j])
+                total -= x[j] * gradient[j]
+                x[j] += drift * metric * gradient[j]
+                x[j] += step_size * spread[j] * math.sqrt(metric) * normal
+    return total / (minibatches.size * x.size), clips

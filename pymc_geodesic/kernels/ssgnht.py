@@ -2,58 +2,42 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
-from pymc_geodesic.integrators import (
-    Scratch,
-    State,
-    Thermostat,
-    kinetic_temperature,
-    langevin_kick,
-)
+from pymc_geodesic.integrators import Scratch, State, Thermostat, kinetic_temperature
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow
 from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part
+from pymc_geodesic.runtime.streams import fill_normal
 
 __all__ = ["ssgnht"]
 
 
 @part
-def kick_and_rub(
-    space: Space,
-    state: State,
-    thermostat: Thermostat,
-    temperatures: Vector,
+def euler_kick(
+    v: Vector,
+    gradient: Vector,
     step_size: float,
-    diffusion: Vector,
+    friction: float,
+    diffusion: float,
     stream: Stream,
-    scratch: Scratch,
-) -> float:
-    """Move v and ξ, and replace v·v/m of all blocks; return the sum of the new ones."""
-    blocks, v, gradient, xi = space.blocks, state.v, scratch.gradient, thermostat.friction
-    exactly_known = gradient[:0]
-    total = 0.0
-    for block in range(blocks.shape[0]):
-        part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-        decay = 1.0 - xi[block] * step_size
-        variance = 2.0 * diffusion[block] * step_size
-        langevin_kick(
-            v[part], gradient[part], decay, step_size, variance, exactly_known, stream,
-            scratch.noise,
-        )  # fmt: skip
-        before, after = temperatures[block], kinetic_temperature(v[part], space.dims[block])
-        xi[block] += step_size * (before - thermostat.targets[block]) / thermostat.inertia[block]
-        xi[block] = min(xi[block], 1.0 / step_size)
-        temperatures[block] = after
-        total += after
-    return total
+    noise: Vector,
+) -> None:
+    """v ← (1 − hξ) v + h ∇log π + sqrt(2Ah) n on the velocities of one variable."""
+    decay, spread = 1.0 - friction * step_size, math.sqrt(2.0 * diffusion * step_size)
+    for start in range(0, v.size, noise.size):
+        n = min(noise.size, v.size - start)
+        fill_normal(stream, noise[:n])
+        for i in range(n):
+            j = start + i
+            v[j] = decay * v[j] + step_size * gradient[j] + spread * noise[i]
 
 
 @kernel
 def ssgnht(
-    field: Callback,
-    arguments: Integers,
+    logp_grad: Callback,
+    minibatches: Integers,
     space: Space,
     state: State,
     thermostat: Thermostat,
@@ -68,18 +52,18 @@ def ssgnht(
     thermostat ξ for each block, held at T = 1.
 
     Friction takes the part ξh of a velocity, and noise of variance s² per step leaves the
-    temperature s² / (1 − (1 − ξh)²), the least of which is s², at ξh = 1. Where that exceeds T,
-    a free thermostat would grow on, heat beyond ξh = 1 and diverge at 2: ξ is bounded by 1/h.
+    temperature s² / (1 − (1 − ξh)²), which is smallest, s², at ξh = 1. Where s² exceeds T, an
+    unbounded thermostat would pass ξh = 1 and diverge at 2: ξ is bounded by 1/h.
 
-    The scheme is of first order. Where the kinetic temperature is 1, the positions of a normal law
-    have 1 − ξh/2 times its variance, whatever its curvature.
+    The scheme is of first order. Where the kinetic temperature is 1, the positions of a normal
+    distribution have 1 − ξh/2 times its variance, whatever its curvature.
 
     Parameters
     ----------
-    field : Callback
-        Gradient field (`pymc_geodesic.runtime.fields`).
-    arguments : ndarray of int64, shape (n_steps,)
-        One argument per inner step, usually the first row of its minibatch.
+    logp_grad : Callback
+        Gradient of the log-density (`pymc_geodesic.runtime.fields`).
+    minibatches : ndarray of int64, shape (n_steps,)
+        One for each inner step, usually its first row.
     space : Space
         The variables, all Euclidean.
     state : State
@@ -106,17 +90,21 @@ def ssgnht(
     """
     space, state, thermostat = borrow(space), borrow(state), borrow(thermostat)
     stream, scratch = borrow(stream), borrow(scratch)
-    blocks, x, v = space.blocks, state.x, state.v
-    temperatures = np.empty(blocks.shape[0])
-    for block in range(blocks.shape[0]):
-        part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-        temperatures[block] = kinetic_temperature(v[part], space.dims[block])
+    blocks, x, v, xi = space.blocks, state.x, state.v, thermostat.friction
     total = 0.0
-    for argument in arguments:
-        evaluate(field.address, x, argument, field.context, scratch.gradient)
-        total += kick_and_rub(
-            space, state, thermostat, temperatures, step_size, diffusion, stream, scratch
-        )
+    for minibatch in minibatches:
+        evaluate(logp_grad.address, x, minibatch, logp_grad.context, scratch.gradient)
+        for block in range(blocks.shape[0]):
+            part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
+            before = kinetic_temperature(v[part], space.dims[block])
+            euler_kick(
+                v[part], scratch.gradient[part], step_size, xi[block], diffusion[block], stream,
+                scratch.noise,
+            )  # fmt: skip
+            deviation = before - thermostat.targets[block]
+            xi[block] += step_size * deviation / thermostat.inertia[block]
+            xi[block] = min(xi[block], 1.0 / step_size)
+            total += kinetic_temperature(v[part], space.dims[block])
         for i in range(x.size):
             x[i] += step_size * v[i]
-    return total / (arguments.size * blocks.shape[0])
+    return total / (minibatches.size * blocks.shape[0])

@@ -8,18 +8,14 @@ import numpy as np
 
 from pymc_geodesic.arguments import plain_number
 from pymc_geodesic.integrators import State, Thermostat
-from pymc_geodesic.kernels import gsgnht, held_along_geodesics, learn_curvature
-from pymc_geodesic.kernels.sggmc import HeatBath
+from pymc_geodesic.kernels import gsgnht, thermostat_targets, update_curvature
+from pymc_geodesic.steps.base.dynamics import CURVATURE_MEMORY
 from pymc_geodesic.steps.base.langevin_options import LangevinOptions, ThermostatOptions
 from pymc_geodesic.steps.base.pymc_parts import dataclass_state
 from pymc_geodesic.steps.base.signature import takes
 from pymc_geodesic.steps.base.thermostat import ThermostatState, ThermostatStep
 
 __all__ = ["gSGNHT"]
-
-
-MEMORY_IN_TUNING, MEMORY = 0.95, 0.999
-"""Part of the sums for the mean curvature that is kept from draw to draw."""
 
 
 @dataclass_state
@@ -126,7 +122,7 @@ class gSGNHT(ThermostatStep):
     """
 
     name = "gsgnht"
-    _kernels = (gsgnht, held_along_geodesics, learn_curvature)
+    _kernels = (gsgnht, thermostat_targets, update_curvature)
     last_excess = 0.05
     _has_thermostat = True
     _state_class = GSGNHTState
@@ -152,29 +148,30 @@ class gSGNHT(ThermostatStep):
     ) -> tuple[float, int]:
         self._prepare_thermostat(friction)
         targets = self._targets(step_size, friction)
-        held_along_geodesics(
+        thermostat_targets(
             targets,
             self.curvature_sums,
             self.thermostat,
-            friction,
             step_size,
             self._splitting,
             self._held,
         )
-        information = gsgnht.call(
+        extra, temperatures = self.thermostat - friction, np.empty(len(friction))
+        clips = gsgnht.call(
             self.estimator.field.callback,
             arguments,
             self.product.space,
             State(self.position, self.velocity),
-            Thermostat(self.thermostat, self._inertia(friction, targets), self._held),
+            Thermostat(extra, self._inertia(friction, targets), self._held),
             step_size,
-            HeatBath(friction, self._noise_variance, self._splitting),
+            self._friction_and_noise(friction),
             self.stream,
             self._scratch,
+            temperatures,
             self._work,
         )
+        self.thermostat[:] = friction + extra
         expected = self.n_steps * self.product.dims * targets
-        memory = MEMORY_IN_TUNING if self.tune else MEMORY
-        learn_curvature(self.curvature_sums, self._work, expected, step_size, memory)
+        update_curvature(self.curvature_sums, self._work, expected, step_size, CURVATURE_MEMORY)
         self._bound_thermostat(friction, targets)
-        return information
+        return float(temperatures.mean()), clips

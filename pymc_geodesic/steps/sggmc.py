@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_geodesic.integrators import State
-from pymc_geodesic.kernels.sggmc import HeatBath, sggmc
+from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.steps.base.langevin_options import LangevinOptions
 from pymc_geodesic.steps.base.signature import takes
 from pymc_geodesic.steps.base.underdamped import LangevinStep
@@ -89,13 +89,16 @@ class SGGMC(LangevinStep):
     def _run(
         self, arguments: np.ndarray, step_size: float, friction: np.ndarray
     ) -> tuple[float, int]:
-        return sggmc.call(
+        temperatures = np.empty(len(friction))
+        clips = sggmc.call(
             self.estimator.field.callback,
             arguments,
             self.product.space,
             State(self.position, self.velocity),
             step_size,
-            HeatBath(friction, self._noise_variance, self._splitting),
+            self._friction_and_noise(friction),
             self.stream,
             self._scratch,
+            temperatures,
         )
+        return float(temperatures.mean()), clips

@@ -1,7 +1,7 @@
 r"""Settings of Langevin dynamics without a momentum, in the coordinates of a metric.
 
 A step h moves whitened coordinates by a = h²/2 times the gradient, −x + N(0, b_j), and by noise
-whose mean over two steps drives the positions (`pymc_geodesic.kernels.averaged_langevin`). Their
+whose mean over two steps drives the positions (`pymc_geodesic.kernels.sgld`). Their
 stationary variance is
 
 .. math:: c_j^2 + \frac{a b_j}{2 - a}

@@ -6,15 +6,17 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from pymc_geodesic.integrators import EXACT, Scratch, State, Thermostat, refresh_velocity
-from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
-from pymc_geodesic.kernels.geodesic_langevin import (
-    BathByDirection,
-    SharedThermostat,
-    geodesic_langevin,
+from pymc_geodesic.integrators import (
+    EXACT,
+    FrictionAndNoise,
+    Scratch,
+    State,
+    Thermostat,
+    refresh_velocity,
 )
+from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
-from pymc_geodesic.kernels.sggmc import HeatBath
+from pymc_geodesic.kernels.sgld import NoiseOfStep
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, Field, array_at, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
@@ -87,6 +89,14 @@ def unpacked(target: Target, vector: np.ndarray, n: int) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
+def friction_of(
+    size: int, friction: float | np.ndarray, noise: float | np.ndarray, splitting: int = EXACT
+) -> FrictionAndNoise:
+    """Friction and known noise of every coordinate."""
+    frictions, noises = (np.array(np.broadcast_to(each, size), float) for each in (friction, noise))
+    return FrictionAndNoise(frictions, noises, splitting)
+
+
 def start(target: Target, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Exact draws of positions and velocities, and one stream per chain."""
     rng = np.random.default_rng(1)
@@ -106,7 +116,7 @@ def run_sggmc(
     step_size: float | None = None,
     n_steps: int | None = None,
     friction: float = 1.5,
-    gradient_noise: np.ndarray = NO_NOISE,
+    gradient_noise: float = 0.0,
     context: np.ndarray | None = None,
     splitting: int = EXACT,
     kernel: Callable[..., Any] = sggmc,
@@ -117,12 +127,13 @@ def run_sggmc(
     callback = called(field, context)
     step_size = target.step_size if step_size is None else step_size
     arguments = np.zeros(round(TIME / step_size) if n_steps is None else n_steps, dtype=np.int64)
-    bath = HeatBath(np.full(len(product.dims), friction), gradient_noise, splitting)
+    frictions = friction_of(product.size, friction, gradient_noise, splitting)
+    temperatures = np.empty(len(product.dims))
     scratch = Scratch(np.empty(product.size), np.empty(product.size))
     for chain in range(n):
         kernel(
-            callback, arguments, product.space, State(x[chain], v[chain]), step_size, bath,
-            streams[chain], scratch,
+            callback, arguments, product.space, State(x[chain], v[chain]), step_size, frictions,
+            streams[chain], scratch, temperatures,
         )  # fmt: skip
     return x, v
 
@@ -142,24 +153,25 @@ def run_gsgnht(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions, velocities and thermostats of ``n`` chains after one call of gSGNHT each.
 
-    The thermostats start from their stationary law N(C, 1/(mQ)).
+    The thermostats start from their stationary distribution N(0, 1/(mQ)).
     """
     product = target.product
     x, v, streams = start(target, n)
     callback = called(field, context)
     step_size = target.step_size if step_size is None else step_size
     arguments = np.zeros(round(TIME / step_size) if n_steps is None else n_steps, dtype=np.int64)
-    bath = HeatBath(np.full(len(product.dims), diffusion), NO_NOISE, splitting)
+    frictions = friction_of(product.size, diffusion, 0.0, splitting)
+    temperatures = np.empty(len(product.dims))
     inertias = np.full(len(product.dims), inertia)
     rng = np.random.default_rng(4)
     spread = 1.0 / np.sqrt(product.dims * inertia)
-    thermostats = diffusion + spread * rng.standard_normal((n, len(product.dims)))
+    thermostats = spread * rng.standard_normal((n, len(product.dims)))
     scratch = Scratch(np.empty(product.size), np.empty(product.size))
     for chain in range(n):
         kernel(
             callback, arguments, product.space, State(x[chain], v[chain]),
-            Thermostat(thermostats[chain], inertias, np.ones(len(product.dims))), step_size, bath,
-            streams[chain], scratch, np.empty((len(product.dims), 2)),
+            Thermostat(thermostats[chain], inertias, np.ones(len(product.dims))), step_size,
+            frictions, streams[chain], scratch, temperatures, np.empty((len(product.dims), 2)),
         )  # fmt: skip
     return x, v, thermostats
 
@@ -206,7 +218,8 @@ def run_sgld(
     scratch = Scratch(np.empty(x.shape[1]), np.empty(x.shape[1]))
     for chain in range(n):
         kernel(
-            callback, arguments, x[chain], step_size, squares.copy(), streams[chain], scratch,
+            callback, arguments, x[chain], step_size, squares.copy(),
+            NoiseOfStep(np.empty(0), np.empty(0)), streams[chain], scratch,
         )  # fmt: skip
     return x
 
@@ -266,7 +279,7 @@ def scaled_noisy_field(target: Target, scales: np.ndarray, noise: np.ndarray) ->
     return native_field(function, size, n_context=1)
 
 
-def run_langevin(
+def run_by_coordinate(
     target: Target,
     field: Field,
     n: int,
@@ -274,29 +287,24 @@ def run_langevin(
     scales: np.ndarray,
     friction: np.ndarray,
     known_noise: np.ndarray,
-    inertia: float,
     step_size: float | None = None,
     time: float = TIME,
-    kernel: Callable[..., Any] = geodesic_langevin,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Positions, velocities, thermostats and temperatures of ``n`` chains after one call each.
-
-    The thermostats start from their stationary law N(0, 1/(mQ)), at 0 if the inertia is infinite.
-    """
+    kernel: Callable[..., Any] = sggmc,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions, velocities and temperatures (n, n_blocks) of ``n`` chains after one call each."""
     product = target.product
     x, v, streams = start(target, n)
     noise_stream = new_stream(np.random.default_rng(7))
     callback = called(field, np.array([noise_stream.ctypes.data], dtype=np.int64))
     space = Space(product.blocks, product.dims, scales)
-    bath = BathByDirection(friction, known_noise)
+    frictions = friction_of(product.size, friction, known_noise)
     step_size = target.step_size if step_size is None else step_size
     arguments = np.zeros(round(time / step_size), dtype=np.int64)
-    spread = 1.0 / np.sqrt(product.dim * inertia)
-    thermostats = spread * np.random.default_rng(4).standard_normal((n, 1))
-    temperatures, gradient = np.empty(n), np.empty(product.size)
+    temperatures = np.empty((n, len(product.dims)))
+    scratch = Scratch(np.empty(product.size), np.empty(product.size))
     for chain in range(n):
-        temperatures[chain], _ = kernel(
-            callback, arguments, space, State(x[chain], v[chain]), step_size, bath,
-            SharedThermostat(thermostats[chain], inertia), streams[chain], gradient,
+        kernel(
+            callback, arguments, space, State(x[chain], v[chain]), step_size, frictions,
+            streams[chain], scratch, temperatures[chain],
         )  # fmt: skip
-    return x, v, thermostats[:, 0], temperatures
+    return x, v, temperatures

@@ -8,14 +8,15 @@ import pytest
 
 from pymc_geodesic.integrators import EXACT, PAPER, Scratch, State, Thermostat, refresh_velocity
 from pymc_geodesic.kernels import gsgnht, sggmc
-from pymc_geodesic.kernels.sggmc import HeatBath
 from pymc_geodesic.runtime.fields import Field
 from pymc_geodesic.runtime.streams import new_stream
-from tests.kernels.drivers import called, gradient_field
+from tests.kernels.drivers import called, friction_of, gradient_field
 from tests.targets import CONCENTRATION_AND_DIRECTION, Target
 
 TARGET = CONCENTRATION_AND_DIRECTION
-FRICTION = np.array([1.5, 0.7])
+FRICTION = np.array([1.5, 0.7, 0.7, 0.7])
+"""Of the concentration, and of the direction."""
+
 INERTIA = np.array([2.0, 0.5])
 KERNELS = [pytest.param(kernel, id=kernel.__name__) for kernel in (sggmc, gsgnht)]
 
@@ -26,7 +27,8 @@ def initial_state(kernel: Callable, target: Target = TARGET) -> list[np.ndarray]
     x = target.draw(rng, 1)[0]
     v = np.empty_like(x)
     refresh_velocity(target.product.blocks, x, v, new_stream(rng))
-    return [x, v, FRICTION[: len(target.product.dims)].copy()][: 3 if kernel is gsgnht else 2]
+    thermostat = np.array([0.2, -0.1])[: len(target.product.dims)]
+    return [x, v, thermostat][: 3 if kernel is gsgnht else 2]
 
 
 def run(
@@ -48,9 +50,10 @@ def run(
     work = (np.empty((len(product.dims), 2)),) if kernel is gsgnht else ()
     (compiled or kernel)(
         called(field), np.zeros(n_steps, dtype=np.int64), product.space, State(*state[:2]), *own,
-        step_size, HeatBath(friction, np.full(product.size, 1e300), splitting),
+        step_size, friction_of(product.size, friction[: product.size], 1e300, splitting),
         new_stream(np.random.default_rng(1)),
-        Scratch(np.empty(product.size), np.empty(product.size)), *work,
+        Scratch(np.empty(product.size), np.empty(product.size)), np.empty(len(product.dims)),
+        *work,
     )  # fmt: skip
     return state
 
@@ -85,8 +88,8 @@ def test_second_order(kernel, splitting):
 
 def test_sggmc_without_friction_is_reversible(field):
     x, v = initial_state(sggmc)
-    there_x, there_v = run(sggmc, field, [x, v], 0.05, 40, friction=np.zeros(2))
-    back_x, back_v = run(sggmc, field, [there_x, -there_v], 0.05, 40, friction=np.zeros(2))
+    there_x, there_v = run(sggmc, field, [x, v], 0.05, 40, friction=np.zeros(4))
+    back_x, back_v = run(sggmc, field, [there_x, -there_v], 0.05, 40, friction=np.zeros(4))
     assert np.linalg.norm(there_x - x) > 0.1
     np.testing.assert_allclose(back_x, x, atol=1e-12)
     np.testing.assert_allclose(back_v, -v, atol=1e-12)
@@ -96,9 +99,10 @@ def test_sggmc_without_friction_is_reversible(field):
 def test_gsgnht_without_noise_is_reversible(field, splitting):
     """Time runs backwards when velocities and thermostats change their sign."""
     x, v, xi = initial_state(gsgnht)
-    there = run(gsgnht, field, [x, v, xi], 0.05, 40, splitting=splitting)
+    free = {"friction": np.zeros(4), "splitting": splitting}
+    there = run(gsgnht, field, [x, v, xi], 0.05, 40, **free)
     turned = [there[0], -there[1], -there[2]]
-    back = run(gsgnht, field, turned, 0.05, 40, splitting=splitting)
+    back = run(gsgnht, field, turned, 0.05, 40, **free)
     assert np.abs(there[2] - xi).min() > 0.01
     for expected, reached in zip([x, -v, -xi], back, strict=True):
         np.testing.assert_allclose(reached, expected, atol=1e-11)

@@ -8,13 +8,12 @@ from typing import Any, Literal
 import numpy as np
 
 from pymc_geodesic.arguments import plain_number
-from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.orders import RowNoise
 from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
-from pymc_geodesic.steps.base.dynamics import Overdamped
+from pymc_geodesic.steps.base.dynamics import Overdamped, scratch_of
 from pymc_geodesic.steps.base.options import (
     AdaptationOptions,
     MinibatchOptions,
@@ -32,8 +31,6 @@ from pymc_geodesic.tuning.diffusion import DiffusionTuner
 from pymc_geodesic.tuning.effective_size import RunningSize
 
 __all__ = ["DiffusionOptions", "DiffusionState", "DiffusionStep"]
-
-_NOISE_CHUNK = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,9 +128,7 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
         super()._build()
         self.step_size = plain_number(self.options.step_size)
         self.preconditioner = self.options.preconditioner
-        self._scratch = Scratch(
-            np.empty(self.product.size + 1), np.empty(min(_NOISE_CHUNK, self.product.size))
-        )
+        self._scratch = scratch_of(self.product.size)
         self._compile()
         self._tuner = DiffusionTuner(epoch=self.estimator.source.epoch)
         self._size = RunningSize(self.product)

@@ -8,13 +8,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.integrators import State, refresh_velocity
-from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
-from pymc_geodesic.kernels.geodesic_langevin import (
-    BathByDirection,
-    SharedThermostat,
-    geodesic_langevin,
+from pymc_geodesic.integrators import (
+    EXACT,
+    FrictionAndNoise,
+    Scratch,
+    State,
+    Thermostat,
+    refresh_velocity,
 )
+from pymc_geodesic.kernels import gsgnht, sggmc, sgld, thermostat_targets, update_curvature
+from pymc_geodesic.kernels.sgld import NoiseOfStep
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
@@ -32,6 +35,20 @@ __all__ = ["Dynamics", "Overdamped", "Underdamped"]
 
 SMALL_DIMENSION = 20.0
 """Dimension below which a thermostat needs more inertia: a single v·v strays far from its mean."""
+
+LEAST_FRICTION = 0.5
+"""Fraction of the smallest friction that a thermostat leaves at least."""
+
+CURVATURE_MEMORY = 0.98
+"""Fraction of the sums for the mean curvature that is kept from draw to draw."""
+
+NOISE_CHUNK = 512
+"""Normal variates that are drawn at once: few enough to stay in the first cache."""
+
+
+def scratch_of(size: int) -> Scratch:
+    """Memory for kernels on so many coordinates."""
+    return Scratch(np.empty(size + 1), np.empty(min(max(size, 1), NOISE_CHUNK)))
 
 
 class Dynamics(Protocol):
@@ -96,16 +113,20 @@ class Underdamped:
     ----------
     v : ndarray
         Velocity.
-    thermostat : ndarray, shape (1,)
-        ξ, added to the friction of all directions.
+    thermostat : ndarray, shape (n_blocks,)
+        ξ, added to the friction of each block.
+    curvature_sums : ndarray, shape (n_blocks, 2)
+        See `pymc_geodesic.kernels.gsgnht.update_curvature`.
     """
 
     has_momentum = True
 
     def __init__(self, *, has_thermostat: bool, largest_noise: float = math.inf) -> None:
         self._has_thermostat, self._largest_noise = has_thermostat, largest_noise
-        self._scratch = np.empty(0)
-        prepare(geodesic_langevin, refresh_velocity)
+        self._scratch = scratch_of(0)
+        prepare(gsgnht if has_thermostat else sggmc, refresh_velocity)
+        if has_thermostat:
+            prepare(thermostat_targets, update_curvature)
         self.reset()
 
     def longest_step(self, searched: float, dim: int, *, shared: bool) -> float:
@@ -114,10 +135,14 @@ class Underdamped:
 
     def reset(self) -> None:
         """Forget the previous chain."""
-        self.v, self.thermostat = np.empty(0), np.zeros(1)
+        self.v = np.empty(0)
+        self.thermostat, self.curvature_sums = np.empty(0), np.empty((0, 2))
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw a velocity."""
+        """Draw a velocity; thermostats keep their values."""
+        if not self.thermostat.size:
+            n_blocks = len(product.dims)
+            self.thermostat, self.curvature_sums = np.zeros(n_blocks), np.zeros((n_blocks, 2))
         self.v = np.empty_like(z)
         refresh_velocity(product.blocks, z, self.v, stream)
 
@@ -149,30 +174,50 @@ class Underdamped:
         settings: LangevinSettings,
         stream: np.ndarray,
     ) -> tuple[float, int]:
-        """See `geodesic_langevin`."""
-        if self._scratch.size <= z.size:
-            self._scratch = np.empty(z.size + 1)
-        inertia = 1.0 + SMALL_DIMENSION / product.dim if self._has_thermostat else math.inf
-        return geodesic_langevin.call(
-            field.callback,
-            arguments,
-            product.space,
-            State(z, self.v),
-            settings.step_size,
-            BathByDirection(settings.friction, settings.noise),
-            SharedThermostat(self.thermostat, inertia),
-            stream,
-            self._scratch,
-        )
+        """See `pymc_geodesic.kernels.sggmc` and `gsgnht`."""
+        if self._scratch.gradient.size <= z.size:
+            self._scratch = scratch_of(z.size)
+        temperatures = np.empty(len(product.dims))
+        friction = FrictionAndNoise(settings.friction, settings.noise, EXACT)
+        dynamics = (product.space, State(z, self.v))
+        if self._has_thermostat:
+            ones, targets = np.ones_like(temperatures), np.empty_like(temperatures)
+            work = np.empty((targets.size, 2))
+            thermostat_targets(
+                ones, self.curvature_sums, self.thermostat, settings.step_size, EXACT, targets
+            )
+            inertia = (1.0 + SMALL_DIMENSION / product.dims) / FRICTION**2
+            clips = gsgnht.call(
+                field.callback, arguments, *dynamics,
+                Thermostat(self.thermostat, inertia, targets), settings.step_size, friction,
+                stream, self._scratch, temperatures, work,
+            )  # fmt: skip
+            expected = arguments.size * product.dims * targets
+            update_curvature(
+                self.curvature_sums, work, expected, settings.step_size, CURVATURE_MEMORY
+            )
+            least = -LEAST_FRICTION * settings.friction.min()
+            np.maximum(self.thermostat, least, out=self.thermostat)
+        else:
+            clips = sggmc.call(
+                field.callback, arguments, *dynamics, settings.step_size, friction,
+                stream, self._scratch, temperatures,
+            )  # fmt: skip
+        return float(product.dims @ temperatures) / product.dim, clips
 
     @property
     def state(self) -> dict[str, Any]:
-        """Velocity and thermostat."""
-        return {"v": self.v.copy(), "thermostat": self.thermostat.copy()}
+        """Velocity and thermostats."""
+        return {
+            "v": self.v.copy(),
+            "thermostat": self.thermostat.copy(),
+            "curvature_sums": self.curvature_sums.copy(),
+        }
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self.v, self.thermostat = state["v"].copy(), state["thermostat"].copy()
+        self.curvature_sums = state["curvature_sums"].copy()
 
 
 class Overdamped:
@@ -187,8 +232,8 @@ class Overdamped:
     has_momentum = False
 
     def __init__(self) -> None:
-        self._scratch = np.empty(0)
-        prepare(averaged_langevin)
+        self._scratch = scratch_of(0)
+        prepare(sgld)
         self.reset()
 
     def longest_step(self, searched: float, dim: int, *, shared: bool) -> float:
@@ -227,19 +272,13 @@ class Overdamped:
         settings: LangevinSettings,
         stream: np.ndarray,
     ) -> tuple[float, int]:
-        """See `averaged_langevin`."""
-        if self._scratch.size <= z.size:
-            self._scratch = np.empty(z.size + 1)
-        return averaged_langevin.call(
-            field.callback,
-            arguments,
-            z,
-            self.last_noise,
-            settings.step_size,
-            settings.noise,
-            stream,
-            self._scratch,
-        )
+        """See `pymc_geodesic.kernels.sgld`."""
+        if self._scratch.gradient.size <= z.size:
+            self._scratch = scratch_of(z.size)
+        return sgld.call(
+            field.callback, arguments, z, settings.step_size, np.empty(0),
+            NoiseOfStep(self.last_noise, settings.noise), stream, self._scratch,
+        )  # fmt: skip
 
     @property
     def state(self) -> dict[str, Any]:

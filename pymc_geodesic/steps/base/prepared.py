@@ -11,11 +11,8 @@ from typing import Any
 from numba import float64, int64, uint64
 
 from pymc_geodesic.integrators import refresh_velocity
-from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
-from pymc_geodesic.kernels.geodesic_langevin import geodesic_langevin
 from pymc_geodesic.kernels.gmc import gmc
 from pymc_geodesic.kernels.gsgnht import gsgnht
-from pymc_geodesic.kernels.lag import held_along_geodesics, learn_curvature
 from pymc_geodesic.kernels.probe import probe, probe_in_turn
 from pymc_geodesic.kernels.sggmc import sggmc
 from pymc_geodesic.kernels.ssgnht import ssgnht
@@ -33,12 +30,8 @@ _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
 _TABLE, _INTEGERS, _STREAM = int64[:, ::1], int64[::1], uint64[::1]
 
 SIGNATURES: dict[Any, tuple[Any, ...]] = {
-    averaged_langevin: signature_of(averaged_langevin),
-    geodesic_langevin: signature_of(geodesic_langevin),
     gmc: signature_of(gmc),
     gsgnht: signature_of(gsgnht),
-    held_along_geodesics: (_VECTOR, _MATRIX, _VECTOR, _VECTOR, float64, int64, _VECTOR),
-    learn_curvature: (_MATRIX, _MATRIX, _VECTOR, float64, float64),
     ssgnht: signature_of(ssgnht),
     all_finite: (_VECTOR,),
     differences_of_pairs: (int64, _INTEGERS, _INTEGERS, _INTEGERS, _MATRIX, _MATRIX),

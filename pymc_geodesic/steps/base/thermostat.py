@@ -69,7 +69,7 @@ class ThermostatStep(LangevinStep):
 
     def _move_adapted(self) -> dict[str, Any]:
         stats = super()._move_adapted()
-        stats["thermostat"] = stats["friction"] + float(self._dynamics.thermostat[0])
+        stats["thermostat"] = stats["friction"] + float(self._dynamics.thermostat.mean())
         return stats
 
     def _move_as_told(self) -> dict[str, Any]:

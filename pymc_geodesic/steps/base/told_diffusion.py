@@ -13,7 +13,7 @@ from pymc_geodesic.arguments import (
 )
 from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.kernels import sgld
-from pymc_geodesic.kernels.sgld import adagrad_metric
+from pymc_geodesic.kernels.sgld import NoiseOfStep, adagrad_preconditioner
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.schedules import Schedule
@@ -61,7 +61,7 @@ class ToldDiffusion(LooksAsTold):
         gradient = self._gradient_at(self.position, argument)
         root: np.ndarray | float = 1.0
         if self.squares.size:
-            root = np.sqrt([adagrad_metric(square) for square in self.squares + gradient**2])
+            root = np.sqrt([adagrad_preconditioner(square) for square in self.squares + gradient**2])
         if self.direction.size == 0:
             self.direction = np.empty(self.product.size)
             fill_normal(self.stream, self.direction)
@@ -148,6 +148,7 @@ class ToldDiffusion(LooksAsTold):
             self.position,
             step_size,
             self.squares,
+            NoiseOfStep(np.empty(0), np.empty(0)),
             self.stream,
             self._scratch,
         )

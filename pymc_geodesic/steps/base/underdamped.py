@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_geodesic.arguments import plain_number
-from pymc_geodesic.integrators import EXACT, Scratch, refresh_velocity
+from pymc_geodesic.integrators import EXACT, FrictionAndNoise, refresh_velocity
 from pymc_geodesic.kernels import gmc, probe, probe_in_turn
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.minibatches.orders import RowNoise
@@ -18,7 +18,7 @@ from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
-from pymc_geodesic.steps.base.dynamics import Underdamped
+from pymc_geodesic.steps.base.dynamics import Underdamped, scratch_of
 from pymc_geodesic.steps.base.known_noise import noise_by_coordinate
 from pymc_geodesic.steps.base.langevin_options import SPLITTINGS, LangevinOptions
 from pymc_geodesic.steps.base.prepared import prepare
@@ -37,8 +37,6 @@ __all__ = ["LangevinState", "LangevinStep"]
 
 KNOWN_NOISE = 0.5
 """Largest part of the noise of the dynamics that gradient noise of known variance may stand for."""
-
-_NOISE_CHUNK = 512
 
 
 @dataclass_state
@@ -114,9 +112,7 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         self._splitting = SPLITTINGS[options.splitting]
         self._tuner = self._make_tuner()
         self._ones = np.ones(len(self.variables))
-        self._scratch = Scratch(
-            np.empty(self.product.size + 1), np.empty(min(_NOISE_CHUNK, self.product.size))
-        )
+        self._scratch = scratch_of(self.product.size)
         self._size = RunningSize(self.product)
         self._looks = self._make_looks()
         self._compile()
@@ -223,6 +219,12 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         refresh_velocity(self.product.blocks, self.position, self.velocity, self.stream)
         self.last_gradient = np.empty(0)
         self._start_adapted()
+
+    def _friction_and_noise(self, friction: np.ndarray) -> FrictionAndNoise:
+        """Friction and known noise of every coordinate, from the friction of every variable."""
+        by_coordinate = np.repeat(friction, [p.stop - p.start for p in self.product.slices.values()])
+        known = self._noise_variance if self._noise_variance.size else np.zeros(self.product.size)
+        return FrictionAndNoise(by_coordinate, known, self._splitting)
 
     def _move(self, point: PointType) -> dict[str, Any]:
         return self._move_adapted() if self._adapts else self._move_as_told()
