@@ -9,7 +9,7 @@ import numpy as np
 from pymc_geodesic.arguments import plain_number
 from pymc_geodesic.integrators import State, Thermostat
 from pymc_geodesic.kernels import gsgnht, thermostat_targets, update_curvature
-from pymc_geodesic.steps.base.dynamics import CURVATURE_MEMORY
+from pymc_geodesic.samplers.dynamics import CURVATURE_MEMORY
 from pymc_geodesic.steps.base.langevin_options import LangevinOptions, ThermostatOptions
 from pymc_geodesic.steps.base.pymc_parts import dataclass_state
 from pymc_geodesic.steps.base.signature import takes

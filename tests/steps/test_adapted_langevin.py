@@ -13,8 +13,8 @@ import pymc_geodesic as pg
 from pymc_geodesic.manifolds import HalfLine
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
-from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
-from pymc_geodesic.steps.base.step_bounds import stable_step, step_of_even_heat
+from pymc_geodesic.adaptation.whitened import AdaptedLangevin
+from pymc_geodesic.adaptation.manifold_bounds import stable_step, step_of_even_heat
 from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.noise import even_step, langevin_settings
 from pymc_geodesic.tuning.windows import MetricWindows

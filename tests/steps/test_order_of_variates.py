@@ -8,7 +8,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.steps.base.variates_choice import SECOND_ORDER_COST, VariatesChoice
+from pymc_geodesic.adaptation.control_variates import SECOND_ORDER_COST, VariatesChoice
 from tests.grids import slow
 
 N, D, N_TUNE = 3000, 10, 120

@@ -11,10 +11,10 @@ from pymc_geodesic.manifolds import Euclidean, Product, Sphere
 from pymc_geodesic.runtime.fields import interpreted_field
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base import noise_measurement
-from pymc_geodesic.steps.base.anchoring import MOST_PASSES, newton_step, passes_to_anchor
-from pymc_geodesic.steps.base.bounded_settings import SHORTEST_STEADY, BoundedSettings
-from pymc_geodesic.steps.base.dynamics import Underdamped
-from pymc_geodesic.steps.base.noise_measurement import (
+from pymc_geodesic.adaptation.centering import MOST_PASSES, newton_step, passes_to_anchor
+from pymc_geodesic.adaptation.bounded_parameters import SHORTEST_STEADY, BoundedSettings
+from pymc_geodesic.samplers.dynamics import Underdamped
+from pymc_geodesic.adaptation.gradient_noise import (
     FEWEST_DRAWS,
     PAIRS_AT_PLACE,
     NoiseMeasurement,

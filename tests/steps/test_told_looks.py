@@ -6,7 +6,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
-from pymc_geodesic.tuning.told_looks import ToldLooks
+from pymc_geodesic.monitoring.fixed_parameters import ToldLooks
 from tests.grids import by_default
 
 N_LOOKS = 250

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.arguments import checked_control_variates, checked_metric_or_covariance
-from pymc_geodesic.steps.base.adaptable import adapted_gradient
-from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
-from pymc_geodesic.steps.base.adapted_trajectories import flat_names
+from pymc_geodesic.adaptation.adaptable import adapted_gradient
+from pymc_geodesic.adaptation.whitened import AdaptedLangevin
+from pymc_geodesic.samplers.hmc import flat_names
 from pymc_geodesic.steps.base.adaptor import GeodesicStep
-from pymc_geodesic.steps.base.dynamics import Dynamics
+from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.steps.base.options import AdaptationOptions
 from pymc_geodesic.steps.base.pymc_parts import SamplerWarning
 from pymc_geodesic.tuning.factor_rule import factor_rule

@@ -13,7 +13,7 @@ from pymc_geodesic.minibatches.orders import RowNoise
 from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
-from pymc_geodesic.steps.base.dynamics import Overdamped, scratch_of
+from pymc_geodesic.samplers.dynamics import Overdamped, scratch_of
 from pymc_geodesic.steps.base.options import (
     AdaptationOptions,
     MinibatchOptions,

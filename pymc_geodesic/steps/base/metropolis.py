@@ -21,7 +21,7 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record, gmc
 from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.steps.base.adapted_trajectories import (
+from pymc_geodesic.samplers.hmc import (
     AdaptedTrajectories,
     compact_parts,
     flat_names,

@@ -34,7 +34,7 @@ from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
 from pymc_geodesic.steps.base.measuring_counts import CountMeasuringStep
 from pymc_geodesic.steps.base.options import LocalDraws, StepOptions, StepSizeOptions, StreamOptions
-from pymc_geodesic.steps.base.prepared import prepare
+from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.steps.base.pymc_parts import (
     PointType,
     SamplerWarning,

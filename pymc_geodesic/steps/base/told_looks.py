@@ -6,7 +6,7 @@ from typing import Any
 
 from pymc_geodesic.steps.base.adapted_draw import stats_as_told
 from pymc_geodesic.steps.base.handing_on import TunerStep
-from pymc_geodesic.tuning.told_looks import ToldLooks
+from pymc_geodesic.monitoring.fixed_parameters import ToldLooks
 
 __all__ = ["LooksAsTold"]
 

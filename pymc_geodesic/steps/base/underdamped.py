@@ -18,10 +18,10 @@ from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
-from pymc_geodesic.steps.base.dynamics import Underdamped, scratch_of
-from pymc_geodesic.steps.base.known_noise import noise_by_coordinate
+from pymc_geodesic.samplers.dynamics import Underdamped, scratch_of
+from pymc_geodesic.adaptation.known_noise import noise_by_coordinate
 from pymc_geodesic.steps.base.langevin_options import SPLITTINGS, LangevinOptions
-from pymc_geodesic.steps.base.prepared import prepare
+from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.steps.base.pymc_parts import (
     PointType,
     SamplerWarning,

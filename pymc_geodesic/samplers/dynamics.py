@@ -21,7 +21,7 @@ from pymc_geodesic.kernels.sgld import NoiseOfStep
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
-from pymc_geodesic.steps.base.prepared import prepare
+from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.tuning.noise import (
     FRICTION,
     LangevinSettings,

@@ -39,7 +39,7 @@ class ToldLooks:
     --------
     >>> import numpy as np
     >>> from pymc_geodesic.manifolds import Euclidean, Product
-    >>> from pymc_geodesic.tuning.told_looks import ToldLooks
+    >>> from pymc_geodesic.monitoring.fixed_parameters import ToldLooks
     >>> looks = ToldLooks(Product([("a", Euclidean(1), 1), ("b", Euclidean(1), 1)]))
     >>> looks.reset(n_draws=2000, n_steps=10)
     >>> rng = np.random.default_rng(1)

@@ -49,7 +49,7 @@ def sample_size(n_rows: int, size: int, batch_size: int, row_numbers: int) -> in
 
     Examples
     --------
-    >>> from pymc_geodesic.steps.base.adaptable import sample_size
+    >>> from pymc_geodesic.adaptation.adaptable import sample_size
     >>> sample_size(1_000, 10, 100, 10), sample_size(10**6, 10, 100, 10)
     (1000, 5000)
     >>> sample_size(10**6, 1_000, 100, 1_000), sample_size(100_000, 4_000, 100, 5)

@@ -19,17 +19,17 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.finite import all_finite
-from pymc_geodesic.steps.base.adaptable import rows_of_sample
+from pymc_geodesic.adaptation.adaptable import rows_of_sample
 from pymc_geodesic.steps.base.adapted_draw import Draw
-from pymc_geodesic.steps.base.adapted_trajectories import AdaptedTrajectories
-from pymc_geodesic.steps.base.anchoring import MOST_PASSES, passes_to_anchor
-from pymc_geodesic.steps.base.bounded_settings import BoundedSettings
-from pymc_geodesic.steps.base.dynamics import Dynamics
-from pymc_geodesic.steps.base.looks import Looks
-from pymc_geodesic.steps.base.noise_measurement import PAIRS_AT_PLACE, NoiseMeasurement
-from pymc_geodesic.steps.base.prepared import prepare
-from pymc_geodesic.steps.base.step_bounds import points_of, step_of_even_heat, step_of_search
-from pymc_geodesic.steps.base.variates_choice import VariatesChoice
+from pymc_geodesic.samplers.hmc import AdaptedTrajectories
+from pymc_geodesic.adaptation.centering import MOST_PASSES, passes_to_anchor
+from pymc_geodesic.adaptation.bounded_parameters import BoundedSettings
+from pymc_geodesic.samplers.dynamics import Dynamics
+from pymc_geodesic.monitoring.whitened import Looks
+from pymc_geodesic.adaptation.gradient_noise import PAIRS_AT_PLACE, NoiseMeasurement
+from pymc_geodesic.kernels.ahead_of_time import prepare
+from pymc_geodesic.adaptation.manifold_bounds import points_of, step_of_even_heat, step_of_search
+from pymc_geodesic.adaptation.control_variates import VariatesChoice
 from pymc_geodesic.tuning.complaint import complaint_about_noise
 from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.funnel import Funnel

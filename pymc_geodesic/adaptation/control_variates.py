@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pymc_geodesic.steps.base.noise_measurement import PAIRS_AT_ONCE, NoiseMeasurement, by_place
+from pymc_geodesic.adaptation.gradient_noise import PAIRS_AT_ONCE, NoiseMeasurement, by_place
 from pymc_geodesic.tuning.noise import principal_directions
 from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces
 

@@ -24,7 +24,7 @@ def points_of(product: Product) -> list[tuple[slice, int]]:
     Examples
     --------
     >>> from pymc_geodesic.manifolds import Euclidean, Product, Sphere
-    >>> from pymc_geodesic.steps.base.step_bounds import points_of
+    >>> from pymc_geodesic.adaptation.manifold_bounds import points_of
     >>> points_of(Product([("b", Euclidean(2), 1), ("mu", Sphere(3), 2)]))
     [(slice(2, 5, None), 2), (slice(5, 8, None), 2)]
     """

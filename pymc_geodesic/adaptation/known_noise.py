@@ -18,7 +18,7 @@ def noise_by_coordinate(gradient_noise: ArrayLike | str | None, size: int) -> np
 
     Examples
     --------
-    >>> from pymc_geodesic.steps.base.known_noise import noise_by_coordinate
+    >>> from pymc_geodesic.adaptation.known_noise import noise_by_coordinate
     >>> noise_by_coordinate(0.5, 3)
     array([0.5, 0.5, 0.5])
     """

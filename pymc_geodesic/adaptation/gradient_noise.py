@@ -12,8 +12,8 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.blocks import geodesic, project
 from pymc_geodesic.runtime.streams import fill_normal
-from pymc_geodesic.steps.base.prepared import prepare
-from pymc_geodesic.steps.base.step_bounds import points_of
+from pymc_geodesic.kernels.ahead_of_time import prepare
+from pymc_geodesic.adaptation.manifold_bounds import points_of
 from pymc_geodesic.tuning.noise import (
     LangevinSettings,
     differences_of_pairs,

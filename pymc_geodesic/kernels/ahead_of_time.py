@@ -58,7 +58,7 @@ def prepare(*kernels: Any) -> None:
 
     Examples
     --------
-    >>> from pymc_geodesic.steps.base.prepared import prepare
+    >>> from pymc_geodesic.kernels.ahead_of_time import prepare
     >>> from pymc_geodesic.runtime.streams import uniform
     >>> prepare(uniform)
     >>> len(uniform.signatures)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.steps.base.dynamics import Dynamics
+from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.tuning.heat import HeatWatch
 from pymc_geodesic.tuning.noise import LangevinSettings
 

@@ -15,7 +15,7 @@ from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import uniform
-from pymc_geodesic.steps.base.prepared import prepare
+from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.funnel import Funnel
 from pymc_geodesic.tuning.metric import Metric, unit_metric
@@ -68,7 +68,7 @@ def joined(product: Product) -> Product:
     Examples
     --------
     >>> from pymc_geodesic.manifolds import Euclidean, Product, Sphere
-    >>> from pymc_geodesic.steps.base.adapted_trajectories import joined
+    >>> from pymc_geodesic.samplers.hmc import joined
     >>> both = Product([("a", Euclidean(2), 1), ("b", Euclidean(3), 1), ("mu", Sphere(3), 4)])
     >>> joined(both).names
     ('Euclidean coordinates', 'mu')
