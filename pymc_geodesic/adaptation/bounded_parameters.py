@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.tuning.heat import HeatWatch
-from pymc_geodesic.tuning.noise import LangevinSettings
+from pymc_geodesic.tuning.noise import (
+    FRICTION,
+    LangevinSettings,
+    langevin_settings,
+    step_for_shape,
+)
+from pymc_geodesic.tuning.noise_over_places import steady_step
+from pymc_geodesic.tuning.overdamped import overdamped_settings, overdamped_steady_step
 
-__all__ = ["BoundedSettings"]
+__all__ = ["BoundedSettings", "OverdampedRule", "ParameterRule", "UnderdampedRule"]
 
 COOLER = 0.7
 """What becomes of the step, or of the noise that is taken off, where the temperature is off."""
@@ -25,9 +31,81 @@ SHORTEST_STEADY = 0.03
 """Step that noise which differs over the posterior shortens no further."""
 
 
-def parts_of(settings: LangevinSettings) -> dict[str, Any]:
-    """Return what settings are made of, without what is derived from it."""
-    return {field.name: getattr(settings, field.name) for field in fields(settings)}
+THERMOSTAT_BOUNDS = (-0.5, math.inf)
+"""Bounds of ξ/γ: a thermostat takes off at most half of the friction."""
+
+
+class ParameterRule(Protocol):
+    """Step size, friction and number of steps for gradient noise of known variance."""
+
+    def settings(
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+    ) -> LangevinSettings:
+        """Choose what is not given, for noise of so much variance along each coordinate."""
+
+    def longest_step(self, explored: float, dim: int, *, shared: bool) -> float:
+        """Longest step for a posterior that Metropolis-corrected trajectories explored.
+
+        Parameters
+        ----------
+        explored : float
+            Their step size.
+        dim : int
+        shared : bool
+            Whether many coordinates depend on a few, as effects do on their scale.
+        """
+
+    def steady_step(self, noise: np.ndarray, spread: np.ndarray) -> float:
+        """Longest step for noise whose variance has the standard deviation ``spread`` over z."""
+
+
+class UnderdampedRule:
+    """Rule for dynamics with a momentum, see `langevin_settings`.
+
+    Parameters
+    ----------
+    largest_noise : float
+        Bound of h² b.
+    """
+
+    def __init__(self, largest_noise: float = math.inf) -> None:
+        self._largest_noise = largest_noise
+
+    def settings(
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+    ) -> LangevinSettings:
+        """Choose parameters; see `langevin_settings`."""
+        settings = langevin_settings(noise, step_size=step_size, n_steps=n_steps)
+        longest = math.sqrt(self._largest_noise / max(float(noise.max(initial=0.0)), 1e-12))
+        if step_size is not None or settings.step_size <= longest:
+            return settings
+        return langevin_settings(noise, step_size=longest, n_steps=n_steps)
+
+    def longest_step(self, explored: float, dim: int, *, shared: bool) -> float:
+        """Bound the step; see `step_for_shape`."""
+        return step_for_shape(explored, dim, shared=shared)
+
+    def steady_step(self, noise: np.ndarray, spread: np.ndarray) -> float:
+        """Bound the step; see `pymc_geodesic.tuning.noise_over_places.steady_step`."""
+        return steady_step(noise, spread, FRICTION)
+
+
+class OverdampedRule:
+    """Rule for dynamics without a momentum, see `overdamped_settings`."""
+
+    def settings(
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+    ) -> LangevinSettings:
+        """Choose parameters; see `overdamped_settings`."""
+        return overdamped_settings(noise, step_size=step_size, n_steps=n_steps)
+
+    def longest_step(self, explored: float, dim: int, *, shared: bool) -> float:
+        """Leave the bound to the noise."""
+        return math.inf
+
+    def steady_step(self, noise: np.ndarray, spread: np.ndarray) -> float:
+        """Bound the step; see `overdamped_steady_step`."""
+        return overdamped_steady_step(spread)
 
 
 class BoundedSettings:
@@ -35,7 +113,7 @@ class BoundedSettings:
 
     Parameters
     ----------
-    dynamics : Dynamics
+    rule : ParameterRule
     n_steps : int, optional
         Inner steps of a draw; chosen by default.
 
@@ -51,8 +129,8 @@ class BoundedSettings:
         Bound by noise that differs from one place of the posterior to another.
     """
 
-    def __init__(self, dynamics: Dynamics, n_steps: int | None) -> None:
-        self._dynamics, self._n_steps = dynamics, n_steps
+    def __init__(self, rule: ParameterRule, n_steps: int | None) -> None:
+        self.rule, self._n_steps = rule, n_steps
         self.reset()
 
     def reset(self) -> None:
@@ -74,15 +152,15 @@ class BoundedSettings:
         return self._settings(noise, self._steady_step(noise, spread)).n_steps
 
     def _steady_step(self, noise: np.ndarray, spread: np.ndarray) -> float:
-        return max(self._dynamics.steady_step(noise, spread), SHORTEST_STEADY)
+        return max(self.rule.steady_step(noise, spread), SHORTEST_STEADY)
 
     def _settings(
         self, noise: np.ndarray, steady: float, n_steps: int | None = None
     ) -> LangevinSettings:
-        settings = self._dynamics.settings(noise, n_steps=n_steps)
+        settings = self.rule.settings(noise, n_steps=n_steps)
         longest = min(self.longest, self.longest_by_noise, steady)
         if settings.step_size > longest:
-            settings = self._dynamics.settings(noise, step_size=longest, n_steps=n_steps)
+            settings = self.rule.settings(noise, step_size=longest, n_steps=n_steps)
         return settings
 
     def bound(self, noise: np.ndarray, spread: np.ndarray) -> None:
@@ -92,7 +170,9 @@ class BoundedSettings:
     def choose(self, noise: np.ndarray) -> LangevinSettings:
         """Choose settings for noise of so much variance along each coordinate."""
         settings = self._settings(noise, self.steady, self._n_steps)
-        self.settings = replace(settings, noise=self._taken_off * settings.noise)
+        self.settings = replace(
+            settings, noise=self._taken_off * settings.noise, bounds=THERMOSTAT_BOUNDS
+        )
         return self.settings
 
     def shorten(self, factor: float, noise: np.ndarray) -> None:
@@ -118,7 +198,9 @@ class BoundedSettings:
     def state(self) -> dict[str, Any]:
         """Settings and bounds."""
         return {
-            "settings": {} if self.settings is None else parts_of(self.settings),
+            "settings": {}
+            if self.settings is None
+            else {name: getattr(self.settings, name) for name in self._SETTINGS},
             "longest": self.longest,
             "longest_by_noise": self.longest_by_noise,
             "steady": self.steady,
@@ -128,7 +210,11 @@ class BoundedSettings:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self.settings = LangevinSettings(**state["settings"]) if state["settings"] else None
+        self.settings = None
+        if state["settings"]:
+            self.settings = LangevinSettings(**state["settings"], bounds=THERMOSTAT_BOUNDS)
         self.longest, self.longest_by_noise = state["longest"], state["longest_by_noise"]
         self.steady, self._taken_off = state["steady"], state["taken_off"]
         self._heat.sums = state["heat"].copy()
+
+    _SETTINGS = ("step_size", "friction", "noise", "n_steps")

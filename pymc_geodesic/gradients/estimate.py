@@ -13,6 +13,7 @@ from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.gradients.total_gradient import TotalGradient
 from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.interrupts import interrupts_later
 
 __all__ = ["Estimate", "GradientEstimate"]
@@ -86,6 +87,13 @@ class GradientEstimate(Estimate):
     def at_work(self) -> AbstractContextManager[Any]:
         """Let interrupts wait while machine code calls back into Python."""
         return interrupts_later() if self.field.interpreted else nullcontext()
+
+    def gradient_at(self, position: np.ndarray, minibatch: int) -> np.ndarray:
+        """Gradient of the log-density of one minibatch, shape (size,)."""
+        output = np.empty(position.size + 1)  # the function may write the log-density too
+        evaluate(self.field.address, position, minibatch, self.field.context, output)
+        self.field.raise_error()
+        return output[:-1]
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Gradients that had no part in reaching a draw, compared with it."""
+"""Stationarity monitor in whitened coordinates."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pymc_geodesic.tuning.complaint import complaint_about
 from pymc_geodesic.tuning.stationarity import CHECK_EVERY, Stationarity
 from pymc_geodesic.tuning.tangents import Tangents
 
-__all__ = ["Looks"]
+__all__ = ["WhitenedMonitor"]
 
-FEWEST_LOOKED_AT = 2
-"""Minibatches of a look at least."""
+FEWEST_MINIBATCHES = 2
+"""Minimum number of minibatches of an evaluation."""
 
 
-class Looks:
-    """What a chain knows of the gradients at its draws.
+class WhitenedMonitor:
+    """Gradients of minibatches that had no part in reaching a draw, compared with the draw.
 
     Parameters
     ----------
     gradient : AdaptedGradient
     product : Product
         The variables of the model, Euclidean ones first.
-    next_arguments : callable
-        n → arguments of the minibatch field for n evaluations.
+    next_minibatches : callable
+        n → minibatches of the gradient function for n evaluations.
     mixes : bool
         Whether coordinates of the metric belong to several variables at once.
     """
@@ -38,57 +38,61 @@ class Looks:
         self,
         gradient: AdaptedGradient,
         product: Product,
-        next_arguments: Callable[[int], np.ndarray],
+        next_minibatches: Callable[[int], np.ndarray],
         *,
         mixes: bool,
     ) -> None:
-        self._gradient, self._next_arguments = gradient, next_arguments
+        self._gradient, self._next_minibatches = gradient, next_minibatches
         sizes = [part.stop - part.start for part in product.slices.values()]
         self._sizes = None if mixes else sizes
         self._tangents = Tangents(product)
-        self._size = product.size
-        self.reset(0)
+        self._blocks, self._size = product.blocks, product.size
+        self.initialize(0)
 
-    def reset(self, n_draws: int) -> None:
-        """Forget the previous chain."""
+    def initialize(self, n_draws: int) -> None:
+        """Begin a chain of so many draws after the warm-up."""
         n_looks = -(-n_draws // CHECK_EVERY)
         self._stationarity = Stationarity(
             self._size, self._gradient.n_euclidean, n_looks, self._sizes
         )
 
     @property
-    def last_temperature(self) -> float:
-        """Configurational temperature at the last look; NaN before there was one."""
+    def temperature(self) -> float:
+        """Configurational temperature at the last evaluation; NaN before the first."""
         return self._stationarity.last_temperature
 
     @property
     def largest_gradient(self) -> float:
-        """Largest error of a mean some looks ago, in posterior standard deviations."""
+        """Largest error of a mean so far, in posterior standard deviations; NaN before the first."""
         return self._stationarity.largest_gradient
 
-    def take(self, draw: int, z: np.ndarray, blocks: np.ndarray, n_steps: int) -> int:
-        """Take in a draw; return how many gradients were evaluated for it."""
+    def before(self, z: np.ndarray, minibatches: np.ndarray) -> int:
+        """Evaluate nothing before a draw."""
+        return 0
+
+    def after(self, draw: int, z: np.ndarray, n_steps: int) -> int:
+        """Evaluate gradients after a draw now and then; return how many."""
         self._stationarity.pass_by(z)
         if draw % CHECK_EVERY:
             return 0
         # a small part of what the draws take
-        n_grad = max(FEWEST_LOOKED_AT, n_steps // CHECK_EVERY) if self._gradient.has_noise else 1
-        self._stationarity.look(z, self._mean_tangent(z, blocks, n_grad))
+        n_grad = max(FEWEST_MINIBATCHES, n_steps // CHECK_EVERY) if self._gradient.has_noise else 1
+        self._stationarity.look(z, self._mean_tangent(z, n_grad))
         return n_grad
 
-    def _mean_tangent(self, z: np.ndarray, blocks: np.ndarray, n_grad: int) -> np.ndarray:
+    def _mean_tangent(self, z: np.ndarray, n_grad: int) -> np.ndarray:
         """Mean of the gradient along the manifolds, less what it is by their curvature alone."""
         field = self._gradient.noisy
         gradient, total = np.zeros(z.size + 1), np.zeros(z.size + 1)
-        for argument in self._next_arguments(n_grad):
-            evaluate(field.address, z, int(argument), field.context, gradient)
+        for minibatch in self._next_minibatches(n_grad):
+            evaluate(field.address, z, int(minibatch), field.context, gradient)
             total += gradient
         field.raise_error()
         mean = total[: z.size] / n_grad
-        return self._tangents.excess(blocks, z, mean, self._gradient.metric.lengths)
+        return self._tangents.excess(self._blocks, z, mean, self._gradient.metric.lengths)
 
-    def complaint(self, names: Sequence[str]) -> str | None:
-        """Say what is wrong with the draws, of which variable; None if nothing is.
+    def diagnosis(self, names: Sequence[str]) -> str | None:
+        """Describe how draws contradict gradients, naming the coordinate; None if they agree.
 
         Parameters
         ----------
@@ -98,7 +102,7 @@ class Looks:
 
     @property
     def state(self) -> dict[str, Any]:
-        """All that the looks so far have told."""
+        """Sums over the evaluations so far."""
         return self._stationarity.state
 
     @state.setter

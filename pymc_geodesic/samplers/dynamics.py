@@ -1,9 +1,8 @@
-"""What is done in the coordinates that tuning found: dynamics with a momentum, and without."""
+"""Langevin dynamics between two draws: what a kernel needs besides position and gradient."""
 
 from __future__ import annotations
 
-import copy
-import math
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,28 +15,29 @@ from pymc_geodesic.integrators import (
     Thermostat,
     refresh_velocity,
 )
-from pymc_geodesic.kernels import gsgnht, sggmc, sgld, thermostat_targets, update_curvature
+from pymc_geodesic.kernels import gsgnht, sggmc, sgld, ssgnht, thermostat_targets, update_curvature
+from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.sgld import NoiseOfStep
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
-from pymc_geodesic.kernels.ahead_of_time import prepare
-from pymc_geodesic.tuning.noise import (
-    FRICTION,
-    LangevinSettings,
-    langevin_settings,
-    step_for_shape,
-)
-from pymc_geodesic.tuning.noise_over_places import steady_step
-from pymc_geodesic.tuning.overdamped import overdamped_settings, overdamped_steady_step
+from pymc_geodesic.tuning.noise import LangevinSettings
 
-__all__ = ["Dynamics", "Overdamped", "Underdamped"]
+__all__ = [
+    "Dynamics",
+    "EulerNoseHoover",
+    "GeodesicLangevin",
+    "GeodesicNoseHoover",
+    "OverdampedLangevin",
+    "by_block",
+]
 
 SMALL_DIMENSION = 20.0
-"""Dimension below which a thermostat needs more inertia: a single v·v strays far from its mean."""
+"""Dimension m below which a thermostat needs more inertia than 1/γ², which is (1 + 20/m)/γ².
 
-LEAST_FRICTION = 0.5
-"""Fraction of the smallest friction that a thermostat leaves at least."""
+A single v·v varies much there, and a thermostat that responds within a few steps distorts the
+distribution of the positions: −8 % in the variance at m = 2 and γε = 1 (`benchmarks.thermostat_step`).
+"""
 
 CURVATURE_MEMORY = 0.98
 """Fraction of the sums for the mean curvature that is kept from draw to draw."""
@@ -46,245 +46,334 @@ NOISE_CHUNK = 512
 """Normal variates that are drawn at once: few enough to stay in the first cache."""
 
 
+class Dynamics(Protocol):
+    """Dynamics that move a position by the inner steps of one draw.
+
+    Attributes
+    ----------
+    state : dict
+        All that the dynamics keep besides the position.
+    thermostat : ndarray, shape (n_blocks,)
+        ξ, the friction of each block that thermostats add; zeros without thermostats.
+    """
+
+    state: dict[str, Any]
+    thermostat: np.ndarray
+
+    def initialize(self, product: Product) -> None:
+        """Begin a chain on a product of manifolds."""
+
+    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
+        """Draw velocities, or the noise of the step before, at a position."""
+
+    def rotate(self, rotation: np.ndarray) -> None:
+        """Follow a rotation of the Euclidean coordinates, which come first."""
+
+    def run(
+        self,
+        logp_grad: FieldLike,
+        minibatches: np.ndarray,
+        product: Product,
+        z: np.ndarray,
+        settings: LangevinSettings,
+        stream: np.ndarray,
+    ) -> tuple[np.ndarray, int]:
+        """Move z by one inner step for each minibatch, in place.
+
+        Returns
+        -------
+        temperatures : ndarray, shape (n_blocks,)
+        clips : int
+            Coordinates whose injected noise is clipped at zero.
+        """
+
+
+def by_block(product: Product, of_coordinates: np.ndarray) -> np.ndarray:
+    """Smallest value in each block of a vector."""
+    return np.minimum.reduceat(of_coordinates, product.blocks[:, 1])
+
+
 def scratch_of(size: int) -> Scratch:
     """Memory for kernels on so many coordinates."""
     return Scratch(np.empty(size + 1), np.empty(min(max(size, 1), NOISE_CHUNK)))
 
 
-class Dynamics(Protocol):
-    """Dynamics of which the search, the anchor and the measured noise know nothing.
+class Underdamped(ABC):
+    """Dynamics with a momentum, and the state that all of them have.
 
     Attributes
     ----------
-    has_momentum : bool
-        Whether a step takes the time h; h²/2 without a momentum.
-    state : dict
-        All that the dynamics keep beside the position.
-    """
-
-    has_momentum: bool
-    state: dict[str, Any]
-
-    def longest_step(self, searched: float, dim: int, *, shared: bool) -> float:
-        """Longest step for a posterior of which the search settled on a step of its own.
-
-        ``shared`` says whether many coordinates lean on a few.
-        """
-
-    def reset(self) -> None:
-        """Forget the previous chain."""
-
-    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Begin at a place."""
-
-    def rotate(self, rotation: np.ndarray) -> None:
-        """Follow a rotation of the first coordinates."""
-
-    def settings(
-        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
-    ) -> LangevinSettings:
-        """Step size and number of steps for gradient noise of known variance by direction."""
-
-    def steady_step(self, noise: np.ndarray, spread: np.ndarray) -> float:
-        """Longest step that bears noise whose variance differs over the posterior by ``spread``."""
-
-    def run(
-        self,
-        field: FieldLike,
-        arguments: np.ndarray,
-        product: Product,
-        z: np.ndarray,
-        settings: LangevinSettings,
-        stream: np.ndarray,
-    ) -> tuple[float, int]:
-        """Run the inner steps of a draw on z, in place; return temperature and clips."""
-
-
-class Underdamped:
-    """Langevin dynamics with a momentum, on every manifold.
-
-    Parameters
-    ----------
-    has_thermostat : bool
-    largest_noise : float
-        Bound of h² b beside that of `langevin_settings`.
-
-    Attributes
-    ----------
-    v : ndarray
+    v : ndarray, shape (size,)
         Velocity.
     thermostat : ndarray, shape (n_blocks,)
-        ξ, added to the friction of each block.
+        ξ, the friction of each block that thermostats add; zeros without thermostats.
+    friction : ndarray, shape (n_blocks,) or (0,)
+        γ of each block at the last draw; empty before the first.
     curvature_sums : ndarray, shape (n_blocks, 2)
         See `pymc_geodesic.kernels.gsgnht.update_curvature`.
     """
 
-    has_momentum = True
-
-    def __init__(self, *, has_thermostat: bool, largest_noise: float = math.inf) -> None:
-        self._has_thermostat, self._largest_noise = has_thermostat, largest_noise
-        self._scratch = scratch_of(0)
-        prepare(gsgnht if has_thermostat else sggmc, refresh_velocity)
-        if has_thermostat:
-            prepare(thermostat_targets, update_curvature)
-        self.reset()
-
-    def longest_step(self, searched: float, dim: int, *, shared: bool) -> float:
-        """See `step_for_shape`."""
-        return step_for_shape(searched, dim, shared=shared)
-
-    def reset(self) -> None:
-        """Forget the previous chain."""
-        self.v = np.empty(0)
-        self.thermostat, self.curvature_sums = np.empty(0), np.empty((0, 2))
+    def initialize(self, product: Product) -> None:
+        """Begin a chain with ξ = 0; see `Dynamics`."""
+        n_blocks = len(product.dims)
+        self.v, self.friction = np.empty(0), np.empty(0)
+        self.thermostat, self.curvature_sums = np.zeros(n_blocks), np.zeros((n_blocks, 2))
+        self._scratch = scratch_of(product.size)
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw a velocity; thermostats keep their values."""
-        if not self.thermostat.size:
-            n_blocks = len(product.dims)
-            self.thermostat, self.curvature_sums = np.zeros(n_blocks), np.zeros((n_blocks, 2))
+        """Draw velocities from N(0, I) on the tangent space."""
         self.v = np.empty_like(z)
         refresh_velocity(product.blocks, z, self.v, stream)
 
     def rotate(self, rotation: np.ndarray) -> None:
-        """Follow a rotation of the first coordinates."""
+        """Rotate velocities; see `Dynamics`."""
         d = len(rotation)
         self.v[:d] = rotation.T @ self.v[:d]
 
-    def settings(
-        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
-    ) -> LangevinSettings:
-        """See `langevin_settings`."""
-        settings = langevin_settings(noise, step_size=step_size, n_steps=n_steps)
-        longest = math.sqrt(self._largest_noise / max(float(noise.max(initial=0.0)), 1e-12))
-        if step_size is not None or settings.step_size <= longest:
-            return settings
-        return langevin_settings(noise, step_size=longest, n_steps=n_steps)
-
-    def steady_step(self, noise: np.ndarray, spread: np.ndarray) -> float:
-        """See `steady_step`."""
-        return steady_step(noise, spread, FRICTION)
-
+    @abstractmethod
     def run(
         self,
-        field: FieldLike,
-        arguments: np.ndarray,
+        logp_grad: FieldLike,
+        minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
         settings: LangevinSettings,
         stream: np.ndarray,
-    ) -> tuple[float, int]:
-        """See `pymc_geodesic.kernels.sggmc` and `gsgnht`."""
-        if self._scratch.gradient.size <= z.size:
-            self._scratch = scratch_of(z.size)
-        temperatures = np.empty(len(product.dims))
-        friction = FrictionAndNoise(settings.friction, settings.noise, EXACT)
-        dynamics = (product.space, State(z, self.v))
-        if self._has_thermostat:
-            ones, targets = np.ones_like(temperatures), np.empty_like(temperatures)
-            work = np.empty((targets.size, 2))
-            thermostat_targets(
-                ones, self.curvature_sums, self.thermostat, settings.step_size, EXACT, targets
-            )
-            inertia = (1.0 + SMALL_DIMENSION / product.dims) / FRICTION**2
-            clips = gsgnht.call(
-                field.callback, arguments, *dynamics,
-                Thermostat(self.thermostat, inertia, targets), settings.step_size, friction,
-                stream, self._scratch, temperatures, work,
-            )  # fmt: skip
-            expected = arguments.size * product.dims * targets
-            update_curvature(
-                self.curvature_sums, work, expected, settings.step_size, CURVATURE_MEMORY
-            )
-            least = -LEAST_FRICTION * settings.friction.min()
-            np.maximum(self.thermostat, least, out=self.thermostat)
-        else:
-            clips = sggmc.call(
-                field.callback, arguments, *dynamics, settings.step_size, friction,
-                stream, self._scratch, temperatures,
-            )  # fmt: skip
-        return float(product.dims @ temperatures) / product.dim, clips
+    ) -> tuple[np.ndarray, int]:
+        """Run the kernel; see `Dynamics`."""
+
+    def _follow(self, friction: np.ndarray) -> np.ndarray:
+        """Change ξ in proportion to the friction of each block, which adaptation may change."""
+        if self.friction.size:
+            self.thermostat *= friction / self.friction
+        self.friction = friction
+        return friction
 
     @property
     def state(self) -> dict[str, Any]:
         """Velocity and thermostats."""
-        return {
-            "v": self.v.copy(),
-            "thermostat": self.thermostat.copy(),
-            "curvature_sums": self.curvature_sums.copy(),
-        }
+        return {name: getattr(self, name).copy() for name in self._STATE}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self.v, self.thermostat = state["v"].copy(), state["thermostat"].copy()
-        self.curvature_sums = state["curvature_sums"].copy()
+        for name in self._STATE:
+            setattr(self, name, state[name].copy())
+
+    _STATE = ("v", "thermostat", "friction", "curvature_sums")
 
 
-class Overdamped:
-    """Langevin dynamics without a momentum, on Euclidean coordinates.
+class GeodesicLangevin(Underdamped):
+    """Underdamped Langevin dynamics, `pymc_geodesic.kernels.sggmc`.
 
-    Attributes
+    Parameters
     ----------
-    last_noise : ndarray
-        The normal numbers of which the next step takes the other half.
+    splitting : {EXACT, PAPER}
     """
 
-    has_momentum = False
-
-    def __init__(self) -> None:
-        self._scratch = scratch_of(0)
-        prepare(sgld)
-        self.reset()
-
-    def longest_step(self, searched: float, dim: int, *, shared: bool) -> float:
-        """Whatever its settings say."""
-        return math.inf
-
-    def reset(self) -> None:
-        """Forget the previous chain."""
-        self.last_noise = np.empty(0)
-
-    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw the noise of a step that is past."""
-        self.last_noise = np.empty_like(z)
-        fill_normal(stream, self.last_noise)
-
-    def rotate(self, rotation: np.ndarray) -> None:
-        """Follow a rotation of the first coordinates."""
-        self.last_noise = rotation.T @ self.last_noise
-
-    def settings(
-        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
-    ) -> LangevinSettings:
-        """See `overdamped_settings`."""
-        return overdamped_settings(noise, step_size=step_size, n_steps=n_steps)
-
-    def steady_step(self, noise: np.ndarray, spread: np.ndarray) -> float:
-        """See `overdamped_steady_step`."""
-        return overdamped_steady_step(spread)
+    def __init__(self, splitting: int = EXACT) -> None:
+        self._splitting = splitting
+        prepare(sggmc, refresh_velocity)
 
     def run(
         self,
-        field: FieldLike,
-        arguments: np.ndarray,
+        logp_grad: FieldLike,
+        minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
         settings: LangevinSettings,
         stream: np.ndarray,
-    ) -> tuple[float, int]:
-        """See `pymc_geodesic.kernels.sgld`."""
-        if self._scratch.gradient.size <= z.size:
-            self._scratch = scratch_of(z.size)
-        return sgld.call(
-            field.callback, arguments, z, settings.step_size, np.empty(0),
-            NoiseOfStep(self.last_noise, settings.noise), stream, self._scratch,
-        )  # fmt: skip
+    ) -> tuple[np.ndarray, int]:
+        """Run the kernel; see `Dynamics`."""
+        temperatures = np.empty(len(product.dims))
+        clips = sggmc.call(
+            logp_grad.callback,
+            minibatches,
+            product.space,
+            State(z, self.v),
+            settings.step_size,
+            FrictionAndNoise(settings.friction, settings.noise, self._splitting),
+            stream,
+            self._scratch,
+            temperatures,
+        )
+        return temperatures, clips
+
+
+class GeodesicNoseHoover(Underdamped):
+    """Underdamped Langevin dynamics with thermostats, `pymc_geodesic.kernels.gsgnht`.
+
+    Parameters
+    ----------
+    splitting : {EXACT, PAPER}
+    inertia : float, optional
+        Q, a time squared; (1 + 20/m)/γ² by default.
+    """
+
+    def __init__(self, splitting: int = EXACT, inertia: float | None = None) -> None:
+        self._splitting, self._inertia = splitting, inertia
+        prepare(gsgnht, refresh_velocity, thermostat_targets, update_curvature)
+
+    def run(
+        self,
+        logp_grad: FieldLike,
+        minibatches: np.ndarray,
+        product: Product,
+        z: np.ndarray,
+        settings: LangevinSettings,
+        stream: np.ndarray,
+    ) -> tuple[np.ndarray, int]:
+        """Run the kernel; see `Dynamics`."""
+        friction = self._follow(by_block(product, settings.friction))
+        wanted = settings.temperatures_of(product)
+        temperatures, targets = np.empty_like(wanted), np.empty_like(wanted)
+        work = np.empty((targets.size, 2))
+        thermostat_targets(
+            wanted,
+            self.curvature_sums,
+            friction + self.thermostat,
+            settings.step_size,
+            self._splitting,
+            targets,
+        )
+        inertia = inertia_of(self._inertia, product, friction, wanted)
+        clips = gsgnht.call(
+            logp_grad.callback,
+            minibatches,
+            product.space,
+            State(z, self.v),
+            Thermostat(self.thermostat, inertia, targets),
+            settings.step_size,
+            FrictionAndNoise(settings.friction, settings.noise, self._splitting),
+            stream,
+            self._scratch,
+            temperatures,
+            work,
+        )
+        expected = minibatches.size * product.dims * targets
+        update_curvature(self.curvature_sums, work, expected, settings.step_size, CURVATURE_MEMORY)
+        settings.bound(self.thermostat, friction)
+        return temperatures, clips
+
+
+class EulerNoseHoover(Underdamped):
+    """Euler's method for thermostats on Euclidean coordinates, `pymc_geodesic.kernels.ssgnht`.
+
+    Parameters
+    ----------
+    inertia : float, optional
+        Q, a time squared; (1 + 20/m)/A² by default.
+    """
+
+    def __init__(self, inertia: float | None = None) -> None:
+        self._inertia = inertia
+        prepare(ssgnht, refresh_velocity)
+
+    def run(
+        self,
+        logp_grad: FieldLike,
+        minibatches: np.ndarray,
+        product: Product,
+        z: np.ndarray,
+        settings: LangevinSettings,
+        stream: np.ndarray,
+    ) -> tuple[np.ndarray, int]:
+        """Run the kernel; see `Dynamics`."""
+        diffusion = self._follow(by_block(product, settings.friction))
+        targets = settings.temperatures_of(product)
+        total = diffusion + self.thermostat
+        temperature = ssgnht.call(
+            logp_grad.callback,
+            minibatches,
+            product.space,
+            State(z, self.v),
+            Thermostat(total, inertia_of(self._inertia, product, diffusion, targets), targets),
+            settings.step_size,
+            diffusion,
+            stream,
+            self._scratch,
+        )
+        self.thermostat = total - diffusion
+        settings.bound(self.thermostat, diffusion)
+        return np.full(len(product.dims), temperature), 0
+
+
+class OverdampedLangevin:
+    """Langevin dynamics without a momentum on Euclidean coordinates, `pymc_geodesic.kernels.sgld`.
+
+    Parameters
+    ----------
+    averaged : bool
+        Whether each step is driven by the mean of two consecutive noises, which is right to second
+        order, instead of by noise of its own, Euler's method.
+    adagrad : bool
+        Whether AdaGrad scales drift and noise of each coordinate.
+
+    Attributes
+    ----------
+    last_noise : ndarray, shape (size,) or (0,)
+        Noise of the step before; empty for Euler's method.
+    squares : ndarray, shape (size,) or (0,)
+        Sums of squared gradients; empty without AdaGrad.
+    """
+
+    def __init__(self, *, averaged: bool, adagrad: bool = False) -> None:
+        self._averaged, self._adagrad = averaged, adagrad
+        prepare(sgld)
+
+    def initialize(self, product: Product) -> None:
+        """Begin a chain; see `Dynamics`."""
+        self.last_noise = np.empty(0)
+        self.squares = np.zeros(product.size if self._adagrad else 0)
+        self.thermostat = np.zeros(len(product.dims))
+        self._scratch = scratch_of(product.size)
+
+    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
+        """Draw the noise of the step before."""
+        if self._averaged:
+            self.last_noise = np.empty_like(z)
+            fill_normal(stream, self.last_noise)
+
+    def rotate(self, rotation: np.ndarray) -> None:
+        """Rotate the noise of the step before; see `Dynamics`."""
+        if self._averaged:
+            self.last_noise = rotation.T @ self.last_noise
+
+    def run(
+        self,
+        logp_grad: FieldLike,
+        minibatches: np.ndarray,
+        product: Product,
+        z: np.ndarray,
+        settings: LangevinSettings,
+        stream: np.ndarray,
+    ) -> tuple[np.ndarray, int]:
+        """Run the kernel; see `Dynamics`."""
+        temperature, clips = sgld.call(
+            logp_grad.callback,
+            minibatches,
+            z,
+            settings.step_size,
+            self.squares,
+            NoiseOfStep(self.last_noise, settings.noise),
+            stream,
+            self._scratch,
+        )
+        return np.array([temperature]), clips
 
     @property
     def state(self) -> dict[str, Any]:
-        """Noise of the last step."""
-        return copy.deepcopy({"last_noise": self.last_noise})
+        """Noise of the step before, and sums of squared gradients."""
+        return {"last_noise": self.last_noise.copy(), "squares": self.squares.copy()}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self.last_noise = state["last_noise"].copy()
+        self.last_noise, self.squares = state["last_noise"].copy(), state["squares"].copy()
+
+
+def inertia_of(
+    given: float | None, product: Product, friction: np.ndarray, temperatures: np.ndarray
+) -> np.ndarray:
+    """Q of each block, in proportion to the temperature that its thermostat holds."""
+    if given is None:
+        return (1.0 + SMALL_DIMENSION / product.dims) / friction**2 * temperatures
+    return given * temperatures

@@ -18,6 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.jit import compiled
 
@@ -224,12 +225,27 @@ class LangevinSettings:
         b_j, variance of the gradient estimate.
     n_steps : int
         Inner steps of a draw.
+    temperatures : ndarray, shape (n_blocks,), optional
+        Temperature that the thermostat of each block holds; 1 by default, more to anneal.
+    bounds : (float, float)
+        Bounds of ξ/γ after each draw.
     """
 
     step_size: float
     friction: np.ndarray
     noise: np.ndarray
     n_steps: int
+    temperatures: np.ndarray | None = None
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+
+    def temperatures_of(self, product: Product) -> np.ndarray:
+        """Temperature that each block is to have."""
+        return np.ones(len(product.dims)) if self.temperatures is None else self.temperatures
+
+    def bound(self, thermostat: np.ndarray, friction: np.ndarray) -> None:
+        """Keep thermostats within the bounds, in place."""
+        least, most = self.bounds
+        np.clip(thermostat, least * friction, most * friction, out=thermostat)
 
     @cached_property
     def mean_friction(self) -> float:

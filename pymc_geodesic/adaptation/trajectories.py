@@ -1,0 +1,471 @@
+"""Adaptation of Hamiltonian trajectories: covariance, step size and length, or the step size alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.integrators import refresh_velocity
+from pymc_geodesic.kernels import gmc, probe
+from pymc_geodesic.kernels.ahead_of_time import prepare
+from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
+from pymc_geodesic.kernels.probe import Line
+from pymc_geodesic.manifolds import Euclidean, Product
+from pymc_geodesic.manifolds.blocks import project
+from pymc_geodesic.runtime.fields import FieldLike, evaluate
+from pymc_geodesic.runtime.streams import uniform
+from pymc_geodesic.tuning.factor_rule import FactorRule
+from pymc_geodesic.tuning.funnel import Funnel
+from pymc_geodesic.tuning.metric import Metric, unit_metric
+from pymc_geodesic.tuning.step_size import DualAveraging
+from pymc_geodesic.tuning.trajectory import TrajectoryTuner
+
+__all__ = [
+    "FirstStep",
+    "StepSizeAdaptation",
+    "TrajectoryAdaptation",
+    "WhitenedTrajectories",
+    "compact_parts",
+    "flat_names",
+    "joined",
+    "step_by_acceptance",
+    "step_by_curvature",
+]
+
+JITTER = 0.1
+"""Each trajectory of random length uses ε(1 + 0.1 U(−1, 1))."""
+
+JITTER_OF_FIXED_LENGTH = 0.2
+"""Each trajectory of fixed length uses ε(1 + 0.2 U(−1, 1)), which breaks periodic orbits."""
+
+POWER_ITERATIONS = 10
+
+FIRST_TRIAL, MOST_TRIALS = 0.1, 60
+"""First step size of `step_by_acceptance`, and how often it is doubled or halved at most."""
+
+
+def compact_parts(product: Product) -> list[tuple[slice, int]]:
+    """Slice and dimension of each variable that is not Euclidean."""
+    return [
+        (product.slices[name], rows * manifold.dim)
+        for name, manifold, rows in product.components
+        if not manifold.is_flat
+    ]
+
+
+def flat_names(product: Product) -> list[str]:
+    """Name of the variable of each Euclidean coordinate."""
+    return [
+        name
+        for name, manifold, rows in product.components
+        if manifold.is_flat
+        for _ in range(rows * manifold.size)
+    ]
+
+
+def longest_lengths(product: Product) -> list[float]:
+    """Bound of the length scale of each variable of `compact_parts`: half lines have none."""
+    return [
+        1.0 if manifold.is_compact else math.inf
+        for _, manifold, _ in product.components
+        if not manifold.is_flat
+    ]
+
+
+def joined(product: Product) -> Product:
+    """Product with one block for all Euclidean variables, which come first.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.adaptation.trajectories import joined
+    >>> from pymc_geodesic.manifolds import Euclidean, Product, Sphere
+    >>> both = Product([("a", Euclidean(2), 1), ("b", Euclidean(3), 1), ("mu", Sphere(3), 4)])
+    >>> joined(both).names
+    ('Euclidean coordinates', 'mu')
+    """
+    rest = [one for one in product.components if not one[1].is_flat]
+    width = product.size - sum(rows * manifold.size for _, manifold, rows in rest)
+    euclidean = [("Euclidean coordinates", Euclidean(width), 1)] if width else []
+    return Product([*euclidean, *rest])
+
+
+class TrajectoryAdaptation(Protocol):
+    """Coordinates, step size and length of Hamiltonian trajectories.
+
+    Attributes
+    ----------
+    product : Product
+        Manifolds of the coordinates.
+    is_fixed : bool
+        Whether the log-density at a position stays what it is, so that it is evaluated there once.
+    description : str
+        What is adapted, and why not more.
+    state : dict
+        All that decides what is chosen later.
+    """
+
+    product: Product
+    is_fixed: bool
+    description: str
+    state: dict[str, Any]
+
+    @property
+    def logp_grad(self) -> FieldLike:
+        """Gradient in these coordinates, and the log-density behind it."""
+
+    def initialize(self, n_tune: int) -> None:
+        """Begin a chain; without a warm-up, keep what was chosen in the last one."""
+
+    def start(
+        self, x: np.ndarray, stream: np.ndarray, *, first: bool
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Coordinates of a position that was set from outside.
+
+        Returns
+        -------
+        z : ndarray, shape (size,)
+        gradient : ndarray
+            At the ``first`` position of a chain that has a warm-up, in the coordinates of the
+            model; empty elsewhere.
+        n_grad : int
+            Gradient evaluations.
+        """
+
+    def to_position(self, z: np.ndarray) -> np.ndarray:
+        """Position in the coordinates of the model."""
+
+    def propose(
+        self, z: np.ndarray, stream: np.ndarray, *, tune: bool
+    ) -> tuple[int, Leapfrog, int]:
+        """Minibatch and trajectory of the next draw, and gradient evaluations of the choice."""
+
+    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+        """Learn from a draw of the warm-up.
+
+        Returns
+        -------
+        z : ndarray or None
+            The position in new coordinates, where these have changed.
+        n_grad : int
+            Gradient evaluations.
+        """
+
+    def funnel(self) -> Funnel | None:
+        """Find a variable that sets the scale of another, from the draws of the warm-up."""
+
+
+class WhitenedTrajectories:
+    """Covariance, step size and length of trajectories, adapted together.
+
+    Parameters
+    ----------
+    gradient : AdaptedGradient
+    product : Product
+        The variables, Euclidean ones first.
+    target_accept : float
+    rule : FactorRule
+        What the metric is made of.
+    n_steps : int, optional
+        Leapfrog steps; by default as many as a quarter of a period takes.
+    is_fixed : bool
+        See `TrajectoryAdaptation`.
+    """
+
+    def __init__(
+        self,
+        gradient: AdaptedGradient,
+        product: Product,
+        *,
+        target_accept: float,
+        rule: FactorRule,
+        n_steps: int | None = None,
+        is_fixed: bool = False,
+    ) -> None:
+        self.gradient, self.is_fixed = gradient, is_fixed
+        self._target_accept, self._rule, self._n_steps = target_accept, rule, n_steps
+        self._model_product, self.product = product, joined(product)
+        self._compact, self._longest = compact_parts(product), longest_lengths(product)
+        self.description = "covariance, step size and length of trajectories"
+        self.has_tuned = False
+        prepare(evaluate, project, uniform)
+        self.initialize(0)
+
+    @property
+    def logp_grad(self) -> FieldLike:
+        """Gradient of all rows, or of a sample of them, in whitened coordinates."""
+        return self.gradient.exact
+
+    def initialize(self, n_tune: int) -> None:
+        """Begin a chain; see `TrajectoryAdaptation`."""
+        self._n_tune = n_tune
+        self.has_tuned = self.has_tuned and n_tune == 0
+        if not self.has_tuned:
+            self.use(unit_metric(self.gradient.n_euclidean, len(self._compact)))
+            self.tuner = TrajectoryTuner(
+                n_tune,
+                self._target_accept,
+                self._rule,
+                self.gradient.n_euclidean,
+                self._compact,
+                self._longest,
+            )
+
+    def use(self, metric: Metric) -> None:
+        """Change the coordinates."""
+        self.gradient.use(metric)
+        self.product.scales[len(self.product.scales) - len(metric.lengths) :] = metric.lengths
+
+    def start(
+        self, x: np.ndarray, stream: np.ndarray, *, first: bool
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Coordinates of a position; see `TrajectoryAdaptation`."""
+        if not (first and self._n_tune):
+            return self.gradient.from_position(x), np.empty(0), 0
+        gradient = self.gradient.exact_gradient(x)
+        d = self.gradient.n_euclidean
+        first_metric = self._rule.first(x[:d], gradient[:d])
+        steep = [max(np.mean(gradient[part] ** 2), 1.0) ** -0.25 for part, _ in self._compact]
+        self.use(Metric(first_metric.centre, first_metric.factor, np.array(steep)))
+        return self.gradient.from_position(x), gradient, 1
+
+    def to_position(self, z: np.ndarray) -> np.ndarray:
+        """Position in the coordinates of the model."""
+        return self.gradient.to_position(z)
+
+    def _longest_step(self) -> float:
+        """Step that goes half around the smallest compact manifold."""
+        lengths = self.gradient.metric.lengths
+        return min(
+            (
+                math.pi * longest / (length * math.sqrt(dim))
+                for length, longest, (_, dim) in zip(
+                    lengths, self._longest, self._compact, strict=True
+                )
+            ),
+            default=math.inf,
+        )
+
+    def propose(
+        self, z: np.ndarray, stream: np.ndarray, *, tune: bool
+    ) -> tuple[int, Leapfrog, int]:
+        """Choose a trajectory; see `TrajectoryAdaptation`."""
+        steps = self.tuner.step_size
+        step_size = min(steps.exploring if tune else steps.settled, self._longest_step())
+        n_steps = self._n_steps
+        if n_steps is None:
+            n_steps = self.tuner.n_steps(step_size, uniform(stream), tune=tune)
+        return 0, Leapfrog(step_size, n_steps, JITTER), 0
+
+    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+        """Adapt step size and metric; see `TrajectoryAdaptation`."""
+        self.has_tuned = True
+        x = self.to_position(z)
+        gradient = self.gradient.exact_gradient(x)
+        project(self._model_product.blocks, x, gradient)
+        metric = self.tuner.observe(acceptance, x, gradient)
+        if metric is None:
+            return None, 1
+        self.use(metric)
+        return self.gradient.from_position(x), 1
+
+    def funnel(self) -> Funnel | None:
+        """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""
+        windows = self.tuner.windows
+        if windows is None:
+            return None
+        product = self._model_product
+        names = [name for name, manifold, _ in product.components if manifold.is_flat]
+        return windows.funnel({name: product.slices[name] for name in names})
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Metric, and what decides the trajectories to come."""
+        return {
+            "n_tune": self._n_tune,
+            "has_tuned": self.has_tuned,
+            "tuner": self.tuner.state,
+            "gradient": self.gradient.state,
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.initialize(state["n_tune"])
+        self.has_tuned = state["has_tuned"]
+        self.tuner.state = state["tuner"]
+        self.gradient.state = state["gradient"]
+        self.use(self.gradient.metric)
+
+
+class FirstStep(Protocol):
+    """Finds the step size that dual averaging begins with."""
+
+    def __call__(
+        self, estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
+    ) -> tuple[float, int]:
+        """Return the step size, and gradient evaluations; NaN if the gradient is not finite."""
+
+
+class StepSizeAdaptation:
+    """The step size, user-specified or by dual averaging, in the coordinates of the model.
+
+    Parameters
+    ----------
+    estimate : GradientEstimate
+    product : Product
+    step_size : float, optional
+        ε, a time; adapted by default.
+    n_steps : int
+        Leapfrog steps of a draw.
+    target_accept : float
+    first_step : FirstStep
+    longest_step : float
+        Bound of the adapted step size.
+    reason : str
+        Why nothing else is adapted.
+    """
+
+    is_fixed = False
+
+    def __init__(
+        self,
+        estimate: GradientEstimate,
+        product: Product,
+        *,
+        step_size: float | None,
+        n_steps: int,
+        target_accept: float,
+        first_step: FirstStep,
+        longest_step: float,
+        reason: str,
+    ) -> None:
+        self._estimate, self.product = estimate, product
+        self._given, self._n_steps = step_size, n_steps
+        self._first_step, self._longest_step = first_step, longest_step
+        self._steps = DualAveraging(1.0, target_accept)
+        self._has_tuned = self._has_begun = False
+        self.description = (
+            "none: the step size is user-specified"
+            if step_size is not None
+            else f"step size: {reason}"
+        )
+
+    def initialize(self, n_tune: int) -> None:
+        """Begin a chain; see `TrajectoryAdaptation`."""
+        self._has_tuned = self._has_tuned and n_tune == 0
+        self._has_begun = self._has_tuned
+
+    @property
+    def logp_grad(self) -> FieldLike:
+        """Gradient in the coordinates of the model, and the log-density behind it."""
+        return self._estimate.field
+
+    def start(
+        self, x: np.ndarray, stream: np.ndarray, *, first: bool
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Coordinates of a position; see `TrajectoryAdaptation`."""
+        return x, np.empty(0), 0
+
+    def to_position(self, z: np.ndarray) -> np.ndarray:
+        """Position in the coordinates of the model."""
+        return z
+
+    def propose(
+        self, z: np.ndarray, stream: np.ndarray, *, tune: bool
+    ) -> tuple[int, Leapfrog, int]:
+        """Choose the step size; see `TrajectoryAdaptation`."""
+        minibatches, n_grad = self._estimate.prepare(z, 1, stream, tune=tune)
+        step_size = self._given
+        if step_size is None:
+            if not self._has_begun:
+                first, more = self._first_step(self._estimate, self.product, z, stream)
+                self._steps.restart(first)
+                self._has_begun = True
+                n_grad += more
+            adapted = self._steps.exploring if tune else self._steps.settled
+            step_size = min(adapted, self._longest_step)
+        trajectory = Leapfrog(step_size, self._n_steps, JITTER_OF_FIXED_LENGTH)
+        return int(minibatches[0]), trajectory, n_grad
+
+    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+        """Adapt the step size; see `TrajectoryAdaptation`."""
+        if self._given is None:
+            self._has_tuned = True
+            self._steps.observe(acceptance)
+        return None, 0
+
+    def funnel(self) -> Funnel | None:
+        """Find nothing: only whitened coordinates show it."""
+        return None
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Dual averages."""
+        return {
+            "steps": self._steps.state,
+            "has_tuned": self._has_tuned,
+            "has_begun": self._has_begun,
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._steps.state = state["steps"]
+        self._has_tuned, self._has_begun = state["has_tuned"], state["has_begun"]
+
+
+def step_by_curvature(
+    estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
+) -> tuple[float, int]:
+    """Step that resolves the largest curvature at a point; see `FirstStep`."""
+    direction = np.empty(product.size)
+    refresh_velocity(product.blocks, x, direction, stream)
+    curvature = math.nan
+    for _ in range(POWER_ITERATIONS):
+        curvature = probe.call(
+            estimate.field.callback,
+            0,
+            product.space,
+            Line(x, direction, 1e-6),
+            np.empty(0),
+            np.empty(len(product.dims)),
+            1,
+        )
+        estimate.field.raise_error()
+    return 0.1 / math.sqrt(max(abs(curvature), 1e-2)), 2 * POWER_ITERATIONS
+
+
+def step_by_acceptance(
+    estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
+) -> tuple[float, int]:
+    """Double or halve a step until the acceptance of one leapfrog step crosses ½; see `FirstStep`.
+
+    Where the gradient has kinks, finite differences of it are zero between them.
+    """
+    output = np.empty(product.size + 1)
+    evaluate(estimate.field.address, x, 0, estimate.field.context, output)
+    estimate.field.raise_error()
+    if not np.isfinite(output).all():
+        return math.nan, 1
+    n_grad, step_size, factor = 1, FIRST_TRIAL, 0.0
+    acceptance, none_kept = np.empty(1), np.empty((0, product.size))
+    for _ in range(MOST_TRIALS):
+        _, more = gmc.call(
+            estimate.field.callback,
+            0,
+            product.space,
+            Chains(1, x.copy(), np.full(product.size + 1, math.nan)),
+            Leapfrog(step_size, 1, 0.0),
+            stream,
+            Record(1, none_kept, acceptance, np.empty((2, 0))),
+        )
+        estimate.field.raise_error()
+        n_grad += more
+        wanted = 2.0 if acceptance[0] > 0.5 else 0.5
+        if factor not in (0.0, wanted):
+            break
+        factor = wanted
+        step_size *= factor
+    return step_size, n_grad
