@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -12,12 +12,19 @@ import numpy as np
 from pymc_geodesic.schedules import Schedule
 
 __all__ = [
+    "check_alternatives",
     "check_batch_size",
+    "check_choice",
+    "check_compile_kwargs",
     "check_containers",
     "check_count",
     "check_fraction",
+    "check_gradient_noise",
     "check_integers",
     "check_positive",
+    "check_positive_number",
+    "check_row_blocks",
+    "check_tune_temperature",
     "checked_control_variates",
     "checked_metric",
     "checked_metric_or_covariance",
@@ -58,6 +65,154 @@ def check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be one positive number, got {value!r}")
     if not 0 < value < math.inf:
         raise ValueError(f"{name} must be positive, got {value}")
+
+
+def check_positive_number(name: str, value: Any) -> None:
+    """Validate an optional positive number that cannot be a schedule.
+
+    Raises
+    ------
+    ValueError
+        If the value is neither None nor one positive number.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_positive_number
+    >>> check_positive_number("friction", None)
+    >>> check_positive_number("friction", lambda draw: 1.0)
+    Traceback (most recent call last):
+    ValueError: friction must be a number; only step_size= takes a schedule
+    """
+    check_positive(name, value)
+    if callable(value):
+        raise ValueError(f"{name} must be a number; only step_size= takes a schedule")
+
+
+def check_alternatives(quantity: str, **values: Any) -> None:
+    """Validate that at most one of several arguments sets a quantity.
+
+    Raises
+    ------
+    ValueError
+        If more than one of the arguments is not None.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_alternatives
+    >>> check_alternatives("the step size", step_size=0.1, learning_rate=0.2)
+    Traceback (most recent call last):
+    ValueError: step_size= and learning_rate= both set the step size; pass one of them
+    """
+    passed = [f"{name}=" for name, value in values.items() if value is not None]
+    if len(passed) > 1:
+        raise ValueError(f"{' and '.join(passed)} both set {quantity}; pass one of them")
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str | None]) -> None:
+    """Validate an argument that takes one of several names.
+
+    Raises
+    ------
+    ValueError
+        If the value is not among the choices.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_choice
+    >>> check_choice("splitting", "euler", ("exact", "paper"))
+    Traceback (most recent call last):
+    ValueError: splitting='euler' is unknown; choose from ['exact', 'paper']
+    """
+    choices = list(choices)
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown; choose from {choices}")
+
+
+def check_gradient_noise(gradient_noise: Any) -> None:
+    """Validate the name of an estimator of gradient noise; None and variances pass.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_gradient_noise
+    >>> check_gradient_noise("known")
+    Traceback (most recent call last):
+    ValueError: gradient_noise='known' is unknown; pass None, a variance, variances or "fisher"
+    """
+    if isinstance(gradient_noise, str) and gradient_noise != "fisher":
+        raise ValueError(
+            f"gradient_noise={gradient_noise!r} is unknown; pass None, a variance, variances or "
+            '"fisher"'
+        )
+
+
+def check_tune_temperature(temperature: Any) -> None:
+    """Validate the kinetic temperature at the start of tuning; None passes.
+
+    Raises
+    ------
+    ValueError
+        If it is below 1 or infinite.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_tune_temperature
+    >>> check_tune_temperature(0.5)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: tune_temperature=0.5 is the kinetic temperature at the start of tuning ...
+    """
+    if temperature is not None and not 1.0 <= temperature < math.inf:
+        raise ValueError(
+            f"tune_temperature={temperature} is the kinetic temperature at the start of tuning "
+            "and must be at least 1"
+        )
+
+
+def check_compile_kwargs(compile_kwargs: Any) -> None:
+    """Validate the keyword arguments of the compiler; None passes.
+
+    Raises
+    ------
+    ValueError
+        If they are not a mapping.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_compile_kwargs
+    >>> check_compile_kwargs("CVM")
+    Traceback (most recent call last):
+    ValueError: compile_kwargs= is a dictionary, such as {"mode": "CVM"}; got 'CVM'
+    """
+    if not isinstance(compile_kwargs, Mapping | None):
+        raise ValueError(
+            f'compile_kwargs= is a dictionary, such as {{"mode": "CVM"}}; got {compile_kwargs!r}'
+        )
+
+
+def check_row_blocks(batches: Any) -> None:
+    """Validate the iterable of row blocks; None passes.
+
+    Raises
+    ------
+    ValueError
+        If it is not iterable.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import check_row_blocks
+    >>> check_row_blocks(100)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: batches= must yield blocks of rows, one after the other, got 100; ...
+    """
+    if batches is not None and not isinstance(batches, Iterable):
+        raise ValueError(
+            f"batches= must yield blocks of rows, one after the other, got {batches!r}; "
+            "batch_size= is the number of rows"
+        )
 
 
 def plain_number(value: Any) -> Any:

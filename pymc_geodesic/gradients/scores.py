@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pytensor
@@ -16,7 +15,11 @@ from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variabl
 from pymc_geodesic.gradients.control_variates import ControlVariates
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import Euclidean
-from pymc_geodesic.minibatches.from_arguments import drawn_row_source, named_row_source
+from pymc_geodesic.minibatches.from_arguments import (
+    MinibatchArguments,
+    drawn_row_source,
+    named_row_source,
+)
 from pymc_geodesic.runtime.fields import evaluate
 
 __all__ = ["Model", "Points", "PosteriorScore", "model_of"]
@@ -38,18 +41,6 @@ def model_of(model: Model | None) -> Model:
             "ksd(idata, model), and steps behind, as in step_halving(model, step)"
         )
     return modelcontext(model)
-
-
-@dataclass(frozen=True)
-class _RandomRows:
-    """Rows of containers in memory, with replacement; see `MinibatchArguments`."""
-
-    batch_size: int | None
-    minibatch: Sequence[str] | str | None
-    batches: None = None
-    total_size: None = None
-    minibatch_order: str = "random"
-    draws_per_block: None = None
 
 
 class PosteriorScore:
@@ -90,7 +81,8 @@ class PosteriorScore:
             variables, key=lambda variable: not variable.manifold.is_flat
         )
         self.product = product_of(self.variables)
-        source = named_row_source(self.model, _RandomRows(batch_size, minibatch))
+        rows = MinibatchArguments(batch_size, minibatch, minibatch_order="random")
+        source = named_row_source(self.model, rows)
         self.uses_minibatches = source is not None
         density = RowDensity(self.model, self.variables, source or drawn_row_source(self.model))
         self.estimator = GradientEstimator(density, with_value=not self.uses_minibatches)

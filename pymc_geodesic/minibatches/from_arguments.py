@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 
+from pymc_geodesic.arguments import check_containers, check_count, check_row_blocks
 from pymc_geodesic.minibatches.block_as_minibatch import StreamedRows
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows, SparseRows
@@ -34,32 +36,43 @@ type Containers = Mapping[str, SharedVariable | SparseContainers]
 """Data that ``minibatch=`` names, by their names."""
 
 
-class MinibatchArguments(Protocol):
-    """What users say of minibatches; see `pymc_geodesic.SGGMC`."""
+@dataclass(frozen=True)
+class MinibatchArguments:
+    """Arguments of a step method that select its minibatches.
+
+    A step keeps them because it makes its rows anew where it is unpickled.
+
+    Parameters
+    ----------
+    batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
+        See `pymc_geodesic.SGGMC`.
+
+    Raises
+    ------
+    ValueError
+        For an argument that is invalid whatever the model.
+    """
+
+    batch_size: int | None = None
+    minibatch: Sequence[str] | str | None = None
+    batches: Iterable[Any] | None = None
+    total_size: int | None = None
+    minibatch_order: str = "shuffled"
+    draws_per_block: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check each argument."""
+        check_count("batch_size", self.batch_size)
+        check_count("total_size", self.total_size)
+        check_containers(self.minibatch)
+        check_row_blocks(self.batches)
 
     @property
-    def batch_size(self) -> int | None:
-        """Rows of a minibatch."""
-
-    @property
-    def minibatch(self) -> Sequence[str] | str | None:
-        """Names of the data whose rows are divided."""
-
-    @property
-    def batches(self) -> Iterable[Any] | None:
-        """Blocks of rows that pass by."""
-
-    @property
-    def total_size(self) -> int | None:
-        """N, if it is not the number of rows in memory."""
-
-    @property
-    def minibatch_order(self) -> str:
-        """Name of the order of the rows."""
-
-    @property
-    def draws_per_block(self) -> int | None:
-        """Draws for which a block is subsampled."""
+    def streamed(self) -> tuple[str, ...]:
+        """Names of the data whose rows come from ``batches``."""
+        if self.batches is None or self.minibatch is None:
+            return ()
+        return (self.minibatch,) if isinstance(self.minibatch, str) else tuple(self.minibatch)
 
 
 def minibatch_source(

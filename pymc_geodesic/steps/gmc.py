@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels.probe import Line, probe
-from pymc_geodesic.steps.base.metropolis import GMCOptions, MetropolisStep
-from pymc_geodesic.steps.base.signature import takes
+from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.steps.base.metropolis import MetropolisStep
+from pymc_geodesic.steps.base.pymc_parts import Model, RandomGenerator, TensorVariable
 
 __all__ = ["GMC"]
 
@@ -30,6 +35,61 @@ class GMC(MetropolisStep):
     and accepts with probability min(1, exp(−ΔH)), H = −log π(x) + v·v/2, so that the posterior
     is exact. On Euclidean variables this is Hamiltonian Monte Carlo, in coordinates that are found
     in the tuning phase.
+
+    Parameters
+    ----------
+    vars : sequence of variables or names, optional
+        Variables to sample, or their names. All continuous free variables by default.
+    step_size : float, optional
+        Step size of the leapfrog integrator, a time. Adapted by dual averaging by default, then in
+        posterior standard deviations.
+    n_steps : int, optional
+        Number of leapfrog steps per draw. By default adapted to a trajectory of a quarter of a
+        period, of random length within 40 % of it, and 10 in the coordinates of the model.
+    target_accept : float
+        Target acceptance probability of the adaptation, between 0 and 1.
+    metric : {"auto", "dense", "diag", None} or array
+        Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
+        of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
+        up to 500 coordinates and beyond that uses scales and up to ten directions. An array is the
+        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
+        variances; it is used as given, with the variables in the order of ``vars``. A variable that
+        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
+        coordinates of the model, as does any user-specified parameter of the dynamics, such as
+        ``step_size``.
+    batch_size : int, optional
+        Only with ``local``: the number of rows, which is the default. A Metropolis correction needs
+        the log-density of all data.
+    minibatch : str or sequence of str, optional
+        Only with ``local``: names of the ``pm.Data`` containers to whose rows the local variables
+        belong.
+    total_size : int, optional
+        Only with ``local``: the number of rows, which is the default.
+    minibatch_order : {"shuffled", "independent", "random"}
+        Only with ``local``: order of the rows. ``"random"`` draws rows with replacement and raises
+        an error, since a Metropolis correction needs each row once.
+    local : variable, name or sequence of them, optional
+        Variables with one value for each row of the data in ``minibatch``. Each draw first runs
+        ``local_tune + local_draws`` GMC transitions of these variables, accepted or rejected for
+        each row separately, and then moves the other variables on the log-density averaged over the
+        last ``local_draws``. With ``local_draws=1`` this is blocked Gibbs sampling, which is exact
+        (GMC-bGibbs of Liu et al. 2016); with more it is their GMC-apprMH, which is approximate.
+    local_draws : int
+        Number of transitions of the local variables to average over.
+    local_tune : int
+        Number of transitions of the local variables before those.
+    local_steps : int
+        Number of leapfrog steps of a transition of the local variables.
+    manifolds : mapping of str to Manifold class, optional
+        Manifold by variable name, in place of the one that the transform of the variable implies.
+    model : pymc.Model, optional
+        The model of the context by default.
+    rng : RandomGenerator, optional
+        Seed or generator, as in PyMC; `pymc.sample` passes its own to each chain.
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
+    blocked : bool
+        Whether one step moves all variables jointly; False creates one step for each variable.
 
     Raises
     ------
@@ -67,9 +127,49 @@ class GMC(MetropolisStep):
 
     name = "gmc"
 
-    @takes(GMCOptions)
-    def __init__(self) -> None:
-        self._build()
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None = None,
+        *,
+        step_size: float | None = None,
+        n_steps: int | None = None,
+        target_accept: float = 0.8,
+        metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto",
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+        total_size: int | None = None,
+        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = 1,
+        local_tune: int = 40,
+        local_steps: int = 10,
+        manifolds: Mapping[str, type[Manifold]] | None = None,
+        model: Model | None = None,
+        rng: RandomGenerator = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
+    ) -> None:
+        super().__init__(
+            vars,
+            step_size=step_size,
+            n_steps=n_steps,
+            target_accept=target_accept,
+            metric=metric,
+            minibatches=MinibatchArguments(
+                batch_size=batch_size,
+                minibatch=minibatch,
+                total_size=total_size,
+                minibatch_order=minibatch_order,
+            ),
+            local=local,
+            local_draws=local_draws,
+            local_tune=local_tune,
+            local_steps=local_steps,
+            manifolds=manifolds,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
 
     def _first_step_size(self) -> tuple[float, int]:
         """Choose a step that resolves the largest curvature at the starting point.

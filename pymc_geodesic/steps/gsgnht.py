@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import plain_number
+from pymc_geodesic.arguments import check_positive_number, plain_number
 from pymc_geodesic.integrators import State, Thermostat
-from pymc_geodesic.kernels import gsgnht, thermostat_targets, update_curvature
-from pymc_geodesic.samplers.dynamics import CURVATURE_MEMORY
-from pymc_geodesic.steps.base.langevin_options import LangevinOptions, ThermostatOptions
-from pymc_geodesic.steps.base.pymc_parts import dataclass_state
-from pymc_geodesic.steps.base.signature import takes
+from pymc_geodesic.kernels import gsgnht, held_along_geodesics, learn_curvature
+from pymc_geodesic.kernels.sggmc import HeatBath
+from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.base.pymc_parts import (
+    Model,
+    RandomGenerator,
+    TensorVariable,
+    dataclass_state,
+)
 from pymc_geodesic.steps.base.thermostat import ThermostatState, ThermostatStep
 
 __all__ = ["gSGNHT"]
+
+
+MEMORY_IN_TUNING, MEMORY = 0.95, 0.999
+"""Part of the sums for the mean curvature that is kept from draw to draw."""
 
 
 @dataclass_state
@@ -29,32 +41,6 @@ class GSGNHTState(ThermostatState):
     """
 
     curvature_sums: np.ndarray
-
-
-@dataclass(frozen=True, kw_only=True)
-class GSGNHTOptions(LangevinOptions, ThermostatOptions):
-    """Arguments of `gSGNHT`.
-
-    Parameters
-    ----------
-    friction : float, optional
-        C, per unit of time: intensity of the injected noise and first value of the thermostats.
-        Tuned for each variable by default.
-    thermostat_inertia : float, optional
-        Q, a time squared. The paper has Q = 1, which is slow where C is large: a thermostat then
-        needs some C² / ρ steps to move. The default (1 + 20/m) / C² makes it follow within a
-        few 1 / ρ steps with fluctuations of at most C / sqrt(m + 20).
-    minibatch_order : {"shuffled", "independent", "random"}
-        Consecutive blocks of rows that were shuffled once, all of them once per epoch; such
-        blocks at independent random places; or random rows with replacement. A thermostat
-        takes gradient noise to be independent from step to step, so that ``"shuffled"`` means
-        ``"independent"`` here (except with ``local=``): noise that adds up to zero over an epoch
-        would be cooled away though slow positions never felt it. With a known ``gradient_noise``
-        and fewer than 1,000 blocks it means ``"random"``, as in `SGGMC`.
-    splitting : {"exact", "paper"}
-        ``"paper"`` uses the authors' kick, whose positions are hotter than v·v/m by cosh(ρ/2);
-        the thermostats allow for it.
-    """
 
 
 class gSGNHT(ThermostatStep):
@@ -71,6 +57,109 @@ class gSGNHT(ThermostatStep):
     on a product of manifolds: `SGGMC` whose friction ξ, one thermostat for each variable of
     dimension m, adapts until the kinetic temperature is 1, whatever the gradient noise. On
     Euclidean variables the method is SGNHT.
+
+    Parameters
+    ----------
+    vars : sequence of variables or names, optional
+        Variables to sample, or their names. All continuous free variables by default.
+    step_size : float or callable, optional
+        Step size ε, a time, or a schedule: a function of the draw, such as `PolynomialDecay`.
+        Adapted during tuning by default.
+    learning_rate : float, optional
+        γ, an alternative to ``step_size``: ε = sqrt(γ / N).
+    friction : float, optional
+        Friction C, per unit of time: the intensity of the injected noise and the initial value of
+        the thermostats. Adapted for each variable during tuning by default.
+    momentum_decay : float, optional
+        ρ, an alternative to ``friction``: C = ρ / ε.
+    thermostat_inertia : float, optional
+        Inertia Q of the thermostats, a time squared. The default (1 + 20/m) / C² adapts a
+        thermostat within a few 1 / ρ steps, with fluctuations of at most C / sqrt(m + 20). The
+        paper uses Q = 1, which is slow where C is large: a thermostat then needs about C² / ρ
+        steps.
+    n_steps : int, optional
+        Number of integration steps per draw. By default 4 to 100, adapted to make successive draws
+        nearly independent, and 10 in the coordinates of the model.
+    gradient_noise : float, array or "fisher", optional
+        Variance V of the gradient estimate, which is subtracted from the injected noise: one
+        number, one number per coordinate, or ``"fisher"`` for the empirical Fisher information of
+        each minibatch. None subtracts nothing. Where ε²V exceeds the injected noise, the excess is
+        clipped and counted in the sample stat ``noise_clips``.
+    metric : {"auto", "dense", "diag", None} or array
+        Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
+        of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
+        up to 500 coordinates and beyond that uses scales and up to ten directions. An array is the
+        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
+        variances; it is used as given, with the variables in the order of ``vars``. A variable that
+        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
+        coordinates of the model, as does any user-specified parameter of the dynamics, such as
+        ``step_size``.
+    control_variates : {"auto", 1, 2, False}
+        Order of the control variates for minibatch gradients. 1 estimates the difference to a
+        centering point, at which the gradient over all rows is known, so that the gradient noise
+        decreases with the width of the posterior. 2 estimates the remainder of the first-order
+        expansion, for which the Hessian over all rows is computed too. False uses minibatch
+        gradients alone. ``"auto"`` begins with 1, changes to 2 where that makes an independent draw
+        cheaper, and uses neither where it costs more than it saves.
+    tune_temperature : float, optional
+        Kinetic temperature at the start of tuning, which is annealed from there. A high temperature
+        crosses the posterior quickly and leaves the mode in which a chain starts; 1 adds no
+        temperature bias to that of sampling. By default 11 if the gradients at the start show that
+        the posterior is far away, and 1.5 otherwise; 101 with ``local``.
+    batch_size : int, optional
+        Number of rows per minibatch of the data in ``minibatch``.
+    minibatch : str or sequence of str, optional
+        Names of the ``pm.Data`` containers whose rows are subsampled together. All rows by default.
+        A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        ``batch_size``.
+    batches : iterable, optional
+        Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
+        `scipy.sparse` matrices where the container is a `SparseData`. With ``batch_size``,
+        minibatches are drawn from one block while the next is loaded. Without it, rows are used in
+        the order in which they arrive, ``batches.batch_size`` at a time, or as many as the first
+        block has.
+    total_size : int, optional
+        Number of rows N of the full data, if it differs from the number of rows in memory.
+    minibatch_order : {"shuffled", "independent", "random"}
+        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
+        each block once per epoch. ``"independent"``: such blocks at independent random positions.
+        ``"random"``: random rows with replacement. Where gradient noise is subtracted or a
+        thermostat compensates it, except with local variables, it must be independent from step to
+        step: the noise of ``"shuffled"`` sums to zero over an epoch, which would leave the
+        temperature of slow coordinates below 1. There ``"shuffled"`` is replaced by
+        ``"independent"``, and by ``"random"`` if the noise is subtracted and the data have fewer
+        than 1,000 blocks, since the noise over K blocks differs from the known one by about
+        sqrt(2/K).
+    draws_per_block : int, optional
+        Number of draws with minibatches from the first block of ``batches``; other blocks in
+        proportion to their rows. One pass over each block by default.
+    local : variable, name or sequence of them, optional
+        Variables with one value for each row of the minibatch, such as topic proportions of
+        documents. Each draw takes one minibatch, runs ``local_tune + local_draws`` GMC transitions
+        of its local variables and averages the gradient of the other variables over the last
+        ``local_draws`` (Fisher's identity).
+    local_draws : int
+        Number of transitions of the local variables to average over. At most N / n are used, n the
+        batch size: local draws are fixed during the integration steps of a draw, which acts on the
+        other variables as friction, and only the variance between them preserves the temperature.
+    local_tune : int
+        Number of transitions of the local variables before those.
+    local_steps : int
+        Number of leapfrog steps of a transition of the local variables.
+    splitting : {"exact", "paper"}
+        ``"exact"`` integrates friction and noise exactly; ``"paper"`` uses the authors' kick, with
+        which the temperature of the positions exceeds v·v/m by the factor cosh(ρ/2); the
+        thermostats correct for it.
+    manifolds : mapping of str to Manifold class, optional
+        Manifold by variable name, in place of the one that the transform of the variable implies.
+    model : pymc.Model, optional
+        The model of the context by default.
+    rng : RandomGenerator, optional
+        Seed or generator, as in PyMC; `pymc.sample` passes its own to each chain.
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
+    blocked : bool
+        Whether one step moves all variables jointly; False creates one step for each variable.
 
     Raises
     ------
@@ -122,21 +211,74 @@ class gSGNHT(ThermostatStep):
     """
 
     name = "gsgnht"
-    _kernels = (gsgnht, thermostat_targets, update_curvature)
+    _kernels = (gsgnht, held_along_geodesics, learn_curvature)
     last_excess = 0.05
     _has_thermostat = True
     _state_class = GSGNHTState
     _tuned_attributes = (*ThermostatStep._tuned_attributes, "curvature_sums")
 
-    options: GSGNHTOptions
-
-    @takes(GSGNHTOptions)
-    def __init__(self) -> None:
-        self._build()
-
-    def _build(self) -> None:
-        self.thermostat_inertia = plain_number(self.options.thermostat_inertia)
-        super()._build()
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None = None,
+        *,
+        step_size: float | Schedule | None = None,
+        learning_rate: float | None = None,
+        friction: float | None = None,
+        momentum_decay: float | None = None,
+        thermostat_inertia: float | None = None,
+        n_steps: int | None = None,
+        gradient_noise: ArrayLike | Literal["fisher"] | None = None,
+        metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto",
+        control_variates: Literal["auto", 1, 2] | bool = "auto",
+        tune_temperature: float | None = None,
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+        batches: Iterable[Any] | None = None,
+        total_size: int | None = None,
+        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        draws_per_block: int | None = None,
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = 20,
+        local_tune: int = 40,
+        local_steps: int = 10,
+        splitting: Literal["exact", "paper"] = "exact",
+        manifolds: Mapping[str, type[Manifold]] | None = None,
+        model: Model | None = None,
+        rng: RandomGenerator = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
+    ) -> None:
+        check_positive_number("thermostat_inertia", thermostat_inertia)
+        self.thermostat_inertia = plain_number(thermostat_inertia)
+        super().__init__(
+            vars,
+            step_size=step_size,
+            learning_rate=learning_rate,
+            friction=friction,
+            momentum_decay=momentum_decay,
+            n_steps=n_steps,
+            gradient_noise=gradient_noise,
+            metric=metric,
+            control_variates=control_variates,
+            tune_temperature=tune_temperature,
+            minibatches=MinibatchArguments(
+                batch_size=batch_size,
+                minibatch=minibatch,
+                batches=batches,
+                total_size=total_size,
+                minibatch_order=minibatch_order,
+                draws_per_block=draws_per_block,
+            ),
+            local=local,
+            local_draws=local_draws,
+            local_tune=local_tune,
+            local_steps=local_steps,
+            splitting=splitting,
+            manifolds=manifolds,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
 
     def _reset(self) -> None:
         self.curvature_sums = np.zeros((len(self.variables), 2))
@@ -148,30 +290,29 @@ class gSGNHT(ThermostatStep):
     ) -> tuple[float, int]:
         self._prepare_thermostat(friction)
         targets = self._targets(step_size, friction)
-        thermostat_targets(
+        held_along_geodesics(
             targets,
             self.curvature_sums,
             self.thermostat,
+            friction,
             step_size,
             self._splitting,
             self._held,
         )
-        extra, temperatures = self.thermostat - friction, np.empty(len(friction))
-        clips = gsgnht.call(
+        information = gsgnht.call(
             self.estimator.field.callback,
             arguments,
             self.product.space,
             State(self.position, self.velocity),
-            Thermostat(extra, self._inertia(friction, targets), self._held),
+            Thermostat(self.thermostat, self._inertia(friction, targets), self._held),
             step_size,
-            self._friction_and_noise(friction),
+            HeatBath(friction, self._noise_variance, self._splitting),
             self.stream,
             self._scratch,
-            temperatures,
             self._work,
         )
-        self.thermostat[:] = friction + extra
         expected = self.n_steps * self.product.dims * targets
-        update_curvature(self.curvature_sums, self._work, expected, step_size, CURVATURE_MEMORY)
+        memory = MEMORY_IN_TUNING if self.tune else MEMORY
+        learn_curvature(self.curvature_sums, self._work, expected, step_size, memory)
         self._bound_thermostat(friction, targets)
-        return float(temperatures.mean()), clips
+        return information

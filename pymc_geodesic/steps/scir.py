@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,9 +15,15 @@ from pymc_geodesic.kernels.expected_counts import CountsAt
 from pymc_geodesic.kernels.positive_numbers import Prior, expand_values
 from pymc_geodesic.kernels.scir import scir
 from pymc_geodesic.kernels.topics.moves import scir_words
-from pymc_geodesic.steps.base.positive import PositiveOptions, PositiveState, PositiveStep
-from pymc_geodesic.steps.base.pymc_parts import dataclass_state
-from pymc_geodesic.steps.base.signature import takes
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.base.positive import PositiveState, PositiveStep
+from pymc_geodesic.steps.base.pymc_parts import (
+    Model,
+    RandomGenerator,
+    TensorVariable,
+    dataclass_state,
+)
 
 __all__ = ["SCIR"]
 
@@ -48,32 +54,6 @@ class SCIRState(PositiveState):
     value_count: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class SCIROptions(PositiveOptions):
-    """Arguments of `SCIR`.
-
-    Parameters
-    ----------
-    vars : list of variables or names, optional
-        All Dirichlet, Gamma and LogNormal variables by default.
-    step_size : float or callable, optional
-        h, the time for which an estimate is followed, in units of the relaxation time 1/b: the past
-        fades by e^{-h}. A number, or a schedule, a function of the draw such as
-        `PolynomialDecay`. Tuned by default.
-    local : list of variables or names, optional
-        Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
-        `pymc_geodesic.models.lda`. The counts of words in topics are then averages over
-        collapsed Gibbs sweeps over the words of the documents of each minibatch (Notes).
-    control_variates : bool
-        Estimate the counts as n(ω*) + n̂(ω) − n̂(ω*), with the counts n(ω*) of all rows at a
-        reference ω*, the mean over the last quarter of the tuning phase. Each step then takes two
-        gradients instead of one. An estimate below zero is set to zero and counted in the sample
-        stat ``count_clips``.
-    """
-
-    control_variates: bool = False
-
-
 class SCIR(PositiveStep):
     r"""Stochastic Cox–Ingersoll–Ross process for Dirichlet, Gamma and LogNormal variables.
 
@@ -90,6 +70,57 @@ class SCIR(PositiveStep):
     n of N rows. b is 1 for a Dirichlet variable, and the rate β of the prior plus the exposure c of
     a likelihood θⁿ exp(−cθ) for a Gamma variable. A LogNormal variable follows geometric Brownian
     motion that reverts to its mean, d log θ = (Â − B̂ log θ) dt + √2 dW, likewise exactly.
+
+    Parameters
+    ----------
+    vars : sequence of variables or names, optional
+        Variables to sample, or their names. All Dirichlet, Gamma and LogNormal variables by
+        default.
+    step_size : float or callable, optional
+        Step size h, a time in units of the relaxation time 1/b: each step reduces the weight of the
+        past by the factor e^{−h}. Or a schedule: a function of the draw, such as `PolynomialDecay`.
+        Adapted during tuning by default.
+    n_steps : int
+        Number of steps per draw, each with the next minibatch.
+    batch_size : int, optional
+        Number of rows per minibatch of the data in ``minibatch``.
+    minibatch : str or sequence of str, optional
+        Names of the ``pm.Data`` containers whose rows are subsampled together. All rows by default.
+        A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        ``batch_size``.
+    batches : iterable, optional
+        Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
+        `scipy.sparse` matrices where the container is a `SparseData`. With ``batch_size``,
+        minibatches are drawn from one block while the next is loaded. Without it, rows are used in
+        the order in which they arrive, ``batches.batch_size`` at a time, or as many as the first
+        block has.
+    total_size : int, optional
+        Number of rows N of the full data, if it differs from the number of rows in memory.
+    minibatch_order : {"shuffled", "independent", "random"}
+        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
+        each block once per epoch. ``"independent"``: such blocks at independent random positions.
+        ``"random"``: random rows with replacement.
+    local : variable, name or sequence of them, optional
+        Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
+        `pymc_geodesic.models.lda`. The counts of words in topics are then averages over collapsed
+        Gibbs sweeps over the words of the documents of each minibatch; see the notes of `SCIR`.
+    local_draws : int
+        Number of Gibbs sweeps over a document to average over.
+    local_tune : int
+        Number of Gibbs sweeps over a document before those.
+    control_variates : bool
+        Whether to estimate the counts as n(ω*) + n̂(ω) − n̂(ω*), with the counts n(ω*) over all
+        rows at a centering point ω*, the mean over the last quarter of the tuning phase. Each step
+        then takes two gradients instead of one. An estimate below zero is set to zero and counted
+        in the sample stat ``count_clips``.
+    model : pymc.Model, optional
+        The model of the context by default.
+    rng : RandomGenerator, optional
+        Seed or generator, as in PyMC; `pymc.sample` passes its own to each chain.
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
+    blocked : bool
+        Whether one step moves all variables jointly; False creates one step for each variable.
 
     Raises
     ------
@@ -170,15 +201,45 @@ class SCIR(PositiveStep):
     _given: CountsAt | None = None
     """Counts of more rows than the step has, which chains keep as those of all data."""
 
-    options: SCIROptions
-
-    @takes(SCIROptions)
-    def __init__(self) -> None:
-        self._build()
-
-    def _build(self) -> None:
-        self.control_variates = bool(self.options.control_variates)
-        super()._build()
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None = None,
+        *,
+        step_size: float | Schedule | None = None,
+        n_steps: int = 10,
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+        batches: Iterable[Any] | None = None,
+        total_size: int | None = None,
+        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = 5,
+        local_tune: int = 5,
+        control_variates: bool = False,
+        model: Model | None = None,
+        rng: RandomGenerator = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
+    ) -> None:
+        self.control_variates = bool(control_variates)
+        super().__init__(
+            vars,
+            step_size=step_size,
+            n_steps=n_steps,
+            minibatches=MinibatchArguments(
+                batch_size=batch_size,
+                minibatch=minibatch,
+                batches=batches,
+                total_size=total_size,
+                minibatch_order=minibatch_order,
+            ),
+            local=local,
+            local_draws=local_draws,
+            local_tune=local_tune,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
 
     def _compile(self) -> None:
         super()._compile()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pymc_geodesic.integrators import State
-from pymc_geodesic.kernels import sggmc
-from pymc_geodesic.steps.base.langevin_options import LangevinOptions
-from pymc_geodesic.steps.base.signature import takes
+from pymc_geodesic.kernels.sggmc import HeatBath, sggmc
+from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.base.pymc_parts import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.base.underdamped import LangevinStep
 
 __all__ = ["SGGMC"]
@@ -28,6 +34,102 @@ class SGGMC(LangevinStep):
     sphere, a simplex on the positive part of a sphere (θ = q²), an orthonormal frame on the
     Stiefel manifold, and any other variable in PyMC's unconstrained space, where the method is
     stochastic gradient Hamiltonian Monte Carlo (SGHMC).
+
+    Parameters
+    ----------
+    vars : sequence of variables or names, optional
+        Variables to sample, or their names. All continuous free variables by default.
+    step_size : float or callable, optional
+        Step size ε, a time, or a schedule: a function of the draw, such as `PolynomialDecay`.
+        Adapted during tuning by default.
+    learning_rate : float, optional
+        γ, an alternative to ``step_size``: ε = sqrt(γ / N).
+    friction : float, optional
+        Friction C, per unit of time. Adapted for each variable during tuning by default.
+    momentum_decay : float, optional
+        ρ, an alternative to ``friction``: C = ρ / ε.
+    n_steps : int, optional
+        Number of integration steps per draw. By default 4 to 100, adapted to make successive draws
+        nearly independent, and 10 in the coordinates of the model.
+    gradient_noise : float, array or "fisher", optional
+        Variance V of the gradient estimate, which is subtracted from the injected noise: one
+        number, one number per coordinate, or ``"fisher"`` for the empirical Fisher information of
+        each minibatch. None subtracts nothing. Where ε²V exceeds the injected noise, the excess is
+        clipped and counted in the sample stat ``noise_clips``.
+    metric : {"auto", "dense", "diag", None} or array
+        Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
+        of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
+        up to 500 coordinates and beyond that uses scales and up to ten directions. An array is the
+        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
+        variances; it is used as given, with the variables in the order of ``vars``. A variable that
+        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
+        coordinates of the model, as does any user-specified parameter of the dynamics, such as
+        ``step_size``.
+    control_variates : {"auto", 1, 2, False}
+        Order of the control variates for minibatch gradients. 1 estimates the difference to a
+        centering point, at which the gradient over all rows is known, so that the gradient noise
+        decreases with the width of the posterior. 2 estimates the remainder of the first-order
+        expansion, for which the Hessian over all rows is computed too. False uses minibatch
+        gradients alone. ``"auto"`` begins with 1, changes to 2 where that makes an independent draw
+        cheaper, and uses neither where it costs more than it saves.
+    tune_temperature : float, optional
+        Kinetic temperature at the start of tuning, which is annealed from there. A high temperature
+        crosses the posterior quickly and leaves the mode in which a chain starts; 1 adds no
+        temperature bias to that of sampling. By default 11 if the gradients at the start show that
+        the posterior is far away, and 1.5 otherwise; 101 with ``local``.
+    batch_size : int, optional
+        Number of rows per minibatch of the data in ``minibatch``.
+    minibatch : str or sequence of str, optional
+        Names of the ``pm.Data`` containers whose rows are subsampled together. All rows by default.
+        A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        ``batch_size``.
+    batches : iterable, optional
+        Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
+        `scipy.sparse` matrices where the container is a `SparseData`. With ``batch_size``,
+        minibatches are drawn from one block while the next is loaded. Without it, rows are used in
+        the order in which they arrive, ``batches.batch_size`` at a time, or as many as the first
+        block has.
+    total_size : int, optional
+        Number of rows N of the full data, if it differs from the number of rows in memory.
+    minibatch_order : {"shuffled", "independent", "random"}
+        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
+        each block once per epoch. ``"independent"``: such blocks at independent random positions.
+        ``"random"``: random rows with replacement. Where gradient noise is subtracted or a
+        thermostat compensates it, except with local variables, it must be independent from step to
+        step: the noise of ``"shuffled"`` sums to zero over an epoch, which would leave the
+        temperature of slow coordinates below 1. There ``"shuffled"`` is replaced by
+        ``"independent"``, and by ``"random"`` if the noise is subtracted and the data have fewer
+        than 1,000 blocks, since the noise over K blocks differs from the known one by about
+        sqrt(2/K).
+    draws_per_block : int, optional
+        Number of draws with minibatches from the first block of ``batches``; other blocks in
+        proportion to their rows. One pass over each block by default.
+    local : variable, name or sequence of them, optional
+        Variables with one value for each row of the minibatch, such as topic proportions of
+        documents. Each draw takes one minibatch, runs ``local_tune + local_draws`` GMC transitions
+        of its local variables and averages the gradient of the other variables over the last
+        ``local_draws`` (Fisher's identity).
+    local_draws : int
+        Number of transitions of the local variables to average over. At most N / n are used, n the
+        batch size: local draws are fixed during the integration steps of a draw, which acts on the
+        other variables as friction, and only the variance between them preserves the temperature.
+    local_tune : int
+        Number of transitions of the local variables before those.
+    local_steps : int
+        Number of leapfrog steps of a transition of the local variables.
+    splitting : {"exact", "paper"}
+        ``"exact"`` integrates friction and noise exactly; ``"paper"`` uses the authors' kick, whose
+        kinetic temperature is ρ / sinh(ρ).
+    manifolds : mapping of str to Manifold class, optional
+        Manifold by variable name, in place of the one that the transform of the variable implies.
+    model : pymc.Model, optional
+        The model of the context by default.
+    rng : RandomGenerator, optional
+        Seed or generator, as in PyMC; `pymc.sample` passes its own to each chain.
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
+    blocked : bool
+        Whether one step moves all variables jointly; False creates one step for each variable.
 
     Raises
     ------
@@ -82,23 +184,76 @@ class SGGMC(LangevinStep):
     _kernels = (sggmc,)
     last_excess = 0.02
 
-    @takes(LangevinOptions)
-    def __init__(self) -> None:
-        self._build()
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None = None,
+        *,
+        step_size: float | Schedule | None = None,
+        learning_rate: float | None = None,
+        friction: float | None = None,
+        momentum_decay: float | None = None,
+        n_steps: int | None = None,
+        gradient_noise: ArrayLike | Literal["fisher"] | None = None,
+        metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto",
+        control_variates: Literal["auto", 1, 2] | bool = "auto",
+        tune_temperature: float | None = None,
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+        batches: Iterable[Any] | None = None,
+        total_size: int | None = None,
+        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        draws_per_block: int | None = None,
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = 20,
+        local_tune: int = 40,
+        local_steps: int = 10,
+        splitting: Literal["exact", "paper"] = "exact",
+        manifolds: Mapping[str, type[Manifold]] | None = None,
+        model: Model | None = None,
+        rng: RandomGenerator = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
+    ) -> None:
+        super().__init__(
+            vars,
+            step_size=step_size,
+            learning_rate=learning_rate,
+            friction=friction,
+            momentum_decay=momentum_decay,
+            n_steps=n_steps,
+            gradient_noise=gradient_noise,
+            metric=metric,
+            control_variates=control_variates,
+            tune_temperature=tune_temperature,
+            minibatches=MinibatchArguments(
+                batch_size=batch_size,
+                minibatch=minibatch,
+                batches=batches,
+                total_size=total_size,
+                minibatch_order=minibatch_order,
+                draws_per_block=draws_per_block,
+            ),
+            local=local,
+            local_draws=local_draws,
+            local_tune=local_tune,
+            local_steps=local_steps,
+            splitting=splitting,
+            manifolds=manifolds,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
 
     def _run(
         self, arguments: np.ndarray, step_size: float, friction: np.ndarray
     ) -> tuple[float, int]:
-        temperatures = np.empty(len(friction))
-        clips = sggmc.call(
+        return sggmc.call(
             self.estimator.field.callback,
             arguments,
             self.product.space,
             State(self.position, self.velocity),
             step_size,
-            self._friction_and_noise(friction),
+            HeatBath(friction, self._noise_variance, self._splitting),
             self.stream,
             self._scratch,
-            temperatures,
         )
-        return float(temperatures.mean()), clips

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from pymc_geodesic.steps.base.diffusion import DiffusionOptions, DiffusionStep
-from pymc_geodesic.steps.base.signature import takes
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.base.diffusion import DiffusionStep
+from pymc_geodesic.steps.base.pymc_parts import Model, RandomGenerator, TensorVariable
 
 __all__ = ["SGLD"]
 
@@ -29,6 +36,71 @@ class SGLD(DiffusionStep):
     Matthews): the same dynamics, but a scheme of second order, whose variance is right for a normal
     posterior at every step. What is set by hand, ``step_size`` or ``preconditioner``, or
     ``metric=None`` runs the first equation as it stands.
+
+    Parameters
+    ----------
+    vars : sequence of variables or names, optional
+        Variables to sample, or their names. All continuous free variables by default.
+    step_size : float or callable, optional
+        Step size h, the standard deviation of the noise of one step. Its unit is that of a time,
+        but one step advances the Langevin equation by h². Or a schedule: a function of the draw,
+        such as `PolynomialDecay`, h0 (1 + t/b)^−γ. The step size ε of Welling and Teh is h², so
+        that their rate is 2γ. Adapted during tuning by default, then in posterior standard
+        deviations.
+    preconditioner : {None, "adagrad"}
+        ``"adagrad"`` scales drift and noise of each coordinate by Pᵢ = 1 / (1 + sqrt(Gᵢ)), where Gᵢ
+        is the sum of the squares of all its gradient estimates so far: steps differ between
+        coordinates and decrease over time, h √P as t^−1/4.
+    n_steps : int, optional
+        Number of integration steps per draw. By default 4 to 100, adapted to make successive draws
+        nearly independent, and 10 in the coordinates of the model.
+    metric : {"auto", "dense", "diag", None} or array
+        Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
+        of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
+        up to 500 coordinates and beyond that uses scales and up to ten directions. An array is the
+        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
+        variances; it is used as given, with the variables in the order of ``vars``. A variable that
+        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
+        coordinates of the model, as does any user-specified parameter of the dynamics, such as
+        ``step_size``.
+    control_variates : {"auto", 1, 2, False}
+        Order of the control variates for minibatch gradients. 1 estimates the difference to a
+        centering point, at which the gradient over all rows is known, so that the gradient noise
+        decreases with the width of the posterior. 2 estimates the remainder of the first-order
+        expansion, for which the Hessian over all rows is computed too. False uses minibatch
+        gradients alone. ``"auto"`` begins with 1, changes to 2 where that makes an independent draw
+        cheaper, and uses neither where it costs more than it saves.
+    batch_size : int, optional
+        Number of rows per minibatch of the data in ``minibatch``.
+    minibatch : str or sequence of str, optional
+        Names of the ``pm.Data`` containers whose rows are subsampled together. All rows by default.
+        A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        ``batch_size``.
+    batches : iterable, optional
+        Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
+        `scipy.sparse` matrices where the container is a `SparseData`. With ``batch_size``,
+        minibatches are drawn from one block while the next is loaded. Without it, rows are used in
+        the order in which they arrive, ``batches.batch_size`` at a time, or as many as the first
+        block has.
+    total_size : int, optional
+        Number of rows N of the full data, if it differs from the number of rows in memory.
+    minibatch_order : {"shuffled", "independent", "random"}
+        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
+        each block once per epoch. ``"independent"``: such blocks at independent random positions.
+        ``"random"``: random rows with replacement. Adapted dynamics subtract gradient noise, which
+        must be independent from step to step; there ``"shuffled"`` is replaced by
+        ``"independent"``.
+    draws_per_block : int, optional
+        Number of draws with minibatches from the first block of ``batches``; other blocks in
+        proportion to their rows. One pass over each block by default.
+    model : pymc.Model, optional
+        The model of the context by default.
+    rng : RandomGenerator, optional
+        Seed or generator, as in PyMC; `pymc.sample` passes its own to each chain.
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
+    blocked : bool
+        Whether one step moves all variables jointly; False creates one step for each variable.
 
     Raises
     ------
@@ -78,6 +150,42 @@ class SGLD(DiffusionStep):
 
     name = "sgld"
 
-    @takes(DiffusionOptions)
-    def __init__(self) -> None:
-        self._build()
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None = None,
+        *,
+        step_size: float | Schedule | None = None,
+        preconditioner: Literal["adagrad"] | None = None,
+        n_steps: int | None = None,
+        metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto",
+        control_variates: Literal["auto", 1, 2] | bool = "auto",
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+        batches: Iterable[Any] | None = None,
+        total_size: int | None = None,
+        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        draws_per_block: int | None = None,
+        model: Model | None = None,
+        rng: RandomGenerator = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
+    ) -> None:
+        super().__init__(
+            vars,
+            step_size=step_size,
+            preconditioner=preconditioner,
+            n_steps=n_steps,
+            metric=metric,
+            control_variates=control_variates,
+            minibatches=MinibatchArguments(
+                batch_size=batch_size,
+                minibatch=minibatch,
+                batches=batches,
+                total_size=total_size,
+                minibatch_order=minibatch_order,
+                draws_per_block=draws_per_block,
+            ),
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )

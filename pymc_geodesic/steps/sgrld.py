@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,9 +18,15 @@ from pymc_geodesic.kernels.positive_numbers import (
 )
 from pymc_geodesic.kernels.sgrld import sgrld
 from pymc_geodesic.kernels.topics.moves import sgrld_words
-from pymc_geodesic.steps.base.positive import PositiveOptions, PositiveState, PositiveStep
-from pymc_geodesic.steps.base.pymc_parts import dataclass_state
-from pymc_geodesic.steps.base.signature import takes
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.base.positive import PositiveState, PositiveStep
+from pymc_geodesic.steps.base.pymc_parts import (
+    Model,
+    RandomGenerator,
+    TensorVariable,
+    dataclass_state,
+)
 from pymc_geodesic.tuning.inflation import independent_inflation
 
 __all__ = ["SGRLD"]
@@ -55,26 +61,6 @@ class SGRLDState(PositiveState):
     fastest: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class SGRLDOptions(PositiveOptions):
-    """Arguments of `SGRLD`.
-
-    Parameters
-    ----------
-    vars : list of variables or names, optional
-        All Dirichlet and Gamma variables by default.
-    step_size : float or callable, optional
-        h, a time: half of the ε of Patterson and Teh, the same unit as that of `SCIR`. A number, or
-        a schedule such as ``PolynomialDecay(h0, b, gamma)``, h0 (1 + t/b)^−γ at draw t. Tuned by
-        default.
-    local : list of variables or names, optional
-        Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
-        `pymc_geodesic.models.lda`. The counts of words in topics are then averages over
-        collapsed Gibbs sweeps over the words of the documents of each minibatch; see
-        the notes of `SCIR`.
-    """
-
-
 class SGRLD(PositiveStep):
     r"""Stochastic gradient Riemannian Langevin dynamics for Dirichlet and Gamma variables.
 
@@ -90,6 +76,51 @@ class SGRLD(PositiveStep):
     Its error of discretisation is of the order of h in θ itself, which is nothing for a large
     component and everything for one near zero. It samples every Dirichlet and Gamma
     variable with a differentiable likelihood, also where counts are negative and `SCIR` declines.
+
+    Parameters
+    ----------
+    vars : sequence of variables or names, optional
+        Variables to sample, or their names. All Dirichlet and Gamma variables by default.
+    step_size : float or callable, optional
+        Step size h, a time: half of the ε of Patterson and Teh, in the unit of `SCIR`. Or a
+        schedule: a function of the draw, such as `PolynomialDecay`. Adapted during tuning by
+        default.
+    n_steps : int
+        Number of steps per draw, each with the next minibatch.
+    batch_size : int, optional
+        Number of rows per minibatch of the data in ``minibatch``.
+    minibatch : str or sequence of str, optional
+        Names of the ``pm.Data`` containers whose rows are subsampled together. All rows by default.
+        A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        ``batch_size``.
+    batches : iterable, optional
+        Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
+        `scipy.sparse` matrices where the container is a `SparseData`. With ``batch_size``,
+        minibatches are drawn from one block while the next is loaded. Without it, rows are used in
+        the order in which they arrive, ``batches.batch_size`` at a time, or as many as the first
+        block has.
+    total_size : int, optional
+        Number of rows N of the full data, if it differs from the number of rows in memory.
+    minibatch_order : {"shuffled", "independent", "random"}
+        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
+        each block once per epoch. ``"independent"``: such blocks at independent random positions.
+        ``"random"``: random rows with replacement.
+    local : variable, name or sequence of them, optional
+        Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
+        `pymc_geodesic.models.lda`. The counts of words in topics are then averages over collapsed
+        Gibbs sweeps over the words of the documents of each minibatch; see the notes of `SCIR`.
+    local_draws : int
+        Number of Gibbs sweeps over a document to average over.
+    local_tune : int
+        Number of Gibbs sweeps over a document before those.
+    model : pymc.Model, optional
+        The model of the context by default.
+    rng : RandomGenerator, optional
+        Seed or generator, as in PyMC; `pymc.sample` passes its own to each chain.
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
+    blocked : bool
+        Whether one step moves all variables jointly; False creates one step for each variable.
 
     Raises
     ------
@@ -140,9 +171,43 @@ class SGRLD(PositiveStep):
     totals_hold_counts = False
     _kernels = (sgrld, sgrld_words)
 
-    @takes(SGRLDOptions)
-    def __init__(self) -> None:
-        self._build()
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None = None,
+        *,
+        step_size: float | Schedule | None = None,
+        n_steps: int = 10,
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+        batches: Iterable[Any] | None = None,
+        total_size: int | None = None,
+        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = 5,
+        local_tune: int = 5,
+        model: Model | None = None,
+        rng: RandomGenerator = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
+    ) -> None:
+        super().__init__(
+            vars,
+            step_size=step_size,
+            n_steps=n_steps,
+            minibatches=MinibatchArguments(
+                batch_size=batch_size,
+                minibatch=minibatch,
+                batches=batches,
+                total_size=total_size,
+                minibatch_order=minibatch_order,
+            ),
+            local=local,
+            local_draws=local_draws,
+            local_tune=local_tune,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
 
     def _reset(self) -> None:
         super()._reset()

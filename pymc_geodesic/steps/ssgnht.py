@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import plain_number
+from pymc_geodesic.arguments import check_positive_number, plain_number
 from pymc_geodesic.integrators import State, Thermostat
 from pymc_geodesic.kernels import ssgnht
 from pymc_geodesic.manifolds import Euclidean
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
-from pymc_geodesic.steps.base.langevin_options import LangevinOptions, ThermostatOptions
-from pymc_geodesic.steps.base.options import (
-    AdaptationOptions,
-    HeatOptions,
-    MinibatchOptions,
-    StepOptions,
-    StepSizeOptions,
-    check_number,
+from pymc_geodesic.steps.base.pymc_parts import (
+    Model,
+    PointType,
+    RandomGenerator,
+    SamplerWarning,
+    TensorVariable,
+    dataclass_state,
 )
-from pymc_geodesic.steps.base.pymc_parts import PointType, SamplerWarning, dataclass_state
-from pymc_geodesic.steps.base.signature import after, by_rule, part, takes
 from pymc_geodesic.steps.base.thermostat import ThermostatState, ThermostatStep
 from pymc_geodesic.tuning.mean_temperature import TEMPERATURE_TOLERANCE
 from pymc_geodesic.tuning.temperature import FIRST_EULER_EXCESS, EulerTuner
@@ -44,53 +44,6 @@ class SSGNHTState(ThermostatState):
     """
 
     missing_sum: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class SSGNHTOptions(
-    StepOptions,
-    StepSizeOptions,
-    ThermostatOptions,
-    AdaptationOptions,
-    HeatOptions,
-    MinibatchOptions,
-):
-    """Arguments of `SSGNHT`.
-
-    Parameters
-    ----------
-    step_size : float or callable, optional
-        h, a time, or a schedule: a function of the draw, such as `PolynomialDecay`,
-        h0 · (1 + t/b)^−γ. Tuned by default.
-    diffusion : float, optional
-        A, per unit of time: intensity of the injected noise and first value of the thermostats.
-        Tuned for each variable by default.
-    thermostat_inertia : float, optional
-        Q, a time squared. By default 1 as in the paper where ``diffusion`` is given, and
-        (1 + 20/m)/A² where it is tuned, with which ξ settles within the time 1/A.
-    n_steps : int, optional
-        Inner steps of a draw; by default as many as a draw takes to be worth having, 100 at most,
-        and 10 by Euler's method.
-    metric : {"auto", "dense", "diag", None} or array
-        Coordinates of the default dynamics: with all correlations, with scales only, or whichever
-        of them the dimension allows; or a covariance of the posterior, see `SGGMC`. None moves all
-        coordinates alike, by Euler's method.
-    control_variates : {"auto", 1, 2, False}
-        Whether the default dynamics estimate differences to the gradient of all rows at one place,
-        which lowers the noise to what the posterior is wide, to first or second order; see
-        `SGGMC`. ``"auto"`` goes by what pays.
-    tune_temperature : float, optional
-        Kinetic temperature at which tuning begins, to cool from there: hot crosses the posterior
-        quickly, and leaves the mode a chain starts in. 1 heats no more than sampling does. By
-        default 151 if the gradients at the start say that the posterior is far away, and
-        1.5 if they do not.
-    batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
-        Minibatches; see `gSGNHT`. All rows by default.
-    """
-
-    diffusion: float | None = field(
-        default=None, metadata=after("step_size") | by_rule(check_number)
-    )
 
 
 class SSGNHT(ThermostatStep):
@@ -117,6 +70,80 @@ class SSGNHT(ThermostatStep):
     rows at one place (control variates), and with the variance of the estimate in every direction
     taken off the noise, all found in the tuning phase. Any of these arguments, ``tune_temperature``
     or ``metric=None`` runs the equations above, eq. 30 of the paper, as they stand.
+
+    Parameters
+    ----------
+    vars : sequence of variables or names, optional
+        Variables to sample, or their names. All continuous free variables by default.
+    step_size : float or callable, optional
+        Step size h, a time, or a schedule: a function of the draw, such as `PolynomialDecay`.
+        Adapted during tuning by default.
+    diffusion : float, optional
+        Diffusion A, per unit of time: the intensity of the injected noise and the initial value of
+        the thermostats. Adapted for each variable during tuning by default.
+    thermostat_inertia : float, optional
+        Inertia Q of the thermostats, a time squared. By default 1, as in the paper, if
+        ``diffusion`` is given, and (1 + 20/m) / A² otherwise, with which ξ equilibrates within the
+        time 1/A.
+    n_steps : int, optional
+        Number of integration steps per draw. By default 4 to 100, adapted to make successive draws
+        nearly independent, and 10 in the coordinates of the model.
+    metric : {"auto", "dense", "diag", None} or array
+        Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
+        of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
+        up to 500 coordinates and beyond that uses scales and up to ten directions. An array is the
+        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
+        variances; it is used as given, with the variables in the order of ``vars``. A variable that
+        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
+        coordinates of the model, as does any user-specified parameter of the dynamics, such as
+        ``step_size``.
+    control_variates : {"auto", 1, 2, False}
+        Order of the control variates for minibatch gradients. 1 estimates the difference to a
+        centering point, at which the gradient over all rows is known, so that the gradient noise
+        decreases with the width of the posterior. 2 estimates the remainder of the first-order
+        expansion, for which the Hessian over all rows is computed too. False uses minibatch
+        gradients alone. ``"auto"`` begins with 1, changes to 2 where that makes an independent draw
+        cheaper, and uses neither where it costs more than it saves.
+    tune_temperature : float, optional
+        Kinetic temperature at the start of tuning, which is annealed from there. A high temperature
+        crosses the posterior quickly and leaves the mode in which a chain starts; 1 adds no
+        temperature bias to that of sampling. By default 151 if the gradients at the start show that
+        the posterior is far away, and 1.5 otherwise.
+    batch_size : int, optional
+        Number of rows per minibatch of the data in ``minibatch``.
+    minibatch : str or sequence of str, optional
+        Names of the ``pm.Data`` containers whose rows are subsampled together. All rows by default.
+        A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        ``batch_size``.
+    batches : iterable, optional
+        Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
+        `scipy.sparse` matrices where the container is a `SparseData`. With ``batch_size``,
+        minibatches are drawn from one block while the next is loaded. Without it, rows are used in
+        the order in which they arrive, ``batches.batch_size`` at a time, or as many as the first
+        block has.
+    total_size : int, optional
+        Number of rows N of the full data, if it differs from the number of rows in memory.
+    minibatch_order : {"shuffled", "independent", "random"}
+        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
+        each block once per epoch. ``"independent"``: such blocks at independent random positions.
+        ``"random"``: random rows with replacement. Where gradient noise is subtracted or a
+        thermostat compensates it, except with local variables, it must be independent from step to
+        step: the noise of ``"shuffled"`` sums to zero over an epoch, which would leave the
+        temperature of slow coordinates below 1. There ``"shuffled"`` is replaced by
+        ``"independent"``, and by ``"random"`` if the noise is subtracted and the data have fewer
+        than 1,000 blocks, since the noise over K blocks differs from the known one by about
+        sqrt(2/K).
+    draws_per_block : int, optional
+        Number of draws with minibatches from the first block of ``batches``; other blocks in
+        proportion to their rows. One pass over each block by default.
+    model : pymc.Model, optional
+        The model of the context by default.
+    rng : RandomGenerator, optional
+        Seed or generator, as in PyMC; `pymc.sample` passes its own to each chain.
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
+    blocked : bool
+        Whether one step moves all variables jointly; False creates one step for each variable.
 
     Raises
     ------
@@ -191,16 +218,52 @@ class SSGNHT(ThermostatStep):
     _too_hot = "a smaller step_size, more diffusion or larger minibatches"
     _too_cold = "a smaller step_size"
 
-    @takes(SSGNHTOptions)
-    def __init__(self) -> None:
-        self._build()
-
-    def _build(self) -> None:
-        given: Any = self.options
-        inertia, diffusion = plain_number(given.thermostat_inertia), given.diffusion
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None = None,
+        *,
+        step_size: float | Schedule | None = None,
+        diffusion: float | None = None,
+        thermostat_inertia: float | None = None,
+        n_steps: int | None = None,
+        metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto",
+        control_variates: Literal["auto", 1, 2] | bool = "auto",
+        tune_temperature: float | None = None,
+        batch_size: int | None = None,
+        minibatch: Sequence[str] | str | None = None,
+        batches: Iterable[Any] | None = None,
+        total_size: int | None = None,
+        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
+        draws_per_block: int | None = None,
+        model: Model | None = None,
+        rng: RandomGenerator = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
+    ) -> None:
+        check_positive_number("diffusion", diffusion)
+        check_positive_number("thermostat_inertia", thermostat_inertia)
+        inertia = plain_number(thermostat_inertia)
         self.thermostat_inertia = 1.0 if inertia is None and diffusion is not None else inertia
-        self.options = part(LangevinOptions, given, friction=diffusion)
-        super()._build()
+        super().__init__(
+            vars,
+            step_size=step_size,
+            friction=diffusion,
+            n_steps=n_steps,
+            metric=metric,
+            control_variates=control_variates,
+            tune_temperature=tune_temperature,
+            minibatches=MinibatchArguments(
+                batch_size=batch_size,
+                minibatch=minibatch,
+                batches=batches,
+                total_size=total_size,
+                minibatch_order=minibatch_order,
+                draws_per_block=draws_per_block,
+            ),
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
 
     def _make_tuner(self) -> EulerTuner:
         return EulerTuner(

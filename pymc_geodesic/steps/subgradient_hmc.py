@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.manifolds import Euclidean
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.steps.base.metropolis import GMCOptions, MetropolisOptions, MetropolisStep
-from pymc_geodesic.steps.base.signature import part, takes
+from pymc_geodesic.steps.base.metropolis import MetropolisStep
+from pymc_geodesic.steps.base.pymc_parts import Model, RandomGenerator, TensorVariable
 
 __all__ = ["SubgradientHMC"]
 
@@ -34,6 +39,36 @@ class SubgradientHMC(MetropolisStep):
     posterior is smooth it is the gradient and the method is `GMC` on Euclidean variables. Every
     variable, also a unit vector or a simplex, is moved in PyMC's unconstrained space, with the
     Jacobian of its transform.
+
+    Parameters
+    ----------
+    vars : sequence of variables or names, optional
+        Variables to sample, or their names. All continuous free variables by default.
+    step_size : float, optional
+        Step size of the leapfrog integrator, a time. Adapted by dual averaging by default, then in
+        posterior standard deviations.
+    n_steps : int, optional
+        Number of leapfrog steps per draw. By default adapted to a trajectory of a quarter of a
+        period, of random length within 40 % of it, and 10 in the coordinates of the model.
+    target_accept : float
+        Target acceptance probability of the adaptation, between 0 and 1.
+    metric : {"auto", "dense", "diag", None} or array
+        Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
+        of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
+        up to 500 coordinates and beyond that uses scales and up to ten directions. An array is the
+        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
+        variances; it is used as given, with the variables in the order of ``vars``. A variable that
+        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
+        coordinates of the model, as does any user-specified parameter of the dynamics, such as
+        ``step_size``.
+    model : pymc.Model, optional
+        The model of the context by default.
+    rng : RandomGenerator, optional
+        Seed or generator, as in PyMC; `pymc.sample` passes its own to each chain.
+    compile_kwargs : dict, optional
+        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
+    blocked : bool
+        Whether one step moves all variables jointly; False creates one step for each variable.
 
     Raises
     ------
@@ -76,13 +111,30 @@ class SubgradientHMC(MetropolisStep):
     name = "subgradient_hmc"
     _everywhere = Euclidean
 
-    @takes(MetropolisOptions)
-    def __init__(self) -> None:
-        self._build()
-
-    def _build(self) -> None:
-        self.options = part(GMCOptions, self.options)
-        super()._build()
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None = None,
+        *,
+        step_size: float | None = None,
+        n_steps: int | None = None,
+        target_accept: float = 0.8,
+        metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto",
+        model: Model | None = None,
+        rng: RandomGenerator = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
+    ) -> None:
+        super().__init__(
+            vars,
+            step_size=step_size,
+            n_steps=n_steps,
+            target_accept=target_accept,
+            metric=metric,
+            minibatches=MinibatchArguments(),
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
 
     def _first_step_size(self) -> tuple[float, int]:
         """Double or halve the step until the acceptance of a single leapfrog step crosses ½.

@@ -13,9 +13,8 @@ from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import HalfLine, Simplex, Sphere
-from pymc_geodesic.minibatches.from_arguments import minibatch_source
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.steps.base.options import MinibatchOptions
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
 """Nothing to compile: quick where the numbers are the point."""
@@ -27,7 +26,7 @@ class Gradient:
     def __init__(self, model, vars=None, manifolds=None, **minibatches):
         self.variables = manifold_variables(model, vars, manifolds)
         self.product = product_of(self.variables)
-        rows = MinibatchOptions(**minibatches)
+        rows = MinibatchArguments(**minibatches)
         source = minibatch_source(model, rows)
         density = RowDensity(model, self.variables, source, rows.total_size)
         self.estimator = GradientEstimator(density, with_value=True, compile_kwargs=INTERPRETED)

@@ -7,8 +7,7 @@ import pytest
 
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
-from pymc_geodesic.minibatches.from_arguments import minibatch_source
-from pymc_geodesic.steps.base.options import MinibatchOptions
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 
 N, GROUPS, BAD_ROW, BLOCK = 120, 5, 71, 40
 Y = np.random.default_rng(1).normal(size=N)
@@ -55,7 +54,7 @@ def model_of(group, way=plain):
 
 
 def density_of(model, **arguments):
-    source = minibatch_source(model, MinibatchOptions(**arguments))
+    source = minibatch_source(model, MinibatchArguments(**arguments))
     return RowDensity(model, manifold_variables(model, None), source)
 
 

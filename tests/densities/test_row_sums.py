@@ -12,8 +12,7 @@ from pymc_geodesic.densities.log_density import density_of
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.row_sums import averaged_terms, check_row_sums
 from pymc_geodesic.densities.variables import manifold_variables
-from pymc_geodesic.minibatches.from_arguments import minibatch_source
-from pymc_geodesic.steps.base.options import MinibatchOptions
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from tests.grids import cross, slow
 
 N, N_FEATURES, BATCH = 300, 3, 10
@@ -126,7 +125,7 @@ def model_of(build, table):
 
 def check(model, batch_size=BATCH, **arguments):
     variables = manifold_variables(model, None)
-    rows = MinibatchOptions(batch_size=batch_size, minibatch=["X", "y"], **arguments)
+    rows = MinibatchArguments(batch_size=batch_size, minibatch=["X", "y"], **arguments)
     source = minibatch_source(model, rows)
     density = density_of(model, variables, source.seen())
     start = time.process_time()
@@ -197,7 +196,7 @@ def test_impossible_rows_make_no_noise(recwarn):
 
 
 def row_density(model, batch_size=BATCH, **arguments):
-    rows = MinibatchOptions(batch_size=batch_size, **arguments)
+    rows = MinibatchArguments(batch_size=batch_size, **arguments)
     return RowDensity(model, manifold_variables(model, None), minibatch_source(model, rows))
 
 

@@ -5,8 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
-from pymc_geodesic.minibatches.from_arguments import minibatch_source
-from pymc_geodesic.steps.base.options import MinibatchOptions
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from tests.data_loader import load_data_loader
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -54,7 +53,7 @@ def model():
 
 def rows_of(model, batches, n_batches, *, batch_size=BATCH, names=("table",), **arguments):
     """Rows of the next minibatches, by their numbers and with all their columns."""
-    rows = MinibatchOptions(
+    rows = MinibatchArguments(
         batch_size=batch_size, minibatch=list(names), batches=batches, **arguments
     )
     found = minibatch_source(model, rows)

@@ -11,11 +11,10 @@ from pymc_geodesic.datasets import row_blocks
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.minibatches.from_arguments import minibatch_source
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.minibatches.shuffled_rows import shuffled_order
 from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.steps.base.options import MinibatchOptions
 from tests.grids import cross
 
 N, D, K, BATCH = 60, 11, 2, 5
@@ -69,7 +68,7 @@ def blocks_of(X, y, lengths=LENGTHS, form="csr"):
 
 
 def estimator_of(model, batches=None, *, batch_size=BATCH, order="shuffled", kwargs=INTERPRETED):
-    rows = MinibatchOptions(
+    rows = MinibatchArguments(
         batch_size=batch_size,
         minibatch=["X", "y"],
         batches=batches,

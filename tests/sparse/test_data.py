@@ -10,9 +10,8 @@ import pymc_geodesic as pg
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.minibatches.from_arguments import minibatch_source
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.steps.base.options import MinibatchOptions
 
 N, D, K, BATCH = 24, 9, 2, 5
 INTERPRETED = {"mode": "FAST_COMPILE"}
@@ -50,7 +49,7 @@ def dense_model(table):
 
 
 def estimator_of(model, order="shuffled", compile_kwargs=INTERPRETED):
-    rows = MinibatchOptions(batch_size=BATCH, minibatch=["X", "y"], minibatch_order=order)
+    rows = MinibatchArguments(batch_size=BATCH, minibatch=["X", "y"], minibatch_order=order)
     source = minibatch_source(model, rows)
     source.reset(1)
     density = RowDensity(model, manifold_variables(model, None), source)

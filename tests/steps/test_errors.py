@@ -136,8 +136,8 @@ COMMON = [
 ]
 
 LANGEVIN = [
-    ({"step_size": 1.0, "learning_rate": 1.0}, "step_size= and learning_rate=.*give one of them"),
-    ({"friction": 1.0, "momentum_decay": 1.0}, "friction= and momentum_decay=.*give one of them"),
+    ({"step_size": 1.0, "learning_rate": 1.0}, "step_size= and learning_rate=.*pass one of them"),
+    ({"friction": 1.0, "momentum_decay": 1.0}, "friction= and momentum_decay=.*pass one of them"),
     ({"friction": -1.0}, "friction must be positive, got -1.0"),
     ({"momentum_decay": np.nan}, "momentum_decay must be positive, got nan"),
     ({"step_size": np.array([0.1, 0.2])}, "step_size must be one positive number, got array"),

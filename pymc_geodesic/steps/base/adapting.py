@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import checked_control_variates, checked_metric_or_covariance
+from pymc_geodesic.arguments import (
+    check_count,
+    checked_control_variates,
+    checked_metric_or_covariance,
+)
 from pymc_geodesic.adaptation.adaptable import adapted_gradient
 from pymc_geodesic.adaptation.whitened import AdaptedLangevin
 from pymc_geodesic.samplers.hmc import flat_names
-from pymc_geodesic.steps.base.adaptor import GeodesicStep
+from pymc_geodesic.steps.base.adaptor import DEFAULT_STEPS, GeodesicStep
 from pymc_geodesic.samplers.dynamics import Dynamics
-from pymc_geodesic.steps.base.options import AdaptationOptions
 from pymc_geodesic.steps.base.pymc_parts import SamplerWarning
 from pymc_geodesic.tuning.factor_rule import factor_rule
 
@@ -30,14 +34,20 @@ class AdaptingStep(GeodesicStep):
     _finds_metric: bool
     _adapted: AdaptedLangevin | None
 
-    def _build(self) -> None:
-        super()._build()
-        options: AdaptationOptions = self.options
-        self.metric = checked_metric_or_covariance(options.metric)
+    def _set_adaptation(
+        self,
+        *,
+        n_steps: int | None,
+        metric: Literal["auto", "dense", "diag"] | ArrayLike | None,
+        control_variates: Literal["auto", 1, 2] | bool,
+    ) -> None:
+        """Set what the adapted dynamics are constructed from."""
+        check_count("n_steps", n_steps)
+        self.metric = checked_metric_or_covariance(metric)
         self._finds_metric = isinstance(self.metric, str) and self.metric == "auto"
-        self.control_variates = checked_control_variates(options.control_variates)
-        self._wanted_steps = options.wanted_steps
-        self.n_steps = options.told_steps
+        self.control_variates = checked_control_variates(control_variates)
+        self._wanted_steps = None if n_steps is None else int(n_steps)
+        self.n_steps = self._wanted_steps or DEFAULT_STEPS
 
     @property
     @abstractmethod
@@ -110,7 +120,7 @@ class AdaptingStep(GeodesicStep):
     @property
     def _searches_on_all_rows(self) -> bool:
         """Whether the field itself must have the log-density that the search needs."""
-        return self._leaves_all_to_tuning and self.options.minibatch is None
+        return self._leaves_all_to_tuning and self.minibatch_arguments.minibatch is None
 
     @property
     def adaptation(self) -> dict:

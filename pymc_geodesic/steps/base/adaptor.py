@@ -6,12 +6,14 @@ import inspect
 import multiprocessing
 import os
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pymc_geodesic.arguments import check_compile_kwargs, check_integers
 from pymc_geodesic.counts.refusals import moving_level, moving_support
 from pymc_geodesic.densities.edges import edges
 from pymc_geodesic.densities.jumps import jumps
@@ -19,30 +21,34 @@ from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variabl
 from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base.coverage import StepsOfChain, draws_minibatches
 from pymc_geodesic.steps.base.estimates import EstimatingStep
-from pymc_geodesic.steps.base.options import LocalDraws, LocalOptions, ManifoldOptions
 from pymc_geodesic.steps.base.progress import ProgressColumns
 from pymc_geodesic.steps.base.pymc_parts import (
     BlockedStep,
     DataClassState,
+    Model,
     PointType,
     RandomGenerator,
     StatsType,
     StepMethodState,
+    TensorVariable,
     WithSamplingState,
     dataclass_state,
     get_random_generator,
     modelcontext,
 )
-from pymc_geodesic.steps.base.signature import explain
 from pymc_geodesic.steps.base.starting import StartingStep
 
-__all__ = ["GeodesicStep", "GeodesicStepState"]
+__all__ = ["DEFAULT_STEPS", "GeodesicStep", "GeodesicStepState"]
 
 _STEPS_OF_CHAIN = StepsOfChain()
+
+DEFAULT_STEPS = 10
+"""Inner steps of a draw in the coordinates of the model."""
 
 LOCAL_TUNE_STEPS = 2000
 """Default length of the tuning phase with local variables, whose posterior is cooled slowly."""
@@ -75,7 +81,7 @@ class GeodesicStepState(StepMethodState):
 
 
 class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
-    """Base of the geodesic step methods, whose constructors keep options, by `takes`, and build."""
+    """Base of the geodesic step methods; see `SGGMC` for the parameters."""
 
     default_blocked = True
     stats_dtypes_shapes: dict = {}
@@ -91,18 +97,31 @@ class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
         super().__init_subclass__(**kwargs)
         signature = inspect.signature(cls.__init__)
         cls.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
-        options = getattr(cls.__init__, "options", None)
-        if options is not None and cls.__dict__.get("__doc__"):
-            cls.__doc__ = explain(cls.__dict__["__doc__"], options)
 
-    def _build(self) -> None:
-        """Make what the options ask for."""
-        options = self.options
-        self.model = modelcontext(options.model)
-        local = options.local if isinstance(options, LocalDraws) else None
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None,
+        *,
+        minibatches: MinibatchArguments,
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = 1,
+        local_tune: int = 0,
+        local_steps: int | None = None,
+        manifolds: Mapping[str, type[Manifold]] | None = None,
+        model: Model | None,
+        rng: RandomGenerator,
+        compile_kwargs: Mapping[str, Any] | None,
+    ) -> None:
+        check_compile_kwargs(compile_kwargs)
+        check_integers(local_draws=(local_draws, 1), local_tune=(local_tune, 0))
+        self.minibatch_arguments = minibatches
+        self.compile_kwargs = compile_kwargs
+        self.local_draws, self.local_tune = int(local_draws), int(local_tune)
+        self.local_steps = None if local_steps is None else int(local_steps)
+        self.model = modelcontext(model)
         self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         local_values = [variable.value for variable in self.local]
-        every = self._find_variables()
+        every = self._find_variables(vars, manifolds)
         # Euclidean variables come first: a metric joins them
         self.variables = sorted(
             (v for v in every if v.value not in local_values),
@@ -121,10 +140,10 @@ class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
             terms = terms_as_written(self.model)
             for term, names in edges(self.model, self.variables, terms):
                 raise ValueError(moving_support(type(self).__name__, term, names))
-            for term, names in jumps(self.model, self.variables, terms, options.minibatch):
+            for term, names in jumps(self.model, self.variables, terms, minibatches.minibatch):
                 raise ValueError(moving_level(type(self).__name__, term, names))
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
-        if self.local and isinstance(options, LocalOptions):
+        if self.local and self.local_steps is not None:
             self.default_tune_steps = LOCAL_TUNE_STEPS
             self.stats_dtypes_shapes = {
                 **self.stats_dtypes_shapes,
@@ -134,7 +153,7 @@ class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product = product_of(self.variables)
         self._shares_no_density = draws_minibatches(self.model)
-        self.rng = get_random_generator(options.rng)
+        self.rng = get_random_generator(rng)
         self.stream = new_stream(self.rng)
         self.position = np.empty(0)
         self.draw = 0
@@ -145,11 +164,13 @@ class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
         self._written: dict[str, np.ndarray] = {}
         self._log_terms = None
 
-    def _find_variables(self) -> list[ManifoldVariable]:
-        """Find the variables to move, local ones too, and where they live."""
-        options = self.options
-        manifolds = options.manifolds if isinstance(options, ManifoldOptions) else None
-        return manifold_variables(self.model, options.vars, manifolds, everywhere=self._everywhere)
+    def _find_variables(
+        self,
+        vars: Sequence[TensorVariable | str] | None,
+        manifolds: Mapping[str, type[Manifold]] | None,
+    ) -> list[ManifoldVariable]:
+        """Find the variables to move, local ones too, and their manifolds."""
+        return manifold_variables(self.model, vars, manifolds, everywhere=self._everywhere)
 
     @abstractmethod
     def _compile(self) -> None:
@@ -178,7 +199,7 @@ class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
     @property
     def streamed(self) -> tuple[str, ...]:
         """Data whose rows come from ``batches=``, and not from the model."""
-        return self.options.streamed
+        return self.minibatch_arguments.streamed
 
     @property
     def estimate_state(self) -> dict[str, Any]:

@@ -1,79 +1,38 @@
-"""Langevin dynamics without a momentum: the step, its arguments and its state."""
+"""Langevin dynamics without a momentum: the step and its state."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import plain_number
+from pymc_geodesic.arguments import check_choice, check_positive, plain_number
+from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.manifolds import Euclidean
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.minibatches.orders import RowNoise
+from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
-from pymc_geodesic.samplers.dynamics import Overdamped, scratch_of
-from pymc_geodesic.steps.base.options import (
-    AdaptationOptions,
-    MinibatchOptions,
-    StepOptions,
-    StepSizeOptions,
-)
+from pymc_geodesic.samplers.dynamics import Overdamped
 from pymc_geodesic.steps.base.pymc_parts import (
+    Model,
     PointType,
+    RandomGenerator,
     SamplerWarning,
+    TensorVariable,
     dataclass_state,
 )
-from pymc_geodesic.steps.base.signature import after
 from pymc_geodesic.steps.base.told_diffusion import ToldDiffusion
 from pymc_geodesic.tuning.diffusion import DiffusionTuner
 from pymc_geodesic.tuning.effective_size import RunningSize
 
-__all__ = ["DiffusionOptions", "DiffusionState", "DiffusionStep"]
+__all__ = ["DiffusionState", "DiffusionStep"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class DiffusionOptions(StepOptions, StepSizeOptions, AdaptationOptions, MinibatchOptions):
-    """Arguments of `SGLD` and `SSGLD`.
-
-    Parameters
-    ----------
-    step_size : float or callable, optional
-        h, the standard deviation of the noise of one step (a time: one step advances the
-        Langevin equation by h²), or a schedule: a function of the draw, such as
-        `PolynomialDecay`, h0 · (1 + t/b)^−γ. The step size ε of Welling and Teh is h², so that
-        their rate is 2γ. Tuned by default; then in posterior standard deviations.
-    preconditioner : {None, "adagrad"}
-        ``"adagrad"`` scales drift and noise of each coordinate by Pᵢ = 1 / (1 + sqrt(Gᵢ)),
-        where Gᵢ is the sum of the squares of all its gradient estimates so far: steps differ
-        between coordinates and shrink by themselves, h √P as t^−1/4.
-    n_steps : int, optional
-        Inner steps of a draw; by default as many as a draw takes to be worth having, 100 at most,
-        and 10 where the step size is not chosen in the coordinates of a metric.
-    metric : {"auto", "dense", "diag", None} or array
-        Coordinates of the default dynamics: with all correlations, with scales only, or whichever
-        of them the dimension allows; or a covariance of the posterior, see `SGGMC`. None moves all
-        coordinates alike.
-    control_variates : {"auto", 1, 2, False}
-        Whether the tuned dynamics estimate differences to the gradient of all rows at one place,
-        which lowers the noise to what the posterior is wide, to first or second order; see
-        `SGGMC`. ``"auto"`` goes by what pays.
-    batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
-        Minibatches; see `SGGMC`. All rows by default. Gradient noise that is taken off must be
-        independent from step to step, so that ``"shuffled"`` means ``"independent"`` unless
-        the first equation is run as it stands.
-    """
-
-    preconditioner: Literal["adagrad"] | None = field(default=None, metadata=after("step_size"))
-
-    def __post_init__(self) -> None:
-        """Check the preconditioner."""
-        super().__post_init__()
-        if self.preconditioner not in (None, "adagrad"):
-            raise ValueError(
-                f"preconditioner={self.preconditioner!r} is unknown; choose None or 'adagrad'"
-            )
+_NOISE_CHUNK = 512
 
 
 @dataclass_state
@@ -122,13 +81,31 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
     _progress_stats = (("phase", "6s", "Phase"), ("step_size", ".2e", "Step size"))
     _compiled_attributes = ("estimator", "_adapted")
 
-    options: DiffusionOptions
-
-    def _build(self) -> None:
-        super()._build()
-        self.step_size = plain_number(self.options.step_size)
-        self.preconditioner = self.options.preconditioner
-        self._scratch = scratch_of(self.product.size)
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None,
+        *,
+        step_size: float | Schedule | None,
+        preconditioner: Literal["adagrad"] | None,
+        n_steps: int | None,
+        metric: Literal["auto", "dense", "diag"] | ArrayLike | None,
+        control_variates: Literal["auto", 1, 2] | bool,
+        minibatches: MinibatchArguments,
+        model: Model | None,
+        rng: RandomGenerator,
+        compile_kwargs: Mapping[str, Any] | None,
+    ) -> None:
+        check_positive("step_size", step_size)
+        check_choice("preconditioner", preconditioner, (None, "adagrad"))
+        self._set_adaptation(n_steps=n_steps, metric=metric, control_variates=control_variates)
+        super().__init__(
+            vars, minibatches=minibatches, model=model, rng=rng, compile_kwargs=compile_kwargs
+        )
+        self.step_size = plain_number(step_size)
+        self.preconditioner = preconditioner
+        self._scratch = Scratch(
+            np.empty(self.product.size + 1), np.empty(min(_NOISE_CHUNK, self.product.size))
+        )
         self._compile()
         self._tuner = DiffusionTuner(epoch=self.estimator.source.epoch)
         self._size = RunningSize(self.product)

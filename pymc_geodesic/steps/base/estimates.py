@@ -1,8 +1,8 @@
-"""The estimate that the options of a step ask for, and the source of its rows."""
+"""Gradient and count estimators of a step method, and the source of their minibatches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pymc_geodesic.counts.estimate import CountEstimate
@@ -15,7 +15,7 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.minibatches.from_arguments import minibatch_source
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.minibatches.orders import RowNoise
 from pymc_geodesic.steps.base.pymc_parts import Model
 
@@ -25,18 +25,24 @@ __all__ = ["EstimatingStep"]
 class EstimatingStep:
     """A step that estimates gradients or counts.
 
-    What users say of rows goes into a source of them here, and no further.
-
     Attributes
     ----------
-    options : StepOptions
-        What users passed, of rows too: they are `RowOptions` as well.
+    minibatch_arguments : MinibatchArguments
+    compile_kwargs : mapping, optional
+        Passed to `pymc.compile`.
+    local_draws, local_tune, local_steps : int
+        Transitions of the local variables that are averaged over and before them, and leapfrog
+        steps of each; ``local_steps`` is None where they are drawn by Gibbs sweeps.
     model : pymc.Model
     variables, local : list of ManifoldVariable
         Those to differentiate by, and those with one point for each row.
     """
 
-    options: Any
+    minibatch_arguments: MinibatchArguments
+    compile_kwargs: Mapping[str, Any] | None
+    local_draws: int
+    local_tune: int
+    local_steps: int | None
     model: Model
     variables: Sequence[ManifoldVariable]
     local: Sequence[ManifoldVariable]
@@ -56,30 +62,29 @@ class EstimatingStep:
         Raises
         ------
         ValueError
-            If the options contradict each other or the model.
+            If the arguments contradict each other or the model.
         """
         if self.local:
             return self._make_local_estimator(noise, with_value)
-        options = self.options
-        source = minibatch_source(self.model, options, noise=noise)
-        density = RowDensity(self.model, self.variables, source, options.total_size)
-        return GradientEstimator(
-            density, with_value=with_value, compile_kwargs=options.compile_kwargs
-        )
+        rows = self.minibatch_arguments
+        source = minibatch_source(self.model, rows, noise=noise)
+        density = RowDensity(self.model, self.variables, source, rows.total_size)
+        return GradientEstimator(density, with_value=with_value, compile_kwargs=self.compile_kwargs)
 
     def _make_local_estimator(self, noise: RowNoise, with_value: bool) -> GradientEstimate:
-        options = self.options
-        if options.minibatch is None:
+        rows = self.minibatch_arguments
+        assert self.local_steps is not None
+        if rows.minibatch is None:
             raise ValueError(
                 "local= needs minibatch=[...], the names of the data containers whose rows the "
                 "local variables belong to; batch_size= may be left out to use all rows"
             )
-        if options.batches is not None:
+        if rows.batches is not None:
             raise ValueError("local= needs rows that can be visited again, not batches=")
         n_rows = self.local[0].shape[0]
-        source = minibatch_source(self.model, options, noise=noise, n_rows=n_rows)
-        total_size = total_rows(self.model, self.local, source, options.total_size)
-        n_draws = options.local_draws
+        source = minibatch_source(self.model, rows, noise=noise, n_rows=n_rows)
+        total_size = total_rows(self.model, self.local, source, rows.total_size)
+        n_draws = self.local_draws
         if not with_value:
             # While the draws stand still they drag the others along as friction does, and only the
             # scatter of N / n draws or fewer warms as much as that cools.
@@ -91,10 +96,10 @@ class EstimatingStep:
             source=source,
             total_size=total_size,
             n_draws=n_draws,
-            n_discarded=options.local_tune,
-            n_steps=options.local_steps,
+            n_discarded=self.local_tune,
+            n_steps=self.local_steps,
             with_value=with_value,
-            compile_kwargs=options.compile_kwargs,
+            compile_kwargs=self.compile_kwargs,
         )
 
     def _make_counts(self) -> tuple[CountEstimate, ConjugatePriors]:
@@ -103,14 +108,14 @@ class EstimatingStep:
         Raises
         ------
         ValueError
-            If the options contradict each other or the model.
+            If the arguments contradict each other or the model.
         """
         if self.local:
             return self._make_topic_counts(), ConjugatePriors(self.model, self.variables)
-        options = self.options
-        source = minibatch_source(self.model, options)
-        density = LikelihoodDensity(self.model, self.variables, source, options.total_size)
-        estimator = CountEstimator(density, compile_kwargs=options.compile_kwargs)
+        rows = self.minibatch_arguments
+        source = minibatch_source(self.model, rows)
+        density = LikelihoodDensity(self.model, self.variables, source, rows.total_size)
+        estimator = CountEstimator(density, compile_kwargs=self.compile_kwargs)
         return estimator, ConjugatePriors(self.model, self.variables, source.names)
 
     def _make_topic_counts(self) -> TopicCountEstimator:
@@ -126,7 +131,7 @@ class EstimatingStep:
             self.model,
             first,
             self.local,
-            minibatches=self.options,
-            n_kept=self.options.local_draws,
-            n_discarded=self.options.local_tune,
+            minibatches=self.minibatch_arguments,
+            n_kept=self.local_draws,
+            n_discarded=self.local_tune,
         )

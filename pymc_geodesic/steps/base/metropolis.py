@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pymc_geodesic.arguments import (
+    check_count,
     check_fraction,
+    check_integers,
     check_positive,
     checked_metric_or_covariance,
     plain_number,
@@ -20,33 +22,30 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record, gmc
+from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.samplers.hmc import (
     AdaptedTrajectories,
     compact_parts,
     flat_names,
 )
-from pymc_geodesic.steps.base.adaptor import GeodesicStepState
+from pymc_geodesic.steps.base.adaptor import DEFAULT_STEPS, GeodesicStepState
 from pymc_geodesic.steps.base.handing_on import HandingOnStep
-from pymc_geodesic.steps.base.options import (
-    LocalOptions,
-    ManifoldOptions,
-    MetricOptions,
-    RowOptions,
-    StepOptions,
-)
 from pymc_geodesic.steps.base.pymc_parts import (
     DualAverageAdaptation,
+    Model,
     PointType,
+    RandomGenerator,
     SamplerWarning,
     StepSizeState,
+    TensorVariable,
     dataclass_state,
 )
-from pymc_geodesic.steps.base.signature import after, by_rule
 from pymc_geodesic.tuning.effective_size import RunningSize
 from pymc_geodesic.tuning.factor_rule import factor_rule
 
-__all__ = ["GMCOptions", "MetropolisOptions", "MetropolisState", "MetropolisStep"]
+__all__ = ["MetropolisState", "MetropolisStep"]
 
 JITTER = 0.2
 
@@ -55,47 +54,6 @@ def longest_step(variables: Sequence[ManifoldVariable]) -> float:
     """Step with which a free particle goes half around the smallest compact manifold."""
     dims = [v.manifold.dim for v in variables if v.manifold.is_compact]
     return math.pi / math.sqrt(max(dims)) if dims else math.inf
-
-
-@dataclass(frozen=True, kw_only=True)
-class MetropolisOptions(StepOptions, MetricOptions):
-    """Arguments of `SubgradientHMC`, and some of those of `GMC`.
-
-    Parameters
-    ----------
-    step_size : float, optional
-        ε, a time; tuned by dual averaging by default, then in posterior standard deviations.
-    n_steps : int, optional
-        L, leapfrog steps of a draw; by default as many as go a quarter of a period, of random
-        length within 40 % of it, and 10 in the coordinates of the model.
-    target_accept : float
-        Acceptance probability that tuning aims at.
-    """
-
-    step_size: float | None = field(default=None, metadata=after("vars") | by_rule(check_positive))
-    target_accept: float = field(default=0.8, metadata=after("n_steps") | by_rule(check_fraction))
-
-
-@dataclass(frozen=True, kw_only=True)
-class GMCOptions(MetropolisOptions, RowOptions, LocalOptions, ManifoldOptions):
-    """Arguments of `GMC`.
-
-    Parameters
-    ----------
-    batch_size, minibatch, total_size, minibatch_order
-        Only with ``local=``; see `SGGMC`. A Metropolis correction needs all rows, which is the
-        default, so that there is no choice but to leave all but ``minibatch`` out.
-    local : list of variables, optional
-        Variables with one point for each row of the ``minibatch=`` containers. Each draw first runs
-        ``local_tune + local_draws`` GMC transitions on them, in which every row accepts by
-        itself, and then moves the other variables on the log-density averaged over the last
-        ``local_draws``. With ``local_draws=1`` this is blocked Gibbs sampling, which is exact
-        (GMC-bGibbs of Liu et al. 2016); with more it is their GMC-apprMH, which is not.
-    local_draws, local_tune, local_steps : int
-        Transitions that are averaged over, transitions before them, leapfrog steps of each.
-    """
-
-    local_draws: int = 1
 
 
 @dataclass_state
@@ -137,26 +95,55 @@ class MetropolisStep(HandingOnStep):
         ("acceptance_rate", ".2f", "Acceptance"),
     )
 
-    options: GMCOptions
-
-    def _build(self) -> None:
-        options = self.options
-        if options.local is None and (
-            options.minibatch is not None or options.batch_size is not None
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None,
+        *,
+        step_size: float | None,
+        n_steps: int | None,
+        target_accept: float,
+        metric: Literal["auto", "dense", "diag"] | ArrayLike | None,
+        minibatches: MinibatchArguments,
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = 1,
+        local_tune: int = 0,
+        local_steps: int = 1,
+        manifolds: Mapping[str, type[Manifold]] | None = None,
+        model: Model | None,
+        rng: RandomGenerator,
+        compile_kwargs: Mapping[str, Any] | None,
+    ) -> None:
+        check_positive("step_size", step_size)
+        check_count("n_steps", n_steps)
+        check_fraction("target_accept", target_accept)
+        check_integers(local_steps=(local_steps, 1))
+        self.metric = checked_metric_or_covariance(metric)
+        if local is None and (
+            minibatches.minibatch is not None or minibatches.batch_size is not None
         ):
             message = (
                 f"{type(self).__name__} corrects with the log-density of all the data and takes "
                 "minibatch= only with local=; use SGGMC or gSGNHT for minibatches"
             )
             raise ValueError(see(message, "exact"))
-        if callable(options.step_size):
+        if callable(step_size):
             raise ValueError(f"{type(self).__name__} takes a number for step_size=, no schedule")
-        super()._build()
-        self.step_size = plain_number(options.step_size)
-        self.metric = checked_metric_or_covariance(options.metric)
-        self._wanted_steps = options.wanted_steps
-        self.n_steps = options.told_steps
-        self.target_accept = options.target_accept
+        super().__init__(
+            vars,
+            minibatches=minibatches,
+            local=local,
+            local_draws=local_draws,
+            local_tune=local_tune,
+            local_steps=local_steps,
+            manifolds=manifolds,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
+        self.step_size = plain_number(step_size)
+        self._wanted_steps = None if n_steps is None else int(n_steps)
+        self.n_steps = self._wanted_steps or DEFAULT_STEPS
+        self.target_accept = target_accept
         self._longest_step = longest_step(self.variables)
         none_kept = np.empty((0, self.product.size))
         self._record = Record(1, none_kept, np.empty(1), np.empty((2, 1)))
@@ -182,8 +169,8 @@ class MetropolisStep(HandingOnStep):
             f"{name} corrects with the log-density of all rows, once each, but "
             f"batch_size={self.estimator.source.batch_size}, "
             f"total_size={self.estimator.total_size} and "
-            f"minibatch_order={self.options.minibatch_order!r} ask for others; leave them "
-            "out, or use SGGMC or gSGNHT",
+            f"minibatch_order={self.minibatch_arguments.minibatch_order!r} ask for others; "
+            "leave them out, or use SGGMC or gSGNHT",
             "exact",
         )
 

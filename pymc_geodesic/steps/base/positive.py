@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.arguments import check_count, plain_number, step_size_at
+from pymc_geodesic.arguments import check_count, check_positive, plain_number, step_size_at
 from pymc_geodesic.counts.estimate import AssignsTopics
 from pymc_geodesic.counts.gradient_counts import count_blocks
 from pymc_geodesic.counts.logarithms import log_of_value, value_of_log
@@ -29,55 +29,30 @@ from pymc_geodesic.kernels.topics.assignments import sample_documents
 from pymc_geodesic.kernels.topics.moves import add_counts, read_words, sum_words
 from pymc_geodesic.kernels.topics.words import collect_words
 from pymc_geodesic.manifolds import FlatSimplex, HalfLine, Manifold
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.runtime.log_gamma import log_gamma
 from pymc_geodesic.runtime.streams import split_stream
+from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
 from pymc_geodesic.steps.base.measuring_counts import CountMeasuringStep
-from pymc_geodesic.steps.base.options import LocalDraws, StepOptions, StepSizeOptions, StreamOptions
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.steps.base.pymc_parts import (
+    Model,
     PointType,
+    RandomGenerator,
     SamplerWarning,
+    TensorVariable,
     dataclass_state,
 )
-from pymc_geodesic.steps.base.signature import after, by_rule
 from pymc_geodesic.tuning.count_noise import CountNoise
 
-__all__ = ["PositiveOptions", "PositiveState", "PositiveStep"]
+__all__ = ["PositiveState", "PositiveStep"]
 
 MEASURED_DRAWS = 20
 """Draws of each half of the tuning phase whose noise is measured if the step size is given."""
 
-LOCAL_SWEEPS = 5
-"""Default sweeps over the words of a document, kept and not."""
-
-
 _OF_TOPICS = (collect_words, read_words, split_stream, sample_documents, sum_words, add_counts)
 """What every minibatch of documents runs, whichever way their words move."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PositiveOptions(StepOptions, StepSizeOptions, StreamOptions, LocalDraws):
-    """Arguments that `SCIR` and `SGRLD` share.
-
-    Parameters
-    ----------
-    n_steps : int
-        Inner steps of a draw, each with the next minibatch.
-    minibatch : list of str, optional
-        Names of the ``pm.Data`` containers whose rows are subsampled together. A model with
-        ``pm.Minibatch`` and ``total_size`` needs neither. All rows by default.
-    batches : iterable, optional
-        Yields blocks of rows for the containers of ``minibatch=``, for data larger than memory.
-    minibatch_order : {"shuffled", "independent", "random"}
-        See `SGGMC`.
-    local_draws, local_tune : int
-        Sweeps over a document that are averaged over, and sweeps before them.
-    """
-
-    n_steps: int = field(default=10, metadata=after("step_size") | by_rule(check_count))
-    local_draws: int = LOCAL_SWEEPS
-    local_tune: int = LOCAL_SWEEPS
 
 
 @dataclass_state
@@ -125,12 +100,34 @@ class PositiveStep(CountMeasuringStep):
     _kernels: tuple[Any, Any]
     """What calls a field of counts, and what moves the words of topics."""
 
-    options: PositiveOptions
-
-    def _build(self) -> None:
-        super()._build()
-        self.step_size = plain_number(self.options.step_size)
-        self.n_steps = int(self.options.n_steps)
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None,
+        *,
+        step_size: float | Schedule | None,
+        n_steps: int,
+        minibatches: MinibatchArguments,
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None,
+        local_draws: int,
+        local_tune: int,
+        model: Model | None,
+        rng: RandomGenerator,
+        compile_kwargs: Mapping[str, Any] | None,
+    ) -> None:
+        check_positive("step_size", step_size)
+        check_count("n_steps", n_steps)
+        super().__init__(
+            vars,
+            minibatches=minibatches,
+            local=local,
+            local_draws=local_draws,
+            local_tune=local_tune,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
+        self.step_size = plain_number(step_size)
+        self.n_steps = int(n_steps)
         self.blocks = count_blocks(self.variables)
         self._is_log_normal = self._by_number(LOG_NORMAL)
         self._values = np.empty(self.product.size)
@@ -142,10 +139,14 @@ class PositiveStep(CountMeasuringStep):
         self._reset()
         self._probe()
 
-    def _find_variables(self) -> list[ManifoldVariable]:
+    def _find_variables(
+        self,
+        vars: Sequence[TensorVariable | str] | None,
+        manifolds: Mapping[str, type[Manifold]] | None,
+    ) -> list[ManifoldVariable]:
         name, local = type(self).__name__, [variable.rv for variable in self.local]
-        rvs = variables_of_families(self.model, self.options.vars, self._families, name)
-        manifolds: dict[str, type[Manifold]] = {
+        rvs = variables_of_families(self.model, vars, self._families, name)
+        manifolds = {
             rv.name: FlatSimplex if family_of(rv) == "Dirichlet" else HalfLine
             for rv in rvs
             if rv not in local

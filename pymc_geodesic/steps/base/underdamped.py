@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import plain_number
-from pymc_geodesic.integrators import EXACT, FrictionAndNoise, refresh_velocity
+from pymc_geodesic.arguments import (
+    check_alternatives,
+    check_choice,
+    check_gradient_noise,
+    check_integers,
+    check_positive,
+    check_positive_number,
+    check_tune_temperature,
+    plain_number,
+)
+from pymc_geodesic.integrators import EXACT, PAPER, Scratch, refresh_velocity
 from pymc_geodesic.kernels import gmc, probe, probe_in_turn
+from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.manifolds.blocks import project
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.minibatches.orders import RowNoise
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import split_stream
+from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
 from pymc_geodesic.steps.base.adapting import AdaptingStep
 from pymc_geodesic.steps.base.adaptor import GeodesicStepState
-from pymc_geodesic.samplers.dynamics import Underdamped, scratch_of
+from pymc_geodesic.samplers.dynamics import Underdamped
 from pymc_geodesic.adaptation.known_noise import noise_by_coordinate
-from pymc_geodesic.steps.base.langevin_options import SPLITTINGS, LangevinOptions
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.steps.base.pymc_parts import (
+    Model,
     PointType,
+    RandomGenerator,
     SamplerWarning,
+    TensorVariable,
     dataclass_state,
 )
 from pymc_geodesic.steps.base.told_langevin import ToldLangevin
@@ -37,6 +53,10 @@ __all__ = ["LangevinState", "LangevinStep"]
 
 KNOWN_NOISE = 0.5
 """Largest part of the noise of the dynamics that gradient noise of known variance may stand for."""
+
+SPLITTINGS = {"exact": EXACT, "paper": PAPER}
+
+_NOISE_CHUNK = 512
 
 
 @dataclass_state
@@ -89,7 +109,6 @@ class LangevinStep(AdaptingStep, ToldLangevin):
     )
     _compiled_attributes = ("estimator", "_noise_field", "_source", "_adapted")
     _tuned_attributes: tuple[str, ...] = (*ToldLangevin._tuned_attributes, "tuned_friction")
-    options: LangevinOptions
     last_excess: float
     _kernels: ClassVar[tuple[Any, ...]]
     """What runs where nothing is adapted."""
@@ -100,19 +119,65 @@ class LangevinStep(AdaptingStep, ToldLangevin):
     )
     _too_cold = "a smaller step_size or less friction"
 
-    def _build(self) -> None:
-        super()._build()
-        options = self.options
-        self.step_size = plain_number(options.step_size)
-        self.learning_rate = plain_number(options.learning_rate)
-        self.friction = plain_number(options.friction)
-        self.momentum_decay = plain_number(options.momentum_decay)
-        self.gradient_noise = options.gradient_noise
-        self.tune_temperature = options.tune_temperature
-        self._splitting = SPLITTINGS[options.splitting]
+    def __init__(
+        self,
+        vars: Sequence[TensorVariable | str] | None,
+        *,
+        step_size: float | Schedule | None,
+        learning_rate: float | None = None,
+        friction: float | None,
+        momentum_decay: float | None = None,
+        n_steps: int | None,
+        gradient_noise: ArrayLike | Literal["fisher"] | None = None,
+        metric: Literal["auto", "dense", "diag"] | ArrayLike | None,
+        control_variates: Literal["auto", 1, 2] | bool,
+        tune_temperature: float | None,
+        splitting: Literal["exact", "paper"] = "exact",
+        minibatches: MinibatchArguments,
+        local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
+        local_draws: int = 1,
+        local_tune: int = 0,
+        local_steps: int = 1,
+        manifolds: Mapping[str, type[Manifold]] | None = None,
+        model: Model | None,
+        rng: RandomGenerator,
+        compile_kwargs: Mapping[str, Any] | None,
+    ) -> None:
+        check_positive("step_size", step_size)
+        check_positive_number("learning_rate", learning_rate)
+        check_positive_number("friction", friction)
+        check_positive_number("momentum_decay", momentum_decay)
+        check_alternatives("the step size", step_size=step_size, learning_rate=learning_rate)
+        check_alternatives("the friction", friction=friction, momentum_decay=momentum_decay)
+        check_gradient_noise(gradient_noise)
+        check_tune_temperature(tune_temperature)
+        check_choice("splitting", splitting, SPLITTINGS)
+        check_integers(local_steps=(local_steps, 1))
+        self._set_adaptation(n_steps=n_steps, metric=metric, control_variates=control_variates)
+        super().__init__(
+            vars,
+            minibatches=minibatches,
+            local=local,
+            local_draws=local_draws,
+            local_tune=local_tune,
+            local_steps=local_steps,
+            manifolds=manifolds,
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
+        )
+        self.step_size = plain_number(step_size)
+        self.learning_rate = plain_number(learning_rate)
+        self.friction = plain_number(friction)
+        self.momentum_decay = plain_number(momentum_decay)
+        self.gradient_noise = gradient_noise
+        self.tune_temperature = tune_temperature
+        self._splitting = SPLITTINGS[splitting]
         self._tuner = self._make_tuner()
         self._ones = np.ones(len(self.variables))
-        self._scratch = scratch_of(self.product.size)
+        self._scratch = Scratch(
+            np.empty(self.product.size + 1), np.empty(min(_NOISE_CHUNK, self.product.size))
+        )
         self._size = RunningSize(self.product)
         self._looks = self._make_looks()
         self._compile()
@@ -219,12 +284,6 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         refresh_velocity(self.product.blocks, self.position, self.velocity, self.stream)
         self.last_gradient = np.empty(0)
         self._start_adapted()
-
-    def _friction_and_noise(self, friction: np.ndarray) -> FrictionAndNoise:
-        """Friction and known noise of every coordinate, from the friction of every variable."""
-        by_coordinate = np.repeat(friction, [p.stop - p.start for p in self.product.slices.values()])
-        known = self._noise_variance if self._noise_variance.size else np.zeros(self.product.size)
-        return FrictionAndNoise(by_coordinate, known, self._splitting)
 
     def _move(self, point: PointType) -> dict[str, Any]:
         return self._move_adapted() if self._adapts else self._move_as_told()
