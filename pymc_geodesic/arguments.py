@@ -21,9 +21,11 @@ __all__ = [
     "check_fraction",
     "check_gradient_noise",
     "check_integers",
+    "check_langevin",
     "check_positive",
     "check_positive_number",
     "check_row_blocks",
+    "check_trajectories",
     "check_tune_temperature",
     "checked_control_variates",
     "checked_metric",
@@ -170,6 +172,49 @@ def check_tune_temperature(temperature: Any) -> None:
             f"tune_temperature={temperature} is the kinetic temperature at the start of tuning "
             "and must be at least 1"
         )
+
+
+def check_langevin(
+    *,
+    step_size: Any,
+    learning_rate: Any,
+    friction: Any,
+    momentum_decay: Any,
+    gradient_noise: Any,
+    tune_temperature: Any,
+    splitting: Any,
+) -> None:
+    """Check the arguments of Langevin dynamics with a momentum; see `pymc_geodesic.SGGMC`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The message names the argument.
+    """
+    check_positive("step_size", step_size)
+    check_positive_number("learning_rate", learning_rate)
+    check_positive_number("friction", friction)
+    check_positive_number("momentum_decay", momentum_decay)
+    check_alternatives("the step size", step_size=step_size, learning_rate=learning_rate)
+    check_alternatives("the friction", friction=friction, momentum_decay=momentum_decay)
+    check_gradient_noise(gradient_noise)
+    check_tune_temperature(tune_temperature)
+    check_choice("splitting", splitting, ("exact", "paper"))
+
+
+def check_trajectories(name: str, step_size: Any, n_steps: Any, target_accept: Any) -> None:
+    """Check the arguments of Hamiltonian trajectories; see `pymc_geodesic.GMC`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The message names the argument.
+    """
+    check_positive("step_size", step_size)
+    check_count("n_steps", n_steps)
+    check_fraction("target_accept", target_accept)
+    if callable(step_size):
+        raise ValueError(f"{name} takes a number for step_size=, no schedule")
 
 
 def check_compile_kwargs(compile_kwargs: Any) -> None:

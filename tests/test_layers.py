@@ -76,7 +76,7 @@ PRIVATE = (
     "pymc_geodesic.densities",
     "pymc_geodesic.gradients",
     "pymc_geodesic.counts",
-    "pymc_geodesic.steps.base.pymc_parts",
+    "pymc_geodesic.steps.pymc_parts",
     "pymc_geodesic.runs.pymc_parts",
     "pymc_geodesic.distributed.pymc_parts",
     "pymc_geodesic.ops.numba_backend",
@@ -186,7 +186,7 @@ def test_layers_form_no_circle():
         ("pymc_geodesic.kernels.gmc", "from pytensor import tensor"),
         (
             "pymc_geodesic.densities.log_density",
-            "from pymc_geodesic.steps.base.adaptor import Step",
+            "from pymc_geodesic.steps.step import Step",
         ),
         ("pymc_geodesic.steps.sggmc", "from pymc.step_methods.arraystep import BlockedStep"),
         ("pymc_geodesic.distributions.vmf", "from pymc.step_methods import NUTS"),
@@ -206,7 +206,7 @@ def test_a_wrong_import_is_found(module, source):
         ("pymc_geodesic", "from pymc_geodesic.steps import SGGMC"),
         ("pymc_geodesic.kernels.gmc", "from pymc_geodesic.manifolds.product import geodesic"),
         (
-            "pymc_geodesic.steps.base.pymc_parts",
+            "pymc_geodesic.steps.pymc_parts",
             "from pymc.step_methods.arraystep import BlockedStep",
         ),
         ("pymc_geodesic.distributions.vmf", "from pymc.distributions.continuous import Flat"),

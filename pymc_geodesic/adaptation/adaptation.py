@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import FieldLike
+from pymc_geodesic.tuning.funnel import Funnel
 from pymc_geodesic.tuning.noise import LangevinSettings
 
 __all__ = ["Exploration", "LangevinAdaptation", "LangevinChain", "Proposal"]
@@ -150,3 +152,9 @@ class LangevinAdaptation(Protocol):
         n_grad : int
             Gradient evaluations.
         """
+
+    def funnel(self) -> Funnel | None:
+        """Find a variable that sets the scale of another, from the draws of the warm-up."""
+
+    def noise_diagnosis(self, names: Sequence[str]) -> str | None:
+        """Name coordinates whose gradient noise is poorly known."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ from pymc_geodesic.runtime.fields import FieldLike, evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.tuning.cooling import is_far
+from pymc_geodesic.tuning.funnel import Funnel
 from pymc_geodesic.tuning.noise import LangevinSettings
 from pymc_geodesic.tuning.temperature import TemperatureTuner
 
@@ -165,6 +167,14 @@ class FixedParameters:
         """Explore nothing."""
         return None
 
+    def funnel(self) -> Funnel | None:
+        """Find nothing: only whitened coordinates show it."""
+        return None
+
+    def noise_diagnosis(self, names: Sequence[str]) -> str | None:
+        """Find nothing: no noise is measured by coordinate."""
+        return None
+
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Return the parameters; see `LangevinAdaptation`."""
         minibatches, n_grad = self._estimate.prepare(
@@ -273,6 +283,14 @@ class TemperatureAnnealing:
 
     def explore(self, chain: LangevinChain) -> Exploration | None:
         """Explore nothing."""
+        return None
+
+    def funnel(self) -> Funnel | None:
+        """Find nothing: only whitened coordinates show it."""
+        return None
+
+    def noise_diagnosis(self, names: Sequence[str]) -> str | None:
+        """Find nothing: no noise is measured by coordinate."""
         return None
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:

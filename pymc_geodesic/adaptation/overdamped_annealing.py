@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.tuning.diffusion import DiffusionTuner
+from pymc_geodesic.tuning.funnel import Funnel
 from pymc_geodesic.tuning.noise import LangevinSettings
 
 __all__ = ["OverdampedAnnealing"]
@@ -94,6 +96,14 @@ class OverdampedAnnealing:
 
     def explore(self, chain: LangevinChain) -> Exploration | None:
         """Explore nothing."""
+        return None
+
+    def funnel(self) -> Funnel | None:
+        """Find nothing: only whitened coordinates show it."""
+        return None
+
+    def noise_diagnosis(self, names: Sequence[str]) -> str | None:
+        """Find nothing: no noise is measured by coordinate."""
         return None
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:

@@ -214,6 +214,16 @@ class WhitenedTrajectories:
                 self._longest,
             )
 
+    @property
+    def mixes(self) -> bool:
+        """Whether a whitened coordinate belongs to no coordinate of the model."""
+        return self._rule.mixes
+
+    def use_rule(self, rule: FactorRule) -> None:
+        """Make the metric by another rule, from the next chain on."""
+        self._rule, self.has_tuned = rule, False
+        self.initialize(0)
+
     def use(self, metric: Metric) -> None:
         """Change the coordinates."""
         self.gradient.use(metric)

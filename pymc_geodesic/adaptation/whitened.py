@@ -28,9 +28,11 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.monitoring.whitened import WhitenedMonitor
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.tuning.complaint import complaint_about_noise
+from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.funnel import Funnel
 from pymc_geodesic.tuning.heat import hottest_draw
 from pymc_geodesic.tuning.noise import LangevinSettings, few_beside_many, principal_directions
@@ -115,7 +117,8 @@ class WhitenedAdaptation:
         self._next_arguments = next_minibatches
         prepare(all_finite)
         self._model_product = product
-        self.use_explorer(explorer)
+        self._explorer, self._trajectories = explorer, explorer.adaptation
+        self.product = self._trajectories.product
         self._noise = NoiseMeasurement(gradient, self.product, next_minibatches)
         self._variates = VariatesChoice(self._noise, order)
         self._points = points_of(product)
@@ -128,10 +131,15 @@ class WhitenedAdaptation:
         variates = {0: "no", 1: "first-order", 2: "second-order"}[self.gradient.order]
         return f"whitened coordinates, {variates} control variates, known gradient noise"
 
-    def use_explorer(self, explorer: Explorer) -> None:
-        """Explore in other coordinates, from the next chain on."""
-        self._explorer, self._trajectories = explorer, explorer.adaptation
-        self.product = self._trajectories.product
+    def monitor(self) -> WhitenedMonitor:
+        """Monitor of draws in these coordinates."""
+        return WhitenedMonitor(
+            self.gradient, self._model_product, self._next_arguments, mixes=self._trajectories.mixes
+        )
+
+    def use_rule(self, rule: FactorRule) -> None:
+        """Make the metric by another rule, from the next chain on."""
+        self._trajectories.use_rule(rule)
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `LangevinAdaptation`."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_geodesic.gradients.row_curvature import RowCurvature
-from pymc_geodesic.steps.base.adaptor import GeodesicStep
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["Expansion", "Expansions"]
 

@@ -84,6 +84,9 @@ class GradientEstimate(Estimate):
 
     field: CompiledField
 
+    is_local: bool = False
+    """Whether it draws local variables given the position."""
+
     def at_work(self) -> AbstractContextManager[Any]:
         """Let interrupts wait while machine code calls back into Python."""
         return interrupts_later() if self.field.interpreted else nullcontext()

@@ -84,6 +84,8 @@ class LocalGradientEstimator(GradientEstimate):
         the step do not agree on N.
     """
 
+    is_local = True
+
     scheme: type[RowConditional] = RowConditional
     """How local variables are drawn."""
 

@@ -13,6 +13,7 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.gmc import Chains, Record
+from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.samplers.sampler import NotFiniteError
@@ -133,9 +134,10 @@ class HMCSampler:
         if not math.isfinite(output[-1]):
             raise NotFiniteError("log-density", math.nan, np.empty(0), at_start=True)
 
-    def diagnosis(self, names: Sequence[str]) -> str | None:
-        """Describe nothing: the Metropolis correction leaves no bias."""
-        return None
+    def funnel(self, names: Sequence[str]) -> Diagnosis | None:
+        """Describe a variable that sets the scale of another, as the warm-up has shown it."""
+        found = self.adaptation.funnel()
+        return None if found is None else Diagnosis(found.complaint, "funnel")
 
     @property
     def state(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation, LangevinChain, Proposal
 from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.fixed_parameters import FixedParameterMonitor
 from pymc_geodesic.monitoring.whitened import WhitenedMonitor
 from pymc_geodesic.runtime.finite import all_finite
@@ -152,6 +153,7 @@ class LangevinSampler:
             friction=settings.mean_friction,
             thermostat=settings.mean_friction + float(self.dynamics.thermostat.mean()),
             noise_clips=clips,
+            n_steps=len(proposal.minibatches),
             n_grad=n_grad,
             diverging=diverging,
             phase="tune" if tune else "sample",
@@ -168,6 +170,7 @@ class LangevinSampler:
         friction: float = 0.0,
         thermostat: float = 0.0,
         noise_clips: int = 0,
+        n_steps: int = 0,
     ) -> dict[str, Any]:
         monitor = self.monitor if phase == "sample" else None
         return {
@@ -177,6 +180,7 @@ class LangevinSampler:
             "diffusion": friction,
             "thermostat": thermostat,
             "noise_clips": noise_clips,
+            "n_steps": n_steps,
             "n_grad": n_grad,
             "diverging": diverging,
             "phase": phase,
@@ -196,9 +200,22 @@ class LangevinSampler:
             if not all_finite(gradient):
                 raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
 
-    def diagnosis(self, names: Sequence[str]) -> str | None:
-        """Describe how draws contradict gradients, naming the coordinate; None if they agree."""
-        return None if self.monitor is None else self.monitor.diagnosis(names)
+    def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
+        """Describe how draws contradict gradients, or which gradient noise is poorly known.
+
+        Parameters
+        ----------
+        names : list of str
+            One for each coordinate.
+        """
+        message = None if self.monitor is None else self.monitor.diagnosis(names)
+        message = message or self.adaptation.noise_diagnosis(names)
+        return None if message is None else Diagnosis(message, "stationarity")
+
+    def funnel(self, names: Sequence[str]) -> Diagnosis | None:
+        """Describe a variable that sets the scale of another, as the warm-up has shown it."""
+        found = self.adaptation.funnel()
+        return None if found is None else Diagnosis(found.complaint, "funnel")
 
     @property
     def state(self) -> dict[str, Any]:

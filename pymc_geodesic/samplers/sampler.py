@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,6 +55,3 @@ class Sampler(Protocol):
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
         """Draw once, and return sample stats by name."""
-
-    def diagnosis(self, names: Sequence[str]) -> str | None:
-        """Describe what is wrong with the draws, given a name for each coordinate."""

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.integrators import refresh_velocity
-from pymc_geodesic.kernels.probe import Line, probe
+from pymc_geodesic.adaptation.trajectories import step_by_curvature
+from pymc_geodesic.arguments import (
+    check_integers,
+    check_trajectories,
+    checked_metric_or_covariance,
+    plain_number,
+)
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.steps.base.metropolis import MetropolisStep
-from pymc_geodesic.steps.base.pymc_parts import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.samplers.hmc import HMCSampler
+from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
+from pymc_geodesic.steps.hmc import (
+    TRAJECTORY_STATS,
+    check_exact,
+    trajectory_adaptation,
+    trajectory_monitors,
+)
+from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["GMC"]
 
-POWER_ITERATIONS = 10
 
-
-class GMC(MetropolisStep):
+class GMC(GeodesicStep):
     r"""Geodesic Monte Carlo: Hamiltonian Monte Carlo on a product of manifolds.
 
     Each draw takes a velocity v ~ N(0, I) in the tangent space, follows ``n_steps`` steps
@@ -112,8 +122,7 @@ class GMC(MetropolisStep):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import pymc as pm
+    >>>     >>> import pymc as pm
     >>> import pymc_geodesic as pg
     >>> with pm.Model():
     ...     mu = pg.VonMisesFisher("mu", mu=[1.0, 0.0, 0.0], kappa=50.0)
@@ -126,6 +135,11 @@ class GMC(MetropolisStep):
     """
 
     name = "gmc"
+    stats_dtypes_shapes: dict = TRAJECTORY_STATS
+    _progress_stats = (
+        ("step_size", ".2e", "Step size"),
+        ("acceptance_rate", ".2f", "Acceptance"),
+    )
 
     def __init__(
         self,
@@ -149,48 +163,53 @@ class GMC(MetropolisStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
+        check_trajectories("GMC", step_size, n_steps, target_accept)
+        check_integers(
+            local_draws=(local_draws, 1), local_tune=(local_tune, 0), local_steps=(local_steps, 1)
+        )
+        metric = checked_metric_or_covariance(metric)
+        minibatches = MinibatchArguments(
+            batch_size=batch_size,
+            minibatch=minibatch,
+            total_size=total_size,
+            minibatch_order=minibatch_order,
+        )
+        if local is None and (minibatch is not None or batch_size is not None):
+            message = (
+                "GMC corrects with the log-density of all the data and takes minibatch= only with "
+                "local=; use SGGMC or gSGNHT for minibatches"
+            )
+            raise ValueError(see(message, "exact"))
         super().__init__(
             vars,
-            step_size=step_size,
-            n_steps=n_steps,
-            target_accept=target_accept,
-            metric=metric,
-            minibatches=MinibatchArguments(
-                batch_size=batch_size,
-                minibatch=minibatch,
-                total_size=total_size,
-                minibatch_order=minibatch_order,
-            ),
+            minibatches=minibatches,
             local=local,
-            local_draws=local_draws,
-            local_tune=local_tune,
-            local_steps=local_steps,
             manifolds=manifolds,
+            is_corrected=True,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-
-    def _first_step_size(self) -> tuple[float, int]:
-        """Choose a step that resolves the largest curvature at the starting point.
-
-        Return it and the number of gradient evaluations.
-        """
-        direction = np.empty(self.product.size)
-        refresh_velocity(self.product.blocks, self.position, direction, self.stream)
-        field = self.estimator.field
-        curvature = np.nan
-        for _ in range(POWER_ITERATIONS):
-            curvature = probe.call(
-                field.callback,
-                0,
-                self.product.space,
-                Line(self.position, direction, 1e-6),
-                np.empty(0),
-                np.empty(len(self.variables)),
-                1,
-            )
-            field.raise_error()
-        if not math.isfinite(curvature):
-            raise self._fail(1e-6, self._failing_names(direction))
-        return 0.1 / math.sqrt(max(abs(curvature), 1e-2)), 2 * POWER_ITERATIONS
+        self.estimator = gradient_estimate(
+            self.model,
+            self.variables,
+            minibatches,
+            local=self.local,
+            local_arguments=LocalArguments(local_draws, local_tune, local_steps),
+            with_value=True,
+            compile_kwargs=compile_kwargs,
+        )
+        check_exact("GMC", self.estimator, minibatches)
+        self.adaptation = trajectory_adaptation(
+            self.estimator,
+            self.product,
+            step_size=plain_number(step_size),
+            n_steps=n_steps,
+            target_accept=target_accept,
+            metric=metric,
+            first_step=step_by_curvature,
+        )
+        self.sampler = HMCSampler(self.adaptation, self.estimator)
+        self.monitors = trajectory_monitors(self.sampler, self.product, target_accept)
+        if self.local:
+            self.report_local_acceptance()

@@ -8,42 +8,47 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import check_positive_number, plain_number
-from pymc_geodesic.integrators import State, Thermostat
-from pymc_geodesic.kernels import gsgnht, held_along_geodesics, learn_curvature
-from pymc_geodesic.kernels.sggmc import HeatBath
+from pymc_geodesic.adaptation.annealing import UserParameters
+from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
+from pymc_geodesic.arguments import (
+    check_count,
+    check_integers,
+    check_langevin,
+    check_positive_number,
+    checked_control_variates,
+    checked_metric_or_covariance,
+    plain_number,
+)
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.monitoring.reports import TemperatureMonitor
+from pymc_geodesic.samplers.dynamics import GeodesicNoseHoover
+from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.pymc_parts import (
-    Model,
-    RandomGenerator,
-    TensorVariable,
-    dataclass_state,
+from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
+from pymc_geodesic.steps.langevin import (
+    ADAPTATION_STATS,
+    SPLITTINGS,
+    TOO_COLD,
+    TOO_HOT,
+    langevin_adaptation,
+    langevin_monitors,
+    monitor_of,
+    row_noise,
 )
-from pymc_geodesic.steps.base.thermostat import ThermostatState, ThermostatStep
+from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["gSGNHT"]
 
+LAST_EXCESS = 0.05
+"""Excess of the kinetic temperature that gradient noise may cause where coordinates are not adapted.
 
-MEMORY_IN_TUNING, MEMORY = 0.95, 0.999
-"""Part of the sums for the mean curvature that is kept from draw to draw."""
-
-
-@dataclass_state
-class GSGNHTState(ThermostatState):
-    """State of gSGNHT.
-
-    Attributes
-    ----------
-    curvature_sums : ndarray, shape (n_variables, 2)
-        Fading sums over draws of v·v, and of v·v times the curvature along v.
-    """
-
-    curvature_sums: np.ndarray
+A thermostat holds the mean over the coordinates of a variable; some are hotter and others colder.
+"""
 
 
-class gSGNHT(ThermostatStep):
+class gSGNHT(GeodesicStep):
     r"""Geodesic stochastic gradient Nosé-Hoover thermostats.
 
     Simulates
@@ -211,11 +216,22 @@ class gSGNHT(ThermostatStep):
     """
 
     name = "gsgnht"
-    _kernels = (gsgnht, held_along_geodesics, learn_curvature)
-    last_excess = 0.05
-    _has_thermostat = True
-    _state_class = GSGNHTState
-    _tuned_attributes = (*ThermostatStep._tuned_attributes, "curvature_sums")
+    stats_dtypes_shapes: dict = {
+        "step_size": (np.float64, []),
+        "temperature": (np.float64, []),
+        "friction": (np.float64, []),
+        "noise_clips": (np.int64, []),
+        "diverging": (bool, []),
+        "n_grad": (np.int64, []),
+        **ADAPTATION_STATS,
+        "warning": (SamplerWarning, None),
+        "thermostat": (np.float64, []),
+    }
+    _progress_stats = (
+        ("phase", "6s", "Phase"),
+        ("step_size", ".2e", "Step size"),
+        ("temperature", ".3f", "Temperature"),
+    )
 
     def __init__(
         self,
@@ -248,71 +264,94 @@ class gSGNHT(ThermostatStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
-        check_positive_number("thermostat_inertia", thermostat_inertia)
-        self.thermostat_inertia = plain_number(thermostat_inertia)
-        super().__init__(
-            vars,
+        check_langevin(
             step_size=step_size,
             learning_rate=learning_rate,
             friction=friction,
             momentum_decay=momentum_decay,
-            n_steps=n_steps,
             gradient_noise=gradient_noise,
-            metric=metric,
-            control_variates=control_variates,
             tune_temperature=tune_temperature,
-            minibatches=MinibatchArguments(
-                batch_size=batch_size,
-                minibatch=minibatch,
-                batches=batches,
-                total_size=total_size,
-                minibatch_order=minibatch_order,
-                draws_per_block=draws_per_block,
-            ),
-            local=local,
-            local_draws=local_draws,
-            local_tune=local_tune,
-            local_steps=local_steps,
             splitting=splitting,
+        )
+        check_positive_number("thermostat_inertia", thermostat_inertia)
+        check_count("n_steps", n_steps)
+        check_integers(
+            local_draws=(local_draws, 1), local_tune=(local_tune, 0), local_steps=(local_steps, 1)
+        )
+        metric = checked_metric_or_covariance(metric)
+        control_variates = checked_control_variates(control_variates)
+        minibatches = MinibatchArguments(
+            batch_size=batch_size,
+            minibatch=minibatch,
+            batches=batches,
+            total_size=total_size,
+            minibatch_order=minibatch_order,
+            draws_per_block=draws_per_block,
+        )
+        super().__init__(
+            vars,
+            minibatches=minibatches,
+            local=local,
             manifolds=manifolds,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-
-    def _reset(self) -> None:
-        self.curvature_sums = np.zeros((len(self.variables), 2))
-        self._work, self._held = np.empty((len(self.variables), 2)), np.empty(len(self.variables))
-        super()._reset()
-
-    def _run(
-        self, arguments: np.ndarray, step_size: float, friction: np.ndarray
-    ) -> tuple[float, int]:
-        self._prepare_thermostat(friction)
-        targets = self._targets(step_size, friction)
-        held_along_geodesics(
-            targets,
-            self.curvature_sums,
-            self.thermostat,
-            friction,
-            step_size,
-            self._splitting,
-            self._held,
+        parameters = UserParameters(
+            plain_number(step_size),
+            plain_number(learning_rate),
+            plain_number(friction),
+            plain_number(momentum_decay),
         )
-        information = gsgnht.call(
-            self.estimator.field.callback,
-            arguments,
-            self.product.space,
-            State(self.position, self.velocity),
-            Thermostat(self.thermostat, self._inertia(friction, targets), self._held),
-            step_size,
-            HeatBath(friction, self._noise_variance, self._splitting),
-            self.stream,
-            self._scratch,
-            self._work,
+        whitens = (
+            metric is not None
+            and not self.local
+            and splitting == "exact"
+            and not (parameters.has_step_size or parameters.has_friction)
+            and gradient_noise is None
+            and thermostat_inertia is None
+            and tune_temperature is None
         )
-        expected = self.n_steps * self.product.dims * targets
-        memory = MEMORY_IN_TUNING if self.tune else MEMORY
-        learn_curvature(self.curvature_sums, self._work, expected, step_size, memory)
-        self._bound_thermostat(friction, targets)
-        return information
+        self.estimator = gradient_estimate(
+            self.model,
+            self.variables,
+            minibatches,
+            local=self.local,
+            local_arguments=LocalArguments(local_draws, local_tune, local_steps),
+            noise=row_noise(
+                is_local=bool(self.local),
+                needs_white=True,
+                is_subtracted=gradient_noise is not None
+                or (whitens and not (self.samples_all and control_variates)),
+            ),
+            with_value=whitens and minibatches.minibatch is None,
+            compile_kwargs=compile_kwargs,
+        )
+        self.adaptation = langevin_adaptation(
+            self.estimator,
+            self.product,
+            parameters,
+            whitens=whitens,
+            rule=UnderdampedRule(),
+            metric=metric,
+            control_variates=control_variates,
+            gradient_noise=gradient_noise,
+            tune_temperature=tune_temperature,
+            last_excess=LAST_EXCESS,
+            n_steps=n_steps,
+        )
+        self.sampler = LangevinSampler(
+            GeodesicNoseHoover(SPLITTINGS[splitting], plain_number(thermostat_inertia)),
+            self.estimator,
+            self.adaptation,
+            monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
+        )
+        temperature = TemperatureMonitor(
+            self.adaptation.product.dims,
+            friction_name="friction",
+            too_hot=TOO_HOT,
+            too_cold=TOO_COLD,
+        )
+        self.monitors = langevin_monitors(self.sampler, self.product, temperature)
+        if self.local:
+            self.report_local_acceptance()

@@ -8,18 +8,43 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.integrators import State
-from pymc_geodesic.kernels.sggmc import HeatBath, sggmc
+from pymc_geodesic.adaptation.annealing import UserParameters
+from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
+from pymc_geodesic.arguments import (
+    check_count,
+    check_integers,
+    check_langevin,
+    checked_control_variates,
+    checked_metric_or_covariance,
+    plain_number,
+)
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.monitoring.reports import TemperatureMonitor
+from pymc_geodesic.samplers.dynamics import GeodesicLangevin
+from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.pymc_parts import Model, RandomGenerator, TensorVariable
-from pymc_geodesic.steps.base.underdamped import LangevinStep
+from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
+from pymc_geodesic.steps.langevin import (
+    ADAPTATION_STATS,
+    SPLITTINGS,
+    TOO_COLD,
+    TOO_HOT,
+    langevin_adaptation,
+    langevin_monitors,
+    monitor_of,
+    row_noise,
+)
+from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["SGGMC"]
 
+LAST_EXCESS = 0.02
+"""Excess of the kinetic temperature that gradient noise may cause where coordinates are not adapted."""
 
-class SGGMC(LangevinStep):
+
+class SGGMC(GeodesicStep):
     r"""Stochastic gradient geodesic Monte Carlo.
 
     Simulates the Langevin dynamics
@@ -181,8 +206,21 @@ class SGGMC(LangevinStep):
     """
 
     name = "sggmc"
-    _kernels = (sggmc,)
-    last_excess = 0.02
+    stats_dtypes_shapes: dict = {
+        "step_size": (np.float64, []),
+        "temperature": (np.float64, []),
+        "friction": (np.float64, []),
+        "noise_clips": (np.int64, []),
+        "diverging": (bool, []),
+        "n_grad": (np.int64, []),
+        **ADAPTATION_STATS,
+        "warning": (SamplerWarning, None),
+    }
+    _progress_stats = (
+        ("phase", "6s", "Phase"),
+        ("step_size", ".2e", "Step size"),
+        ("temperature", ".3f", "Temperature"),
+    )
 
     def __init__(
         self,
@@ -214,46 +252,92 @@ class SGGMC(LangevinStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
-        super().__init__(
-            vars,
+        check_langevin(
             step_size=step_size,
             learning_rate=learning_rate,
             friction=friction,
             momentum_decay=momentum_decay,
-            n_steps=n_steps,
             gradient_noise=gradient_noise,
-            metric=metric,
-            control_variates=control_variates,
             tune_temperature=tune_temperature,
-            minibatches=MinibatchArguments(
-                batch_size=batch_size,
-                minibatch=minibatch,
-                batches=batches,
-                total_size=total_size,
-                minibatch_order=minibatch_order,
-                draws_per_block=draws_per_block,
-            ),
-            local=local,
-            local_draws=local_draws,
-            local_tune=local_tune,
-            local_steps=local_steps,
             splitting=splitting,
+        )
+        check_count("n_steps", n_steps)
+        check_integers(
+            local_draws=(local_draws, 1), local_tune=(local_tune, 0), local_steps=(local_steps, 1)
+        )
+        metric = checked_metric_or_covariance(metric)
+        control_variates = checked_control_variates(control_variates)
+        minibatches = MinibatchArguments(
+            batch_size=batch_size,
+            minibatch=minibatch,
+            batches=batches,
+            total_size=total_size,
+            minibatch_order=minibatch_order,
+            draws_per_block=draws_per_block,
+        )
+        super().__init__(
+            vars,
+            minibatches=minibatches,
+            local=local,
             manifolds=manifolds,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-
-    def _run(
-        self, arguments: np.ndarray, step_size: float, friction: np.ndarray
-    ) -> tuple[float, int]:
-        return sggmc.call(
-            self.estimator.field.callback,
-            arguments,
-            self.product.space,
-            State(self.position, self.velocity),
-            step_size,
-            HeatBath(friction, self._noise_variance, self._splitting),
-            self.stream,
-            self._scratch,
+        parameters = UserParameters(
+            plain_number(step_size),
+            plain_number(learning_rate),
+            plain_number(friction),
+            plain_number(momentum_decay),
         )
+        whitens = (
+            metric is not None
+            and not self.local
+            and splitting == "exact"
+            and not (parameters.has_step_size or parameters.has_friction)
+            and gradient_noise is None
+            and tune_temperature is None
+        )
+        self.estimator = gradient_estimate(
+            self.model,
+            self.variables,
+            minibatches,
+            local=self.local,
+            local_arguments=LocalArguments(local_draws, local_tune, local_steps),
+            noise=row_noise(
+                is_local=bool(self.local),
+                needs_white=whitens or gradient_noise is not None,
+                is_subtracted=gradient_noise is not None
+                or (whitens and not (self.samples_all and control_variates)),
+            ),
+            with_value=whitens and minibatches.minibatch is None,
+            compile_kwargs=compile_kwargs,
+        )
+        self.adaptation = langevin_adaptation(
+            self.estimator,
+            self.product,
+            parameters,
+            whitens=whitens,
+            rule=UnderdampedRule(),
+            metric=metric,
+            control_variates=control_variates,
+            gradient_noise=gradient_noise,
+            tune_temperature=tune_temperature,
+            last_excess=LAST_EXCESS,
+            n_steps=n_steps,
+        )
+        self.sampler = LangevinSampler(
+            GeodesicLangevin(SPLITTINGS[splitting]),
+            self.estimator,
+            self.adaptation,
+            monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
+        )
+        temperature = TemperatureMonitor(
+            self.adaptation.product.dims,
+            friction_name="friction",
+            too_hot=TOO_HOT,
+            too_cold=TOO_COLD,
+        )
+        self.monitors = langevin_monitors(self.sampler, self.product, temperature)
+        if self.local:
+            self.report_local_acceptance()

@@ -5,17 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
+from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
+from pymc_geodesic.adaptation.bounded_parameters import OverdampedRule
+from pymc_geodesic.adaptation.overdamped_annealing import OverdampedAnnealing
+from pymc_geodesic.arguments import (
+    check_choice,
+    check_count,
+    check_positive,
+    checked_control_variates,
+    checked_metric_or_covariance,
+    plain_number,
+)
+from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.minibatches.orders import RowNoise
+from pymc_geodesic.samplers.dynamics import OverdampedLangevin
+from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.diffusion import DiffusionStep
-from pymc_geodesic.steps.base.pymc_parts import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.estimates import gradient_estimate
+from pymc_geodesic.steps.langevin import (
+    ADAPTATION_STATS,
+    check_unused_covariance,
+    langevin_monitors,
+    monitor_of,
+    whitened_adaptation,
+)
+from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
+from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
 
-__all__ = ["SGLD"]
+__all__ = ["SGLD", "SSGLD"]
 
 
-class SGLD(DiffusionStep):
+class SGLD(GeodesicStep):
     r"""Stochastic gradient Langevin dynamics.
 
     Each inner step moves all variables by
@@ -149,6 +173,14 @@ class SGLD(DiffusionStep):
     """
 
     name = "sgld"
+    stats_dtypes_shapes: dict = {
+        "step_size": (np.float64, []),
+        "diverging": (bool, []),
+        "n_grad": (np.int64, []),
+        **ADAPTATION_STATS,
+        "warning": (SamplerWarning, None),
+    }
+    _progress_stats = (("phase", "6s", "Phase"), ("step_size", ".2e", "Step size"))
 
     def __init__(
         self,
@@ -170,22 +202,67 @@ class SGLD(DiffusionStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
+        check_positive("step_size", step_size)
+        check_choice("preconditioner", preconditioner, (None, "adagrad"))
+        check_count("n_steps", n_steps)
+        metric = checked_metric_or_covariance(metric)
+        control_variates = checked_control_variates(control_variates)
+        minibatches = MinibatchArguments(
+            batch_size=batch_size,
+            minibatch=minibatch,
+            batches=batches,
+            total_size=total_size,
+            minibatch_order=minibatch_order,
+            draws_per_block=draws_per_block,
+        )
         super().__init__(
             vars,
-            step_size=step_size,
-            preconditioner=preconditioner,
-            n_steps=n_steps,
-            metric=metric,
-            control_variates=control_variates,
-            minibatches=MinibatchArguments(
-                batch_size=batch_size,
-                minibatch=minibatch,
-                batches=batches,
-                total_size=total_size,
-                minibatch_order=minibatch_order,
-                draws_per_block=draws_per_block,
-            ),
+            minibatches=minibatches,
+            everywhere=Euclidean,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
+        whitens = metric is not None and step_size is None and preconditioner is None
+        self.estimator = gradient_estimate(
+            self.model,
+            self.variables,
+            minibatches,
+            noise=RowNoise.WHITE if whitens else RowNoise.ANY,
+            with_value=whitens and minibatches.minibatch is None,
+            compile_kwargs=compile_kwargs,
+        )
+        self.adaptation: LangevinAdaptation | None = None
+        if whitens:
+            self.adaptation = whitened_adaptation(
+                self.estimator,
+                self.product,
+                rule=OverdampedRule(),
+                metric=metric,
+                control_variates=control_variates,
+                n_steps=n_steps,
+            )
+        if self.adaptation is None:
+            check_unused_covariance(metric)
+            self.adaptation = OverdampedAnnealing(
+                self.estimator,
+                self.product,
+                step_size=plain_number(step_size),
+                n_steps=n_steps or DEFAULT_STEPS,
+                reason="arguments or rows exclude whitened coordinates",
+            )
+        self.sampler = LangevinSampler(
+            OverdampedLangevin(
+                averaged=self.adaptation.is_whitened, adagrad=preconditioner is not None
+            ),
+            self.estimator,
+            self.adaptation,
+            monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
+        )
+        self.monitors = langevin_monitors(self.sampler, self.product)
+
+
+SSGLD = SGLD
+"""Stochastic subgradient Langevin dynamics: `SGLD`, which takes what PyTensor's gradient gives at a
+kink, an element of the subdifferential. The name is that of Hu, Zhu and Zhang, eq. 26, who prefer
+``preconditioner="adagrad"``."""

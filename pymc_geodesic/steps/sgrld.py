@@ -21,7 +21,7 @@ from pymc_geodesic.kernels.topics.moves import sgrld_words
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base.positive import PositiveState, PositiveStep
-from pymc_geodesic.steps.base.pymc_parts import (
+from pymc_geodesic.steps.pymc_parts import (
     Model,
     RandomGenerator,
     TensorVariable,

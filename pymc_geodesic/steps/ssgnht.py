@@ -8,45 +8,57 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.arguments import check_positive_number, plain_number
-from pymc_geodesic.integrators import State, Thermostat
-from pymc_geodesic.kernels import ssgnht
+from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
+from pymc_geodesic.adaptation.annealing import (
+    FixedParameters,
+    KnownNoise,
+    TemperatureAnnealing,
+    UserParameters,
+)
+from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
+from pymc_geodesic.arguments import (
+    check_count,
+    check_positive,
+    check_positive_number,
+    check_tune_temperature,
+    checked_control_variates,
+    checked_metric_or_covariance,
+    plain_number,
+)
+from pymc_geodesic.integrators import EXACT
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.monitoring.diagnosis import DrawMonitor
+from pymc_geodesic.monitoring.reports import EulerMonitor, TemperatureMonitor
+from pymc_geodesic.samplers.dynamics import Dynamics, EulerNoseHoover, GeodesicNoseHoover
+from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.adapted_draw import ADAPTATION_STATS
-from pymc_geodesic.steps.base.pymc_parts import (
-    Model,
-    PointType,
-    RandomGenerator,
-    SamplerWarning,
-    TensorVariable,
-    dataclass_state,
+from pymc_geodesic.steps.estimates import gradient_estimate
+from pymc_geodesic.steps.langevin import (
+    ADAPTATION_STATS,
+    check_unused_covariance,
+    langevin_monitors,
+    monitor_of,
+    row_noise,
+    whitened_adaptation,
 )
-from pymc_geodesic.steps.base.thermostat import ThermostatState, ThermostatStep
-from pymc_geodesic.tuning.mean_temperature import TEMPERATURE_TOLERANCE
+from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
+from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
 from pymc_geodesic.tuning.temperature import FIRST_EULER_EXCESS, EulerTuner
 
 __all__ = ["SSGNHT"]
 
-AT_THE_BOUND = 0.9
-"""ξh from which a thermostat that does not get the temperature down is taken to be at its bound."""
+LAST_EXCESS = 0.05
+"""Excess of the kinetic temperature that gradient noise may cause where coordinates are not adapted."""
+
+LARGEST_NOISE = 0.5
+"""Bound of h² b: near kinks the noise is known less well, and at 1 a posterior sd was 8 % too wide."""
+
+LARGEST_WHILE_ANNEALING = 1.0
+"""Bound of ξ/A while annealing: more would act as friction on the force towards the posterior."""
 
 
-@dataclass_state
-class SSGNHTState(ThermostatState):
-    """State of SSGNHT.
-
-    Attributes
-    ----------
-    missing_sum : float
-        Sum over the draws after tuning of ξh/2, the part of the variance that is missing.
-    """
-
-    missing_sum: float
-
-
-class SSGNHT(ThermostatStep):
+class SSGNHT(GeodesicStep):
     r"""Stochastic subgradient Nosé-Hoover thermostats, by Euler's method.
 
     Each inner step moves all variables by
@@ -196,14 +208,6 @@ class SSGNHT(ThermostatStep):
     """
 
     name = "ssgnht"
-    _kernels = (ssgnht,)
-    last_excess = 0.05
-    # more than A would brake the force that leads to the posterior, as if it were noise
-    _largest_while_annealing = 1.0
-    _has_thermostat = True
-    _largest_noise = 0.5  # beside kinks the noise is known less well: at 1, one sd was 8 % too wide
-    _everywhere = Euclidean
-    _state_class = SSGNHTState
     stats_dtypes_shapes: dict = {
         "step_size": (np.float64, []),
         "temperature": (np.float64, []),
@@ -214,9 +218,11 @@ class SSGNHT(ThermostatStep):
         **ADAPTATION_STATS,
         "warning": (SamplerWarning, None),
     }
-    _friction_name = "diffusion"
-    _too_hot = "a smaller step_size, more diffusion or larger minibatches"
-    _too_cold = "a smaller step_size"
+    _progress_stats = (
+        ("phase", "6s", "Phase"),
+        ("step_size", ".2e", "Step size"),
+        ("temperature", ".3f", "Temperature"),
+    )
 
     def __init__(
         self,
@@ -240,90 +246,105 @@ class SSGNHT(ThermostatStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
+        check_positive("step_size", step_size)
         check_positive_number("diffusion", diffusion)
         check_positive_number("thermostat_inertia", thermostat_inertia)
-        inertia = plain_number(thermostat_inertia)
-        self.thermostat_inertia = 1.0 if inertia is None and diffusion is not None else inertia
+        check_tune_temperature(tune_temperature)
+        check_count("n_steps", n_steps)
+        metric = checked_metric_or_covariance(metric)
+        control_variates = checked_control_variates(control_variates)
+        minibatches = MinibatchArguments(
+            batch_size=batch_size,
+            minibatch=minibatch,
+            batches=batches,
+            total_size=total_size,
+            minibatch_order=minibatch_order,
+            draws_per_block=draws_per_block,
+        )
         super().__init__(
             vars,
-            step_size=step_size,
-            friction=diffusion,
-            n_steps=n_steps,
-            metric=metric,
-            control_variates=control_variates,
-            tune_temperature=tune_temperature,
-            minibatches=MinibatchArguments(
-                batch_size=batch_size,
-                minibatch=minibatch,
-                batches=batches,
-                total_size=total_size,
-                minibatch_order=minibatch_order,
-                draws_per_block=draws_per_block,
-            ),
+            minibatches=minibatches,
+            everywhere=Euclidean,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-
-    def _make_tuner(self) -> EulerTuner:
-        return EulerTuner(
+        parameters = UserParameters(plain_number(step_size), friction=plain_number(diffusion))
+        inertia = plain_number(thermostat_inertia)
+        whitens = (
+            metric is not None
+            and not (parameters.has_step_size or parameters.has_friction)
+            and inertia is None
+            and tune_temperature is None
+        )
+        self.estimator = gradient_estimate(
+            self.model,
+            self.variables,
+            minibatches,
+            noise=row_noise(
+                is_local=False,
+                needs_white=True,
+                is_subtracted=whitens and not (self.samples_all and control_variates),
+            ),
+            with_value=whitens and minibatches.minibatch is None,
+            compile_kwargs=compile_kwargs,
+        )
+        fixed_steps = n_steps or DEFAULT_STEPS
+        tuner = EulerTuner(
             len(self.variables),
-            last_excess=self.last_excess,
-            first_excess=self._first_excess(FIRST_EULER_EXCESS),
+            last_excess=LAST_EXCESS,
+            first_excess=(
+                FIRST_EULER_EXCESS if tune_temperature is None else tune_temperature - 1.0
+            ),
         )
-
-    def _reset(self) -> None:
-        super()._reset()
-        self.missing_sum = 0.0
-
-    def _move(self, point: PointType) -> dict[str, Any]:
-        stats = super()._move(point)
-        if not (self.tune or self._adapts):
-            self.missing_sum += 0.5 * stats["step_size"] * stats["thermostat"]
-        stats["diffusion"] = stats.pop("friction")
-        del stats["noise_clips"]
-        return stats
-
-    def _run(
-        self, arguments: np.ndarray, step_size: float, friction: np.ndarray
-    ) -> tuple[float, int]:
-        self._prepare_thermostat(friction)
-        targets = self._targets(step_size, friction)
-        temperature = ssgnht.call(
-            self.estimator.field.callback,
-            arguments,
-            self.product.space,
-            State(self.position, self.velocity),
-            Thermostat(self.thermostat, self._inertia(friction, targets), targets),
-            step_size,
-            friction,
-            self.stream,
-            self._scratch,
-        )
-        self._bound_thermostat(friction, targets)
-        return temperature, 0
-
-    def _temperature_warning(self, step_size: float, friction: np.ndarray) -> SamplerWarning | None:
-        warning = super()._temperature_warning(step_size, friction)
-        if self._adapts:
-            return warning
-        missing = self.missing_sum / self.temperature_count
-        names = ", ".join(variable.name for variable in self.variables)
-        if warning is not None and step_size * self.thermostat.max() > AT_THE_BOUND:
-            return self._warn(
-                f"SSGNHT[{names}] ran at a kinetic temperature of "
-                f"{self.temperature_sum / self.temperature_count:.3g} instead of 1 with all the "
-                f"friction there is, 1/step_size (step size {step_size:.3g}): the gradient noise "
-                "heats more than a thermostat can take up. Use a smaller step_size or larger "
-                "minibatches, or let tuning choose.",
-                "temperature",
+        self.adaptation: LangevinAdaptation | None = None
+        if whitens:
+            self.adaptation = whitened_adaptation(
+                self.estimator,
+                self.product,
+                rule=UnderdampedRule(LARGEST_NOISE),
+                metric=metric,
+                control_variates=control_variates,
+                n_steps=n_steps,
             )
-        if warning is not None or missing <= TEMPERATURE_TOLERANCE:
-            return warning
-        return self._warn(
-            f"SSGNHT[{names}] ran with a thermostat of {2.0 * missing:.3g} per step, with which "
-            f"Euler's method leaves the draws narrower than the posterior, {missing:.0%} of their "
-            "variance missing. Use a smaller step_size, less diffusion or larger minibatches, let "
-            "tuning choose, or use gSGNHT, which has no such error.",
-            "temperature",
+        dynamics: Dynamics
+        if self.adaptation is not None:
+            dynamics = GeodesicNoseHoover(EXACT)
+        else:
+            check_unused_covariance(metric)
+            dynamics = EulerNoseHoover(
+                1.0 if inertia is None and diffusion is not None else inertia
+            )
+            known = KnownNoise(np.zeros(self.product.size))
+            if parameters.has_step_size and parameters.has_friction:
+                self.adaptation = FixedParameters(
+                    self.estimator, self.product, parameters, known, n_steps=fixed_steps
+                )
+            else:
+                self.adaptation = TemperatureAnnealing(
+                    self.estimator,
+                    self.product,
+                    tuner,
+                    parameters,
+                    known,
+                    noise_is_known=False,
+                    n_steps=fixed_steps,
+                    starts_anywhere=tune_temperature is not None,
+                    largest_while_annealing=LARGEST_WHILE_ANNEALING,
+                    reason="arguments or rows exclude whitened coordinates",
+                )
+        self.sampler = LangevinSampler(
+            dynamics,
+            self.estimator,
+            self.adaptation,
+            monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
+        temperature: DrawMonitor = TemperatureMonitor(
+            self.adaptation.product.dims,
+            friction_name="diffusion",
+            too_hot="a smaller step_size, more diffusion or larger minibatches",
+            too_cold="a smaller step_size",
+        )
+        if not self.adaptation.is_whitened:
+            temperature = EulerMonitor(temperature)
+        self.monitors = langevin_monitors(self.sampler, self.product, temperature)

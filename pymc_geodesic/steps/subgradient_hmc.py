@@ -5,25 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.kernels import gmc
-from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
+from pymc_geodesic.adaptation.trajectories import step_by_acceptance
+from pymc_geodesic.arguments import (
+    check_trajectories,
+    checked_metric_or_covariance,
+    plain_number,
+)
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.steps.base.metropolis import MetropolisStep
-from pymc_geodesic.steps.base.pymc_parts import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.samplers.hmc import HMCSampler
+from pymc_geodesic.steps.estimates import gradient_estimate
+from pymc_geodesic.steps.hmc import (
+    TRAJECTORY_STATS,
+    check_exact,
+    trajectory_adaptation,
+    trajectory_monitors,
+)
+from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["SubgradientHMC"]
 
-FIRST_TRIAL = 0.1
-MOST_TRIALS = 60
-"""Halvings or doublings of the step, enough for a posterior of any width."""
 
-
-class SubgradientHMC(MetropolisStep):
+class SubgradientHMC(GeodesicStep):
     r"""Hamiltonian Monte Carlo on a subgradient, for posteriors that are not smooth.
 
     Each draw takes a velocity v ~ N(0, I), follows ``n_steps`` leapfrog steps
@@ -109,7 +115,11 @@ class SubgradientHMC(MetropolisStep):
     """
 
     name = "subgradient_hmc"
-    _everywhere = Euclidean
+    stats_dtypes_shapes: dict = TRAJECTORY_STATS
+    _progress_stats = (
+        ("step_size", ".2e", "Step size"),
+        ("acceptance_rate", ".2f", "Acceptance"),
+    )
 
     def __init__(
         self,
@@ -124,51 +134,30 @@ class SubgradientHMC(MetropolisStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
+        check_trajectories("SubgradientHMC", step_size, n_steps, target_accept)
+        metric = checked_metric_or_covariance(metric)
+        minibatches = MinibatchArguments()
         super().__init__(
             vars,
-            step_size=step_size,
-            n_steps=n_steps,
-            target_accept=target_accept,
-            metric=metric,
-            minibatches=MinibatchArguments(),
+            minibatches=minibatches,
+            everywhere=Euclidean,
+            is_corrected=True,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-
-    def _first_step_size(self) -> tuple[float, int]:
-        """Double or halve the step until the acceptance of a single leapfrog step crosses ½.
-
-        A finite difference of gradients would say nothing here: it is zero between kinks.
-        """
-        field = self.estimator.field
-        output = np.empty(self.product.size + 1)
-        evaluate(field.address, self.position, 0, field.context, output)
-        field.raise_error()
-        if not np.isfinite(output).all():
-            raise self._fail(FIRST_TRIAL, self._failing_names(output[:-1]) or "log-density")
-        n_grad, step_size, factor = 1, FIRST_TRIAL, 0.0
-        for _ in range(MOST_TRIALS):
-            acceptance, more = self._acceptance_of_one_step(step_size)
-            n_grad += more
-            wanted = 2.0 if acceptance > 0.5 else 0.5
-            if factor not in (0.0, wanted):
-                break
-            factor = wanted
-            step_size *= factor
-        return step_size, n_grad
-
-    def _acceptance_of_one_step(self, step_size: float) -> tuple[float, int]:
-        field = self.estimator.field
-        acceptance = np.empty(1)
-        _, n_grad = gmc.call(
-            field.callback,
-            0,
-            self.product.space,
-            Chains(1, self.position.copy(), np.full(self.product.size + 1, np.nan)),
-            Leapfrog(step_size, 1, 0.0),
-            self.stream,
-            Record(1, self._record.positions, acceptance, np.empty((2, 0))),
+        self.estimator = gradient_estimate(
+            self.model, self.variables, minibatches, with_value=True, compile_kwargs=compile_kwargs
         )
-        field.raise_error()
-        return float(acceptance[0]), n_grad
+        check_exact("SubgradientHMC", self.estimator, minibatches)
+        self.adaptation = trajectory_adaptation(
+            self.estimator,
+            self.product,
+            step_size=plain_number(step_size),
+            n_steps=n_steps,
+            target_accept=target_accept,
+            metric=metric,
+            first_step=step_by_acceptance,
+        )
+        self.sampler = HMCSampler(self.adaptation, self.estimator)
+        self.monitors = trajectory_monitors(self.sampler, self.product, target_accept)

@@ -9,7 +9,7 @@ import numpy as np
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.steps.base.pymc_parts import SamplerWarning, SamplingError, WarningType
+from pymc_geodesic.steps.pymc_parts import SamplerWarning, SamplingError, WarningType
 from pymc_geodesic.tuning.funnel import Funnel
 
 __all__ = ["ComplainingStep"]

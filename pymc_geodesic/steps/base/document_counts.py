@@ -9,7 +9,7 @@ import numpy as np
 from pymc_geodesic.counts.logarithms import log_of_value
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base.positive import PositiveStep
-from pymc_geodesic.steps.base.pymc_parts import PointType
+from pymc_geodesic.steps.pymc_parts import PointType
 
 __all__ = ["DocumentCounts", "TopicPushes"]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from pymc_geodesic.counts.estimate import CountEstimate
 from pymc_geodesic.kernels.positive_numbers import SIMPLEX, expand_values, lift_small_values
-from pymc_geodesic.steps.base.adaptor import GeodesicStep
-from pymc_geodesic.steps.base.pymc_parts import (
+from pymc_geodesic.steps.base.count_step import GeodesicStep
+from pymc_geodesic.steps.pymc_parts import (
     SamplerWarning,
 )
 from pymc_geodesic.tuning.count_noise import CountNoise

@@ -33,10 +33,10 @@ from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.runtime.log_gamma import log_gamma
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.adaptor import GeodesicStepState
+from pymc_geodesic.steps.base.count_step import GeodesicStepState
 from pymc_geodesic.steps.base.measuring_counts import CountMeasuringStep
 from pymc_geodesic.kernels.ahead_of_time import prepare
-from pymc_geodesic.steps.base.pymc_parts import (
+from pymc_geodesic.steps.pymc_parts import (
     Model,
     PointType,
     RandomGenerator,

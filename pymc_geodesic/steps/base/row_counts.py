@@ -8,7 +8,7 @@ from pymc_geodesic.counts.logarithms import log_of_value
 from pymc_geodesic.kernels.expected_counts import CountsAt
 from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, SIMPLEX, expand_values
 from pymc_geodesic.steps.base.positive import PositiveStep
-from pymc_geodesic.steps.base.pymc_parts import PointType
+from pymc_geodesic.steps.pymc_parts import PointType
 
 __all__ = ["CountsAt", "RowCounts"]
 

@@ -9,7 +9,7 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.steps.base.complaints import ComplainingStep
-from pymc_geodesic.steps.base.pymc_parts import Model, PointType, SamplingError
+from pymc_geodesic.steps.pymc_parts import Model, PointType, SamplingError
 
 __all__ = ["StartingStep"]
 

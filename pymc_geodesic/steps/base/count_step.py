@@ -24,10 +24,10 @@ from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.steps.base.coverage import StepsOfChain, draws_minibatches
-from pymc_geodesic.steps.base.estimates import EstimatingStep
+from pymc_geodesic.steps.coverage import StepsOfChain, draws_minibatches
+from pymc_geodesic.steps.base.count_estimates import EstimatingStep
 from pymc_geodesic.steps.base.progress import ProgressColumns
-from pymc_geodesic.steps.base.pymc_parts import (
+from pymc_geodesic.steps.pymc_parts import (
     BlockedStep,
     DataClassState,
     Model,

@@ -1,0 +1,149 @@
+"""Gradient and count estimates that the arguments of a step ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymc_geodesic.counts.estimate import CountEstimate
+from pymc_geodesic.counts.gradient_counts import CountEstimator, LikelihoodDensity
+from pymc_geodesic.counts.priors import ConjugatePriors, family_of
+from pymc_geodesic.counts.topic_counts import TopicCountEstimator
+from pymc_geodesic.densities.local_rows import total_rows
+from pymc_geodesic.densities.row_density import RowDensity
+from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
+from pymc_geodesic.minibatches.orders import RowNoise
+from pymc_geodesic.steps.pymc_parts import Model
+
+__all__ = ["LocalArguments", "count_estimate", "gradient_estimate"]
+
+
+@dataclass(frozen=True)
+class LocalArguments:
+    """Arguments of a step for its local variables.
+
+    Attributes
+    ----------
+    draws, tune : int
+        Transitions that are averaged over, and transitions before them.
+    steps : int
+        Leapfrog steps of each.
+    """
+
+    draws: int
+    tune: int
+    steps: int
+
+
+def gradient_estimate(
+    model: Model,
+    variables: Sequence[ManifoldVariable],
+    minibatches: MinibatchArguments,
+    *,
+    local: Sequence[ManifoldVariable] = (),
+    local_arguments: LocalArguments | None = None,
+    noise: RowNoise = RowNoise.ANY,
+    with_value: bool = False,
+    compile_kwargs: Mapping[str, Any] | None = None,
+) -> GradientEstimate:
+    """Compile the estimate of the gradient.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables, local : list of ManifoldVariable
+        Those to differentiate by, and those with one point for each row.
+    minibatches : MinibatchArguments
+    local_arguments : LocalArguments, optional
+    noise : RowNoise
+        What the dynamics assume of the noise of minibatches.
+    with_value : bool
+        Whether the log-density is needed too.
+    compile_kwargs : mapping, optional
+        Passed to `pymc.compile`.
+
+    Raises
+    ------
+    ValueError
+        If the arguments contradict each other or the model.
+    """
+    if not local:
+        source = minibatch_source(model, minibatches, noise=noise)
+        density = RowDensity(model, variables, source, minibatches.total_size)
+        return GradientEstimator(density, with_value=with_value, compile_kwargs=compile_kwargs)
+    assert local_arguments is not None
+    if minibatches.minibatch is None:
+        raise ValueError(
+            "local= needs minibatch=[...], the names of the data containers whose rows the "
+            "local variables belong to; batch_size= may be left out to use all rows"
+        )
+    if minibatches.batches is not None:
+        raise ValueError("local= needs rows that can be visited again, not batches=")
+    n_rows = local[0].shape[0]
+    source = minibatch_source(model, minibatches, noise=noise, n_rows=n_rows)
+    total_size = total_rows(model, local, source, minibatches.total_size)
+    n_draws = local_arguments.draws
+    if not with_value:
+        # Local draws that are fixed during a draw act as friction, and only the variance of
+        # N / n of them or fewer adds as much temperature as that takes away.
+        n_draws = min(n_draws, max(1, total_size // source.batch_size))
+    return LocalGradientEstimator(
+        model,
+        variables,
+        local,
+        source=source,
+        total_size=total_size,
+        n_draws=n_draws,
+        n_discarded=local_arguments.tune,
+        n_steps=local_arguments.steps,
+        with_value=with_value,
+        compile_kwargs=compile_kwargs,
+    )
+
+
+def count_estimate(
+    model: Model,
+    variables: Sequence[ManifoldVariable],
+    minibatches: MinibatchArguments,
+    *,
+    local: Sequence[ManifoldVariable] = (),
+    local_draws: int,
+    local_tune: int,
+    compile_kwargs: Mapping[str, Any] | None = None,
+) -> tuple[CountEstimate, ConjugatePriors]:
+    """Make the estimate of counts, and the priors of the variables.
+
+    Parameters
+    ----------
+    model, variables, minibatches, local, compile_kwargs
+        See `gradient_estimate`.
+    local_draws, local_tune : int
+        Gibbs sweeps that are averaged over, and sweeps before them.
+
+    Raises
+    ------
+    ValueError
+        If the arguments contradict each other or the model.
+    """
+    if not local:
+        source = minibatch_source(model, minibatches)
+        density = LikelihoodDensity(model, variables, source, minibatches.total_size)
+        estimator = CountEstimator(density, compile_kwargs=compile_kwargs)
+        return estimator, ConjugatePriors(model, variables, source.names)
+    first = variables[0]
+    is_dirichlet = len(first.shape) == 2 and family_of(first.rv) == "Dirichlet"
+    if len(variables) > 1 or not is_dirichlet:
+        raise ValueError(
+            "local= needs one global variable, a Dirichlet variable of topics with shape "
+            f"(topic, word), not {[variable.name for variable in variables]}; give the "
+            "others to another step method"
+        )
+    topics = TopicCountEstimator(
+        model, first, local, minibatches=minibatches, n_kept=local_draws, n_discarded=local_tune
+    )
+    return topics, ConjugatePriors(model, variables)

@@ -1,0 +1,131 @@
+"""Parts from which the constructors of Metropolis-corrected steps compose their samplers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.adaptation.trajectories import (
+    FirstStep,
+    StepSizeAdaptation,
+    TrajectoryAdaptation,
+    WhitenedTrajectories,
+    compact_parts,
+    flat_names,
+)
+from pymc_geodesic.failure_modes import see
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.manifolds import Product
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.monitoring.diagnosis import DrawMonitor
+from pymc_geodesic.monitoring.reports import AcceptanceMonitor, EffectiveSizeMonitor, Report
+from pymc_geodesic.samplers.hmc import HMCSampler
+from pymc_geodesic.steps.pymc_parts import SamplerWarning
+from pymc_geodesic.steps.step import DEFAULT_STEPS
+from pymc_geodesic.tuning.factor_rule import factor_rule
+
+__all__ = ["TRAJECTORY_STATS", "check_exact", "trajectory_adaptation", "trajectory_monitors"]
+
+TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {
+    "step_size": (np.float64, []),
+    "acceptance_rate": (np.float64, []),
+    "diverging": (bool, []),
+    "n_grad": (np.int64, []),
+    "lp": (np.float64, []),
+    "energy": (np.float64, []),
+    "warning": (SamplerWarning, None),
+}
+"""Types and shapes of the sample stats."""
+
+
+def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArguments) -> None:
+    """Raise an error where an estimate is not that of all rows, once each.
+
+    Parameters
+    ----------
+    name : str
+        Of the step.
+    estimate : GradientEstimate
+    minibatches : MinibatchArguments
+    """
+    if estimate.is_exact:
+        return
+    if not estimate.is_local:
+        message = (
+            f"the model sees a pm.Minibatch, but {name} corrects with the log-density of all "
+            "the data; give the model all rows, or use SGGMC or gSGNHT"
+        )
+    else:
+        message = (
+            f"{name} corrects with the log-density of all rows, once each, but "
+            f"batch_size={estimate.source.batch_size}, total_size={estimate.total_size} and "
+            f"minibatch_order={minibatches.minibatch_order!r} ask for others; leave them out, or "
+            "use SGGMC or gSGNHT"
+        )
+    raise ValueError(see(message, "exact"))
+
+
+def trajectory_adaptation(
+    estimate: GradientEstimate,
+    product: Product,
+    *,
+    step_size: float | None,
+    n_steps: int | None,
+    target_accept: float,
+    metric: str | np.ndarray | None,
+    first_step: FirstStep,
+) -> TrajectoryAdaptation:
+    """Choose what adapts the trajectories.
+
+    Whitened coordinates where the step size is not user-specified and there are no local variables,
+    else the step size alone, or nothing.
+
+    Parameters
+    ----------
+    estimate : GradientEstimate
+        With the log-density.
+    product : Product
+    first_step : FirstStep
+        Step size that dual averaging begins with in the coordinates of the model.
+    step_size, n_steps, target_accept, metric
+        See `pymc_geodesic.GMC`.
+    """
+    if metric is not None and step_size is None and not estimate.is_local:
+        parts = compact_parts(product)
+        return WhitenedTrajectories(
+            AdaptedGradient(
+                product.size, [part.stop - part.start for part, _ in parts], estimate.field
+            ),
+            product,
+            target_accept=target_accept,
+            rule=factor_rule(metric, flat_names(product)),
+            n_steps=n_steps,
+            is_fixed=not estimate.depends_on_others,
+        )
+    dims = [m.dim for _, m, _ in product.components if m.is_compact]
+    return StepSizeAdaptation(
+        estimate,
+        product,
+        step_size=step_size,
+        n_steps=n_steps or DEFAULT_STEPS,
+        target_accept=target_accept,
+        first_step=first_step,
+        # a free particle goes half around the smallest compact manifold
+        longest_step=math.pi / math.sqrt(max(dims)) if dims else math.inf,
+        reason="metric=None or local variables exclude whitened coordinates",
+    )
+
+
+def trajectory_monitors(
+    sampler: HMCSampler, product: Product, target_accept: float
+) -> Sequence[DrawMonitor]:
+    """Monitors in the order in which their diagnoses are reported."""
+    return [
+        AcceptanceMonitor(target_accept),
+        Report(sampler.funnel),
+        EffectiveSizeMonitor(product),
+    ]
