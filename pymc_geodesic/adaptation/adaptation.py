@@ -90,6 +90,8 @@ class LangevinAdaptation(Protocol):
         Gradient estimate in these coordinates.
     noise_ratio : float
         Noise with control variates over noise without; 1 without control variates.
+    is_constant : bool
+        Whether the parameters stay the same after the warm-up.
     is_whitened : bool
         Whether the coordinates have unit posterior covariance, as far as is known.
     description : str
@@ -100,6 +102,7 @@ class LangevinAdaptation(Protocol):
 
     product: Product
     noise_ratio: float
+    is_constant: bool
     is_whitened: bool
     description: str
     state: dict[str, Any]

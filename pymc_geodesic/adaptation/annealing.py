@@ -151,6 +151,11 @@ class FixedParameters:
         """Adapt nothing."""
 
     @property
+    def is_constant(self) -> bool:
+        """Whether the step size is no schedule."""
+        return not callable(self._parameters.step_size)
+
+    @property
     def logp_grad(self) -> FieldLike:
         """Gradient estimate in the coordinates of the model."""
         return self._estimate.field
@@ -266,6 +271,11 @@ class TemperatureAnnealing:
             self._tuner.reset(n_tune)
             self._step_size, self._friction = 0.0, np.zeros(len(self.product.dims))
         self._direction = self._last_gradient = np.empty(0)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the step size is no schedule."""
+        return not callable(self._parameters.step_size)
 
     @property
     def logp_grad(self) -> FieldLike:

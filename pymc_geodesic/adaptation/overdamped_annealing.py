@@ -81,6 +81,11 @@ class OverdampedAnnealing:
         self._compared = False
 
     @property
+    def is_constant(self) -> bool:
+        """Whether the step size is no schedule."""
+        return not callable(self._given)
+
+    @property
     def logp_grad(self) -> FieldLike:
         """Gradient estimate in the coordinates of the model."""
         return self._estimate.field

@@ -18,7 +18,7 @@ from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.runtime.fields import FieldLike, evaluate
 from pymc_geodesic.runtime.streams import uniform
-from pymc_geodesic.tuning.factor_rule import FactorRule
+from pymc_geodesic.tuning.factor_rule import factor_rule
 from pymc_geodesic.tuning.funnel import Funnel
 from pymc_geodesic.tuning.metric import Metric, unit_metric
 from pymc_geodesic.tuning.step_size import DualAveraging
@@ -167,8 +167,8 @@ class WhitenedTrajectories:
     product : Product
         The variables, Euclidean ones first.
     target_accept : float
-    rule : FactorRule
-        What the metric is made of.
+    metric : {"auto", "dense", "diag"} or ndarray
+        Which correlations the metric has; an array is a covariance.
     n_steps : int, optional
         Leapfrog steps; by default as many as a quarter of a period takes.
     is_fixed : bool
@@ -181,12 +181,14 @@ class WhitenedTrajectories:
         product: Product,
         *,
         target_accept: float,
-        rule: FactorRule,
+        metric: str | np.ndarray,
         n_steps: int | None = None,
         is_fixed: bool = False,
     ) -> None:
         self.gradient, self.is_fixed = gradient, is_fixed
-        self._target_accept, self._rule, self._n_steps = target_accept, rule, n_steps
+        self._target_accept, self._n_steps = target_accept, n_steps
+        self._metric = metric if isinstance(metric, str) else "covariance"
+        self._rule = factor_rule(metric, flat_names(product))
         self._model_product, self.product = product, joined(product)
         self._compact, self._longest = compact_parts(product), longest_lengths(product)
         self.description = "covariance, step size and length of trajectories"
@@ -219,10 +221,12 @@ class WhitenedTrajectories:
         """Whether a whitened coordinate belongs to no coordinate of the model."""
         return self._rule.mixes
 
-    def use_rule(self, rule: FactorRule) -> None:
-        """Make the metric by another rule, from the next chain on."""
-        self._rule, self.has_tuned = rule, False
-        self.initialize(0)
+    def use_covariance(self, covariance: np.ndarray) -> None:
+        """Whiten by a covariance, from the next chain on, unless the user specified the metric."""
+        if self._metric == "auto":
+            self._rule = factor_rule(covariance, flat_names(self._model_product))
+            self.has_tuned = False
+            self.initialize(0)
 
     def use(self, metric: Metric) -> None:
         """Change the coordinates."""

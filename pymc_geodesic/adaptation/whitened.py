@@ -32,7 +32,6 @@ from pymc_geodesic.monitoring.whitened import WhitenedMonitor
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.tuning.complaint import complaint_about_noise
-from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.funnel import Funnel
 from pymc_geodesic.tuning.heat import hottest_draw
 from pymc_geodesic.tuning.noise import LangevinSettings, few_beside_many, principal_directions
@@ -99,7 +98,7 @@ class WhitenedAdaptation:
         Inner steps of a draw; chosen by default.
     """
 
-    is_whitened = True
+    is_whitened = is_constant = True
 
     def __init__(
         self,
@@ -137,9 +136,15 @@ class WhitenedAdaptation:
             self.gradient, self._model_product, self._next_arguments, mixes=self._trajectories.mixes
         )
 
-    def use_rule(self, rule: FactorRule) -> None:
-        """Make the metric by another rule, from the next chain on."""
-        self._trajectories.use_rule(rule)
+    def use_covariance(self, covariance: np.ndarray) -> None:
+        """Whiten by a covariance, from the next chain on, unless the user specified the metric.
+
+        Parameters
+        ----------
+        covariance : ndarray, shape (d, d)
+            Of the Euclidean coordinates.
+        """
+        self._trajectories.use_covariance(covariance)
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `LangevinAdaptation`."""

@@ -110,9 +110,6 @@ class CountEstimate(Estimate):
     ) -> tuple[int, dict[str, Any]]:
         """Run the kernel of a sampler that suits the estimate; see `CountSampler`."""
 
-    def forget_local(self) -> None:
-        """Begin the variables that the estimate itself draws anew, if there are any."""
-
     def compile_all_rows(self) -> EstimateOfAllRows:
         """Compile the counts of all rows at once, for control variates.
 

@@ -13,9 +13,10 @@ from rich.progress import track
 
 from pymc_geodesic.arguments import check_count
 from pymc_geodesic.diagnostics.autocorrelation import autocorrelation_times
+from pymc_geodesic.diagnostics.coupled_chains import CoupledChains, check_coupling
 from pymc_geodesic.gradients.scores import Model, model_of
-from pymc_geodesic.steps.base.adapting import AdaptingStep
-from pymc_geodesic.steps.base.coupled import check_coupling, coupled_chains
+from pymc_geodesic.samplers.langevin import LangevinSampler
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["StepHalving", "step_halving"]
 
@@ -165,19 +166,20 @@ def step_halving(
     if order not in (None, 1, 2):
         raise ValueError(f"order={order!r} is unknown; choose 1, 2 or None")
     model = model_of(model)
-    if not (callable(step) or isinstance(step, AdaptingStep)):
+    if not (callable(step) or isinstance(step, GeodesicStep)):
         raise ValueError(
             "step_halving(model, step) takes a step method or a function that makes one, got "
             f"{type(step).__name__}"
         )
     with model:
-        made = step if isinstance(step, AdaptingStep) else step()
-    if not isinstance(made, AdaptingStep):
+        made = step if isinstance(step, GeodesicStep) else step()
+    sampler = getattr(made, "sampler", None)
+    if not isinstance(sampler, LangevinSampler):
         raise ValueError(
             f"{type(made).__name__} has no step size whose bias could be seen: it corrects its "
             "moves, or makes them exactly. Compare SGGMC, gSGNHT, SSGNHT, SGLD or SSGLD"
         )
-    check_coupling(made)
+    check_coupling(sampler)
     left_out = {rv.name for rv in model.free_RVs} - {variable.name for variable in made.variables}
     if left_out:
         raise ValueError(
@@ -190,7 +192,7 @@ def step_halving(
     for _ in track(range(tune), description="Tuning", disable=not progressbar):
         point, _ = made.step(point)
     made.stop_tuning()
-    chains = coupled_chains(made, 3)
+    chains = CoupledChains(sampler, 3)
     steps = track(range(draws), description="Halving", disable=not progressbar)
     drawn = np.stack([chains.advance() for _ in steps], axis=1)
     names = [

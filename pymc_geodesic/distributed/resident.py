@@ -17,7 +17,7 @@ from pymc_geodesic.distributed.recipe import StepRecipe
 from pymc_geodesic.distributed.shard_model import ConduciveTerm, place_rows
 from pymc_geodesic.distributed.shards import Shard, load_rows
 from pymc_geodesic.distributed.surrogates import Quadratic
-from pymc_geodesic.steps.base.adapting import AdaptingStep
+from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
 from pymc_geodesic.steps.base.document_counts import DocumentCounts, TopicPushes
 from pymc_geodesic.steps.base.positive import PositiveStep
 from pymc_geodesic.steps.base.row_counts import CountsAt, RowCounts
@@ -190,8 +190,9 @@ class ResidentShard:
             self._step.keep_reference(term)
         elif self._term is not None and term is not None:
             self._term.use(term)
-        if covariance is not None and isinstance(self._step, AdaptingStep):
-            self._step.use_covariance(covariance)
+        adaptation = getattr(self._step, "adaptation", None)
+        if covariance is not None and isinstance(adaptation, WhitenedAdaptation):
+            adaptation.use_covariance(covariance)
         self._known.clear()
         self._step.setup_chain(np.random.default_rng(0), tune, draws)
         self._tune, self._draws = tune, draws
@@ -254,8 +255,9 @@ class ResidentShard:
         self._step.estimator.source.reset(seed)
         state.estimate_state["rows"] = walks.get(number, self._step.estimator.source.state)
         self._step.sampling_state = state
-        if isinstance(self._step, AdaptingStep):
-            self._step.meet_rows(self._known)
+        adaptation = getattr(self._step, "adaptation", None)
+        if isinstance(adaptation, WhitenedAdaptation):
+            adaptation.gradient.meet_rows(self._known)
         if isinstance(self._step, PositiveStep) and self._local:
             point = self._step.begin_local_anew(point)
         return point, walks

@@ -61,6 +61,9 @@ class Estimate(ABC):
     def write_local(self, point: dict[str, np.ndarray]) -> None:  # noqa: B027
         """Put the values of the variables that the estimate itself draws into a point."""
 
+    def forget_local(self) -> None:  # noqa: B027
+        """Begin the variables that the estimate itself draws anew, if there are any."""
+
     def at_work(self) -> AbstractContextManager[Any]:
         """Context of a draw."""
         return nullcontext()

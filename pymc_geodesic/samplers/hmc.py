@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,9 @@ class HMCSampler:
         self._current[:] = math.nan
         if not all_finite(gradient):
             raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
+
+    def set_others(self, point: Mapping[str, np.ndarray]) -> None:
+        """Do nothing: the gradient estimate takes these values."""
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
         """Draw once, and return sample stats by name.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from pymc_geodesic.monitoring.whitened import WhitenedMonitor
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.samplers.sampler import NotFiniteError
+from pymc_geodesic.tuning.noise import LangevinSettings
 
 __all__ = ["LangevinSampler"]
 
@@ -82,6 +83,20 @@ class LangevinSampler:
         z = self._chain.z
         return self.adaptation.to_position(z) if z.size else z
 
+    @property
+    def z(self) -> np.ndarray:
+        """Position in the coordinates of the adaptation; empty before the first draw."""
+        return self._chain.z
+
+    @property
+    def stream(self) -> np.ndarray:
+        """Random stream."""
+        return self._chain.stream
+
+    def settings(self) -> LangevinSettings:
+        """Parameters of the next draw after the warm-up."""
+        return self.adaptation.propose(self._chain, tune=False).settings
+
     def start(self, x: np.ndarray) -> None:
         """Set the position: that of the first draw, or where another step moved the variables.
 
@@ -94,6 +109,9 @@ class LangevinSampler:
         if not all_finite(gradient):
             raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
         self._chain.refresh(self.adaptation.product)
+
+    def set_others(self, point: Mapping[str, np.ndarray]) -> None:
+        """Do nothing: the gradient estimate takes these values."""
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
         """Draw once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,3 +56,6 @@ class Sampler(Protocol):
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
         """Draw once, and return sample stats by name."""
+
+    def set_others(self, point: Mapping[str, np.ndarray]) -> None:
+        """Take the values of variables that other step methods sample."""

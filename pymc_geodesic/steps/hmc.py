@@ -14,7 +14,6 @@ from pymc_geodesic.adaptation.trajectories import (
     TrajectoryAdaptation,
     WhitenedTrajectories,
     compact_parts,
-    flat_names,
 )
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
@@ -26,7 +25,6 @@ from pymc_geodesic.monitoring.reports import AcceptanceMonitor, EffectiveSizeMon
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.pymc_parts import SamplerWarning
 from pymc_geodesic.steps.step import DEFAULT_STEPS
-from pymc_geodesic.tuning.factor_rule import factor_rule
 
 __all__ = ["TRAJECTORY_STATS", "check_exact", "trajectory_adaptation", "trajectory_monitors"]
 
@@ -102,7 +100,7 @@ def trajectory_adaptation(
             ),
             product,
             target_accept=target_accept,
-            rule=factor_rule(metric, flat_names(product)),
+            metric=metric,
             n_steps=n_steps,
             is_fixed=not estimate.depends_on_others,
         )

@@ -18,7 +18,7 @@ from pymc_geodesic.adaptation.annealing import (
 )
 from pymc_geodesic.adaptation.bounded_parameters import ParameterRule
 from pymc_geodesic.adaptation.known_noise import noise_by_coordinate
-from pymc_geodesic.adaptation.trajectories import WhitenedTrajectories, flat_names
+from pymc_geodesic.adaptation.trajectories import WhitenedTrajectories
 from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import EXACT, PAPER
@@ -32,7 +32,6 @@ from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.steps.step import DEFAULT_STEPS
 from pymc_geodesic.tuning.cooling import FIRST_EXCESS
-from pymc_geodesic.tuning.factor_rule import factor_rule
 from pymc_geodesic.tuning.temperature import FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
 
 __all__ = [
@@ -118,7 +117,7 @@ def whitened_adaptation(
         gradient,
         product,
         target_accept=EXPLORING_ACCEPTANCE,
-        rule=factor_rule(metric, flat_names(product)),
+        metric=metric,
     )
     return WhitenedAdaptation(
         gradient,

@@ -30,6 +30,7 @@ from pymc_geodesic.monitoring.diagnosis import Diagnosis, DrawMonitor
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
 from pymc_geodesic.steps.coverage import StepsOfChain, draws_minibatches
+from pymc_geodesic.steps.packing import ManifoldPacking, Packing, StartError
 from pymc_geodesic.steps.pymc_parts import (
     BlockedStep,
     DataClassState,
@@ -106,6 +107,8 @@ class GeodesicStep(BlockedStep):
         Manifold of all variables.
     is_corrected : bool
         Whether a Metropolis correction rejects what lies beyond an edge of the density.
+    starts_at_edges : bool
+        Whether a chain may start where the density of a variable is zero or has a pole.
 
     Attributes
     ----------
@@ -113,6 +116,8 @@ class GeodesicStep(BlockedStep):
         Variables that the sampler moves, Euclidean ones first, and variables of the rows.
     product : Product
         Their manifolds.
+    packing : Packing
+        Their values as one vector.
     estimator : Estimate
         Gradient or counts, estimated from minibatches.
     sampler : Sampler
@@ -147,6 +152,7 @@ class GeodesicStep(BlockedStep):
         manifolds: Mapping[str, type[Manifold]] | None = None,
         everywhere: type[Manifold] | None = None,
         is_corrected: bool = False,
+        starts_at_edges: bool = False,
         model: Model | None,
         rng: RandomGenerator,
         compile_kwargs: Mapping[str, Any] | None,
@@ -168,6 +174,8 @@ class GeodesicStep(BlockedStep):
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product: Product = product_of(self.variables)
+        self.packing: Packing = ManifoldPacking(self.variables, self.product)
+        self._edge_names = [v.name for v in self.variables] if starts_at_edges else []
         self._shares_no_density = draws_minibatches(self.model)
         self.rng = get_random_generator(rng)
         self.draw, self.tune = 0, True
@@ -278,6 +286,7 @@ class GeodesicStep(BlockedStep):
                 self.estimator.read_local(point)
                 self._has_local_values = True
             self.estimator.set_others(point)
+            self.sampler.set_others(point)
             with self.estimator.at_work():
                 stats = self.sampler.draw(tune=self.tune)
         except NotFiniteError as error:
@@ -313,28 +322,40 @@ class GeodesicStep(BlockedStep):
 
     def _packed(self, point: PointType) -> np.ndarray:
         """Coordinates of the variables at a point, shape (size,)."""
-        position = np.empty(self.product.size)
-        for variable in self.variables:
-            part = self.product.slices[variable.name]
-            try:
-                coordinates = variable.coordinates(point[variable.value_name])
-            except ValueError as error:
-                message = (
-                    f"{type(self).__name__} cannot start from the value of {variable.name!r}: "
-                    f"{error} Give {variable.name!r} another initial value (initval= or initvals=)."
-                )
-                raise ValueError(see(message, "start")) from error
-            position[part] = coordinates.ravel()
-        return position
+        try:
+            return self.packing.pack(point)
+        except StartError as error:
+            message = (
+                f"{type(self).__name__} cannot start from the value of {error.name!r}: "
+                f"{error.reason} Give {error.name!r} another initial value (initval= or initvals=)."
+            )
+            raise ValueError(see(message, "start")) from error
 
     def _unpacked(self, position: np.ndarray, point: PointType) -> PointType:
         """Point with the values of the variables at coordinates, and those of local variables."""
-        point = dict(point)
-        for variable in self.variables:
-            part = position[self.product.slices[variable.name]]
-            value = variable.values(part).reshape(variable.value_shape)
-            point[variable.value_name] = self._written[variable.value_name] = value
+        written = self.packing.unpack(position)
+        self._written.update(written)
+        point = {**point, **written}
         self.estimator.write_local(point)
+        return point
+
+    def begin_local_anew(self, point: PointType) -> PointType:
+        """Begin the local variables anew, whatever an earlier chain has left.
+
+        Parameters
+        ----------
+        point : dict
+            Of a chain that has no values of them.
+
+        Returns
+        -------
+        dict
+            With values of the local variables, which are no draws.
+        """
+        point = dict(point)
+        self.estimator.forget_local()
+        self.estimator.write_local(point)
+        self._has_local_values = True
         return point
 
     # --- errors and warnings ---------------------------------------------------------------------
@@ -361,7 +382,7 @@ class GeodesicStep(BlockedStep):
         if self._log_terms is None:
             source = self.estimator.source
             placeholders = {*source.arrays, *source.whole} if source.moves else ()
-            self._log_terms = LogTerms(self.model, placeholders, [])
+            self._log_terms = LogTerms(self.model, placeholders, self._edge_names)
         if not (thoroughly or self._log_terms.fails(point)):
             return
         report = self._log_terms.report(point)
