@@ -374,7 +374,11 @@ FREE_THERMOSTAT = Mutant("no bound", ssgnht, edit=("min(xi[block], 1.0 / step_si
 
 OTHER_RECURSIONS = [
     Mutant("old velocity", ssgnht, edit=("x[i] += step_size * v[i]", "x[i] += 0.0")),
-    Mutant("thermostat after the kick", ssgnht, edit=("= before - therm", "= kinetic_temperature(v[part], 1.0 * v[part].size) - therm")),
+    Mutant(
+        "thermostat after the kick",
+        ssgnht,
+        edit=("= before - therm", "= kinetic_temperature(v[part], 1.0 * v[part].size) - therm"),
+    ),
 ]
 
 

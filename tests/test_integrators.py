@@ -46,9 +46,7 @@ def coefficients(step_size, friction, known_noise, splitting):
     """Decay, push and spread of each coordinate, and the number of clipped ones."""
     friction, known_noise = np.array(friction, float), np.array(known_noise, float)
     decay, push, spread = np.empty((3, friction.size))
-    clips = friction_coefficients(
-        step_size, friction, known_noise, splitting, decay, push, spread
-    )
+    clips = friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
     return decay, push, spread, clips
 
 
@@ -56,9 +54,7 @@ def linear_kick(
     angle, splitting, *, thermostat=0.0, known_noise=0.0, step_size=STEP, kicks=kick_from_python
 ):
     """Factors of v and of the gradient in a kick, and variance of its noise, as measured."""
-    decay, push, spread, _ = coefficients(
-        step_size, [angle / step_size], [known_noise], splitting
-    )
+    decay, push, spread, _ = coefficients(step_size, [angle / step_size], [known_noise], splitting)
     half, drag = (0.5 * step_size if splitting == EXACT else 0.0), math.exp(-thermostat)
     stream, normal = new_stream(np.random.default_rng(1)), np.empty(1)
     fill_normal(stream.copy(), normal)
@@ -150,7 +146,8 @@ def oscillator_error(step_size, friction, thermostat, known, unknown, **options)
 def observed_order(thermostat, known, unknown, **options):
     """Slope of `oscillator_error` against the step size."""
     errors = [
-        oscillator_error(step, 1.3, thermostat, known, unknown, **options) for step in (0.004, 0.002)
+        oscillator_error(step, 1.3, thermostat, known, unknown, **options)
+        for step in (0.004, 0.002)
     ]
     return math.log2(errors[0] / errors[1])
 
@@ -204,7 +201,8 @@ def test_known_noise_is_subtracted_once_and_clipped_at_zero(splitting):
     else:
         left = expected * 2.0 * friction * step - (step**2 * expected) * noise
         np.testing.assert_allclose(push, step * np.sqrt(expected), rtol=1e-14)
-    assert (left[2:4] < 0.0).all() and (left[[0, 1, 4]] > 0.0).all()
+    assert (left[2:4] < 0.0).all()
+    assert (left[[0, 1, 4]] > 0.0).all()
     np.testing.assert_allclose(spread**2, np.maximum(left, 0.0), atol=1e-14)
     assert clips == 2
 

@@ -139,7 +139,7 @@ def _normal(x, gradient):
 
 @pytest.mark.parametrize(("h", "part"), cross([0.5, 0.1], [0.6, 0.0]))
 def test_normal_distribution_is_exact_at_any_step(h, part):
-    """The map and its noise are measured on the kernel, and the stationary covariance solves Lyapunov."""
+    """The stationary covariance by Lyapunov's equation, map and noise measured on the kernel."""
     target = Target("normal", Product([("x", Euclidean(3), 1)]), kept(_normal), None, None)
     friction = np.array([1.0, 2.0, 5.0])
     noise = noise_of_part(h, friction, np.full(3, part))

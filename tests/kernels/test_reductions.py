@@ -91,9 +91,7 @@ def test_sggmc_is_sghmc(state, splitting):
     for _ in range(N_STEPS):
         expected_x += 0.5 * STEP * expected_v
         force = gradient(expected_x)
-        expected_temperatures.append(
-            temperature_by_hand(expected_v, force, FRICTION[0], splitting)
-        )
+        expected_temperatures.append(temperature_by_hand(expected_v, force, FRICTION[0], splitting))
         expected_v = friction_and_noise(expected_v, force, 0.0, splitting, normals(same_stream))
         expected_x += 0.5 * STEP * expected_v
 

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from tests.grids import by_default
-from tests.kernels.drivers import gradient_field, run_gmc, run_langevin, side_by_side, thermostat_errors
+from tests.kernels.drivers import (
+    gradient_field,
+    run_gmc,
+    run_langevin,
+    side_by_side,
+    thermostat_errors,
+)
 from tests.targets import (
     CONCENTRATION_AND_DIRECTION,
     DIRICHLET_ON_SIMPLEX,
