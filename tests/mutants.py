@@ -5,15 +5,14 @@ what the kernel is but for one fault.
 """
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from pymc_geodesic import integrators
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
-from pymc_geodesic.kernels.averaged_langevin import averaged_langevin
-from pymc_geodesic.kernels.geodesic_langevin import friction_coefficients, geodesic_langevin
 from pymc_geodesic.manifolds import blocks as all_blocks
 from pymc_geodesic.manifolds import sphere
 from pymc_geodesic.manifolds.rows import view_rows
@@ -21,7 +20,7 @@ from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.streams import fill_normal
 from tests.machine_code import kept
 
-langevin_coefficients = integrators.langevin_coefficients
+friction_coefficients = integrators.friction_coefficients
 
 
 @dataclass(frozen=True)
@@ -81,44 +80,72 @@ class Mutant:
 
 
 @kept
-def weaker_noise(friction, diffusion, step_size, splitting):
+def weaker_noise(step_size, friction, known_noise, splitting, decay, push, spread):
     """Standard deviation of the noise 10 % too small."""
-    decay, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
-    return decay, push, 0.81 * variance
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    spread *= 0.9
+    return 0
 
 
 @kept
-def friction_once(friction, diffusion, step_size, splitting):
-    """Half a friction step instead of two halves."""
-    _, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
-    return math.exp(-0.5 * friction * step_size), push, variance
+def half_of_the_friction(step_size, friction, known_noise, splitting, decay, push, spread):
+    """Half of the friction, and the noise of all of it."""
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    decay[:] = np.sqrt(decay)
+    return 0
 
 
 @kept
-def no_friction(friction, diffusion, step_size, splitting):
+def friction_twice(step_size, friction, known_noise, splitting, decay, push, spread):
+    """Friction in both halves of a kick, and the noise of one."""
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    decay *= decay
+    return 0
+
+
+@kept
+def no_friction(step_size, friction, known_noise, splitting, decay, push, spread):
     """Noise without friction."""
-    _, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
-    return 1.0, push, variance
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    decay[:] = 1.0
+    return 0
 
 
 @kept
-def descent(friction, diffusion, step_size, splitting):
-    """Gradient with the wrong sign."""
-    decay, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
-    return decay, -push, variance
-
-
-@kept
-def weaker_gradient(friction, diffusion, step_size, splitting):
-    """Gradient 10 % too small."""
-    decay, push, variance = langevin_coefficients(friction, diffusion, step_size, splitting)
-    return decay, 0.9 * push, variance
-
-
-@kept
-def euler(friction, diffusion, step_size, splitting):
+def explicit_friction(step_size, friction, known_noise, splitting, decay, push, spread):
     """Friction of first order."""
-    return 1.0 - friction * step_size, step_size, 2.0 * diffusion * step_size
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    decay[:] = 1.0 - friction * step_size
+    return 0
+
+
+@kept
+def noise_subtracted_twice(step_size, friction, known_noise, splitting, decay, push, spread):
+    """Known noise counts double."""
+    twice = 2.0 * known_noise
+    return friction_coefficients(step_size, friction, twice, splitting, decay, push, spread)
+
+
+@kept
+def noise_left_in(step_size, friction, known_noise, splitting, decay, push, spread):
+    """Known noise is ignored."""
+    none = 0.0 * known_noise
+    return friction_coefficients(step_size, friction, none, splitting, decay, push, spread)
+
+
+@kept
+def noise_of_all_coordinates(step_size, friction, known_noise, splitting, decay, push, spread):
+    """The mean of the known noise, in each coordinate."""
+    mean = np.full(known_noise.size, known_noise.mean())
+    return friction_coefficients(step_size, friction, mean, splitting, decay, push, spread)
+
+
+@kept
+def friction_of_all_coordinates(step_size, friction, known_noise, splitting, decay, push, spread):
+    """The friction of the first coordinate in all of them, with the noise of their own."""
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    decay[:] = decay[0]
+    return 0
 
 
 @kept
@@ -160,19 +187,20 @@ def scaled_sphere_geodesic(blocks, scales, x, v, time):
 
 
 @kept
-def tangent_geodesic(blocks, x, v, time):
-    """A geodesic that insists on a velocity tangent to the sphere x lives on."""
+def scaled_tangent_geodesic(blocks, scales, x, v, time):
+    """A geodesic that requires a velocity tangent to the sphere x is on."""
     inner = 0.0
     for i in range(x.size):
         inner += x[i] * v[i]
     if abs(inner) > 1e-12:
         raise ArithmeticError("the velocity is not tangent")
-    sphere_geodesic(blocks, x, v, time)
+    sphere_geodesic(blocks, x, v, scales[0] * time)
 
 
 @kept
-def scaled_tangent_geodesic(blocks, scales, x, v, time):
-    tangent_geodesic(blocks, x, v, scales[0] * time)
+def unscaled_geodesic(blocks, scales, x, v, time):
+    """All blocks move for the same time."""
+    all_blocks.geodesic(blocks, x, v, time)
 
 
 @kept
@@ -192,21 +220,32 @@ def low_thermometer(v, dim):
     return 0.8 * integrators.kinetic_temperature(v, dim)
 
 
-LANGEVIN_FAULTS = {
-    "noise 10 % too small": {"langevin_coefficients": weaker_noise},
-    "half of the friction": {"langevin_coefficients": friction_once},
-    "no friction": {"langevin_coefficients": no_friction},
-    "sign of the gradient": {"langevin_coefficients": descent},
-    "gradient 10 % too small": {"langevin_coefficients": weaker_gradient},
-}
-
-ON_SPHERE = {"geodesic": sphere_geodesic}
+FORCE = "v[j], gradient[j]"
 ON_S2 = {"scaled_geodesic": scaled_sphere_geodesic}
 
+UNBALANCED = [
+    Mutant(name, integrators.kick_with_friction, edit=("math.sqrt(drag)", root))
+    for name, root in (
+        ("thermostat before the noise", "1.0"),
+        ("thermostat after the noise", "drag"),
+    )
+]
+"""Kicks whose thermostat is not symmetric."""
+
 BIASED = [
-    *(Mutant(name, sggmc, replaced) for name, replaced in LANGEVIN_FAULTS.items()),
-    Mutant("noise 10 % too small", gsgnht, {"langevin_coefficients": weaker_noise}),
-    Mutant("sign of the gradient", gsgnht, {"langevin_coefficients": descent}),
+    *(
+        Mutant(name, sggmc, {"friction_coefficients": coefficients})
+        for name, coefficients in (
+            ("noise 10 % too small", weaker_noise),
+            ("half of the friction", half_of_the_friction),
+            ("friction twice", friction_twice),
+            ("no friction", no_friction),
+        )
+    ),
+    Mutant("sign of the gradient", sggmc, edit=(FORCE, "v[j], -gradient[j]")),
+    Mutant("gradient 10 % too small", sggmc, edit=(FORCE, "v[j], 0.9 * gradient[j]")),
+    Mutant("noise 10 % too small", gsgnht, {"friction_coefficients": weaker_noise}),
+    Mutant("sign of the gradient", gsgnht, edit=(FORCE, "v[j], -gradient[j]")),
     Mutant("wrong thermometer", gsgnht, {"kinetic_temperature": low_thermometer}),
     Mutant("accepts everything", gmc, {"uniform": always_small, **ON_S2}),
     Mutant("velocities 10 % too small", gmc, {"refresh_velocity": slow_velocity, **ON_S2}),
@@ -230,12 +269,12 @@ UNPROJECTED = [
     Mutant(
         "noise off the tangent space",
         sggmc,
-        {"project": no_projection, "geodesic": tangent_geodesic},
+        {"project": no_projection, "scaled_geodesic": scaled_tangent_geodesic},
     ),
     Mutant(
         "noise off the tangent space",
         gsgnht,
-        {"project": no_projection, "geodesic": tangent_geodesic},
+        {"project": no_projection, "scaled_geodesic": scaled_tangent_geodesic},
     ),
     Mutant(
         "velocity off the tangent space",
@@ -253,7 +292,7 @@ LAST = " if step < n_steps - 1 else 0.5 * step_size"
 
 ASYMMETRIC = [
     *(
-        Mutant(name, kernel, ON_SPHERE, edit)
+        Mutant(name, kernel, ON_S2, edit)
         for kernel, first in (
             (sggmc, "drift(space, state"),
             (gsgnht, "drift_with_thermostat(space, state, thermostat"),
@@ -263,174 +302,107 @@ ASYMMETRIC = [
             ("whole last geodesic", (LAST, "")),
         )
     ),
-    Mutant("explicit friction", sggmc, {"langevin_coefficients": euler, **ON_SPHERE}),
+    Mutant("explicit friction", sggmc, {"friction_coefficients": explicit_friction, **ON_S2}),
+    Mutant(
+        "gradient after friction",
+        sggmc,
+        ON_S2,
+        ("decay[j] * (old + half * force)", "decay[j] * old + half * force"),
+    ),
     Mutant(
         "late thermostat",
         gsgnht,
-        ON_SPHERE,
+        ON_S2,
         (
             "drift_with_thermostat(space, state, thermostat, 0.5 * step_size)",
-            "geodesic(space.blocks, state.x, state.v, 0.5 * step_size)",
+            "drift(space, state, 0.5 * step_size)",
         ),
     ),
 ]
 """Mutants that are not of second order."""
 
-BIASED_AVERAGED_LANGEVIN = [
-    Mutant(name, averaged_langevin, edit=edit)
-    for name, edit in {
-        "the noise of one step only": (
-            "half * spread[j] * (last_noise[j] + noise[j])",
-            "2.0 * half * spread[j] * noise[j]",
-        ),
-        "noise that is not carried over": ("last_noise[j] = noise[j]", "last_noise[j] = 0.0"),
-        "drift of h²": ("0.5 * step_size * step_size, ", "step_size * step_size, "),
-        "half the noise": ("0.5 * step_size\n", "0.4 * step_size\n"),
-        "known noise left in": ("spread[j] * (last", "(last"),
-        "known noise taken off twice": (
-            "spread[j] * (last",
-            "math.sqrt(2.0 * spread[j] ** 2 - 1.0) * (last",
-        ),
-    }.items()
-]
-
 BIASED_LANGEVIN = [
-    Mutant("noise 10 % too small", sgld, edit=("+ step_size * noise", "+ 0.9 * step_size * noise")),
-    Mutant("whole square of the step", sgld, edit=("0.5 * step_size *", "step_size *")),
-    Mutant("gradient 10 % too small", sgld, edit=("0.5 * step_size *", "0.45 * step_size *")),
-    Mutant("sign of the gradient", sgld, edit=("0.5 * step_size *", "-0.5 * step_size *")),
+    Mutant("noise 10 % too small", sgld, edit=("+= step_size *", "+= 0.9 * step_size *")),
+    Mutant("whole square of the step", sgld, edit=("drift = 0.5 *", "drift =")),
+    Mutant("gradient 10 % too small", sgld, edit=("drift = 0.5 *", "drift = 0.45 *")),
+    Mutant("sign of the gradient", sgld, edit=("drift = 0.5 *", "drift = -0.5 *")),
 ]
 """Mutants that leave a Euclidean target."""
 
 BIASED_ADAGRAD = [
-    Mutant("noise not scaled", sgld, edit=("step_size * math.sqrt(metric)", "step_size")),
-    Mutant(
-        "noise scaled twice", sgld, edit=("step_size * math.sqrt(metric)", "step_size * metric")
-    ),
+    Mutant("noise not scaled", sgld, edit=("math.sqrt(metric) * normal", "normal")),
+    Mutant("noise scaled twice", sgld, edit=("math.sqrt(metric) * normal", "metric * normal")),
     Mutant("drift not scaled", sgld, edit=("drift * metric * gradient", "drift * gradient")),
 ]
 """Mutants that leave a Euclidean target where coordinates have steps of their own."""
+
+BIASED_AVERAGED_NOISE = [
+    Mutant(name, sgld, edit=edit)
+    for name, edit in {
+        "the noise of one step only": ("0.5 * (last[j] + noise[i])", "noise[i]"),
+        "noise that is not carried over": ("last[j] = noise[i]", "last[j] = 0.0"),
+        "drift of h²": ("drift = 0.5 *", "drift ="),
+        "noise 20 % too small": ("+= step_size *", "+= 0.8 * step_size *"),
+        "known noise left in": ("step_size * spread[j] *", "step_size *"),
+        "known noise subtracted twice": (
+            "step_size * spread[j] *",
+            "step_size * math.sqrt(2.0 * spread[j] ** 2 - 1.0) *",
+        ),
+    }.items()
+]
+"""Mutants that leave a normal distribution where noise is averaged and partly known."""
 
 BIASED_EULER = [
     Mutant("noise 10 % too small", ssgnht, edit=("2.0 * diffusion", "1.62 * diffusion")),
     Mutant(
         "sign of the gradient",
         ssgnht,
-        edit=("gradient[part], decay, step_size", "gradient[part], decay, -step_size"),
+        edit=("step_size * gradient[j]", "-step_size * gradient[j]"),
     ),
     Mutant(
         "gradient 10 % too small",
         ssgnht,
-        edit=("gradient[part], decay, step_size", "gradient[part], decay, 0.9 * step_size"),
+        edit=("step_size * gradient[j]", "0.9 * step_size * gradient[j]"),
     ),
-    Mutant("no friction", ssgnht, edit=("1.0 - xi[block] * step_size", "1.0")),
-    Mutant("wrong thermometer", ssgnht, edit=("(before - therm", "(0.8 * before - therm")),
+    Mutant("no friction", ssgnht, edit=("1.0 - friction * step_size", "1.0")),
+    Mutant("wrong thermometer", ssgnht, edit=("before - therm", "0.8 * before - therm")),
 ]
 """Mutants that leave a Euclidean target."""
 
 FREE_THERMOSTAT = Mutant("no bound", ssgnht, edit=("min(xi[block], 1.0 / step_size)", "xi[block]"))
-"""A mutant that diverges where noise heats more than friction takes."""
+"""A mutant that diverges where noise adds more energy than friction removes."""
 
 OTHER_RECURSIONS = [
     Mutant("old velocity", ssgnht, edit=("x[i] += step_size * v[i]", "x[i] += 0.0")),
-    Mutant("thermostat after the kick", ssgnht, edit=("(before - therm", "(after - therm")),
+    Mutant(
+        "thermostat after the kick",
+        ssgnht,
+        edit=("= before - therm", "= kinetic_temperature(v[part], 1.0 * v[part].size) - therm"),
+    ),
 ]
 
 
-@kept
-def noise_taken_off_twice(step_size, friction, known_noise, decay, spread):
-    """Known noise counts double."""
-    return friction_coefficients(step_size, friction, 2.0 * known_noise, decay, spread)
-
-
-@kept
-def noise_left_in(step_size, friction, known_noise, decay, spread):
-    """Known noise is forgotten."""
-    return friction_coefficients(step_size, friction, 0.0 * known_noise, decay, spread)
-
-
-@kept
-def noise_of_all_directions(step_size, friction, known_noise, decay, spread):
-    """The mean of the known noise, in each direction."""
-    mean = known_noise.mean() * (known_noise / known_noise)
-    return friction_coefficients(step_size, friction, mean, decay, spread)
-
-
-@kept
-def friction_of_half_a_step(step_size, friction, known_noise, decay, spread):
-    """Half of the friction, and the noise of all of it."""
-    clips = friction_coefficients(step_size, friction, known_noise, decay, spread)
-    for j in range(decay.size):
-        decay[j] = math.sqrt(decay[j])
-    return clips
-
-
-@kept
-def friction_twice(step_size, friction, known_noise, decay, spread):
-    """Friction in both halves of a kick, and the noise of one."""
-    clips = friction_coefficients(step_size, friction, known_noise, decay, spread)
-    for j in range(decay.size):
-        decay[j] *= decay[j]
-    return clips
-
-
-@kept
-def unscaled_geodesic(blocks, scales, x, v, time):
-    """All blocks move for the same time."""
-    all_blocks.geodesic(blocks, x, v, time)
-
-
-@kept
-def tangent_scaled_geodesic(blocks, scales, x, v, time):
-    """A geodesic that insists on a velocity tangent to the sphere behind one number."""
-    inner = 0.0
-    for i in range(1, x.size):
-        inner += x[i] * v[i]
-    if abs(inner) > 1e-12:
-        raise ArithmeticError("the velocity is not tangent")
-    all_blocks.scaled_geodesic(blocks, scales, x, v, time)
-
-
-_GRADIENT = "evaluate(field.address, state.x, arguments[step], field.context, gradient)"
-
-BIASED_BY_DIRECTION = [
-    *(
-        Mutant(name, geodesic_langevin, {"friction_coefficients": coefficients})
-        for name, coefficients in (
-            ("known noise taken off twice", noise_taken_off_twice),
-            ("known noise not taken off", noise_left_in),
-            ("known noise of the mean direction", noise_of_all_directions),
-            ("half of the friction", friction_of_half_a_step),
-            ("friction twice", friction_twice),
-        )
-    ),
-    Mutant("scales ignored", geodesic_langevin, {"scaled_geodesic": unscaled_geodesic}),
-    Mutant(
-        "sign of the gradient",
-        geodesic_langevin,
-        edit=(_GRADIENT, _GRADIENT + "\n        gradient *= -1.0"),
-    ),
-    Mutant(
-        "gradient 10 % too small",
-        geodesic_langevin,
-        edit=(_GRADIENT, _GRADIENT + "\n        gradient *= 0.9"),
-    ),
-    Mutant(
-        "sign of the thermostat",
-        geodesic_langevin,
-        edit=("extra[0] + step_size", "extra[0] - step_size"),
-    ),
-    Mutant(
-        "thermometer that noise heats",
-        geodesic_langevin,
-        edit=("square += v[j] * kicked", "square += kicked * kicked"),
-    ),
-]
-"""Mutants that leave the target, or the law of its thermostat."""
-
-UNPROJECTED_BY_DIRECTION = Mutant(
-    "noise off the tangent space",
-    geodesic_langevin,
-    {"project": no_projection, "scaled_geodesic": tangent_scaled_geodesic},
+KNOWN_NOISE_FAULTS = (
+    ("known noise subtracted twice", noise_subtracted_twice),
+    ("known noise left in", noise_left_in),
+    ("known noise of the mean coordinate", noise_of_all_coordinates),
+    ("friction of the first coordinate", friction_of_all_coordinates),
 )
-"""A mutant whose positions pass, because geodesics take out what is not tangent."""
+
+BIASED_BY_COORDINATE = [
+    *(
+        Mutant(name, kernel, {"friction_coefficients": coefficients})
+        for kernel in (sggmc, gsgnht)
+        for name, coefficients in KNOWN_NOISE_FAULTS
+    ),
+    Mutant("scales ignored", sggmc, {"scaled_geodesic": unscaled_geodesic}),
+    Mutant("scales ignored", gsgnht, {"scaled_geodesic": unscaled_geodesic}),
+    Mutant("gradient 10 % too small", gsgnht, edit=(FORCE, "v[j], 0.9 * gradient[j]")),
+    Mutant("sign of the thermostat", gsgnht, edit=("[block] += time *", "[block] -= time *")),
+    Mutant(
+        "thermometer with the noise of the gradient",
+        sggmc,
+        edit=("square += old * old", "square += (old + half * force) ** 2"),
+    ),
+]
+"""Mutants that leave the target, or the distribution of their thermostats or temperatures."""

@@ -1,5 +1,6 @@
-"""Closed forms of the Langevin kick, reversibility and order of the geodesic leapfrog."""
+"""Closed forms of kicks with friction, reversibility and order of the geodesic leapfrog."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -9,169 +10,221 @@ from scipy.linalg import solve_discrete_lyapunov
 from pymc_geodesic.integrators import (
     EXACT,
     PAPER,
+    friction_coefficients,
     kick,
+    kick_with_friction,
     kinetic_temperature,
-    langevin_coefficients,
-    langevin_kick,
+    position_temperature,
     refresh_velocity,
-    temperature_within,
 )
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Product, Sphere, Stiefel, product
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
+from tests.machine_code import kept
+from tests.mutants import UNBALANCED
 
 ANGLES = [1e-9, 1e-6, 0.01, 0.3, 1.0, 3.0]
+"""ρ = γε."""
+
+THERMOSTATS = [0.0, 0.4, -0.2]
+"""ζ/ρ, ζ = ξε."""
+
 STEP = 0.2
+SPLITTINGS = pytest.mark.parametrize("splitting", [EXACT, PAPER], ids=["exact", "paper"])
 
 
-def coefficients(angle, splitting, step_size=STEP):
-    friction = angle / step_size
-    return langevin_coefficients(friction, friction, step_size, splitting)
+@kept
+def kick_from_python(v, gradient, half, drag, decay, push, spread, stream, noise):
+    return kick_with_friction(v, gradient, half, drag, decay, push, spread, stream, noise)
 
 
-def sinhc(x):
-    return np.sinh(x) / x
+@kept
+def temperature_from_python(square, power, decay, step_size, splitting, dim):
+    return position_temperature(square, power, decay, step_size, splitting, dim)
 
 
+def coefficients(step_size, friction, known_noise, splitting):
+    """Decay, push and spread of each coordinate, and the number of clipped ones."""
+    friction, known_noise = np.array(friction, float), np.array(known_noise, float)
+    decay, push, spread = np.empty((3, friction.size))
+    clips = friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    return decay, push, spread, clips
+
+
+def linear_kick(
+    angle, splitting, *, thermostat=0.0, known_noise=0.0, step_size=STEP, kicks=kick_from_python
+):
+    """Factors of v and of the gradient in a kick, and variance of its noise, as measured."""
+    decay, push, spread, _ = coefficients(step_size, [angle / step_size], [known_noise], splitting)
+    half, drag = (0.5 * step_size if splitting == EXACT else 0.0), math.exp(-thermostat)
+    stream, normal = new_stream(np.random.default_rng(1)), np.empty(1)
+    fill_normal(stream.copy(), normal)
+
+    def after(v, gradient, spread):
+        state = np.array([v])
+        kicks(
+            state, np.array([gradient]), half, drag, decay, push, spread, stream.copy(), np.empty(1)
+        )
+        return state[0]
+
+    silent = np.zeros(1)
+    noise = after(0.0, 0.0, spread) / normal[0]
+    return after(1.0, 0.0, silent), after(0.0, 1.0, silent), noise**2
+
+
+def free_temperature(angle, thermostat, splitting):
+    """Mean of v² without a gradient: ρ/sinh(ρ + ζ) in the paper's splitting."""
+    return (np.sinh(angle) if splitting == EXACT else angle) / np.sinh(angle + thermostat)
+
+
+def temperature_of_positions(angle, thermostat, splitting, noise=0.0):
+    """Variance times curvature, the gradient having unknown noise; the same at any curvature."""
+    whole = angle + thermostat
+    if splitting == EXACT:
+        heating = 0.25 * STEP**2 * noise / np.tanh(0.5 * whole)
+        return np.sinh(angle) / np.sinh(whole) + heating
+    return (angle + 0.5 * STEP**2 * noise) / (2.0 * np.sinh(0.5 * whole))
+
+
+@SPLITTINGS
+@pytest.mark.parametrize("part", THERMOSTATS)
 @pytest.mark.parametrize("angle", ANGLES)
-def test_temperature_of_a_free_particle(angle):
+def test_temperature_of_a_free_particle(angle, part, splitting):
     """The variance of v ← decay·v + noise settles at variance / (1 − decay²)."""
-    for splitting, expected in ((EXACT, 1.0), (PAPER, 1.0 / sinhc(angle))):
-        decay, _, variance = coefficients(angle, splitting)
-        assert variance / -np.expm1(2.0 * np.log(decay)) == pytest.approx(expected, rel=2e-7)
-        assert decay == pytest.approx(np.exp(-angle), rel=1e-14)
-
-
-@pytest.mark.parametrize("angle", ANGLES)
-def test_temperature_of_slow_positions(angle):
-    """Fluctuation against dissipation of a position that moves little in a step."""
-    for splitting, expected in ((EXACT, 1.0), (PAPER, 1.0 / sinhc(angle / 2))):
-        decay, push, variance = coefficients(angle, splitting)
-        temperature = variance * STEP / (2.0 * push * -np.expm1(np.log(decay)))
-        assert temperature == pytest.approx(expected, rel=2e-7)
-
-
-def oscillator_covariance(angle, splitting, frequency):
-    """Stationary covariance of (x, v) after A B O B A on the potential ω²x²/2."""
-    decay, push, variance = coefficients(angle, splitting)
-    drift = np.array([[1.0, 0.5 * STEP], [0.0, 1.0]])
-    kicked = np.array([[1.0, 0.0], [-push * frequency**2, decay]])
-    noise = drift @ np.diag([0.0, variance]) @ drift.T
-    return solve_discrete_lyapunov(drift @ kicked @ drift, noise)
-
-
-@pytest.mark.parametrize("frequency", [0.1, 1.0, 5.0, 9.0])
-@pytest.mark.parametrize("angle", ANGLES[2:])
-def test_exact_splitting_samples_an_oscillator_exactly(angle, frequency):
-    covariance = oscillator_covariance(angle, EXACT, frequency)
-    assert covariance[0, 0] * frequency**2 == pytest.approx(1.0, rel=1e-9)
+    decay, _, variance = linear_kick(angle, splitting, thermostat=part * angle)
+    assert decay == pytest.approx(np.exp(-(1.0 + part) * angle), rel=1e-14)
+    found = variance / -np.expm1(-2.0 * (1.0 + part) * angle)
+    assert found == pytest.approx(free_temperature(angle, part * angle, splitting), rel=2e-7)
 
 
 @pytest.mark.parametrize("noise", [0.0, 30.0])
-@pytest.mark.parametrize("splitting", [EXACT, PAPER])
-@pytest.mark.parametrize("angle", [0.1, 0.35, 1.0])
-@pytest.mark.parametrize("bend", [0.35, 1.0])
-def test_temperature_within_a_kick_is_that_of_positions(bend, angle, splitting, noise):
-    """Also where the gradient has noise of variance V, which both halves of a kick share.
+@SPLITTINGS
+@pytest.mark.parametrize("part", THERMOSTATS)
+@pytest.mark.parametrize("angle", [0.01, 0.35, 1.0, 3.0])
+@pytest.mark.parametrize("bend", [0.02, 0.35, 1.0, 1.8])
+def test_positions_of_an_oscillator(bend, angle, part, splitting, noise):
+    """By Lyapunov's equation for the state before a kick, with unknown noise of the gradient.
 
-    By Lyapunov's equation for the state before a kick; outside of kicks v·v is larger than the
-    temperature, and held at 1 it would leave positions too narrow.
+    Outside of kicks v·v is larger than the temperature, and a thermostat that held it at 1 would
+    leave positions too narrow.
     """
-    frequency = bend / STEP
-    decay, push, variance = coefficients(angle, splitting)
+    curvature = (bend / STEP) ** 2
+    decay, push, variance = linear_kick(angle, splitting, thermostat=part * angle)
     drift = np.array([[1.0, STEP], [0.0, 1.0]])
-    kicked = np.array([[1.0, 0.0], [-push * frequency**2, decay]])
-    heat = np.diag([0.0, variance + push**2 * noise])
-    before = solve_discrete_lyapunov(drift @ kicked, drift @ heat @ drift.T)
-    square, power = before[1, 1], -(frequency**2) * before[0, 1]
-    temperature = temperature_within(square, power, decay, push, 1.0)
-    ratio = 2.0 * push / ((1.0 + decay) * STEP)
+    kicked = np.array([[1.0, 0.0], [-push * curvature, decay]])
+    noises = np.diag([0.0, variance + push**2 * noise])
+    before = solve_discrete_lyapunov(drift @ kicked, drift @ noises @ drift.T)
+    square, power = before[1, 1], -curvature * before[0, 1]
     half_way = np.array([[1.0, -0.5 * STEP], [0.0, 1.0]])
-    position = (half_way @ before @ half_way.T)[0, 0] * frequency**2
-    assert temperature / ratio == pytest.approx(position, rel=1e-9)
-    assert ratio == pytest.approx(1.0 if splitting == EXACT else 1.0 / np.cosh(0.5 * angle))
-    outside = 1.0 / (1.0 - 0.25 * ratio * bend**2)
-    assert square / temperature == pytest.approx(outside, rel=1e-9)
-    assert power == pytest.approx(-0.5 * STEP * frequency**2 * square, rel=1e-9)
-    if splitting == EXACT:
-        excess = 0.25 * STEP**2 * noise / np.tanh(0.5 * angle)
-        assert temperature == pytest.approx(1.0 + excess, rel=1e-9)
+    positions = (half_way @ before @ half_way.T)[0, 0] * curvature
+    expected = temperature_of_positions(angle, part * angle, splitting, noise)
+    assert before[0, 0] * curvature >= positions
+    assert positions == pytest.approx(expected, rel=1e-8)
+    # what the kernels report, and what they know of velocities outside of kicks
+    found = temperature_from_python(square, power, decay, STEP, splitting, 1.0)
+    assert found == pytest.approx(positions, rel=1e-8)
+    ratio = 1.0 if splitting == EXACT else 1.0 / np.cosh(0.5 * (1.0 + part) * angle)
+    assert square == pytest.approx(ratio * positions / (1.0 - 0.25 * ratio * bend**2), rel=1e-8)
+    assert power == pytest.approx(-0.5 * STEP * curvature * square, rel=1e-8)
 
 
-def test_paper_splitting_cools_an_oscillator():
-    """At a frequency that is low for the step, the closed form of slow positions."""
-    covariance = oscillator_covariance(1.0, PAPER, 0.01)
-    assert covariance[0, 0] * 0.01**2 == pytest.approx(1.0 / sinhc(0.5), rel=1e-4)
+def oscillator_error(step_size, friction, thermostat, known, unknown, **options):
+    """Deviation of the temperature of positions from that of the stochastic differential equation.
+
+    Both noises of the gradient are variances; the friction of the thermostat that is given is in
+    addition to what absorbs the unknown one, ε/2 of its variance.
+    """
+    whole_thermostat = thermostat + 0.5 * step_size * unknown
+    decay, push, variance = linear_kick(
+        friction * step_size, known_noise=known, thermostat=whole_thermostat * step_size,
+        step_size=step_size, **options,
+    )  # fmt: skip
+    variance += push**2 * (known + unknown)
+    exact = (friction + 0.5 * step_size * unknown) / (friction + whole_thermostat)
+    return abs(variance * step_size / (2.0 * push * (1.0 - decay)) - exact)
 
 
-@pytest.mark.parametrize("splitting", [EXACT, PAPER])
+def observed_order(thermostat, known, unknown, **options):
+    """Slope of `oscillator_error` against the step size."""
+    errors = [
+        oscillator_error(step, 1.3, thermostat, known, unknown, **options)
+        for step in (0.004, 0.002)
+    ]
+    return math.log2(errors[0] / errors[1])
+
+
+@SPLITTINGS
+@pytest.mark.parametrize("unknown", [0.0, 8.0])
+@pytest.mark.parametrize("known", [0.0, 8.0])
+@pytest.mark.parametrize("thermostat", [0.0, 0.9, -0.6])
+def test_positions_are_of_second_order_at_a_constant_thermostat(
+    thermostat, known, unknown, splitting
+):
+    """Symmetric friction of the thermostat around friction, noise and what is known of noise."""
+    if splitting == EXACT and not thermostat and not unknown:
+        assert oscillator_error(0.04, 1.3, 0.0, known, 0.0, splitting=EXACT) < 1e-12
+        return
+    assert observed_order(thermostat, known, unknown, splitting=splitting) > 1.95
+
+
+@pytest.mark.parametrize("mutant", UNBALANCED, ids=str)
+def test_unbalanced_thermostats_are_noticed(mutant):
+    order = observed_order(0.9, 0.0, 0.0, splitting=EXACT, kicks=mutant.compile())
+    assert order < 1.5
+
+
+@SPLITTINGS
 def test_no_friction(splitting):
-    assert langevin_coefficients(0.0, 0.0, STEP, splitting) == (1.0, STEP, 0.0)
-    assert langevin_coefficients(0.0, 0.7, STEP, splitting) == pytest.approx(
-        (1.0, STEP, 1.4 * STEP)
-    )
-
-
-def test_coefficients_are_smooth_where_the_formula_changes():
-    below = langevin_coefficients(0.99e-8 / STEP, 0.7, STEP, EXACT)
-    above = langevin_coefficients(1.01e-8 / STEP, 0.7, STEP, EXACT)
-    np.testing.assert_allclose(below, above, rtol=3e-8)
-
-
-@pytest.mark.parametrize("friction", [-4.0, -0.3, 0.3, 4.0])
-def test_thermostat_of_either_sign(friction):
-    """Exact flow of dv = −ξ v dt + sqrt(2D) dW, and of the gradient by halves around it."""
-    diffusion = 0.7
-    decay, push, variance = langevin_coefficients(friction, diffusion, STEP, EXACT)
-    times = (np.arange(20_000) + 0.5) * STEP / 20_000
-    integral = 2.0 * diffusion * np.exp(-2.0 * friction * times).mean() * STEP
-    assert variance == pytest.approx(integral, rel=1e-8)
-    assert decay == pytest.approx(np.exp(-friction * STEP))
-    assert push == pytest.approx(0.5 * STEP + 0.5 * STEP * np.exp(-friction * STEP))
+    assert linear_kick(0.0, splitting) == pytest.approx((1.0, STEP, 0.0))
+    assert linear_kick(0.0, splitting, thermostat=-0.3)[2] == 0.0
 
 
 def test_splittings_agree_to_second_order():
     differences = [
-        np.abs(
-            np.subtract(
-                langevin_coefficients(1.3, 0.7, step, EXACT),
-                langevin_coefficients(1.3, 0.7, step, PAPER),
-            )
-        )
+        np.abs(np.subtract(*(linear_kick(1.3 * step, s, step_size=step) for s in (EXACT, PAPER))))
         for step in (0.02, 0.01)
     ]
     slopes = np.log2(differences[0][1:] / differences[1][1:])
     np.testing.assert_allclose(slopes, 3.0, atol=0.05)
 
 
+@SPLITTINGS
+def test_known_noise_is_subtracted_once_and_clipped_at_zero(splitting):
+    """Also where neighbors share their coefficients."""
+    step, friction = 0.3, np.array([0.5, 2.0, 2.0, 2.0, 0.5])
+    noise = np.array([0.0, 1.5, 60.0, 60.0, 0.0])
+    decay, push, spread, clips = coefficients(step, friction, noise, splitting)
+    expected = np.exp(-friction * step)
+    np.testing.assert_allclose(decay, expected, rtol=1e-14)
+    if splitting == EXACT:
+        left = 1.0 - expected**2 - (0.5 * step * (1.0 + expected)) ** 2 * noise
+        np.testing.assert_array_equal(push, 0.0)
+    else:
+        left = expected * 2.0 * friction * step - (step**2 * expected) * noise
+        np.testing.assert_allclose(push, step * np.sqrt(expected), rtol=1e-14)
+    assert (left[2:4] < 0.0).all()
+    assert (left[[0, 1, 4]] > 0.0).all()
+    np.testing.assert_allclose(spread**2, np.maximum(left, 0.0), atol=1e-14)
+    assert clips == 2
+
+
 def test_kick_adds_gradient_and_noise():
     rng = np.random.default_rng(1)
     v, gradient = rng.standard_normal((2, 7))
-    before = v.copy()
-    stream = new_stream(rng)
-    expected = np.empty(7)
-    fill_normal(stream.copy(), expected)
-    clips, square, power = langevin_kick(
-        v, gradient, 0.9, 0.2, 0.25, np.empty(0), stream, np.empty(7)
-    )
-    np.testing.assert_allclose(v, 0.9 * before + 0.2 * gradient + 0.5 * expected, rtol=1e-14)
-    assert (clips, square, power) == pytest.approx((0, before @ before, before @ gradient))
-
-
-def test_known_noise_is_taken_off_and_clipped_at_zero():
-    known = np.array([0.0, 1.0, 4.0, 7.0])
-    v = np.zeros(4)
-    stream = new_stream(np.random.default_rng(1))
-    drawn = np.empty(4)
+    decay, push, spread = rng.uniform(size=(3, 7))
+    before, stream, drawn = v.copy(), new_stream(rng), np.empty(7)
     fill_normal(stream.copy(), drawn)
-    clips, _, _ = langevin_kick(v, np.zeros(4), 1.0, 0.5, 1.25, known, stream, np.empty(4))
-    np.testing.assert_allclose(v, np.sqrt([1.25, 1.0, 0.25, 0.0]) * drawn, rtol=1e-14)
-    assert clips == 1
+    square, power = kick_from_python(
+        v, gradient, 0.1, 0.64, decay, push, spread, stream, np.empty(7)
+    )
+    inner = 0.64 * decay * (before + 0.1 * gradient) + 0.8 * (push * gradient + spread * drawn)
+    np.testing.assert_allclose(v, inner + 0.1 * gradient, rtol=1e-13)
+    assert (square, power) == pytest.approx((before @ before, before @ gradient))
 
 
 def test_noise_in_chunks_is_standard_normal():
-    v = np.zeros(100_001)
-    stream = new_stream(np.random.default_rng(1))
-    langevin_kick(v, v.copy(), 1.0, 0.0, 1.0, np.empty(0), stream, np.empty(512))
+    zero, one = np.zeros(100_001), np.ones(100_001)
+    v, stream = zero.copy(), new_stream(np.random.default_rng(1))
+    kick_from_python(v, zero, 0.0, 1.0, one, zero, one, stream, np.empty(512))
     assert abs(v.mean()) * np.sqrt(v.size) < 5.0
     assert abs((v**2).mean() - 1.0) * np.sqrt(v.size / 2.0) < 5.0
     assert np.unique(v).size == v.size

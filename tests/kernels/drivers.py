@@ -1,7 +1,7 @@
 """Run a kernel on many independent chains."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -23,14 +23,14 @@ from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.machine_code import kept
 from tests.targets import Target
 
-NO_NOISE = np.empty(0)
+NO_SQUARES = np.empty(0)
 
 TIME = 2.0
-"""How long stochastic kernels run by default: three times what friction takes to forget."""
+"""How long stochastic kernels run by default: three times the time constant of friction."""
 
 
 def called(field: Field, context: np.ndarray | None = None) -> Callback:
-    """Say how kernels call a field."""
+    """A field as kernels call it."""
     return Callback(field.address, np.zeros(1, dtype=np.int64) if context is None else context)
 
 
@@ -108,72 +108,80 @@ def start(target: Target, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x, v, streams
 
 
-def run_sggmc(
+class Ends(NamedTuple):
+    """Where chains end.
+
+    Attributes
+    ----------
+    x, v : ndarray, shape (n, size)
+    thermostats : ndarray, shape (n, n_blocks)
+        Friction that thermostats add.
+    temperatures : ndarray, shape (n, n_blocks)
+        Temperatures of the positions that the kernel reports, means over its steps.
+    """
+
+    x: np.ndarray
+    v: np.ndarray
+    thermostats: np.ndarray
+    temperatures: np.ndarray
+
+
+def run_langevin(
     target: Target,
     field: Field,
     n: int,
     *,
+    inertia: float | None = None,
+    balance: float = 0.0,
+    friction: float | np.ndarray = 1.5,
+    known_noise: float | np.ndarray = 0.0,
+    scales: np.ndarray | None = None,
     step_size: float | None = None,
     n_steps: int | None = None,
-    friction: float = 1.5,
-    gradient_noise: float = 0.0,
     context: np.ndarray | None = None,
     splitting: int = EXACT,
-    kernel: Callable[..., Any] = sggmc,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and velocities of ``n`` chains after one call of SGGMC each."""
-    product = target.product
-    x, v, streams = start(target, n)
-    callback = called(field, context)
-    step_size = target.step_size if step_size is None else step_size
-    arguments = np.zeros(round(TIME / step_size) if n_steps is None else n_steps, dtype=np.int64)
-    frictions = friction_of(product.size, friction, gradient_noise, splitting)
-    temperatures = np.empty(len(product.dims))
-    scratch = Scratch(np.empty(product.size), np.empty(product.size))
-    for chain in range(n):
-        kernel(
-            callback, arguments, product.space, State(x[chain], v[chain]), step_size, frictions,
-            streams[chain], scratch, temperatures,
-        )  # fmt: skip
-    return x, v
+    kernel: Callable[..., Any] | None = None,
+) -> Ends:
+    """Run one call of SGGMC, or with an inertia of gSGNHT, on each of ``n`` chains.
 
-
-def run_gsgnht(
-    target: Target,
-    field: Field,
-    n: int,
-    *,
-    step_size: float | None = None,
-    n_steps: int | None = None,
-    diffusion: float = 1.5,
-    inertia: float = 2.0,
-    context: np.ndarray | None = None,
-    splitting: int = EXACT,
-    kernel: Callable[..., Any] = gsgnht,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions, velocities and thermostats of ``n`` chains after one call of gSGNHT each.
-
-    The thermostats start from their stationary distribution N(0, 1/(mQ)).
+    The thermostats start from their stationary distribution N(balance, 1/(mQ)).
     """
     product = target.product
+    n_blocks = len(product.dims)
     x, v, streams = start(target, n)
     callback = called(field, context)
     step_size = target.step_size if step_size is None else step_size
     arguments = np.zeros(round(TIME / step_size) if n_steps is None else n_steps, dtype=np.int64)
-    frictions = friction_of(product.size, diffusion, 0.0, splitting)
-    temperatures = np.empty(len(product.dims))
-    inertias = np.full(len(product.dims), inertia)
-    rng = np.random.default_rng(4)
-    spread = 1.0 / np.sqrt(product.dims * inertia)
-    thermostats = spread * rng.standard_normal((n, len(product.dims)))
+    space = Space(product.blocks, product.dims, np.ones(n_blocks) if scales is None else scales)
+    frictions = friction_of(product.size, friction, known_noise, splitting)
     scratch = Scratch(np.empty(product.size), np.empty(product.size))
+    temperatures, thermostats = np.empty((n, n_blocks)), np.zeros((n, n_blocks))
+    work: tuple[np.ndarray, ...] = ()
+    if inertia is not None:
+        spread = 1.0 / np.sqrt(product.dims * inertia)
+        normal = np.random.default_rng(4).standard_normal((n, n_blocks))
+        thermostats = balance + spread * normal
+        inertias, targets = np.full(n_blocks, inertia), np.ones(n_blocks)
+        work = (np.empty((n_blocks, 2)),)
+    kernel = kernel or (sggmc if inertia is None else gsgnht)
     for chain in range(n):
+        thermostat = ()
+        if inertia is not None:
+            thermostat = (Thermostat(thermostats[chain], inertias, targets),)
         kernel(
-            callback, arguments, product.space, State(x[chain], v[chain]),
-            Thermostat(thermostats[chain], inertias, np.ones(len(product.dims))), step_size,
-            frictions, streams[chain], scratch, temperatures, np.empty((len(product.dims), 2)),
+            callback, arguments, space, State(x[chain], v[chain]), *thermostat, step_size,
+            frictions, streams[chain], scratch, temperatures[chain], *work,
         )  # fmt: skip
-    return x, v, thermostats
+    return Ends(x, v, thermostats, temperatures)
+
+
+def thermostat_errors(ends: Ends, target: Target, inertia: float, balance: float = 0.0) -> float:
+    """Largest deviation of means and variances from N(balance, 1/(mQ)), in standard errors."""
+    scaled = (ends.thermostats - balance) * np.sqrt(target.product.dims * inertia)
+    n = len(scaled)
+    means = np.abs(scaled.mean(axis=0)) * np.sqrt(n)
+    variances = np.abs(scaled.var(axis=0) - 1.0) * np.sqrt(n / 2.0)
+    return float(np.maximum(means, variances).max())
 
 
 def run_gmc(
@@ -208,7 +216,7 @@ def run_sgld(
     *,
     step_size: float,
     n_steps: int,
-    squares: np.ndarray = NO_NOISE,
+    squares: np.ndarray = NO_SQUARES,
     kernel: Callable[..., Any] = sgld,
 ) -> np.ndarray:
     """Positions of ``n`` chains after one call of SGLD each, all with the same first squares."""
@@ -237,7 +245,7 @@ def run_ssgnht(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions, velocities and thermostats of ``n`` chains after one call of SSGNHT each.
 
-    The thermostats start from their stationary law N(A, 1/(mQ)).
+    The thermostats start from their stationary distribution N(A, 1/(mQ)).
     """
     product = target.product
     x, v, streams = start(target, n)
@@ -277,34 +285,3 @@ def scaled_noisy_field(target: Target, scales: np.ndarray, noise: np.ndarray) ->
         return value
 
     return native_field(function, size, n_context=1)
-
-
-def run_by_coordinate(
-    target: Target,
-    field: Field,
-    n: int,
-    *,
-    scales: np.ndarray,
-    friction: np.ndarray,
-    known_noise: np.ndarray,
-    step_size: float | None = None,
-    time: float = TIME,
-    kernel: Callable[..., Any] = sggmc,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions, velocities and temperatures (n, n_blocks) of ``n`` chains after one call each."""
-    product = target.product
-    x, v, streams = start(target, n)
-    noise_stream = new_stream(np.random.default_rng(7))
-    callback = called(field, np.array([noise_stream.ctypes.data], dtype=np.int64))
-    space = Space(product.blocks, product.dims, scales)
-    frictions = friction_of(product.size, friction, known_noise)
-    step_size = target.step_size if step_size is None else step_size
-    arguments = np.zeros(round(time / step_size), dtype=np.int64)
-    temperatures = np.empty((n, len(product.dims)))
-    scratch = Scratch(np.empty(product.size), np.empty(product.size))
-    for chain in range(n):
-        kernel(
-            callback, arguments, space, State(x[chain], v[chain]), step_size, frictions,
-            streams[chain], scratch, temperatures[chain],
-        )  # fmt: skip
-    return x, v, temperatures

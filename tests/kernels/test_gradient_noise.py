@@ -1,17 +1,16 @@
-"""Noisy gradients: heat that is predicted, taken off, or held by a thermostat."""
+"""Unknown gradient noise: the temperature it adds, and thermostats that absorb it."""
 
 import numpy as np
 import pytest
 from numba import types
 from scipy.optimize import brentq
 
-from pymc_geodesic.integrators import EXACT, Scratch, State, Thermostat
-from pymc_geodesic.kernels import gsgnht, sggmc
-from pymc_geodesic.kernels.sggmc import HeatBath
+from pymc_geodesic.integrators import Scratch, State
+from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.runtime.fields import array_at, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 from pymc_geodesic.tuning.temperature import noise_excess, repetition
-from tests.kernels.drivers import called, run_sggmc, start
+from tests.kernels.drivers import called, friction_of, run_langevin, start, thermostat_errors
 from tests.machine_code import kept
 from tests.targets import LIMIT
 from tests.targets import VON_MISES_FISHER as TARGET
@@ -19,7 +18,7 @@ from tests.targets import VON_MISES_FISHER as TARGET
 N_CHAINS = 20_000
 STEP, FRICTION = 0.05, 1.5
 NOISE = 12.0
-"""V, variance of each component of the gradient noise; it heats by a fifth."""
+"""V, variance of each component of the gradient noise; it adds a fifth to the temperature."""
 
 
 @pytest.fixture(scope="module")
@@ -46,72 +45,63 @@ def noisy(noisy_field):
     assert stream[1] > 0
 
 
-@pytest.fixture(scope="module")
-def excess():
-    return noise_excess(STEP, FRICTION * STEP, NOISE)
-
-
-def run(noisy, known):
+def run(noisy, known, **options):
     field, context = noisy
-    return run_sggmc(TARGET, field, N_CHAINS, gradient_noise=known, context=context)
+    return run_langevin(
+        TARGET, field, N_CHAINS, known_noise=known, friction=FRICTION, context=context, **options
+    )
 
 
-def test_known_noise_is_exact(noisy):
-    x, v = run(noisy, np.full(3, NOISE))
-    assert TARGET.worst(x, v) < LIMIT, TARGET.deviations(x, v)
-
-
-def test_unknown_noise_heats_as_predicted(noisy, excess):
-    assert 0.1 < excess < 0.3
-    x, v = run(noisy, np.empty(0))
-    assert TARGET.worst(x) > LIMIT
-    temperature = (v**2).sum(axis=1).mean() / 2.0
+@pytest.mark.parametrize("known", [0.0, 0.5])
+def test_unknown_noise_adds_the_predicted_temperature(noisy, known):
+    excess = noise_excess(STEP, FRICTION * STEP, (1.0 - known) * NOISE)
+    assert 0.05 < excess < 0.3
+    ends = run(noisy, known * NOISE)
+    assert TARGET.worst(ends.x) > LIMIT
+    temperature = (ends.v**2).sum(axis=1).mean() / 2.0
     error = np.sqrt(1.0 / N_CHAINS) * (1.0 + excess)
     assert abs(temperature - 1.0 - excess) < LIMIT * error
 
 
-def test_half_of_the_noise_known_is_half_as_hot(noisy, excess):
-    _, v = run(noisy, np.full(3, 0.5 * NOISE))
-    temperature = (v**2).sum(axis=1).mean() / 2.0
-    assert abs(temperature - 1.0 - 0.5 * excess) < LIMIT * 1.2 * np.sqrt(1.0 / N_CHAINS)
+def balance_of(known):
+    """ξ of a thermostat at which the positions have temperature 1, part of the noise known."""
+    decay = np.exp(-FRICTION * STEP)
+    injected = 1.0 - decay**2 - (0.5 * STEP * (1.0 + decay)) ** 2 * known * NOISE
+
+    def excess(xi):
+        whole = np.exp(-xi * STEP) * decay
+        of_gradient = noise_excess(STEP, (FRICTION + xi) * STEP, NOISE)
+        return np.exp(-xi * STEP) * injected / (1.0 - whole**2) + of_gradient - 1.0
+
+    return brentq(excess, 0.0, 2.0 * FRICTION)
 
 
-def test_thermostat_holds_the_temperature(noisy, excess):
+@pytest.mark.parametrize("known", [0.0, 0.5])
+def test_thermostat_absorbs_unknown_noise(noisy, known):
     """Started at the friction that balances the noise, the target is stationary."""
-    field, context = noisy
+    balance, inertia = balance_of(known), 2.0
+    ends = run(noisy, known * NOISE, inertia=inertia, balance=balance)
+    assert balance == pytest.approx(0.5 * STEP * (1.0 - known) * NOISE, rel=0.1)
+    assert TARGET.worst(ends.x, ends.v) < LIMIT, TARGET.deviations(ends.x, ends.v)
+    assert thermostat_errors(ends, TARGET, inertia, balance) < LIMIT
 
-    def surplus(xi):
-        return FRICTION / xi + noise_excess(STEP, xi * STEP, NOISE) - 1.0
 
-    balance = brentq(surplus, FRICTION, 3.0 * FRICTION)
-    inertia = 2.0
-    x, v, streams = start(TARGET, N_CHAINS)
-    spread = 1.0 / np.sqrt(2.0 * inertia)
-    thermostats = balance + spread * np.random.default_rng(4).standard_normal((N_CHAINS, 1))
-    for chain in range(N_CHAINS):
-        gsgnht(
-            called(field, context), np.zeros(40, dtype=np.int64), TARGET.product.space,
-            State(x[chain], v[chain]),
-            Thermostat(thermostats[chain], np.array([inertia]), np.ones(1)), STEP,
-            HeatBath(np.array([FRICTION]), np.empty(0), EXACT), streams[chain],
-            Scratch(np.empty(3), np.empty(3)), np.empty((1, 2)),
-        )  # fmt: skip
-    assert balance > 1.1 * FRICTION
-    assert TARGET.worst(x, v) < LIMIT, TARGET.deviations(x, v)
-    deviation = (thermostats.mean() - balance) / spread
-    assert abs(deviation) * np.sqrt(N_CHAINS) < LIMIT
+def test_thermostat_finds_the_balance(noisy):
+    """From ξ = 0, which leaves the positions too wide."""
+    ends = run(noisy, 0.0, inertia=0.5, n_steps=200)
+    error = ends.thermostats.std() / np.sqrt(N_CHAINS)
+    assert ends.thermostats.mean() == pytest.approx(balance_of(0.0), abs=LIMIT * error)
 
 
 def test_clips_are_counted(noisy):
     field, context = noisy
     x, v, streams = start(TARGET, 1)
-    too_much = np.array([0.0, 1e9, 1e9])
-    _, clips = sggmc(
+    clips = sggmc(
         called(field, context), np.zeros(6, dtype=np.int64), TARGET.product.space,
-        State(x[0], v[0]), STEP, HeatBath(np.array([FRICTION]), too_much, EXACT), streams[0],
-        Scratch(np.empty(3), np.empty(3)),
+        State(x[0], v[0]), STEP, friction_of(3, FRICTION, [0.0, 1e9, 1e9]), streams[0],
+        Scratch(np.empty(3), np.empty(3)), np.empty(1),
     )  # fmt: skip
-    assert clips == 2 * 6
+    assert clips == 2
 
 
 @pytest.mark.parametrize("angle", [0.05, 0.4, 1.0, 2.5])

@@ -8,13 +8,7 @@ import pytest
 
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc
 from tests.grids import by_default
-from tests.kernels.drivers import (
-    gradient_field,
-    run_gmc,
-    run_gsgnht,
-    run_sggmc,
-    side_by_side,
-)
+from tests.kernels.drivers import gradient_field, run_gmc, run_langevin, side_by_side
 from tests.kernels.test_dynamics import observed_order
 from tests.machine_code import kept
 from tests.mutants import (
@@ -24,7 +18,6 @@ from tests.mutants import (
     UNPROJECTED,
     Mutant,
     scaled_tangent_geodesic,
-    tangent_geodesic,
 )
 from tests.targets import ALPHA, DIRICHLET_ON_SPHERE, LIMIT, VON_MISES_FISHER
 
@@ -50,10 +43,9 @@ def run(kernel, compiled, field, many, n=N_CHAINS, target=TARGET):
     if kernel is gmc:
         x, acceptance = run_gmc(target, *many, n, step_size=BIG_STEP, kernel=compiled)
         return x, None, acceptance.mean()
-    if kernel is sggmc:
-        return *run_sggmc(target, field, n, kernel=compiled), 1.0
-    x, v, _ = run_gsgnht(target, field, n, kernel=compiled)
-    return x, v, 1.0
+    inertia = 2.0 if kernel is gsgnht else None
+    ends = run_langevin(target, field, n, inertia=inertia, kernel=compiled)
+    return ends.x, ends.v, 1.0
 
 
 @pytest.mark.parametrize("kernel", [gmc, sggmc, gsgnht], ids=lambda kernel: kernel.__name__)
@@ -89,12 +81,7 @@ def test_refused_proposals_are_noticed(mutant, field, many):
 
 @pytest.mark.parametrize("kernel", [gmc, sggmc, gsgnht], ids=lambda kernel: kernel.__name__)
 def test_velocities_are_tangent_at_every_geodesic(kernel, field):
-    geodesics = (
-        {"scaled_geodesic": scaled_tangent_geodesic}
-        if kernel is gmc
-        else {"geodesic": tangent_geodesic}
-    )
-    watched = Mutant("none", kernel, geodesics).compile()
+    watched = Mutant("none", kernel, {"scaled_geodesic": scaled_tangent_geodesic}).compile()
     run(kernel, watched, field, side_by_side(TARGET, 1), n=1)
 
 
@@ -109,6 +96,7 @@ def test_velocities_off_the_tangent_space_are_noticed(mutant, field):
 OF_FIRST_ORDER = [
     "sggmc: no first half of a geodesic",
     "sggmc: explicit friction",
+    "sggmc: gradient after friction",
     "gsgnht: late thermostat",
 ]
 
@@ -131,8 +119,8 @@ def without_volume(q, gradient):
 def test_dropped_log_volume_is_rejected():
     right = DIRICHLET_ON_SPHERE
     wrong = replace(right, log_density=without_volume)
-    x, v = run_sggmc(right, gradient_field(wrong), N_CHAINS)
-    assert right.worst(x, v) > LIMIT
+    ends = run_langevin(right, gradient_field(wrong), N_CHAINS)
+    assert right.worst(ends.x, ends.v) > LIMIT
 
 
 def test_mutants_must_fit_their_kernel():

@@ -1,4 +1,4 @@
-"""On flat space the kernels are the methods they generalise, written out in NumPy."""
+"""On flat space the kernels are the methods they generalize, written out in NumPy."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,10 @@ import pytest
 from pymc_geodesic.integrators import EXACT, PAPER, Scratch, State, Thermostat
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
-from pymc_geodesic.kernels.sggmc import HeatBath
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, uniform
-from tests.kernels.drivers import called
+from tests.kernels.drivers import called, friction_of
 from tests.machine_code import kept
 
 SIZE = 5
@@ -21,7 +20,7 @@ NO_ENERGIES = np.empty((2, 0))
 
 
 def unknown():
-    """Nothing is known of where a chain begins."""
+    """Gradient and log-density of a start that were not computed yet."""
     return np.full(SIZE + 1, np.nan)
 
 
@@ -57,71 +56,89 @@ def normals(stream):
     return draws
 
 
-def friction_and_noise(v, force, friction, diffusion, splitting, noise):
+FRICTION = np.array([0.4, 0.9, 1.2, 1.2, 2.5])
+KNOWN = np.array([0.0, 2.0, 3.0, 0.0, 1.0])
+"""Known variance of the gradient, by coordinate."""
+
+
+def friction_and_noise(v, force, thermostat, splitting, noise):
     """One kick of SGHMC: by halves of friction, or by halves of the gradient."""
+    before, half = np.exp(-0.5 * thermostat * STEP), np.exp(-0.5 * FRICTION * STEP)
     if splitting == PAPER:
-        half = np.exp(-0.5 * friction * STEP)
-        return half * (half * v + STEP * force + np.sqrt(2.0 * diffusion * STEP) * noise)
+        noise = np.sqrt((2.0 * FRICTION - STEP * KNOWN) * STEP) * noise
+        return before * half * (before * half * v + STEP * force + noise)
     v = v + 0.5 * STEP * force
-    spread = np.sqrt(diffusion / friction * (1.0 - np.exp(-2.0 * friction * STEP)))
-    return np.exp(-friction * STEP) * v + spread * noise + 0.5 * STEP * force
+    known = (0.5 * STEP * (1.0 + half**2)) ** 2 * KNOWN
+    v = before * half**2 * (before * v) + before * np.sqrt(1.0 - half**4 - known) * noise
+    return v + 0.5 * STEP * force
 
 
-@pytest.mark.parametrize("splitting", [EXACT, PAPER])
+def temperature_by_hand(v, force, friction, splitting):
+    if splitting == EXACT:
+        return v @ (v + 0.5 * STEP * force) / SIZE
+    ratio = 1.0 / np.cosh(0.5 * friction * STEP)
+    return v @ (v + 0.5 * STEP * ratio * force) / (ratio * SIZE)
+
+
+splittings = pytest.mark.parametrize("splitting", [EXACT, PAPER], ids=["exact", "paper"])
+
+
+@splittings
 def test_sggmc_is_sghmc(state, splitting):
     x, v, stream = state
     expected_x, expected_v, same_stream = x.copy(), v.copy(), stream.copy()
-    temperatures = []
-    half = 0.5 * STEP / (np.cosh(0.6 * STEP) if splitting == PAPER else 1.0)
+    expected_temperatures = []
     for _ in range(N_STEPS):
         expected_x += 0.5 * STEP * expected_v
         force = gradient(expected_x)
-        temperatures.append(expected_v @ (expected_v + half * force) / SIZE)
-        expected_v = friction_and_noise(
-            expected_v, force, 1.2, 1.2, splitting, normals(same_stream)
-        )
+        expected_temperatures.append(temperature_by_hand(expected_v, force, FRICTION[0], splitting))
+        expected_v = friction_and_noise(expected_v, force, 0.0, splitting, normals(same_stream))
         expected_x += 0.5 * STEP * expected_v
 
-    field = native_field(compiled_density, SIZE)
-    temperature, clips = sggmc(
-        called(field), np.zeros(N_STEPS, dtype=np.int64), FLAT.space, State(x, v), STEP,
-        HeatBath(np.array([1.2]), np.empty(0), splitting), stream,
-        Scratch(np.empty(SIZE), np.empty(SIZE)),
+    temperatures = np.empty(1)
+    clips = sggmc(
+        called(native_field(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
+        FLAT.space, State(x, v), STEP, friction_of(SIZE, FRICTION, KNOWN, splitting), stream,
+        Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(v, expected_v, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(stream, same_stream)
-    assert temperature == pytest.approx(np.mean(temperatures), rel=1e-12)
+    assert temperatures[0] == pytest.approx(np.mean(expected_temperatures), rel=1e-12)
     assert clips == 0
 
 
-def test_gsgnht_is_sgnht(state):
-    """Inertia 1 and the splitting of the paper: Ding et al. (2014), with the ABOBA scheme."""
+@splittings
+def test_gsgnht_is_sgnht(state, splitting):
+    """Ding et al. (2014) in the order A B O B A; in the paper's splitting ξ there is γ + ξ here."""
     x, v, stream = state
-    diffusion, temperature = 0.9, 1.3
+    inertia, target = 0.7, 1.3
     expected_x, expected_v, xi, same_stream = x.copy(), v.copy(), 0.4, stream.copy()
-    expected_work = np.zeros(2)
+    expected_work, expected_temperatures = np.zeros(2), []
     for _ in range(N_STEPS):
         expected_x += 0.5 * STEP * expected_v
-        expected_work += [expected_v @ expected_v, expected_v @ gradient(expected_x)]
-        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - temperature)
-        expected_v = friction_and_noise(
-            expected_v, gradient(expected_x), xi, diffusion, PAPER, normals(same_stream)
+        force = gradient(expected_x)
+        expected_work += [expected_v @ expected_v, expected_v @ force]
+        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - target) / inertia
+        expected_temperatures.append(
+            temperature_by_hand(expected_v, force, FRICTION[0] + xi, splitting)
         )
-        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - temperature)
+        expected_v = friction_and_noise(expected_v, force, xi, splitting, normals(same_stream))
+        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - target) / inertia
         expected_x += 0.5 * STEP * expected_v
 
-    field = native_field(compiled_density, SIZE)
-    thermostat, work = np.array([0.4]), np.empty((1, 2))
+    thermostat, work, temperatures = np.array([0.4]), np.empty((1, 2)), np.empty(1)
     gsgnht(
-        called(field), np.zeros(N_STEPS, dtype=np.int64), FLAT.space, State(x, v),
-        Thermostat(thermostat, np.ones(1), np.array([temperature])), STEP,
-        HeatBath(np.array([diffusion]), np.empty(0), PAPER), stream,
-        Scratch(np.empty(SIZE), np.empty(SIZE)), work,
+        called(native_field(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
+        FLAT.space, State(x, v), Thermostat(thermostat, np.array([inertia]), np.array([target])),
+        STEP, friction_of(SIZE, FRICTION, KNOWN, splitting), stream,
+        Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures, work,
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(v, expected_v, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(stream, same_stream)
     assert thermostat[0] == pytest.approx(xi, rel=1e-12)
+    assert temperatures[0] == pytest.approx(np.mean(expected_temperatures), rel=1e-12)
     np.testing.assert_allclose(work[0], expected_work, rtol=1e-12)
 
 
@@ -170,7 +187,7 @@ def test_gmc_discards_before_it_keeps(state):
     np.testing.assert_array_equal(some_kept, all_kept[3:])
 
 
-def test_gmc_goes_on_with_what_it_knows(state):
+def test_gmc_resumes_from_its_last_energy(state):
     x, _, stream = state
     field = native_field(compiled_density, SIZE, SIZE + 1)
     arguments = called(field), 0, FLAT.space

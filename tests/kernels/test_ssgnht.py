@@ -1,4 +1,4 @@
-"""SSGNHT: its recursion, its order, its moments in closed form, and broken copies of it."""
+"""SSGNHT: recursion, order, moments in closed form, and mutants."""
 
 import math
 from itertools import pairwise
@@ -76,10 +76,10 @@ def recursion_by_hand(step_size, arguments, stream):
 def recursion_of(kernel, step_size, arguments, stream):
     state = initial_state()
     field = native_field(rugged, SIZE)
-    heat = run(
+    temperature = run(
         field, BLOCKS, state, INERTIA, step_size, DIFFUSION, arguments, stream, kernel, TARGETS
     )
-    return np.concatenate([*state, [heat]])
+    return np.concatenate([*state, [temperature]])
 
 
 def recursion_error(kernel):
@@ -121,13 +121,13 @@ KICK = 2.0
 
 @kept
 def noisy_normal(position, argument, context, output):
-    """Gradient of a normal law plus a kick whose sign is the argument."""
+    """Gradient of a normal distribution plus a kick whose sign is the argument."""
     for i in range(position.size):
         output[i] = -CURVATURES[i % 3] * position[i] + KICK * argument
     return 0.0
 
 
-def test_moments_of_a_normal_law():
+def test_moments_of_a_normal_distribution():
     """Temperature (A + hV/2)/ξ / (1 − ξh/2 − h²λ/4) at constant ξ; positions have 1 − ξh/2 of it.
 
     The velocity is half a step behind, so that it is correlated with the position, ⟨xv⟩ = hT/2.
@@ -135,10 +135,10 @@ def test_moments_of_a_normal_law():
     step_size, friction, diffusion, n_steps = 0.3, 1.2, 1.0, 120
     product = Product([(f"x{i}", Euclidean(1), 1) for i in range(3)])
     rng = np.random.default_rng(3)
-    heat = (diffusion + 0.5 * step_size * KICK**2) / friction
-    cold = 1.0 - 0.5 * friction * step_size
-    temperature = heat / (cold - 0.25 * step_size**2 * CURVATURES)
-    x = rng.standard_normal((N_CHAINS, 3)) * np.sqrt(cold * temperature / CURVATURES)
+    noise = (diffusion + 0.5 * step_size * KICK**2) / friction
+    narrowing = 1.0 - 0.5 * friction * step_size
+    temperature = noise / (narrowing - 0.25 * step_size**2 * CURVATURES)
+    x = rng.standard_normal((N_CHAINS, 3)) * np.sqrt(narrowing * temperature / CURVATURES)
     v = rng.standard_normal((N_CHAINS, 3)) * np.sqrt(temperature)
     streams = split_stream(new_stream(rng), N_CHAINS)
     signs = rng.choice([-1, 1], size=(N_CHAINS, n_steps))
@@ -151,7 +151,7 @@ def test_moments_of_a_normal_law():
         )  # fmt: skip
     error = math.sqrt(2.0 / N_CHAINS)
     assert np.abs((v**2).mean(axis=0) / temperature - 1.0).max() < LIMIT * error
-    positions = (x**2).mean(axis=0) * CURVATURES / (cold * temperature)
+    positions = (x**2).mean(axis=0) * CURVATURES / (narrowing * temperature)
     assert np.abs(positions - 1.0).max() < LIMIT * error
     product_of_both = x * v
     deviation = product_of_both.mean(axis=0) - 0.5 * step_size * temperature
@@ -159,7 +159,7 @@ def test_moments_of_a_normal_law():
 
 
 def test_thermostat_absorbs_gradient_noise():
-    """Temperature 1 whatever the noise: ξ rises from A until it takes it all up."""
+    """Temperature 1 whatever the noise: ξ rises from A until it absorbs all of it."""
     size, step_size, diffusion = 300, 0.1, 1.0
     product = Product([("x", Euclidean(size), 1)])
     rng = np.random.default_rng(5)
@@ -178,11 +178,11 @@ def test_thermostat_absorbs_gradient_noise():
         frictions.append(state[2][0])
     assert np.mean(temperatures) == pytest.approx(1.0, abs=0.01)
     expected = diffusion + 0.5 * step_size * KICK**2
-    cold = 1.0 - 0.5 * expected * step_size - 0.25 * step_size**2 * CURVATURES.mean()
-    assert np.mean(frictions) == pytest.approx(expected / cold, rel=0.03)
+    factor = 1.0 - 0.5 * expected * step_size - 0.25 * step_size**2 * CURVATURES.mean()
+    assert np.mean(frictions) == pytest.approx(expected / factor, rel=0.03)
 
 
-def heat_beyond_what_friction_takes(kernel):
+def run_beyond_critical_noise(kernel):
     """Temperatures and thermostat where noise of variance s² > 1 enters at every step."""
     size, step_size, diffusion, strength = 300, 0.1, 1.0, 10
     product = Product([("x", Euclidean(size), 1)])
@@ -200,9 +200,9 @@ def heat_beyond_what_friction_takes(kernel):
     return np.array(temperatures), state[2][0] * step_size, least
 
 
-def test_thermostat_stays_where_friction_cools_most():
+def test_thermostat_is_bounded_at_the_strongest_friction():
     """At ξh = 1 a velocity is what entered in the last step, x an AR(1) process with 1 − h²λ."""
-    temperatures, decay, least = heat_beyond_what_friction_takes(ssgnht)
+    temperatures, decay, least = run_beyond_critical_noise(ssgnht)
     assert decay == 1.0
     pull = 0.1**2 * CURVATURES
     expected = least * np.mean(1.0 + pull / (2.0 - pull))
@@ -211,7 +211,7 @@ def test_thermostat_stays_where_friction_cools_most():
 
 def test_free_thermostat_diverges():
     with np.errstate(all="ignore"):
-        temperatures, _, _ = heat_beyond_what_friction_takes(FREE_THERMOSTAT.compile())
+        temperatures, _, _ = run_beyond_critical_noise(FREE_THERMOSTAT.compile())
     assert not np.isfinite(temperatures[-1])
 
 

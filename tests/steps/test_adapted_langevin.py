@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -13,12 +14,21 @@ import pymc_geodesic as pg
 from pymc_geodesic.manifolds import HalfLine
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+<<<<<<< HEAD
 from pymc_geodesic.adaptation.whitened import AdaptedLangevin
 from pymc_geodesic.adaptation.manifold_bounds import stable_step, step_of_even_heat
+=======
+from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
+from pymc_geodesic.steps.base.dynamics import Underdamped
+from pymc_geodesic.steps.base.step_bounds import stable_step, step_of_even_heat
+>>>>>>> ktests
 from pymc_geodesic.tuning.factor_rule import FactorRule
-from pymc_geodesic.tuning.noise import even_step, langevin_settings
+from pymc_geodesic.tuning.noise import LangevinSettings, even_step, langevin_settings
 from pymc_geodesic.tuning.windows import MetricWindows
 from tests.grids import slow
+from tests.kernels.drivers import called, gradient_field
+from tests.targets import LAPLACE
 
 N, N_TUNE, N_SEARCH = 90, 60, 30
 
@@ -282,3 +292,15 @@ def test_a_chain_that_is_hot_on_its_way_is_let_go(step, monkeypatch):
         point, (stats,) = step.step(point)
         diverging.append(stats["diverging"])
     assert diverging == [True, False, False, False]
+
+
+def test_thermostat_leaves_half_of_the_smallest_friction():
+    dynamics, z = Underdamped(has_thermostat=True), np.ones(2)
+    stream = new_stream(np.random.default_rng(1))
+    dynamics.refresh(LAPLACE.product, z, stream)
+    dynamics.thermostat[:] = -1.5
+    settings = LangevinSettings(0.1, np.array([3.0, 2.0]), np.zeros(2), 1)
+    gradient = gradient_field(LAPLACE)
+    field = SimpleNamespace(callback=called(gradient))
+    dynamics.run(field, np.zeros(1, dtype=np.int64), LAPLACE.product, z, settings, stream)
+    np.testing.assert_array_equal(dynamics.thermostat, -1.0)
