@@ -194,6 +194,12 @@ def mean_of_cells(group, X, y, w):
     pm.Normal("term", w[0] * sums[row, column], 1.0, observed=y)
 
 
+def mean_of_consecutive_rows(group, X, y, w):
+    """Goes with multiples of five rows only."""
+    means = pt.repeat(X.reshape((-1, GROUP_ROWS)).mean(axis=1), GROUP_ROWS)
+    pm.Normal("term", w[0] * X + w[1] * means, pt.exp(w[2] * group / N_GROUPS), observed=y)
+
+
 def varying_intercepts(group, X, y, w):
     pm.Normal("term", pm.Normal("effect", shape=N_GROUPS)[group] + w[0] * X, 1.0, observed=y)
 
@@ -226,7 +232,13 @@ def step_of_groups(model, order="shuffled"):
 @pytest.mark.parametrize("order", ["consecutive", "scattered"])
 @pytest.mark.parametrize(
     "build",
-    [group_mean, deviation_from_group_mean, conditional_logit, mean_of_cells],
+    [
+        group_mean,
+        deviation_from_group_mean,
+        conditional_logit,
+        mean_of_cells,
+        mean_of_consecutive_rows,
+    ],
     ids=lambda build: build.__name__,
 )
 def test_rows_that_depend_on_their_group(groups, build, order):
