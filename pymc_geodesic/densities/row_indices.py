@@ -85,9 +85,7 @@ def _row_indices(
 ) -> list[RowIndex]:
     """Find what points into arrays, of rows alone or of other data too."""
     rows = {
-        row.block: pt.tensor(
-            row.name, dtype=row.block.type.dtype, shape=(None, *row.block.type.shape[1:])
-        )
+        row.block: pt.TensorType(row.block.type.dtype, (None, *row.block.type.shape[1:]))(row.name)
         for row in density.rows
     }
     data = set(rows.values())

@@ -244,8 +244,8 @@ class GradientEstimator(GradientEstimate):
         if not density.rows or len({row.group for row in density.rows}) > 1:
             return None
         blocks = {
-            row.block: pt.tensor(
-                row.block.name, dtype=row.block.type.dtype, shape=(None, *row.block.type.shape[1:])
+            row.block: pt.TensorType(row.block.type.dtype, (None, *row.block.type.shape[1:]))(
+                row.block.name
             )
             for row in density.rows
         }

@@ -15,6 +15,7 @@ from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import HalfLine, Simplex, Sphere
 from pymc_geodesic.minibatches.from_arguments import minibatch_source
 from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.steps import SGGMC
 from pymc_geodesic.steps.base.options import MinibatchOptions
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
@@ -480,3 +481,23 @@ def test_point_off_the_manifold():
     (mu,) = manifold_variables(model, None)
     with pytest.raises(ValueError, match=r"points of mu are not on Sphere.*Divide each vector"):
         mu.coordinates(np.array([1.0, 1.0, 0.0]))
+
+
+@pytest.mark.parametrize("name", ["1|g_sigma", "x:z", "float32", "f4"])
+@pytest.mark.parametrize("place", ["variable", "other variable", "data", "local variable"])
+def test_names_that_look_like_data_types(name, place):
+    rows = np.arange(6.0)
+    is_local, is_data = place == "local variable", place == "data"
+    with pm.Model():
+        x = pm.Data(name if is_data else "x", rows)
+        y = pm.Data("y", rows)
+        each = pm.Normal("each" if is_data else name, shape=6 if is_local else None)
+        slope = pm.Normal("slope")
+        pm.Normal("seen", slope * x + each, 1.0, observed=y)
+        SGGMC(
+            vars=["slope"] if place == "other variable" else None,
+            local=[name] if is_local else None,
+            minibatch=[x.name, "y"],
+            batch_size=3,
+            compile_kwargs=INTERPRETED,
+        )
