@@ -28,10 +28,12 @@ from pymc_geodesic.steps.base.progress import ProgressColumns
 from pymc_geodesic.steps.base.pymc_parts import (
     BlockedStep,
     DataClassState,
+    Model,
     PointType,
     RandomGenerator,
     StatsType,
     StepMethodState,
+    TensorVariable,
     WithSamplingState,
     dataclass_state,
     get_random_generator,
@@ -72,6 +74,25 @@ class GeodesicStepState(StepMethodState):
     draw: int
     tune: bool
     estimate_state: dict
+
+
+def _of_another_model(step: GeodesicStep, model: Model) -> str:
+    own, other = (_described(each) for each in (step.model, model))
+    again = ""
+    if own == other:
+        again = "; the model was built again after the step was made"
+    return see(
+        f"{type(step).__name__} was made in {own} and is used in another model, {other}{again}. "
+        "Make the step in the model that is sampled: with model: "
+        f"step = {type(step).__name__}(...)",
+        "another-model",
+    )
+
+
+def _described(model: Model) -> str:
+    """Describe a model by its name, if it has one, and its free variables."""
+    called = f"model {model.name!r}" if model.name else "a model"
+    return f"{called} with the free variables {[rv.name for rv in model.free_RVs]}"
 
 
 class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
@@ -144,6 +165,24 @@ class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
         self._has_local_values = False
         self._written: dict[str, np.ndarray] = {}
         self._log_terms = None
+
+    @property
+    def vars(self) -> list[TensorVariable]:
+        """Value variables that the step samples.
+
+        Raises
+        ------
+        ValueError
+            Within the context of another model, which has no such variables.
+        """
+        model = Model.get_context(error_if_none=False, allow_block_model_access=True)
+        if isinstance(model, Model) and not set(self._vars) <= set(model.value_vars):
+            raise ValueError(_of_another_model(self, model))
+        return self._vars
+
+    @vars.setter
+    def vars(self, values: list[TensorVariable]) -> None:
+        self._vars = values
 
     def _find_variables(self) -> list[ManifoldVariable]:
         """Find the variables to move, local ones too, and where they live."""
