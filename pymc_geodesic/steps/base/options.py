@@ -58,7 +58,8 @@ class StepOptions(Options):
     model : pymc.Model, optional
     rng : RandomGenerator, optional
     compile_kwargs : dict, optional
-        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend.
+        Passed to `pymc.compile`; ``{"mode": "CVM"}`` selects the C backend. ``backend=`` of
+        `pymc.sample` does not apply to a step that is passed to it.
     blocked : bool
         Whether one step moves all variables together; False makes a step for each of them.
     """
