@@ -17,6 +17,7 @@ from pymc_geodesic.minibatches.from_arguments import minibatch_source
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.steps import SGGMC
 from pymc_geodesic.steps.base.options import MinibatchOptions
+from tests.grids import cross
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
 """Nothing to compile: quick where the numbers are the point."""
@@ -483,21 +484,23 @@ def test_point_off_the_manifold():
         mu.coordinates(np.array([1.0, 1.0, 0.0]))
 
 
-@pytest.mark.parametrize("name", ["1|g_sigma", "x:z", "float32", "f4"])
-@pytest.mark.parametrize("place", ["variable", "other variable", "data", "local variable"])
+NAMES = ["1|g_sigma", "float32", "x:z", "f4"]
+PLACES = ["other variable", "variable", "rows", "table", "local variable"]
+
+
+@pytest.mark.parametrize(("name", "place"), cross(NAMES, PLACES))
 def test_names_that_look_like_data_types(name, place):
-    rows = np.arange(6.0)
-    is_local, is_data = place == "local variable", place == "data"
-    with pm.Model():
-        x = pm.Data(name if is_data else "x", rows)
-        y = pm.Data("y", rows)
-        each = pm.Normal("each" if is_data else name, shape=6 if is_local else None)
-        slope = pm.Normal("slope")
-        pm.Normal("seen", slope * x + each, 1.0, observed=y)
-        SGGMC(
-            vars=["slope"] if place == "other variable" else None,
-            local=[name] if is_local else None,
-            minibatch=[x.name, "y"],
-            batch_size=3,
-            compile_kwargs=INTERPRETED,
-        )
+    is_local, is_other = place == "local variable", place == "other variable"
+    with pm.Model(coords={"group": range(2)}) as model:
+        x = pm.Data(name if place == "rows" else "x", np.arange(6.0))
+        y = pm.Data("y", np.arange(6.0))
+        table = pm.Data(name if place == "table" else "table", np.arange(2.0))
+        shape = {"shape": 6} if is_local else {"dims": "group"}
+        each = pm.Normal("each" if place in ("rows", "table") else name, **shape)
+        slope = pm.Normal("slope") * table[1]
+        pm.Normal("seen", slope * x + (each if is_local else each[0]), 1.0, observed=y)
+        minibatch = {"minibatch": [x.name, "y"], "batch_size": 3}
+        local = [name] if is_local else None
+        variables = ["slope"] if is_other else None
+        step = SGGMC(variables, local=local, **minibatch, compile_kwargs=INTERPRETED)
+    assert len(step.vars) == (1 if is_other else len(model.free_RVs))
