@@ -393,7 +393,9 @@ def test_documented_columns_are_those_of_the_default_probability(idata):
     """The docstring and the guide list the columns as they are named by default."""
     page = (Path(__file__).parents[2] / "docs" / "directional_plots.md").read_text()
     of_regions = re.compile(r"`((?:cap|arc|hdr)\d+_\w+)`")
-    expected = {each for each in directional_summary(idata).columns if of_regions.match(f"`{each}`")}
+    expected = {
+        each for each in directional_summary(idata).columns if of_regions.match(f"`{each}`")
+    }
     documented = set(of_regions.findall(directional_summary.__doc__))
     assert expected <= documented
     assert {name.split("_")[0] for name in documented} == {"cap89", "arc89", "hdr89"}

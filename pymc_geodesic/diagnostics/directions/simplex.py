@@ -27,7 +27,8 @@ def simplex_summary(
     r"""Summarise shares of a whole: the labels of each simplex, the largest share first.
 
     ``mean``, ``sd``, ``hdi89_lb``, ``hdi89_ub``
-        Of the share of a label; 89 is `ci_prob` in percent, ArviZ's default. The means of one simplex sum to one.
+        Of the share of a label; 89 is `ci_prob` in percent, ArviZ's default. The means of one
+        simplex sum to one.
     ``rank``
         Posterior mean of its place among the labels, 1 for the largest share.
     ``p_largest``
