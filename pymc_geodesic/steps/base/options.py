@@ -115,7 +115,8 @@ class MetricOptions(Options):
     ----------
     n_steps : int, optional
         L, inner steps of a draw: by default as many as make a draw nearly independent of the last,
-        4 to 100, and 10 in the coordinates of the model.
+        4 to 100, and 10 in the coordinates of the model. The stat ``n_grad`` counts the gradients
+        of the stationarity monitor too, and averages up to about 106.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move: those that whiten draws and gradients of the
         tuning phase with all correlations, or with scales alone; ``"auto"`` is dense to 500
