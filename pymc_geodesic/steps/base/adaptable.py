@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-
-import numpy as np
 
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.minibatches.stratified_sample import RowSample, stratified_sample
 
 __all__ = ["adapted_gradient", "numbers_of_row", "rows_of_sample", "sample_size"]
 
@@ -68,19 +66,31 @@ def numbers_of_row(source: RowSource) -> int:
     return max(1, sum(math.prod(rows.shape[1:]) for rows in source.arrays.values()))
 
 
-def rows_of_sample(source: RowSource, size: int) -> tuple[Mapping[str, np.ndarray], int]:
-    """Rows that stand for all in the search, and how many; all of them where they are few.
+def rows_of_sample(estimator: GradientEstimate, size: int) -> RowSample:
+    """Weighted sample of the rows for the search; all of them where they are few.
+
+    Rows in memory are stratified where a simple random sample would miss levels or indicators,
+    whose coordinates would then keep the scale of the prior.
 
     Parameters
     ----------
-    source : RowSource
+    estimator : GradientEstimate
     size : int
         Coordinates.
     """
-    wanted = sample_size(source.n_rows, size, source.batch_size, numbers_of_row(source))
-    if wanted == source.n_rows and not source.moves:
-        return next(iter(source.all_rows() or ()))
-    return source.sample_rows(wanted)
+    source = estimator.source
+    n_rows = source.n_rows
+    wanted = sample_size(n_rows, size, source.batch_size, numbers_of_row(source))
+    if wanted == n_rows and not source.moves:
+        arrays, _ = next(iter(source.all_rows() or ()))
+        return RowSample.simple(arrays, n_rows, n_rows)
+    if not source.passes_by:
+        arrays, _ = next(iter(source.all_rows() or ()))
+        sample = stratified_sample(arrays, n_rows, wanted, estimator.row_shares(arrays))
+        if sample is not None:
+            return sample
+    arrays, count = source.sample_rows(wanted)
+    return RowSample.simple(arrays, count, n_rows)
 
 
 def adapted_gradient(

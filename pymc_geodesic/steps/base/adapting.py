@@ -120,7 +120,7 @@ class AdaptingStep(GeodesicStep):
     @adaptation.setter
     def adaptation(self, state: dict) -> None:
         if self._adapted is not None and state:
-            self._adapted.use_sample(self.estimator.source)
+            self._adapted.use_sample(self.estimator)
             self._adapted.state = state
 
     def __getstate__(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class AdaptingStep(GeodesicStep):
         if self._adapted is not None:
             self._adapted.reset(self._n_tune, self._n_draws)
             if self._n_tune:
-                self._adapted.use_sample(self.estimator.source)
+                self._adapted.use_sample(self.estimator)
 
     @property
     def _adapts(self) -> bool:
