@@ -13,12 +13,14 @@ from pymc_geodesic.tuning.stationarity import Stationarity, StationarityError
 
 __all__ = ["MOST_NAMES", "complaint_about", "complaint_about_noise", "complaint_in_the_model"]
 
+LARGER = "larger minibatches"
+
 _REMEDY_OF_MEAN = (
     "Give it more tuning draws, start nearer to the posterior, or use GMC or NUTS, which correct "
     "each step."
 )
 _REMEDY_OF_VARIANCE = (
-    "Use a larger batch_size or more tuning draws; if it is a scale that other variables depend "
+    "Use {minibatches} or more tuning draws; if it is a scale that other variables depend "
     "on, write those as a product with it (non-centred) or as they are (centred), whichever it is "
     "not; GMC and NUTS correct each step."
 )
@@ -141,7 +143,9 @@ def complaint_about(stationarity: Stationarity, metric: Metric, names: Sequence[
     return _complaint_about_variance(worst, places, names)
 
 
-def complaint_in_the_model(stationarity: Stationarity, names: Sequence[str]) -> str | None:
+def complaint_in_the_model(
+    stationarity: Stationarity, names: Sequence[str], *, minibatches: str = LARGER
+) -> str | None:
     """Say the same of what was seen in the coordinates of the model; None if nothing is wrong.
 
     There a gradient that is not zero in the mean says of which variable, or of which others that
@@ -152,6 +156,8 @@ def complaint_in_the_model(stationarity: Stationarity, names: Sequence[str]) -> 
     stationarity : Stationarity
         What was seen, each coordinate in standard deviations of the draws.
     names : list of str, one for each number of a position
+    minibatches : str
+        Remedy for much gradient noise.
 
     Examples
     --------
@@ -169,7 +175,7 @@ def complaint_in_the_model(stationarity: Stationarity, names: Sequence[str]) -> 
         return None
     worst = errors[0]
     if worst.kind == "all temperatures":
-        return _complaint_about_all(worst)
+        return _complaint_about_all(worst, minibatches)
     places = [error.coordinate for error in errors if error.kind == worst.kind]
     if worst.kind == "mean":
         return (
@@ -178,22 +184,25 @@ def complaint_in_the_model(stationarity: Stationarity, names: Sequence[str]) -> 
             f"(standard error {worst.error:.2f}). "
             f"{_list_coordinates(places, names)}{_REMEDY_OF_MEAN}"
         )
-    return _complaint_about_variance(worst, places, names)
+    return _complaint_about_variance(worst, places, names, minibatches)
 
 
-def _complaint_about_all(worst: StationarityError) -> str:
+def _complaint_about_all(worst: StationarityError, minibatches: str = LARGER) -> str:
     return (
         "the variances of its variables are off together: their mean configurational "
         f"temperature is {worst.value:.2f} instead of 1 (standard error {worst.error:.2f}). "
-        f"{_REMEDY_OF_VARIANCE}"
+        f"{_REMEDY_OF_VARIANCE.format(minibatches=minibatches)}"
     )
 
 
 def _complaint_about_variance(
-    worst: StationarityError, places: Sequence[int], names: Sequence[str]
+    worst: StationarityError,
+    places: Sequence[int],
+    names: Sequence[str],
+    minibatches: str = LARGER,
 ) -> str:
     return (
         f"the variance of {names[places[0]]!r} is off: its configurational temperature is "
         f"{worst.value:.2f} instead of 1 (standard error {worst.error:.2f}). "
-        f"{_list_coordinates(places, names)}{_REMEDY_OF_VARIANCE}"
+        f"{_list_coordinates(places, names)}{_REMEDY_OF_VARIANCE.format(minibatches=minibatches)}"
     )
