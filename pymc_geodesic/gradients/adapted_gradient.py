@@ -142,8 +142,13 @@ class AdaptedGradient:
         z[: self.n_euclidean] = self.metric.from_position(x[: self.n_euclidean])
         return z
 
-    def use_sample(self, arrays: Mapping[str, np.ndarray], n_rows: int, weight: float) -> None:
-        """Let `exact` stand for some rows, each of which counts for several."""
+    def use_sample(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        n_rows: int | np.ndarray,
+        weight: float | np.ndarray,
+    ) -> None:
+        """Let `exact` stand for a sample of the rows with weights; see `TotalGradient.use`."""
         assert self._total is not None
         self._total.use(arrays, n_rows, weight)
 

@@ -103,7 +103,9 @@ class RunningSize:
         worst = int(np.argmin(sizes))
         return float(min(sizes[worst], n_draws)), self._names[worst]
 
-    def complaint(self, sums: np.ndarray, n_draws: int) -> str | None:
+    def complaint(
+        self, sums: np.ndarray, n_draws: int, *, minibatches: str = "larger minibatches"
+    ) -> str | None:
         """Say that a chain is too short, or nothing.
 
         Chains in processes of their own are several, and PyMC judges them together.
@@ -116,5 +118,5 @@ class RunningSize:
         return (
             f"this chain has an effective sample size of about {size:.0f} in {name}, less than "
             f"{ENOUGH:.0f}: its means and intervals say little. Take more draws, more n_steps for "
-            "each, or larger minibatches."
+            f"each, or {minibatches}."
         )

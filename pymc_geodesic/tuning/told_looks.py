@@ -110,14 +110,16 @@ class ToldLooks:
         """Configurational temperature of each Euclidean coordinate."""
         return self._stationarity().temperatures
 
-    def complaint(self, names: Sequence[str]) -> str | None:
+    def complaint(
+        self, names: Sequence[str], *, minibatches: str = "larger minibatches"
+    ) -> str | None:
         """Say what is wrong with the draws, of which variable; None if nothing is.
 
         Parameters
         ----------
         names : list of str, one for each number of a position
         """
-        return complaint_in_the_model(self._stationarity(), names)
+        return complaint_in_the_model(self._stationarity(), names, minibatches=minibatches)
 
     @property
     def state(self) -> dict[str, np.ndarray]:

@@ -70,7 +70,7 @@ def test_replays_from_a_saved_state_in_every_phase(step, draw):
     step.sampling_state = state
     _, found = advance(step, point, 5)
     np.testing.assert_array_equal(found, expected)
-    np.testing.assert_equal(step.sampling_state.adaptation, after.adaptation)
+    np.testing.assert_equal(step.sampling_state.adapted_state, after.adapted_state)
     assert np.ptp(expected, axis=0).min() > 0.0
 
 

@@ -278,3 +278,48 @@ def test_a_type_checker_sees_names_and_types(tmp_path):
     report, _, _ = api.run([f"--config-file={root / 'pyproject.toml'}", str(source)])
     found = re.findall(r"use\.py:(\d+): error: .*\[([a-z-]+)\]", report)
     assert found == [("3", "arg-type"), ("4", "call-arg")], report
+
+
+def effects(batch_size: int, sampler: type = pg.SGGMC, **kwargs):
+    """Step for 10,005 effects of 12,000 rows, of which 9,995 in ten minibatches are the limit."""
+    with pm.Model() as model:
+        group = pm.Data("group", np.arange(12_000) % 10_005)
+        effect = pm.Normal("effect", shape=10_005)
+        pm.Normal("y", effect[group], 1.0, observed=pm.Data("observed", np.zeros(12_000)))
+    rows = {"minibatch": ["group", "observed"], "batch_size": batch_size}
+    return sampler(model=model, compile_kwargs={"mode": "FAST_COMPILE"}, **rows, **kwargs)
+
+
+@pytest.mark.parametrize("sampler", [pg.SGGMC, pg.SGLD])
+def test_adaptation_that_is_off_is_reported_with_the_remedy(sampler, caplog):
+    step = effects(1_000, sampler)
+    (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    for text in (record.getMessage(), step.adaptation):
+        assert "without a metric and without control variates" in text
+        assert "10000 rows (10 minibatches of batch_size=1000) times 10005 coordinates" in text
+        assert "Use batch_size <= 999" in text
+    assert step._larger_minibatches == "batch_size <= 999, with which the step adapts"
+    caplog.clear()
+    step = effects(999, sampler)
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+    assert step.adaptation.startswith("adapts metric='auto', control_variates='auto', step size")
+
+
+def test_fixed_settings_are_no_obstacle(caplog):
+    step = effects(1_000, step_size=0.01)
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "step_size or other settings that they depend on are fixed" in step.adaptation
+
+
+def test_warnings_recommend_the_batch_size_that_adapts():
+    step = effects(1_000)
+    step.draw = step._n_tune = 0
+    warning = step._size.complaint(
+        step._size.start() + 1.0, 2_000, minibatches=step._larger_minibatches
+    )
+    assert "batch_size <= 999" in warning
+    assert "larger minibatches" not in warning
+    step.temperature_sum, step.temperature_count = 50_000.0, 1_000
+    hot = step._temperature_warning(1e-4, np.ones(1)).message
+    assert "batch_size <= 999" in hot
+    assert "larger minibatches" not in hot

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.steps.base.adaptable import rows_of_sample
 from pymc_geodesic.steps.base.adapted_draw import Draw
@@ -136,12 +136,12 @@ class AdaptedLangevin:
         """What the dynamics run with; None before it was chosen."""
         return self._bounds.settings
 
-    def use_sample(self, source: RowSource) -> None:
-        """Look for the posterior of some rows, which stand for all."""
-        if source.is_everything:
+    def use_sample(self, estimator: GradientEstimate) -> None:
+        """Run the search on a weighted sample of the rows."""
+        if estimator.source.is_everything:
             return
-        arrays, n_rows = rows_of_sample(source, self.product.size)
-        self.gradient.use_sample(arrays, n_rows, source.n_rows / n_rows)
+        sample = rows_of_sample(estimator, self.product.size)
+        self.gradient.use_sample(sample.arrays, sample.counts, sample.weights)
 
     @property
     def state(self) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 
 from pymc_geodesic.arguments import checked_control_variates, checked_metric_or_covariance
-from pymc_geodesic.steps.base.adaptable import adapted_gradient
+from pymc_geodesic.failure_modes import see
+from pymc_geodesic.steps.base.adaptable import NotAdapted, adapted_gradient
 from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
 from pymc_geodesic.steps.base.adapted_trajectories import flat_names
 from pymc_geodesic.steps.base.adaptor import GeodesicStep
@@ -18,6 +20,8 @@ from pymc_geodesic.steps.base.pymc_parts import SamplerWarning
 from pymc_geodesic.tuning.factor_rule import factor_rule
 
 __all__ = ["AdaptingStep"]
+
+_log = logging.getLogger("pymc")
 
 
 class AdaptingStep(GeodesicStep):
@@ -29,6 +33,7 @@ class AdaptingStep(GeodesicStep):
     _wanted_steps: int | None
     _finds_metric: bool
     _adapted: AdaptedLangevin | None
+    _obstacle: NotAdapted | None = None
 
     def _build(self) -> None:
         super()._build()
@@ -67,12 +72,15 @@ class AdaptingStep(GeodesicStep):
         return adapted
 
     def _adapted_dynamics(self) -> AdaptedLangevin | None:
+        self._obstacle = None
         if self.metric is None or not self._leaves_all_to_tuning:
             return None
         gradient = adapted_gradient(
             self.estimator, self.product, control_variates=self.control_variates
         )
-        if gradient is None:
+        if isinstance(gradient, NotAdapted):
+            self._obstacle = gradient
+            self._report_obstacle(gradient)
             return None
         return AdaptedLangevin(
             gradient,
@@ -83,6 +91,43 @@ class AdaptingStep(GeodesicStep):
             rule=factor_rule(self.metric, flat_names(self.product)),
             n_steps=self._wanted_steps,
         )
+
+    def _report_obstacle(self, obstacle: NotAdapted) -> None:
+        """Warn where another batch_size is the remedy, and inform otherwise."""
+        sampled = ", ".join(variable.name for variable in self.variables)
+        message = f"{type(self).__name__}[{sampled}] {self.adaptation}"
+        if obstacle.largest_batch is not None:
+            _log.warning(see(message, "no-adaptation"))
+        else:
+            _log.info(message)
+
+    @property
+    def adaptation(self) -> str:
+        """What this step adapts, or why it does not and what to do."""
+        if self._obstacle is not None:
+            remedy = f" {self._obstacle.remedy}." if self._obstacle.remedy else ""
+            return (
+                "adapts a step size in the coordinates of the model, without a metric and without "
+                f"control variates: {self._obstacle.reason}.{remedy}"
+            )
+        if self._adapted is None:
+            return (
+                "adapts neither metric nor control variates: step_size or other settings that they "
+                "depend on are fixed."
+            )
+        parts = [f"metric={self.metric!r}" if isinstance(self.metric, str) else "the given metric"]
+        gradient = self._adapted.gradient
+        if gradient.variates is not None:
+            parts.append(f"control_variates={self.control_variates!r}")
+        parts.append("step size, friction and n_steps" if gradient.has_noise else "step size")
+        return f"adapts {', '.join(parts)}."
+
+    @property
+    def _larger_minibatches(self) -> str:
+        """Remedy for much gradient noise; larger minibatches would keep adaptation off."""
+        if self._obstacle is not None and self._obstacle.largest_batch is not None:
+            return f"batch_size <= {self._obstacle.largest_batch}, with which the step adapts"
+        return "larger minibatches"
 
     def use_covariance(self, covariance: np.ndarray) -> None:
         """Take the coordinates of a covariance where the metric is left to tuning.
@@ -113,30 +158,30 @@ class AdaptingStep(GeodesicStep):
         return self._leaves_all_to_tuning and self.options.minibatch is None
 
     @property
-    def adaptation(self) -> dict:
+    def adapted_state(self) -> dict:
         """State of the adapted dynamics."""
         return {} if self._adapted is None else self._adapted.state
 
-    @adaptation.setter
-    def adaptation(self, state: dict) -> None:
+    @adapted_state.setter
+    def adapted_state(self, state: dict) -> None:
         if self._adapted is not None and state:
-            self._adapted.use_sample(self.estimator.source)
+            self._adapted.use_sample(self.estimator)
             self._adapted.state = state
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"adaptation": self.adaptation}
+        return super().__getstate__() | {"adapted_state": self.adapted_state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        adaptation = state.pop("adaptation")
+        adapted_state = state.pop("adapted_state")
         super().__setstate__(state)
-        self.adaptation = adaptation
+        self.adapted_state = adapted_state
 
     def _reset_adapted(self) -> None:
         """Forget the previous chain, except what tuning chose if there is no tuning phase."""
         if self._adapted is not None:
             self._adapted.reset(self._n_tune, self._n_draws)
             if self._n_tune:
-                self._adapted.use_sample(self.estimator.source)
+                self._adapted.use_sample(self.estimator)
 
     @property
     def _adapts(self) -> bool:

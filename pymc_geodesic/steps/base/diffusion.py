@@ -93,7 +93,7 @@ class DiffusionState(GeodesicStepState):
         What tuning measured.
     direction, last_gradient, last_difference : ndarray
         What the next measurement goes on from.
-    adaptation : dict
+    adapted_state : dict
         State of the adapted dynamics.
     looks_state : dict
         What was seen of the draws where nothing is adapted.
@@ -106,7 +106,7 @@ class DiffusionState(GeodesicStepState):
     last_gradient: np.ndarray
     last_difference: np.ndarray
     draw_sums: np.ndarray
-    adaptation: dict
+    adapted_state: dict
     looks_state: dict
 
 
@@ -198,7 +198,9 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
         self._size.take(self.draw_sums, self.position, draw, n_draws)
         if not self._is_last_draw:
             return None
-        complaint = self._size.complaint(self.draw_sums, n_draws)
+        complaint = self._size.complaint(
+            self.draw_sums, n_draws, minibatches=self._larger_minibatches
+        )
         if complaint is None and not self._adapts:
             return self._warn_of(self._looks_complaint(), "stationarity")
         return self._warn_of(complaint, "few-effective-draws")

@@ -19,6 +19,7 @@ class LooksAsTold(TunerStep):
 
     n_steps: int
     _looks: ToldLooks | None
+    _larger_minibatches: str | property = "larger minibatches"
 
     def _make_looks(self) -> ToldLooks | None:
         """Make the looks.
@@ -55,7 +56,7 @@ class LooksAsTold(TunerStep):
         if self._looks is None:
             return None
         names = [name for variable in self.variables for name in variable.number_names]
-        return self._looks.complaint(names)
+        return self._looks.complaint(names, minibatches=self._larger_minibatches)
 
     @property
     def looks_state(self) -> dict:

@@ -66,7 +66,7 @@ class LangevinState(GeodesicStepState):
     direction: np.ndarray
     last_gradient: np.ndarray
     draw_sums: np.ndarray
-    adaptation: dict
+    adapted_state: dict
     looks_state: dict
 
 
@@ -271,7 +271,9 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         return first
 
     def _size_warning(self) -> SamplerWarning | None:
-        complaint = self._size.complaint(self.draw_sums, self._n_draws)
+        complaint = self._size.complaint(
+            self.draw_sums, self._n_draws, minibatches=self._larger_minibatches
+        )
         return self._warn_of(complaint, "few-effective-draws")
 
     def _temperature_warning(self, step_size: float, friction: np.ndarray) -> SamplerWarning | None:
@@ -283,7 +285,7 @@ class LangevinStep(AdaptingStep, ToldLangevin):
             mean,
             error,
             dynamics=f"step size {step_size:.3g}, {self._friction_name} {friction.max():.3g}",
-            too_hot=self._too_hot,
+            too_hot=self._too_hot.replace("larger minibatches", self._larger_minibatches),
             too_cold=self._too_cold,
         )
         if complaint is None:
