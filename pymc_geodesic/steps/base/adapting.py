@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.arguments import checked_control_variates, checked_metric_or_covariance
+from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.steps.base.adaptable import adapted_gradient
 from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
 from pymc_geodesic.steps.base.adapted_trajectories import flat_names
@@ -80,7 +81,7 @@ class AdaptingStep(GeodesicStep):
             self.estimator.next_arguments,
             self._make_dynamics(),
             order=self.control_variates,
-            rule=factor_rule(self.metric, flat_names(self.product)),
+            rule=factor_rule(self.metric, flat_names(self.product), angles_of(self.variables)),
             n_steps=self._wanted_steps,
         )
 
