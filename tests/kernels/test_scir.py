@@ -371,7 +371,7 @@ def test_counts_whose_sum_depends_on_the_point_leave_the_posterior_invariant(cou
     mean, sd = tilted_moments()
     assert (mean, sd) == (pytest.approx(0.8068, abs=1e-4), pytest.approx(0.1821, abs=1e-4))
     assert abs(share.mean() - mean) < 4.0 * sd / math.sqrt(CHAINS)
-    assert share.std() == pytest.approx(sd, rel=0.02)
+    assert share.std() == pytest.approx(sd, rel=0.04)
     assert stats.kstest(total, stats.gamma(2.0 + count_total).cdf).pvalue > 1e-4
     assert abs(stats.spearmanr(share, total).statistic) < 4.0 / math.sqrt(CHAINS)
 
