@@ -42,6 +42,10 @@ class GMC(MetropolisStep):
     Every draw uses ε(1 + 0.2 U(−1, 1)), or half of that spread where the length is random
     too, which breaks periodic orbits.
 
+    Orthogonal matrices, frames of n columns in n dimensions, have determinant +1 or −1, and no
+    trajectory leads from one to the other. Before each draw the opposite sign of a random column
+    is proposed, and accepted with the probability min(1, π(proposal) / π(x)).
+
     Sample stats: ``step_size``, ``acceptance_rate``, ``diverging`` (ΔH > 1000 or not finite),
     ``n_grad``, and as PyMC's HMC has them ``lp`` (log π at the draw, in the coordinates that the
     step moves) and ``energy`` (H of the draw and its velocity).

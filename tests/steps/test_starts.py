@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from arviz import plot_energy
+from scipy.special import iv
 
 from pymc_geodesic import (
     GMC,
@@ -12,6 +13,7 @@ from pymc_geodesic import (
     SGLD,
     SSGLD,
     SSGNHT,
+    PeriodicVonMises,
     SubgradientHMC,
     UniformSphere,
     gSGNHT,
@@ -183,6 +185,20 @@ class TestRunningSize:
         found, _ = size.smallest(sums, asked[-1])
         assert 0.3 < found / (asked[-1] * (1.0 - memory) / (1.0 + memory)) < 1.7
 
+    def test_times_around_the_circle_do_not_matter(self):
+        """Angles that are independent draws, on a line where a chain drifts away from zero."""
+        size = RunningSize(Product([("a", Euclidean(1), 1)]), angles=["a"])
+        on_line = RunningSize(Product([("a", Euclidean(1), 1)]))
+        rng = np.random.default_rng(1)
+        turns = 2.0 * np.pi * np.cumsum(rng.choice([-1, 0, 1], size=2000))
+        sums, line_sums = size.start(), on_line.start()
+        for draw, angle in enumerate(rng.uniform(-np.pi, np.pi, 2000) + turns):
+            size.take(sums, np.array([angle]), draw, 2000)
+            on_line.take(line_sums, np.array([angle]), draw, 2000)
+        assert size.smallest(sums, 2000)[0] > 1000.0
+        assert size.complaint(sums, 2000) is None
+        assert on_line.smallest(line_sums, 2000)[0] < 100.0
+
     def test_signs_of_square_roots_do_not_matter(self):
         product = Product([("theta", Simplex(3), 1)])
         size = RunningSize(product)
@@ -192,6 +208,18 @@ class TestRunningSize:
             size.take(one, q, draw, 400)
             size.take(other, q * rng.choice([-1.0, 1.0], 3), draw, 400)
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("step_class", [SGLD, slow(SGGMC), GMC], ids=lambda step: step.__name__)
+def test_angles_that_go_around_have_the_right_law(step_class, caplog):
+    """With κ = 1/2 a chain goes around often: scale and effective size are those of the circle."""
+    with pm.Model() as model:
+        PeriodicVonMises("a", 0.3, 0.5)
+        step = step_class(compile_kwargs=INTERPRETED)
+    angles = sample(model, step, draws=6000, tune=1000).posterior["a"].values[0] - 0.3
+    assert abs(np.cos(angles).mean() - iv(1, 0.5) / iv(0, 0.5)) < 0.05
+    assert abs(np.sin(angles).mean()) < 0.05
+    assert "effective sample size" not in caplog.text
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(SGLD), GMC], ids=lambda step: step.__name__)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.arguments import checked_control_variates, checked_metric_or_covariance
+from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.steps.base.adaptable import NotAdapted, adapted_gradient
 from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
@@ -88,7 +89,7 @@ class AdaptingStep(GeodesicStep):
             self.estimator.next_arguments,
             self._make_dynamics(),
             order=self.control_variates,
-            rule=factor_rule(self.metric, flat_names(self.product)),
+            rule=factor_rule(self.metric, flat_names(self.product), angles_of(self.variables)),
             n_steps=self._wanted_steps,
         )
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 import multiprocessing
 import os
+import warnings
 from abc import abstractmethod
 from dataclasses import field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pymc
 from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.counts.refusals import moving_level, moving_support
@@ -18,7 +21,7 @@ from pymc_geodesic.densities.jumps import jumps
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables, product_of
 from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.manifolds import Manifold, Stiefel
 from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base.coverage import StepsOfChain, draws_minibatches
@@ -43,6 +46,8 @@ from pymc_geodesic.steps.base.signature import explain
 from pymc_geodesic.steps.base.starting import StartingStep
 
 __all__ = ["GeodesicStep", "GeodesicStepState"]
+
+_PACKAGE = str(Path(__file__).parents[2])
 
 _STEPS_OF_CHAIN = StepsOfChain()
 
@@ -137,6 +142,8 @@ class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
             )
         if not self.variables:
             raise ValueError("local= names every variable; leave at least one global variable")
+        if not self._reaches_both_determinants:
+            self._warn_of_square_frames()
         refuse_rows_beside(self.model)
         if not self._corrects:
             terms = terms_as_written(self.model)
@@ -189,6 +196,31 @@ class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
         options = self.options
         manifolds = options.manifolds if isinstance(options, ManifoldOptions) else None
         return manifold_variables(self.model, options.vars, manifolds, everywhere=self._everywhere)
+
+    @property
+    def _reaches_both_determinants(self) -> bool:
+        """Whether the step changes the sign of the determinant of orthogonal matrices."""
+        return False
+
+    def _warn_of_square_frames(self) -> None:
+        """Warn of orthogonal matrices, whose determinant keeps its sign along a chain."""
+        square = [
+            variable
+            for variable in (*self.variables, *self.local)
+            if isinstance(variable.manifold, Stiefel) and variable.manifold.is_square
+        ]
+        for variable in square:
+            message = (
+                f"{variable.name!r} is an orthogonal matrix of shape {variable.shape}, and "
+                f"{type(self).__name__} never changes the sign of its determinant: each chain "
+                "samples the component of its initial value. Use GMC, which proposes the other "
+                "sign, or set initvals= of one component if it holds all of the posterior"
+            )
+            warnings.warn(
+                see(message, "square-frames"),
+                UserWarning,
+                skip_file_prefixes=(_PACKAGE, os.path.dirname(pymc.__file__)),
+            )
 
     @abstractmethod
     def _compile(self) -> None:

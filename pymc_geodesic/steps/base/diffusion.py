@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pymc_geodesic.arguments import plain_number
+from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.orders import RowNoise
@@ -136,7 +137,7 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
         )
         self._compile()
         self._tuner = DiffusionTuner(epoch=self.estimator.source.epoch)
-        self._size = RunningSize(self.product)
+        self._size = RunningSize(self.product, angles_of(self.variables))
         self._looks = self._make_looks()
         self._reset()
 

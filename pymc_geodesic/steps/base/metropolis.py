@@ -16,11 +16,13 @@ from pymc_geodesic.arguments import (
     checked_metric_or_covariance,
     plain_number,
 )
-from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record, gmc
+from pymc_geodesic.manifolds import Product, Stiefel
 from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.streams import uniform
 from pymc_geodesic.steps.base.adapted_trajectories import (
     AdaptedTrajectories,
     compact_parts,
@@ -55,6 +57,21 @@ def longest_step(variables: Sequence[ManifoldVariable]) -> float:
     """Step with which a free particle goes half around the smallest compact manifold."""
     dims = [v.manifold.dim for v in variables if v.manifold.is_compact]
     return math.pi / math.sqrt(max(dims)) if dims else math.inf
+
+
+def square_frames(
+    variables: Sequence[ManifoldVariable], product: Product
+) -> list[tuple[slice, int]]:
+    """Return where each orthogonal n×n matrix stands among the coordinates, and its n."""
+    frames = []
+    for variable in variables:
+        manifold = variable.manifold
+        if isinstance(manifold, Stiefel) and manifold.is_square:
+            start = product.slices[variable.name].start
+            for row in range(variable.rows):
+                first = start + row * manifold.size
+                frames.append((slice(first, first + manifold.size), manifold.n))
+    return frames
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +177,8 @@ class MetropolisStep(HandingOnStep):
         self._longest_step = longest_step(self.variables)
         none_kept = np.empty((0, self.product.size))
         self._record = Record(1, none_kept, np.empty(1), np.empty((2, 1)))
-        self._size = RunningSize(self.product)
+        self._size = RunningSize(self.product, angles_of(self.variables))
+        self._square_frames = [] if self.local else square_frames(self.variables, self.product)
         self._compile()
         self._reset()
 
@@ -196,7 +214,7 @@ class MetropolisStep(HandingOnStep):
             AdaptedGradient(self.product.size, widths, self.estimator.field),
             self.product,
             target_accept=self.target_accept,
-            rule=factor_rule(self.metric, flat_names(self.product)),
+            rule=factor_rule(self.metric, flat_names(self.product), angles_of(self.variables)),
             n_steps=self._wanted_steps,
             is_fixed=not self.estimator.depends_on_others,
         )
@@ -260,15 +278,52 @@ class MetropolisStep(HandingOnStep):
         SamplingError
             It says what to look at.
         """
-        output = np.empty(self.product.size + 1)
-        field = self.estimator.field
-        evaluate(field.address, self.position, 0, field.context, output)
-        if not math.isfinite(output[-1]):
+        if not math.isfinite(self._log_density_at(self.position)):
             self._check_terms(point, thoroughly=True)
             raise self._fail(self.step_size or 0.0, "log-density")
 
+    @property
+    def _reaches_both_determinants(self) -> bool:
+        return not self.local
+
     def _move(self, point: PointType) -> dict[str, Any]:
-        return self._move_adapted(point) if self._adapts else self._move_as_told(point)
+        n_grad = self._flip_columns()
+        stats = self._move_adapted(point) if self._adapts else self._move_as_told(point)
+        stats["n_grad"] += n_grad
+        return stats
+
+    def _flip_columns(self) -> int:
+        """Propose the other sign of a random column of every square frame, in place.
+
+        Orthogonal matrices of determinant +1 and −1 are two components, and no trajectory leads
+        from one to the other. The proposal is its own inverse and preserves the surface measure,
+        so that it is accepted with probability min(1, π(proposal) / π(frame)).
+
+        Returns
+        -------
+        int
+            Gradient evaluations.
+        """
+        if not self._square_frames:
+            return 0
+        log_density = self._log_density_at(self.position)
+        accepted = False
+        for part, n in self._square_frames:
+            proposal = self.position.copy()
+            proposal[part].reshape(n, n)[:, int(n * uniform(self.stream))] *= -1.0
+            proposed = self._log_density_at(proposal)
+            if math.log(uniform(self.stream)) < proposed - log_density:
+                self.position, log_density, accepted = proposal, proposed, True
+        if accepted and self._adapts:
+            assert self._adapted is not None
+            self._adapted.start(self.position)
+        return 1 + len(self._square_frames)
+
+    def _log_density_at(self, position: np.ndarray) -> float:
+        output = np.empty(self.product.size + 1)
+        field = self.estimator.field
+        evaluate(field.address, position, 0, field.context, output)
+        return float(output[-1])
 
     def _move_adapted(self, point: PointType) -> dict[str, Any]:
         adapted = self._adapted

@@ -171,15 +171,19 @@ class PositiveStep(CountMeasuringStep):
     def _probe(self) -> None:
         """Find out whether counts change with the point, and refuse a model that has none."""
         self._depends = True
+        self._sums_depend = np.zeros(self.product.size, dtype=bool)
         if self.estimator.repeats:
             points = probed_points(self.model, self.variables)
             arguments = self.estimator.next_arguments(len(points))
-            depends = []
+            found = []
             for argument, point in zip(arguments, points, strict=True):
                 self.estimator.set_others(point)
                 probe = self._probe_of(int(argument))
-                depends.append(probe.depends(needs_counts=self.totals_hold_counts))
-            self._depends = any(depends)
+                found.append(probe.dependence(needs_counts=self.totals_hold_counts))
+            self._depends = any(each.counts for each in found)
+            if self.totals_hold_counts:
+                depend = np.any([each.sums for each in found], axis=0)
+                self._sums_depend = np.repeat(depend, self.blocks[:, 2] * self.blocks[:, 3])
             self.estimator.reset(0)
 
     def _probe_of(self, argument: int) -> CountProbe:
@@ -244,6 +248,8 @@ class PositiveStep(CountMeasuringStep):
             shapes = self._prior_shape[part]
             if self.totals_hold_counts:
                 shapes = shapes + np.maximum(self._counts[part], 0.0)
+            if self._sums_depend[start] and self._noise.count:
+                shapes = self._prior_shape[part] + self._noise.totals[part] / width
             totals = shapes.reshape(rows, width).sum(axis=1)
             state = self.position[part].reshape(rows, width)
             top = state.max(axis=1, keepdims=True)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_geodesic.arguments import plain_number
+from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.integrators import EXACT, Scratch, refresh_velocity
 from pymc_geodesic.kernels import gmc, probe, probe_in_turn
 from pymc_geodesic.manifolds.blocks import project
@@ -117,7 +118,7 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         self._scratch = Scratch(
             np.empty(self.product.size + 1), np.empty(min(_NOISE_CHUNK, self.product.size))
         )
-        self._size = RunningSize(self.product)
+        self._size = RunningSize(self.product, angles_of(self.variables))
         self._looks = self._make_looks()
         self._compile()
         self._reset()
