@@ -215,7 +215,6 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         self.last_gradient = np.empty(0)
         self.draw_sums = self._size.start()
         self._noise_variance = noise_by_coordinate(self.gradient_noise, self.product.size)
-        self._take_over()
 
     def _read(self, point: PointType) -> None:
         super()._read(point)
