@@ -292,8 +292,8 @@ class LangevinStep(AdaptingStep, ToldLangevin):
             f"{type(self).__name__}: sds may be up to {percent:.0f} % too large, which the kinetic "
             f"temperature does not show: with local= all {self.n_steps} inner steps of a draw "
             "see the same minibatch. Use larger minibatches, or "
-            f"step_size={factor * step_size:.2g}, which mixes more slowly and keeps the error "
-            "below 1 %.",
+            f"step_size={factor * step_size:.2g} and friction={friction.max() / factor:.2g}, which "
+            "mix more slowly and keep the error below about 1 %.",
             "temperature",
         )
 
