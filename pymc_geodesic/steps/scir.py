@@ -172,6 +172,12 @@ class SCIR(PositiveStep):
     totals_hold_counts = True
     _kernels = (scir, scir_words)
     _compiled_attributes = (*PositiveStep._compiled_attributes, "_estimate_all_rows")
+    _tuned_attributes = (
+        *PositiveStep._tuned_attributes,
+        "reference",
+        "reference_counts",
+        "reference_exposures",
+    )
     _given: CountsAt | None = None
     """Counts of more rows than the step has, which chains keep as those of all data."""
 

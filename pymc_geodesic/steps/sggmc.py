@@ -51,8 +51,9 @@ class SGGMC(LangevinStep):
     over inner steps and variables), ``friction`` (mean over variables), ``noise_clips``,
     ``diverging``, ``n_grad``.
 
-    A step whose tuning phase is over keeps what it chose: sampling again with ``tune=0`` in the
-    same process goes on with that step size and friction.
+    A step that was tuned with ``cores=1`` keeps what it chose: sampling again with ``tune=0`` in
+    the same process uses that step size and friction, and starts at the last draws if they are
+    passed as ``initvals=``. The initial point of the model is rejected, as there is no burn-in.
 
     References
     ----------

@@ -1,5 +1,7 @@
 """Where a chain starts is kept, what tuning chose is handed on, and too short a chain says so."""
 
+import logging
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -9,8 +11,10 @@ from scipy.special import iv
 
 from pymc_geodesic import (
     GMC,
+    SCIR,
     SGGMC,
     SGLD,
+    SGRLD,
     SSGLD,
     SSGNHT,
     PeriodicVonMises,
@@ -124,6 +128,55 @@ def test_what_was_tuned_is_handed_on(regression, step_class):
         return
     tuned = "friction" if "friction" in names else "step_size"
     assert float(other.sample_stats[tuned][0, -1]) != float(first[tuned][0, -1])
+
+
+UNCORRECTED = [SGGMC, SGLD, slow(gSGNHT), slow(SSGLD), slow(SSGNHT)]
+
+
+@pytest.mark.parametrize("step_class", [*UNCORRECTED, GMC, slow(SubgradientHMC), SCIR, slow(SGRLD)])
+def test_a_tuned_step_does_not_start_again_without_burn_in(step_class):
+    """With ``tune=0`` at the initial point, whose draws would enter the result."""
+    rng = np.random.default_rng(1)
+    on_simplex = step_class in (SCIR, SGRLD)
+    with pm.Model() as model:
+        if on_simplex:
+            rows = pm.Data("rows", rng.choice(3, p=[0.7, 0.2, 0.1], size=2000))
+            w = pm.Dirichlet("w", np.ones(3))
+            pm.Categorical("y", w, observed=rows)
+        else:
+            rows = pm.Data("rows", rng.normal(1.0, 1.0, 2000))
+            w = pm.Normal("w", 0.0, 10.0, initval=5.0)
+            pm.Normal("y", w, 1.0, observed=rows)
+        exact = step_class in (GMC, SubgradientHMC)
+        settings = {} if exact else {"minibatch": ["rows"], "batch_size": 100}
+        step = step_class(**settings, compile_kwargs=INTERPRETED)
+    run = {"chains": 2, "draws": 20}
+    tuned = sample(model, step, tune=60, **run)
+    with pytest.raises(pm.exceptions.SamplingError, match=r"'w' would start at the initial point"):
+        sample(model, step, tune=0, **run)
+    last = tuned.posterior["w"].values[:, -1]
+    again = sample(model, step, tune=0, initvals=[{"w": one} for one in last], **run)
+    used = tuned.sample_stats["step_size"].values[-1, -1]
+    np.testing.assert_allclose(again.sample_stats["step_size"], used)
+    before, after = (np.atleast_3d(trees.posterior["w"].values) for trees in (tuned, again))
+    mean, sd = before.mean(axis=(0, 1)), before.std(axis=(0, 1))
+    assert (np.abs(after[:, :5] - mean) < 6.0 * sd).all()
+
+
+@pytest.mark.parametrize("step_class", [SGGMC, GMC])
+def test_a_step_that_was_never_tuned_says_so(regression, step_class, caplog):
+    """As in the main process after a run with several cores, whose chains tune elsewhere."""
+    model, slopes = regression
+    rows = {} if step_class is GMC else {"minibatch": ["X", "y"], "batch_size": 100}
+    with model:
+        free = step_class(**rows, compile_kwargs=INTERPRETED)
+        dynamics = {"friction": 100.0} if rows else {}
+        fixed = step_class(step_size=1e-4, **dynamics, **rows, compile_kwargs=INTERPRETED)
+    for step, warned in ((free, True), (fixed, False)):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "pymc"):
+            sample(model, step, tune=0, draws=3, initvals={"w": slopes}, quiet=False)
+        assert ("has not been tuned in this process" in caplog.text) == warned
 
 
 def test_friction_is_the_mean_over_variables():

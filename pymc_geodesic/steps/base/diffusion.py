@@ -165,7 +165,6 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
         self.last_gradient = np.empty(0)
         self.last_difference = np.empty(0)
         self.draw_sums = self._size.start()
-        self._take_over()
 
     def _read(self, point: PointType) -> None:
         super()._read(point)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_geodesic.counts.estimate import CountEstimate
 from pymc_geodesic.kernels.positive_numbers import SIMPLEX, expand_values, lift_small_values
-from pymc_geodesic.steps.base.adaptor import GeodesicStep
+from pymc_geodesic.steps.base.handing_on import HandingOnStep
 from pymc_geodesic.steps.base.pymc_parts import (
     SamplerWarning,
 )
@@ -29,7 +29,7 @@ LONGEST_STEP = 5.0
 """Step after which the past is forgotten to within e⁻⁵."""
 
 
-class CountMeasuringStep(GeodesicStep):
+class CountMeasuringStep(HandingOnStep):
     """A step that knows by how much the noise of minibatches widens the variance."""
 
     estimator: CountEstimate  # type: ignore[assignment]  # counts instead of a gradient

@@ -257,7 +257,10 @@ class MetropolisStep(HandingOnStep):
         self.adaptation = DualAverageAdaptation(first, self.target_accept, 0.05, 0.75, 10)
         self.acceptance_sum = 0.0
         self.draw_sums = self._size.start()
-        self._take_over()
+
+    @property
+    def _tunes_itself(self) -> bool:
+        return self.step_size is None
 
     @property
     def _has_tuned(self) -> bool:

@@ -118,6 +118,7 @@ class PositiveStep(CountMeasuringStep):
         ("variance_inflation", ".3f", "Inflation"),
     )
     _compiled_attributes: tuple[str, ...] = ("estimator", "priors")
+    _tuned_attributes: tuple[str, ...] = ("tuned_step_size", "shrinkage", "noise_state")
     _families: tuple[str, ...] = ("Dirichlet", "Gamma")
     totals_hold_counts: bool
     """Whether Σθ has the gamma law of prior and counts, which must not be negative then."""
@@ -164,6 +165,14 @@ class PositiveStep(CountMeasuringStep):
         self.tuned_step_size = 0.0
         self.shrinkage = 1.0
         self._noise.reset()
+
+    @property
+    def _tunes_itself(self) -> bool:
+        return self.step_size is None
+
+    @property
+    def _has_tuned(self) -> bool:
+        return self._noise.count > 0
 
     def _name_at(self, index: int) -> str:
         return next(n for n, part in self.product.slices.items() if part.start <= index < part.stop)

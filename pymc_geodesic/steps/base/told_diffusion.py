@@ -48,6 +48,10 @@ class ToldDiffusion(LooksAsTold):
     last_difference: np.ndarray
     _scratch: Scratch
 
+    @property
+    def _tunes_itself(self) -> bool:
+        return self.step_size is None
+
     @abstractmethod
     def _size_warning(self) -> SamplerWarning | None:
         """Count a draw after tuning, and complain at the last one if they are too few."""
@@ -131,7 +135,7 @@ class ToldDiffusion(LooksAsTold):
             self.position, self.n_steps, self.stream, tune=self.tune
         )
         n_grad += self.n_steps + self._look(int(arguments[0]))
-        tuning = self.step_size is None and (self.tune or not self._tuner.has_measured)
+        tuning = self._tunes_itself and (self.tune or not self._tuner.has_measured)
         paired = False
         if tuning:
             more, paired = self._tune_step_size(arguments)

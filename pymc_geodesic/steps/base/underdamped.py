@@ -39,6 +39,9 @@ __all__ = ["LangevinState", "LangevinStep"]
 KNOWN_NOISE = 0.5
 """Largest part of the noise of the dynamics that gradient noise of known variance may stand for."""
 
+REPORTED_EXCESS = 0.05
+"""Excess of the variance by minibatch noise from which steps with local variables warn."""
+
 _NOISE_CHUNK = 512
 
 
@@ -216,7 +219,6 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         self.last_gradient = np.empty(0)
         self.draw_sums = self._size.start()
         self._noise_variance = noise_by_coordinate(self.gradient_noise, self.product.size)
-        self._take_over()
 
     def _read(self, point: PointType) -> None:
         super()._read(point)
@@ -267,6 +269,7 @@ class LangevinStep(AdaptingStep, ToldLangevin):
             stationarity = self._stationarity_warning()
         temperature_warning = self._temperature_warning(step_size, friction)
         first = funnel or temperature_warning or stationarity or self._size_warning()
+        first = first or self._repeated_noise_warning(step_size, friction)
         if first is None and not self._adapts:
             return self._warn_of(self._looks_complaint(), "stationarity")
         return first
@@ -276,6 +279,26 @@ class LangevinStep(AdaptingStep, ToldLangevin):
             self.draw_sums, self._n_draws, minibatches=self._larger_minibatches
         )
         return self._warn_of(complaint, "few-effective-draws")
+
+    def _repeated_noise_warning(
+        self, step_size: float, friction: np.ndarray
+    ) -> SamplerWarning | None:
+        """Warn where one minibatch in all inner steps makes draws wider than the posterior."""
+        if not self.local or self.estimator.is_exact or not self._tuner.has_measured:
+            return None
+        excess = self._tuner.position_excess(step_size, friction)
+        if excess < REPORTED_EXCESS:
+            return None
+        factor = math.sqrt(0.02 / excess)
+        percent = 100.0 * (math.sqrt(1.0 + excess) - 1.0)
+        return self._warn(
+            f"{type(self).__name__}: sds may be up to {percent:.0f} % too large, which the kinetic "
+            f"temperature does not show: with local= all {self.n_steps} inner steps of a draw "
+            "see the same minibatch. Use larger minibatches, or "
+            f"step_size={factor * step_size:.2g} and friction={friction.max() / factor:.2g}, which "
+            "mix more slowly and keep the error below about 1 %.",
+            "temperature",
+        )
 
     def _temperature_warning(self, step_size: float, friction: np.ndarray) -> SamplerWarning | None:
         mean = self.temperature_sum / self.temperature_count
