@@ -24,6 +24,16 @@ _REMEDY_OF_VARIANCE = (
 )
 
 
+_STANDSTILL = 0.05
+"""Largest standard deviation of the draws along a coordinate, in posterior standard deviations, of
+a chain that does not move."""
+
+_REMEDY_OF_STANDSTILL = (
+    "Discard it: its gradient noise is too large for any step size. Use a larger batch_size, more "
+    "tuning draws, or GMC or NUTS."
+)
+
+
 _DOUBTFUL_HEAT = 0.15
 """Error of a temperature, for noise that is known badly, that is worth a word."""
 
@@ -101,6 +111,12 @@ def complaint_about(stationarity: Stationarity, metric: Metric, names: Sequence[
     metric : Metric
     names : list of str, one for each number of a position
     """
+    largest_sd = stationarity.largest_sd
+    if largest_sd < _STANDSTILL:
+        return (
+            "the chain does not move: no standard deviation of its draws exceeds "
+            f"{largest_sd:.1g} posterior standard deviations. {_REMEDY_OF_STANDSTILL}"
+        )
     worst = stationarity.worst()
     if worst is None:
         return None

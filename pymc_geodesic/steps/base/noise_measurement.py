@@ -41,6 +41,10 @@ QUADRATIC, NEGLIGIBLE_SLOPE = 0.05, 1e-6
 """Noise of second order without a bound in the tails, as a ratio of that with one, below which the
 log-density counts as quadratic along a coordinate; and variance over z² that always does."""
 
+FARTHEST_DRAW = 10.0
+"""Distance from the center along a coordinate, in posterior standard deviations, beyond which noise
+is not measured: at most 1 % of any distribution lies there, and a chain that ran away may."""
+
 ENOUGH_AT_DRAWS = 1000
 """Squares of differences at draws that tell how much more noise there is than around the centre."""
 
@@ -324,7 +328,12 @@ class NoiseMeasurement:
         self.n_grad += 2 * count
 
     def look_at(self, z: np.ndarray) -> None:
-        """Take in the pairs of one more place."""
+        """Take in the pairs of one more place, unless the chain has run away from the posterior.
+
+        One place with noise of 10²⁰ times that of the posterior would decide the mean for good.
+        """
+        if not np.abs(z[: self.gradient.n_euclidean]).max(initial=0.0) <= FARTHEST_DRAW:
+            return
         places = np.repeat(z[np.newaxis], PAIRS_AT_PLACE, axis=0)
         differences = np.empty_like(places)
         self._compare(self._next_arguments(2 * PAIRS_AT_PLACE), places, differences)
