@@ -70,8 +70,9 @@ class NoiseMeasurement:
     doubt : float
         Largest error of a temperature for noise known this badly; see `take_more`.
     tail_spread : ndarray, shape (size,)
-        √2 b(z)/z² for the variance b of second order at points z in the tails: noise that grows
-        like z² has that standard deviation over a normal distribution. Zero until `choose_reach`.
+        √½ b(z)/z² for the variance b of second order at points z in the tails: half the standard
+        deviation that noise which grows like z² has over a normal distribution, for there is less
+        of it near the center. Zero until `choose_reach`.
     """
 
     def __init__(
@@ -283,7 +284,7 @@ class NoiseMeasurement:
         unbounded, bounded = np.nan_to_num(slopes, nan=math.inf, posinf=math.inf)
         is_quadratic = unbounded <= np.maximum(QUADRATIC * bounded, NEGLIGIBLE_SLOPE)
         reach[:] = np.where(is_quadratic, math.inf, REACH)
-        self.tail_spread[:d] = math.sqrt(2.0) * np.where(is_quadratic, unbounded, bounded)
+        self.tail_spread[:d] = math.sqrt(0.5) * np.where(is_quadratic, unbounded, bounded)
 
     def _tails(self, z: np.ndarray, stream: np.ndarray) -> np.ndarray:
         """Draws that are outermost along each coordinate, moved farther out along it."""
