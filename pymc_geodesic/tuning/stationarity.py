@@ -243,8 +243,25 @@ class Stationarity:
         """Configurational temperature of each Euclidean coordinate so far."""
         return self._means()[0][self._size : self._size + self._d]
 
+<<<<<<< HEAD
     def errors(self) -> list[StationarityError]:
         """Errors beyond what is small and what may be chance, the largest first.
+=======
+    @property
+    def largest_sd(self) -> float:
+        """Largest standard deviation of a Euclidean coordinate over all draws.
+
+        Infinite before there are enough draws to tell.
+        """
+        n, d = self._n_passed.sum(), self._d
+        if not d or self.n_looks < FEWEST_LOOKS or not n:
+            return math.inf
+        mean, square = np.split(self._passed.sum(axis=0) / n, 2)
+        return float(np.sqrt(np.maximum(square - mean**2, 0.0)).max())
+
+    def worst(self) -> StationarityError | None:
+        """Error that is largest beyond what is small and what may be chance; None without one.
+>>>>>>> variates
 
         That of all temperatures together only where no coordinate by itself is in error.
         """

@@ -87,6 +87,19 @@ def test_right_draws_deserve_no_word():
     assert complaint_about(looked_at(np.zeros(3), np.ones(3)), metric, NAMES) is None
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0])
+def test_a_chain_that_does_not_move_is_reported(scale):
+    rng = np.random.default_rng(1)
+    frozen = Stationarity(2, 2, N)
+    for draw in range(4 * N):
+        z = 0.3 + scale * rng.standard_normal(2)
+        frozen.pass_by(z)
+        if draw % 4 == 0:
+            frozen.look(z, -z + 30.0 * rng.standard_normal(2))
+    complaint = complaint_about(frozen, Metric(np.zeros(2), np.ones(2)), ["a", "b"])
+    assert (complaint is not None and "does not move" in complaint) == (scale < 0.01)
+
+
 @pytest.mark.parametrize("has_momentum", [True, False])
 def test_noise_that_few_minibatches_make_is_named(has_momentum):
     """One minibatch in two hundred makes all of the noise of the third direction."""

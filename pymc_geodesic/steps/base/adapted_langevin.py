@@ -286,6 +286,9 @@ class AdaptedLangevin:
             self.z[:d] = rotation.T @ self.z[:d]
             self.dynamics.rotate(rotation)
             self._search.use(self.gradient.metric.rotated(rotation))
+        if self.gradient.order == 2:
+            self._noise.choose_reach(self.z, stream)
+        if d and (self.gradient.order == 2 or self.gradient.metric.is_dense):
             # others, for the variances along directions are not what these were chosen by
             differences = self._noise.differences(self.z, self._noise.n_wanted, stream)
         self._noise.take(differences)
