@@ -26,10 +26,9 @@ _REMEDY_OF_VARIANCE = (
 )
 
 
-<<<<<<< HEAD
 MOST_NAMES = 20
 """Coordinates that a warning names; of more it gives the number."""
-=======
+
 _STANDSTILL = 0.05
 """Largest standard deviation of the draws along a coordinate, in posterior standard deviations, of
 a chain that does not move."""
@@ -39,7 +38,6 @@ _REMEDY_OF_STANDSTILL = (
     "tuning draws, or GMC or NUTS."
 )
 
->>>>>>> variates
 
 _DOUBTFUL_HEAT = 0.15
 """Error of a temperature, for noise that is known badly, that is worth a word."""
@@ -138,19 +136,14 @@ def complaint_about(stationarity: Stationarity, metric: Metric, names: Sequence[
     metric : Metric
     names : list of str, one for each number of a position
     """
-<<<<<<< HEAD
-    errors = stationarity.errors()
-    if not errors:
-=======
     largest_sd = stationarity.largest_sd
     if largest_sd < _STANDSTILL:
         return (
             "the chain does not move: no standard deviation of its draws exceeds "
             f"{largest_sd:.1g} posterior standard deviations. {_REMEDY_OF_STANDSTILL}"
         )
-    worst = stationarity.worst()
-    if worst is None:
->>>>>>> variates
+    errors = stationarity.errors()
+    if not errors:
         return None
     worst = errors[0]
     if worst.kind == "all temperatures":

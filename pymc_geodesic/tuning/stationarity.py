@@ -243,10 +243,6 @@ class Stationarity:
         """Configurational temperature of each Euclidean coordinate so far."""
         return self._means()[0][self._size : self._size + self._d]
 
-<<<<<<< HEAD
-    def errors(self) -> list[StationarityError]:
-        """Errors beyond what is small and what may be chance, the largest first.
-=======
     @property
     def largest_sd(self) -> float:
         """Largest standard deviation of a Euclidean coordinate over all draws.
@@ -259,9 +255,8 @@ class Stationarity:
         mean, square = np.split(self._passed.sum(axis=0) / n, 2)
         return float(np.sqrt(np.maximum(square - mean**2, 0.0)).max())
 
-    def worst(self) -> StationarityError | None:
-        """Error that is largest beyond what is small and what may be chance; None without one.
->>>>>>> variates
+    def errors(self) -> list[StationarityError]:
+        """Errors beyond what is small and what may be chance, the largest first.
 
         That of all temperatures together only where no coordinate by itself is in error.
         """
