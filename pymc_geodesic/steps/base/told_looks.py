@@ -19,7 +19,11 @@ class LooksAsTold(TunerStep):
 
     n_steps: int
     _looks: ToldLooks | None
-    _larger_minibatches: str | property = "larger minibatches"
+
+    @property
+    def _larger_minibatches(self) -> str:
+        """Remedy for much gradient noise."""
+        return "larger minibatches"
 
     def _make_looks(self) -> ToldLooks | None:
         """Make the looks.
