@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -204,9 +204,9 @@ class AdaptedLangevin:
         self.draw += 1
         return drawn
 
-    def funnel(self) -> Funnel | None:
-        """See `AdaptedTrajectories.funnel`."""
-        return self._search.funnel()
+    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
+        """See `AdaptedTrajectories.funnel`; pairs in the model count without gradient noise."""
+        return self._search.funnel(() if self.gradient.has_noise else in_model)
 
     def complaint(self, names: Sequence[str]) -> str | None:
         """Say what is wrong with the draws, or may be; see `Looks.complaint`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -247,14 +248,14 @@ class AdaptedTrajectories:
             self.use(metric)
             self.z = self.gradient.from_position(x)
 
-    def funnel(self) -> Funnel | None:
+    def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
         """Euclidean variable that sets the scale of another, as the tuning draws show it."""
         windows = self.tuner.windows
         if windows is None:
             return None
         product = self._model_product
         names = [name for name, manifold, _ in product.components if manifold.is_flat]
-        return windows.funnel({name: product.slices[name] for name in names})
+        return windows.funnel({name: product.slices[name] for name in names}, in_model)
 
     @property
     def state(self) -> dict[str, Any]:

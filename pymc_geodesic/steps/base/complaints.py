@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from pymc_geodesic.densities.hierarchy import hierarchical_pairs
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.steps.base.pymc_parts import SamplerWarning, SamplingError, WarningType
+from pymc_geodesic.steps.base.pymc_parts import Model, SamplerWarning, SamplingError, WarningType
 from pymc_geodesic.tuning.funnel import Funnel
 
 __all__ = ["ComplainingStep"]
@@ -20,6 +22,7 @@ class ComplainingStep:
 
     variables: Sequence[ManifoldVariable]
     product: Product
+    model: Model
     draw: int
 
     @property
@@ -52,4 +55,13 @@ class ComplainingStep:
 
     def _funnel_warning(self, funnel: Funnel | None) -> SamplerWarning | None:
         """Name a variable that sets the scale of another."""
-        return self._warn_of(None if funnel is None else funnel.complaint, "funnel")
+        if funnel is None:
+            return None
+        if (funnel.scale, funnel.dependent) in self._hierarchy:
+            funnel = replace(funnel, is_centered=True)
+        return self._warn_of(funnel.complaint, "funnel")
+
+    @property
+    def _hierarchy(self) -> set[tuple[str, str]]:
+        """Pairs of variables of which the first is a parameter of the second's distribution."""
+        return hierarchical_pairs(self.model, [each.name for each in self.variables])

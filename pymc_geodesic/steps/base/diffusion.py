@@ -182,7 +182,7 @@ class DiffusionStep(AdaptingStep, ToldDiffusion):
             raise self._fail(drawn.step_size, self._failing_names(self.position))
         warning = None if self.tune else self._size_warning()
         if self._is_last_draw:
-            funnel = self._funnel_warning(self._adapted.funnel())
+            funnel = self._funnel_warning(self._adapted.funnel(self._hierarchy))
             warning = funnel or self._stationarity_warning() or warning
         return {
             "step_size": drawn.step_size,

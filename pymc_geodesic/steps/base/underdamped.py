@@ -265,7 +265,7 @@ class LangevinStep(AdaptingStep, ToldLangevin):
         funnel = stationarity = None
         if self._adapts:
             assert self._adapted is not None
-            funnel = self._funnel_warning(self._adapted.funnel())
+            funnel = self._funnel_warning(self._adapted.funnel(self._hierarchy))
             stationarity = self._stationarity_warning()
         temperature_warning = self._temperature_warning(step_size, friction)
         first = funnel or temperature_warning or stationarity or self._size_warning()
