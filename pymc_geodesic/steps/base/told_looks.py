@@ -19,16 +19,10 @@ class LooksAsTold(TunerStep):
 
     n_steps: int
     _looks: ToldLooks | None
-<<<<<<< HEAD
-    @property
-    def _larger_minibatches(self) -> str:
-        """Remedy for too much gradient noise."""
-=======
 
     @property
     def _larger_minibatches(self) -> str:
         """Remedy for much gradient noise."""
->>>>>>> levels
         return "larger minibatches"
 
     def _make_looks(self) -> ToldLooks | None:
