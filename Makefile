@@ -8,6 +8,7 @@ STAMPS := $(VENV)/.stamps
 OLDEST := .venv-oldest
 NEWEST := .venv-newest
 PYTEST_ARGS ?=
+EXAMPLES ?=
 
 # Two test processes, or two chains, that each start a BLAS pool run slower than one thread each.
 ONE_THREAD_BLAS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
@@ -24,11 +25,12 @@ CORE := tests/private_interfaces tests/test_import.py tests/test_public_names.py
 INTERPRETED := tests/manifolds/test_laws.py -k 'not Product and not covariance and not not_finite'
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-oldest test-oldest-core test-newest coverage lint format \
+.PHONY: help demo examples test test-slow test-oldest test-oldest-core test-newest coverage lint format \
   bench bench-history bench-compare docs package clean tests-of-oldest tests-of-newest
 
 help:
 	@echo "make demo              topics of the NumPy and SciPy docstrings; writes demo_output/"
+	@echo "make examples          all examples in full, some hours; EXAMPLES=--quick half an hour"
 	@echo "make test              the tests and doctests to run before each commit"
 	@echo "make test-slow         all other tests, which run each night"
 	@echo "make test-oldest       the test suite on the oldest PyMC, in .venv-oldest"
@@ -81,6 +83,10 @@ $(STAMPS)/newest: $(STAMPS)/test
 
 demo: $(STAMPS)/examples
 	$(BIN)/python examples/spherical_topics_of_docstrings.py
+
+# In full; EXAMPLES=--quick runs the short versions, which `make test-slow` runs too.
+examples: $(STAMPS)/test
+	$(BIN)/python -m tests.examples.run $(EXAMPLES)
 
 test: $(STAMPS)/loader
 	$(PYTEST) -n 2 --dist loadfile $(PYTEST_ARGS)

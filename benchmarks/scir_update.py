@@ -74,7 +74,7 @@ def main() -> None:
             def update(shapes=shapes, state=state, step_size=step_size) -> None:
                 scir.call(
                     callback, one_step, blocks, state, Prior(shapes, ones), step_size, ones,
-                    nowhere, stream, found,
+                    EMPTY, nowhere, stream, found,
                 )  # fmt: skip
 
             def gammas(shapes=shapes) -> np.ndarray:

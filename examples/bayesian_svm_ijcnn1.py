@@ -29,6 +29,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from pymc.exceptions import SamplingError
+from script_parts import parse_options
 from svm_baselines import DataAugmentationGibbs, StochasticRandomWalk
 
 import pymc_geodesic as pg
@@ -253,7 +254,7 @@ def main() -> None:
     parser.add_argument("--data", help="folder that holds ijcnn1.npz")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each sampler")
     parser.add_argument("--output", type=Path, default=Path("output"))
-    options = parser.parse_args()
+    options = parse_options(parser, seconds=0.3)
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 

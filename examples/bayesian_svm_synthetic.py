@@ -27,6 +27,7 @@ import arviz as az
 import matplotlib
 import numpy as np
 import pymc as pm
+from script_parts import parse_options
 from svm_baselines import DataAugmentationGibbs, Quadrature, quadrature
 
 import pymc_geodesic as pg
@@ -188,7 +189,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2500, help="of each of two chains")
     parser.add_argument("--tune", type=int, default=500)
     parser.add_argument("--output", type=Path, default=Path("output"))
-    options = parser.parse_args()
+    options = parse_options(parser, draws=200, tune=200)
     matplotlib.use("Agg")
     options.output.mkdir(parents=True, exist_ok=True)
 

@@ -16,6 +16,7 @@ import logging
 
 import numpy as np
 import pymc as pm
+from script_parts import parse_options
 
 import pymc_geodesic as pg
 
@@ -56,7 +57,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=4000)
-    options = parser.parse_args()
+    options = parse_options(parser, draws=200)
     logging.getLogger("pymc").setLevel(logging.ERROR)
     model = build_model()
     exact, _, _ = run(model, options.draws)

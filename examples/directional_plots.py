@@ -14,6 +14,7 @@ import matplotlib
 import numpy as np
 import pymc as pm
 import xarray as xr
+from script_parts import parse_options
 
 import pymc_geodesic as pg
 from pymc_geodesic import diagnostics
@@ -21,7 +22,7 @@ from pymc_geodesic import diagnostics
 SEED = 1
 
 
-def sampled_winds() -> xr.DataTree:
+def sampled_winds(draws: int) -> xr.DataTree:
     """Sample mean and concentration of 5,000 winds, with the warm-up and predictions."""
     winds, _ = pg.datasets.make_vmf_mixture([[0.6, 0.0, 0.8]], 20.0, 5000, random_seed=SEED)
     with pm.Model():
@@ -30,8 +31,8 @@ def sampled_winds() -> xr.DataTree:
         kappa = pm.HalfNormal("kappa", 100.0)
         pg.VonMisesFisher("wind", mu=mu, kappa=kappa, observed=x)
         idata = pm.sample(
-            500,
-            tune=500,
+            draws,
+            tune=draws,
             chains=2,
             cores=1,
             step=pg.SGGMC(batch_size=100, minibatch=["x"]),
@@ -39,7 +40,7 @@ def sampled_winds() -> xr.DataTree:
             progressbar=False,
             discard_tuned_samples=False,
         )
-        few = idata.isel(draw=slice(None, None, 50))
+        few = idata.isel(draw=slice(None, None, draws // 10))
         predicted = pm.sample_posterior_predictive(few, progressbar=False, random_seed=SEED)
     idata["posterior_predictive"] = predicted["posterior_predictive"]
     return idata
@@ -71,9 +72,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-def figures() -> dict[str, Any]:
+def figures(draws: int) -> dict[str, Any]:
     """Make every plot of the page."""
-    made, winds = made_draws(), sampled_winds()
+    made, winds = made_draws(), sampled_winds(draws)
     print(diagnostics.directional_summary(made, axial="axis", round_to=2).T)
     return {
         "rose": diagnostics.plot_rose(made, compass=True),
@@ -94,11 +95,12 @@ def figures() -> dict[str, Any]:
 def main() -> None:
     """Write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--draws", type=int, default=500, help="of each of two chains")
     parser.add_argument("--output", type=Path, default=Path("docs/figures"))
-    options = parser.parse_args()
+    options = parse_options(parser, draws=100)
     matplotlib.use("Agg")
     options.output.mkdir(parents=True, exist_ok=True)
-    for name, collection in figures().items():
+    for name, collection in figures(options.draws).items():
         collection.savefig(options.output / f"plot_{name}.png", dpi=80)
 
 

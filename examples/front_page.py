@@ -17,6 +17,7 @@ import pytensor.tensor as pt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy.special import expit
+from script_parts import parse_options
 
 import pymc_geodesic as pg
 
@@ -174,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--output", type=Path, default=Path("examples/output"))
-    arguments = parser.parse_args()
+    arguments = parse_options(parser, draws=300)
     matplotlib.use("Agg")
     arguments.output.mkdir(parents=True, exist_ok=True)
     for name, picture in PICTURES.items():

@@ -52,6 +52,7 @@ from higgs_traces import (
     temperature_so_far,
     time_to_stay,
 )
+from script_parts import parse_options
 from threadpoolctl import threadpool_limits
 
 import pymc_geodesic as pg
@@ -265,7 +266,9 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=12, help="of the Gibbs sampler")
     parser.add_argument("--folder", type=Path, help="keeps the rows, and has them the next time")
     parser.add_argument("--output", type=Path, default=Path("output"))
-    options = parser.parse_args()
+    options = parse_options(
+        parser, rows=400_000, test_rows=20_000, seeds=1, long_seeds=1, seconds=2.0, sweeps=3
+    )
     matplotlib.use("Agg")
     logging.getLogger("pymc").setLevel(logging.ERROR)
     threadpool_limits(1)  # products with this few columns gain nothing by a second thread

@@ -34,6 +34,7 @@ import matplotlib
 import numpy as np
 import pymc as pm
 from scipy import sparse
+from script_parts import parse_options
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import CompletionCorpus, load_wikipedia
@@ -282,7 +283,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=2500, help="documents between perplexities")
     parser.add_argument("--only", nargs="*", help="grid, SCIR, SGRLD, scikit-learn, …")
     parser.add_argument("--output", type=Path, default=Path("output"))
-    arguments = parser.parse_args()
+    arguments = parse_options(parser, documents=1000, seeds=[1], every=250)
     matplotlib.use("Agg")
 
     corpus = load_wikipedia(arguments.data)

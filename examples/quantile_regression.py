@@ -19,6 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 from beside_nuts import Runs, report, run_beside_nuts
+from script_parts import parse_options
 
 import pymc_geodesic as pg
 
@@ -82,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=2000, help="of NUTS, in each of two chains")
     parser.add_argument("--output", type=Path, default=Path("output"))
-    options = parser.parse_args()
+    options = parse_options(parser, draws=200)
     matplotlib.use("Agg")
     options.output.mkdir(parents=True, exist_ok=True)
 

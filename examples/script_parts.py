@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
@@ -20,6 +21,28 @@ def options_parser(description: str, quick: str) -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, default=Path("example_output"))
     parser.add_argument("--quick", action="store_true", help=quick)
     return parser
+
+
+def parse_options(
+    parser: argparse.ArgumentParser, arguments: list[str] | None = None, **quick: Any
+) -> argparse.Namespace:
+    """Parse the command line, with ``--quick`` for a short run.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    arguments : list of str, optional
+        The command line; that of the process by default.
+    **quick
+        Defaults of other options under ``--quick``. An option on the command line comes first.
+    """
+    changed = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in quick.items())
+    parser.add_argument("--quick", action="store_true", help=f"short run: {changed}")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        parser.set_defaults(**quick)
+        options = parser.parse_args(arguments)
+    return options
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:

@@ -24,6 +24,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 from scipy import stats
+from script_parts import parse_options
 
 import pymc_geodesic as pg
 
@@ -41,6 +42,13 @@ SAMPLERS = {"SCIR": pg.SCIR, "SGRLD": pg.SGRLD}
 COMPONENT = 4  # the fifth
 STEPS = 1000  # of burn-in, and again of draws
 GRID_SEEDS, SEEDS = (100, 101), (1, 2, 3, 4, 5)
+
+
+def shorten() -> None:
+    """Take fewer shares of the data, step sizes, seeds and draws, for ``--quick``."""
+    global PROPORTIONS, GRIDS, GRID_SEEDS, SEEDS, STEPS
+    PROPORTIONS, GRID_SEEDS, SEEDS, STEPS = (0.01, 0.1), (100,), (1, 2), 300
+    GRIDS = {name: grid[2::3] for name, grid in GRIDS.items()}
 
 
 def posterior_shapes(data: str) -> np.ndarray:
@@ -114,9 +122,9 @@ def tuned(contestant: Contestant, distance: Any) -> tuple[float, dict[float, flo
     return min(found, key=found.__getitem__), found
 
 
-def exact_draws(data: str, seed: int, n: int = STEPS) -> np.ndarray:
-    """Return independent draws from the posterior."""
-    return np.random.default_rng(seed).dirichlet(posterior_shapes(data), n)
+def exact_draws(data: str, seed: int, n: int | None = None) -> np.ndarray:
+    """Return independent draws from the posterior, as many as of a sampler by default."""
+    return np.random.default_rng(seed).dirichlet(posterior_shapes(data), n or STEPS)
 
 
 def box_plots(batch_size: int) -> tuple[dict[str, np.ndarray], dict[str, list[float]]]:
@@ -187,7 +195,9 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=10, help="of the box plots")
     parser.add_argument("--only", choices=["boxes", "distances"])
     parser.add_argument("--output", type=Path, default=Path("output"))
-    options = parser.parse_args()
+    options = parse_options(parser)
+    if options.quick:
+        shorten()
     matplotlib.use("Agg")
     logging.getLogger("pymc").setLevel(logging.ERROR)
     options.output.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from script_parts import parse_options
 
 import pymc_geodesic as pg
 from pymc_geodesic import diagnostics
@@ -166,7 +167,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--tune", type=int, default=300)
     parser.add_argument("--output", type=Path, default=Path("output"))
-    options = parser.parse_args()
+    options = parse_options(parser, documents=100, words=60, topics=3, draws=50, tune=50)
     matplotlib.use("Agg")
     options.output.mkdir(parents=True, exist_ok=True)
 

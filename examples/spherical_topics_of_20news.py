@@ -23,6 +23,7 @@ import matplotlib
 import numpy as np
 import pymc as pm
 from pymc.step_methods.compound import BlockedStep
+from script_parts import parse_options
 from spherical_runs import SEED, Curve, in_words, run, run_variational, starting_point
 
 import pymc_geodesic as pg
@@ -90,7 +91,7 @@ def main() -> None:
     parser.add_argument("--tune", type=int, default=2000, help="tuning draws")
     parser.add_argument("--only", nargs="*", help="samplers to run; results add up")
     parser.add_argument("--output", type=Path, default=Path("output"))
-    arguments = parser.parse_args()
+    arguments = parse_options(parser, seconds=2.0, tune=100)
     matplotlib.use("Agg")
 
     corpus = load_20news_different(arguments.data)

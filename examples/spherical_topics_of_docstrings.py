@@ -20,6 +20,7 @@ import matplotlib
 import numpy as np
 import pymc as pm
 import xarray as xr
+from script_parts import parse_options
 
 import pymc_geodesic as pg
 from pymc_geodesic import diagnostics
@@ -108,8 +109,7 @@ def print_topics(idata: xr.DataTree, vocabulary: np.ndarray) -> None:
     words = diagnostics.top_words(aligned, vocabulary, n=8)
     column = {word: index for index, word in enumerate(vocabulary)}
     print(f"\n{'topic':>5}  {'R-hat':>6}  {'ESS':>5}  words with the largest weight")
-    for topic in range(words.sizes["topic"]):
-        best = words["word"].values[topic]
+    for topic, best in enumerate(words.values):
         weights = aligned["posterior"]["beta"][:, :, topic, [column[word] for word in best]]
         rhat, ess = az.rhat(weights).median().item(), az.ess(weights).median().item()
         print(f"{topic:5d}  {rhat:6.3f}  {ess:5.0f}  {' '.join(best)}")
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=225, help="draws with all documents")
     parser.add_argument("--chains", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("demo_output"))
-    options = parser.parse_args()
+    options = parse_options(parser, explore=200, tune=25, draws=50)
     matplotlib.use("Agg")
 
     corpus = docstring_corpus()

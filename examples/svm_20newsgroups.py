@@ -25,6 +25,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 from scipy import sparse
+from script_parts import parse_options
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 from sklearn.svm import LinearSVC
 
@@ -163,7 +164,7 @@ def main() -> None:
     parser.add_argument("--tune", type=int, default=100)
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--output", type=Path, default=Path("output"))
-    arguments = parser.parse_args()
+    arguments = parse_options(parser, tune=20, draws=40)
     matplotlib.use("Agg")
     logging.getLogger("pymc").setLevel(logging.ERROR)
     documents = read_documents(arguments.data)

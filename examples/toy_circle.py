@@ -31,6 +31,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from scipy.special import logsumexp
+from script_parts import parse_options
 
 import pymc_geodesic as pg
 
@@ -193,7 +194,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10_000, help="of all chains together")
     parser.add_argument("--tune", type=int, default=500, help="discarded first draws of a chain")
     parser.add_argument("--output", type=Path, default=Path("output"))
-    options = parser.parse_args()
+    options = parse_options(parser, draws=1000, tune=100)
     matplotlib.use("Agg")
     options.output.mkdir(parents=True, exist_ok=True)
 

@@ -28,6 +28,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from script_parts import parse_options
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import make_shared_mean_mixture
@@ -237,14 +238,15 @@ def main() -> None:
     """Run the experiment."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=25_000, help="of each of two chains")
+    parser.add_argument("--tune", type=int, help="discarded draws, if not those of each sampler")
     parser.add_argument("--output", type=Path, default=Path("output"))
-    options = parser.parse_args()
+    options = parse_options(parser, draws=1500, tune=300)
     matplotlib.use("Agg")
     options.output.mkdir(parents=True, exist_ok=True)
 
     points = make_shared_mean_mixture(random_seed=DATA_SEED)
     truth = quadrature(points)
-    results = run(points, draws=options.draws)
+    results = run(points, draws=options.draws, tune=options.tune)
     report(truth, results)
     path = options.output / "vmf_mixture_on_circle.png"
     plot(truth, results).savefig(path, dpi=110)

@@ -324,6 +324,8 @@ def check_containers(names: Any) -> None:
         if name in seen:
             raise ValueError(f"minibatch= names {name!r} twice; name every container once")
         seen.append(name)
+    if not seen:
+        raise ValueError(f"{hint}, got no name; omit minibatch= to use all rows")
 
 
 def check_count(name: str, value: Any) -> None:

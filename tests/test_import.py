@@ -1,6 +1,7 @@
 """Importing the package is free, and brings everything when it is asked for."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -60,9 +61,32 @@ def test_editors_and_type_checkers_find_every_name():
 
 def test_draws_can_be_written_to_a_file():
     """`idata.to_netcdf` needs a library that neither PyMC nor ArviZ installs."""
+    assert "h5netcdf" in declared_dependencies()
+
+
+def declared_dependencies():
     with (Path(__file__).parents[1] / "pyproject.toml").open("rb") as file:
         needed = tomllib.load(file)["project"]["dependencies"]
-    assert any(each.startswith("h5netcdf[h5py]") for each in needed)
+    return [re.match(r"[\w-]+", each).group() for each in needed]
+
+
+def test_the_progress_bar_of_pymc_finds_its_dependencies():
+    """PyMC imports matplotlib for its progress bar and does not declare it."""
+    from pymc.progress_bar import rich_progress
+
+    names = set()
+    for node in ast.walk(ast.parse(Path(rich_progress.__file__).read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module.split(".")[0])
+    assert "matplotlib" in names, "no longer needed: remove it from the dependencies"
+    assert names - set(sys.stdlib_module_names) <= set(declared_dependencies())
+
+
+def test_no_dependency_is_declared_twice():
+    declared = declared_dependencies()
+    assert sorted(set(declared)) == sorted(declared)
 
 
 def test_names_can_be_imported_one_by_one():

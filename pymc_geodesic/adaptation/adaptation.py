@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from pymc_geodesic.manifolds import Product
+from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.tuning.funnel import Funnel
 from pymc_geodesic.tuning.noise import LangevinSettings
 
-__all__ = ["Exploration", "LangevinAdaptation", "LangevinChain", "Proposal"]
+__all__ = ["LARGER_MINIBATCHES", "Exploration", "LangevinAdaptation", "LangevinChain", "Proposal"]
+
+LARGER_MINIBATCHES = "larger minibatches"
+"""Usual remedy for too much gradient noise."""
 
 
 class MovingState(Protocol):
@@ -94,8 +98,10 @@ class LangevinAdaptation(Protocol):
         Whether the parameters stay the same after the warm-up.
     is_whitened : bool
         Whether the coordinates have unit posterior covariance, as far as is known.
-    description : str
-        What is adapted, and why not more.
+    needs_warm_up, is_tuned : bool
+        Whether parameters are left to a warm-up, and whether there was one.
+    minibatch_remedy : str
+        What to do about too much gradient noise.
     state : dict
         All that decides what is chosen later.
     """
@@ -104,7 +110,9 @@ class LangevinAdaptation(Protocol):
     noise_ratio: float
     is_constant: bool
     is_whitened: bool
-    description: str
+    needs_warm_up: bool
+    is_tuned: bool
+    minibatch_remedy: str
     state: dict[str, Any]
 
     @property
@@ -156,8 +164,8 @@ class LangevinAdaptation(Protocol):
             Gradient evaluations.
         """
 
-    def funnel(self) -> Funnel | None:
+    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
         """Find a variable that sets the scale of another, from the draws of the warm-up."""
 
-    def noise_diagnosis(self, names: Sequence[str]) -> str | None:
-        """Name coordinates whose gradient noise is poorly known."""
+    def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
+        """Describe gradient noise that is poorly known, or that widens the draws."""

@@ -1,8 +1,8 @@
 """Adaptation of Langevin dynamics by temperature annealing, and user-specified parameters.
 
 Where coordinates cannot be adapted (variables with local ones, simplices, streams of few
-minibatches), step size and friction follow from the curvature and the gradient noise measured along
-the chain: the excess of the kinetic temperature that the noise causes starts high, so that the chain
+minibatches), step size and friction follow from curvature and gradient noise measured along the
+chain: the excess of the kinetic temperature that the noise causes starts high, so that the chain
 crosses the posterior, and falls over the warm-up.
 """
 
@@ -10,13 +10,19 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptation import Exploration, LangevinChain, Proposal
+from pymc_geodesic.adaptation.adaptable import NotAdapted
+from pymc_geodesic.adaptation.adaptation import (
+    LARGER_MINIBATCHES,
+    Exploration,
+    LangevinChain,
+    Proposal,
+)
 from pymc_geodesic.arguments import step_size_at
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import refresh_velocity
@@ -25,6 +31,7 @@ from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.blocks import project
+from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.runtime.fields import FieldLike, evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.schedules import Schedule
@@ -46,6 +53,9 @@ RUNAWAY = 1e9
 Steps that are too long for the curvature grow without bound, but where the density has tails like a
 normal density they take a long time to overflow.
 """
+
+REPORTED_EXCESS = 0.05
+"""Excess of the variance by minibatch noise from which draws with local variables are diagnosed."""
 
 LARGEST_THERMOSTAT = 5.0
 """Bound of (γ + ξ)/γ in the warm-up: a start far from the posterior would raise ξ for long."""
@@ -133,7 +143,8 @@ class FixedParameters:
 
     is_whitened = False
     noise_ratio = 1.0
-    description = "none: step size and friction are user-specified"
+    needs_warm_up = is_tuned = False
+    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,
@@ -146,6 +157,10 @@ class FixedParameters:
     ) -> None:
         self._estimate, self.product = estimate, product
         self._parameters, self._known_noise, self._n_steps = parameters, known_noise, n_steps
+
+    def __repr__(self) -> str:
+        """Describe what is adapted."""
+        return "adapts nothing: step size and friction are user-specified."
 
     def initialize(self, n_tune: int) -> None:
         """Adapt nothing."""
@@ -172,11 +187,11 @@ class FixedParameters:
         """Explore nothing."""
         return None
 
-    def funnel(self) -> Funnel | None:
+    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
         """Find nothing: only whitened coordinates show it."""
         return None
 
-    def noise_diagnosis(self, names: Sequence[str]) -> str | None:
+    def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
         """Find nothing: no noise is measured by coordinate."""
         return None
 
@@ -212,7 +227,14 @@ class FixedParameters:
             return True, 0
         return False, 0
 
-    state: dict[str, Any] = {}
+    @property
+    def state(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        pass
 
 
 class TemperatureAnnealing:
@@ -235,12 +257,13 @@ class TemperatureAnnealing:
         Whether the temperature starts high wherever the chain starts.
     largest_while_annealing : float
         Bound of (γ + ξ)/γ where a temperature above 1 is wanted.
-    reason : str
-        Why nothing else is adapted.
+    obstacle : NotAdapted
+        Why coordinates are not whitened.
     """
 
     is_whitened = False
     noise_ratio = 1.0
+    needs_warm_up = True
 
     def __init__(
         self,
@@ -254,19 +277,35 @@ class TemperatureAnnealing:
         n_steps: int,
         starts_anywhere: bool,
         largest_while_annealing: float = LARGEST_THERMOSTAT,
-        reason: str,
+        obstacle: NotAdapted,
     ) -> None:
         self._estimate, self.product, self._tuner = estimate, product, tuner
         self._parameters, self._known_noise, self._n_steps = parameters, known_noise, n_steps
         self._noise_is_known, self._starts_anywhere = noise_is_known, starts_anywhere
         self._largest_while_annealing = largest_while_annealing
-        self.description = f"step size and friction, by temperature annealing: {reason}"
+        self._obstacle = obstacle
         self._widths = [part.stop - part.start for part in product.slices.values()]
         prepare(probe, probe_in_turn, project, evaluate)
+        self._has_tuned = False
         self.initialize(1)
+
+    def __repr__(self) -> str:
+        """Describe what is adapted."""
+        return f"adapts {self._obstacle.instead_of_whitening('step size and friction')}"
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether a warm-up has chosen the parameters."""
+        return self._has_tuned
+
+    @property
+    def minibatch_remedy(self) -> str:
+        """What to do about too much gradient noise."""
+        return self._obstacle.minibatch_remedy
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `LangevinAdaptation`."""
+        self._has_tuned = self._has_tuned and n_tune == 0
         if n_tune or not self._tuner.has_measured:
             self._tuner.reset(n_tune)
             self._step_size, self._friction = 0.0, np.zeros(len(self.product.dims))
@@ -295,13 +334,28 @@ class TemperatureAnnealing:
         """Explore nothing."""
         return None
 
-    def funnel(self) -> Funnel | None:
+    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
         """Find nothing: only whitened coordinates show it."""
         return None
 
-    def noise_diagnosis(self, names: Sequence[str]) -> str | None:
-        """Find nothing: no noise is measured by coordinate."""
-        return None
+    def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
+        """Describe draws that one minibatch in all inner steps of a draw widens."""
+        if not self._estimate.is_local or self._estimate.is_exact or not self._tuner.has_measured:
+            return None
+        step_size, friction = self._last
+        excess = self._tuner.position_excess(step_size, friction)
+        if excess < REPORTED_EXCESS:
+            return None
+        factor = math.sqrt(0.02 / excess)
+        percent = 100.0 * (math.sqrt(1.0 + excess) - 1.0)
+        return Diagnosis(
+            f"sds may be up to {percent:.0f} % too large, which the kinetic temperature does not "
+            f"show: with local= all {self._n_steps} inner steps of a draw see the same minibatch. "
+            f"Use larger minibatches, or step_size={factor * step_size:.2g} and "
+            f"friction={friction.max() / factor:.2g}, which mix more slowly and keep the error "
+            "below about 1 %.",
+            "temperature",
+        )
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Measure curvature, and choose parameters by it; see `LangevinAdaptation`."""
@@ -326,6 +380,7 @@ class TemperatureAnnealing:
             if tune or not self._friction[0]:
                 self._friction = self._tuner.friction(step_size)
             friction = self._friction
+        self._last = step_size, friction
         temperatures = self._tuner.annealing(step_size, friction) if tune else None
         settings = LangevinSettings(
             step_size,
@@ -353,6 +408,7 @@ class TemperatureAnnealing:
         diverging: bool,
     ) -> tuple[bool, int]:
         """Halve the step after a divergence; see `LangevinAdaptation`."""
+        self._has_tuned = True
         if diverging or abs(temperature) > RUNAWAY:
             self._tuner.shrink()
             chain.z = before
@@ -469,4 +525,4 @@ class TemperatureAnnealing:
             setattr(self, name, copy.deepcopy(state[name]))
         self._tuner.state = copy.deepcopy(state["tuner"])
 
-    _STATE = ("_step_size", "_friction", "_direction", "_last_gradient")
+    _STATE = ("_step_size", "_friction", "_direction", "_last_gradient", "_has_tuned")

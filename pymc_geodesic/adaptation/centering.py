@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_geodesic.adaptation.trajectories import compact_parts
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.blocks import geodesic, project
-from pymc_geodesic.adaptation.trajectories import compact_parts
 from pymc_geodesic.tuning.metric import Metric
 
 __all__ = ["Anchor", "newton_step", "passes_to_anchor"]

@@ -20,6 +20,10 @@ SECOND_ORDER_COST = 1.5
 MORE_THAN_LEAST = 1.2
 """What second order has to promise before it is compiled, if it left no noise at all."""
 
+DOUBTFUL_NOISE = 0.01
+"""Error of a temperature, for noise of first order that is known badly, from which second order is
+tried: a few rows make most of that noise, and at points in the tails much more of it."""
+
 USELESS_VARIATES = 0.5
 """Part of the plain noise from which control variates do not pay."""
 
@@ -59,7 +63,7 @@ class VariatesChoice:
         if not gradient.is_anchored:
             return self._noise.differences(z, self._noise.n_wanted, stream)
         if self._order == 2:
-            gradient.expand(self._no_curvature)
+            self._expand_for_pairs(z, stream)
         differences = self._noise.differences(z, self._noise.n_wanted, stream)
         if self._promises(steps_of_draw(*self._principal_variances(differences)), steps_of_draw):
             differences = self._try_second_order(z, stream, steps_of_draw)
@@ -76,10 +80,11 @@ class VariatesChoice:
     def reconsider(
         self, z: np.ndarray, stream: np.ndarray, steps_of_draw: StepsOfDraw
     ) -> np.ndarray | None:
-        """Go over to second order if it pays by what is known of the noise now.
+        """Use second order if it pays by the noise measured since, or if that is uncertain.
 
         The pairs that `choose` sees may be without the rows that make most of the noise,
-        and promise little then.
+        and promise little then. Where a few rows make most of the noise of first order, its
+        variance stays uncertain, and it grows with the distance from the anchor.
 
         Parameters
         ----------
@@ -92,7 +97,7 @@ class VariatesChoice:
             Differences of pairs of second order; None where all stays as it is.
         """
         cost = steps_of_draw(self._noise.variances, self._noise.spread)
-        if not self._promises(cost, steps_of_draw):
+        if not self._promises(cost, steps_of_draw, doubt=self._noise.doubt):
             return None
         differences = self._try_second_order(z, stream, steps_of_draw, known=True)
         order = self._noise.gradient.order
@@ -107,18 +112,18 @@ class VariatesChoice:
         else:
             self._noise.gradient.order = order
 
-    @property
-    def _no_curvature(self) -> np.ndarray:
-        """Stands for the Hessian of all rows in differences of pairs, where it cancels."""
-        return np.zeros((self._noise.size, self._noise.size))
+    def _expand_for_pairs(self, z: np.ndarray, stream: np.ndarray) -> None:
+        """Use second order without the Hessian of all rows, which cancels in differences."""
+        self._noise.gradient.expand(np.zeros((self._noise.size, self._noise.size)))
+        self._noise.choose_reach(z, stream)
 
-    def _promises(self, first_cost: int, steps_of_draw: StepsOfDraw) -> bool:
+    def _promises(self, first_cost: int, steps_of_draw: StepsOfDraw, *, doubt: float = 0.0) -> bool:
         """Whether second order, not tried yet, would pay if it left no noise at all."""
         nothing = np.zeros(self._noise.size)
         least = SECOND_ORDER_COST * steps_of_draw(nothing, nothing)
         return (
             self._may_try
-            and first_cost > MORE_THAN_LEAST * least
+            and (first_cost > MORE_THAN_LEAST * least or doubt > DOUBTFUL_NOISE)
             and self._noise.gradient.has_second_order()
         )
 
@@ -135,17 +140,21 @@ class VariatesChoice:
         Where the noise of first order is ``known``, the trial tells what part of it is left.
         """
         self._may_try = False
-        self._noise.gradient.expand(self._no_curvature)
+        noise = self._noise
+        variances, spread = noise.variances, noise.spread
+        self._expand_for_pairs(z, stream)
         # of the same minibatches: where rows have heavy tails a few of them make all the noise
-        first, second = self._noise.differences_of_orders((1, 2), z, self._noise.n_wanted, stream)
+        first, second = noise.differences_of_orders((1, 2), z, noise.n_wanted, stream)
         left = float(np.mean(second**2) / np.mean(first**2)) if first.any() else 1.0
         if known:
-            variances, spread = self._noise.variances, self._noise.spread
             noises = [(variances, spread), (left * variances, left * spread)]
         else:
             noises = [self._principal_variances(each) for each in (first, second)]
+        noises[1] = (noises[1][0], np.maximum(noises[1][1], noise.tail_spread))
         costs = [steps_of_draw(*noise) for noise in noises]
         pays = SECOND_ORDER_COST * costs[1] < costs[0]
+        if known and left * self._noise.doubt < DOUBTFUL_NOISE < self._noise.doubt:
+            pays = True
         self._noise.gradient.order = 2 if pays else 1
         if known and pays:
             self._noise.variates_ratio *= left

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.adaptation.manifold_bounds import points_of
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.second_order import REACH
+from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.blocks import geodesic, project
 from pymc_geodesic.runtime.streams import fill_normal
-from pymc_geodesic.kernels.ahead_of_time import prepare
-from pymc_geodesic.adaptation.manifold_bounds import points_of
 from pymc_geodesic.tuning.noise import (
     LangevinSettings,
     differences_of_pairs,
@@ -30,6 +32,18 @@ MOST_TIMES, MOST_DOUBT = 7, 0.04
 
 FEWEST_DRAWS, MOST_DRAWS = 50, 100
 """Draws that say where the posterior is, and how many of them are kept as places."""
+
+TAIL, TAIL_DRAWS = 1.6, 2
+"""Distance of points in the tails, in that of the outermost of some 100 draws, about 4 posterior
+standard deviations; and how many draws are moved there along each side of a coordinate."""
+
+QUADRATIC, NEGLIGIBLE_SLOPE = 0.05, 1e-6
+"""Noise of second order without a bound in the tails, as a ratio of that with one, below which the
+log-density counts as quadratic along a coordinate; and variance over z² that always does."""
+
+FARTHEST_DRAW = 10.0
+"""Distance from the center along a coordinate, in posterior standard deviations, beyond which noise
+is not measured: at most 1 % of any distribution lies there, and a chain that ran away may."""
 
 ENOUGH_AT_DRAWS = 1000
 """Squares of differences at draws that tell how much more noise there is than around the centre."""
@@ -53,6 +67,12 @@ class NoiseMeasurement:
         Noise with control variates over noise without; 1 without variates.
     n_grad : int
         Evaluations of minibatch gradients, see `spent`.
+    doubt : float
+        Largest error of a temperature for noise known this badly; see `take_more`.
+    tail_spread : ndarray, shape (size,)
+        √½ b(z)/z² for the variance b of second order at points z in the tails: half the standard
+        deviation that noise which grows like z² has over a normal distribution, for there is less
+        of it near the center. Zero until `choose_reach`.
     """
 
     def __init__(
@@ -73,7 +93,9 @@ class NoiseMeasurement:
         self._around = NoiseOverPlaces(self.size)
         self.forget_draws()
         self._draws = np.empty((0, self.size))
+        self.tail_spread = np.zeros(self.size)
         self.n_grad = 0
+        self.doubt = 0.0
         self.variates_ratio = 1.0
 
     @property
@@ -83,6 +105,7 @@ class NoiseMeasurement:
             "around": copy.deepcopy(vars(self._around)),
             "at_draws": copy.deepcopy(vars(self._at_draws)),
             "draws": self._draws.copy(),
+            "tail_spread": self.tail_spread.copy(),
             "variates_ratio": self.variates_ratio,
         }
 
@@ -92,6 +115,7 @@ class NoiseMeasurement:
         vars(self._around).update(copy.deepcopy(state["around"]))
         vars(self._at_draws).update(copy.deepcopy(state["at_draws"]))
         self._draws = state["draws"].copy()
+        self.tail_spread = state["tail_spread"].copy()
         self.variates_ratio = state["variates_ratio"]
 
     @property
@@ -130,8 +154,13 @@ class NoiseMeasurement:
 
     @property
     def spread(self) -> np.ndarray:
-        """Standard deviation over the posterior of the variances, none on manifolds."""
+        """Standard deviation over the posterior of the variances, none on manifolds.
+
+        With second order at least `tail_spread`.
+        """
         spread = (self._around + self._at_draws).spread
+        if self.gradient.order == 2:
+            spread = np.maximum(spread, self.tail_spread)
         spread[self.gradient.n_euclidean :] = 0.0
         return spread
 
@@ -166,12 +195,12 @@ class NoiseMeasurement:
         choose : callable
             Settings for what is known by now.
         """
-        for _ in range(MOST_TIMES):
-            doubt = heat_in_doubt(choose(), self.error)
-            if not doubt.max(initial=0.0) > MOST_DOUBT:
+        for i in range(MOST_TIMES + 1):
+            if i:
+                self._around.take(by_place(self.differences(z, self.n_wanted, stream)))
+            self.doubt = float(heat_in_doubt(choose(), self.error).max(initial=0.0))
+            if not self.doubt > MOST_DOUBT:
                 return
-            self._around.take(by_place(self.differences(z, self.n_wanted, stream)))
-        choose()
 
     def forget_draws(self) -> None:
         """Forget what was measured at draws: the chain was not where it belongs."""
@@ -225,6 +254,49 @@ class NoiseMeasurement:
                 project(self._product.blocks, place, difference)
         return differences
 
+    def choose_reach(self, z: np.ndarray, stream: np.ndarray) -> None:
+        """Bound differences of second order along coordinates where they add noise in the tails.
+
+        Noise beyond a bound is that of first order, which an exactly quadratic log-density is
+        without. Where third derivatives count, the noise of second order grows faster than that.
+        The noise that is left in the tails is kept as `tail_spread`.
+
+        Parameters
+        ----------
+        z, stream
+            See `differences`.
+        """
+        d, reach = self.gradient.n_euclidean, self.gradient.reach
+        if not d:
+            return
+        tails = self._tails(z, stream)
+        places = np.repeat(tails.reshape(-1, self.size), PAIRS_AT_PLACE, axis=0)
+        arguments = self._next_arguments(2 * len(places))
+        own = np.arange(d)
+        distances = np.mean(tails[own, :, :, own] ** 2, axis=-1)
+        slopes = []
+        for bound in (math.inf, REACH):
+            reach[:] = bound
+            differences = np.empty_like(places)
+            self._compare(arguments, places, differences)
+            squares = 0.5 * differences.reshape(d, 2, -1, self.size)[..., :d] ** 2
+            slopes.append(np.max(squares.mean(axis=2).max(axis=-1) / distances, axis=1))
+        unbounded, bounded = np.nan_to_num(slopes, nan=math.inf, posinf=math.inf)
+        is_quadratic = unbounded <= np.maximum(QUADRATIC * bounded, NEGLIGIBLE_SLOPE)
+        reach[:] = np.where(is_quadratic, math.inf, REACH)
+        self.tail_spread[:d] = math.sqrt(0.5) * np.where(is_quadratic, unbounded, bounded)
+
+    def _tails(self, z: np.ndarray, stream: np.ndarray) -> np.ndarray:
+        """Draws that are outermost along each coordinate, moved farther out along it."""
+        d = self.gradient.n_euclidean
+        places = self._places(z, MOST_DRAWS, stream)
+        order = np.argsort(places[:, :d], axis=0)
+        outermost = np.concatenate([order[:TAIL_DRAWS], order[-TAIL_DRAWS:]]).T
+        tails = places[outermost]
+        for j in range(d):
+            tails[j, :, j] *= TAIL
+        return tails.reshape(d, 2, TAIL_DRAWS, self.size)
+
     def _places(self, z: np.ndarray, n: int, stream: np.ndarray) -> np.ndarray:
         """Draws around the centre: those that were seen, or such of a normal law."""
         d = self.gradient.n_euclidean
@@ -257,7 +329,12 @@ class NoiseMeasurement:
         self.n_grad += 2 * count
 
     def look_at(self, z: np.ndarray) -> None:
-        """Take in the pairs of one more place."""
+        """Take in the pairs of one more place, unless the chain has run away from the posterior.
+
+        One place with noise of 10²⁰ times that of the posterior would decide the mean for good.
+        """
+        if not np.abs(z[: self.gradient.n_euclidean]).max(initial=0.0) <= FARTHEST_DRAW:
+            return
         places = np.repeat(z[np.newaxis], PAIRS_AT_PLACE, axis=0)
         differences = np.empty_like(places)
         self._compare(self._next_arguments(2 * PAIRS_AT_PLACE), places, differences)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptation import Exploration, LangevinChain, Proposal
+from pymc_geodesic.adaptation.adaptable import NotAdapted
+from pymc_geodesic.adaptation.adaptation import (
+    Exploration,
+    LangevinChain,
+    Proposal,
+)
 from pymc_geodesic.arguments import step_size_at
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels.sgld import adagrad_preconditioner
 from pymc_geodesic.manifolds import Product
+from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.schedules import Schedule
@@ -46,8 +52,8 @@ class OverdampedAnnealing:
         h, a time, or a schedule; adapted by default.
     n_steps : int
         Inner steps of a draw.
-    reason : str
-        Why nothing else is adapted.
+    obstacle : NotAdapted
+        Why coordinates are not whitened.
     """
 
     is_whitened = False
@@ -60,20 +66,34 @@ class OverdampedAnnealing:
         *,
         step_size: float | Schedule | None,
         n_steps: int,
-        reason: str,
+        obstacle: NotAdapted,
     ) -> None:
         self._estimate, self.product = estimate, product
         self._given, self._n_steps = step_size, n_steps
         self._tuner = DiffusionTuner(epoch=estimate.source.epoch)
-        self.description = (
-            f"step size, by annealing: {reason}"
-            if step_size is None
-            else "none: the step size is user-specified"
-        )
+        self._obstacle, self.needs_warm_up = obstacle, step_size is None
+        self._has_tuned = False
         self.initialize(1)
+
+    def __repr__(self) -> str:
+        """Describe what is adapted."""
+        if self._given is not None:
+            return "adapts nothing: the step size is user-specified."
+        return f"adapts {self._obstacle.instead_of_whitening('step size')}"
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether a warm-up has chosen the step size."""
+        return self._has_tuned
+
+    @property
+    def minibatch_remedy(self) -> str:
+        """What to do about too much gradient noise."""
+        return self._obstacle.minibatch_remedy
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `LangevinAdaptation`."""
+        self._has_tuned = self._has_tuned and n_tune == 0
         if n_tune or not self._tuner.has_measured:
             self._tuner.reset(n_tune)
             self._step_size = 0.0
@@ -103,11 +123,11 @@ class OverdampedAnnealing:
         """Explore nothing."""
         return None
 
-    def funnel(self) -> Funnel | None:
+    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
         """Find nothing: only whitened coordinates show it."""
         return None
 
-    def noise_diagnosis(self, names: Sequence[str]) -> str | None:
+    def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
         """Find nothing: no noise is measured by coordinate."""
         return None
 
@@ -139,6 +159,7 @@ class OverdampedAnnealing:
         diverging: bool,
     ) -> tuple[bool, int]:
         """Halve the step after a divergence; see `LangevinAdaptation`."""
+        self._has_tuned = True
         step_size, n_steps = proposal.settings.step_size, proposal.minibatches.size
         moved = 0.0 if diverging else float(np.abs(chain.z - before).max())
         if diverging or moved > RUNAWAY * step_size * math.sqrt(n_steps):
@@ -180,7 +201,10 @@ class OverdampedAnnealing:
             difference = root * (gradient - self._last_gradient)
             if self._last_difference.size:
                 noise = np.array(
-                    [0.5 * difference @ difference, 0.25 * (difference @ self._last_difference) ** 2]
+                    [
+                        0.5 * difference @ difference,
+                        0.25 * (difference @ self._last_difference) ** 2,
+                    ]
                 )
             self._last_difference = difference
             self._last_gradient = np.empty(0)
@@ -234,4 +258,4 @@ class OverdampedAnnealing:
             setattr(self, name, copy.deepcopy(state[name]))
         self._tuner.state = copy.deepcopy(state["tuner"])
 
-    _STATE = ("_step_size", "_direction", "_last_gradient", "_last_difference")
+    _STATE = ("_step_size", "_direction", "_last_gradient", "_last_difference", "_has_tuned")

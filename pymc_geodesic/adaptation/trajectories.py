@@ -1,9 +1,10 @@
-"""Adaptation of Hamiltonian trajectories: covariance, step size and length, or the step size alone."""
+"""Adaptation of Hamiltonian trajectories: covariance, length and step size, or the last alone."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Collection
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -102,15 +103,16 @@ class TrajectoryAdaptation(Protocol):
         Manifolds of the coordinates.
     is_fixed : bool
         Whether the log-density at a position stays what it is, so that it is evaluated there once.
-    description : str
-        What is adapted, and why not more.
+    needs_warm_up, is_tuned : bool
+        Whether parameters are left to a warm-up, and whether there was one.
     state : dict
         All that decides what is chosen later.
     """
 
     product: Product
     is_fixed: bool
-    description: str
+    needs_warm_up: bool
+    is_tuned: bool
     state: dict[str, Any]
 
     @property
@@ -154,8 +156,14 @@ class TrajectoryAdaptation(Protocol):
             Gradient evaluations.
         """
 
-    def funnel(self) -> Funnel | None:
-        """Find a variable that sets the scale of another, from the draws of the warm-up."""
+    def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
+        """Find a variable that sets the scale of another, from the draws of the warm-up.
+
+        Parameters
+        ----------
+        in_model : collection of (str, str)
+            Pairs of which the model says so, which need less evidence.
+        """
 
 
 class WhitenedTrajectories:
@@ -169,6 +177,8 @@ class WhitenedTrajectories:
     target_accept : float
     metric : {"auto", "dense", "diag"} or ndarray
         Which correlations the metric has; an array is a covariance.
+    angles : collection of str
+        Euclidean variables that are angles.
     n_steps : int, optional
         Leapfrog steps; by default as many as a quarter of a period takes.
     is_fixed : bool
@@ -182,16 +192,17 @@ class WhitenedTrajectories:
         *,
         target_accept: float,
         metric: str | np.ndarray,
+        angles: Collection[str] = (),
         n_steps: int | None = None,
         is_fixed: bool = False,
     ) -> None:
         self.gradient, self.is_fixed = gradient, is_fixed
         self._target_accept, self._n_steps = target_accept, n_steps
-        self._metric = metric if isinstance(metric, str) else "covariance"
-        self._rule = factor_rule(metric, flat_names(product))
+        self.metric_name = metric if isinstance(metric, str) else "covariance"
+        self._angles = angles
+        self._rule = factor_rule(metric, flat_names(product), angles)
         self._model_product, self.product = product, joined(product)
         self._compact, self._longest = compact_parts(product), longest_lengths(product)
-        self.description = "covariance, step size and length of trajectories"
         self.has_tuned = False
         prepare(evaluate, project, uniform)
         self.initialize(0)
@@ -216,6 +227,17 @@ class WhitenedTrajectories:
                 self._longest,
             )
 
+    def __repr__(self) -> str:
+        """Describe what is adapted."""
+        return f"adapts metric={self.metric_name!r}, step size and length of trajectories."
+
+    needs_warm_up = True
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether a warm-up has chosen the parameters."""
+        return self.has_tuned
+
     @property
     def mixes(self) -> bool:
         """Whether a whitened coordinate belongs to no coordinate of the model."""
@@ -223,8 +245,8 @@ class WhitenedTrajectories:
 
     def use_covariance(self, covariance: np.ndarray) -> None:
         """Whiten by a covariance, from the next chain on, unless the user specified the metric."""
-        if self._metric == "auto":
-            self._rule = factor_rule(covariance, flat_names(self._model_product))
+        if self.metric_name == "auto":
+            self._rule = factor_rule(covariance, flat_names(self._model_product), self._angles)
             self.has_tuned = False
             self.initialize(0)
 
@@ -286,14 +308,14 @@ class WhitenedTrajectories:
         self.use(metric)
         return self.gradient.from_position(x), 1
 
-    def funnel(self) -> Funnel | None:
+    def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""
         windows = self.tuner.windows
         if windows is None:
             return None
         product = self._model_product
         names = [name for name, manifold, _ in product.components if manifold.is_flat]
-        return windows.funnel({name: product.slices[name] for name in names})
+        return windows.funnel({name: product.slices[name] for name in names}, in_model)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -361,11 +383,19 @@ class StepSizeAdaptation:
         self._first_step, self._longest_step = first_step, longest_step
         self._steps = DualAveraging(1.0, target_accept)
         self._has_tuned = self._has_begun = False
-        self.description = (
-            "none: the step size is user-specified"
-            if step_size is not None
-            else f"step size: {reason}"
-        )
+        self._reason = reason
+        self.needs_warm_up = step_size is None
+
+    def __repr__(self) -> str:
+        """Describe what is adapted."""
+        if self._given is not None:
+            return "adapts nothing: the step size is user-specified."
+        return f"adapts the step size in the coordinates of the model: {self._reason}."
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether a warm-up has chosen the step size."""
+        return self._has_tuned
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `TrajectoryAdaptation`."""
@@ -411,7 +441,7 @@ class StepSizeAdaptation:
             self._steps.observe(acceptance)
         return None, 0
 
-    def funnel(self) -> Funnel | None:
+    def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
         """Find nothing: only whitened coordinates show it."""
         return None
 

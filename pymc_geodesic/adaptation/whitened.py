@@ -10,14 +10,18 @@ thermostats.
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from pymc_geodesic.adaptation.adaptable import rows_of_sample
-from pymc_geodesic.adaptation.adaptation import Exploration, LangevinChain, Proposal
+from pymc_geodesic.adaptation.adaptation import (
+    LARGER_MINIBATCHES,
+    Exploration,
+    LangevinChain,
+    Proposal,
+)
 from pymc_geodesic.adaptation.bounded_parameters import BoundedSettings, ParameterRule
 from pymc_geodesic.adaptation.centering import MOST_PASSES, passes_to_anchor
 from pymc_geodesic.adaptation.control_variates import VariatesChoice
@@ -25,9 +29,10 @@ from pymc_geodesic.adaptation.gradient_noise import PAIRS_AT_PLACE, NoiseMeasure
 from pymc_geodesic.adaptation.manifold_bounds import points_of, step_of_even_heat, step_of_search
 from pymc_geodesic.adaptation.trajectories import WhitenedTrajectories
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.whitened import WhitenedMonitor
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.finite import all_finite
@@ -84,10 +89,8 @@ class WhitenedAdaptation:
     gradient : AdaptedGradient
     product : Product
         The variables, Euclidean ones first.
-    source : RowSource
-        Where the rows come from; a sample of them is explored.
-    next_minibatches : callable
-        n → minibatches of the gradient function for n evaluations.
+    estimate : GradientEstimate
+        Of the gradient in the coordinates of the model; a sample of its rows is explored.
     explorer : Explorer
         Of the same gradient.
     rule : ParameterRule
@@ -98,37 +101,44 @@ class WhitenedAdaptation:
         Inner steps of a draw; chosen by default.
     """
 
-    is_whitened = is_constant = True
+    is_whitened = is_constant = needs_warm_up = True
+    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,
         gradient: AdaptedGradient,
         product: Product,
-        source: RowSource,
-        next_minibatches: Callable[[int], np.ndarray],
+        estimate: GradientEstimate,
         explorer: Explorer,
         rule: ParameterRule,
         *,
         order: str | int = "auto",
         n_steps: int | None,
     ) -> None:
-        self.gradient, self._source = gradient, source
-        self._next_arguments = next_minibatches
+        self.gradient, self._estimate = gradient, estimate
+        self._next_arguments = estimate.next_arguments
         prepare(all_finite)
         self._model_product = product
         self._explorer, self._trajectories = explorer, explorer.adaptation
         self.product = self._trajectories.product
-        self._noise = NoiseMeasurement(gradient, self.product, next_minibatches)
-        self._variates = VariatesChoice(self._noise, order)
+        self._noise = NoiseMeasurement(gradient, self.product, estimate.next_arguments)
+        self._order, self._variates = order, VariatesChoice(self._noise, order)
         self._points = points_of(product)
         self._bounds = BoundedSettings(rule, n_steps)
         self.initialize(0)
 
+    def __repr__(self) -> str:
+        """Describe what is adapted."""
+        parts = [f"metric={self._trajectories.metric_name!r}"]
+        if self.gradient.variates is not None:
+            parts.append(f"control_variates={self._order!r}")
+        parts.append("step size, friction and n_steps" if self.gradient.has_noise else "step size")
+        return f"adapts {', '.join(parts)}."
+
     @property
-    def description(self) -> str:
-        """What is adapted."""
-        variates = {0: "no", 1: "first-order", 2: "second-order"}[self.gradient.order]
-        return f"whitened coordinates, {variates} control variates, known gradient noise"
+    def is_tuned(self) -> bool:
+        """Whether a warm-up has chosen the parameters."""
+        return self.settings is not None
 
     def monitor(self) -> WhitenedMonitor:
         """Monitor of draws in these coordinates."""
@@ -179,11 +189,11 @@ class WhitenedAdaptation:
         return self._noise.variates_ratio
 
     def _use_sample(self) -> None:
-        """Explore the posterior of some rows, which stand for all."""
-        if self._source.is_everything:
+        """Explore the posterior of a weighted sample of the rows."""
+        if self._estimate.source.is_everything:
             return
-        arrays, n_rows = rows_of_sample(self._source, self.product.size)
-        self.gradient.use_sample(arrays, n_rows, self._source.n_rows / n_rows)
+        sample = rows_of_sample(self._estimate, self.product.size)
+        self.gradient.use_sample(sample.arrays, sample.counts, sample.weights)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -215,15 +225,18 @@ class WhitenedAdaptation:
         self._explorer.start(x)
         return self._explorer.z.copy(), np.empty(0)
 
-    def funnel(self) -> Funnel | None:
-        """See `WhitenedTrajectories.funnel`."""
-        return self._trajectories.funnel()
+    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
+        """See `WhitenedTrajectories.funnel`; pairs in the model count without gradient noise."""
+        return self._trajectories.funnel(() if self.gradient.has_noise else in_model)
 
-    def noise_diagnosis(self, names: Sequence[str]) -> str | None:
+    def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
         """Name coordinates whose gradient noise is poorly known."""
         if not self.gradient.has_noise or self.settings is None:
             return None
-        return complaint_about_noise(self.settings, self._noise.error, self.gradient.metric, names)
+        message = complaint_about_noise(
+            self.settings, self._noise.error, self.gradient.metric, names
+        )
+        return None if message is None else Diagnosis(message, "stationarity")
 
     def explore(self, chain: LangevinChain) -> Exploration | None:
         """Make one transition, on all rows or the sample of them."""
@@ -322,6 +335,9 @@ class WhitenedAdaptation:
             chain.z[:d] = rotation.T @ chain.z[:d]
             chain.dynamics.rotate(rotation)
             self._trajectories.use(self.gradient.metric.rotated(rotation))
+        if self.gradient.order == 2:
+            self._noise.choose_reach(chain.z, chain.stream)
+        if d and (self.gradient.order == 2 or self.gradient.metric.is_dense):
             # others, for the variances along directions are not what these were chosen by
             differences = self._noise.differences(chain.z, self._noise.n_wanted, chain.stream)
         self._noise.take(differences)

@@ -1,9 +1,10 @@
-"""A look at the counts of some random points, to refuse a model before it runs."""
+"""Counts at random points: which of them change, and which models are refused before they run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, SIMPLEX, expand_values
 from pymc_geodesic.runtime.streams import new_stream
 
-__all__ = ["CountProbe", "refusal"]
+__all__ = ["CountProbe", "Dependence", "refusal"]
 
 TRIALS = 3
 
@@ -54,6 +55,27 @@ def refusal(
     )
 
 
+def _changes(trials: np.ndarray) -> bool:
+    """Return whether any number differs from that of the first trial, beyond rounding."""
+    with np.errstate(invalid="ignore"):
+        return not np.allclose(trials[1:], trials[:1], rtol=1e-6, atol=1e-9)
+
+
+class Dependence(NamedTuple):
+    """Which estimates change with the point.
+
+    Parameters
+    ----------
+    counts : bool
+        Whether any count or exposure does.
+    sums : ndarray of bool, shape (n_variables,)
+        Whether the sum of the counts of any simplex row of a variable does.
+    """
+
+    counts: bool
+    sums: np.ndarray
+
+
 class CountProbe:
     """Estimates of one minibatch at random points.
 
@@ -82,8 +104,8 @@ class CountProbe:
         self._blocks = count_blocks(variables)
         self._splits = self._blocks[:, 0] != SIMPLEX
 
-    def depends(self, *, needs_counts: bool) -> bool:
-        """Say whether the estimates change with the point.
+    def dependence(self, *, needs_counts: bool) -> Dependence:
+        """Return which estimates change with the point.
 
         Parameters
         ----------
@@ -118,12 +140,13 @@ class CountProbe:
             if needs_counts and failed < 0:
                 self._check_form(values, counts, exposures, ROUNDING)
             found.append((counts, exposures))
-        with np.errstate(invalid="ignore"):
-            return not all(
-                np.allclose(one, other, rtol=1e-6, atol=1e-9)
-                for trial in found[1:]
-                for one, other in zip(trial, found[0], strict=True)
-            )
+        counts, exposures = (np.array(each) for each in zip(*found, strict=True))
+        sums = np.zeros(len(blocks), dtype=bool)
+        for variable, (kind, start, rows, width) in enumerate(blocks):
+            if kind == SIMPLEX:
+                own = counts[:, start : start + rows * width]
+                sums[variable] = _changes(own.reshape(TRIALS, rows, width).sum(axis=-1))
+        return Dependence(_changes(counts) or _changes(exposures), sums)
 
     def _estimate(self, values: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
         counts, exposures = np.empty_like(values), np.empty_like(values)

@@ -30,6 +30,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.ops.matrix_vector import with_loops_for_products
+from pymc_geodesic.ops.trigamma import with_arithmetic_for_trigamma
 from pymc_geodesic.runtime.fields import (
     SIGNATURE,
     Callback,
@@ -196,15 +197,17 @@ def _numba_source(
 
 
 def mode_of(compile_kwargs: dict[str, Any]) -> Mode:
-    """Take the mode out of the arguments of a compilation, with the products of this package.
+    """Take the mode out of the arguments of a compilation, with the rewrites of this package.
 
     Parameters
     ----------
     compile_kwargs : dict
-        Loses its mode. Another backend than Numba has products of its own.
+        Loses its mode. Another backend than Numba implements products and trigamma itself.
     """
     mode = get_mode(compile_kwargs.pop("mode", None))
-    return with_loops_for_products(mode) if isinstance(mode.linker, NumbaLinker) else mode
+    if not isinstance(mode.linker, NumbaLinker):
+        return mode
+    return with_arithmetic_for_trigamma(with_loops_for_products(mode))
 
 
 def compile_field(

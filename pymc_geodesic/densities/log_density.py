@@ -322,13 +322,13 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
             if None in variable.type.shape:  # as with dims, whose length may change
                 if initial_point is None:
                     initial_point = model.initial_point(random_seed=0)
-                fixed = pt.tensor(name, dtype=variable.dtype, shape=initial_point[name].shape)
+                fixed = pt.TensorType(variable.dtype, initial_point[name].shape)(name)
                 replacements[variable] = density.others[name] = fixed
         elif isinstance(variable, SharedVariable):
             shape = variable.get_value(borrow=True).shape
             if variable.name in resized:
                 shape = (None, *shape[1:])
-            copy = pt.tensor(variable.name, dtype=variable.type.dtype, shape=shape)
+            copy = pt.TensorType(variable.type.dtype, shape)(variable.name)
             replacements[variable] = copy
             density.arrays[copy] = variable
         elif isinstance(variable, Constant) and np.size(variable.data) > _LARGEST_CONSTANT:

@@ -65,7 +65,7 @@ class Places:
     def _replace_value(
         self, variable: ManifoldVariable, shape: tuple[int | None, ...]
     ) -> TensorVariable:
-        value = pt.tensor(f"{variable.name}_value", dtype=variable.value.type.dtype, shape=shape)
+        value = pt.TensorType(variable.value.type.dtype, shape)(f"{variable.name}_value")
         self.values[variable.rv] = value
         if variable.on_manifold:
             self.transforms[variable.rv] = None
@@ -78,7 +78,7 @@ class Places:
         shape: tuple[int | None, ...],
         volumes: list[TensorVariable],
     ) -> None:
-        coordinate = pt.tensor(f"{variable.name}_coordinates", dtype="float64", shape=shape)
+        coordinate = pt.TensorType("float64", shape)(f"{variable.name}_coordinates")
         self.coordinates.append(coordinate)
         point = variable.manifold.from_coordinates(coordinate, xp=pt)
         self.placed[value] = point.astype(value.dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -135,6 +135,12 @@ class RowDensity:
     def check_data(self) -> None:
         """Refuse data in memory that point beyond an array; see `IndexCheck`."""
         self._indices.check()
+
+    def levels(
+        self, rows: Mapping[str, np.ndarray]
+    ) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+        """Compute the indices of rows into arrays, with the containers that hold them."""
+        return self._indices.levels(rows)
 
     @property
     def _left_out(self) -> list[TensorVariable]:

@@ -68,16 +68,46 @@ class IndexCheck:
         if message is not None:
             raise ValueError(see(message, "beyond-array"))
 
+    def levels(
+        self, rows: Mapping[str, np.ndarray]
+    ) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+        """Compute the indices of rows into arrays, such as numbers of groups.
+
+        Parameters
+        ----------
+        rows : mapping of str to ndarray, shape (N, ...)
+            Containers of rows in memory.
+
+        Yields
+        ------
+        names : tuple of str
+            Containers of the rows that the indices are computed from.
+        levels : ndarray of int, shape (N,) or (N, k)
+        """
+        n_rows = len(next(iter(rows.values())))
+        data = self._whole() | dict(rows)
+        for index in self._indices:
+            names = tuple(name for name in index.containers if name in rows)
+            if names:
+                levels = np.atleast_1d(index.of_rows(data))
+                if len(levels) == n_rows:
+                    yield names, levels
+
+    def _whole(self) -> dict[str, np.ndarray]:
+        """Arrays that are not divided into rows, by their names."""
+        return {
+            copy.name: self._source.whole_array(holder)
+            for copy, holder in self._density.arrays.items()
+            if copy.name is not None
+        }
+
     def _data(self) -> dict[str, np.ndarray]:
         """All that is in memory, in its own order, by its names."""
         data = {
             row.name: row.present if self._source.drawn else evaluated(self._model[row.name])
             for row in self._density.rows
         }
-        for copy, holder in self._density.arrays.items():
-            if copy.name is not None:
-                data[copy.name] = self._source.whole_array(holder)
-        return data
+        return data | self._whole()
 
 
 def _row_indices(
@@ -85,9 +115,7 @@ def _row_indices(
 ) -> list[RowIndex]:
     """Find what points into arrays, of rows alone or of other data too."""
     rows = {
-        row.block: pt.tensor(
-            row.name, dtype=row.block.type.dtype, shape=(None, *row.block.type.shape[1:])
-        )
+        row.block: pt.TensorType(row.block.type.dtype, (None, *row.block.type.shape[1:]))(row.name)
         for row in density.rows
     }
     data = set(rows.values())

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 from pymc.distributions.transforms import _default_transform
+from pymc.logprob.transforms import CircularTransform
 from pymc.model import Model
 from pymc.util import get_value_vars_from_user_vars
 from pytensor.graph.basic import Variable
@@ -26,7 +27,7 @@ from pymc_geodesic.manifolds import (
     Stiefel,
 )
 
-__all__ = ["ManifoldVariable", "manifold_variables", "product_of"]
+__all__ = ["ManifoldVariable", "angles_of", "manifold_variables", "product_of"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class ManifoldVariable:
         value (true for all but Euclidean variables).
     backward, forward : callable
         From PyMC's value to the variable and back, in NumPy.
+    is_angle : bool
+        Whether PyMC's values are angles that are not wrapped, with a density of period 2π.
     """
 
     name: str
@@ -67,6 +70,7 @@ class ManifoldVariable:
     on_manifold: bool
     backward: Callable[[np.ndarray], np.ndarray]
     forward: Callable[[np.ndarray], np.ndarray]
+    is_angle: bool = False
 
     @property
     def number_names(self) -> list[str]:
@@ -272,9 +276,15 @@ def manifold_variables(
                 on_manifold=on_manifold,
                 backward=backward,
                 forward=forward,
+                is_angle=kind is Euclidean and isinstance(transform, CircularTransform),
             )
         )
     return variables
+
+
+def angles_of(variables: Sequence[ManifoldVariable]) -> list[str]:
+    """Names of the variables whose values are angles."""
+    return [variable.name for variable in variables if variable.is_angle]
 
 
 def product_of(variables: Sequence[ManifoldVariable]) -> Product:

@@ -66,10 +66,10 @@ class CoupledChains:
     def __init__(self, sampler: LangevinSampler, levels: int) -> None:
         check_coupling(sampler)
         self._adaptation, self._estimate = sampler.adaptation, sampler.estimate
-        if not self._adaptation.is_constant or getattr(sampler.dynamics, "squares", ()):
+        if not self._adaptation.is_constant or np.size(getattr(sampler.dynamics, "squares", ())):
             raise ValueError(
-                "the step size changes from draw to draw, by a schedule or a preconditioner; give a "
-                "number, or leave it to tuning"
+                "the step size changes from draw to draw, by a schedule or a preconditioner; give "
+                "a number, or leave it to tuning"
             )
         settings = sampler.settings()
         has_momentum = isinstance(sampler.dynamics, Underdamped)
@@ -80,7 +80,9 @@ class CoupledChains:
         ]
         self.step_sizes = np.array([each.step_size for each in self._settings])
         self._remembered = [
-            np.exp(-each.friction * each.step_size) if has_momentum else np.ones(settings.friction.size)
+            np.exp(-each.friction * each.step_size)
+            if has_momentum
+            else np.ones(settings.friction.size)
             for each in self._settings
         ]
         self._n_steps, self._stream = settings.n_steps, sampler.stream

@@ -92,7 +92,7 @@ class StepHalving:
 
 def step_halving(
     model: Model | None,
-    step: AdaptingStep | Callable[[], AdaptingStep],
+    step: GeodesicStep | Callable[[], GeodesicStep],
     *,
     draws: int = 2000,
     tune: int = 1000,

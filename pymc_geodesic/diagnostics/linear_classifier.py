@@ -92,7 +92,13 @@ class LinearClassifier:
         tree = convert_to_datatree(idata)
         posterior = tree["posterior"].to_dataset() if "posterior" in tree.children else xr.Dataset()
         if weights not in posterior:
-            raise ValueError(f"The posterior holds no variable {weights!r}.")
+            vectors = [str(name) for name in posterior if posterior[name].ndim in (3, 4)]
+            remedy = (
+                f" Name the coefficients with weights=; candidates are {', '.join(vectors)}."
+                if vectors
+                else " No variable has the dimensions (chain, draw, feature)."
+            )
+            raise ValueError(f"The posterior holds no variable {weights!r}.{remedy}")
         values = posterior[weights]
         if values.ndim not in (3, 4):
             raise ValueError(

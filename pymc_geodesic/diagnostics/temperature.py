@@ -1,12 +1,17 @@
 """The kinetic temperature of samplers without Metropolis correction."""
 
+from typing import Literal
+
 import arviz as az
 import numpy as np
+import pandas as pd
 import xarray as xr
 from arviz_base import convert_to_datatree
 
 
-def temperature_summary(idata: xr.DataTree, *, tolerance: float = 0.1) -> xr.Dataset:
+def temperature_summary(
+    idata: xr.DataTree, *, tolerance: float = 0.1, fmt: Literal["wide", "xarray"] = "wide"
+) -> pd.DataFrame | xr.Dataset:
     r"""Summarise the kinetic temperature of each chain.
 
     A sampler with velocity :math:`v` on a manifold of dimension :math:`m` leaves
@@ -22,17 +27,19 @@ def temperature_summary(idata: xr.DataTree, *, tolerance: float = 0.1) -> xr.Dat
         with a velocity record it.
     tolerance : float
         A chain counts as off when its mean differs from 1 by more.
+    fmt : {"wide", "xarray"}
+        A table, or a data set with the dimension ``chain``.
 
     Returns
     -------
-    xarray.Dataset
+    pandas.DataFrame or xarray.Dataset
         Per chain (and per sampler, where several ran together): ``mean``, its Monte Carlo
         standard error ``mcse``, and the flag ``off``.
 
     Raises
     ------
     ValueError
-        If no sampler recorded a temperature.
+        If no sampler recorded a temperature, or `fmt` is none of its choices.
 
     Examples
     --------
@@ -41,18 +48,27 @@ def temperature_summary(idata: xr.DataTree, *, tolerance: float = 0.1) -> xr.Dat
     >>> from pymc_geodesic.diagnostics import temperature_summary
     >>> values = np.random.default_rng(1).normal([[1.0], [1.3]], 0.1, size=(2, 200))
     >>> idata = az.from_dict({"posterior": {"x": values}, "sample_stats": {"temperature": values}})
-    >>> temperature_summary(idata)["off"].values.tolist()
-    [False, True]
+    >>> temperature_summary(idata).round(2)
+           mean  mcse    off
+    chain
+    0      0.99  0.01  False
+    1      1.29  0.01   True
     """
+    if fmt not in ("wide", "xarray"):
+        raise ValueError(f"`fmt` must be 'wide' or 'xarray', got {fmt!r}.")
     temperature = temperature_of(convert_to_datatree(idata))
     mean = temperature.mean("draw")
-    return xr.Dataset(
+    summary = xr.Dataset(
         {
             "mean": mean,
             "mcse": az.mcse(temperature, sample_dims="draw"),
             "off": np.abs(mean - 1.0) > tolerance,
         }
     )
+    if fmt == "xarray":
+        return summary
+    table = summary.to_dataframe()
+    return table.rename_axis(["chain", "sampler"]) if table.index.nlevels > 1 else table
 
 
 def temperature_of(idata: xr.DataTree) -> xr.DataArray:

@@ -13,8 +13,8 @@ import pymc as pm
 from pymc_geodesic.densities.total_sizes import stating_totals
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.runs.recipe import recipe_of
-from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.base.positive import PositiveStep
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["StepRecipe", "recipe_for"]
 

@@ -12,12 +12,12 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 
+from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
 from pymc_geodesic.distributed.expansion import Expansion, Expansions
 from pymc_geodesic.distributed.recipe import StepRecipe
 from pymc_geodesic.distributed.shard_model import ConduciveTerm, place_rows
 from pymc_geodesic.distributed.shards import Shard, load_rows
 from pymc_geodesic.distributed.surrogates import Quadratic
-from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
 from pymc_geodesic.steps.base.document_counts import DocumentCounts, TopicPushes
 from pymc_geodesic.steps.base.positive import PositiveStep
 from pymc_geodesic.steps.base.row_counts import CountsAt, RowCounts

@@ -142,8 +142,13 @@ class AdaptedGradient:
         z[: self.n_euclidean] = self.metric.from_position(x[: self.n_euclidean])
         return z
 
-    def use_sample(self, arrays: Mapping[str, np.ndarray], n_rows: int, weight: float) -> None:
-        """Let `exact` stand for some rows, each of which counts for several."""
+    def use_sample(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        n_rows: int | np.ndarray,
+        weight: float | np.ndarray,
+    ) -> None:
+        """Let `exact` stand for a sample of the rows with weights; see `TotalGradient.use`."""
         assert self._total is not None
         self._total.use(arrays, n_rows, weight)
 
@@ -205,6 +210,12 @@ class AdaptedGradient:
         second.use(variates.anchor, variates.total, hessian)
         self.order = 2
 
+    @property
+    def reach(self) -> np.ndarray:
+        """Bounds r_j of differences of second order, which can be changed in place."""
+        assert self._second is not None
+        return self._second.reach
+
     def renew_anchor(self) -> None:
         """Sum over all rows at the anchor again, for data may have changed since."""
         self.meet_rows({})
@@ -245,6 +256,7 @@ class AdaptedGradient:
             "anchor": np.empty(0) if variates is None else variates.anchor.copy(),
             "total": np.empty(0) if variates is None else variates.total.copy(),
             "hessian": np.empty(0) if second is None else second.hessian.copy(),
+            "reach": np.empty(0) if second is None else second.reach.copy(),
         }
 
     @state.setter
@@ -255,3 +267,4 @@ class AdaptedGradient:
             self.anchor_at(state["anchor"], state["total"])
         if state["hessian"].size and self.has_second_order():
             self.expand(state["hessian"])
+            self.reach[:] = state["reach"]

@@ -155,6 +155,16 @@ class GradientEstimate(Estimate):
         """Whether the gradient of a row may jump, so that its Hessian says little of it."""
         return False
 
+    def row_shares(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the share of each row in its rarest level, by the containers of the levels.
+
+        Parameters
+        ----------
+        arrays : mapping of str to ndarray, shape (at least N, ...)
+            All rows.
+        """
+        return {}
+
     def row_curvature(self) -> RowCurvature | None:
         """Compile gradient and Hessian of any number of rows; None where that cannot be."""
         return None

@@ -148,7 +148,7 @@ class LocalGradientEstimator(GradientEstimate):
         n_global = len(self._variables)
         coordinates, local = density.coordinates[:n_global], density.coordinates[n_global:]
         draws = [
-            pt.tensor(f"{q.name}_draws", dtype=q.type.dtype, shape=(self._n_draws, *q.type.shape))
+            pt.TensorType(q.type.dtype, (self._n_draws, *q.type.shape))(f"{q.name}_draws")
             for q in local
         ]
         batched = vectorize_graph(density.row_terms, replace=dict(zip(local, draws, strict=True)))

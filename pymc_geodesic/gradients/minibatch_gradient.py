@@ -27,6 +27,7 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.fisher import for_each_row, sparse_variance, tangential_variance
 from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.gradients.total_gradient import TotalGradient
+from pymc_geodesic.minibatches.stratified_sample import shares_of_entries, shares_of_levels
 
 __all__ = ["GradientEstimator"]
 
@@ -228,6 +229,19 @@ class GradientEstimator(GradientEstimate):
         """Whether the gradient of a row may jump, so that its Hessian says little of it."""
         return has_kinks(self._density_inputs.row_terms, self._density_inputs.coordinates)
 
+    def row_shares(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the share of each row in its rarest level; see `GradientEstimate.row_shares`."""
+        n_rows, shares = self.source.n_rows, {}
+        for name, array in arrays.items():
+            columns = self.source.whole.get(f"{name.removesuffix('_rows')}_columns")
+            if name.endswith("_rows") and columns is not None:
+                shares[name] = shares_of_entries(array[:n_rows], columns)
+        for names, levels in self._density.levels({k: a[:n_rows] for k, a in arrays.items()}):
+            found = shares_of_levels(levels)
+            for name in names:
+                shares[name] = np.maximum(shares.get(name, 0.0), found)
+        return shares
+
     @property
     def _size(self) -> int:
         """Length of a position."""
@@ -244,8 +258,8 @@ class GradientEstimator(GradientEstimate):
         if not density.rows or len({row.group for row in density.rows}) > 1:
             return None
         blocks = {
-            row.block: pt.tensor(
-                row.block.name, dtype=row.block.type.dtype, shape=(None, *row.block.type.shape[1:])
+            row.block: pt.TensorType(row.block.type.dtype, (None, *row.block.type.shape[1:]))(
+                row.block.name
             )
             for row in density.rows
         }

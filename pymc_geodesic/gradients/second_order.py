@@ -12,13 +12,14 @@ minibatches is the gradient at x, and what does not depend on rows is exact. In 
 deviations the noise of a smooth likelihood is about |x − c|⁴ d/(nN): it falls with the number of
 rows, where that of first order stays as it is.
 
-In the tails of a posterior |x − c|⁴ is large. The mean is right with any other place instead of x
-in the products with the two Hessians, so that they are taken at
+In the tails of a skewed posterior |x − c|⁴ is large. The mean is right with any other point instead
+of x in the products with the two Hessians, so that they are taken at
 
 .. math:: \tilde x = c + L\,\operatorname{clip}(L^{-1} (x - c), -r, r)
 
-with L the factor of a metric: beyond r posterior standard deviations along one of its coordinates
-the noise grows as that of first order does.
+with L the factor of a metric: beyond r_j posterior standard deviations along its coordinate j the
+noise grows as that of first order does. Where the log-density is quadratic r_j is infinite: a
+finite bound would add noise there, which grows with the distance from c and drives chains away.
 
 References
 ----------
@@ -39,7 +40,8 @@ from pymc_geodesic.tuning.metric import Metric
 __all__ = ["REACH", "SecondOrderVariates"]
 
 REACH = 2.0
-"""r, how far from the anchor differences are of second order, in standard deviations."""
+"""r_j in posterior standard deviations, along coordinates where the bound lowers the noise of the
+tails; infinite along all others."""
 
 
 @compiled
@@ -47,10 +49,10 @@ def clip_in_coordinates(
     away: np.ndarray,
     factor: np.ndarray,
     inverse: np.ndarray,
-    reach: float,
+    reach: np.ndarray,
     beyond: np.ndarray,
 ) -> None:
-    """Bound the coordinates L⁻¹ a of a vector a by ±r, in place.
+    """Bound the coordinates j of L⁻¹ a, a vector, by ±r_j, in place.
 
     Parameters
     ----------
@@ -58,8 +60,8 @@ def clip_in_coordinates(
         Its first d numbers are a.
     factor, inverse : ndarray, shape (d, d)
         L and L⁻¹.
-    reach : float
-        r.
+    reach : ndarray, shape (d,)
+        r_j.
     beyond : ndarray, of d numbers or more
         Receives by how much each coordinate exceeds the bound.
     """
@@ -69,7 +71,7 @@ def clip_in_coordinates(
         z, row = 0.0, inverse[i]
         for j in range(d):
             z += row[j] * away[j]
-        beyond[i] = z - min(max(z, -reach), reach)
+        beyond[i] = z - min(max(z, -reach[i]), reach[i])
         any_beyond |= beyond[i] != 0.0
     if not any_beyond:
         return
@@ -81,7 +83,7 @@ def clip_in_coordinates(
 
 @compiled_for_c
 def _expanded_difference(position: Any, argument: int, context: Any, output: Any) -> float:
-    table = array_at(context, (18,), np.int64)
+    table = array_at(context, (19,), np.int64)
     size, n_blocks, batch_size = table[6], table[7], table[8]
     minibatch_context = array_at(table[1], (table[2],), np.int64)
     curvature_context = array_at(table[4], (table[5],), np.int64)
@@ -94,13 +96,14 @@ def _expanded_difference(position: Any, argument: int, context: Any, output: Any
     d = table[17]
     factor = array_at(table[15], (d, d), np.float64)
     inverse = array_at(table[16], (d, d), np.float64)
+    reach = array_at(table[18], (d,), np.float64)
     x = array_at(position, (size,), np.float64)
     away = place[size:]
     gradient = array_at(output, (size,), np.float64)
     evaluate(table[0], x, argument, minibatch_context, gradient)
     for i in range(size):
         away[i] = x[i] - place[i]
-    clip_in_coordinates(away, factor, inverse, REACH, there)
+    clip_in_coordinates(away, factor, inverse, reach, there)
     for i in range(n_blocks):
         first_row = minibatch_context[blocks[i, 1]] + argument * blocks[i, 2]
         curvature_context[blocks[i, 0]] = first_row
@@ -131,6 +134,8 @@ class SecondOrderVariates:
         c, and the gradient of all rows there.
     hessian : ndarray, shape (size, size)
         H, their Hessian.
+    reach : ndarray, shape (n_euclidean,)
+        r_j.
     """
 
     def __init__(self, curvature: RowCurvature, n_euclidean: int) -> None:
@@ -139,6 +144,7 @@ class SecondOrderVariates:
         self._place, self._there = np.zeros(2 * size), np.zeros(2 * size)
         self.anchor, self.total = self._place[:size], np.zeros(size)
         self.hessian = np.zeros((size, size))
+        self.reach = np.full(n_euclidean, REACH)
         context = np.array(
             [
                 curvature.minibatch.address,
@@ -159,6 +165,7 @@ class SecondOrderVariates:
                 self._factor.ctypes.data,
                 self._inverse.ctypes.data,
                 n_euclidean,
+                self.reach.ctypes.data,
             ],
             dtype=np.int64,
         )
@@ -170,6 +177,6 @@ class SecondOrderVariates:
         self.anchor[:], self.total[:], self.hessian[:] = anchor, total, hessian
 
     def reach_along(self, metric: Metric) -> None:
-        """Let differences be of second order as far as `REACH` in the coordinates of a metric."""
+        """Bound differences of second order in the coordinates of a metric."""
         self._factor[:] = metric.to_direction(np.eye(len(self._factor))).T
         self._inverse[:] = np.linalg.inv(self._factor)

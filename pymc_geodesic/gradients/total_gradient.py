@@ -16,14 +16,17 @@ __all__ = ["CHUNK", "TotalGradient"]
 CHUNK = 2048
 """Rows that are looked at together: what comes in between stays in the cache."""
 
-_FIELD, _CONTEXT, _N_CONTEXT, _SIZE, _OUTPUTS, _ROWS, _INPUTS, _TABLE, _WEIGHTS, _PART = range(10)
+_FIELD, _CONTEXT, _N_CONTEXT, _SIZE, _OUTPUTS, _STRATA, _INPUTS, _TABLE, _WEIGHTS, _PART = range(10)
+_COUNTS, _STRATUM_WEIGHTS, _LENGTH = 10, 11, 12
 
 
 @compiled_for_c
 def _sum_of_chunks(position: Any, argument: int, context: Any, output: Any) -> float:
     """Add up the fields of all chunks; what is no row counts in the first of them only."""
-    table = array_at(context, (10,), np.int64)
-    size, outputs, rows, n_inputs = table[_SIZE], table[_OUTPUTS], table[_ROWS], table[_INPUTS]
+    table = array_at(context, (_LENGTH,), np.int64)
+    size, outputs, n_inputs = table[_SIZE], table[_OUTPUTS], table[_INPUTS]
+    counts = array_at(table[_COUNTS], (table[_STRATA],), np.int64)
+    stratum_weights = array_at(table[_STRATUM_WEIGHTS], (table[_STRATA],), np.float64)
     inner_context = array_at(table[_CONTEXT], (table[_N_CONTEXT],), np.int64)
     inputs = array_at(table[_TABLE], (n_inputs, 3), np.int64)
     weights = array_at(table[_WEIGHTS], (3,), np.float64)
@@ -32,14 +35,19 @@ def _sum_of_chunks(position: Any, argument: int, context: Any, output: Any) -> f
     total = array_at(output, (outputs,), np.float64)
     total[:] = 0.0
     weights[1] = weights[2]
-    for start in range(0, rows, CHUNK):
-        count = min(CHUNK, rows - start)
-        for i in range(n_inputs):
-            inner_context[inputs[i, 0]] = inputs[i, 1] + start * inputs[i, 2]
-        evaluate(table[_FIELD], x, count, inner_context, part)
-        for i in range(outputs):
-            total[i] += part[i]
-        weights[1] = 0.0
+    first = 0
+    for stratum in range(counts.size):
+        weights[0] = stratum_weights[stratum]
+        last = first + counts[stratum]
+        for start in range(first, last, CHUNK):
+            count = min(CHUNK, last - start)
+            for i in range(n_inputs):
+                inner_context[inputs[i, 0]] = inputs[i, 1] + start * inputs[i, 2]
+            evaluate(table[_FIELD], x, count, inner_context, part)
+            for i in range(outputs):
+                total[i] += part[i]
+            weights[1] = 0.0
+        first = last
     return 0.0
 
 
@@ -73,31 +81,44 @@ class TotalGradient:
         self._first = len(inner.inputs) - len(names) - 2
         for i in range(2):
             inner.point_at(self._first + len(names) + i, self._weights[i : i + 1].reshape(()))
-        context = np.zeros(10, dtype=np.int64)
+        context = np.zeros(_LENGTH, dtype=np.int64)
         context[_FIELD], context[_CONTEXT] = inner.address, inner.context.ctypes.data
         context[_N_CONTEXT] = inner.context.size
         context[_SIZE], context[_OUTPUTS], context[_INPUTS] = size, size + 1, len(names)
         context[_TABLE], context[_WEIGHTS] = self._inputs.ctypes.data, self._weights.ctypes.data
         context[_PART] = self._part.ctypes.data
         self.field = ComposedField(_sum_of_chunks, context, [inner], self)
+        self._use_strata(0, 1.0)
 
-    def use(self, arrays: Mapping[str, np.ndarray], n_rows: int, weight: float = 1.0) -> None:
+    def use(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        n_rows: int | np.ndarray,
+        weight: float | np.ndarray = 1.0,
+    ) -> None:
         """Let the field sum over the first rows of arrays.
 
         Parameters
         ----------
         arrays : mapping of str to ndarray
             C-contiguous rows by container; they are not copied.
-        n_rows : int
-        weight : float
-            How many rows each of them stands for.
+        n_rows : int or ndarray of int, shape (n_strata,)
+            Of each stratum, one after the other, where the rows are a stratified sample.
+        weight : float or ndarray, shape (n_strata,)
+            Rows of the data per row of the stratum.
         """
         self._arrays = [arrays[name] for name in self._names]
         for i, array in enumerate(self._arrays):
             self._inner.point_at(self._first + i, array)
             self._inputs[i] = self._first + i, array.ctypes.data, array.strides[0]
-        self.field.context[_ROWS] = n_rows
-        self._weights[0] = weight
+        self._use_strata(n_rows, weight)
+
+    def _use_strata(self, n_rows: int | np.ndarray, weight: float | np.ndarray) -> None:
+        self._counts = np.atleast_1d(np.array(n_rows, dtype=np.int64))
+        self._stratum_weights = np.atleast_1d(np.array(weight, dtype=np.float64))
+        context = self.field.context
+        context[_STRATA], context[_COUNTS] = self._counts.size, self._counts.ctypes.data
+        context[_STRATUM_WEIGHTS] = self._stratum_weights.ctypes.data
 
     def over(
         self,

@@ -13,6 +13,7 @@ from pymc_geodesic.kernels.geometric_brownian import log_normal_transition
 from pymc_geodesic.kernels.positive_numbers import (
     LOG_NORMAL,
     SIMPLEX,
+    SMALLEST_VALUE,
     Prior,
     expand_values,
     lift_small_values,
@@ -23,6 +24,9 @@ from pymc_geodesic.runtime.kernel import Integers, Stream, Table, Vector, kernel
 from pymc_geodesic.runtime.streams import fill_normal
 
 __all__ = ["scir"]
+
+LONGEST_TIME = 100.0
+"""Bound of bτ: the process forgets all but e⁻¹⁰⁰ of its state, and exp(bτ) is finite."""
 
 
 class Process(NamedTuple):
@@ -45,12 +49,56 @@ class Process(NamedTuple):
 
 
 @part
+def has_constant_sum(count_totals: Vector, start: int) -> bool:
+    """Return whether Σn of the simplex block that begins at ``start`` does not depend on ω."""
+    return count_totals.size == 0 or math.isnan(count_totals[start])
+
+
+@part
+def hold_total(
+    block: Integers,
+    log_state: Vector,
+    found: CountsAt,
+    step_size: float,
+    count_totals: Vector,
+    process: Process,
+) -> None:
+    """Add ω (M − Σn̂) to the drift of each row of a simplex block; see `scir`.
+
+    A positive difference is added to the shape â, a negative one to the rate b̂, so that neither
+    becomes negative.
+    """
+    start, rows, width = block[1], block[2], block[3]
+    for row in range(rows):
+        first = start + row * width
+        stop = first + width
+        total, state = 0.0, 0.0
+        for i in range(first, stop):
+            total += found.counts[i]
+            state += math.exp(log_state[i])
+        missing = count_totals[first] - total
+        rate = 1.0 + max(-missing, 0.0) / max(state, SMALLEST_VALUE)
+        for i in range(first, stop):
+            process.shape[i] += found.values[i] * max(missing, 0.0)
+            process.log_rate[i] = math.log(rate)
+            process.time[i] = min(step_size * rate, LONGEST_TIME)
+
+
+@part
 def estimate_process(
-    blocks: Table, prior: Prior, found: CountsAt, step_size: float, unit: Vector, process: Process
+    blocks: Table,
+    log_state: Vector,
+    prior: Prior,
+    found: CountsAt,
+    step_size: float,
+    unit: Vector,
+    count_totals: Vector,
+    process: Process,
 ) -> None:
     """Add counts to the prior: â = α + n̂ and b̂ = β + ĉ.
 
-    Simplex blocks have b̂ = 1 in all numbers, and one time, which are written to the first.
+    Simplex blocks where Σn does not depend on ω have b̂ = 1 in all numbers, and one time, which are
+    written to the first.
     """
     prior, found, process = borrow(prior), borrow(found), borrow(process)
     for block in range(blocks.shape[0]):
@@ -59,7 +107,10 @@ def estimate_process(
         for i in range(start, stop):
             process.shape[i] = prior.shape[i] + found.counts[i]
         if blocks[block, 0] == SIMPLEX:
-            process.log_rate[start], process.time[start] = 0.0, step_size
+            if has_constant_sum(count_totals, start):
+                process.log_rate[start], process.time[start] = 0.0, step_size
+            else:
+                hold_total(blocks[block], log_state, found, step_size, count_totals, process)
             continue
         for i in range(start, stop):
             process.rate[i] = prior.rate[i] + found.exposures[i]
@@ -68,7 +119,9 @@ def estimate_process(
 
 
 @compiled(inline="always")  # what it calls is long, and would be compiled twice
-def exact_transition(blocks: Table, log_state: Vector, process: Process, stream: Stream) -> None:
+def exact_transition(
+    blocks: Table, log_state: Vector, count_totals: Vector, process: Process, stream: Stream
+) -> None:
     """Draw from the law that each number has after the step, in place."""
     for block in range(blocks.shape[0]):
         kind, start = blocks[block, 0], blocks[block, 1]
@@ -84,7 +137,8 @@ def exact_transition(blocks: Table, log_state: Vector, process: Process, stream:
                 process.noise[own],
             )
             continue
-        once = slice(start, start + 1 if kind == SIMPLEX else stop)
+        shares_rate = kind == SIMPLEX and has_constant_sum(count_totals, start)
+        once = slice(start, start + 1 if shares_rate else stop)
         cir_transition(
             log_state[own], process.shape[own], process.log_rate[once], process.time[once], stream
         )
@@ -99,6 +153,7 @@ def scir(
     prior: Prior,
     step_size: float,
     unit: Vector,
+    count_totals: Vector,
     reference: CountsAt,
     stream: Stream,
     found: CountsAt,
@@ -108,6 +163,37 @@ def scir(
     Each step estimates â = α + n̂ and b̂ = β + ĉ from the next minibatch and follows
     dθ = (â − b̂θ) dt + √(2θ) dW exactly for the time h / b̄; log-normal variables follow
     d log θ = (Â − B̂ log θ) dt + √2 dW in the same way.
+
+    **Where Σn depends on ω.** Let L be the likelihood of ω, n = ω ⊙ ∂ log L / ∂ω and S = Σθ. As a
+    function of θ, L(θ/S) is constant along rays, so that its derivative is
+
+    .. math::
+
+        \theta_j \frac{\partial}{\partial\theta_j} \log L(\theta/S) = n_j - \omega_j \sum_i n_i,
+
+    and not n. With a constant M, the density
+
+    .. math::
+
+        \pi(\theta) \propto \prod_j \theta_j^{\alpha_j - 1} e^{-\theta_j} \; L(\theta/S) \, S^M
+
+    factorizes in polar coordinates, dθ = S^{d−1} dS dω, into Π ω^{α−1} L(ω), the posterior, and
+    S^{Σα+M−1} e^{−S}. Since ∂ log S^M / ∂ log θⱼ = M ωⱼ, the diffusion with noise √(2θ) dW that
+    leaves π invariant is
+
+    .. math::
+
+        d\theta_j = \Bigl(\alpha_j + n_j + \omega_j \bigl(M - \textstyle\sum_i n_i\bigr)
+        - \theta_j\Bigr) dt + \sqrt{2\theta_j}\,dW_j .
+
+    The sum then follows dS = (Σα + M − S) dt + √(2S) dW, whatever ω is, and ω runs at the rate 1/S,
+    which no longer depends on ω. With drift α + n − θ alone, S follows Σα + Σn(ω), and the
+    stationary law of ω is close to the posterior times Σα + Σn(ω), at every step size. Where Σn is
+    constant, M = Σn makes both the same.
+
+    A step holds ω and S of the correction: d = M − Σn̂ is added as ω max(d, 0) to â and as
+    max(−d, 0) / S to b̂ = 1, since ω = θ/S. Neither becomes negative for any M, and both are the
+    drift above as h → 0.
 
     Parameters
     ----------
@@ -124,6 +210,9 @@ def scir(
         h.
     unit : ndarray, shape (size,)
         b̄, a fixed rate near b, which makes h a number without unit; 1 in simplex blocks.
+    count_totals : ndarray, shape (size,) or (0,)
+        M of the row that a number belongs to, near the mean of Σn; NaN in other blocks and where
+        Σn does not depend on ω. Empty if all are NaN.
     reference : CountsAt
         Where control variates are evaluated, and n and c of all data there; empty for none.
     stream : ndarray of uint64, shape (2,)
@@ -144,6 +233,7 @@ def scir(
     Baker et al. (2018), algorithm 1 and eq. 2.3.
     """
     log_state, unit, stream = borrow(log_state), borrow(unit), borrow(stream)
+    count_totals = borrow(count_totals)
     prior, found = borrow(prior), borrow(found)
     size, n_reference = log_state.size, reference.values.size
     process = Process(
@@ -161,6 +251,6 @@ def scir(
             return failed, clips
         if n_reference:
             clips += add_difference(blocks, reference, there, found)
-        estimate_process(blocks, prior, found, step_size, unit, process)
-        exact_transition(blocks, log_state, process, stream)
+        estimate_process(blocks, log_state, prior, found, step_size, unit, count_totals, process)
+        exact_transition(blocks, log_state, count_totals, process, stream)
     return -1, clips

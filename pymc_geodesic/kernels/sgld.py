@@ -48,7 +48,7 @@ def adagrad_preconditioner(square: float) -> float:
 
 @compiled
 def remaining_noise(step_size: float, known: np.ndarray, spread: np.ndarray) -> int:
-    """Standard deviation of the noise to inject relative to that of an exact gradient.
+    """Compute the sd of the noise to inject, relative to that for an exact gradient.
 
     With a = h²/2 and gradients −x + N(0, b) the variance of the positions is c² + ab/(2 − a), so
     that c² = 1 − ab/(2 − a) leaves it at 1.

@@ -24,7 +24,7 @@ def euler_kick(
     stream: Stream,
     noise: Vector,
 ) -> None:
-    """v ← (1 − hξ) v + h ∇log π + sqrt(2Ah) n on the velocities of one variable."""
+    """V ← (1 − hξ) v + h ∇log π + sqrt(2Ah) n on the velocities of one variable."""
     decay, spread = 1.0 - friction * step_size, math.sqrt(2.0 * diffusion * step_size)
     for start in range(0, v.size, noise.size):
         n = min(noise.size, v.size - start)

@@ -182,6 +182,11 @@ class Stiefel(Manifold):
         return (self.n, self.p)
 
     @property
+    def is_square(self) -> bool:
+        """Whether points are orthogonal matrices, of which there are two components."""
+        return self.n == self.p
+
+    @property
     def dim(self) -> int:
         """Dimension, np − p(p + 1)/2."""
         return self.n * self.p - self.p * (self.p + 1) // 2

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.minibatches.block_format import BlockFormat, BlockPass, rows_of
-from pymc_geodesic.minibatches.block_rows import LaidOut, Memory
+from pymc_geodesic.minibatches.block_rows import Memory
 from pymc_geodesic.minibatches.row_indices import RowIndex
 from pymc_geodesic.minibatches.source import PassingRows
 from pymc_geodesic.minibatches.unlike_blocks import BlockMeans, watched
 
-__all__ = ["StreamedRows", "chosen_examples", "random_first_block"]
+__all__ = ["StreamedRows", "random_first_block"]
 
 WINDOW = 16
 """Minibatches whose rows are put in random order together."""
@@ -34,15 +34,6 @@ def random_first_block(seed: int, n_rows: int, first_length: int) -> int:
     0
     """
     return int(np.random.default_rng([seed, 5]).integers(max(n_rows // first_length, 1)))
-
-
-def chosen_examples(
-    examples: LaidOut, n: int
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Choose ``n`` rows of some that are kept, with what they point into."""
-    arrays, whole = examples
-    rows = np.random.default_rng(0).integers(len(next(iter(arrays.values()))), size=n)
-    return {name: array[rows] for name, array in arrays.items()}, whole
 
 
 class StreamedRows(PassingRows):
@@ -88,7 +79,7 @@ class StreamedRows(PassingRows):
         self._first_length = rows_of(first)
         if not self._first_length:
             raise ValueError("the first block of batches= has no rows")
-        self._examples = format.first_rows(first, EXAMPLES)
+        self._first_rows = format.first_rows(first, EXAMPLES)
         self.batch_size = self._first_length if batch_size is None else batch_size
         wanted = -(-WINDOW * self.batch_size // self._first_length)
         self._window_blocks = max(min(wanted, n_rows // self._first_length), 1)
@@ -102,9 +93,8 @@ class StreamedRows(PassingRows):
         """Look whether rows point beyond an array; see `RowSource.check_indices`."""
         self._format.indices = tuple(indices)
 
-    def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Choose some rows of the first block; see `RowSource.example_rows`."""
-        return chosen_examples(self._examples, n)
+    def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], None]:
+        return *self._first_rows, None
 
     def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
         """Rows from places that are spread evenly over the stream; see `RowSource.sample_rows`."""

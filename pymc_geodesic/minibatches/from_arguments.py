@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -239,9 +240,16 @@ def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
     container = model.named_vars.get(name)
     if not isinstance(container, SharedVariable):
         known = [data.name for data in model.data_vars]
+        remedy = ""
+        if container is None and not difflib.get_close_matches(name, known):
+            array = name if name.isidentifier() else "array"
+            remedy = (
+                f'. Write {array} = pm.Data("{name}", {array}) at the beginning of the model, and '
+                "use this container in it"
+            )
         raise ValueError(
             f"minibatch= names {name!r}, which is no pm.Data container of the model; "
-            f"the containers are {known}"
+            f"the containers are {known}{remedy}"
         )
     return container
 

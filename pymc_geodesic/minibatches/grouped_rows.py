@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,13 @@ class GroupedRows(RowSource):
         for source in self._sources:
             arrays |= source.example_rows(n)[0]
         return arrays, {}
+
+    def related_examples(self, n: int) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+        """Choose related rows of one source after another; see `RowSource.related_examples`."""
+        arrays, _ = self.example_rows(n)
+        for source in self._sources:
+            for description, rows in source.related_examples(n):
+                yield description, arrays | rows
 
     def row_indices(self, start: int) -> np.ndarray:
         """Not known: every source has rows of its own.

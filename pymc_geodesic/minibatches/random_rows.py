@@ -53,8 +53,8 @@ class RandomRows(RowSource):
     def _take_rows(self, name: str, rows: np.ndarray) -> None:
         self._data[name] = rows
 
-    def _example_arrays(self) -> dict[str, np.ndarray]:
-        return self._data
+    def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], None]:
+        return self._data, self.whole, None
 
     def next_starts(self, n: int) -> np.ndarray:
         """Gather the rows of the next ``n`` minibatches into the resident arrays."""

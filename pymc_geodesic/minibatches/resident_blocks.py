@@ -10,7 +10,6 @@ import numpy as np
 
 from pymc_geodesic.minibatches.block_as_minibatch import (
     EXAMPLES,
-    chosen_examples,
     random_first_block,
 )
 from pymc_geodesic.minibatches.block_format import BlockFormat, BlockPass, rows_of
@@ -129,7 +128,7 @@ class StreamedBlocks(PassingRows):
                 f"{self._first_length} rows; choose 1 to {self._first_length}, or make the "
                 "blocks longer"
             )
-        self._examples = format.first_rows(first, EXAMPLES)
+        self._first_rows = format.first_rows(first, EXAMPLES)
         self.arrays, self.whole = format.empty(batch_size)
         self._loading: BackgroundWork[_Block] | None = None
         self._block: _Block | None = None
@@ -141,9 +140,8 @@ class StreamedBlocks(PassingRows):
         """Look whether rows point beyond an array; see `RowSource.check_indices`."""
         self._format.indices = tuple(indices)
 
-    def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Choose some rows of the first block; see `RowSource.example_rows`."""
-        return chosen_examples(self._examples, n)
+    def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], None]:
+        return *self._first_rows, None
 
     def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
         """Rows from places that are spread evenly over the stream; see `RowSource.sample_rows`."""

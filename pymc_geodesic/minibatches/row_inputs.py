@@ -166,7 +166,7 @@ class SeenRows:
 
     def block(self, name: str, data: np.ndarray, like: Variable) -> TensorVariable:
         """Make what stands for rows of an array, of the type of another variable."""
-        return pt.tensor(name, dtype=like.type.dtype, shape=(self.n_rows, *data.shape[1:]))
+        return pt.TensorType(like.type.dtype, (self.n_rows, *data.shape[1:]))(name)
 
     def blocks(self, model: Model, graphs: Sequence[Variable]) -> dict[Variable, RowInput]:
         """Blocks that stand for the data of a model, by what they stand for in its graphs."""

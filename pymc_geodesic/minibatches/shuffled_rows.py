@@ -66,6 +66,9 @@ class ShuffledRows(RowSource):
     def _take_rows(self, name: str, rows: np.ndarray) -> None:
         np.take(rows, self._circle, axis=0, out=self.arrays[name], mode="clip")
 
+    def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
+        return self.arrays, self.whole, self._order
+
     def in_order_of_rows(
         self, name: str, values: np.ndarray, columns: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
 from pymc_geodesic.failure_modes import see
+from pymc_geodesic.minibatches.related_rows import related_rows
 from pymc_geodesic.minibatches.row_indices import RowIndex
 from pymc_geodesic.minibatches.row_inputs import (
     DrawnRows,
@@ -212,9 +213,23 @@ class RowSource(ABC):
         arrays, whole : dict of str to ndarray
             ``n`` rows of each of ``arrays``, and what they point into.
         """
-        arrays = self._example_arrays()
+        arrays, whole, _ = self._examples()
         rows = np.random.default_rng(0).integers(len(next(iter(arrays.values()))), size=n)
-        return {name: array[rows] for name, array in arrays.items()}, self.whole
+        return {name: array[rows] for name, array in arrays.items()}, whole
+
+    def related_examples(self, n: int) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+        """Choose rows that depend on each other in some models; see `related_rows`.
+
+        Yields
+        ------
+        description : str
+            What the rows have in common.
+        arrays : dict of str to ndarray
+            ``n`` rows of each of ``arrays``, which point into the same as those of `example_rows`.
+        """
+        arrays, _, numbers = self._examples()
+        for description, rows in related_rows(arrays, n, numbers):
+            yield description, {name: array[rows] for name, array in arrays.items()}
 
     def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
         """Choose rows that stand for all, always the same ones; return also how many there are."""
@@ -232,9 +247,14 @@ class RowSource(ABC):
         """
         return None
 
-    def _example_arrays(self) -> dict[str, np.ndarray]:
-        """Rows to choose examples from."""
-        return self.arrays
+    def _examples(
+        self,
+    ) -> tuple[Mapping[str, np.ndarray], dict[str, np.ndarray], np.ndarray | None]:
+        """Rows to choose examples from, what they point into, and their original row numbers.
+
+        The row numbers are None where the rows are in their original order.
+        """
+        return self.arrays, self.whole, None
 
     @abstractmethod
     def reset(self, seed: int) -> None:

@@ -1,0 +1,1 @@
+"""Monitors of the draws after a warm-up, and their diagnoses."""

@@ -1,6 +1,6 @@
 """Stationarity monitor for Langevin samplers with user-specified or annealed parameters.
 
-Such a sampler has no metric and no centering point: gradients are those of minibatches, and mean and
+Such a sampler has no metric and no centering point: gradients are those of minibatches; mean and
 standard deviation of each coordinate are those of the draws, once they are known. Less is seen than
 in whitened coordinates, and no minibatch is spent: the one that a draw begins with had no part in
 reaching the position where it begins.
@@ -114,7 +114,7 @@ class FixedParameterMonitor:
         return 0
 
     def _stationarity(self) -> Stationarity:
-        """Sums in standard deviations of the draws from their mean."""
+        """Scale the sums to standard deviations of the draws from their mean."""
         d, count = self._d, max(self._counts.sum(), 1.0)
         mean, square = self._moments / count
         spread = np.sqrt(np.maximum(square - mean**2, 0.0))
@@ -130,14 +130,16 @@ class FixedParameterMonitor:
         """Configurational temperature of each Euclidean coordinate."""
         return self._stationarity().temperatures
 
-    def diagnosis(self, names: Sequence[str]) -> str | None:
+    def diagnosis(
+        self, names: Sequence[str], *, minibatches: str = "larger minibatches"
+    ) -> str | None:
         """Describe how draws contradict gradients, naming the coordinate; None if they agree.
 
         Parameters
         ----------
         names : list of str, one for each number of a position
         """
-        return complaint_in_the_model(self._stationarity(), names)
+        return complaint_in_the_model(self._stationarity(), names, minibatches=minibatches)
 
     @property
     def state(self) -> dict[str, np.ndarray]:

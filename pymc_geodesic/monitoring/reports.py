@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,10 +67,14 @@ class EffectiveSizeMonitor:
     Parameters
     ----------
     product : Product
+    angles : collection of str
+        Euclidean variables that are angles.
+    minibatch_remedy : str
+        What to do about too much gradient noise.
     """
 
-    def __init__(self, product: Product) -> None:
-        self._size = RunningSize(product)
+    def __init__(self, product: Product, angles: Collection[str], *, minibatch_remedy: str) -> None:
+        self._size, self._minibatch_remedy = RunningSize(product, angles), minibatch_remedy
         self.initialize(0)
 
     def initialize(self, n_draws: int) -> None:
@@ -85,7 +89,9 @@ class EffectiveSizeMonitor:
 
     def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
         """Return that a chain is too short; see `DrawMonitor`."""
-        message = self._size.complaint(self._sums, self._n_draws)
+        message = self._size.complaint(
+            self._sums, self._n_draws, minibatches=self._minibatch_remedy
+        )
         return None if message is None else Diagnosis(message, "few-effective-draws")
 
     @property
@@ -190,8 +196,8 @@ class EulerMonitor:
         if found is not None and self._decay > AT_THE_BOUND:
             return Diagnosis(
                 f"{found.message} The thermostat is at its bound, 1/step_size "
-                f"= {1.0 / self._step_size:.3g}: gradient noise exceeds what it can compensate. Use "
-                "a smaller step_size or larger minibatches, or let tuning choose.",
+                f"= {1.0 / self._step_size:.3g}: gradient noise exceeds what it can compensate. "
+                "Use a smaller step_size or larger minibatches, or let tuning choose.",
                 "temperature",
             )
         if found is not None or missing <= TEMPERATURE_TOLERANCE:

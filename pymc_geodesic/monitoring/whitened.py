@@ -63,7 +63,7 @@ class WhitenedMonitor:
 
     @property
     def largest_gradient(self) -> float:
-        """Largest error of a mean so far, in posterior standard deviations; NaN before the first."""
+        """Largest error of a mean so far, in posterior sds; NaN before the first evaluation."""
         return self._stationarity.largest_gradient
 
     def before(self, z: np.ndarray, minibatches: np.ndarray) -> int:
@@ -91,7 +91,9 @@ class WhitenedMonitor:
         mean = total[: z.size] / n_grad
         return self._tangents.excess(self._blocks, z, mean, self._gradient.metric.lengths)
 
-    def diagnosis(self, names: Sequence[str]) -> str | None:
+    def diagnosis(
+        self, names: Sequence[str], *, minibatches: str = "larger minibatches"
+    ) -> str | None:
         """Describe how draws contradict gradients, naming the coordinate; None if they agree.
 
         Parameters

@@ -66,6 +66,8 @@ class ChainTrace(RecordsInWorker):
         Least number of seconds between two records.
     replay : Replay, optional
         What is there already.
+    previous : ChainTrace, optional
+        Trace of the chain that one process samples before this one.
     """
 
     def __init__(
@@ -78,12 +80,14 @@ class ChainTrace(RecordsInWorker):
         columns: Columns,
         every: float,
         replay: Replay | None = None,
+        previous: ChainTrace | None = None,
     ) -> None:
         # Not those of the base: it would open a store of another kind.
         self.files, self.chain, self.n_draws = files, chain, n_draws
         self.values_at, self.columns = values_at, columns
         self.every = every
         self.replay = replay
+        self.previous = previous
         self.n = 0
         self._step: Any = None
         self._first = 0 if replay is None else replay.record.n
@@ -94,10 +98,20 @@ class ChainTrace(RecordsInWorker):
         self._due = time.monotonic() + self.every
 
     def link_stepper(self, step_method: Any) -> None:
-        """Take hold of the step method, in the process that calls it."""
+        """Take hold of the step method, in the process that calls it.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the previous chain was interrupted. PyMC catches the interrupt of a chain and
+            samples the next one, so that a run in one process would not stop.
+        """
+        in_main = multiprocessing.parent_process() is None
+        if in_main and self.previous is not None and self.previous.n < self.previous.n_draws:
+            raise KeyboardInterrupt
         self._step = step_method
         step_method.step = self._begin
-        if multiprocessing.parent_process() is not None:
+        if not in_main:
             # Nothing closes a trace in a process that is told to end.
             multiprocessing.util.Finalize(self, self.close, exitpriority=10)
             end_worker_with(self.close)
@@ -188,7 +202,7 @@ class ChainTrace(RecordsInWorker):
             tell_how_to_go_on(error, self.files.folder.parent)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_step": None}
+        return self.__dict__ | {"_step": None, "previous": None}
 
     @property
     def _posterior(self) -> Any:

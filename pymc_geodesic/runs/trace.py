@@ -63,6 +63,9 @@ class CheckpointTrace(KnowsTheStep):
 
     Notes
     -----
+    An interrupt (Ctrl-C, or `KeyboardInterrupt` of a callback) stops the whole run, with
+    ``cores=1`` too, where PyMC without this trace ends one chain and samples the next ones.
+
     With ``cores=`` above 1, PyMC imports zarr before it lets processes write for themselves:
     ``pip install zarr``.
 
@@ -149,8 +152,9 @@ class CheckpointTrace(KnowsTheStep):
         self._give_signal_back = end_run_with(self, self.path)
         self.run = RunFiles(self.path)
         values_at = ValuesAt(self.model, named)
-        self.straces = [
-            ChainTrace(
+        self.straces: list[ChainTrace] = []
+        for chain in range(chains):
+            trace = ChainTrace(
                 self.run.chain(chain),
                 chain,
                 tune + draws,
@@ -158,9 +162,9 @@ class CheckpointTrace(KnowsTheStep):
                 columns=Columns([v.name for v in named], kinds),
                 every=self.every,
                 replay=replays[chain],
+                previous=self.straces[-1] if chain else None,
             )
-            for chain in range(chains)
-        ]
+            self.straces.append(trace)
 
     def _make_folder(self) -> None:
         if (self.path / "run.npz").exists():

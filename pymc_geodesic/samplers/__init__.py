@@ -1,0 +1,1 @@
+"""Markov chains on a vector: kernel, gradient estimate, adaptation and monitor. No PyMC."""

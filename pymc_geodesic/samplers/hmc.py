@@ -13,9 +13,9 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.gmc import Chains, Record
-from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.streams import uniform
 from pymc_geodesic.samplers.sampler import NotFiniteError
 
 __all__ = ["HMCSampler"]
@@ -32,6 +32,8 @@ class HMCSampler:
     adaptation : TrajectoryAdaptation
     estimate : GradientEstimate, optional
         What has sample stats of its own, the draws of local variables.
+    square_frames : sequence of (slice, int)
+        Coordinates of each orthogonal n × n matrix, and n; see `_flip_columns`.
 
     Attributes
     ----------
@@ -42,9 +44,14 @@ class HMCSampler:
     """
 
     def __init__(
-        self, adaptation: TrajectoryAdaptation, estimate: GradientEstimate | None = None
+        self,
+        adaptation: TrajectoryAdaptation,
+        estimate: GradientEstimate | None = None,
+        *,
+        square_frames: Sequence[tuple[slice, int]] = (),
     ) -> None:
         self.adaptation, self._estimate = adaptation, estimate
+        self._square_frames = square_frames
         size = adaptation.product.size
         self._record = Record(1, np.empty((0, size)), np.empty(1), np.empty((2, 1)))
         self._current = np.full(size + 1, math.nan)
@@ -72,9 +79,7 @@ class HMCSampler:
         NotFiniteError
             If the gradient is not finite there.
         """
-        self.z, gradient, self._n_grad = self.adaptation.start(
-            x, self.stream, first=self._n == 0
-        )
+        self.z, gradient, self._n_grad = self.adaptation.start(x, self.stream, first=self._n == 0)
         self._current[:] = math.nan
         if not all_finite(gradient):
             raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
@@ -91,7 +96,9 @@ class HMCSampler:
             If the log-density is not finite where the chain starts.
         """
         adaptation = self.adaptation
+        n_flips = self._flip_columns()
         minibatch, trajectory, n_grad = adaptation.propose(self.z, self.stream, tune=tune)
+        n_grad += n_flips
         if math.isnan(trajectory.step_size):
             raise NotFiniteError("gradient", trajectory.step_size, self.z)
         if not adaptation.is_fixed:
@@ -129,18 +136,41 @@ class HMCSampler:
             **({} if self._estimate is None else self._estimate.stats()),
         }
 
+    def _flip_columns(self) -> int:
+        """Propose the other sign of a random column of every square frame, in place.
+
+        Orthogonal matrices of determinant +1 and −1 are two components, and no trajectory leads
+        from one to the other. The proposal is its own inverse and preserves the surface measure,
+        so that it is accepted with probability min(1, π(proposal) / π(frame)).
+
+        Returns
+        -------
+        int
+            Gradient evaluations.
+        """
+        if not self._square_frames:
+            return 0
+        log_density = self._log_density_at(self.z, 0)
+        for part, n in self._square_frames:
+            proposal = self.z.copy()
+            proposal[part].reshape(n, n)[:, int(n * uniform(self.stream))] *= -1.0
+            proposed = self._log_density_at(proposal, 0)
+            if math.log(uniform(self.stream)) < proposed - log_density:
+                self.z, log_density = proposal, proposed
+                self._current[:] = math.nan
+        return 1 + len(self._square_frames)
+
+    def _log_density_at(self, z: np.ndarray, minibatch: int) -> float:
+        output = np.empty(z.size + 1)
+        logp_grad = self.adaptation.logp_grad
+        evaluate(logp_grad.address, z, minibatch, logp_grad.context, output)
+        logp_grad.raise_error()
+        return float(output[-1])
+
     def _check_start(self, minibatch: int) -> None:
         """Raise an error where the log-density is not finite, which no proposal would leave."""
-        output = np.empty(self.z.size + 1)
-        field = self.adaptation.logp_grad
-        evaluate(field.address, self.z, minibatch, field.context, output)
-        if not math.isfinite(output[-1]):
+        if not math.isfinite(self._log_density_at(self.z, minibatch)):
             raise NotFiniteError("log-density", math.nan, np.empty(0), at_start=True)
-
-    def funnel(self, names: Sequence[str]) -> Diagnosis | None:
-        """Describe a variable that sets the scale of another, as the warm-up has shown it."""
-        found = self.adaptation.funnel()
-        return None if found is None else Diagnosis(found.complaint, "funnel")
 
     @property
     def state(self) -> dict[str, Any]:

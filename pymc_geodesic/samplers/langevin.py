@@ -226,14 +226,12 @@ class LangevinSampler:
         names : list of str
             One for each coordinate.
         """
-        message = None if self.monitor is None else self.monitor.diagnosis(names)
-        message = message or self.adaptation.noise_diagnosis(names)
-        return None if message is None else Diagnosis(message, "stationarity")
-
-    def funnel(self, names: Sequence[str]) -> Diagnosis | None:
-        """Describe a variable that sets the scale of another, as the warm-up has shown it."""
-        found = self.adaptation.funnel()
-        return None if found is None else Diagnosis(found.complaint, "funnel")
+        if self.monitor is not None:
+            remedy = self.adaptation.minibatch_remedy
+            message = self.monitor.diagnosis(names, minibatches=remedy)
+            if message is not None:
+                return Diagnosis(message, "stationarity")
+        return self.adaptation.noise_diagnosis(names)
 
     @property
     def state(self) -> dict[str, Any]:

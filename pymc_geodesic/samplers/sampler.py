@@ -37,11 +37,14 @@ class Sampler(Protocol):
 
     Attributes
     ----------
+    adaptation
+        With ``needs_warm_up`` and ``is_tuned``.
     state : dict
         All that decides the draws to come: that of the chain, and nested in it that of the
         adaptation.
     """
 
+    adaptation: Any
     state: dict[str, Any]
 
     @property

@@ -14,6 +14,7 @@ from pymc_geodesic.arguments import (
     checked_metric_or_covariance,
     plain_number,
 )
+from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
@@ -22,6 +23,7 @@ from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
 from pymc_geodesic.steps.hmc import (
     TRAJECTORY_STATS,
     check_exact,
+    square_frames,
     trajectory_adaptation,
     trajectory_monitors,
 )
@@ -111,6 +113,10 @@ class GMC(GeodesicStep):
     -----
     Every draw uses ε(1 + 0.2 U(−1, 1)), or half of that spread where the length is random
     too, which breaks periodic orbits.
+
+    Orthogonal matrices, frames of n columns in n dimensions, have determinant +1 or −1, and no
+    trajectory leads from one to the other. Before each draw the opposite sign of a random column
+    is proposed, and accepted with the probability min(1, π(proposal) / π(x)).
 
     Sample stats: ``step_size``, ``acceptance_rate``, ``diverging`` (ΔH > 1000 or not finite),
     ``n_grad``, and as PyMC's HMC has them ``lp`` (log π at the draw, in the coordinates that the
@@ -207,9 +213,14 @@ class GMC(GeodesicStep):
             n_steps=n_steps,
             target_accept=target_accept,
             metric=metric,
+            angles=angles_of(self.variables),
             first_step=step_by_curvature,
         )
-        self.sampler = HMCSampler(self.adaptation, self.estimator)
-        self.monitors = trajectory_monitors(self.sampler, self.product, target_accept)
+        self.sampler = HMCSampler(
+            self.adaptation,
+            self.estimator,
+            square_frames=[] if self.local else square_frames(self.variables, self.product),
+        )
+        self.monitors = trajectory_monitors(self, self.sampler, target_accept)
         if self.local:
             self.report_local_acceptance()

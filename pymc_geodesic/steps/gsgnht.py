@@ -19,6 +19,7 @@ from pymc_geodesic.arguments import (
     checked_metric_or_covariance,
     plain_number,
 )
+from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.monitoring.reports import TemperatureMonitor
@@ -34,6 +35,7 @@ from pymc_geodesic.steps.langevin import (
     langevin_adaptation,
     langevin_monitors,
     monitor_of,
+    report_adaptation,
     row_noise,
 )
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
@@ -42,7 +44,7 @@ from pymc_geodesic.steps.step import GeodesicStep
 __all__ = ["gSGNHT"]
 
 LAST_EXCESS = 0.05
-"""Excess of the kinetic temperature that gradient noise may cause where coordinates are not adapted.
+"""Excess of the kinetic temperature by gradient noise where coordinates are not adapted.
 
 A thermostat holds the mean over the coordinates of a variable; some are hotter and others colder.
 """
@@ -334,6 +336,7 @@ class gSGNHT(GeodesicStep):
             whitens=whitens,
             rule=UnderdampedRule(),
             metric=metric,
+            angles=angles_of(self.variables),
             control_variates=control_variates,
             gradient_noise=gradient_noise,
             tune_temperature=tune_temperature,
@@ -349,9 +352,11 @@ class gSGNHT(GeodesicStep):
         temperature = TemperatureMonitor(
             self.adaptation.product.dims,
             friction_name="friction",
-            too_hot=TOO_HOT,
+            too_hot=TOO_HOT.format(minibatches=self.adaptation.minibatch_remedy),
             too_cold=TOO_COLD,
         )
-        self.monitors = langevin_monitors(self.sampler, self.product, temperature)
+        self.monitors = langevin_monitors(self, self.sampler, temperature)
+        report_adaptation(self, self.adaptation)
+
         if self.local:
             self.report_local_acceptance()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,25 @@ from pymc_geodesic.adaptation.trajectories import (
     WhitenedTrajectories,
     compact_parts,
 )
+from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
-from pymc_geodesic.manifolds import Product
+from pymc_geodesic.manifolds import Product, Stiefel
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.monitoring.diagnosis import DrawMonitor
 from pymc_geodesic.monitoring.reports import AcceptanceMonitor, EffectiveSizeMonitor, Report
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.pymc_parts import SamplerWarning
-from pymc_geodesic.steps.step import DEFAULT_STEPS
+from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
 
-__all__ = ["TRAJECTORY_STATS", "check_exact", "trajectory_adaptation", "trajectory_monitors"]
+__all__ = [
+    "TRAJECTORY_STATS",
+    "check_exact",
+    "square_frames",
+    "trajectory_adaptation",
+    "trajectory_monitors",
+]
 
 TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {
     "step_size": (np.float64, []),
@@ -75,6 +82,7 @@ def trajectory_adaptation(
     n_steps: int | None,
     target_accept: float,
     metric: str | np.ndarray | None,
+    angles: Collection[str],
     first_step: FirstStep,
 ) -> TrajectoryAdaptation:
     """Choose what adapts the trajectories.
@@ -101,6 +109,7 @@ def trajectory_adaptation(
             product,
             target_accept=target_accept,
             metric=metric,
+            angles=angles,
             n_steps=n_steps,
             is_fixed=not estimate.depends_on_others,
         )
@@ -118,12 +127,29 @@ def trajectory_adaptation(
     )
 
 
+def square_frames(
+    variables: Sequence[ManifoldVariable], product: Product
+) -> list[tuple[slice, int]]:
+    """Coordinates of each orthogonal n × n matrix, and n."""
+    frames = []
+    for variable in variables:
+        manifold = variable.manifold
+        if isinstance(manifold, Stiefel) and manifold.is_square:
+            start = product.slices[variable.name].start
+            for row in range(variable.rows):
+                first = start + row * manifold.size
+                frames.append((slice(first, first + manifold.size), manifold.n))
+    return frames
+
+
 def trajectory_monitors(
-    sampler: HMCSampler, product: Product, target_accept: float
+    step: GeodesicStep, sampler: HMCSampler, target_accept: float
 ) -> Sequence[DrawMonitor]:
     """Monitors in the order in which their diagnoses are reported."""
     return [
         AcceptanceMonitor(target_accept),
-        Report(sampler.funnel),
-        EffectiveSizeMonitor(product),
+        Report(lambda _: step.funnel_diagnosis(lambda _: sampler.adaptation.funnel())),
+        EffectiveSizeMonitor(
+            step.product, angles_of(step.variables), minibatch_remedy="larger minibatches"
+        ),
     ]

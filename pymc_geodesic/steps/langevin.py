@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptable import adapted_gradient
-from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
+from pymc_geodesic.adaptation.adaptable import NotAdapted, adapted_gradient
+from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES, LangevinAdaptation
 from pymc_geodesic.adaptation.annealing import (
     FixedParameters,
     KnownNoise,
@@ -20,6 +21,8 @@ from pymc_geodesic.adaptation.bounded_parameters import ParameterRule
 from pymc_geodesic.adaptation.known_noise import noise_by_coordinate
 from pymc_geodesic.adaptation.trajectories import WhitenedTrajectories
 from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
+from pymc_geodesic.densities.variables import angles_of
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
@@ -30,7 +33,7 @@ from pymc_geodesic.monitoring.reports import EffectiveSizeMonitor, Report
 from pymc_geodesic.monitoring.whitened import WhitenedMonitor
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
-from pymc_geodesic.steps.step import DEFAULT_STEPS
+from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
 from pymc_geodesic.tuning.cooling import FIRST_EXCESS
 from pymc_geodesic.tuning.temperature import FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
 
@@ -43,10 +46,13 @@ __all__ = [
     "langevin_adaptation",
     "langevin_monitors",
     "monitor_of",
+    "report_adaptation",
     "row_noise",
     "temperature_tuner",
     "whitened_adaptation",
 ]
+
+_log = logging.getLogger("pymc")
 
 SPLITTINGS = {"exact": EXACT, "paper": PAPER}
 
@@ -67,9 +73,7 @@ LAST_EXCESS_OF_KNOWN_NOISE = 0.5
 LARGEST_MONITORED = 50_000
 """Coordinates beyond which sums over gradients would fill the memory."""
 
-TOO_HOT = (
-    'a smaller step_size, more friction, larger minibatches or a known gradient_noise ("fisher")'
-)
+TOO_HOT = 'a smaller step_size, more friction, {minibatches} or a known gradient_noise ("fisher")'
 TOO_COLD = "a smaller step_size or less friction"
 
 
@@ -96,10 +100,11 @@ def whitened_adaptation(
     *,
     rule: ParameterRule,
     metric: str | np.ndarray,
+    angles: Collection[str],
     control_variates: str | int,
     n_steps: int | None,
-) -> WhitenedAdaptation | None:
-    """Adaptation in whitened coordinates, where the estimate allows it; None elsewhere.
+) -> WhitenedAdaptation | NotAdapted:
+    """Adaptation in whitened coordinates, where the estimate allows it, or why not.
 
     Parameters
     ----------
@@ -111,19 +116,19 @@ def whitened_adaptation(
         See `pymc_geodesic.SGGMC`.
     """
     gradient = adapted_gradient(estimate, product, control_variates=control_variates)
-    if gradient is None:
-        return None
+    if isinstance(gradient, NotAdapted):
+        return gradient
     trajectories = WhitenedTrajectories(
         gradient,
         product,
         target_accept=EXPLORING_ACCEPTANCE,
         metric=metric,
+        angles=angles,
     )
     return WhitenedAdaptation(
         gradient,
         product,
-        estimate.source,
-        estimate.next_arguments,
+        estimate,
         HMCSampler(trajectories),
         rule,
         order=control_variates,
@@ -161,6 +166,7 @@ def langevin_adaptation(
     whitens: bool,
     rule: ParameterRule,
     metric: str | np.ndarray | None,
+    angles: Collection[str],
     control_variates: str | int,
     gradient_noise: ArrayLike | str | None,
     tune_temperature: float | None,
@@ -181,6 +187,8 @@ def langevin_adaptation(
     whitens : bool
         Whether the arguments leave the coordinates to adaptation.
     rule : ParameterRule
+    angles : collection of str
+        Euclidean variables that are angles.
     last_excess : float
         Excess of the kinetic temperature by gradient noise at the end of annealing.
     metric, control_variates, gradient_noise, tune_temperature, n_steps
@@ -191,6 +199,7 @@ def langevin_adaptation(
     ValueError
         If a covariance is given that nothing uses.
     """
+    obstacle = NotAdapted("user-specified arguments or local variables exclude them")
     if whitens:
         assert metric is not None
         whitened = whitened_adaptation(
@@ -198,11 +207,13 @@ def langevin_adaptation(
             product,
             rule=rule,
             metric=metric,
+            angles=angles,
             control_variates=control_variates,
             n_steps=n_steps,
         )
-        if whitened is not None:
+        if isinstance(whitened, WhitenedAdaptation):
             return whitened
+        obstacle = whitened
     check_unused_covariance(metric)
     fixed_steps = n_steps or DEFAULT_STEPS
     by_rows = estimate.compile_noise() if isinstance(gradient_noise, str) else None
@@ -226,9 +237,7 @@ def langevin_adaptation(
         noise_is_known=gradient_noise is not None,
         n_steps=fixed_steps,
         starts_anywhere=tune_temperature is not None or estimate.is_local,
-        reason="rows or manifolds do not allow whitened coordinates"
-        if whitens
-        else "arguments or local variables exclude whitened coordinates",
+        obstacle=obstacle,
     )
 
 
@@ -262,11 +271,27 @@ def monitor_of(
 
 
 def langevin_monitors(
-    sampler: LangevinSampler, product: Product, *temperature: DrawMonitor
+    step: GeodesicStep, sampler: LangevinSampler, *temperature: DrawMonitor
 ) -> Sequence[DrawMonitor]:
     """Monitors in the order in which their diagnoses are reported."""
-    size = EffectiveSizeMonitor(product)
+    adaptation = sampler.adaptation
+    size = EffectiveSizeMonitor(
+        step.product, angles_of(step.variables), minibatch_remedy=adaptation.minibatch_remedy
+    )
     stationarity = Report(sampler.diagnosis)
-    if sampler.adaptation.is_whitened:
-        return [Report(sampler.funnel), *temperature, stationarity, size]
-    return [*temperature, size, stationarity]
+    if not adaptation.is_whitened:
+        return [*temperature, size, stationarity]
+    funnel = Report(lambda _: step.funnel_diagnosis(adaptation.funnel))
+    return [funnel, *temperature, stationarity, size]
+
+
+def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:
+    """Log what keeps a step from adapting its coordinates, as a warning where there is a remedy."""
+    if adaptation.is_whitened or not adaptation.needs_warm_up:
+        return
+    sampled = ", ".join(variable.name for variable in step.variables)
+    message = f"{type(step).__name__}[{sampled}] {adaptation!r}"
+    if adaptation.minibatch_remedy != LARGER_MINIBATCHES:
+        _log.warning(see(message, "no-adaptation"))
+    else:
+        _log.info(message)

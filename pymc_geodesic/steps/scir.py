@@ -140,6 +140,11 @@ class SCIR(PositiveStep):
     of a step, which costs another tanh(h/2) at most, and the rule counts it as noise. The sample
     stat ``variance_inflation`` is the share that the noise adds.
 
+    Where the sum of the counts changes with ω, as in mixtures and topics that share words, the
+    drift of a Dirichlet variable has the further term ωⱼ(M − Σn̂), with the mean M of Σn over the
+    tuning phase. The law of θ under which ω has the posterior is then invariant for h → 0; without
+    the term it is not. With ``local=`` the term is left out. See the page on simplex samplers.
+
     It applies to likelihoods with non-negative ω ∂ log p / ∂ω: Categorical and Multinomial data
     with the variable as probabilities, mixtures of them, discrete variables of other steps
     whose probabilities it is; for Gamma variables Poisson, exponential and gamma rates and normal
@@ -198,6 +203,12 @@ class SCIR(PositiveStep):
     totals_hold_counts = True
     _kernels = (scir, scir_words)
     _compiled_attributes = (*PositiveStep._compiled_attributes, "_estimate_all_rows")
+    _tuned_attributes = (
+        *PositiveStep._tuned_attributes,
+        "reference",
+        "reference_counts",
+        "reference_exposures",
+    )
     _given: CountsAt | None = None
     """Counts of more rows than the step has, which chains keep as those of all data."""
 
@@ -305,6 +316,17 @@ class SCIR(PositiveStep):
             exposures = exposures + self.reference_exposures - self._exposures
         return super()._push(argument, counts, exposures)
 
+    @property
+    def _count_totals(self) -> np.ndarray:
+        """M of every number, near the mean of Σn; see `pymc_geodesic.kernels.scir.scir`."""
+        if not self._sums_depend.any():
+            return np.empty(0)
+        if self.reference.size:
+            totals = self._row_sums(self.reference_counts)
+        else:
+            totals = self._noise.totals
+        return np.where(self._sums_depend, totals, np.nan)
+
     def follow_topics(
         self, topics: AssignsTopics, arguments: np.ndarray, step_size: float
     ) -> tuple[int, dict[str, Any]]:
@@ -324,6 +346,7 @@ class SCIR(PositiveStep):
             Prior(self._prior_shape, self._prior_rate),
             step_size,
             self.unit,
+            self._count_totals,
             CountsAt(self.reference, self.reference_counts, self.reference_exposures),
             self.stream,
             CountsAt(self._values, self._counts, self._exposures),

@@ -18,6 +18,7 @@ from pymc_geodesic.arguments import (
     checked_metric_or_covariance,
     plain_number,
 )
+from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.monitoring.reports import TemperatureMonitor
@@ -33,6 +34,7 @@ from pymc_geodesic.steps.langevin import (
     langevin_adaptation,
     langevin_monitors,
     monitor_of,
+    report_adaptation,
     row_noise,
 )
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
@@ -41,7 +43,7 @@ from pymc_geodesic.steps.step import GeodesicStep
 __all__ = ["SGGMC"]
 
 LAST_EXCESS = 0.02
-"""Excess of the kinetic temperature that gradient noise may cause where coordinates are not adapted."""
+"""Excess of the kinetic temperature by gradient noise where coordinates are not adapted."""
 
 
 class SGGMC(GeodesicStep):
@@ -178,8 +180,9 @@ class SGGMC(GeodesicStep):
     over inner steps and variables), ``friction`` (mean over variables), ``noise_clips``,
     ``diverging``, ``n_grad``.
 
-    A step whose tuning phase is over keeps what it chose: sampling again with ``tune=0`` in the
-    same process goes on with that step size and friction.
+    A step that was tuned with ``cores=1`` keeps what it chose: sampling again with ``tune=0`` in
+    the same process uses that step size and friction, and starts at the last draws if they are
+    passed as ``initvals=``. The initial point of the model is rejected, as there is no burn-in.
 
     References
     ----------
@@ -320,6 +323,7 @@ class SGGMC(GeodesicStep):
             whitens=whitens,
             rule=UnderdampedRule(),
             metric=metric,
+            angles=angles_of(self.variables),
             control_variates=control_variates,
             gradient_noise=gradient_noise,
             tune_temperature=tune_temperature,
@@ -335,9 +339,11 @@ class SGGMC(GeodesicStep):
         temperature = TemperatureMonitor(
             self.adaptation.product.dims,
             friction_name="friction",
-            too_hot=TOO_HOT,
+            too_hot=TOO_HOT.format(minibatches=self.adaptation.minibatch_remedy),
             too_cold=TOO_COLD,
         )
-        self.monitors = langevin_monitors(self.sampler, self.product, temperature)
+        self.monitors = langevin_monitors(self, self.sampler, temperature)
+        report_adaptation(self, self.adaptation)
+
         if self.local:
             self.report_local_acceptance()

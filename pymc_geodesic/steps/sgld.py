@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pymc_geodesic.adaptation.adaptable import NotAdapted
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
 from pymc_geodesic.adaptation.bounded_parameters import OverdampedRule
 from pymc_geodesic.adaptation.overdamped_annealing import OverdampedAnnealing
@@ -19,6 +20,7 @@ from pymc_geodesic.arguments import (
     checked_metric_or_covariance,
     plain_number,
 )
+from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.minibatches.orders import RowNoise
@@ -31,6 +33,7 @@ from pymc_geodesic.steps.langevin import (
     check_unused_covariance,
     langevin_monitors,
     monitor_of,
+    report_adaptation,
     whitened_adaptation,
 )
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
@@ -232,24 +235,27 @@ class SGLD(GeodesicStep):
             with_value=whitens and minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
-        self.adaptation: LangevinAdaptation | None = None
+        self.adaptation: LangevinAdaptation | NotAdapted = NotAdapted(
+            "user-specified arguments exclude them"
+        )
         if whitens:
             self.adaptation = whitened_adaptation(
                 self.estimator,
                 self.product,
                 rule=OverdampedRule(),
                 metric=metric,
+                angles=angles_of(self.variables),
                 control_variates=control_variates,
                 n_steps=n_steps,
             )
-        if self.adaptation is None:
+        if isinstance(self.adaptation, NotAdapted):
             check_unused_covariance(metric)
             self.adaptation = OverdampedAnnealing(
                 self.estimator,
                 self.product,
                 step_size=plain_number(step_size),
                 n_steps=n_steps or DEFAULT_STEPS,
-                reason="arguments or rows exclude whitened coordinates",
+                obstacle=self.adaptation,
             )
         self.sampler = LangevinSampler(
             OverdampedLangevin(
@@ -259,7 +265,8 @@ class SGLD(GeodesicStep):
             self.adaptation,
             monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
-        self.monitors = langevin_monitors(self.sampler, self.product)
+        self.monitors = langevin_monitors(self, self.sampler)
+        report_adaptation(self, self.adaptation)
 
 
 SSGLD = SGLD

@@ -76,6 +76,8 @@ class SGRLD(PositiveStep):
     Its error of discretisation is of the order of h in θ itself, which is nothing for a large
     component and everything for one near zero. It samples every Dirichlet and Gamma
     variable with a differentiable likelihood, also where counts are negative and `SCIR` declines.
+    Where a component has α < 1 the posterior may have an infinite density at zero; the error in ω
+    then falls slowly with h, about as h^α, and no practical step size removes it. Use `SCIR` there.
 
     Parameters
     ----------
@@ -259,15 +261,6 @@ class SGRLD(PositiveStep):
             self.fastest = max(self.fastest, rate)
             self.direction = back
         return 2 * self._evaluations
-
-    def _row_sums(self, numbers: np.ndarray) -> np.ndarray:
-        """Sum over the row that a number belongs to, for every number of a simplex."""
-        sums = np.zeros(numbers.size)
-        for kind, start, rows, width in self.blocks:
-            if kind == SIMPLEX:
-                part = slice(start, start + rows * width)
-                sums[part] = np.repeat(numbers[part].reshape(rows, width).sum(axis=1), width)
-        return sums
 
     def _spread(self, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
         theta = np.exp(self.position) * (1.0 - self._values)

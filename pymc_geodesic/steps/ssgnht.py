@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pymc_geodesic.adaptation.adaptable import NotAdapted
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
 from pymc_geodesic.adaptation.annealing import (
     FixedParameters,
@@ -25,6 +26,7 @@ from pymc_geodesic.arguments import (
     checked_metric_or_covariance,
     plain_number,
 )
+from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.integrators import EXACT
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
@@ -39,6 +41,7 @@ from pymc_geodesic.steps.langevin import (
     check_unused_covariance,
     langevin_monitors,
     monitor_of,
+    report_adaptation,
     row_noise,
     whitened_adaptation,
 )
@@ -49,10 +52,10 @@ from pymc_geodesic.tuning.temperature import FIRST_EULER_EXCESS, EulerTuner
 __all__ = ["SSGNHT"]
 
 LAST_EXCESS = 0.05
-"""Excess of the kinetic temperature that gradient noise may cause where coordinates are not adapted."""
+"""Excess of the kinetic temperature by gradient noise where coordinates are not adapted."""
 
 LARGEST_NOISE = 0.5
-"""Bound of h² b: near kinks the noise is known less well, and at 1 a posterior sd was 8 % too wide."""
+"""Bound of h² b: near kinks the noise is known less well, and at 1 an sd was 8 % too wide."""
 
 LARGEST_WHILE_ANNEALING = 1.0
 """Bound of ξ/A while annealing: more would act as friction on the force towards the posterior."""
@@ -297,18 +300,21 @@ class SSGNHT(GeodesicStep):
                 FIRST_EULER_EXCESS if tune_temperature is None else tune_temperature - 1.0
             ),
         )
-        self.adaptation: LangevinAdaptation | None = None
+        self.adaptation: LangevinAdaptation | NotAdapted = NotAdapted(
+            "user-specified arguments exclude them"
+        )
         if whitens:
             self.adaptation = whitened_adaptation(
                 self.estimator,
                 self.product,
                 rule=UnderdampedRule(LARGEST_NOISE),
                 metric=metric,
+                angles=angles_of(self.variables),
                 control_variates=control_variates,
                 n_steps=n_steps,
             )
         dynamics: Dynamics
-        if self.adaptation is not None:
+        if not isinstance(self.adaptation, NotAdapted):
             dynamics = GeodesicNoseHoover(EXACT)
         else:
             check_unused_covariance(metric)
@@ -331,7 +337,7 @@ class SSGNHT(GeodesicStep):
                     n_steps=fixed_steps,
                     starts_anywhere=tune_temperature is not None,
                     largest_while_annealing=LARGEST_WHILE_ANNEALING,
-                    reason="arguments or rows exclude whitened coordinates",
+                    obstacle=self.adaptation,
                 )
         self.sampler = LangevinSampler(
             dynamics,
@@ -342,9 +348,10 @@ class SSGNHT(GeodesicStep):
         temperature: DrawMonitor = TemperatureMonitor(
             self.adaptation.product.dims,
             friction_name="diffusion",
-            too_hot="a smaller step_size, more diffusion or larger minibatches",
+            too_hot=("a smaller step_size, more diffusion or " + self.adaptation.minibatch_remedy),
             too_cold="a smaller step_size",
         )
         if not self.adaptation.is_whitened:
             temperature = EulerMonitor(temperature)
-        self.monitors = langevin_monitors(self.sampler, self.product, temperature)
+        self.monitors = langevin_monitors(self, self.sampler, temperature)
+        report_adaptation(self, self.adaptation)

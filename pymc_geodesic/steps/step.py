@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pymc
 from rich.progress import TextColumn
 from rich.table import Column
 from threadpoolctl import threadpool_limits
@@ -17,13 +20,14 @@ from threadpoolctl import threadpool_limits
 from pymc_geodesic.arguments import check_compile_kwargs
 from pymc_geodesic.counts.refusals import moving_level, moving_support
 from pymc_geodesic.densities.edges import edges
+from pymc_geodesic.densities.hierarchy import hierarchical_pairs
 from pymc_geodesic.densities.jumps import jumps
 from pymc_geodesic.densities.log_terms import LogTerms
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables, product_of
 from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import Estimate
-from pymc_geodesic.manifolds import Manifold, Product
+from pymc_geodesic.manifolds import Manifold, Product, Stiefel
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
 from pymc_geodesic.monitoring.diagnosis import Diagnosis, DrawMonitor
@@ -48,8 +52,11 @@ from pymc_geodesic.steps.pymc_parts import (
     get_random_generator,
     modelcontext,
 )
+from pymc_geodesic.tuning.funnel import Funnel
 
 __all__ = ["DEFAULT_STEPS", "LOCAL_TUNE_STEPS", "GeodesicStep", "GeodesicStepState"]
+
+_PACKAGE = str(Path(__file__).parents[1])
 
 _STEPS_OF_CHAIN = StepsOfChain()
 
@@ -163,6 +170,8 @@ class GeodesicStep(BlockedStep):
         self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         every = manifold_variables(self.model, vars, manifolds, everywhere=everywhere)
         self.variables = global_variables(name, self.model, every, self.local)
+        if not is_corrected or self.local:
+            warn_of_square_frames(name, (*self.variables, *self.local))
         refuse_rows_beside(self.model)
         if not is_corrected:
             terms = terms_as_written(self.model)
@@ -181,9 +190,27 @@ class GeodesicStep(BlockedStep):
         self.draw, self.tune = 0, True
         self._n_tune = self._n_draws = 0
         self._process: int | None = None
-        self._has_local_values = False
+        self._has_local_values = self._lacks_warm_up = False
         self._written: dict[str, np.ndarray] = {}
         self._log_terms: LogTerms | None = None
+
+    @property
+    def vars(self) -> list[TensorVariable]:
+        """Value variables that the step samples.
+
+        Raises
+        ------
+        ValueError
+            Within the context of another model, which has no such variables.
+        """
+        model = Model.get_context(error_if_none=False, allow_block_model_access=True)
+        if isinstance(model, Model) and not set(self._vars) <= set(model.value_vars):
+            raise ValueError(another_model(type(self).__name__, self.model, model))
+        return self._vars
+
+    @vars.setter
+    def vars(self, values: list[TensorVariable]) -> None:
+        self._vars = values
 
     @property
     def samples_all(self) -> bool:
@@ -279,6 +306,7 @@ class GeodesicStep(BlockedStep):
             self._check_terms(point)
             if self._shares_no_density or self.streamed:
                 _STEPS_OF_CHAIN.check(self.model, self)
+            self._check_burn_in(point)
         try:
             if self.sampler.position.size == 0 or self._moved_elsewhere(point):
                 self.sampler.start(self._packed(point))
@@ -293,9 +321,54 @@ class GeodesicStep(BlockedStep):
             raise self._failure(error, point) from error
         position = self.sampler.position
         stats["warning"] = None if self.tune else self._observe(position, stats)
+        if self.draw == 0 and self._lacks_warm_up and stats["warning"] is None:
+            stats["warning"] = self._warning(UNTUNED)
         self.draw += 1
         kept = {name: stats[name] for name in self.stats_dtypes_shapes}
         return self._unpacked(position, point), [kept]
+
+    def _check_burn_in(self, point: PointType) -> None:
+        """Reject the model's initial point as the start of a chain that has no burn-in.
+
+        Raises
+        ------
+        SamplingError
+            If a tuned step starts at the initial value of a variable, or the step needs a warm-up
+            and has had none.
+        """
+        adaptation = self.sampler.adaptation
+        self._lacks_warm_up = (
+            self._n_tune == 0 and adaptation.needs_warm_up and not adaptation.is_tuned
+        )
+        if self._n_tune or not adaptation.needs_warm_up:
+            return
+        name = type(self).__name__
+        if self._lacks_warm_up:
+            if adaptation.is_whitened:
+                message = (
+                    f"{name} has not been tuned in this process, and tune=0 leaves no warm-up. "
+                    "Sample with tune > 0, or specify step_size= (and friction=). Settings tuned "
+                    "with cores > 1 stay in the processes of the chains; to use them again with "
+                    "tune=0, tune with cores=1."
+                )
+                raise SamplingError(see(message, "tune-0"))
+            return
+        initial = self.model.initial_point()
+        names = [
+            variable.name
+            for variable in self.variables
+            if np.allclose(point[variable.value_name], initial[variable.value_name])
+        ]
+        if names:
+            values = ", ".join(f'"{name}": posterior["{name}"].values[c, -1]' for name in names)
+            message = (
+                f"tune=0 continues with the settings that {name} tuned before, but "
+                f"{', '.join(map(repr, names))} would start at the initial point of the model "
+                "without burn-in, and the first draws would enter the result. Pass the last draws "
+                f"of the tuned chains as starting points, initvals=[{{{values}}} for c in "
+                "range(chains)], or sample with tune > 0."
+            )
+            raise SamplingError(see(message, "tune-0"))
 
     def _observe(self, position: np.ndarray, stats: dict[str, Any]) -> SamplerWarning | None:
         """Let the monitors see a draw; return the first diagnosis after the last one."""
@@ -357,6 +430,24 @@ class GeodesicStep(BlockedStep):
         self.estimator.write_local(point)
         self._has_local_values = True
         return point
+
+    def funnel_diagnosis(
+        self, find: Callable[[Collection[tuple[str, str]]], Funnel | None]
+    ) -> Diagnosis | None:
+        """Describe a variable that sets the scale of another.
+
+        Parameters
+        ----------
+        find : callable
+            Pairs of variables of which the model says so → a funnel, or None.
+        """
+        pairs = hierarchical_pairs(self.model, [each.name for each in self.variables])
+        funnel = find(pairs)
+        if funnel is None:
+            return None
+        if (funnel.scale, funnel.dependent) in pairs:
+            funnel = replace(funnel, is_centered=True)
+        return Diagnosis(funnel.complaint, "funnel")
 
     # --- errors and warnings ---------------------------------------------------------------------
 
@@ -436,6 +527,50 @@ class GeodesicStep(BlockedStep):
             return {name: stats[name] for name in names}
 
         return (update_stats,)
+
+
+UNTUNED = Diagnosis(
+    "was sampled with tune=0 and has not been tuned in this process: its settings come from a few "
+    "gradients at the starting point, and there is no burn-in. Sample with tune > 0. Settings "
+    "tuned with cores > 1 stay in the processes of the chains; to use them again with tune=0, "
+    "tune with cores=1.",
+    "tune-0",
+)
+
+
+def another_model(name: str, own: Model, other: Model) -> str:
+    """Describe that a step was made in one model and is used in another."""
+    made, used = (_described(each) for each in (own, other))
+    again = "; the model was built again after the step was made" if made == used else ""
+    return see(
+        f"{name} was made in {made} and is used in another model, {used}{again}. Make the step in "
+        f"the model that is sampled: with model: step = {name}(...)",
+        "another-model",
+    )
+
+
+def _described(model: Model) -> str:
+    """Describe a model by its name, if it has one, and its free variables."""
+    called = f"model {model.name!r}" if model.name else "a model"
+    return f"{called} with the free variables {[rv.name for rv in model.free_RVs]}"
+
+
+def warn_of_square_frames(name: str, variables: Sequence[ManifoldVariable]) -> None:
+    """Warn of orthogonal matrices, whose determinant keeps its sign along a chain."""
+    for variable in variables:
+        if not (isinstance(variable.manifold, Stiefel) and variable.manifold.is_square):
+            continue
+        message = (
+            f"{variable.name!r} is an orthogonal matrix of shape {variable.shape}, and {name} "
+            "never changes the sign of its determinant: each chain samples the component of its "
+            "initial value. Use GMC, which proposes the other sign, or set initvals= of one "
+            "component if it holds all of the posterior"
+        )
+        warnings.warn(
+            see(message, "square-frames"),
+            UserWarning,
+            skip_file_prefixes=(_PACKAGE, os.path.dirname(pymc.__file__)),
+        )
 
 
 def global_variables(

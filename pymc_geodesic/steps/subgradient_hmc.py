@@ -13,6 +13,7 @@ from pymc_geodesic.arguments import (
     checked_metric_or_covariance,
     plain_number,
 )
+from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.hmc import HMCSampler
@@ -157,7 +158,8 @@ class SubgradientHMC(GeodesicStep):
             n_steps=n_steps,
             target_accept=target_accept,
             metric=metric,
+            angles=angles_of(self.variables),
             first_step=step_by_acceptance,
         )
         self.sampler = HMCSampler(self.adaptation, self.estimator)
-        self.monitors = trajectory_monitors(self.sampler, self.product, target_accept)
+        self.monitors = trajectory_monitors(self, self.sampler, target_accept)

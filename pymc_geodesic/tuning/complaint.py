@@ -11,16 +11,31 @@ from pymc_geodesic.tuning.noise import LangevinSettings
 from pymc_geodesic.tuning.noise_over_places import heat_in_doubt
 from pymc_geodesic.tuning.stationarity import Stationarity, StationarityError
 
-__all__ = ["complaint_about", "complaint_about_noise", "complaint_in_the_model"]
+__all__ = ["MOST_NAMES", "complaint_about", "complaint_about_noise", "complaint_in_the_model"]
+
+LARGER = "larger minibatches"
 
 _REMEDY_OF_MEAN = (
     "Give it more tuning draws, start nearer to the posterior, or use GMC or NUTS, which correct "
     "each step."
 )
 _REMEDY_OF_VARIANCE = (
-    "Use a larger batch_size or more tuning draws; if it is a scale that other variables depend "
+    "Use {minibatches} or more tuning draws; if it is a scale that other variables depend "
     "on, write those as a product with it (non-centred) or as they are (centred), whichever it is "
     "not; GMC and NUTS correct each step."
+)
+
+
+MOST_NAMES = 20
+"""Coordinates that a warning names; of more it gives the number."""
+
+_STANDSTILL = 0.05
+"""Largest standard deviation of the draws along a coordinate, in posterior standard deviations, of
+a chain that does not move."""
+
+_REMEDY_OF_STANDSTILL = (
+    "Discard it: its gradient noise is too large for any step size. Use a larger batch_size, more "
+    "tuning draws, or GMC or NUTS."
 )
 
 
@@ -58,14 +73,33 @@ def complaint_about_noise(
     worst = int(np.argmax(heat))
     if not heat[worst] > _DOUBTFUL_HEAT:
         return None
-    name = names[_place_of_model(metric, worst)]
+    found = sorted(np.flatnonzero(heat > _DOUBTFUL_HEAT), key=lambda i: -heat[i])
+    places = [_place_of_model(metric, int(i)) for i in found]
     part = error[worst] / settings.noise[worst]
     return (
-        f"the gradient noise of {name!r} is known badly, to {part:.0%}, for few "
+        f"the gradient noise of {names[places[0]]!r} is known badly, to {part:.0%}, for few "
         "minibatches make most of it, such as those that hold one of a few rows: its variance may "
-        f"be off by {heat[worst]:.0%}. Use a larger batch_size, or a step that sees all rows "
-        "(SubgradientHMC, GMC or NUTS)"
+        f"be off by {heat[worst]:.0%}. {_list_coordinates(places, names)}"
+        "Use a larger batch_size, or a step that sees all rows (SubgradientHMC, GMC or NUTS)"
     )
+
+
+def _list_coordinates(places: Sequence[int], names: Sequence[str]) -> str:
+    """Name all coordinates that a warning concerns, with their number; empty for a single one.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.tuning.complaint import _list_coordinates
+    >>> _list_coordinates([2, 0, 2], ["b[0]", "b[1]", "b[2]"])
+    "This concerns 2 of 3 coordinates: 'b[2]', 'b[0]'. "
+    """
+    concerned = list(dict.fromkeys(places))
+    if len(concerned) < 2:
+        return ""
+    listed = ", ".join(repr(names[place]) for place in concerned[:MOST_NAMES])
+    left_out = len(concerned) - MOST_NAMES
+    more = f" and {left_out} more" if left_out > 0 else ""
+    return f"This concerns {len(concerned)} of {len(names)} coordinates: {listed}{more}. "
 
 
 def _place_of_model(metric: Metric, place: int) -> int:
@@ -76,19 +110,20 @@ def _place_of_model(metric: Metric, place: int) -> int:
     return int(np.argmax(np.abs(factor[:, place]) / np.sqrt(np.sum(factor**2, axis=1))))
 
 
-def _coordinate_of_model(
-    stationarity: Stationarity, metric: Metric, worst: StationarityError
-) -> int:
-    """Coordinate of the model that an error in the coordinates of a metric shows most in."""
-    place, d = worst.coordinate, metric.centre.size
-    if place >= d or not metric.is_dense:
-        return place
-    factor = np.asarray(metric.factor)
-    lengths = np.sqrt(np.sum(factor**2, axis=1))
-    if worst.kind == "mean":
-        shift = factor @ stationarity.mean_gradient[:d] / lengths
-        return int(np.argmax(np.abs(shift)))
-    return _place_of_model(metric, place)
+def _coordinates_of_model(
+    stationarity: Stationarity, metric: Metric, errors: Sequence[StationarityError]
+) -> list[int]:
+    """Coordinates of the model in which errors of one kind show most, the largest first."""
+    d = metric.centre.size
+    if not metric.is_dense:
+        return [error.coordinate for error in errors]
+    places = [_place_of_model(metric, error.coordinate) for error in errors]
+    if errors[0].kind == "mean" and errors[0].coordinate < d:
+        factor = np.asarray(metric.factor)
+        lengths = np.sqrt(np.sum(factor**2, axis=1))
+        shift = np.abs(factor @ stationarity.mean_gradient[:d] / lengths)
+        places = [int(np.argmax(shift)), *places]
+    return places
 
 
 def complaint_about(stationarity: Stationarity, metric: Metric, names: Sequence[str]) -> str | None:
@@ -101,21 +136,32 @@ def complaint_about(stationarity: Stationarity, metric: Metric, names: Sequence[
     metric : Metric
     names : list of str, one for each number of a position
     """
-    worst = stationarity.worst()
-    if worst is None:
+    largest_sd = stationarity.largest_sd
+    if largest_sd < _STANDSTILL:
+        return (
+            "the chain does not move: no standard deviation of its draws exceeds "
+            f"{largest_sd:.1g} posterior standard deviations. {_REMEDY_OF_STANDSTILL}"
+        )
+    errors = stationarity.errors()
+    if not errors:
         return None
+    worst = errors[0]
     if worst.kind == "all temperatures":
         return _complaint_about_all(worst)
-    name = names[_coordinate_of_model(stationarity, metric, worst)]
+    errors = [error for error in errors if error.kind == worst.kind]
+    places = _coordinates_of_model(stationarity, metric, errors)
     if worst.kind == "mean":
         return (
-            f"the mean of {name!r} is {abs(worst.value):.2f} posterior standard "
-            f"deviations off (standard error {worst.error:.2f}). {_REMEDY_OF_MEAN}"
+            f"the mean of {names[places[0]]!r} is {abs(worst.value):.2f} posterior standard "
+            f"deviations off (standard error {worst.error:.2f}). "
+            f"{_list_coordinates(places, names)}{_REMEDY_OF_MEAN}"
         )
-    return _complaint_about_variance(worst, name)
+    return _complaint_about_variance(worst, places, names)
 
 
-def complaint_in_the_model(stationarity: Stationarity, names: Sequence[str]) -> str | None:
+def complaint_in_the_model(
+    stationarity: Stationarity, names: Sequence[str], *, minibatches: str = LARGER
+) -> str | None:
     """Say the same of what was seen in the coordinates of the model; None if nothing is wrong.
 
     There a gradient that is not zero in the mean says of which variable, or of which others that
@@ -126,6 +172,8 @@ def complaint_in_the_model(stationarity: Stationarity, names: Sequence[str]) -> 
     stationarity : Stationarity
         What was seen, each coordinate in standard deviations of the draws.
     names : list of str, one for each number of a position
+    minibatches : str
+        Remedy for much gradient noise.
 
     Examples
     --------
@@ -138,32 +186,39 @@ def complaint_in_the_model(stationarity: Stationarity, names: Sequence[str]) -> 
     >>> complaint_in_the_model(seen, ["b"])[:49]
     "the draws of 'b' are not where the gradients say:"
     """
-    worst = stationarity.worst()
-    if worst is None:
+    errors = stationarity.errors()
+    if not errors:
         return None
+    worst = errors[0]
     if worst.kind == "all temperatures":
-        return _complaint_about_all(worst)
-    name = names[worst.coordinate]
+        return _complaint_about_all(worst, minibatches)
+    places = [error.coordinate for error in errors if error.kind == worst.kind]
     if worst.kind == "mean":
         return (
-            f"the draws of {name!r} are not where the gradients say: these are {worst.value:.2f} "
-            f"per standard deviation in the mean instead of 0 (standard error {worst.error:.2f}). "
-            f"{_REMEDY_OF_MEAN}"
+            f"the draws of {names[places[0]]!r} are not where the gradients say: these are "
+            f"{worst.value:.2f} per standard deviation in the mean instead of 0 "
+            f"(standard error {worst.error:.2f}). "
+            f"{_list_coordinates(places, names)}{_REMEDY_OF_MEAN}"
         )
-    return _complaint_about_variance(worst, name)
+    return _complaint_about_variance(worst, places, names, minibatches)
 
 
-def _complaint_about_all(worst: StationarityError) -> str:
+def _complaint_about_all(worst: StationarityError, minibatches: str = LARGER) -> str:
     return (
         "the variances of its variables are off together: their mean configurational "
         f"temperature is {worst.value:.2f} instead of 1 (standard error {worst.error:.2f}). "
-        f"{_REMEDY_OF_VARIANCE}"
+        f"{_REMEDY_OF_VARIANCE.format(minibatches=minibatches)}"
     )
 
 
-def _complaint_about_variance(worst: StationarityError, name: str) -> str:
+def _complaint_about_variance(
+    worst: StationarityError,
+    places: Sequence[int],
+    names: Sequence[str],
+    minibatches: str = LARGER,
+) -> str:
     return (
-        f"the variance of {name!r} is off: its configurational temperature is "
+        f"the variance of {names[places[0]]!r} is off: its configurational temperature is "
         f"{worst.value:.2f} instead of 1 (standard error {worst.error:.2f}). "
-        f"{_REMEDY_OF_VARIANCE}"
+        f"{_list_coordinates(places, names)}{_REMEDY_OF_VARIANCE.format(minibatches=minibatches)}"
     )

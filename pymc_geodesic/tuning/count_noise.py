@@ -1,4 +1,4 @@
-"""What tuning measures of count estimates: how noisy they are, and how large exposures."""
+"""Noise, exposures and sums of count estimates, averaged over a tuning phase."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class CountNoise:
         self.count = 0
         self._noise = np.zeros(n_variables)
         self._exposures = np.zeros(size)
+        self._totals = np.zeros(size)
 
-    def observe(self, noise: np.ndarray, exposures: np.ndarray) -> None:
+    def observe(self, noise: np.ndarray, exposures: np.ndarray, totals: np.ndarray) -> None:
         """Add a measurement.
 
         Parameters
@@ -43,10 +44,14 @@ class CountNoise:
             Variance of the estimates of each variable, relative to that of the variable.
         exposures : ndarray, shape (size,)
             Estimated exposures.
+        totals : ndarray, shape (size,)
+            Estimated counts, summed over the simplex row that each number belongs to; zero where
+            the sum does not depend on the point.
         """
         self.count += 1
         self._noise += noise
         self._exposures += exposures
+        self._totals += totals
 
     @property
     def largest(self) -> float:
@@ -59,14 +64,26 @@ class CountNoise:
         return self._exposures / max(self.count, 1)
 
     @property
+    def totals(self) -> np.ndarray:
+        """Mean sum of the counts in the row of each number, shape (size,)."""
+        return self._totals / max(self.count, 1)
+
+    @property
     def state(self) -> dict[str, Any]:
-        """All of it; exposures are left out where there are none, as those of proportions."""
-        exposures = self._exposures if self._exposures.any() else np.empty(0)
-        return {"count": self.count, "noise": self._noise, "exposures": exposures}
+        """All of it; exposures and sums are left out where there are none."""
+        return {
+            "count": self.count,
+            "noise": self._noise,
+            "exposures": self._exposures if self._exposures.any() else np.empty(0),
+            "totals": self._totals if self._totals.any() else np.empty(0),
+        }
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self.count = state["count"]
-        self._noise, self._exposures = state["noise"].copy(), np.zeros(self._shape[1])
+        self._noise = state["noise"].copy()
+        self._exposures, self._totals = np.zeros((2, self._shape[1]))
         if state["exposures"].size:
             self._exposures[:] = state["exposures"]
+        if state["totals"].size:
+            self._totals[:] = state["totals"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Collection
 
 import numpy as np
 
@@ -35,6 +36,9 @@ class RunningSize:
     ----------
     product : Product
         Where the draws live.
+    angles : collection of str
+        Euclidean variables that are angles. Their cosines and sines are followed, which do not
+        depend on how often a chain has gone around the circle.
 
     Examples
     --------
@@ -51,13 +55,15 @@ class RunningSize:
     True
     """
 
-    def __init__(self, product: Product) -> None:
+    def __init__(self, product: Product, angles: Collection[str] = ()) -> None:
         n = min(MOST_COORDINATES, product.size)
         self._places = np.unique(np.linspace(0, product.size - 1, n).round().astype(np.int64))
         self._names = [
             next(name for name, part in product.slices.items() if place < part.stop)
             for place in self._places
         ]
+        self._angles = np.flatnonzero([name in angles for name in self._names])
+        self._names += [self._names[angle] for angle in self._angles]
         # the proportions are the squares of these coordinates, which change their sign
         kinds = {name: manifold for name, manifold, _ in product.components}
         self._squared = np.array([isinstance(kinds[name], Simplex) for name in self._names])
@@ -69,7 +75,7 @@ class RunningSize:
         The last column counts the draws of each batch, which are not equally many where a run goes
         on to more draws than it was to have.
         """
-        return np.zeros((N_BATCHES + 2, self._places.size + 1))
+        return np.zeros((N_BATCHES + 2, len(self._names) + 1))
 
     def take(self, sums: np.ndarray, position: np.ndarray, draw: int, n_draws: int) -> None:
         """Add a draw to the sums, in place.
@@ -83,6 +89,10 @@ class RunningSize:
             Number of the draw, from 0, and how many there will be.
         """
         values = position[self._places]
+        if self._angles.size:
+            angles = values[self._angles]
+            values[self._angles] = np.cos(angles)
+            values = np.append(values, np.sin(angles))
         if self._has_squares:
             values = np.where(self._squared, values**2, values)
         if draw == 0:
@@ -103,7 +113,9 @@ class RunningSize:
         worst = int(np.argmin(sizes))
         return float(min(sizes[worst], n_draws)), self._names[worst]
 
-    def complaint(self, sums: np.ndarray, n_draws: int) -> str | None:
+    def complaint(
+        self, sums: np.ndarray, n_draws: int, *, minibatches: str = "larger minibatches"
+    ) -> str | None:
         """Say that a chain is too short, or nothing.
 
         Chains in processes of their own are several, and PyMC judges them together.
@@ -116,5 +128,5 @@ class RunningSize:
         return (
             f"this chain has an effective sample size of about {size:.0f} in {name}, less than "
             f"{ENOUGH:.0f}: its means and intervals say little. Take more draws, more n_steps for "
-            "each, or larger minibatches."
+            f"each, or {minibatches}."
         )

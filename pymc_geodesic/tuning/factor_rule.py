@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from pymc_geodesic.tuning.metric import Factor, Metric, diagonal_metric
+from pymc_geodesic.tuning.metric import Factor, LowRank, Metric, diagonal_metric
 from pymc_geodesic.tuning.whitening import diagonal_scale, low_rank_factor, whitening_factor
 
 __all__ = ["FactorRule", "factor_rule"]
 
 LARGEST_DENSE = 500
 """Euclidean coordinates up to which a metric takes all correlations into account by default."""
+
+LONGEST_ARC = np.pi
+"""Largest scale of an angle, in radians: half of the circle."""
 
 _ESTIMATES: dict[str, Callable[[np.ndarray, np.ndarray], Factor]] = {
     "dense": whitening_factor,
@@ -31,10 +34,13 @@ class FactorRule:
     kind : {"dense", "low rank", "diag"}
     given : ndarray, optional
         Factor that stays as it is, whatever draws say.
+    angles : ndarray of int
+        Coordinates that are angles, which chains do not wrap.
     """
 
     kind: str
     given: np.ndarray | None = None
+    angles: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def mixes(self) -> bool:
@@ -51,10 +57,41 @@ class FactorRule:
         """Factor for positions and gradients there, both of shape (n, d)."""
         if self.given is not None:
             return self.given
-        return _ESTIMATES[self.kind](x, gradients)
+        if not self.angles.size:
+            return _ESTIMATES[self.kind](x, gradients)
+        x = x.copy()
+        x[:, self.angles] = wrapped(x[:, self.angles])
+        return self._bounded(_ESTIMATES[self.kind](x, gradients))
+
+    def _bounded(self, factor: Factor) -> Factor:
+        """Return the factor with scales of angles of at most `LONGEST_ARC`."""
+        rows = factor.dense() if isinstance(factor, LowRank) else factor
+        scale = np.linalg.norm(rows, axis=1) if rows.ndim == 2 else rows
+        by = np.ones(len(scale))
+        by[self.angles] = np.minimum(1.0, LONGEST_ARC / np.maximum(scale[self.angles], 1e-300))
+        if isinstance(factor, LowRank):
+            return LowRank(factor.scale * by, factor.directions, factor.stretch)
+        return factor * (by[:, None] if factor.ndim == 2 else by)
 
 
-def factor_rule(metric: str | np.ndarray, names: Sequence[str]) -> FactorRule:
+def wrapped(angles: np.ndarray) -> np.ndarray:
+    """Return angles within π of their mean direction, shape (n, d), for each column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.tuning.factor_rule import wrapped
+    >>> wrapped(np.array([[3.0], [3.2 - 2 * np.pi], [3.1 + 4 * np.pi]])).round(2).ravel().tolist()
+    [3.0, 3.2, 3.1]
+    """
+    mean = np.angle(np.exp(1j * angles).mean(axis=0))
+    away = angles - mean
+    return mean + away - 2.0 * np.pi * np.round(away / (2.0 * np.pi))
+
+
+def factor_rule(
+    metric: str | np.ndarray, names: Sequence[str], angles: Collection[str] = ()
+) -> FactorRule:
     """Rule that an argument asks for.
 
     Parameters
@@ -63,6 +100,8 @@ def factor_rule(metric: str | np.ndarray, names: Sequence[str]) -> FactorRule:
         An array is the covariance of the posterior, shape (d, d), or its diagonal.
     names : list of str
         One for each of the d Euclidean coordinates.
+    angles : collection of str
+        Those that are angles.
 
     Raises
     ------
@@ -89,8 +128,8 @@ def factor_rule(metric: str | np.ndarray, names: Sequence[str]) -> FactorRule:
             return FactorRule("diag", np.sqrt(metric))
         return FactorRule("dense", np.linalg.cholesky(metric))
     if metric == "auto":
-        return FactorRule("dense" if d <= LARGEST_DENSE else "low rank")
-    return FactorRule(metric)
+        metric = "dense" if d <= LARGEST_DENSE else "low rank"
+    return FactorRule(metric, angles=np.flatnonzero([name in angles for name in names]))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -46,7 +46,7 @@ _LEAST_SHARE = 1e-8
 
 @dataclass(frozen=True)
 class StationarityError:
-    """The largest error that is beyond doubt.
+    """An error that is beyond doubt.
 
     Attributes
     ----------
@@ -243,13 +243,25 @@ class Stationarity:
         """Configurational temperature of each Euclidean coordinate so far."""
         return self._means()[0][self._size : self._size + self._d]
 
-    def worst(self) -> StationarityError | None:
-        """Error that is largest beyond what is small and what may be chance; None without one.
+    @property
+    def largest_sd(self) -> float:
+        """Largest standard deviation of a Euclidean coordinate over all draws.
+
+        Infinite before there are enough draws to tell.
+        """
+        n, d = self._n_passed.sum(), self._d
+        if not d or self.n_looks < FEWEST_LOOKS or not n:
+            return math.inf
+        mean, square = np.split(self._passed.sum(axis=0) / n, 2)
+        return float(np.sqrt(np.maximum(square - mean**2, 0.0)).max())
+
+    def errors(self) -> list[StationarityError]:
+        """Errors beyond what is small and what may be chance, the largest first.
 
         That of all temperatures together only where no coordinate by itself is in error.
         """
         if self.n_looks < FEWEST_LOOKS:
-            return None
+            return []
         means, errors = self._means()
         off = means.copy()
         off[self._size :] -= 1.0
@@ -257,16 +269,22 @@ class Stationarity:
         critical = -stdtrit(freedom, 0.5 * self._chances)
         beyond = np.abs(off) - SMALL_ERROR - critical * errors
         beyond[~np.isfinite(beyond)] = -np.inf
-        single = beyond[: self._size + self._d]
-        place = int(np.argmax(single if single.max() > 0.0 else beyond))
-        if not beyond[place] > 0.0:
-            return None
-        value, error = float(means[place]), float(errors[place])
+        found = np.flatnonzero(beyond > 0.0)
+        single = found[found < self._size + self._d]
+        places = single if single.size else found
+        order = places[np.argsort(-beyond[places], kind="stable")]
+        return [self._error_at(int(i), float(means[i]), float(errors[i])) for i in order]
+
+    def _error_at(self, place: int, value: float, error: float) -> StationarityError:
         if place < self._size:
             return StationarityError("mean", place, value, error)
         if place < self._size + self._d:
             return StationarityError("temperature", place - self._size, value, error)
         return StationarityError("all temperatures", -1, value, error)
+
+    def worst(self) -> StationarityError | None:
+        """Error that is largest beyond what is small and what may be chance; None without one."""
+        return next(iter(self.errors()), None)
 
     @property
     def state(self) -> dict[str, np.ndarray]:

@@ -147,6 +147,18 @@ class TemperatureTuner(CoolingTuner):
         first = np.where(enough.any(axis=1), enough.argmax(axis=1), -1)
         return self._angles[first] / step_size
 
+    def position_excess(self, step_size: float, friction: np.ndarray) -> float:
+        """Largest relative excess of the variance of slow positions by the measured noise.
+
+        The same noise in ``repeats`` steps moves a position that much further than independent
+        noise does, while friction keeps most of it out of the kinetic temperature.
+        """
+        excess = [
+            noise_excess(step_size, one * step_size, noise) * self._repeats
+            for one, noise in zip(friction, self.noise, strict=True)
+        ]
+        return max(excess)
+
     def annealing(self, step_size: float, friction: np.ndarray) -> np.ndarray:
         """Kinetic temperature of every block that is wanted at this moment of the tuning phase.
 

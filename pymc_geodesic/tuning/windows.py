@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -118,9 +118,12 @@ class MetricWindows:
         x, gradients = np.array(self._positions)[:, part], np.array(self._gradients)[:, part]
         return length_scale(x, gradients, dim, longest)
 
-    def funnel(self, parts: Mapping[str, slice]) -> Funnel | None:
+    def funnel(
+        self, parts: Mapping[str, slice], in_model: Collection[tuple[str, str]] = ()
+    ) -> Funnel | None:
         """Look for a variable that sets the scale of another; see `find_funnel`."""
-        return find_funnel(np.array(self._positions), np.array(self._gradients), parts)
+        positions, gradients = np.array(self._positions), np.array(self._gradients)
+        return find_funnel(positions, gradients, parts, in_model)
 
     @property
     def positions(self) -> np.ndarray:

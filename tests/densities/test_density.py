@@ -15,6 +15,8 @@ from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import HalfLine, Simplex, Sphere
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.steps import SGGMC
+from tests.grids import cross
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
 """Nothing to compile: quick where the numbers are the point."""
@@ -479,3 +481,25 @@ def test_point_off_the_manifold():
     (mu,) = manifold_variables(model, None)
     with pytest.raises(ValueError, match=r"points of mu are not on Sphere.*Divide each vector"):
         mu.coordinates(np.array([1.0, 1.0, 0.0]))
+
+
+NAMES = ["1|g_sigma", "float32", "x:z", "f4"]
+PLACES = ["other variable", "variable", "rows", "table", "local variable"]
+
+
+@pytest.mark.parametrize(("name", "place"), cross(NAMES, PLACES))
+def test_names_that_look_like_data_types(name, place):
+    is_local, is_other = place == "local variable", place == "other variable"
+    with pm.Model(coords={"group": range(2)}) as model:
+        x = pm.Data(name if place == "rows" else "x", np.arange(6.0))
+        y = pm.Data("y", np.arange(6.0))
+        table = pm.Data(name if place == "table" else "table", np.arange(2.0))
+        shape = {"shape": 6} if is_local else {"dims": "group"}
+        each = pm.Normal("each" if place in ("rows", "table") else name, **shape)
+        slope = pm.Normal("slope") * table[1]
+        pm.Normal("seen", slope * x + (each if is_local else each[0]), 1.0, observed=y)
+        minibatch = {"minibatch": [x.name, "y"], "batch_size": 3}
+        local = [name] if is_local else None
+        variables = ["slope"] if is_other else None
+        step = SGGMC(variables, local=local, **minibatch, compile_kwargs=INTERPRETED)
+    assert len(step.vars) == (1 if is_other else len(model.free_RVs))

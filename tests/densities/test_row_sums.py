@@ -144,6 +144,144 @@ def test_sum(table, build):
     assert check(model_of(build, table)) > 0.0
 
 
+N_GROUPS, GROUP_ROWS = 3_000, 5
+
+
+@pytest.fixture(scope="module")
+def groups():
+    """Covariates that vary between and within groups; consecutive and scattered groups."""
+    rng = np.random.default_rng(2)
+    group = np.repeat(np.arange(N_GROUPS), GROUP_ROWS)
+    X = rng.normal(size=N_GROUPS)[group] + rng.normal(size=group.size)
+    return (
+        {"consecutive": group, "scattered": rng.permutation(group)},
+        X,
+        X + rng.normal(size=X.size),
+    )
+
+
+def group_mean(group, X, y, w):
+    sums = pt.inc_subtensor(pt.zeros(N_GROUPS)[group], X)
+    counts = pt.inc_subtensor(pt.zeros(N_GROUPS)[group], 1.0)
+    pm.Normal("term", w[0] * X + w[1] * (sums / counts)[group], 1.0, observed=y)
+
+
+def deviation_from_group_mean(group, X, y, w):
+    """A Mundlak term, and effects of groups."""
+    same = pt.eq(group[:, None], group[None, :])
+    mean = (same * X).sum(axis=1) / same.sum(axis=1)
+    effect = pm.Normal("effect", shape=N_GROUPS)
+    pm.Normal("term", effect[group] + w[0] * (X - mean) + w[1] * mean, 1.0, observed=y)
+
+
+def conditional_logit(group, X, y, w):
+    utility = w[0] * X
+    total = pt.inc_subtensor(pt.zeros(N_GROUPS)[group], pt.exp(utility))[group]
+    pm.Potential("term", pt.sum(pt.gt(y, 0.0) * (utility - pt.log(total))))
+
+
+def autoregression_within_groups(group, X, y, w):
+    mean = w[0] * y[:-1] + w[1] * X[1:]
+    pm.Potential("term", pt.sum(pt.eq(group[1:], group[:-1]) * normal(y[1:], mean)))
+
+
+def mean_of_cells(group, X, y, w):
+    """Groups of rows with equal values of two columns, each of which many groups have."""
+    shape = N_GROUPS // 50, 50
+    row, column = group // shape[1], group % shape[1]
+    sums = pt.inc_subtensor(pt.zeros(shape)[row, column], X)
+    pm.Normal("term", w[0] * sums[row, column], 1.0, observed=y)
+
+
+def mean_of_consecutive_rows(group, X, y, w):
+    """Goes with multiples of five rows only."""
+    means = pt.repeat(X.reshape((-1, GROUP_ROWS)).mean(axis=1), GROUP_ROWS)
+    pm.Normal("term", w[0] * X + w[1] * means, pt.exp(w[2] * group / N_GROUPS), observed=y)
+
+
+def varying_intercepts(group, X, y, w):
+    pm.Normal("term", pm.Normal("effect", shape=N_GROUPS)[group] + w[0] * X, 1.0, observed=y)
+
+
+def nested_intercepts(group, X, y, w):
+    region = pm.Data("region", np.arange(N_GROUPS) // 10)
+    effect = pm.Normal("effect", shape=N_GROUPS // 10)
+    pm.Normal("term", effect[region[group]] + w[0] * X, pt.exp(w[1]), observed=y)
+
+
+def jump(group, X, y, w):
+    """A threshold, between rows that are sorted by group."""
+    pm.Normal("term", pt.switch(group > 100.0 * w[0], w[1], w[2]) * pt.gt(X, w[0]), observed=y)
+
+
+def group_model(build, groups, order):
+    numbers, X, y = groups
+    with pm.Model() as model:
+        data = [pm.Data("group", numbers[order]), pm.Data("X", X), pm.Data("y", y)]
+        build(*data, pm.Normal("w", 0.0, 1.0, shape=N_FEATURES))
+    return model
+
+
+def step_of_groups(model, order="shuffled"):
+    names = [name for name in ("group", "X", "y") if name in model.named_vars]
+    arguments = {"batch_size": 100, "minibatch": names, "minibatch_order": order}
+    return row_density(model, **arguments)
+
+
+@pytest.mark.parametrize("order", ["consecutive", "scattered"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        group_mean,
+        deviation_from_group_mean,
+        conditional_logit,
+        mean_of_cells,
+        mean_of_consecutive_rows,
+    ],
+    ids=lambda build: build.__name__,
+)
+def test_rows_that_depend_on_their_group(groups, build, order):
+    with pytest.raises(
+        ValueError, match=r"'term' is no sum over the rows of \['group', 'X', 'y'\]"
+    ):
+        step_of_groups(group_model(build, groups, order))
+
+
+@pytest.mark.parametrize("order", ["shuffled", slow("random")])
+def test_rows_that_depend_on_the_row_before(groups, order):
+    model = group_model(autoregression_within_groups, groups, "consecutive")
+    with pytest.raises(ValueError, match=r"two parts of consecutive rows together is not"):
+        step_of_groups(model, order)
+
+
+def test_the_group_is_named(groups):
+    model = group_model(group_mean, groups, "scattered")
+    with pytest.raises(ValueError, match=r"two parts of rows with equal values of 'group' toge"):
+        step_of_groups(model)
+
+
+@pytest.mark.parametrize("order", ["consecutive", "scattered"])
+@pytest.mark.parametrize(
+    "build", [varying_intercepts, nested_intercepts, jump], ids=lambda build: build.__name__
+)
+def test_rows_of_groups_that_are_independent(groups, build, order):
+    step_of_groups(group_model(build, groups, order))
+
+
+def test_streams_of_groups(groups):
+    """Blocks of sorted rows hold whole groups."""
+    numbers, X, y = groups
+    data = numbers["consecutive"], X, y
+    blocks = [tuple(a[i : i + 500] for a in data) for i in range(0, X.size, 500)]
+    empty = {order: np.zeros(1, dtype=int) for order in numbers}, np.zeros(1), np.zeros(1)
+    for batch_size in (None, 100):
+        stream = {"batches": blocks, "total_size": X.size, "batch_size": batch_size}
+        names = ["group", "X", "y"]
+        with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+            row_density(group_model(group_mean, empty, "scattered"), minibatch=names, **stream)
+        row_density(group_model(varying_intercepts, empty, "scattered"), minibatch=names, **stream)
+
+
 def test_streams(table):
     """Placeholders of zeros would say nothing; the rows are those of the first block."""
     batches = [tuple(array[i : i + 50] for array in table) for i in range(0, N, 50)]

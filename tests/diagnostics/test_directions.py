@@ -1,6 +1,8 @@
 """Means, regions and tables of directions, beside closed forms."""
 
+import re
 import warnings
+from pathlib import Path
 
 import arviz as az
 import numpy as np
@@ -378,6 +380,29 @@ def test_simplex_summary_orders_the_labels(idata):
     np.testing.assert_allclose(
         table["hdi90_lb"].sort_index(), theirs["hdi90_lb"].astype(float).sort_index()
     )
+
+
+@pytest.mark.parametrize(("prob", "name"), [(0.29, "hdi29"), (0.58, "hdi58"), (0.995, "hdi99.5")])
+def test_names_of_intervals_of_shares(idata, prob, name):
+    """100 · 0.29 and 100 · 0.58 are a little below integers in floating point."""
+    table = simplex_summary(idata, ci_prob=prob)
+    assert [each for each in table.columns if "hdi" in each] == [f"{name}_lb", f"{name}_ub"]
+
+
+def test_documented_columns_are_those_of_the_default_probability(idata):
+    """The docstring and the guide list the columns as they are named by default."""
+    page = (Path(__file__).parents[2] / "docs" / "directional_plots.md").read_text()
+    of_regions = re.compile(r"`((?:cap|arc|hdr)\d+_\w+)`")
+    expected = {
+        each for each in directional_summary(idata).columns if of_regions.match(f"`{each}`")
+    }
+    documented = set(of_regions.findall(directional_summary.__doc__))
+    assert expected <= documented
+    assert {name.split("_")[0] for name in documented} == {"cap89", "arc89", "hdr89"}
+    in_page = set(of_regions.findall(page)) - {"cap94_radius"}  # of `ci_prob=0.94`
+    assert in_page <= documented
+    of_shares = set(re.findall(r"``(hdi\w+)``", simplex_summary.__doc__))
+    assert of_shares <= set(simplex_summary(idata).columns)
 
 
 def test_simplices_of_a_batch_keep_their_labels(rng):

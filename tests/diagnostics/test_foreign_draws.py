@@ -78,3 +78,14 @@ def test_weights_of_classifiers_are_none_of_a_mixture(weights, message):
     )
     with pytest.raises(ValueError, match=message):
         mixture_log_predictive(idata, X)
+
+
+def test_weights_of_another_name_are_listed():
+    """The coefficients of a model written by hand are called what its author likes."""
+    draws = np.random.default_rng(1).normal(size=(2, 50, 3))
+    idata = az.from_dict({"posterior": {"w": draws, "b": draws[..., 0]}})
+    with pytest.raises(ValueError, match=r"no variable 'weights'.* weights=; candidates are w\.$"):
+        LinearClassifier(idata, cost=2.0)
+    assert LinearClassifier(idata, weights="w", intercept="b", cost=2.0).coef.shape == (3,)
+    with pytest.raises(ValueError, match="No variable has the dimensions"):
+        LinearClassifier(az.from_dict({"posterior": {"b": draws[..., 0]}}))

@@ -1,8 +1,5 @@
 """What the plots show, read back from their artists."""
 
-import builtins
-import sys
-
 import arviz as az
 import numpy as np
 import pytest
@@ -67,7 +64,7 @@ def test_perplexity_shows_curves_and_baselines():
 def test_topics_of_counts_are_found_by_their_name(idata):
     """As the models of counts call them, where no name is given."""
     named = az.from_dict({"posterior": {"topics": idata.posterior["beta"].values}})
-    table, expected = top_words(named, n=2), top_words(idata, n=2)
+    table, expected = (top_words(each, n=2, fmt="xarray") for each in (named, idata))
     np.testing.assert_array_equal(table["weight"], expected["weight"])
     drawn = plot_top_words(named, n=2).viz["plot"]
     assert len(drawn["topics"].values) == idata.posterior["beta"].shape[2]
@@ -75,6 +72,19 @@ def test_topics_of_counts_are_found_by_their_name(idata):
     neither = az.from_dict({"posterior": {"x": np.ones((1, 4))}})
     with pytest.raises(ValueError, match="no variable 'beta'"):
         top_words(neither)
+
+
+@pytest.mark.parametrize("letters", [1, 6, 15])
+def test_labels_of_words_lie_within_the_figure(idata, letters):
+    """Three panels side by side, with short and long words."""
+    words = [(2 * "information")[i : i + letters] for i in range(5)]
+    figure = plot_top_words(idata, words, n=2, columns=3).get_viz("figure")
+    figure.canvas.draw()
+    extent, outer = figure.get_tightbbox(), figure.bbox_inches
+    assert extent.x0 >= outer.x0
+    assert extent.x1 <= outer.x1
+    assert extent.y0 >= outer.y0
+    assert extent.y1 <= outer.y1
 
 
 def test_top_words_has_a_panel_per_topic(idata):
@@ -94,17 +104,3 @@ def test_wrong_vectors_are_refused(idata, plot, dimension):
         plot(np.ones((4, 7)))
     with pytest.raises(ValueError, match="holds no variable 'missing'"):
         plot(idata, "missing")
-
-
-def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
-    monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
-    real_import = builtins.__import__
-
-    def without_matplotlib(name, *arguments, **options):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real_import(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without_matplotlib)
-    with pytest.raises(ImportError, match=r"pymc_geodesic\[examples\]"):
-        plot_perplexity({"a": ([1], [2])})

@@ -20,6 +20,16 @@ def test_mean_and_error_per_chain():
     np.testing.assert_array_equal(summary["off"], [False, False, True])
 
 
+def test_the_summary_prints_as_a_table():
+    """A header, the name of the index and a line for each chain."""
+    values = np.random.default_rng(1).normal(1.0, 0.1, size=(3, 50))
+    lines = str(temperature_summary(with_temperature(values))).splitlines()
+    assert lines[0].split() == ["mean", "mcse", "off"]
+    assert [line.split()[0] for line in lines[1:]] == ["chain", "0", "1", "2"]
+    with pytest.raises(ValueError, match="`fmt` must be 'wide' or 'xarray', got 'long'"):
+        temperature_summary(with_temperature(values), fmt="long")
+
+
 def test_the_tolerance_is_an_argument():
     values = np.random.default_rng(1).normal(1.05, 0.01, size=(1, 100))
     assert temperature_summary(with_temperature(values), tolerance=0.02)["off"].all()
@@ -29,7 +39,10 @@ def test_the_tolerance_is_an_argument():
 def test_several_samplers_are_told_apart():
     values = np.random.default_rng(1).normal([1.0, 2.0], 0.1, size=(2, 100, 2))
     summary = temperature_summary(with_temperature(values))
-    np.testing.assert_array_equal(summary["off"], [[False, True], [False, True]])
+    np.testing.assert_array_equal(summary["off"], [False, True, False, True])
+    assert summary.index.names == ["chain", "sampler"]
+    as_dataset = temperature_summary(with_temperature(values), fmt="xarray")
+    np.testing.assert_array_equal(as_dataset["off"], [[False, True], [False, True]])
 
 
 def test_draws_without_temperature_are_refused():

@@ -1,5 +1,7 @@
 """Schedule, centre and merges."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -116,6 +118,35 @@ def test_directions_of_several_variables_merge_each_for_itself():
     merged = merge_directions([np.stack([one, one], axis=1), np.stack([other, one], axis=1)])
     assert merged.shape == (2000, 2, 3)
     assert merged[:, 1, 0].mean() > 0.98 > 0.9 > merged[:, 0, 0].mean()
+
+
+def directions_with_sds(first, second, n=2000):
+    """Draws around the first axis with these sds along the two others."""
+    tangent = np.random.default_rng(1).normal(size=(n, 2)) * [first, second]
+    draws = np.column_stack([np.ones(n), tangent])
+    return draws / np.linalg.norm(draws, axis=1, keepdims=True)
+
+
+def test_shards_that_are_informative_in_crossed_directions():
+    """Draws are merged to .062 where the product of the shards has .033: a warning says so."""
+    shards = [directions_with_sds(0.12, 0.0345), directions_with_sds(0.0345, 0.12)]
+    with pytest.warns(UserWarning, match=r"shard \d have an sd 3\.5 times as large .* too wide"):
+        merged = merge_directions(shards, 20_000, random_seed=1)
+    exact = (1 / 0.12**2 + 1 / 0.0345**2) ** -0.5
+    assert (merged[:, 1:].std(axis=0) > 1.8 * exact).all()
+    several = [np.stack([directions_with_sds(0.1, 0.1), shard], axis=1) for shard in shards]
+    with pytest.warns(UserWarning, match=r"shard \d, variable \(1,\) have an sd 3\.5 times"):
+        merge_directions(several)
+
+
+@pytest.mark.parametrize(("d", "n"), [(3, 20), (3, 2000), (50, 200), (50, 40)])
+def test_isotropic_shards_are_merged_without_a_warning(d, n):
+    rng = np.random.default_rng(1)
+    mu = np.eye(d)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kappa in (2.0, 400.0):
+            merge_directions([draw_von_mises_fisher(rng, mu, kappa, (n,)) for _ in range(10)])
 
 
 PROPORTIONS = (np.array([30.0, 12.0, 8.0]), np.array([9.0, 25.0, 3.0]))

@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
         return sparse.csr_matrix(np.array(rows))
 
     for name, train, test in (
-        ("medlda_binary", np.repeat([0, 1], 60), np.repeat([0, 1], 20)),
+        ("medlda_binary", np.repeat([0, 1], 70), np.repeat([0, 1], 20)),
         ("20news_bow_61188", np.repeat(np.arange(20), 15), np.repeat(np.arange(20), 5)),
     ):
         arrays = sparse_arrays(part(train + 1 if name == "medlda_binary" else train), "Xtr")
@@ -43,10 +43,10 @@ def test_quick_run_prints_its_figures(folder, tmp_path, capsys):
     module = load(ROOT / "examples" / "medlda_20news.py")
     module.main(["--quick", "--data", str(folder), "--output", str(tmp_path)])
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["texts"] == {"train": 120, "test": 40, "words": 19}  # "the" is a stop word
+    assert found["texts"] == {"train": 140, "test": 40, "words": 19}  # "the" is a stop word
     by_way = found["medlda"]["20"]
     assert list(by_way) == list(module.samplers(20, sweeps=1, passes=1))
-    assert by_way["data augmentation"]["documents"] == 60 * 120
+    assert by_way["data augmentation"]["documents"] == 60 * 140
     assert by_way["data augmentation"]["accuracy"] > 0.9
     assert by_way["SSGRLD (SCIR)"]["accuracy"] > 0.9
     assert by_way["passive-aggressive"]["accuracy"] > 0.9

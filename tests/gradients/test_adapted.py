@@ -84,6 +84,22 @@ def test_sample_stands_for_all_rows(plain):
     assert error(found, reference.full(plain.here)[:-1]) < 1e-10
 
 
+def test_strata_of_a_sample_have_their_own_weights(plain):
+    arrays, _ = plain.source.example_rows(30)
+    counts, weights = np.array([7, 0, 23]), np.array([1.0, 5.0, 4.2])
+    parts = []
+    for part in (slice(0, 7), slice(7, 30)):
+        rows = {name: np.ascontiguousarray(array[part]) for name, array in arrays.items()}
+        plain.gradient.use_sample(rows, part.stop - part.start, 1.0)
+        parts.append(plain.gradient.exact_gradient(plain.here))
+        plain.gradient.use_sample(rows, part.stop - part.start, 2.0)
+        parts.append(plain.gradient.exact_gradient(plain.here) - parts[-1])  # without the prior
+    prior = parts[0] - parts[1]
+    plain.gradient.use_sample(arrays, counts, weights)
+    found = plain.gradient.exact_gradient(plain.here)
+    assert error(found, prior + 1.0 * parts[1] + 4.2 * parts[3]) < 1e-10
+
+
 @pytest.mark.parametrize("kind", ["dense", "diagonal", "low rank"])
 def test_coordinates_of_a_metric(plain, kind):
     rng = np.random.default_rng(4)

@@ -177,6 +177,21 @@ def test_posterior_of_the_global_variable(hierarchy, sampler):
     assert "acceptance_rate" in idata.sample_stats
 
 
+def test_noise_of_a_minibatch_in_all_inner_steps_is_named(hierarchy, caplog):
+    """It widens the draws by up to 5 % at a kinetic temperature of 1.02, and not with all rows."""
+    model, y = hierarchy
+    local = {"local": [model["z"]], "minibatch": ["y"], "local_tune": 5, "tune_temperature": 1.1}
+    for batch_size, warned in ((N_ROWS // 2, True), (N_ROWS, False)):
+        step = pg.SGGMC([model["m"]], batch_size=batch_size, model=model, **local)
+        caplog.clear()
+        with model, caplog.at_level("WARNING", "pymc"):
+            pm.sample(
+                3000, tune=200, chains=1, step=step, random_seed=3, progressbar=False,
+                initvals={"m": np.mean(y)}, compute_convergence_checks=False,
+            )  # fmt: skip
+        assert ("see the same minibatch" in caplog.text) == warned
+
+
 def test_frontier_keeps_what_stands_still_out_of_the_moving_graph():
     beta, data, theta = pt.matrix("beta", shape=(3, 7)), pt.matrix("data", shape=(None, 7)), None
     theta = pt.matrix("theta", shape=(None, 3))

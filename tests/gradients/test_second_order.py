@@ -104,18 +104,19 @@ def noise_far_away(setup: Setup) -> float:
 
 def test_noise_far_away_is_no_more_than_the_reach_makes(plain):
     expand(plain)
+    plain.gradient.reach[:] = second_order.REACH
     estimates, exact = far_estimates(plain, 2)
     assert error(estimates.mean(axis=0), exact) < tolerance(plain)
     # derivatives of a power exp(-2 s) at the anchor: 1, and 1 + 2 r with second order
     bound = 1.0 + 2.0 * second_order.REACH
     assert noise_far_away(plain) < 1.1 * bound
-    coordinates = plain.gradient._expanded
-    edited(plain, "REACH", "1e9")
+    plain.gradient.reach[:] = np.inf
     assert noise_far_away(plain) > 2.0 * bound
-    plain.gradient._expanded = coordinates
 
 
-@pytest.mark.parametrize("reach", [0.5, 2.0, np.inf])
+@pytest.mark.parametrize(
+    "reach", [np.full(3, 0.5), np.full(3, np.inf), np.array([np.inf, 0.1, 2.0])], ids=str
+)
 def test_coordinates_of_a_metric_are_bounded(reach):
     rng = np.random.default_rng(1)
     factor = rng.normal(size=(3, 3)) + 2.0 * np.eye(3)
@@ -131,6 +132,7 @@ def test_reach_follows_the_metric():
     assert setup.gradient.has_second_order()
     expand(setup)
     d = setup.gradient.n_euclidean
+    setup.gradient.reach[:] = second_order.REACH
     before = noise_far_away(setup)
     setup.gradient.use(Metric(np.zeros(d), 10.0 * np.eye(d), np.ones(1)))
     assert noise_far_away(setup) > 2.0 * before  # eight numbers are less than one sd now
@@ -234,8 +236,10 @@ def test_faults_are_noticed(plain, fault):
 
 def test_state_takes_the_hessian_along(plain):
     expand(plain)
+    plain.gradient.reach[:] = 0.5 + np.arange(plain.gradient.n_euclidean)
     state, expected = plain.gradient.state, plain.estimates(plain.there)
     plain.anchor(plain.there)
+    plain.gradient.reach[:] = np.inf
     plain.gradient.state = state
     assert plain.gradient.order == 2
     np.testing.assert_array_equal(plain.estimates(plain.there), expected)

@@ -63,7 +63,7 @@ def run(field, state, arguments, step_size, own):
         Callback(field.address, NO_CONTEXT), np.asarray(arguments, dtype=np.int64),
         np.array([[LOG_NORMAL, 0, 1, size]], dtype=np.int64), state,
         Prior(np.tile([1.0, 2.0], n), np.tile([1.0, 0.25], n)), step_size,
-        np.tile([6.0, 0.5], n), NOWHERE, own, found,
+        np.tile([6.0, 0.5], n), np.empty(0), NOWHERE, own, found,
     )  # fmt: skip
     assert clips == 0
     return failed, found.exposures

@@ -20,6 +20,7 @@ from tests.machine_code import kept
 N = 100_000
 ZERO, ONE = np.zeros(1), np.ones(1)
 NO_CONTEXT = np.zeros(1, dtype=np.int64)
+NO_TOTALS = np.empty(0)
 NOWHERE = CountsAt(np.empty(0), np.empty(0), np.empty(0))
 
 
@@ -181,7 +182,7 @@ def noisy_chains(n, steps, step_size, start, prior):
     for chain in range(n):
         failed, clips = scir(
             callback, arguments[chain], blocks, log_state[chain], priors, step_size, np.ones(3),
-            NOWHERE, own, found,
+            NO_TOTALS, NOWHERE, own, found,
         )  # fmt: skip
         assert (failed, clips) == (-1, 0)
     return np.exp(log_state)
@@ -279,7 +280,7 @@ def run_two(function, arguments, state):
     field = native_field(function, 2)
     return scir(
         Callback(field.address, NO_CONTEXT), np.array(arguments), np.array([[SIMPLEX, 0, 1, 2]]),
-        state, Prior(*np.ones((2, 2))), 0.1, np.ones(2), NOWHERE, stream(),
+        state, Prior(*np.ones((2, 2))), 0.1, np.ones(2), NO_TOTALS, NOWHERE, stream(),
         CountsAt(*np.empty((3, 2))),
     )  # fmt: skip
 
@@ -317,3 +318,82 @@ def test_density_of_the_transition_integrates_to_the_law():
     for upper in (0.1, 1.0, 3.0):
         mass = integrate.quad(density, 0.0, upper)[0]
         assert mass == pytest.approx(law(math.log(upper)), abs=1e-7)
+
+
+# Counts whose sum depends on ω.
+
+
+CHAINS = 20_000
+
+
+@kept
+def tilt(position, argument, context, output):
+    """Gradient of the log of exp(5 ω₁) for every row of two components."""
+    for row in range(position.size // 2):
+        output[2 * row] = 5.0
+        output[2 * row + 1] = 0.0
+    return 0.0
+
+
+def tilted_chains(count_total, step_size=0.02, steps=250):
+    """First component of chains under exp(5 ω₁) that begin with exact draws."""
+    rng = np.random.default_rng(2)
+    share = np.log1p(rng.random(CHAINS) * math.expm1(5.0)) / 5.0
+    begin = 0.0 if math.isnan(count_total) else count_total
+    total = rng.gamma(2.0 + begin, size=CHAINS)
+    log_state = np.log(total[:, None] * np.column_stack([share, 1.0 - share])).ravel()
+    field = native_field(tilt, 2 * CHAINS)
+    ones = np.ones(2 * CHAINS)
+    failed, _ = scir(
+        Callback(field.address, NO_CONTEXT), np.zeros(steps, dtype=np.int64),
+        np.array([[SIMPLEX, 0, CHAINS, 2]]), log_state, Prior(ones, ones), step_size, ones,
+        np.full(2 * CHAINS, count_total), NOWHERE, stream(5), CountsAt(*np.empty((3, 2 * CHAINS))),
+    )  # fmt: skip
+    assert failed == -1
+    theta = np.exp(log_state.reshape(CHAINS, 2))
+    return theta[:, 0] / theta.sum(axis=1), theta.sum(axis=1)
+
+
+def tilted_moments():
+    """Mean and standard deviation of the uniform distribution times exp(5 ω₁)."""
+    weight = math.expm1(5.0) / 5.0
+
+    def moment(power):
+        return integrate.quad(lambda x: x**power * math.exp(5.0 * x), 0, 1)[0] / weight
+
+    return moment(1), math.sqrt(moment(2) - moment(1) ** 2)
+
+
+@pytest.mark.parametrize("count_total", [1.0, 4.0, 9.0])
+def test_counts_whose_sum_depends_on_the_point_leave_the_posterior_invariant(count_total):
+    """Whatever M is; and the sum of θ is a gamma variate that does not depend on ω."""
+    share, total = tilted_chains(count_total)
+    mean, sd = tilted_moments()
+    assert (mean, sd) == (pytest.approx(0.8068, abs=1e-4), pytest.approx(0.1821, abs=1e-4))
+    assert abs(share.mean() - mean) < 4.0 * sd / math.sqrt(CHAINS)
+    assert share.std() == pytest.approx(sd, rel=0.04)
+    assert stats.kstest(total, stats.gamma(2.0 + count_total).cdf).pvalue > 1e-4
+    assert abs(stats.spearmanr(share, total).statistic) < 4.0 / math.sqrt(CHAINS)
+
+
+def test_without_a_fixed_total_they_do_not():
+    """The sum of θ follows 2 + 5 ω₁, and long stays where it is large weigh as much again."""
+    share, total = tilted_chains(math.nan, steps=500)
+    assert abs(share.mean() - tilted_moments()[0]) > 10.0 * tilted_moments()[1] / math.sqrt(CHAINS)
+    assert stats.spearmanr(share, total).statistic > 0.1
+
+
+def test_a_total_equal_to_the_sum_of_the_counts_changes_nothing():
+    """Where counts are constant; without a total the draws are the same to the last bit."""
+    ends = []
+    for totals in (NO_TOTALS, np.full(3, math.nan), np.full(3, COUNTS[0].sum())):
+        field = native_field(two_minibatches, 3)
+        log_state = np.log([0.3, 12.0, 1.0])
+        scir(
+            Callback(field.address, NO_CONTEXT), np.zeros(4, dtype=np.int64),
+            np.array([[SIMPLEX, 0, 1, 3]]), log_state, Prior(np.full(3, 0.5), np.ones(3)), 0.25,
+            np.ones(3), totals, NOWHERE, stream(), CountsAt(*np.empty((3, 3))),
+        )  # fmt: skip
+        ends.append(log_state)
+    np.testing.assert_array_equal(ends[0], ends[1])
+    np.testing.assert_allclose(ends[0], ends[2], rtol=1e-9)

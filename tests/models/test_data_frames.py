@@ -71,7 +71,7 @@ def test_labelled_documents_have_names():
 
 def test_top_words_are_the_columns():
     idata = lda_gibbs(COUNTS, 2, draws=20, tune=20, **QUIET)
-    words = top_words(idata, n=2, var_name="topics")["word"].values
+    words = top_words(idata, n=2, var_name="topics").values
     assert {*words.ravel().tolist()} <= set(WORDS)
 
 

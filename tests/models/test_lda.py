@@ -152,7 +152,7 @@ def test_steps_find_the_topics(method):
         ),
         model, draws=100, tune=200,
     )  # fmt: skip
-    words = top_words(idata, var_name="topics", n=3)["word"].values
+    words = top_words(idata, var_name="topics", n=3).values
     assert {frozenset(row) for row in words.tolist()} == {
         frozenset({0, 1, 2}),
         frozenset({5, 6, 7}),

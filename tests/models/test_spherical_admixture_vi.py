@@ -197,7 +197,7 @@ def test_diagnostics_read_what_is_returned(corpus):
     fit = spherical_admixture_vi(corpus, K, **NUMBERS, vocabulary=words, draws=5, **QUIET)
     assert dict(fit.posterior["beta"].sizes) == {"chain": 1, "draw": 5, "topic": K, "word": W}
     table = top_words(fit, n=4)
-    groups = {frozenset(int(word[1:]) // 4 for word in row) for row in table["word"].values}
+    groups = {frozenset(int(word[1:]) // 4 for word in row) for row in table.values}
     assert groups == {frozenset([i]) for i in range(K)}
     mean = np.tile(corpus.mean(axis=0) / np.linalg.norm(corpus.mean(axis=0)), (K, 1))
     alone = log_perplexity(mean, corpus, alpha=1.0, kappa=300.0, random_seed=1)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pymc as pm
@@ -208,7 +209,10 @@ def test_chains_of_different_lengths_are_read(run, expected):
 
 
 def test_an_interrupted_run_keeps_all_draws(model, expected, tmp_path):
-    """Draws since the last record are kept too, and drawn again, being the same."""
+    """It stops as a whole: PyMC alone would sample the second chain to its end.
+
+    Draws since the last record are kept too, and drawn again, being the same.
+    """
 
     def interrupt(trace, draw):
         if draw.chain == 0 and draw.draw_idx == 17:
@@ -216,8 +220,8 @@ def test_an_interrupted_run_keeps_all_draws(model, expected, tmp_path):
 
     path = tmp_path / "run"
     with (
-        pytest.warns(UserWarning, match=r"stopped after 48 of 60 .*pymc_geodesic\.resume"),
-        pytest.warns(UserWarning, match=r"chains \[0\] have fewer"),
+        pytest.warns(UserWarning, match=r"stopped after 18 of 60 .*pymc_geodesic\.resume"),
+        pytest.warns(UserWarning, match=r"chains \[1\] have fewer"),
     ):
         sample(
             model,
@@ -226,8 +230,60 @@ def test_an_interrupted_run_keeps_all_draws(model, expected, tmp_path):
             callback=interrupt,
             **KWARGS,
         )
-    assert RunFiles(path).chain(0).read().n == 18
+    assert [RunFiles(path).chain(chain).read().n for chain in (0, 1)] == [18, 0]
     assert_same_trees(expected, pg.resume(path, model, **QUIET))
+
+
+def test_a_run_that_is_interrupted_while_it_is_resumed(model, expected, tmp_path):
+    """In the second chain, in the first one's tuning, and in the progress bar."""
+
+    def interrupt_at(*place):
+        def interrupt(trace, draw):
+            if (draw.chain, draw.draw_idx) == place:
+                raise KeyboardInterrupt
+
+        return interrupt
+
+    def interrupted(run, counts, **kwargs):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            run(**kwargs)
+        assert [RunFiles(path).chain(chain).read().n for chain in (0, 1)] == counts
+
+    def begin(**kwargs):
+        sample(model, make_step(model), trace=pg.CheckpointTrace(path, 0.0), **KWARGS, **kwargs)
+
+    def resume(**kwargs):
+        pg.resume(path, model, **QUIET, **kwargs)
+
+    path = tmp_path / "run"
+    interrupted(begin, [5, 0], callback=interrupt_at(0, 4))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pm.sampling.mcmc, "MCMCProgressBarManager", InterruptedBar)
+        interrupted(resume, [9, 0])
+    interrupted(resume, [30, 13], callback=interrupt_at(1, 12))
+    assert_same_trees(expected, pg.resume(path, model, **QUIET))
+
+
+class InterruptedBar:
+    """Progress bar of PyMC in which an interrupt arrives after nine draws, once."""
+
+    combined_progress = True
+    chains = 2
+
+    def __init__(self, **_):
+        self.n = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def update(self, **_):
+        self.n += 1
+        if self.n == 9:
+            raise KeyboardInterrupt
 
 
 SCRIPT = """

@@ -14,15 +14,14 @@ import pymc_geodesic as pg
 from pymc_geodesic.manifolds import HalfLine
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
-<<<<<<< HEAD
 from pymc_geodesic.adaptation.whitened import AdaptedLangevin
 from pymc_geodesic.adaptation.manifold_bounds import stable_step, step_of_even_heat
-=======
+
+
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
 from pymc_geodesic.steps.base.dynamics import Underdamped
 from pymc_geodesic.steps.base.step_bounds import stable_step, step_of_even_heat
->>>>>>> ktests
 from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.noise import LangevinSettings, even_step, langevin_settings
 from pymc_geodesic.tuning.windows import MetricWindows
@@ -80,7 +79,7 @@ def test_replays_from_a_saved_state_in_every_phase(step, draw):
     step.sampling_state = state
     _, found = advance(step, point, 5)
     np.testing.assert_array_equal(found, expected)
-    np.testing.assert_equal(step.sampling_state.adaptation, after.adaptation)
+    np.testing.assert_equal(step.sampling_state.adapted_state, after.adapted_state)
     assert np.ptp(expected, axis=0).min() > 0.0
 
 
@@ -304,3 +303,42 @@ def test_thermostat_leaves_half_of_the_smallest_friction():
     field = SimpleNamespace(callback=called(gradient))
     dynamics.run(field, np.zeros(1, dtype=np.int64), LAPLACE.product, z, settings, stream)
     np.testing.assert_array_equal(dynamics.thermostat, -1.0)
+
+
+SEEDS = np.array([10, 23, 23, 26, 17, 5, 53, 55, 32, 46, 10, 8, 10, 8, 23, 0, 3, 22, 15, 32, 3])
+SOWN = np.array([39, 62, 81, 51, 39, 6, 74, 72, 51, 79, 13, 16, 30, 28, 45, 4, 12, 41, 30, 51, 7])
+
+
+def seeds_model(*, is_centered: bool) -> pm.Model:
+    """Germination of seeds on 21 plates (Crowder 1978), with the precision of their effects."""
+    extract = np.repeat([0.0, 1.0, 0.0, 1.0], [5, 6, 5, 5])
+    bean = np.repeat([0.0, 1.0], [11, 10])
+    with pm.Model() as model:
+        alpha = pm.Normal("alpha", 0.0, 30.0, shape=4)
+        if is_centered:
+            b = pm.Normal("b", 0.0, tau=pm.Gamma("tau", 0.001, 0.001), shape=21)
+        else:
+            b = pm.HalfNormal("tau", 1.0) * pm.Normal("b", shape=21)
+        logit = alpha[0] + alpha[1] * bean + alpha[2] * extract + alpha[3] * bean * extract
+        pm.Binomial("r", n=SOWN, logit_p=logit + b, observed=SEEDS)
+    return model
+
+
+@pytest.mark.parametrize("is_centered", [True, False])
+def test_lost_tail_of_a_precision_with_all_rows(is_centered):
+    """The 97.5 % quantile of log tau is 4.7 instead of 6.2 with this seed."""
+    model = seeds_model(is_centered=is_centered)
+    step = pg.SGGMC(model=model)
+    step.setup_chain(np.random.default_rng(2), 1000, 100)
+    point = model.initial_point(random_seed=2)
+    for draw in range(1100):
+        if draw == 1000:
+            step.stop_tuning()
+        point, (stats,) = step.step(point)
+    warning = stats["warning"]
+    is_of_funnel = warning is not None and "sets the scale" in warning.message
+    assert is_of_funnel == is_centered
+    if is_centered:
+        assert warning.level == "warn"
+        assert "'tau' sets the scale of 'b'" in warning.message
+        assert "with 'tau' as its precision; write it as a product" in warning.message

@@ -82,6 +82,39 @@ def test_first_rows_of_a_minibatch_that_say_nothing(step_class):
     assert_posterior(idata.posterior["w"].values[0], exact_on_simplex(mixture_likelihood))
 
 
+N_POSTERIORS = 2000
+
+
+def independent_draws(model, **kwargs):
+    """Draws of a model of many posteriors that do not depend on each other."""
+    step = make(model, compile_kwargs=None, n_steps=50, **kwargs)
+    idata = sample(model, step, draws=20, tune=20, compile_kwargs=None)
+    return idata.posterior["w"].values[0]
+
+
+def test_a_factor_whose_counts_have_no_constant_sum():
+    """The density is proportional to exp(5 w₁)."""
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(2), shape=(N_POSTERIORS, 2))
+        pm.Potential("t", 5.0 * w[:, 0].sum())
+    draws = independent_draws(model, step_size=0.03)
+    mean, sd = draws[..., 0].mean(), draws[..., 0].std()
+    assert abs(mean - 0.8068) < 0.006
+    assert sd == pytest.approx(0.1821, rel=0.04)
+
+
+@pytest.mark.slow
+def test_unknown_topics_of_one_text():
+    """Words (5, 5, 2), each from one of two topics; exact moments by the sum over assignments."""
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.full(3, 0.3), shape=(N_POSTERIORS, 2, 3))
+        texts = np.tile([5, 5, 2], (N_POSTERIORS, 1))
+        pm.Multinomial("y", n=12, p=0.5 * w[:, 0] + 0.5 * w[:, 1], observed=texts)
+    draws = independent_draws(model, step_size=0.03).reshape(-1, 3)
+    np.testing.assert_allclose(draws.mean(axis=0), [0.4036, 0.4036, 0.1928], atol=0.01)
+    np.testing.assert_allclose(draws.std(axis=0), [0.3262, 0.3262, 0.1958], rtol=0.012)
+
+
 @pytest.fixture(scope="module")
 def regression():
     with pm.Model() as model:

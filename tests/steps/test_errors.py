@@ -50,6 +50,7 @@ MISTAKES = [
     (BLOCKS | {"batch_size": True}, "batch_size must be a positive integer, got True"),
     (BLOCKS | {"minibatch": ["x", "x"]}, "minibatch= names 'x' twice"),
     (BLOCKS | {"minibatch": [ROWS]}, r"takes the names.*put the rows into a container"),
+    (BLOCKS | {"minibatch": []}, "such as .*, got no name; omit minibatch="),
     (BLOCKS | {"minibatch": ["row"]}, r"'row', which is no pm.Data container.*\['x', 'y'\]"),
     (BLOCKS, r"\['offset'\] may have a value for each row: then name them in local="),
     (BLOCKS | {"batches": 5, "total_size": 20}, "batches= must yield blocks of rows.*got 5"),
@@ -156,6 +157,7 @@ LANGEVIN = [
     ({"batch_size": 5}, "batch_size= needs minibatch="),
     ({"minibatch": ["x"], "batch_size": 21}, "batch_size=21 does not fit the 20 rows of 'x'"),
     ({"minibatch": ["z"], "batch_size": 5}, r"'z', which is no pm.Data container.*\['x'\]"),
+    ({"minibatch": ["z"], "batch_size": 5}, r'Write z = pm.Data\("z", z\) at the beginning'),
     (
         {"minibatch": ["x"], "batch_size": 5, "minibatch_order": "sorted"},
         "minibatch_order='sorted' is unknown",
@@ -463,3 +465,20 @@ def test_models_of_pymc_dims(step_class):
         pm.Potential("other", rows.sum())
         with pytest.raises(ValueError, match=r"'slope' is a variable of pymc\.dims, which is not"):
             step_class(compile_kwargs=INTERPRETED)
+
+
+def test_steps_of_another_model():
+    def build(name):
+        with pm.Model() as model:
+            pm.Normal(name)
+        return model
+
+    first = build("a")
+    step = GMC(model=first, compile_kwargs=INTERPRETED)
+    named = r"GMC was made in a model with the free variables \['a'\] and is used in another model"
+    with build("b"), pytest.raises(ValueError, match=rf"{named}, a model with .* \['b'\]\. Make"):
+        pm.sample(step=step)
+    with build("a"), pytest.raises(ValueError, match=rf"{named}.* was built again after the step"):
+        pm.sample(step=step)
+    with first:
+        assert [value.name for value in step.vars] == ["a"]

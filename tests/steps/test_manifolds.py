@@ -7,11 +7,19 @@ them with data, and the tests of kernels the laws of each kernel on each manifol
 import arviz as az
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from pymc.distributions import transforms
-from scipy import stats
+from scipy import integrate, stats
 
-from pymc_geodesic import GMC, SGGMC, MatrixVonMisesFisher, VonMisesFisher, gSGNHT
+from pymc_geodesic import (
+    GMC,
+    SGGMC,
+    MatrixVonMisesFisher,
+    UniformStiefel,
+    VonMisesFisher,
+    gSGNHT,
+)
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.manifolds import Euclidean, FlatSimplex, HalfLine, Simplex, Sphere, Stiefel
 from tests.grids import slow
@@ -228,3 +236,46 @@ def test_variables_without_their_transform():
     length = 1.0 / np.tanh(20.0) - 1.0 / 20.0
     assert_means(posterior["mu"].values, length * np.array([0.0, 0.6, 0.8]))
     assert_means(posterior["w"].values, ALPHA / ALPHA.sum())
+
+
+TRACE, TRACE_SD = 0.2, 1.0
+
+
+def orthogonal_matrices(n):
+    """n independent posteriors of an orthogonal matrix whose trace is observed with noise."""
+    with pm.Model() as model:
+        x = UniformStiefel("x", shape=(n, 3, 3))
+        pm.Normal("y", pt.trace(x.transpose(1, 2, 0)), TRACE_SD, observed=np.full(n, TRACE))
+    return model
+
+
+def share_of_reflections():
+    """P(det = −1): the trace of a matrix that turns by t is ±(1 + 2 cos t), t ~ 1 − cos t."""
+
+    def weight(sign):
+        def integrand(t):
+            deviation = (TRACE - sign * (1.0 + 2.0 * np.cos(t))) / TRACE_SD
+            return np.exp(-0.5 * deviation**2) * (1.0 - np.cos(t))
+
+        return integrate.quad(integrand, 0.0, np.pi)[0]
+
+    return weight(-1) / (weight(-1) + weight(1))
+
+
+@pytest.mark.parametrize("options", [{}, {"step_size": 0.3, "n_steps": 5}], ids=["tuned", "fixed"])
+def test_gmc_reaches_both_determinants(options):
+    model = orthogonal_matrices(20)
+    with model:
+        step = GMC(compile_kwargs=None, **options)
+    draws = sample(model, step, draws=400, tune=100, compile_kwargs=None).posterior["x"].values[0]
+    reflections = np.linalg.det(draws) < 0.0
+    changes = np.mean(reflections[1:] != reflections[:-1])
+    assert changes > 0.1
+    assert abs(reflections.mean() - share_of_reflections()) < 0.03
+    np.testing.assert_allclose(draws.mT @ draws, np.broadcast_to(np.eye(3), draws.shape), atol=1e-9)
+
+
+def test_a_step_that_keeps_the_determinant_warns():
+    model = orthogonal_matrices(1)
+    with model, pytest.warns(UserWarning, match="'x' is an orthogonal matrix of shape"):
+        SGGMC(compile_kwargs=INTERPRETED)

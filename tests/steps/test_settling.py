@@ -176,6 +176,23 @@ def test_more_noise_at_draws_is_noise_along_every_coordinate(measured):
     assert np.abs(noise.variances / around - 4.0).max() < 0.6
 
 
+@pytest.mark.parametrize("coordinate", [0, 1])
+def test_noise_at_a_point_where_a_chain_ran_away_is_not_counted(measured, coordinate):
+    law, noise, z = measured
+    noise.take(noise.differences(z, 2000, new_stream(np.random.default_rng(2))))
+    expected = langevin_settings(noise.variances)
+    runaway = z.copy()
+    runaway[coordinate] = -1e11
+    law.noise *= 1e11
+    noise.look_at(runaway)
+    law.noise *= 1e-11
+    for _ in range(30):
+        noise.look_at(z)
+    found = langevin_settings(noise.variances)
+    assert found.step_size == pytest.approx(expected.step_size, rel=0.2)
+    np.testing.assert_allclose(found.friction, expected.friction, rtol=0.3)
+
+
 @pytest.mark.parametrize("is_rare", [True, False])
 def test_noise_that_few_minibatches_make_is_measured_on(measured, is_rare):
     """One minibatch in 250 makes all noise of the second coordinate; of the first, all do."""

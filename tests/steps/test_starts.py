@@ -1,17 +1,23 @@
 """Where a chain starts is kept, what tuning chose is handed on, and too short a chain says so."""
 
+import logging
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from arviz import plot_energy
+from scipy.special import iv
 
 from pymc_geodesic import (
     GMC,
+    SCIR,
     SGGMC,
     SGLD,
+    SGRLD,
     SSGLD,
     SSGNHT,
+    PeriodicVonMises,
     SubgradientHMC,
     UniformSphere,
     gSGNHT,
@@ -124,6 +130,55 @@ def test_what_was_tuned_is_handed_on(regression, step_class):
     assert float(other.sample_stats[tuned][0, -1]) != float(first[tuned][0, -1])
 
 
+UNCORRECTED = [SGGMC, SGLD, slow(gSGNHT), slow(SSGLD), slow(SSGNHT)]
+
+
+@pytest.mark.parametrize("step_class", [*UNCORRECTED, GMC, slow(SubgradientHMC), SCIR, slow(SGRLD)])
+def test_a_tuned_step_does_not_start_again_without_burn_in(step_class):
+    """With ``tune=0`` at the initial point, whose draws would enter the result."""
+    rng = np.random.default_rng(1)
+    on_simplex = step_class in (SCIR, SGRLD)
+    with pm.Model() as model:
+        if on_simplex:
+            rows = pm.Data("rows", rng.choice(3, p=[0.7, 0.2, 0.1], size=2000))
+            w = pm.Dirichlet("w", np.ones(3))
+            pm.Categorical("y", w, observed=rows)
+        else:
+            rows = pm.Data("rows", rng.normal(1.0, 1.0, 2000))
+            w = pm.Normal("w", 0.0, 10.0, initval=5.0)
+            pm.Normal("y", w, 1.0, observed=rows)
+        exact = step_class in (GMC, SubgradientHMC)
+        settings = {} if exact else {"minibatch": ["rows"], "batch_size": 100}
+        step = step_class(**settings, compile_kwargs=INTERPRETED)
+    run = {"chains": 2, "draws": 20}
+    tuned = sample(model, step, tune=60, **run)
+    with pytest.raises(pm.exceptions.SamplingError, match=r"'w' would start at the initial point"):
+        sample(model, step, tune=0, **run)
+    last = tuned.posterior["w"].values[:, -1]
+    again = sample(model, step, tune=0, initvals=[{"w": one} for one in last], **run)
+    used = tuned.sample_stats["step_size"].values[-1, -1]
+    np.testing.assert_allclose(again.sample_stats["step_size"], used)
+    before, after = (np.atleast_3d(trees.posterior["w"].values) for trees in (tuned, again))
+    mean, sd = before.mean(axis=(0, 1)), before.std(axis=(0, 1))
+    assert (np.abs(after[:, :5] - mean) < 6.0 * sd).all()
+
+
+@pytest.mark.parametrize("step_class", [SGGMC, GMC])
+def test_a_step_that_was_never_tuned_says_so(regression, step_class, caplog):
+    """As in the main process after a run with several cores, whose chains tune elsewhere."""
+    model, slopes = regression
+    rows = {} if step_class is GMC else {"minibatch": ["X", "y"], "batch_size": 100}
+    with model:
+        free = step_class(**rows, compile_kwargs=INTERPRETED)
+        dynamics = {"friction": 100.0} if rows else {}
+        fixed = step_class(step_size=1e-4, **dynamics, **rows, compile_kwargs=INTERPRETED)
+    for step, warned in ((free, True), (fixed, False)):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "pymc"):
+            sample(model, step, tune=0, draws=3, initvals={"w": slopes}, quiet=False)
+        assert ("has not been tuned in this process" in caplog.text) == warned
+
+
 def test_friction_is_the_mean_over_variables():
     with pm.Model() as model:
         pm.Normal("a", shape=2)
@@ -183,6 +238,20 @@ class TestRunningSize:
         found, _ = size.smallest(sums, asked[-1])
         assert 0.3 < found / (asked[-1] * (1.0 - memory) / (1.0 + memory)) < 1.7
 
+    def test_times_around_the_circle_do_not_matter(self):
+        """Angles that are independent draws, on a line where a chain drifts away from zero."""
+        size = RunningSize(Product([("a", Euclidean(1), 1)]), angles=["a"])
+        on_line = RunningSize(Product([("a", Euclidean(1), 1)]))
+        rng = np.random.default_rng(1)
+        turns = 2.0 * np.pi * np.cumsum(rng.choice([-1, 0, 1], size=2000))
+        sums, line_sums = size.start(), on_line.start()
+        for draw, angle in enumerate(rng.uniform(-np.pi, np.pi, 2000) + turns):
+            size.take(sums, np.array([angle]), draw, 2000)
+            on_line.take(line_sums, np.array([angle]), draw, 2000)
+        assert size.smallest(sums, 2000)[0] > 1000.0
+        assert size.complaint(sums, 2000) is None
+        assert on_line.smallest(line_sums, 2000)[0] < 100.0
+
     def test_signs_of_square_roots_do_not_matter(self):
         product = Product([("theta", Simplex(3), 1)])
         size = RunningSize(product)
@@ -192,6 +261,18 @@ class TestRunningSize:
             size.take(one, q, draw, 400)
             size.take(other, q * rng.choice([-1.0, 1.0], 3), draw, 400)
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("step_class", [SGLD, slow(SGGMC), GMC], ids=lambda step: step.__name__)
+def test_angles_that_go_around_have_the_right_law(step_class, caplog):
+    """With κ = 1/2 a chain goes around often: scale and effective size are those of the circle."""
+    with pm.Model() as model:
+        PeriodicVonMises("a", 0.3, 0.5)
+        step = step_class(compile_kwargs=INTERPRETED)
+    angles = sample(model, step, draws=6000, tune=1000).posterior["a"].values[0] - 0.3
+    assert abs(np.cos(angles).mean() - iv(1, 0.5) / iv(0, 0.5)) < 0.05
+    assert abs(np.sin(angles).mean()) < 0.05
+    assert "effective sample size" not in caplog.text
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(SGLD), GMC], ids=lambda step: step.__name__)

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.tuning.complaint import complaint_about, complaint_about_noise
+from pymc_geodesic.tuning.complaint import (
+    MOST_NAMES,
+    complaint_about,
+    complaint_about_noise,
+    complaint_in_the_model,
+)
 from pymc_geodesic.tuning.metric import Metric
 from pymc_geodesic.tuning.noise import langevin_settings
 from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces
@@ -49,9 +54,50 @@ def test_names_the_variable(kind, place):
     assert of_variance.startswith(f"the variance of {names[place]!r} is off")
 
 
+@pytest.mark.parametrize("kind", METRICS)
+def test_names_all_variables_with_their_number(kind):
+    factor, names = METRICS[kind]
+    metric = Metric(np.zeros(3), factor, np.ones(1))
+    stretched = complaint_about(
+        looked_at(np.zeros(3), np.array([1.9, 1.0, 1.5])), metric, [*NAMES[:3], "d", "e", "f"]
+    )
+    expected = f"This concerns 2 of 6 coordinates: {names[0]!r}, {names[2]!r}."
+    assert expected in stretched
+    shifted = complaint_about(looked_at(np.array([0.9, 0.0, 0.5]), np.ones(3)), metric, NAMES)
+    assert expected in shifted
+    in_the_model = complaint_in_the_model(looked_at(np.array([0.9, 0.0, 0.5]), np.ones(3)), NAMES)
+    assert "This concerns 2 of 6 coordinates: 'a', 'c'." in in_the_model
+
+
+def test_a_long_list_is_cut():
+    """Of rare indicators there may be hundreds."""
+    d = MOST_NAMES + 7
+    settings = langevin_settings(np.full(d, 9.0))
+    metric, names = Metric(np.zeros(d), np.ones(d)), [f"b[{i}]" for i in range(d)]
+    complaint = complaint_about_noise(settings, np.full(d, 6.0), metric, names)
+    assert f"This concerns {d} of {d} coordinates: 'b[0]', 'b[1]', " in complaint
+    assert f"'b[{MOST_NAMES - 1}]' and 7 more. " in complaint
+    one = complaint_about_noise(settings, np.eye(d)[3] * 6.0, metric, names)
+    assert "'b[3]'" in one
+    assert "This concerns" not in one
+
+
 def test_right_draws_deserve_no_word():
     metric = Metric(np.zeros(3), np.eye(3), np.ones(1))
     assert complaint_about(looked_at(np.zeros(3), np.ones(3)), metric, NAMES) is None
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0])
+def test_a_chain_that_does_not_move_is_reported(scale):
+    rng = np.random.default_rng(1)
+    frozen = Stationarity(2, 2, N)
+    for draw in range(4 * N):
+        z = 0.3 + scale * rng.standard_normal(2)
+        frozen.pass_by(z)
+        if draw % 4 == 0:
+            frozen.look(z, -z + 30.0 * rng.standard_normal(2))
+    complaint = complaint_about(frozen, Metric(np.zeros(2), np.ones(2)), ["a", "b"])
+    assert (complaint is not None and "does not move" in complaint) == (scale < 0.01)
 
 
 @pytest.mark.parametrize("has_momentum", [True, False])

@@ -1,5 +1,7 @@
 """A variable that sets the scale of others is found, in either parametrisation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,30 @@ def test_is_found_and_told(law, sign, advice):
     assert abs(funnel.slope) == pytest.approx(2.0, abs=0.4)  # curvatures are e^(∓2v)
     assert "'v' sets the scale of 'x'" in funnel.complaint
     assert advice in funnel.complaint
+
+
+def by_precision(spread):
+    """The centred vector with u = −2v, the logarithm of a precision, as its coordinate."""
+    positions, gradients = centred(spread)
+    positions[:, 1] *= -2.0
+    gradients[:, 1] *= -0.5
+    return positions, gradients
+
+
+def test_precision_of_a_centred_vector():
+    funnel = find_funnel(*by_precision(1.0), PARTS)
+    assert funnel.slope > 1.0
+    told = replace(funnel, is_centered=True).complaint
+    assert "written as it is (centred), with 'v' as its precision" in told
+    assert "write it as a product with its standard deviation, 1/sqrt(v)" in told
+
+
+def test_pairs_in_the_model_have_a_lower_bound():
+    draws = by_precision(0.35)
+    assert find_funnel(*draws, PARTS) is None
+    assert find_funnel(*draws, PARTS, {("mu", "x")}) is None
+    assert find_funnel(*draws, PARTS, {("v", "x")}).scale == "v"
+    assert find_funnel(*by_precision(0.05), PARTS, {("v", "x")}) is None
 
 
 @pytest.mark.parametrize("law", [centred, products])

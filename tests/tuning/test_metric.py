@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.tuning.factor_rule import FactorRule
+from pymc_geodesic.tuning.factor_rule import LONGEST_ARC, FactorRule, factor_rule
 from pymc_geodesic.tuning.metric import LowRank, Metric, diagonal_metric, unit_metric
 from pymc_geodesic.tuning.whitening import (
     diagonal_scale,
@@ -234,3 +234,21 @@ def test_windows_resume():
     for x, g in draws[7:]:
         second.observe(x, g)
     np.testing.assert_array_equal(whole.factor(3), second.factor(3))
+
+
+@pytest.mark.parametrize("kind", ["dense", "low rank", "diag"])
+def test_scales_of_angles_are_those_of_the_circle(kind):
+    """However far the line is that a chain went along; other coordinates keep their scale."""
+    rng = np.random.default_rng(1)
+    n = 500
+    near = rng.normal(0.0, 0.1, size=n) + np.pi
+    x = np.column_stack([near, rng.uniform(-np.pi, np.pi, n), 20.0 * rng.normal(size=n)])
+    gradients = np.column_stack([-(near - np.pi) / 0.01, 1e-4 * np.sin(x[:, 1]), -x[:, 2] / 400.0])
+    x[:, :2] += 2.0 * np.pi * rng.integers(-30, 30, size=(n, 2))
+    rule = factor_rule(kind, ["a", "b", "x"], angles=["a", "b"])
+    factor = rule.factor(x, gradients)
+    dense = factor.dense() if isinstance(factor, LowRank) else factor
+    scales = np.linalg.norm(dense, axis=1) if dense.ndim == 2 else dense
+    assert scales[0] == pytest.approx(0.1, rel=0.2)
+    assert scales[1] <= LONGEST_ARC * (1.0 + 1e-9)
+    assert scales[2] == pytest.approx(20.0, rel=0.2)

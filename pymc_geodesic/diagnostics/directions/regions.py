@@ -56,6 +56,18 @@ def probability(ci_prob: float | None) -> float:
     return float(value)
 
 
+def percent(prob: float) -> str:
+    """Write a probability in percent, as in the names of columns.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.diagnostics.directions.regions import percent
+    >>> percent(0.58), percent(0.995)
+    ('58', '99.5')
+    """
+    return f"{100.0 * prob:.6g}"  # 100 · 0.58 is 57.99… in floating point
+
+
 def probabilities(ci_probs: ArrayLike | None) -> list[float]:
     """Return one or several probabilities, by default 0.5 and that of ArviZ.
 

@@ -13,7 +13,7 @@ from arviz_base import labels as arviz_labels
 
 from pymc_geodesic.diagnostics.directions.centre import as_batches
 from pymc_geodesic.diagnostics.directions.kinds import SAMPLE_DIMS, chosen
-from pymc_geodesic.diagnostics.directions.regions import probability
+from pymc_geodesic.diagnostics.directions.regions import percent, probability
 
 
 def simplex_summary(
@@ -26,8 +26,9 @@ def simplex_summary(
 ) -> pd.DataFrame:
     r"""Summarise shares of a whole: the labels of each simplex, the largest share first.
 
-    ``mean``, ``sd``, ``hdi94_lb``, ``hdi94_ub``
-        Of the share of a label. The means of one simplex sum to one.
+    ``mean``, ``sd``, ``hdi89_lb``, ``hdi89_ub``
+        Of the share of a label; 89 is `ci_prob` in percent, ArviZ's default. The means of one
+        simplex sum to one.
     ``rank``
         Posterior mean of its place among the labels, 1 for the largest share.
     ``p_largest``
@@ -78,7 +79,7 @@ def simplex_summary(
     """
     prob = probability(ci_prob)
     tables = [
-        _of_simplex(each, prob, f"hdi{int(prob * 100)}")
+        _of_simplex(each, prob, f"hdi{percent(prob)}")
         for variable in chosen(idata, var_names, ("simplex",), group=group).values()
         for each in _one_by_one(variable)
     ]

@@ -32,6 +32,7 @@ from pymc_geodesic.diagnostics.directions.regions import (
     directional_hdi,
     directional_hdr,
     frame_cap,
+    percent,
     probability,
 )
 
@@ -49,7 +50,7 @@ class _Wishes(NamedTuple):
 
     @property
     def percent(self) -> str:
-        return f"{100.0 * self.prob:.6g}"  # 100 · 0.58 is a little less than 58
+        return percent(self.prob)
 
 
 def directional_summary(
@@ -77,12 +78,12 @@ def directional_summary(
         :math:`1 - \bar R` (Mardia and Jupp 2000, sections 2.3 and 9.2; others use twice that on
         the sphere). For frames :math:`\operatorname{tr} S / p`, S the singular values of the
         mean matrix.
-    ``cap94_radius``
-        Radius of the geodesic cap around m that holds 94 % of the draws; `credible_cap`. For
-        frames the angle :math:`\arccos(\operatorname{tr}(X^\top M) / p)`.
-    ``arc94_lb``, ``arc94_ub``
+    ``cap89_radius``
+        Radius of the geodesic cap around m that holds 89 % of the draws, `ci_prob` in percent;
+        `credible_cap`. For frames the angle :math:`\arccos(\operatorname{tr}(X^\top M) / p)`.
+    ``arc89_lb``, ``arc89_ub``
         In the plane, the shortest arc; `directional_hdi`.
-    ``hdr94_arc``, or ``hdr94_sr`` and ``hdr94_deg2``
+    ``hdr89_arc``, or ``hdr89_sr`` and ``hdr89_deg2``
         Length in the plane, or area in space, of the highest-density region, of axes on both sides;
         `directional_hdr`.
     ``ess_bulk_min``, ``ess_tail_min``, ``r_hat_max``

@@ -16,24 +16,14 @@ def pyplot() -> ModuleType:
     module
         ``matplotlib.pyplot``.
 
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed; the message says how to install it.
-
     Examples
     --------
     >>> from pymc_geodesic.diagnostics.plots.canvas import pyplot
     >>> pyplot().__name__
     'matplotlib.pyplot'
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "Plots need matplotlib, which comes with the extra `examples`: "
-            "pip install 'pymc_geodesic[examples]'"
-        ) from error
+    import matplotlib.pyplot as plt
+
     return plt
 
 

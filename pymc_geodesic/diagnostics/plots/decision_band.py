@@ -53,8 +53,6 @@ def plot_decision_band(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     ValueError
         If the classifier has more than two classes or features, or labels are not −1 and +1.
 

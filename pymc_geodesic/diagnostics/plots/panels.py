@@ -183,12 +183,9 @@ def module_of(backend: str) -> ModuleType:
         import_module(backend)
         return import_module(f"arviz_plots.backend.{backend}")
     except ImportError as error:
-        extra = (
-            "pip install 'pymc_geodesic[examples]'"
-            if backend == "matplotlib"
-            else f"pip install 'arviz-plots[{backend}]'"
-        )
-        raise ImportError(f"backend={backend!r} needs {backend}: {extra}") from error
+        raise ImportError(
+            f"backend={backend!r} needs {backend}: pip install 'arviz-plots[{backend}]'"
+        ) from error
 
 
 def backend_name(backend: str | None) -> str:

@@ -46,8 +46,6 @@ def plot_sphere_points(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     ValueError
         If the draws are not vectors of length 3.
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from arviz_plots import PlotCollection
 
 
+LABEL_WIDTH, LETTER_WIDTH = 180, 8
+"""Pixels of the label below a panel with its margins, and of a letter of the words beside it."""
+
+
 def plot_top_words(
     idata: xr.DataTree,
     vocabulary: Sequence[str] | None = None,
@@ -74,17 +78,18 @@ def plot_top_words(
     """
     idata = convert_to_datatree(idata)
     var_name = name_of_topics(idata, var_name)
-    table = top_words(idata, vocabulary, n=n, var_name=var_name)
+    table = top_words(idata, vocabulary, n=n, var_name=var_name, fmt="xarray")
     topic = str(table["word"].dims[0])
     if topics is not None:
         table = table.isel({topic: list(topics)})
     longest = float(table["weight"].max())
     shortest = min(float(table["weight"].min()), 0.0)
+    longest_word = max(len(str(word)) for word in table["word"].values.ravel())
     collection = panels(
         xr.Dataset({var_name: table["weight"]}),
         backend,
         core=("rank",),
-        size=(240, 90 + 18 * n),
+        size=(LABEL_WIDTH + LETTER_WIDTH * longest_word, 90 + 18 * n),
         col_wrap=columns,
         **figure,
     )

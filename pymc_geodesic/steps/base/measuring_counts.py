@@ -8,8 +8,8 @@ import numpy as np
 
 from pymc_geodesic.counts.estimate import CountEstimate
 from pymc_geodesic.kernels.positive_numbers import SIMPLEX, expand_values, lift_small_values
-from pymc_geodesic.steps.base.count_step import GeodesicStep
-from pymc_geodesic.steps.pymc_parts import (
+from pymc_geodesic.steps.base.handing_on import HandingOnStep
+from pymc_geodesic.steps.base.pymc_parts import (
     SamplerWarning,
 )
 from pymc_geodesic.tuning.count_noise import CountNoise
@@ -29,13 +29,15 @@ LONGEST_STEP = 5.0
 """Step after which the past is forgotten to within e⁻⁵."""
 
 
-class CountMeasuringStep(GeodesicStep):
+class CountMeasuringStep(HandingOnStep):
     """A step that knows by how much the noise of minibatches widens the variance."""
 
     estimator: CountEstimate  # type: ignore[assignment]  # counts instead of a gradient
     blocks: np.ndarray
     _depends: bool
     """Whether counts change with the point."""
+    _sums_depend: np.ndarray
+    """Of every number, whether the sum of the counts of its simplex row changes with the point."""
     _noise: CountNoise
     _is_log_normal: np.ndarray
     _prior_shape: np.ndarray
@@ -47,6 +49,15 @@ class CountMeasuringStep(GeodesicStep):
     def _by_number(self, kind: int) -> np.ndarray:
         """Say of every number whether it belongs to a block of some kind."""
         return np.repeat(self.blocks[:, 0] == kind, self.blocks[:, 2] * self.blocks[:, 3])
+
+    def _row_sums(self, numbers: np.ndarray) -> np.ndarray:
+        """Sum over the row that a number belongs to, for every number of a simplex."""
+        sums = np.zeros(numbers.size)
+        for kind, start, rows, width in self.blocks:
+            if kind == SIMPLEX:
+                part = slice(start, start + rows * width)
+                sums[part] = np.repeat(numbers[part].reshape(rows, width).sum(axis=1), width)
+        return sums
 
     @property
     def noise_state(self) -> dict[str, Any]:
@@ -90,7 +101,8 @@ class CountMeasuringStep(GeodesicStep):
             for i, part in enumerate(self.product.slices.values()):
                 deviation = np.sum((push[part] - other[part]) ** 2)
                 noise[i] = weight * deviation / np.sum(spread[part])
-        self._noise.observe(noise, exposures)
+        totals = np.where(self._sums_depend, self._row_sums(counts), 0.0)
+        self._noise.observe(noise, exposures, totals)
         return evaluations
 
     def _spread(self, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from pymc_geodesic.counts.probed_points import probed_points
 from pymc_geodesic.counts.topic_run import MoveWords, run_topics
 from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
+from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.positive_numbers import (
     LOG_NORMAL,
     SIMPLEX,
@@ -35,7 +36,6 @@ from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.base.count_step import GeodesicStepState
 from pymc_geodesic.steps.base.measuring_counts import CountMeasuringStep
-from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.steps.pymc_parts import (
     Model,
     PointType,
@@ -93,6 +93,7 @@ class PositiveStep(CountMeasuringStep):
         ("variance_inflation", ".3f", "Inflation"),
     )
     _compiled_attributes: tuple[str, ...] = ("estimator", "priors")
+    _tuned_attributes: tuple[str, ...] = ("tuned_step_size", "shrinkage", "noise_state")
     _families: tuple[str, ...] = ("Dirichlet", "Gamma")
     totals_hold_counts: bool
     """Whether Σθ has the gamma law of prior and counts, which must not be negative then."""
@@ -166,21 +167,33 @@ class PositiveStep(CountMeasuringStep):
         self.shrinkage = 1.0
         self._noise.reset()
 
+    @property
+    def _tunes_itself(self) -> bool:
+        return self.step_size is None
+
+    @property
+    def _has_tuned(self) -> bool:
+        return self._noise.count > 0
+
     def _name_at(self, index: int) -> str:
         return next(n for n, part in self.product.slices.items() if part.start <= index < part.stop)
 
     def _probe(self) -> None:
         """Find out whether counts change with the point, and refuse a model that has none."""
         self._depends = True
+        self._sums_depend = np.zeros(self.product.size, dtype=bool)
         if self.estimator.repeats:
             points = probed_points(self.model, self.variables)
             arguments = self.estimator.next_arguments(len(points))
-            depends = []
+            found = []
             for argument, point in zip(arguments, points, strict=True):
                 self.estimator.set_others(point)
                 probe = self._probe_of(int(argument))
-                depends.append(probe.depends(needs_counts=self.totals_hold_counts))
-            self._depends = any(depends)
+                found.append(probe.dependence(needs_counts=self.totals_hold_counts))
+            self._depends = any(each.counts for each in found)
+            if self.totals_hold_counts:
+                depend = np.any([each.sums for each in found], axis=0)
+                self._sums_depend = np.repeat(depend, self.blocks[:, 2] * self.blocks[:, 3])
             self.estimator.reset(0)
 
     def _probe_of(self, argument: int) -> CountProbe:
@@ -245,6 +258,8 @@ class PositiveStep(CountMeasuringStep):
             shapes = self._prior_shape[part]
             if self.totals_hold_counts:
                 shapes = shapes + np.maximum(self._counts[part], 0.0)
+            if self._sums_depend[start] and self._noise.count:
+                shapes = self._prior_shape[part] + self._noise.totals[part] / width
             totals = shapes.reshape(rows, width).sum(axis=1)
             state = self.position[part].reshape(rows, width)
             top = state.max(axis=1, keepdims=True)
