@@ -157,6 +157,7 @@ class FixedParameters:
     ) -> None:
         self._estimate, self.product = estimate, product
         self._parameters, self._known_noise, self._n_steps = parameters, known_noise, n_steps
+        self._settings: LangevinSettings | None = None
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
@@ -202,13 +203,11 @@ class FixedParameters:
         )
         step_size = self._parameters.step_size_of(chain.n, self._estimate.total_size)
         assert step_size is not None
-        settings = LangevinSettings(
-            step_size,
-            np.full(self.product.size, self._parameters.friction_of(step_size) or 0.0),
-            self._known_noise.at(chain.z, int(minibatches[0])),
-            self._n_steps,
-        )
-        return Proposal(settings, minibatches, n_grad)
+        known = self._known_noise.at(chain.z, int(minibatches[0]))
+        if self._settings is None or step_size != self._settings.step_size:
+            friction = np.full(self.product.size, self._parameters.friction_of(step_size))
+            self._settings = LangevinSettings(step_size, friction, known, self._n_steps)
+        return Proposal(self._settings, minibatches, n_grad)
 
     def update(
         self,
@@ -310,6 +309,7 @@ class TemperatureAnnealing:
             self._tuner.reset(n_tune)
             self._step_size, self._friction = 0.0, np.zeros(len(self.product.dims))
         self._direction = self._last_gradient = np.empty(0)
+        self._settings: LangevinSettings | None = None
 
     @property
     def is_constant(self) -> bool:
@@ -380,6 +380,8 @@ class TemperatureAnnealing:
             if tune or not self._friction[0]:
                 self._friction = self._tuner.friction(step_size)
             friction = self._friction
+        if not tune and self._settings is not None and step_size == self._last[0]:
+            return Proposal(self._settings, minibatches, n_grad)
         self._last = step_size, friction
         temperatures = self._tuner.annealing(step_size, friction) if tune else None
         settings = LangevinSettings(
@@ -388,8 +390,9 @@ class TemperatureAnnealing:
             known,
             self._n_steps,
             temperatures,
-            (-math.inf, math.inf) if temperatures is None else self._bounds(temperatures),
+            None if temperatures is None else self._bounds(temperatures),
         )
+        self._settings = None if tune else settings
         return Proposal(settings, minibatches, n_grad)
 
     def _bounds(self, temperatures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

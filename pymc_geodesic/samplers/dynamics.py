@@ -36,7 +36,8 @@ SMALL_DIMENSION = 20.0
 """Dimension m below which a thermostat needs more inertia than 1/γ², which is (1 + 20/m)/γ².
 
 A single v·v varies much there, and a thermostat that responds within a few steps distorts the
-distribution of the positions: −8 % in the variance at m = 2 and γε = 1 (`benchmarks.thermostat_step`).
+distribution of the positions: −8 % in the variance at m = 2 and γε = 1
+(`benchmarks.thermostat_step`).
 """
 
 CURVATURE_MEMORY = 0.98
@@ -119,6 +120,8 @@ class Underdamped(ABC):
         self.v, self.friction = np.empty(0), np.empty(0)
         self.thermostat, self.curvature_sums = np.zeros(n_blocks), np.zeros((n_blocks, 2))
         self._scratch = scratch_of(product.size)
+        self._work, self._targets = np.empty((n_blocks, 2)), np.empty(n_blocks)
+        self._settings: LangevinSettings | None = None
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
         """Draw velocities from N(0, I) on the tangent space."""
@@ -142,12 +145,21 @@ class Underdamped(ABC):
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
 
-    def _follow(self, friction: np.ndarray) -> np.ndarray:
-        """Change ξ in proportion to the friction of each block, which adaptation may change."""
+    def _follow(self, product: Product, settings: LangevinSettings) -> None:
+        """Take the parameters of a draw, where they are not those of the last one.
+
+        ξ changes in proportion to the friction of its block.
+        """
+        if settings is self._settings:
+            return
+        friction = by_block(product, settings.friction)
         if self.friction.size:
             self.thermostat *= friction / self.friction
-        self.friction = friction
-        return friction
+        self.friction, self._settings = friction, settings
+        self._wanted = settings.temperatures_of(product)
+        self._inertias = inertia_of(self._inertia, product, friction, self._wanted)
+
+    _inertia: float | None = None
 
     @property
     def state(self) -> dict[str, Any]:
@@ -158,6 +170,7 @@ class Underdamped(ABC):
     def state(self, state: dict[str, Any]) -> None:
         for name in self._STATE:
             setattr(self, name, state[name].copy())
+        self._settings = None
 
     _STATE = ("v", "thermostat", "friction", "curvature_sums")
 
@@ -223,25 +236,22 @@ class GeodesicNoseHoover(Underdamped):
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
-        friction = self._follow(by_block(product, settings.friction))
-        wanted = settings.temperatures_of(product)
-        temperatures, targets = np.empty_like(wanted), np.empty_like(wanted)
-        work = np.empty((targets.size, 2))
+        self._follow(product, settings)
+        targets, work, temperatures = self._targets, self._work, np.empty(len(product.dims))
         thermostat_targets(
-            wanted,
+            self._wanted,
             self.curvature_sums,
-            friction + self.thermostat,
+            self.friction + self.thermostat,
             settings.step_size,
             self._splitting,
             targets,
         )
-        inertia = inertia_of(self._inertia, product, friction, wanted)
         clips = gsgnht.call(
             logp_grad.callback,
             minibatches,
             product.space,
             State(z, self.v),
-            Thermostat(self.thermostat, inertia, targets),
+            Thermostat(self.thermostat, self._inertias, targets),
             settings.step_size,
             FrictionAndNoise(settings.friction, settings.noise, self._splitting),
             stream,
@@ -251,7 +261,7 @@ class GeodesicNoseHoover(Underdamped):
         )
         expected = minibatches.size * product.dims * targets
         update_curvature(self.curvature_sums, work, expected, settings.step_size, CURVATURE_MEMORY)
-        settings.bound(self.thermostat, friction)
+        settings.bound(self.thermostat, self.friction)
         return temperatures, clips
 
 
@@ -278,15 +288,15 @@ class EulerNoseHoover(Underdamped):
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
-        diffusion = self._follow(by_block(product, settings.friction))
-        targets = settings.temperatures_of(product)
+        self._follow(product, settings)
+        diffusion = self.friction
         total = diffusion + self.thermostat
         temperature = ssgnht.call(
             logp_grad.callback,
             minibatches,
             product.space,
             State(z, self.v),
-            Thermostat(total, inertia_of(self._inertia, product, diffusion, targets), targets),
+            Thermostat(total, self._inertias, self._wanted),
             settings.step_size,
             diffusion,
             stream,

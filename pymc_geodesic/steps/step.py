@@ -190,7 +190,7 @@ class GeodesicStep(BlockedStep):
         self.draw, self.tune = 0, True
         self._n_tune = self._n_draws = 0
         self._process: int | None = None
-        self._has_local_values = self._lacks_warm_up = False
+        self._has_local_values = self._has_started = self._lacks_warm_up = False
         self._written: dict[str, np.ndarray] = {}
         self._log_terms: LogTerms | None = None
 
@@ -272,6 +272,7 @@ class GeodesicStep(BlockedStep):
     def _forget_point(self) -> None:
         self._written = {}
         self._has_local_values = False
+        self._has_started = self.sampler.position.size > 0
 
     # --- sampling ------------------------------------------------------------------------------
 
@@ -287,8 +288,8 @@ class GeodesicStep(BlockedStep):
         self.estimator.reset(int(self.rng.integers(2**63)))
         self._n_tune, self._n_draws = tune, draws
         self.draw, self.tune = 0, tune > 0
-        self._forget_point()
         self.sampler.initialize(stream, tune, draws)
+        self._forget_point()
         for monitor in self.monitors:
             monitor.initialize(draws)
 
@@ -308,8 +309,9 @@ class GeodesicStep(BlockedStep):
                 _STEPS_OF_CHAIN.check(self.model, self)
             self._check_burn_in(point)
         try:
-            if self.sampler.position.size == 0 or self._moved_elsewhere(point):
+            if not self._has_started or self._moved_elsewhere(point):
                 self.sampler.start(self._packed(point))
+                self._has_started = True
             if not self._has_local_values:
                 self.estimator.read_local(point)
                 self._has_local_values = True

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import evaluate
@@ -167,19 +168,20 @@ def principal_directions(differences: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def largest_square(vectors: np.ndarray) -> float:
     """Mean square of random vectors along the direction in which it is largest.
 
-    The direction comes from every other vector and the mean square along it from the rest, so that
-    vectors without a direction are not found to have one by chance.
+        The direction comes from every other vector and the mean square along it from the rest, so that
+        vectors without a direction are not found to have one by chance.
 
-    Parameters
-    ----------
-    vectors : ndarray, shape (n, size)
+        Parameters
+        ----------
+        vectors : ndarray, shape (n, size)
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.tuning.noise import largest_square
-    >>> float(largest_square(np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [3.0, 2.0]])))
-    9.0
+        Examples
+        --------
+        >>> import numpy as np
+    from numpy.typing import ArrayLike
+        >>> from pymc_geodesic.tuning.noise import largest_square
+        >>> float(largest_square(np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [3.0, 2.0]])))
+        9.0
     """
     _, _, directions = np.linalg.svd(vectors[::2], full_matrices=False)
     return float(np.mean((vectors[1::2] @ directions[0]) ** 2))
@@ -227,7 +229,7 @@ class LangevinSettings:
         Inner steps of a draw.
     temperatures : ndarray, shape (n_blocks,), optional
         Temperature that the thermostat of each block holds; 1 by default, more to anneal.
-    bounds : (float, float)
+    bounds : (float, float), optional
         Bounds of ξ/γ after each draw.
     """
 
@@ -236,7 +238,7 @@ class LangevinSettings:
     noise: np.ndarray
     n_steps: int
     temperatures: np.ndarray | None = None
-    bounds: tuple[float, float] = (-math.inf, math.inf)
+    bounds: tuple[ArrayLike, ArrayLike] | None = None
 
     def temperatures_of(self, product: Product) -> np.ndarray:
         """Temperature that each block is to have."""
@@ -244,8 +246,10 @@ class LangevinSettings:
 
     def bound(self, thermostat: np.ndarray, friction: np.ndarray) -> None:
         """Keep thermostats within the bounds, in place."""
-        least, most = self.bounds
-        np.clip(thermostat, least * friction, most * friction, out=thermostat)
+        if self.bounds is not None:
+            least, most = self.bounds
+            np.maximum(thermostat, least * friction, out=thermostat)
+            np.minimum(thermostat, most * friction, out=thermostat)
 
     @cached_property
     def mean_friction(self) -> float:
@@ -264,23 +268,24 @@ def langevin_settings(
 ) -> LangevinSettings:
     """Step size, friction and number of steps for gradient noise of known variance.
 
-    Parameters
-    ----------
-    noise : ndarray, shape (size,)
-        b_j, in the coordinates of the metric.
-    step_size, n_steps : optional
-        Used as given.
+        Parameters
+        ----------
+        noise : ndarray, shape (size,)
+            b_j, in the coordinates of the metric.
+        step_size, n_steps : optional
+            Used as given.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.tuning.noise import langevin_settings
-    >>> exact = langevin_settings(np.zeros(3))
-    >>> exact.step_size, exact.friction.tolist(), exact.n_steps
-    (0.5, [1.0, 1.0, 1.0], 4)
-    >>> noisy = langevin_settings(np.array([100.0, 0.0]))
-    >>> noisy.step_size, noisy.friction.tolist(), noisy.n_steps
-    (0.1, [6.0, 1.0], 100)
+        Examples
+        --------
+        >>> import numpy as np
+    from numpy.typing import ArrayLike
+        >>> from pymc_geodesic.tuning.noise import langevin_settings
+        >>> exact = langevin_settings(np.zeros(3))
+        >>> exact.step_size, exact.friction.tolist(), exact.n_steps
+        (0.5, [1.0, 1.0, 1.0], 4)
+        >>> noisy = langevin_settings(np.array([100.0, 0.0]))
+        >>> noisy.step_size, noisy.friction.tolist(), noisy.n_steps
+        (0.1, [6.0, 1.0], 100)
     """
     largest = float(noise.max(initial=0.0))
     if step_size is None:
