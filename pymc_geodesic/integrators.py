@@ -28,6 +28,7 @@ __all__ = [
     "Thermostat",
     "drift",
     "friction_coefficients",
+    "gradient_times",
     "kick",
     "kick_with_friction",
     "kinetic_temperature",
@@ -76,6 +77,7 @@ class FrictionAndNoise(NamedTuple):
         V, variance of the gradient estimate that is subtracted from the injected noise; zero where
         it is unknown.
     splitting : {EXACT, PAPER}
+        With ``PAPER`` the friction must be equal on all coordinates of a block.
     """
 
     friction: Vector
@@ -121,19 +123,18 @@ def friction_coefficients(
     known_noise: np.ndarray,
     splitting: int,
     decay: np.ndarray,
-    push: np.ndarray,
     spread: np.ndarray,
 ) -> int:
     r"""Coefficients of `kick_with_friction` for each coordinate.
 
     With e = exp(−γε) and V the known variance of the gradient estimate:
 
-    ========= ============== ========================================
-    splitting push p         spread s
-    ========= ============== ========================================
-    ``EXACT`` 0              sqrt(1 − e² − (ε/2)² (1 + e)² V)
-    ``PAPER`` ε sqrt(e)      sqrt(e (2γ − εV) ε)
-    ========= ============== ========================================
+    ========= ========================================
+    splitting spread s
+    ========= ========================================
+    ``EXACT`` sqrt(1 − e² − (ε/2)² (1 + e)² V)
+    ``PAPER`` sqrt(e (2γ − εV) ε)
+    ========= ========================================
 
     Both are of second order. With ρ = γε, ``PAPER`` leaves a free particle at the kinetic
     temperature ρ / sinh ρ, ``EXACT`` at 1 for every ρ.
@@ -145,8 +146,8 @@ def friction_coefficients(
     friction, known_noise : ndarray, shape (size,)
         γ, per unit of time, and V.
     splitting : {EXACT, PAPER}
-    decay, push, spread : ndarray, shape (size,)
-        Receive e, p and s.
+    decay, spread : ndarray, shape (size,)
+        Receive e and s.
 
     Returns
     -------
@@ -157,15 +158,13 @@ def friction_coefficients(
     for j in range(friction.size):
         same = j > 0 and friction[j] == friction[j - 1] and known_noise[j] == known_noise[j - 1]
         if same:  # one exponential for each variable where friction does not differ within it
-            decay[j], push[j], spread[j] = decay[j - 1], push[j - 1], spread[j - 1]
+            decay[j], spread[j] = decay[j - 1], spread[j - 1]
         else:
             e = math.exp(-friction[j] * step_size)
             if splitting == PAPER:
-                push[j] = step_size * math.sqrt(e)
                 variance = e * (2.0 * friction[j] - step_size * known_noise[j]) * step_size
             else:
                 gradient_time = 0.5 * step_size * (1.0 + e)
-                push[j] = 0.0
                 variance = 1.0 - e * e - gradient_time * gradient_time * known_noise[j]
             clipped = variance < 0.0
             decay[j], spread[j] = e, math.sqrt(max(variance, 0.0))
@@ -178,19 +177,19 @@ def kick_with_friction(
     v: Vector,
     gradient: Vector,
     half: float,
+    middle: float,
     drag: float,
     decay: Vector,
-    push: Vector,
     spread: Vector,
     stream: Stream,
     noise: Vector,
 ) -> tuple[float, float]:
     r"""Kick, friction and noise on the velocities of one variable: the part B O B.
 
-    v ← d e (v + h ∇log π) + √d (p ∇log π + s n) + h ∇log π, n ~ N(0, I), with e, p and s from
-    `friction_coefficients` and h = ε/2 in the exact splitting, 0 in that of the paper. d is the
-    part exp(−ζε) of a velocity that a thermostat leaves: half of its friction is applied before,
-    half after the rest.
+    v ← d e (v + h ∇log π) + √d (p ∇log π + s n) + h ∇log π, n ~ N(0, I), with e and s from
+    `friction_coefficients`, and h = ε/2, p = 0 in the exact splitting, h = 0, p = ε√e in that of
+    the paper (`gradient_times`). d is the part exp(−ξε) of a velocity that a thermostat leaves:
+    half of its friction is applied before, half after the rest.
 
     Parameters
     ----------
@@ -198,10 +197,10 @@ def kick_with_friction(
         Velocities, changed in place; the projection is left to the caller.
     gradient : ndarray, shape (size,)
         ∇log π, of a minibatch.
-    half, drag : float
-        h, a time, and d.
-    decay, push, spread : ndarray, shape (size,)
-        e, p and s.
+    half, middle, drag : float
+        h and p, times, and d.
+    decay, spread : ndarray, shape (size,)
+        e and s.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     noise : ndarray
@@ -223,8 +222,16 @@ def kick_with_friction(
             square += old * old
             power += old * force
             kicked = drag * decay[j] * (old + half * force)
-            v[j] = kicked + root * (push[j] * force + spread[j] * noise[i]) + half * force
+            v[j] = kicked + root * (middle * force + spread[j] * noise[i]) + half * force
     return square, power
+
+
+@part
+def gradient_times(step_size: float, decay: float, splitting: int) -> tuple[float, float]:
+    """Return the times h and p for which the gradient acts outside of friction and within it."""
+    if splitting == PAPER:
+        return 0.0, step_size * math.sqrt(decay)
+    return 0.5 * step_size, 0.0
 
 
 @part

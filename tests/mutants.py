@@ -80,70 +80,70 @@ class Mutant:
 
 
 @kept
-def weaker_noise(step_size, friction, known_noise, splitting, decay, push, spread):
+def weaker_noise(step_size, friction, known_noise, splitting, decay, spread):
     """Standard deviation of the noise 10 % too small."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
     spread *= 0.9
     return 0
 
 
 @kept
-def half_of_the_friction(step_size, friction, known_noise, splitting, decay, push, spread):
+def half_of_the_friction(step_size, friction, known_noise, splitting, decay, spread):
     """Half of the friction, and the noise of all of it."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
     decay[:] = np.sqrt(decay)
     return 0
 
 
 @kept
-def friction_twice(step_size, friction, known_noise, splitting, decay, push, spread):
+def friction_twice(step_size, friction, known_noise, splitting, decay, spread):
     """Friction in both halves of a kick, and the noise of one."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
     decay *= decay
     return 0
 
 
 @kept
-def no_friction(step_size, friction, known_noise, splitting, decay, push, spread):
+def no_friction(step_size, friction, known_noise, splitting, decay, spread):
     """Noise without friction."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
     decay[:] = 1.0
     return 0
 
 
 @kept
-def explicit_friction(step_size, friction, known_noise, splitting, decay, push, spread):
+def explicit_friction(step_size, friction, known_noise, splitting, decay, spread):
     """Friction of first order."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
     decay[:] = 1.0 - friction * step_size
     return 0
 
 
 @kept
-def noise_subtracted_twice(step_size, friction, known_noise, splitting, decay, push, spread):
+def noise_subtracted_twice(step_size, friction, known_noise, splitting, decay, spread):
     """Known noise counts double."""
     twice = 2.0 * known_noise
-    return friction_coefficients(step_size, friction, twice, splitting, decay, push, spread)
+    return friction_coefficients(step_size, friction, twice, splitting, decay, spread)
 
 
 @kept
-def noise_left_in(step_size, friction, known_noise, splitting, decay, push, spread):
+def noise_left_in(step_size, friction, known_noise, splitting, decay, spread):
     """Known noise is ignored."""
     none = 0.0 * known_noise
-    return friction_coefficients(step_size, friction, none, splitting, decay, push, spread)
+    return friction_coefficients(step_size, friction, none, splitting, decay, spread)
 
 
 @kept
-def noise_of_all_coordinates(step_size, friction, known_noise, splitting, decay, push, spread):
+def noise_of_all_coordinates(step_size, friction, known_noise, splitting, decay, spread):
     """The mean of the known noise, in each coordinate."""
     mean = np.full(known_noise.size, known_noise.mean())
-    return friction_coefficients(step_size, friction, mean, splitting, decay, push, spread)
+    return friction_coefficients(step_size, friction, mean, splitting, decay, spread)
 
 
 @kept
-def friction_of_all_coordinates(step_size, friction, known_noise, splitting, decay, push, spread):
+def friction_of_all_coordinates(step_size, friction, known_noise, splitting, decay, spread):
     """The friction of the first coordinate in all of them, with the noise of their own."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
     decay[:] = decay[0]
     return 0
 

@@ -11,6 +11,7 @@ from pymc_geodesic.integrators import (
     EXACT,
     PAPER,
     friction_coefficients,
+    gradient_times,
     kick,
     kick_with_friction,
     kinetic_temperature,
@@ -33,8 +34,13 @@ SPLITTINGS = pytest.mark.parametrize("splitting", [EXACT, PAPER], ids=["exact", 
 
 
 @kept
-def kick_from_python(v, gradient, half, drag, decay, push, spread, stream, noise):
-    return kick_with_friction(v, gradient, half, drag, decay, push, spread, stream, noise)
+def kick_from_python(v, gradient, half, middle, drag, decay, spread, stream, noise):
+    return kick_with_friction(v, gradient, half, middle, drag, decay, spread, stream, noise)
+
+
+@kept
+def times_from_python(step_size, decay, splitting):
+    return gradient_times(step_size, decay, splitting)
 
 
 @kept
@@ -43,26 +49,35 @@ def temperature_from_python(square, power, decay, step_size, splitting, dim):
 
 
 def coefficients(step_size, friction, known_noise, splitting):
-    """Decay, push and spread of each coordinate, and the number of clipped ones."""
+    """Decay and spread of each coordinate, and the number of clipped ones."""
     friction, known_noise = np.array(friction, float), np.array(known_noise, float)
-    decay, push, spread = np.empty((3, friction.size))
-    clips = friction_coefficients(step_size, friction, known_noise, splitting, decay, push, spread)
-    return decay, push, spread, clips
+    decay, spread = np.empty((2, friction.size))
+    clips = friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
+    return decay, spread, clips
 
 
 def linear_kick(
     angle, splitting, *, thermostat=0.0, known_noise=0.0, step_size=STEP, kicks=kick_from_python
 ):
     """Factors of v and of the gradient in a kick, and variance of its noise, as measured."""
-    decay, push, spread, _ = coefficients(step_size, [angle / step_size], [known_noise], splitting)
-    half, drag = (0.5 * step_size if splitting == EXACT else 0.0), math.exp(-thermostat)
+    decay, spread, _ = coefficients(step_size, [angle / step_size], [known_noise], splitting)
+    half, middle = times_from_python(step_size, decay[0], splitting)
+    drag = math.exp(-thermostat)
     stream, normal = new_stream(np.random.default_rng(1)), np.empty(1)
     fill_normal(stream.copy(), normal)
 
     def after(v, gradient, spread):
         state = np.array([v])
         kicks(
-            state, np.array([gradient]), half, drag, decay, push, spread, stream.copy(), np.empty(1)
+            state,
+            np.array([gradient]),
+            half,
+            middle,
+            drag,
+            decay,
+            spread,
+            stream.copy(),
+            np.empty(1),
         )
         return state[0]
 
@@ -192,15 +207,16 @@ def test_known_noise_is_subtracted_once_and_clipped_at_zero(splitting):
     """Also where neighbors share their coefficients."""
     step, friction = 0.3, np.array([0.5, 2.0, 2.0, 2.0, 0.5])
     noise = np.array([0.0, 1.5, 60.0, 60.0, 0.0])
-    decay, push, spread, clips = coefficients(step, friction, noise, splitting)
+    decay, spread, clips = coefficients(step, friction, noise, splitting)
+    half, middle = times_from_python(step, decay[0], splitting)
     expected = np.exp(-friction * step)
     np.testing.assert_allclose(decay, expected, rtol=1e-14)
     if splitting == EXACT:
         left = 1.0 - expected**2 - (0.5 * step * (1.0 + expected)) ** 2 * noise
-        np.testing.assert_array_equal(push, 0.0)
+        assert (half, middle) == (0.5 * step, 0.0)
     else:
         left = expected * 2.0 * friction * step - (step**2 * expected) * noise
-        np.testing.assert_allclose(push, step * np.sqrt(expected), rtol=1e-14)
+        assert (half, middle) == (0.0, pytest.approx(step * np.sqrt(expected[0]), rel=1e-14))
     assert (left[2:4] < 0.0).all()
     assert (left[[0, 1, 4]] > 0.0).all()
     np.testing.assert_allclose(spread**2, np.maximum(left, 0.0), atol=1e-14)
@@ -210,13 +226,13 @@ def test_known_noise_is_subtracted_once_and_clipped_at_zero(splitting):
 def test_kick_adds_gradient_and_noise():
     rng = np.random.default_rng(1)
     v, gradient = rng.standard_normal((2, 7))
-    decay, push, spread = rng.uniform(size=(3, 7))
+    decay, spread = rng.uniform(size=(2, 7))
     before, stream, drawn = v.copy(), new_stream(rng), np.empty(7)
     fill_normal(stream.copy(), drawn)
     square, power = kick_from_python(
-        v, gradient, 0.1, 0.64, decay, push, spread, stream, np.empty(7)
+        v, gradient, 0.1, 0.3, 0.64, decay, spread, stream, np.empty(7)
     )
-    inner = 0.64 * decay * (before + 0.1 * gradient) + 0.8 * (push * gradient + spread * drawn)
+    inner = 0.64 * decay * (before + 0.1 * gradient) + 0.8 * (0.3 * gradient + spread * drawn)
     np.testing.assert_allclose(v, inner + 0.1 * gradient, rtol=1e-13)
     assert (square, power) == pytest.approx((before @ before, before @ gradient))
 
@@ -224,7 +240,7 @@ def test_kick_adds_gradient_and_noise():
 def test_noise_in_chunks_is_standard_normal():
     zero, one = np.zeros(100_001), np.ones(100_001)
     v, stream = zero.copy(), new_stream(np.random.default_rng(1))
-    kick_from_python(v, zero, 0.0, 1.0, one, zero, one, stream, np.empty(512))
+    kick_from_python(v, zero, 0.0, 0.0, 1.0, one, one, stream, np.empty(512))
     assert abs(v.mean()) * np.sqrt(v.size) < 5.0
     assert abs((v**2).mean() - 1.0) * np.sqrt(v.size / 2.0) < 5.0
     assert np.unique(v).size == v.size

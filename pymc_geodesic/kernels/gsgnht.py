@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from pymc_geodesic.integrators import (
-    EXACT,
     PAPER,
     FrictionAndNoise,
     Scratch,
@@ -15,6 +14,7 @@ from pymc_geodesic.integrators import (
     Thermostat,
     drift,
     friction_coefficients,
+    gradient_times,
     kick_with_friction,
     kinetic_temperature,
     position_temperature,
@@ -94,11 +94,10 @@ def gsgnht(
     temperatures = borrow(temperatures)
     blocks, x, v, gradient = space.blocks, state.x, state.v, scratch.gradient
     n_steps = minibatches.size
-    decay, push, spread = np.empty(x.size), np.empty(x.size), np.empty(x.size)
+    decay, spread = np.empty(x.size), np.empty(x.size)
     clips = friction_coefficients(
-        step_size, friction.friction, friction.known_noise, friction.splitting, decay, push, spread
+        step_size, friction.friction, friction.known_noise, friction.splitting, decay, spread
     )
-    half = 0.5 * step_size if friction.splitting == EXACT else 0.0
     temperatures[:], work[:] = 0.0, 0.0
     drift_with_thermostat(space, state, thermostat, 0.5 * step_size)
     for step in range(n_steps):
@@ -106,9 +105,10 @@ def gsgnht(
         for block in range(blocks.shape[0]):
             start = blocks[block, 1]
             part = slice(start, start + blocks[block, 2] * blocks[block, 3])
+            half, middle = gradient_times(step_size, decay[start], friction.splitting)
             drag = math.exp(-thermostat.friction[block] * step_size)
             square, power = kick_with_friction(
-                v[part], gradient[part], half, drag, decay[part], push[part], spread[part],
+                v[part], gradient[part], half, middle, drag, decay[part], spread[part],
                 stream, scratch.noise,
             )  # fmt: skip
             work[block, 0] += square

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_geodesic.integrators import (
-    EXACT,
     FrictionAndNoise,
     Scratch,
     State,
     drift,
     friction_coefficients,
+    gradient_times,
     kick_with_friction,
     position_temperature,
 )
@@ -77,11 +77,10 @@ def sggmc(
     stream, temperatures = borrow(stream), borrow(temperatures)
     blocks, x, v, gradient = space.blocks, state.x, state.v, scratch.gradient
     n_steps = minibatches.size
-    decay, push, spread = np.empty(x.size), np.empty(x.size), np.empty(x.size)
+    decay, spread = np.empty(x.size), np.empty(x.size)
     clips = friction_coefficients(
-        step_size, friction.friction, friction.known_noise, friction.splitting, decay, push, spread
+        step_size, friction.friction, friction.known_noise, friction.splitting, decay, spread
     )
-    half = 0.5 * step_size if friction.splitting == EXACT else 0.0
     temperatures[:] = 0.0
     drift(space, state, 0.5 * step_size)
     for step in range(n_steps):
@@ -89,8 +88,9 @@ def sggmc(
         for block in range(blocks.shape[0]):
             start = blocks[block, 1]
             part = slice(start, start + blocks[block, 2] * blocks[block, 3])
+            half, middle = gradient_times(step_size, decay[start], friction.splitting)
             square, power = kick_with_friction(
-                v[part], gradient[part], half, 1.0, decay[part], push[part], spread[part],
+                v[part], gradient[part], half, middle, 1.0, decay[part], spread[part],
                 stream, scratch.noise,
             )  # fmt: skip
             temperatures[block] += (
