@@ -88,7 +88,8 @@ class Case:
             thermostat_errors(ends, self.target, INERTIA) if ends.thermostats.any() else 0.0
         )
         of_states = self.target.worst(ends.x, ends.v)
-        return max(of_states, of_thermostats, self.temperature_errors(ends))
+        worst = max(of_states, of_thermostats, self.temperature_errors(ends))
+        return worst if np.isfinite([ends.thermostats, ends.temperatures]).all() else math.inf
 
 
 @pytest.fixture(scope="module", params=by_default(SOME, of=CASES), ids=str)
@@ -122,8 +123,11 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("mutant", by_default(FAULTS, of=BIASED_BY_COORDINATE), ids=str)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_biased_kernels_are_rejected(mutant, mixed):
-    assert mixed.worst(mixed.run(mutant.kernel, mutant.compile())) > LIMIT
+    """Chains of some mutants diverge, until the gradient function overflows."""
+    with np.errstate(all="ignore"):
+        assert mixed.worst(mixed.run(mutant.kernel, mutant.compile())) > LIMIT
 
 
 PRECISION = np.array([1.0, 4.0, 0.3])
