@@ -56,16 +56,18 @@ def normals(stream):
     return draws
 
 
-FRICTION = np.array([0.4, 0.9, 1.2, 1.2, 2.5])
+FRICTION = {EXACT: np.array([0.4, 0.9, 1.2, 1.2, 2.5]), PAPER: np.full(SIZE, 0.8)}
+"""By coordinate; the splitting of the paper has one friction for each variable."""
+
 KNOWN = np.array([0.0, 2.0, 3.0, 0.0, 1.0])
 """Known variance of the gradient, by coordinate."""
 
 
 def friction_and_noise(v, force, thermostat, splitting, noise):
     """One kick of SGHMC: by halves of friction, or by halves of the gradient."""
-    before, half = np.exp(-0.5 * thermostat * STEP), np.exp(-0.5 * FRICTION * STEP)
+    before, half = np.exp(-0.5 * thermostat * STEP), np.exp(-0.5 * FRICTION[splitting] * STEP)
     if splitting == PAPER:
-        noise = np.sqrt((2.0 * FRICTION - STEP * KNOWN) * STEP) * noise
+        noise = np.sqrt((2.0 * FRICTION[splitting] - STEP * KNOWN) * STEP) * noise
         return before * half * (before * half * v + STEP * force + noise)
     v = v + 0.5 * STEP * force
     known = (0.5 * STEP * (1.0 + half**2)) ** 2 * KNOWN
@@ -91,14 +93,16 @@ def test_sggmc_is_sghmc(state, splitting):
     for _ in range(N_STEPS):
         expected_x += 0.5 * STEP * expected_v
         force = gradient(expected_x)
-        expected_temperatures.append(temperature_by_hand(expected_v, force, FRICTION[0], splitting))
+        expected_temperatures.append(
+            temperature_by_hand(expected_v, force, FRICTION[splitting][0], splitting)
+        )
         expected_v = friction_and_noise(expected_v, force, 0.0, splitting, normals(same_stream))
         expected_x += 0.5 * STEP * expected_v
 
     temperatures = np.empty(1)
     clips = sggmc(
         called(native_field(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
-        FLAT.space, State(x, v), STEP, friction_of(SIZE, FRICTION, KNOWN, splitting), stream,
+        FLAT.space, State(x, v), STEP, friction_of(SIZE, FRICTION[splitting], KNOWN, splitting), stream,
         Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
@@ -121,7 +125,7 @@ def test_gsgnht_is_sgnht(state, splitting):
         expected_work += [expected_v @ expected_v, expected_v @ force]
         xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - target) / inertia
         expected_temperatures.append(
-            temperature_by_hand(expected_v, force, FRICTION[0] + xi, splitting)
+            temperature_by_hand(expected_v, force, FRICTION[splitting][0] + xi, splitting)
         )
         expected_v = friction_and_noise(expected_v, force, xi, splitting, normals(same_stream))
         xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - target) / inertia
@@ -131,7 +135,7 @@ def test_gsgnht_is_sgnht(state, splitting):
     gsgnht(
         called(native_field(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
         FLAT.space, State(x, v), Thermostat(thermostat, np.array([inertia]), np.array([target])),
-        STEP, friction_of(SIZE, FRICTION, KNOWN, splitting), stream,
+        STEP, friction_of(SIZE, FRICTION[splitting], KNOWN, splitting), stream,
         Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures, work,
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
