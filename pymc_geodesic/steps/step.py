@@ -18,6 +18,7 @@ from rich.table import Column
 from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.arguments import check_compile_kwargs
+from pymc_geodesic.counts.estimate import LikelihoodError
 from pymc_geodesic.counts.refusals import moving_level, moving_support
 from pymc_geodesic.densities.edges import edges
 from pymc_geodesic.densities.hierarchy import hierarchical_pairs
@@ -319,6 +320,8 @@ class GeodesicStep(BlockedStep):
                 stats = self.sampler.draw(tune=self.tune)
         except NotFiniteError as error:
             raise self._failure(error, point) from error
+        except LikelihoodError as error:
+            raise SamplingError(f"at draw {self.draw} {error}") from error
         position = self.sampler.position
         stats["warning"] = None if self.tune else self._observe(position, stats)
         if self.draw == 0 and self._lacks_warm_up and stats["warning"] is None:
