@@ -105,8 +105,8 @@ class CountNoise:
         exposures : ndarray, shape (size,)
             Estimated exposures.
         totals : ndarray, shape (size,)
-            Estimated counts, summed over the simplex row of each coordinate; zero where the sum does
-            not depend on the point.
+            Estimated counts, summed over the simplex row of each coordinate; zero where the sum
+            does not depend on the point.
         """
         self.count += 1
         self._noise += noise
@@ -530,6 +530,9 @@ class EulerStepSize(CountNoiseAdaptation):
     fastest, by the power method with differences of the drift. Takes the parameters of
     `CountNoiseAdaptation`.
     """
+
+    _direction: np.ndarray
+    _fastest: float
 
     def inflation(self, step_size: float) -> float:
         """Relative variance that the noise adds, as independent minibatches do."""

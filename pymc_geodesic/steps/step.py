@@ -231,9 +231,11 @@ class GeodesicStep(BlockedStep):
         return {"sampling_state": self.sampling_state, "n": (self._n_tune, self._n_draws)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        arguments, named = self.__getnewargs_ex__()
-        type(self).__init__(self, *arguments, **named)
+        (names, *others), named = self.__getnewargs_ex__()
+        type(self).__init__(self, None if names == [None] else names, *others, **named)
         self._n_tune, self._n_draws = state["n"]
+        for monitor in self.monitors:
+            monitor.initialize(self._n_draws)
         self.sampling_state = state["sampling_state"]
 
     @property
