@@ -7,11 +7,11 @@ from numba.core import event
 
 import pymc_geodesic as pg
 from pymc_geodesic.counts.topic_run import TOPIC_KERNELS
+from pymc_geodesic.kernels.ahead_of_time import SIGNATURES
 from pymc_geodesic.kernels.scir import scir
 from pymc_geodesic.kernels.sgrld import sgrld
 from pymc_geodesic.kernels.topics.moves import scir_words, sgrld_words
 from pymc_geodesic.manifolds import blocks
-from pymc_geodesic.kernels.ahead_of_time import SIGNATURES
 from tests.grids import slow
 
 SETTINGS = {
