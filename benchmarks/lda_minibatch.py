@@ -90,20 +90,20 @@ def main() -> None:
             return (time.process_time() - began) / n_steps
 
         def gibbs(step=step) -> float:
-            log_state = np.ascontiguousarray(step.position.reshape(TOPICS, WORDS).T)
+            log_state = np.ascontiguousarray(step.sampler.position.reshape(TOPICS, WORDS).T)
             log_totals = np.log(np.exp(log_state).sum(axis=0))
             arguments = step.estimator.next_arguments(n_steps)
             began = time.process_time()
             for argument in arguments:
-                step.estimator.assign(log_state, log_totals, argument, step.stream)
+                step.estimator.assign(log_state, log_totals, argument, step.sampler.stream)
             return (time.process_time() - began) / n_steps
 
         contestants[f"minibatch, sweeps {label}"] = whole
         contestants[f"of it Gibbs, sweeps {label}"] = gibbs
-    log_state = np.ascontiguousarray(step.position.reshape(TOPICS, WORDS).T)
+    log_state = np.ascontiguousarray(step.sampler.position.reshape(TOPICS, WORDS).T)
     argument = step.estimator.next_arguments(1)[0]
     found = step.estimator.assign(
-        log_state, np.log(np.exp(log_state).sum(axis=0)), argument, step.stream
+        log_state, np.log(np.exp(log_state).sum(axis=0)), argument, step.sampler.stream
     )
     prior, shape = np.full_like(log_state, BETA), np.empty_like(log_state)
     stream = new_stream(np.random.default_rng(1))

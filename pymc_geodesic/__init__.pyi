@@ -33,8 +33,10 @@ from .runs import resume as resume
 from .schedules import PolynomialDecay as PolynomialDecay
 from .sparse import SparseData as SparseData
 from .steps import GMC as GMC
+from .steps import SCIR as SCIR
 from .steps import SGGMC as SGGMC
 from .steps import SGLD as SGLD
+from .steps import SGRLD as SGRLD
 from .steps import SSGLD as SSGLD
 from .steps import SSGNHT as SSGNHT
 from .steps import SubgradientHMC as SubgradientHMC

@@ -1,4 +1,4 @@
-"""What samplers of proportions and positive numbers ask of an estimate of counts."""
+"""Interface of count estimates, for samplers of Dirichlet, Gamma and LogNormal variables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,21 @@ from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.runtime.threads import Workers
 
-__all__ = ["AssignsTopics", "CountEstimate", "CountSampler", "EstimateOfAllRows"]
+__all__ = [
+    "AssignsTopics",
+    "CountEstimate",
+    "CountKernels",
+    "DescribeNegative",
+    "EstimateOfAllRows",
+    "LikelihoodError",
+]
+
+
+class LikelihoodError(ArithmeticError):
+    """A likelihood with negative counts, found while sampling.
+
+    Its message names the variable, and what to do.
+    """
 
 
 class AssignsTopics(Protocol):
@@ -33,26 +47,29 @@ class AssignsTopics(Protocol):
         """Sample the topics of the words of a minibatch; see `TopicCountEstimator.assign`."""
 
 
-class CountSampler(Protocol):
-    """A sampler with two kernels: one that calls a field, and one for topics.
+class CountKernels(Protocol):
+    """The two kernels of a sampler: for a compiled gradient, and for topics of words.
 
-    Both take the arguments of the inner steps and the step size, and return the index of a failure
-    or −1, and further sample stats.
+    Both take the minibatches of the inner steps and the step size, run the inner steps of a draw,
+    and return the index of a coordinate that failed, or −1, and further sample stats.
     """
 
-    def follow_field(
-        self, field: CompiledField, arguments: np.ndarray, step_size: float
+    def run_gradient_kernel(
+        self, logp_grad: CompiledField, minibatches: np.ndarray, step_size: float
     ) -> tuple[int, dict[str, Any]]:
-        """Run the kernel that calls a field of counts."""
+        """Run the kernel that reads counts off the gradient of each minibatch."""
 
-    def follow_topics(
-        self, topics: AssignsTopics, arguments: np.ndarray, step_size: float
+    def run_topic_kernel(
+        self, topics: AssignsTopics, minibatches: np.ndarray, step_size: float
     ) -> tuple[int, dict[str, Any]]:
-        """Run the kernel that moves topics when words were assigned to them."""
+        """Run the kernel that assigns the words of each minibatch to topics."""
 
 
 EstimateOfAllRows = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
 """Takes values, and fills counts and exposures of all rows; see `CountEstimate.estimate`."""
+
+DescribeNegative = Callable[[int, float, float], str]
+"""Index of a negative estimate, count and exposure → which variable has it, and what to do."""
 
 
 class CountEstimate(Estimate):
@@ -106,9 +123,9 @@ class CountEstimate(Estimate):
 
     @abstractmethod
     def advance(
-        self, sampler: CountSampler, arguments: np.ndarray, step_size: float
+        self, kernels: CountKernels, minibatches: np.ndarray, step_size: float
     ) -> tuple[int, dict[str, Any]]:
-        """Run the kernel of a sampler that suits the estimate; see `CountSampler`."""
+        """Run the kernel that suits the estimate; see `CountKernels`."""
 
     def compile_all_rows(self) -> EstimateOfAllRows:
         """Compile the counts of all rows at once, for control variates.

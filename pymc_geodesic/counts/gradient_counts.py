@@ -22,7 +22,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.counts.constant_sums import constant_sums
-from pymc_geodesic.counts.estimate import CountEstimate, CountSampler, EstimateOfAllRows
+from pymc_geodesic.counts.estimate import CountEstimate, CountKernels, EstimateOfAllRows
 from pymc_geodesic.counts.priors import family_of
 from pymc_geodesic.densities.compilation import CompiledField, compile_field
 from pymc_geodesic.densities.log_density import Density, rebuilt
@@ -181,10 +181,10 @@ class CountEstimator(GradientEstimator, CountEstimate):
         return 1.0
 
     def advance(
-        self, sampler: CountSampler, arguments: np.ndarray, step_size: float
+        self, kernels: CountKernels, minibatches: np.ndarray, step_size: float
     ) -> tuple[int, dict[str, Any]]:
         """Run the kernel that calls the field; see `CountEstimate.advance`."""
-        return sampler.follow_field(self.field, arguments, step_size)
+        return kernels.run_gradient_kernel(self.field, minibatches, step_size)
 
     def _estimate_with(
         self,

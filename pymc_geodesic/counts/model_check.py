@@ -1,4 +1,4 @@
-"""Counts at random points: which of them change, and which models are refused before they run."""
+"""Checks of a likelihood by its counts at random points, before and while a chain runs."""
 
 from __future__ import annotations
 
@@ -15,44 +15,12 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, SIMPLEX, expand_values
 from pymc_geodesic.runtime.streams import new_stream
 
-__all__ = ["CountProbe", "Dependence", "refusal"]
+__all__ = ["CountProbe", "Dependence"]
 
 TRIALS = 3
 
 ROUNDING, ROUNDING_IN_CHAINS = 1e-6, 1e-4
 """Relative deviation from the form of a prior that rounding may explain."""
-
-
-def refusal(
-    sampler: str,
-    variables: Sequence[ManifoldVariable],
-    blocks: np.ndarray,
-    index: int,
-    count: float,
-    exposure: float,
-) -> str:
-    """Say why a negative estimate ends the run.
-
-    Parameters
-    ----------
-    sampler : str
-        Name of the step method.
-    variables, blocks
-        The variables, and what the kernels know of them.
-    index : int
-        Number of the estimate among those of all variables.
-    count, exposure : float
-    """
-    ends = blocks[:, 1] + blocks[:, 2] * blocks[:, 3]
-    block = int(np.searchsorted(ends, index, side="right"))
-    return negative_estimate(
-        sampler,
-        variables[block].name,
-        index - int(blocks[block, 1]),
-        count,
-        exposure,
-        log_normal=bool(blocks[block, 0] == LOG_NORMAL),
-    )
 
 
 def _changes(trials: np.ndarray) -> bool:
@@ -77,7 +45,7 @@ class Dependence(NamedTuple):
 
 
 class CountProbe:
-    """Estimates of one minibatch at random points.
+    """Estimates of single minibatches at random points, for checks of the likelihood.
 
     Parameters
     ----------
@@ -85,9 +53,7 @@ class CountProbe:
         Name of the step method, for errors.
     variables : list of ManifoldVariable
     estimator : CountEstimate
-        One that repeats itself.
-    argument : int
-        Which minibatch.
+        One that is deterministic, but for `describe_negative`.
     """
 
     def __init__(
@@ -95,20 +61,39 @@ class CountProbe:
         sampler: str,
         variables: Sequence[ManifoldVariable],
         estimator: CountEstimate,
-        argument: int,
     ) -> None:
         self._sampler = sampler
         self._variables = variables
         self._estimator = estimator
-        self._argument = argument
         self._blocks = count_blocks(variables)
         self._splits = self._blocks[:, 0] != SIMPLEX
 
-    def dependence(self, *, needs_counts: bool) -> Dependence:
+    def describe_negative(self, index: int, count: float, exposure: float) -> str:
+        """Describe a negative estimate, and what to do.
+
+        Parameters
+        ----------
+        index : int
+            Coordinate among those of all variables.
+        count, exposure : float
+        """
+        ends = self._blocks[:, 1] + self._blocks[:, 2] * self._blocks[:, 3]
+        block = int(np.searchsorted(ends, index, side="right"))
+        return negative_estimate(
+            self._sampler,
+            self._variables[block].name,
+            index - int(self._blocks[block, 1]),
+            count,
+            exposure,
+            log_normal=bool(self._blocks[block, 0] == LOG_NORMAL),
+        )
+
+    def dependence(self, minibatch: int, *, needs_counts: bool) -> Dependence:
         """Return which estimates change with the point.
 
         Parameters
         ----------
+        minibatch : int
         needs_counts : bool
             Whether estimates must not be negative, and the likelihood be of the prior's form.
 
@@ -125,20 +110,11 @@ class CountProbe:
         for trial in range(TRIALS):
             log_state = np.log(rng.gamma(1.0 if trial else 0.3, size=size) + 1e-12)
             expand_values(blocks, log_state, values)
-            failed, counts, exposures = self._estimate(values)
+            failed, counts, exposures = self._estimate(values, minibatch)
             if needs_counts and failed >= 0 and math.isfinite(counts[failed]):
-                raise ValueError(
-                    refusal(
-                        self._sampler,
-                        self._variables,
-                        blocks,
-                        failed,
-                        counts[failed],
-                        exposures[failed],
-                    )
-                )
+                raise ValueError(self.describe_negative(failed, counts[failed], exposures[failed]))
             if needs_counts and failed < 0:
-                self._check_form(values, counts, exposures, ROUNDING)
+                self._check_form(values, minibatch, counts, exposures, ROUNDING)
             found.append((counts, exposures))
         counts, exposures = (np.array(each) for each in zip(*found, strict=True))
         sums = np.zeros(len(blocks), dtype=bool)
@@ -148,18 +124,19 @@ class CountProbe:
                 sums[variable] = _changes(own.reshape(TRIALS, rows, width).sum(axis=-1))
         return Dependence(_changes(counts) or _changes(exposures), sums)
 
-    def _estimate(self, values: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+    def _estimate(self, values: np.ndarray, minibatch: int) -> tuple[int, np.ndarray, np.ndarray]:
         counts, exposures = np.empty_like(values), np.empty_like(values)
         stream = new_stream(np.random.default_rng(1))
-        failed = self._estimator.estimate(values, self._argument, stream, counts, exposures)
+        failed = self._estimator.estimate(values, minibatch, stream, counts, exposures)
         return failed, counts, exposures
 
-    def check_form(self, values: np.ndarray) -> int:
+    def check_form(self, values: np.ndarray, minibatch: int) -> int:
         """Check the form of the likelihood where a chain is; return the number of estimates.
 
         Parameters
         ----------
         values : ndarray, shape (size,)
+        minibatch : int
 
         Raises
         ------
@@ -168,13 +145,18 @@ class CountProbe:
         """
         if not np.any(self._splits):
             return 0
-        failed, counts, exposures = self._estimate(values)
+        failed, counts, exposures = self._estimate(values, minibatch)
         if failed < 0:
-            self._check_form(values, counts, exposures, ROUNDING_IN_CHAINS)
+            self._check_form(values, minibatch, counts, exposures, ROUNDING_IN_CHAINS)
         return 1 + int(np.sum(self._splits))
 
     def _check_form(
-        self, values: np.ndarray, counts: np.ndarray, exposures: np.ndarray, rounding: float
+        self,
+        values: np.ndarray,
+        minibatch: int,
+        counts: np.ndarray,
+        exposures: np.ndarray,
+        rounding: float,
     ) -> None:
         """Check that the likelihood of each positive variable has the form of its prior."""
         for variable, block in zip(self._variables, self._blocks, strict=True):
@@ -184,7 +166,7 @@ class CountProbe:
             part = slice(start, start + rows * width)
             scaled = values.copy()
             scaled[part] *= 3.0
-            failed, new_counts, new_exposures = self._estimate(scaled)
+            failed, new_counts, new_exposures = self._estimate(scaled, minibatch)
             unit = 1.0 if kind == LOG_NORMAL else scaled[part]
             size = 1.0 + np.abs(counts[part]) + np.abs(exposures[part]) * unit
             deviation = np.abs(new_counts[part] - counts[part])

@@ -15,7 +15,7 @@ from pymc.logprob.transforms import SimplexTransform
 from pymc.model import Model
 
 from pymc_geodesic.counts.admixture_model import Proportions, likelihood_node
-from pymc_geodesic.counts.estimate import CountEstimate, CountSampler
+from pymc_geodesic.counts.estimate import CountEstimate, CountKernels
 from pymc_geodesic.counts.logarithms import LOG_SMALLEST, log_of_value
 from pymc_geodesic.counts.word_counts import TopicCounts
 from pymc_geodesic.densities.variables import ManifoldVariable
@@ -243,10 +243,10 @@ class TopicCountEstimator(CountEstimate):
         return self._documents.share(argument)
 
     def advance(
-        self, sampler: CountSampler, arguments: np.ndarray, step_size: float
+        self, kernels: CountKernels, minibatches: np.ndarray, step_size: float
     ) -> tuple[int, dict[str, Any]]:
         """Move topics; see `CountEstimate.advance`."""
-        return sampler.follow_topics(self, arguments, step_size)
+        return kernels.run_topic_kernel(self, minibatches, step_size)
 
     def estimate(
         self,

@@ -8,14 +8,21 @@ import numpy as np
 
 from pymc_geodesic.counts.estimate import AssignsTopics
 from pymc_geodesic.counts.word_counts import TopicCounts
-from pymc_geodesic.kernels.topics.moves import add_counts, sum_words
+from pymc_geodesic.kernels.topics.assignments import sample_documents
+from pymc_geodesic.kernels.topics.moves import add_counts, read_words, sum_words
+from pymc_geodesic.kernels.topics.words import collect_words
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import parts_of
 
-__all__ = ["MoveWords", "run_topics"]
+__all__ = ["TOPIC_KERNELS", "MoveWords", "run_topics"]
 
 WORDS_OF_PART = 500
 """Words that are moved together; their order is fixed, whatever the number of cores."""
+
+TOPIC_KERNELS = (
+    collect_words, read_words, split_stream, sample_documents, sum_words, add_counts
+)  # fmt: skip
+"""Compiled functions that every minibatch of documents needs, apart from the move of the words."""
 
 MoveWords = Callable[[np.ndarray, np.ndarray, np.ndarray, TopicCounts, float, np.ndarray], None]
 """Move of some words: log θ and â of shape (V, K), log Σθ, counts, step size and stream."""

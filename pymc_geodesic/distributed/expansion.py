@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.steps.step import GeodesicStep
 
@@ -59,6 +60,7 @@ class Expansions:
 
     def __init__(self, step: GeodesicStep, share: float) -> None:
         estimator = step.estimator
+        assert isinstance(estimator, GradientEstimate)
         total = estimator.total_gradient()
         if total is None:
             raise ValueError(

@@ -12,8 +12,12 @@ import pymc as pm
 
 from pymc_geodesic.densities.total_sizes import stating_totals
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
+from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.runs.recipe import recipe_of
-from pymc_geodesic.steps.base.positive import PositiveStep
+from pymc_geodesic.steps.scir import SCIR
+from pymc_geodesic.steps.sgld import SGLD
+from pymc_geodesic.steps.sgrld import SGRLD
+from pymc_geodesic.steps.ssgnht import SSGNHT
 from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["StepRecipe", "recipe_for"]
@@ -41,7 +45,7 @@ class StepRecipe:
             model,
             self.arguments.get("vars"),
             self.arguments.get("manifolds"),
-            everywhere=self.kind._everywhere,
+            everywhere=Euclidean if issubclass(self.kind, SGLD | SSGNHT) else None,
         )
         travelling = [variable for variable in found if variable.name not in self.local_names]
         return sorted(travelling, key=lambda variable: not variable.manifold.is_flat)
@@ -132,7 +136,7 @@ def _check_local(recipe: StepRecipe) -> None:
     """
     if not recipe.local_names:
         return
-    if not issubclass(recipe.kind, PositiveStep):
+    if not issubclass(recipe.kind, SCIR | SGRLD):
         raise ValueError(
             f"local={recipe.local_names} has values for each row, which do not go from shard to "
             f"shard with {recipe.kind.__name__}; counts of words do with SCIR or SGRLD "

@@ -13,15 +13,16 @@ import numpy as np
 import pymc as pm
 
 from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
+from pymc_geodesic.distributed.document_counts import DocumentCounts, TopicPushes
 from pymc_geodesic.distributed.expansion import Expansion, Expansions
 from pymc_geodesic.distributed.recipe import StepRecipe
+from pymc_geodesic.distributed.row_counts import RowCounts
 from pymc_geodesic.distributed.shard_model import ConduciveTerm, place_rows
 from pymc_geodesic.distributed.shards import Shard, load_rows
 from pymc_geodesic.distributed.surrogates import Quadratic
-from pymc_geodesic.steps.base.document_counts import DocumentCounts, TopicPushes
-from pymc_geodesic.steps.base.positive import PositiveStep
-from pymc_geodesic.steps.base.row_counts import CountsAt, RowCounts
+from pymc_geodesic.kernels.expected_counts import CountsAt
 from pymc_geodesic.steps.scir import SCIR
+from pymc_geodesic.steps.sgrld import SGRLD
 
 __all__ = ["Job", "ResidentShard", "VisitDraws"]
 
@@ -118,7 +119,7 @@ class ResidentShard:
                 self._counts = RowCounts(self._step, share)
             self._documents = None
             if self._local:
-                assert isinstance(self._step, PositiveStep)
+                assert isinstance(self._step, SCIR | SGRLD)
                 self._documents = DocumentCounts(self._step)
         self._known: dict[bytes, np.ndarray] = {}
 
@@ -187,7 +188,8 @@ class ResidentShard:
         """Take over what all shards together say, and how long chains are to be."""
         if isinstance(term, CountsAt):
             assert isinstance(self._step, SCIR)
-            self._step.keep_reference(term)
+            assert self._step.sampler.control_variates is not None
+            self._step.sampler.control_variates.fix_center(term)
         elif self._term is not None and term is not None:
             self._term.use(term)
         adaptation = getattr(self._step, "adaptation", None)
@@ -246,7 +248,7 @@ class ResidentShard:
         state = self._step.sampling_state
         state.estimate_state.pop("rows", None)
         point = self._travelling(point)
-        if self._local and state.position.size:
+        if self._local and self._step.sampler.position.size:
             point = {}  # topics are long, and the position says where they are
         return pickle.dumps((point, state, walks), pickle.HIGHEST_PROTOCOL)
 
@@ -258,7 +260,7 @@ class ResidentShard:
         adaptation = getattr(self._step, "adaptation", None)
         if isinstance(adaptation, WhitenedAdaptation):
             adaptation.gradient.meet_rows(self._known)
-        if isinstance(self._step, PositiveStep) and self._local:
+        if isinstance(self._step, SCIR | SGRLD) and self._local:
             point = self._step.begin_local_anew(point)
         return point, walks
 

@@ -31,8 +31,11 @@ from pymc_geodesic.distributed.settling import common_centre, last_points, settl
 from pymc_geodesic.distributed.shard_counts import common_counts, shifts_of_counts
 from pymc_geodesic.distributed.shard_topics import agreement_on_topics
 from pymc_geodesic.distributed.shards import Shard, check_shards
-from pymc_geodesic.steps.base.adapting import AdaptingStep
+from pymc_geodesic.steps.gsgnht import gSGNHT
 from pymc_geodesic.steps.scir import SCIR
+from pymc_geodesic.steps.sggmc import SGGMC
+from pymc_geodesic.steps.sgld import SGLD
+from pymc_geodesic.steps.ssgnht import SSGNHT
 
 __all__ = ["sample"]
 
@@ -168,7 +171,8 @@ def sample(
         check_count(name, value)
     recipe = recipe_for(step, model)
     variables = recipe.variables(model)
-    expands = issubclass(recipe.kind, AdaptingStep) and not variables_with_charts(variables)
+    is_langevin = issubclass(recipe.kind, SGGMC | gSGNHT | SGLD | SSGNHT)
+    expands = is_langevin and not variables_with_charts(variables)
     counts = issubclass(recipe.kind, SCIR) and bool(recipe.arguments.get("control_variates"))
     _check_kind(recipe, variables, expands=expands, counts=counts, conducive=conducive)
     seeds = [int(seed) for seed in np.random.SeedSequence(random_seed).generate_state(5)]

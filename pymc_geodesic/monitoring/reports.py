@@ -21,12 +21,17 @@ __all__ = [
     "AcceptanceMonitor",
     "EffectiveSizeMonitor",
     "EulerMonitor",
+    "InflationMonitor",
     "Report",
     "TemperatureMonitor",
 ]
 
 AT_THE_BOUND = 0.9
 """ξh from which a thermostat that does not hold the temperature is at its bound 1/h."""
+
+
+REPORTED_INFLATION = 0.1
+"""Relative excess of the variance by the noise of counts from which it is reported."""
 
 
 class Report:
@@ -266,3 +271,38 @@ class AcceptanceMonitor:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self._sum, self._n = state["sum"], state["n"]
+
+
+class InflationMonitor:
+    """Excess of the variance that the noise of estimated counts adds, at the last draw."""
+
+    def __init__(self) -> None:
+        self.initialize(0)
+
+    def initialize(self, n_draws: int) -> None:
+        """Begin a chain; see `DrawMonitor`."""
+        self._inflation = self._step_size = 0.0
+
+    def observe(self, position: np.ndarray, stats: dict[str, Any]) -> None:
+        """Take a draw into account; see `DrawMonitor`."""
+        self._inflation, self._step_size = stats["variance_inflation"], stats["step_size"]
+
+    def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
+        """Return that the draws are too wide; see `DrawMonitor`."""
+        if self._inflation <= REPORTED_INFLATION:
+            return None
+        return Diagnosis(
+            f"ran with step size {self._step_size:.3g}, at which the noise of the minibatches "
+            f"widens the variance by {100 * self._inflation:.0f} %. Use a smaller step_size or "
+            "larger minibatches, or let tuning choose.",
+            "temperature",
+        )
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Inflation and step size of the last draw."""
+        return {"inflation": self._inflation, "step_size": self._step_size}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._inflation, self._step_size = state["inflation"], state["step_size"]

@@ -2,59 +2,37 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from pymc_geodesic.counts.estimate import AssignsTopics
-from pymc_geodesic.counts.word_counts import TopicCounts
-from pymc_geodesic.densities.compilation import CompiledField
-from pymc_geodesic.kernels.expected_counts import CountsAt
-from pymc_geodesic.kernels.positive_numbers import Prior, expand_values
-from pymc_geodesic.kernels.scir import scir
-from pymc_geodesic.kernels.topics.moves import scir_words
+from pymc_geodesic.adaptation.count_control_variates import CountControlVariates
+from pymc_geodesic.adaptation.count_noise import ExactStepSize
+from pymc_geodesic.arguments import check_count, check_integers, check_positive, plain_number
+from pymc_geodesic.counts.estimate import CountEstimate
+from pymc_geodesic.counts.gradient_counts import count_blocks
+from pymc_geodesic.counts.layout import CountLayout
+from pymc_geodesic.counts.model_check import CountProbe
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.monitoring.reports import InflationMonitor
+from pymc_geodesic.samplers.cir import ExactCIR
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.positive import PositiveState, PositiveStep
-from pymc_geodesic.steps.pymc_parts import (
-    Model,
-    RandomGenerator,
-    TensorVariable,
-    dataclass_state,
+from pymc_geodesic.steps.cir import (
+    COUNT_PROGRESS,
+    COUNT_STATS,
+    measure_dependence,
+    variables_with_counts,
 )
+from pymc_geodesic.steps.estimates import count_estimate
+from pymc_geodesic.steps.packing import LogPacking
+from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["SCIR"]
 
-REFRESHES = (0.25, 0.5, 0.75, 1.0)
-"""Parts of the tuning phase after which control variates are centred anew."""
 
-
-@dataclass_state
-class SCIRState(PositiveState):
-    """State of SCIR.
-
-    Attributes
-    ----------
-    reference : ndarray
-        Where control variates are evaluated; empty without, and before the first draw.
-    reference_counts, reference_exposures : ndarray
-        Counts and exposures of all data there.
-    value_sum : ndarray, shape (size,) or (0,)
-        Sum of the variables since the reference was last chosen; empty without control variates.
-    value_count : int
-        Over how many draws.
-    """
-
-    reference: np.ndarray
-    reference_counts: np.ndarray
-    reference_exposures: np.ndarray
-    value_sum: np.ndarray
-    value_count: int
-
-
-class SCIR(PositiveStep):
+class SCIR(GeodesicStep):
     r"""Stochastic Cox–Ingersoll–Ross process for Dirichlet, Gamma and LogNormal variables.
 
     A Dirichlet variable is ω = θ / Σθ with independent gamma variables θ, and each of these, as
@@ -194,23 +172,10 @@ class SCIR(PositiveStep):
     """
 
     name = "scir"
-    _state_class = SCIRState
-    stats_dtypes_shapes: dict = {
-        **PositiveStep.stats_dtypes_shapes,
-        "count_clips": (np.int64, []),
-    }
-    _families = ("Dirichlet", "Gamma", "LogNormal")
-    totals_hold_counts = True
-    _kernels = (scir, scir_words)
-    _compiled_attributes = (*PositiveStep._compiled_attributes, "_estimate_all_rows")
-    _tuned_attributes = (
-        *PositiveStep._tuned_attributes,
-        "reference",
-        "reference_counts",
-        "reference_exposures",
-    )
-    _given: CountsAt | None = None
-    """Counts of more rows than the step has, which chains keep as those of all data."""
+    stats_dtypes_shapes: dict = {**COUNT_STATS, "count_clips": (np.int64, [])}
+    _progress_stats = COUNT_PROGRESS
+    estimator: CountEstimate
+    sampler: ExactCIR
 
     def __init__(
         self,
@@ -232,147 +197,66 @@ class SCIR(PositiveStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
-        self.control_variates = bool(control_variates)
+        check_positive("step_size", step_size)
+        check_count("n_steps", n_steps)
+        check_integers(local_draws=(local_draws, 1), local_tune=(local_tune, 0))
+        minibatches = MinibatchArguments(
+            batch_size=batch_size,
+            minibatch=minibatch,
+            batches=batches,
+            total_size=total_size,
+            minibatch_order=minibatch_order,
+        )
+        name = type(self).__name__
+        sampled, manifolds = variables_with_counts(
+            name, model, vars, local, families=("Dirichlet", "Gamma", "LogNormal")
+        )
         super().__init__(
-            vars,
-            step_size=step_size,
-            n_steps=n_steps,
-            minibatches=MinibatchArguments(
-                batch_size=batch_size,
-                minibatch=minibatch,
-                batches=batches,
-                total_size=total_size,
-                minibatch_order=minibatch_order,
-            ),
+            sampled,
+            minibatches=minibatches,
             local=local,
-            local_draws=local_draws,
-            local_tune=local_tune,
+            manifolds=manifolds,
+            starts_at_edges=True,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-
-    def _compile(self) -> None:
-        super()._compile()
-        if self.control_variates:
-            self._estimate_all_rows = self.estimator.compile_all_rows()
-
-    def _reset(self) -> None:
-        super()._reset()
-        given = self._given or CountsAt(np.empty(0), np.empty(0), np.empty(0))
-        self.reference, self.reference_counts, self.reference_exposures = given
-        self.value_sum = np.zeros(self.product.size if self.control_variates else 0)
-        self.value_count = 0
-
-    def keep_reference(self, reference: CountsAt) -> None:
-        """Centre the control variates of all chains here, and take these counts for all data.
-
-        Parameters
-        ----------
-        reference : CountsAt
-            ω*, and counts and exposures there of all rows, those elsewhere too.
-        """
-        self._given = reference
-
-    def _before_moving(self) -> int:
-        """Choose the reference of the control variates, at times."""
-        if not self.control_variates or self._given is not None:
-            return 0
-        expand_values(self.blocks, self.position, self._values)
-        self.value_sum += self._values
-        self.value_count += 1
-        times = [math.ceil(part * self._n_tune) - 1 for part in REFRESHES]
-        if self.reference.size and self.draw not in times:
-            return 0
-        self.reference = self.value_sum / self.value_count
-        self.value_sum = np.zeros(self.product.size)
-        self.value_count = 0
-        self._centre()
-        self._noise.reset()
-        return self._evaluations
-
-    def _centre(self) -> None:
-        """Count all rows at the reference."""
-        counts, exposures = np.empty(self.product.size), np.empty(self.product.size)
-        failed = self._estimate_all_rows(self.reference, counts, exposures)
-        if failed >= 0:
-            self._counts, self._exposures = counts, exposures
-            raise self._negative(failed, self.tuned_step_size)
-        self.reference_counts, self.reference_exposures = counts, exposures
-
-    def _measure(self, arguments: np.ndarray) -> int:
-        n_grad = super()._measure(arguments)
-        if self.tune and self.estimator.repeats:
-            n_grad += self._probe_of(int(arguments[0])).check_form(self._values)
-        return n_grad
-
-    @property
-    def _evaluations(self) -> int:
-        return super()._evaluations * (2 if self.control_variates else 1)
-
-    def _push(self, argument: int, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
-        if self.reference.size and self._estimate(self.reference, argument) < 0:
-            counts = counts + self.reference_counts - self._counts
-            exposures = exposures + self.reference_exposures - self._exposures
-        return super()._push(argument, counts, exposures)
-
-    @property
-    def _count_totals(self) -> np.ndarray:
-        """M of every number, near the mean of Σn; see `pymc_geodesic.kernels.scir.scir`."""
-        if not self._sums_depend.any():
-            return np.empty(0)
-        if self.reference.size:
-            totals = self._row_sums(self.reference_counts)
-        else:
-            totals = self._noise.totals
-        return np.where(self._sums_depend, totals, np.nan)
-
-    def follow_topics(
-        self, topics: AssignsTopics, arguments: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run the kernel that moves topics, whose counts are never below zero."""
-        failed, more = super().follow_topics(topics, arguments, step_size)
-        return failed, more | {"count_clips": 0}
-
-    def follow_field(
-        self, field: CompiledField, arguments: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run the kernel that calls a field of counts; see `CountSampler`."""
-        failed, clips = scir.call(
-            field.callback,
-            arguments,
-            self.blocks,
-            self.position,
-            Prior(self._prior_shape, self._prior_rate),
-            step_size,
-            self.unit,
-            self._count_totals,
-            CountsAt(self.reference, self.reference_counts, self.reference_exposures),
-            self.stream,
-            CountsAt(self._values, self._counts, self._exposures),
+        self.packing = LogPacking(self.model, self.variables, self.product)
+        self.estimator, priors = count_estimate(
+            self.model,
+            self.variables,
+            minibatches,
+            local=self.local,
+            local_draws=local_draws,
+            local_tune=local_tune,
+            compile_kwargs=compile_kwargs,
         )
-        field.raise_error()
-        if failed < 0 and not np.all(np.isfinite(self.position)):
-            failed = int(np.argmin(np.isfinite(self.position)))
-        return failed, {"count_clips": clips}
-
-    def _handle_failure(self, failed: int, step_size: float) -> None:
-        negative_count = self._counts[failed] < 0.0 and not self._is_log_normal[failed]
-        if negative_count or self._exposures[failed] < 0.0:
-            raise self._negative(failed, step_size)
-        super()._handle_failure(failed, step_size)
-
-    def _negative(self, failed: int, step_size: float) -> Exception:
-        error = self._fail(step_size, "count")
-        return type(error)(f"at draw {self.draw} {self._refusal(failed)}")
-
-    @staticmethod
-    def _move_words(
-        log_state: np.ndarray,
-        shape: np.ndarray,
-        log_totals: np.ndarray,
-        found: TopicCounts,
-        step_size: float,
-        stream: np.ndarray,
-    ) -> None:
-        scir_words(log_state, shape, step_size, stream)
+        layout = CountLayout(count_blocks(self.variables))
+        probe = CountProbe(name, self.variables, self.estimator)
+        variates = (
+            CountControlVariates(self.estimator, layout, probe.describe_negative)
+            if control_variates
+            else None
+        )
+        depends = measure_dependence(
+            self.model, self.variables, self.estimator, probe, needs_counts=True
+        )
+        self.adaptation = ExactStepSize(
+            self.estimator,
+            layout,
+            step_size=plain_number(step_size),
+            counts_depend=depends.counts,
+            sums_depend=layout.by_coordinate(depends.sums),
+            control_variates=variates,
+            check_form=probe.check_form if self.estimator.repeats else None,
+        )
+        self.sampler = ExactCIR(
+            self.estimator,
+            priors,
+            layout,
+            self.adaptation,
+            n_steps=int(n_steps),
+            control_variates=variates,
+            describe_negative=probe.describe_negative,
+        )
+        self.monitors = [InflationMonitor()]

@@ -2,66 +2,34 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
-
-from pymc_geodesic.counts.word_counts import TopicCounts
-from pymc_geodesic.densities.compilation import CompiledField
-from pymc_geodesic.kernels.positive_numbers import (
-    SIMPLEX,
-    Prior,
-    expand_values,
-    lift_small_values,
-)
-from pymc_geodesic.kernels.sgrld import sgrld
-from pymc_geodesic.kernels.topics.moves import sgrld_words
+from pymc_geodesic.adaptation.count_noise import EulerStepSize
+from pymc_geodesic.arguments import check_count, check_integers, check_positive, plain_number
+from pymc_geodesic.counts.estimate import CountEstimate
+from pymc_geodesic.counts.gradient_counts import count_blocks
+from pymc_geodesic.counts.layout import CountLayout
+from pymc_geodesic.counts.model_check import CountProbe
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.monitoring.reports import InflationMonitor
+from pymc_geodesic.samplers.cir import EulerCIR
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.base.positive import PositiveState, PositiveStep
-from pymc_geodesic.steps.pymc_parts import (
-    Model,
-    RandomGenerator,
-    TensorVariable,
-    dataclass_state,
+from pymc_geodesic.steps.cir import (
+    COUNT_PROGRESS,
+    COUNT_STATS,
+    measure_dependence,
+    variables_with_counts,
 )
-from pymc_geodesic.tuning.inflation import independent_inflation
+from pymc_geodesic.steps.estimates import count_estimate
+from pymc_geodesic.steps.packing import LogPacking
+from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["SGRLD"]
 
-LONGEST_STEP = 0.1
-"""Bound of the tuned step size where no likelihood asks for a shorter one."""
 
-RESOLUTION = 0.1
-"""Longest tuned step in units of the shortest relaxation time τ.
-
-Euler steps of h widen the variance there by 1 / (1 − h/2τ), 5 %.
-"""
-
-FIRST_ITERATIONS = 5
-RELATIVE_STEP = 1e-3
-"""Largest change of a component, relative to it, of the differences of the drift."""
-
-
-@dataclass_state
-class SGRLDState(PositiveState):
-    """State of SGRLD.
-
-    Attributes
-    ----------
-    direction : ndarray, shape (size,) or (0,)
-        Where the drift brings variables back fastest, as far as is known.
-    fastest : float
-        How fast, for a step of one unit of time.
-    """
-
-    direction: np.ndarray
-    fastest: float
-
-
-class SGRLD(PositiveStep):
+class SGRLD(GeodesicStep):
     r"""Stochastic gradient Riemannian Langevin dynamics for Dirichlet and Gamma variables.
 
     The baseline of `SCIR`: Euler steps of the same process in the expanded mean ω = θ / Σθ,
@@ -169,9 +137,10 @@ class SGRLD(PositiveStep):
     """
 
     name = "sgrld"
-    _state_class = SGRLDState
-    totals_hold_counts = False
-    _kernels = (sgrld, sgrld_words)
+    stats_dtypes_shapes: dict = COUNT_STATS
+    _progress_stats = COUNT_PROGRESS
+    estimator: CountEstimate
+    sampler: EulerCIR
 
     def __init__(
         self,
@@ -192,119 +161,53 @@ class SGRLD(PositiveStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
+        check_positive("step_size", step_size)
+        check_count("n_steps", n_steps)
+        check_integers(local_draws=(local_draws, 1), local_tune=(local_tune, 0))
+        minibatches = MinibatchArguments(
+            batch_size=batch_size,
+            minibatch=minibatch,
+            batches=batches,
+            total_size=total_size,
+            minibatch_order=minibatch_order,
+        )
+        name = type(self).__name__
+        sampled, manifolds = variables_with_counts(
+            name, model, vars, local, families=("Dirichlet", "Gamma")
+        )
         super().__init__(
-            vars,
-            step_size=step_size,
-            n_steps=n_steps,
-            minibatches=MinibatchArguments(
-                batch_size=batch_size,
-                minibatch=minibatch,
-                batches=batches,
-                total_size=total_size,
-                minibatch_order=minibatch_order,
-            ),
+            sampled,
+            minibatches=minibatches,
             local=local,
-            local_draws=local_draws,
-            local_tune=local_tune,
+            manifolds=manifolds,
+            starts_at_edges=True,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-
-    def _reset(self) -> None:
-        super()._reset()
-        self.direction = np.empty(0)
-        self.fastest = 0.0
-
-    def _estimate(self, values: np.ndarray, argument: int) -> int:
-        """Write the estimates; any that are finite will do."""
-        super()._estimate(values, argument)
-        bad = ~(np.isfinite(self._counts) & np.isfinite(self._exposures))
-        return int(np.argmax(bad)) if bad.any() else -1
-
-    def _measure(self, arguments: np.ndarray) -> int:
-        n_grad = super()._measure(arguments)
-        if self.estimator.repeats:
-            if self._noise.count <= 1:
-                self.fastest = 0.0
-            for _ in range(1 if self.direction.size else FIRST_ITERATIONS):
-                n_grad += self._follow_fastest(int(arguments[0]))
-        return n_grad
-
-    def _follow_fastest(self, argument: int) -> int:
-        """Do an iteration of the power method with the drift; return gradient evaluations."""
-        expand_values(self.blocks, self.position, self._values)
-        lift_small_values(self.blocks, self._prior_rate, self._values)
-        here = self._values.copy()
-        if not self.direction.size:
-            self.direction = here * np.random.default_rng(1).standard_normal(here.size)
-        on_simplex = self._by_number(SIMPLEX)
-        along = self.direction - np.where(on_simplex, here * self._row_sums(self.direction), 0.0)
-        largest = np.max(np.abs(along) / here)
-        if not (largest > 0.0 and math.isfinite(largest)):
-            self.direction = np.empty(0)
-            return 0
-        along *= RELATIVE_STEP / largest
-        difference = np.zeros(here.size)
-        for sign in (1.0, -1.0):
-            self._values[:] = here + sign * along
-            if self._estimate(self._values, argument) >= 0:
-                return 2 * self._evaluations
-            push = self._push(argument, self._counts.copy(), self._exposures.copy())
-            difference -= 0.5 * sign * push
-        # The sum of θ is that of the prior; it stands for its rate of one.
-        totals = self._row_sums(self._prior_shape)
-        difference += np.where(on_simplex, totals, self._prior_rate) * along
-        back = difference / np.where(on_simplex, totals, self._prior_rate + self._noise.exposures)
-        rate = math.sqrt(np.sum(back**2 / here) / np.sum(along**2 / here))
-        if math.isfinite(rate):
-            self.fastest = max(self.fastest, rate)
-            self.direction = back
-        return 2 * self._evaluations
-
-    def _spread(self, counts: np.ndarray, exposures: np.ndarray) -> np.ndarray:
-        theta = np.exp(self.position) * (1.0 - self._values)
-        return np.where(
-            self._by_number(SIMPLEX), theta, self._prior_shape + np.maximum(counts, 0.0)
+        self.packing = LogPacking(self.model, self.variables, self.product)
+        self.estimator, priors = count_estimate(
+            self.model,
+            self.variables,
+            minibatches,
+            local=self.local,
+            local_draws=local_draws,
+            local_tune=local_tune,
+            compile_kwargs=compile_kwargs,
         )
-
-    def _inflation(self, time: float) -> float:
-        return self._noise.largest * independent_inflation(time)
-
-    @property
-    def _longest_step(self) -> float:
-        """A tenth of the time in which the likelihood brings variables back."""
-        if self.estimator.repeats:
-            return min(LONGEST_STEP, RESOLUTION / max(self.fastest, 1.0))
-        prior = self._row_sums(self._prior_shape)
-        counts = self._row_sums(np.abs(self._counts))
-        return min(LONGEST_STEP, RESOLUTION * float(np.min(prior / (prior + counts))))
-
-    def follow_field(
-        self, field: CompiledField, arguments: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run the kernel that calls a field of counts; see `CountSampler`."""
-        failed = sgrld.call(
-            field.callback,
-            arguments,
-            self.blocks,
-            self.position,
-            Prior(self._prior_shape, self._prior_rate),
-            step_size,
-            self.unit,
-            self.stream,
-            self._values,
+        layout = CountLayout(count_blocks(self.variables))
+        probe = CountProbe(name, self.variables, self.estimator)
+        depends = measure_dependence(
+            self.model, self.variables, self.estimator, probe, needs_counts=False
         )
-        field.raise_error()
-        return failed, {}
-
-    @staticmethod
-    def _move_words(
-        log_state: np.ndarray,
-        shape: np.ndarray,
-        log_totals: np.ndarray,
-        found: TopicCounts,
-        step_size: float,
-        stream: np.ndarray,
-    ) -> None:
-        sgrld_words(log_state, shape, log_totals, found.totals, step_size, stream)
+        self.adaptation = EulerStepSize(
+            self.estimator,
+            layout,
+            step_size=plain_number(step_size),
+            counts_depend=depends.counts,
+            sums_depend=layout.by_coordinate(depends.sums),
+        )
+        self.sampler = EulerCIR(
+            self.estimator, priors, layout, self.adaptation, n_steps=int(n_steps)
+        )
+        self.monitors = [InflationMonitor()]

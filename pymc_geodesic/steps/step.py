@@ -18,6 +18,7 @@ from rich.table import Column
 from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.arguments import check_compile_kwargs
+from pymc_geodesic.counts.estimate import LikelihoodError
 from pymc_geodesic.counts.refusals import moving_level, moving_support
 from pymc_geodesic.densities.edges import edges
 from pymc_geodesic.densities.hierarchy import hierarchical_pairs
@@ -230,9 +231,11 @@ class GeodesicStep(BlockedStep):
         return {"sampling_state": self.sampling_state, "n": (self._n_tune, self._n_draws)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        arguments, named = self.__getnewargs_ex__()
-        type(self).__init__(self, *arguments, **named)
+        (names, *others), named = self.__getnewargs_ex__()
+        type(self).__init__(self, None if names == [None] else names, *others, **named)
         self._n_tune, self._n_draws = state["n"]
+        for monitor in self.monitors:
+            monitor.initialize(self._n_draws)
         self.sampling_state = state["sampling_state"]
 
     @property
@@ -321,6 +324,8 @@ class GeodesicStep(BlockedStep):
                 stats = self.sampler.draw(tune=self.tune)
         except NotFiniteError as error:
             raise self._failure(error, point) from error
+        except LikelihoodError as error:
+            raise SamplingError(f"at draw {self.draw} {error}") from error
         position = self.sampler.position
         stats["warning"] = None if self.tune else self._observe(position, stats)
         if self.draw == 0 and self._lacks_warm_up and stats["warning"] is None:

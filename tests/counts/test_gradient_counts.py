@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_geodesic import SCIR, SGRLD
+from pymc_geodesic.counts.model_check import CountProbe
 from tests.steps.runs import INTERPRETED
 
 RNG = np.random.default_rng(1)
@@ -13,6 +14,7 @@ P = RNG.dirichlet(np.ones(4))
 Q = RNG.dirichlet(np.ones(4), 2)
 LABELS = RNG.integers(3, size=30)  # the fourth category never occurs
 COUNTS = np.bincount(LABELS, minlength=4).astype(float)
+STREAM = np.zeros(2, dtype=np.uint64)
 TABLE = RNG.multinomial(9, [0.5, 0.3, 0.2, 0.0], size=6)
 
 
@@ -20,8 +22,15 @@ def counts_at(step, point, argument=0):
     """Counts and exposures of a step where its variables have these values."""
     step.estimator.set_others(step.model.initial_point())
     values = np.concatenate([np.ravel(point[v.name]) for v in step.variables]).astype(float)
-    assert step._estimate(values, argument) == -1
-    return step._counts.copy(), step._exposures.copy()
+    counts, exposures = np.empty(values.size), np.empty(values.size)
+    assert step.estimator.estimate(values, argument, STREAM, counts, exposures) == -1
+    return counts, exposures
+
+
+def counts_change(step):
+    """Whether counts depend on the point."""
+    probe = CountProbe("SCIR", step.variables, step.estimator)
+    return probe.dependence(0, needs_counts=True).counts
 
 
 def make(model, step_class=SCIR, **kwargs):
@@ -77,7 +86,7 @@ def test_counts_however_the_likelihood_is_written(likelihood):
     step = make(model, vars=["w"])
     for p in (P, np.array([1e-280, 0.5, 0.5, 1e-290])):
         np.testing.assert_allclose(counts_at(step, {"w": p})[0], COUNTS, rtol=1e-9, atol=1e-12)
-    assert not step._depends
+    assert not counts_change(step)
 
 
 def test_rows_of_a_matrix():
@@ -102,7 +111,7 @@ def test_expected_counts_of_a_mixture(normalise):
     step = make(model)
     expected = COUNTS * weights[:, None] * Q / (weights @ Q)
     np.testing.assert_allclose(counts_at(step, {"w": Q})[0], expected.ravel(), rtol=1e-9)
-    assert step._depends
+    assert counts_change(step)
 
 
 def test_concentration_of_dirichlet_multinomial_data():
@@ -133,23 +142,22 @@ def test_minibatches_are_scaled_and_average_to_all_rows(route):
     estimates = [counts_at(step, {"w": P}, start)[0] for start in starts]
     assert np.ptp(estimates, axis=0).max() > 5.0
     np.testing.assert_allclose(np.mean(estimates, axis=0), COUNTS, rtol=1e-12, atol=1e-12)
-    step.reference = P.copy()
-    step._centre()
-    np.testing.assert_allclose(step.reference_counts, COUNTS, rtol=1e-12, atol=1e-12)
+    center = step.sampler.control_variates.count_all_rows(P)
+    np.testing.assert_allclose(center.counts, COUNTS, rtol=1e-12, atol=1e-12)
 
 
 def test_other_minibatches_of_control_variates():
-    """With the reference at hand, estimates of data whose counts are fixed have no noise."""
+    """Estimates of data whose counts are fixed have no noise once they are centered."""
     with pm.Model() as model:
         pm.Categorical("y", pm.Dirichlet("w", np.ones(4)), observed=pm.Data("z", LABELS))
     step = make(model, batch_size=5, minibatch=["z"], control_variates=True)
-    step.reference = P.copy()
-    step._centre()
-    step._values[:], step.position = Q[0], np.log(Q[0])
+    variates = step.sampler.control_variates
+    variates.fix_center(variates.count_all_rows(P))
+    step.setup_chain(np.random.default_rng(1), 0, 1)
     for start in step.estimator.next_arguments(3):
-        counts = counts_at(step, {"w": Q[0]}, start)[0]
-        pushed = step._push(int(start), counts, np.zeros(4))
-        np.testing.assert_allclose(pushed, COUNTS - 30.0 * Q[0], atol=1e-9)
+        estimates = counts_at(step, {"w": Q[0]}, start)
+        corrected, _ = variates.correct(int(start), *estimates, STREAM)
+        np.testing.assert_allclose(corrected, COUNTS, atol=1e-9)
 
 
 @pytest.mark.parametrize("route", ["data", "minibatch", "computed"])
@@ -167,10 +175,9 @@ def test_control_variates_count_data_that_were_set_again(route):
     with model:
         pm.set_data({"z": others.astype("int32")})
     step.setup_chain(np.random.default_rng(1), 0, 1)
-    step.reference = P.copy()
-    step._centre()
     counts = np.bincount(others, minlength=4)
-    np.testing.assert_allclose(step.reference_counts, counts, rtol=1e-12, atol=1e-12)
+    center = step.sampler.control_variates.count_all_rows(P)
+    np.testing.assert_allclose(center.counts, counts, rtol=1e-12, atol=1e-12)
     starts = step.estimator.next_arguments(6)  # an epoch
     estimates = [counts_at(step, {"w": P}, start)[0] for start in starts]
     np.testing.assert_allclose(np.mean(estimates, axis=0), counts, rtol=1e-12, atol=1e-12)
@@ -222,7 +229,7 @@ def test_log_normal_variables():
     for value in (0.1, 4.0):
         found = counts_at(step, {"x": value})
         np.testing.assert_allclose(np.ravel(found), [np.log(data).sum() / 0.25, 12.0], rtol=1e-9)
-    first, second = step.priors(model.initial_point())
+    first, second = step.sampler.priors(model.initial_point())
     np.testing.assert_allclose([first[0], second[0]], [0.3 / 4.0, 1.0 / 4.0])
 
 

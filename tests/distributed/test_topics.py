@@ -12,7 +12,6 @@ import pymc_geodesic as pg
 from pymc_geodesic.distributed.recipe import StepRecipe, recipe_for
 from pymc_geodesic.distributed.resident import Job, ResidentShard
 from pymc_geodesic.models import lda, lda_gibbs
-from pymc_geodesic.steps.base.positive import PositiveStep
 from tests.distributed.inline import InlineClient
 from tests.grids import slow
 
@@ -258,7 +257,7 @@ def test_mutant_that_goes_on_with_the_proportions_of_other_visits(monkeypatch):
         step._has_local_values = True
         return point
 
-    monkeypatch.setattr(PositiveStep, "begin_local_anew", go_on)
+    monkeypatch.setattr(pg.SCIR, "begin_local_anew", go_on)
     assert not same_after_other_visits()
 
 

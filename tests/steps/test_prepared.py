@@ -6,9 +6,12 @@ import pytest
 from numba.core import event
 
 import pymc_geodesic as pg
-from pymc_geodesic.manifolds import blocks
-from pymc_geodesic.steps.base.positive import _OF_TOPICS
+from pymc_geodesic.counts.topic_run import TOPIC_KERNELS
 from pymc_geodesic.kernels.ahead_of_time import SIGNATURES
+from pymc_geodesic.kernels.scir import scir
+from pymc_geodesic.kernels.sgrld import sgrld
+from pymc_geodesic.kernels.topics.moves import scir_words, sgrld_words
+from pymc_geodesic.manifolds import blocks
 from tests.grids import slow
 
 SETTINGS = {
@@ -105,9 +108,9 @@ def test_functions_of_local_variables_are_compiled_for_what_they_are_given(check
 )
 def test_chains_of_counts_compile_nothing(step, is_of_topics, checked, monkeypatch):
     rng = np.random.default_rng(1)
-    of_field, of_words = step._kernels
-    used = (of_words, *_OF_TOPICS) if is_of_topics else (of_field,)
-    monkeypatch.setattr(f"{step.__module__}.{of_field.__name__}.call", of_field)
+    kernel, move = (scir, scir_words) if step is pg.SCIR else (sgrld, sgrld_words)
+    used = (move, *TOPIC_KERNELS) if is_of_topics else (kernel,)
+    monkeypatch.setattr(kernel, "call", kernel)
     if is_of_topics:
         model = pg.models.lda(rng.poisson(0.5, size=(30, 8)) + 1, 2)
         options = {"local": ["theta"], "minibatch": ["counts"]}

@@ -221,8 +221,8 @@ def test_control_variates_reduce_the_noise_of_expected_counts():
             model, control_variates=control_variates, batch_size=10, minibatch=["x", "weight"],
             step_size=0.01,
         )  # fmt: skip
-        sample(model, step, draws=100, tune=100)
-        noise.append(step._noise.largest)
+        stats = sample(model, step, draws=100, tune=100).sample_stats
+        noise.append(float(stats["variance_inflation"][0, -1]))
     assert noise[1] < 0.1 * noise[0]
 
 
@@ -303,7 +303,8 @@ def test_rates_that_start_next_to_zero_arrive(begin):
     point = {**start(model, step, tune=2, draws=2), "rate_log__": np.array(np.log(begin))}
     points, _ = walk(step, point, 3)
     assert all(point["rate_log__"] > -3.0 for point in points)
-    np.testing.assert_allclose(step.unit, 3.0, rtol=1e-6)
+    noise = step.sampling_state.sampler_state["adaptation"]["noise"]
+    np.testing.assert_allclose(noise["exposures"] / noise["count"], 2.0, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("step_class", "value"), cross([SCIR, SGRLD], [np.inf, np.nan]))

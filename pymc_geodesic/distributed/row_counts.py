@@ -1,44 +1,37 @@
-"""What all rows that a step holds say of proportions and positive numbers."""
+"""Counts of all rows of a shard, and the conjugate posterior that they imply."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pymc_geodesic.counts.logarithms import log_of_value
 from pymc_geodesic.kernels.expected_counts import CountsAt
-from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, SIMPLEX, expand_values
-from pymc_geodesic.steps.base.positive import PositiveStep
+from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, SIMPLEX
 from pymc_geodesic.steps.pymc_parts import PointType
+from pymc_geodesic.steps.scir import SCIR
 
 __all__ = ["CountsAt", "RowCounts"]
 
 
 class RowCounts:
-    """Counts of all rows of a step, and where they say that variables are.
+    """Counts of all rows of a step, and means and standard deviations given counts.
 
     Parameters
     ----------
-    step : PositiveStep
+    step : SCIR
         It moves all variables, so that priors are constant.
     share : float
         The step counts each row as often as its inverse says.
     """
 
-    def __init__(self, step: PositiveStep, share: float) -> None:
+    def __init__(self, step: SCIR, share: float) -> None:
         self._step, self._share = step, share
         self._estimate = step.estimator.compile_all_rows()
-        self._shape, self._rate = step.priors({})
+        self._shape, self._rate = step.sampler.priors({})
+        self._layout = step.sampler.layout
 
     def values_of(self, point: PointType) -> np.ndarray:
         """Variables at a point, shape (size,): shares of a simplex, positive numbers."""
-        step = self._step
-        logarithms = [
-            log_of_value(variable, step.model, np.asarray(point[variable.value_name])).ravel()
-            for variable in step.variables
-        ]
-        values = np.empty(step.product.size)
-        expand_values(step.blocks, np.concatenate(logarithms), values)
-        return values
+        return self._layout.values(self._step.packing.pack(point))
 
     def at(self, values: np.ndarray) -> CountsAt:
         """Count the rows, each of them once.
@@ -62,7 +55,7 @@ class RowCounts:
         """Mean of the variables, the logarithm of log-normal ones, if the counts were data."""
         shape, rate = self._shape + found.counts, self._rate + found.exposures
         values = shape / rate
-        for kind, start, rows, width in self._step.blocks:
+        for kind, start, rows, width in self._layout.blocks:
             part = slice(start, start + rows * width)
             if kind == LOG_NORMAL:
                 values[part] = np.exp(values[part])
@@ -85,10 +78,7 @@ class RowCounts:
         -------
         ndarray, shape (size,)
         """
-        kinds = np.repeat(
-            self._step.blocks[:, 0], self._step.blocks[:, 2] * self._step.blocks[:, 3]
-        )
-        is_log_normal = kinds == LOG_NORMAL
+        is_log_normal = self._layout.is_log_normal
         place = np.where(is_log_normal, np.log(push.values), push.values)
         precision = np.where(
             is_log_normal, self._rate + found.exposures, self._shape + found.counts

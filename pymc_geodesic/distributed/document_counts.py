@@ -1,4 +1,4 @@
-"""Where some of the documents that a step holds push topics."""
+"""Counts of words of the documents of a shard, and the drift of topics that they imply."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 
 from pymc_geodesic.counts.logarithms import log_of_value
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.steps.base.positive import PositiveStep
+from pymc_geodesic.samplers.cir import ExactCIR
 from pymc_geodesic.steps.pymc_parts import PointType
+from pymc_geodesic.steps.scir import SCIR
+from pymc_geodesic.steps.sgrld import SGRLD
 
 __all__ = ["DocumentCounts", "TopicPushes"]
 
@@ -40,11 +42,11 @@ class DocumentCounts:
 
     Parameters
     ----------
-    step : PositiveStep
+    step : SCIR or SGRLD
         It has topics, and local proportions.
     """
 
-    def __init__(self, step: PositiveStep) -> None:
+    def __init__(self, step: SCIR | SGRLD) -> None:
         self._step = step
 
     def pushes(self, point: PointType, words: np.ndarray, seed: int) -> TopicPushes:
@@ -69,10 +71,10 @@ class DocumentCounts:
         stream = new_stream(np.random.default_rng(seed))
         counts = np.stack([self._counted(values, stream) for _ in range(2)])
         away = counts - values * counts.sum(axis=-1, keepdims=True)
-        prior = step.priors(point)[0].reshape(values.shape)
+        prior = step.sampler.priors(point)[0].reshape(values.shape)
         spread = ((prior + counts.mean(axis=0)) * (1.0 - values))[:, words]
         rate = 1.0
-        if not step.totals_hold_counts:  # the likelihood moves ω alone
+        if not isinstance(step.sampler, ExactCIR):  # the likelihood moves ω alone
             in_topics = counts.mean(axis=0).sum(axis=1)
             rate += in_topics @ (in_topics / prior.sum(axis=1)) / max(in_topics.sum(), 1.0)
         return TopicPushes(away[..., words], float(spread.sum()), float(rate))
