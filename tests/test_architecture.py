@@ -16,8 +16,8 @@ def floors_of(text: str) -> dict[str, int]:
     assert drawing, "docs/architecture.md has no drawing that begins with the word floor"
     floors: dict[str, int] = {}
     floor = -1
-    for number, name in re.findall(r"^ {2}(\d| ) {3}(\w+) ", drawing[1], flags=re.MULTILINE):
-        floor = floor if number == " " else int(number)
+    for number, name in re.findall(r"^ ([ \d]\d|  ) {3}(\w+) ", drawing[1], flags=re.MULTILINE):
+        floor = floor if number == "  " else int(number)
         assert name not in floors, f"{name} is drawn twice"
         floors[name] = floor
     return floors

@@ -123,7 +123,7 @@ class TrajectoryAdaptation(Protocol):
         """Begin a chain; without a warm-up, keep what was chosen in the last one."""
 
     def start(
-        self, x: np.ndarray, stream: np.ndarray, *, first: bool
+        self, x: np.ndarray, *, first: bool
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position that was set from outside.
 
@@ -256,7 +256,7 @@ class WhitenedTrajectories:
         self.product.scales[len(self.product.scales) - len(metric.lengths) :] = metric.lengths
 
     def start(
-        self, x: np.ndarray, stream: np.ndarray, *, first: bool
+        self, x: np.ndarray, *, first: bool
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
         if not (first and self._n_tune):
@@ -408,7 +408,7 @@ class StepSizeAdaptation:
         return self._estimate.field
 
     def start(
-        self, x: np.ndarray, stream: np.ndarray, *, first: bool
+        self, x: np.ndarray, *, first: bool
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
         return x, np.empty(0), 0

@@ -10,7 +10,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import pymc_geodesic as pg
-from pymc_geodesic.steps.base import noise_measurement
+from pymc_geodesic.adaptation import gradient_noise
 from tests.distributed.inline import InlineClient
 from tests.distributed.problems import sorted_regression
 
@@ -31,7 +31,7 @@ def draws_of(client, **arguments):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
 def test_workers_that_are_threads_draw_what_one_process_does(monkeypatch):
-    monkeypatch.setattr(noise_measurement, "MOST_PAIRS", 24)
+    monkeypatch.setattr(gradient_noise, "MOST_PAIRS", 24)
     with (
         LocalCluster(processes=False, n_workers=2, dashboard_address=":0") as cluster,
         Client(cluster) as client,

@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 import pymc_geodesic as pg
+from pymc_geodesic.adaptation import gradient_noise
 from pymc_geodesic.distributed import sampling
 from pymc_geodesic.distributed.crew import LostWorkerError
 from pymc_geodesic.distributed.shard_model import place_rows
-from pymc_geodesic.steps.base import noise_measurement
 from tests.distributed.inline import InlineClient
 from tests.distributed.problems import SIZES, shards_of, sorted_regression
 from tests.grids import slow
@@ -34,7 +34,7 @@ def drawn(client, step=None, **arguments):
     model, shards, *_ = sorted_regression()
     arguments = {"draws": 30, "tune": 60, "chains": 2, "random_seed": 5} | arguments
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noise_measurement, "MOST_PAIRS", 24)  # as no test here rests on it
+        patch.setattr(gradient_noise, "MOST_PAIRS", 24)  # as no test here rests on it
         return pg.distributed.sample(
             model, step or step_of(), client, shards=shards, **arguments, **QUIET
         )

@@ -6,9 +6,9 @@ import pytest
 from numba.core import event
 
 import pymc_geodesic as pg
+from pymc_geodesic.kernels.ahead_of_time import SIGNATURES
 from pymc_geodesic.manifolds import blocks
 from pymc_geodesic.steps.base.positive import _OF_TOPICS
-from pymc_geodesic.kernels.ahead_of_time import SIGNATURES
 from tests.grids import slow
 
 SETTINGS = {

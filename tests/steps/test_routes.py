@@ -150,7 +150,7 @@ def assert_gradients_are_of(step, X, y):
     for argument in step.estimator.next_arguments(5):
         found = step._gradient_at(w, int(argument))
         np.testing.assert_allclose(found, expected(source.row_indices(int(argument))), rtol=1e-9)
-    found = step._adapted.gradient.gradient_of_all_rows(w)
+    found = step.adaptation.gradient.gradient_of_all_rows(w)
     np.testing.assert_allclose(found, expected(np.arange(N_ROWS)), rtol=1e-9)
 
 
