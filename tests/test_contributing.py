@@ -180,7 +180,7 @@ def test_data_source_is_an_argument_of_every_step(install, monkeypatch):
         pm.set_data({"y": y + 1.0})
     assert type(step.estimator.source) is source_class
     step.setup_chain(np.random.default_rng(1), 10, 10)
-    gradients = [step._gradient_at(np.array([0.3]), start) for start in (0, 5, 10, 15)]
+    gradients = [step.estimator.gradient_at(np.array([0.3]), start) for start in (0, 5, 10, 15)]
     np.testing.assert_allclose(np.mean(gradients), np.sum(y + 1.0 - 0.3) - 0.3, rtol=1e-12)
     assert np.std(gradients) > 0.1
     point, _ = step.step(model.initial_point())

@@ -103,6 +103,8 @@ class TrajectoryAdaptation(Protocol):
         Manifolds of the coordinates.
     is_fixed : bool
         Whether the log-density at a position stays what it is, so that it is evaluated there once.
+    is_whitened : bool
+        Whether the coordinates have unit posterior covariance, as far as is known.
     needs_warm_up, is_tuned : bool
         Whether parameters are left to a warm-up, and whether there was one.
     state : dict
@@ -111,6 +113,7 @@ class TrajectoryAdaptation(Protocol):
 
     product: Product
     is_fixed: bool
+    is_whitened: bool
     needs_warm_up: bool
     is_tuned: bool
     state: dict[str, Any]
@@ -231,7 +234,7 @@ class WhitenedTrajectories:
         """Describe what is adapted."""
         return f"adapts metric={self.metric_name!r}, step size and length of trajectories."
 
-    needs_warm_up = True
+    is_whitened = needs_warm_up = True
 
     @property
     def is_tuned(self) -> bool:
@@ -364,7 +367,7 @@ class StepSizeAdaptation:
         Why nothing else is adapted.
     """
 
-    is_fixed = False
+    is_fixed = is_whitened = False
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variabl
 from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import Estimate
-from pymc_geodesic.manifolds import Manifold, Product, Stiefel
+from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
 from pymc_geodesic.monitoring.diagnosis import Diagnosis, DrawMonitor
@@ -230,9 +230,11 @@ class GeodesicStep(BlockedStep):
         return {"sampling_state": self.sampling_state, "n": (self._n_tune, self._n_draws)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        arguments, named = self.__getnewargs_ex__()
-        type(self).__init__(self, *arguments, **named)
+        (names, *others), named = self.__getnewargs_ex__()
+        type(self).__init__(self, None if names == [None] else names, *others, **named)
         self._n_tune, self._n_draws = state["n"]
+        for monitor in self.monitors:
+            monitor.initialize(self._n_draws)
         self.sampling_state = state["sampling_state"]
 
     @property
@@ -558,7 +560,7 @@ def _described(model: Model) -> str:
 def warn_of_square_frames(name: str, variables: Sequence[ManifoldVariable]) -> None:
     """Warn of orthogonal matrices, whose determinant keeps its sign along a chain."""
     for variable in variables:
-        if not (isinstance(variable.manifold, Stiefel) and variable.manifold.is_square):
+        if variable.manifold.is_connected:
             continue
         message = (
             f"{variable.name!r} is an orthogonal matrix of shape {variable.shape}, and {name} "

@@ -87,7 +87,7 @@ def test_what_is_set_by_hand_runs_as_it_stands(model, step_class, given):
     assert not step.adaptation.is_whitened
     step.setup_chain(np.random.default_rng(1), tune=10, draws=10)
     assert not step.adaptation.is_whitened
-    assert step.n_steps == 10
+    assert step.sampler.settings().n_steps == 10
     if step_class is not SSGNHT:
         assert type(step.estimator.source) is ShuffledRows
 
@@ -102,7 +102,7 @@ def test_known_noise_needs_independent_minibatches(model):
 def test_all_rows_without_tuning_stay_in_their_memory(model, step_class):
     """Their field writes the log-density behind the gradient also where nothing adapts."""
     with model:
-        step = step_class(compile_kwargs=INTERPRETED)
+        step = step_class(metric=None, compile_kwargs=INTERPRETED)
     step.setup_chain(np.random.default_rng(1), tune=0, draws=3)
     point = model.initial_point()
     for _ in range(3):

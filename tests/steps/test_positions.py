@@ -129,9 +129,9 @@ def test_noise_of_langevin(rows, n_steps, monkeypatch):
         step = SGLD(
             minibatch="rows", batch_size=50, n_steps=n_steps, metric=None, minibatch_order="random"
         )
-    seen, observe = [], step._tuner.observe
+    seen, observe = [], step.adaptation._tuner.observe
     monkeypatch.setattr(
-        step._tuner,
+        step.adaptation._tuner,
         "observe",
         lambda c, noise, counts=True: seen.append(noise) or observe(c, noise, counts),
     )
