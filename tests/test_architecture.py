@@ -65,8 +65,8 @@ def test_no_floor_is_higher_than_it_need_be():
 
 
 def test_a_wrong_drawing_is_found():
-    wrong = FLOORS | {"steps": FLOORS["counts"]}
-    assert upward(wrong, LAYERS) == {("steps", "counts")}
+    wrong = FLOORS | {"steps": FLOORS["samplers"]}
+    assert upward(wrong, LAYERS) == {("steps", "samplers")}
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`([a-z_/]+\.py)`", TEXT))))

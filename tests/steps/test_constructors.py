@@ -146,6 +146,10 @@ def test_unknown_arguments_raise(model, step_class):
         step_class(stepsize=0.1)
 
 
+def test_ssgld_is_another_name_of_sgld():
+    assert pg.SSGLD is pg.SGLD
+
+
 def test_only_vars_is_positional(model):
     with model, pytest.raises(TypeError, match=r"takes from 1 to 2 positional arguments but 3"):
         pg.SGGMC(["a"], 0.1)

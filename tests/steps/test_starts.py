@@ -307,7 +307,7 @@ def test_one_short_chain_says_so(step_class):
             assert "Take more draws" in warning.message
 
 
-@pytest.mark.parametrize("step_class", [SSGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
+@pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_minibatches_of_one_row_are_slow_and_say_so(step_class):
     """The noise of one of 200 rows leaves steps of which 20,000 are a few independent draws."""
     rng = np.random.default_rng(1)

@@ -11,7 +11,6 @@ from scipy import optimize
 from pymc_geodesic import (
     SGGMC,
     SGLD,
-    SSGLD,
     SSGNHT,
     PolynomialDecay,
     SubgradientHMC,
@@ -94,7 +93,7 @@ def test_subgradient_hmc_is_exact(model, exact):
     assert np.abs(ratios - 1.0).max() < 0.05
 
 
-@pytest.mark.parametrize("step_class", [SSGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
+@pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_minibatches_of_a_hinge_loss(model, exact, step_class):
     """Left to tuning: means within 0.1 and spreads within 10 % of the standard deviations."""
     step = make(
@@ -308,9 +307,9 @@ def test_start_without_a_gradient(step_class, step_size, tune):
         (SSGNHT, {"diffusion": -1.0}, "diffusion must be positive, got -1.0"),
         (SSGNHT, {"thermostat_inertia": 0.0}, "thermostat_inertia must be positive, got 0.0"),
         (SGLD, {"minibatch": ["X"], "batch_size": 2000}, "batch_size=2000 does not fit the 1000"),
-        (SSGLD, {"batch_size": 5}, "batch_size= needs minibatch="),
-        (SSGLD, {"total_size": 5}, "total_size= needs minibatch="),
-        (SSGLD, {"minibatch_order": "sorted"}, "minibatch_order='sorted' is unknown"),
+        (SGLD, {"batch_size": 5}, "batch_size= needs minibatch="),
+        (SGLD, {"total_size": 5}, "total_size= needs minibatch="),
+        (SGLD, {"minibatch_order": "sorted"}, "minibatch_order='sorted' is unknown"),
         (SubgradientHMC, {"target_accept": 1.5}, "target_accept must lie between 0 and 1"),
     ],
 )
