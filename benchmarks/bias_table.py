@@ -140,7 +140,11 @@ def by_step_size(n_rows: int, seconds: float) -> Iterator[str]:
             if batch > n_rows:
                 continue
             make = partial(
-                sampler, batch_size=batch, minibatch=posterior.containers, n_steps=N_STEPS, **options
+                sampler,
+                batch_size=batch,
+                minibatch=posterior.containers,
+                n_steps=N_STEPS,
+                **options,
             )
             yield line(label, f"{batch:,}", lambda step_size, make=make: make(step_size=step_size))
     yield line("GMC", "all", lambda step_size: GMC(step_size=step_size, n_steps=5))

@@ -73,7 +73,7 @@ def make_step(problem: Problem, n_steps: int) -> SGGMC:
 
 
 def kernel_of(step: Any) -> Callable[[np.ndarray], None]:
-    """Function of minibatches that runs the kernel of a Langevin step on them, in place."""
+    """Return a function that runs the kernel of a Langevin step on minibatches."""
     sampler = step.sampler
     settings, product = sampler.settings(), sampler.adaptation.product
 

@@ -389,6 +389,7 @@ class TemperatureAnnealing:
             self._n_steps,
             temperatures,
             (-math.inf, math.inf) if temperatures is None else self._bounds(temperatures),
+            block_friction=friction,
         )
         return Proposal(settings, minibatches, n_grad)
 

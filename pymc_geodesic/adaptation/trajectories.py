@@ -125,9 +125,7 @@ class TrajectoryAdaptation(Protocol):
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; without a warm-up, keep what was chosen in the last one."""
 
-    def start(
-        self, x: np.ndarray, *, first: bool
-    ) -> tuple[np.ndarray, np.ndarray, int]:
+    def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position that was set from outside.
 
         Returns
@@ -258,9 +256,7 @@ class WhitenedTrajectories:
         self.gradient.use(metric)
         self.product.scales[len(self.product.scales) - len(metric.lengths) :] = metric.lengths
 
-    def start(
-        self, x: np.ndarray, *, first: bool
-    ) -> tuple[np.ndarray, np.ndarray, int]:
+    def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
         if not (first and self._n_tune):
             return self.gradient.from_position(x), np.empty(0), 0
@@ -410,9 +406,7 @@ class StepSizeAdaptation:
         """Gradient in the coordinates of the model, and the log-density behind it."""
         return self._estimate.field
 
-    def start(
-        self, x: np.ndarray, *, first: bool
-    ) -> tuple[np.ndarray, np.ndarray, int]:
+    def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
         return x, np.empty(0), 0
 

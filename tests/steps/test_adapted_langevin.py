@@ -304,9 +304,7 @@ def test_thermostat_leaves_half_of_the_smallest_friction():
     dynamics.initialize(LAPLACE.product)
     dynamics.refresh(LAPLACE.product, z, stream)
     dynamics.thermostat[:] = -1.5
-    settings = LangevinSettings(
-        0.1, np.array([3.0, 2.0]), np.zeros(2), 1, bounds=THERMOSTAT_BOUNDS
-    )
+    settings = LangevinSettings(0.1, np.array([3.0, 2.0]), np.zeros(2), 1, bounds=THERMOSTAT_BOUNDS)
     gradient = gradient_field(LAPLACE)
     field = SimpleNamespace(callback=called(gradient))
     dynamics.run(field, np.zeros(1, dtype=np.int64), LAPLACE.product, z, settings, stream)

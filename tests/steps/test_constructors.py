@@ -171,9 +171,7 @@ def test_a_step_that_was_pickled_keeps_its_arguments(model):
         step = pg.SSGNHT(["b"], step_size=0.1, diffusion=2.0, compile_kwargs=INTERPRETED)
     again = cloudpickle.loads(cloudpickle.dumps(step))
     assert [value.name for value in again.vars] == ["b"]
-    expected, found = (
-        each.step(start(model, each, tune=0, draws=1)) for each in (step, again)
-    )
+    expected, found = (each.step(start(model, each, tune=0, draws=1)) for each in (step, again))
     assert found[1] == expected[1]
     assert (found[1][0]["step_size"], found[1][0]["diffusion"]) == (0.1, 2.0)
 

@@ -36,7 +36,7 @@ from tests.steps.known_posteriors import (
     model_of,
     placeholders,
 )
-from tests.steps.runs import INTERPRETED, assert_same_draws, sample
+from tests.steps.runs import INTERPRETED, sample
 
 pytestmark = pytest.mark.slow
 

@@ -88,7 +88,7 @@ def streaming():
         a, b = pm.Normal("a", parent), pm.Normal("b")
         pm.Normal("y_obs", a + b * pm.Data("x", np.zeros(1)), observed=pm.Data("y", np.zeros(1)))
     rows = {"minibatch": ["x", "y"], "batches": [(x, y)], "total_size": N, "batch_size": 20}
-    return model, rows | {"model": model, "compile_kwargs": INTERPRETED}
+    return model, rows | {"model": model, **FIXED}
 
 
 @pytest.mark.usefixtures("interpreted")

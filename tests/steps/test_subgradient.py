@@ -182,7 +182,8 @@ def test_adagrad_of_a_draw(classifier, model):
     X, y = classifier
     step = make(model, SGLD, step_size=0.3, preconditioner="adagrad", n_steps=3)
     point = start(model, step, tune=0, draws=2) | {"w": np.array([0.3, -0.2])}
-    w, squares, stream, noise = point["w"].copy(), np.zeros(2), step.sampler.stream.copy(), np.empty(2)
+    w, squares, noise = point["w"].copy(), np.zeros(2), np.empty(2)
+    stream = step.sampler.stream.copy()
     for _ in range(3):
         gradient = -w + (y * (y * (X @ w) < 1.0)) @ X
         squares += gradient**2
