@@ -24,6 +24,7 @@ import argparse
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -119,10 +120,11 @@ def by_step_size(n_rows: int, seconds: float) -> Iterator[str]:
     yield "| sampler | batch | " + " | ".join(f"ε = {h:g} σ" for h in STEP_SIZES) + " |"
     yield "|---|---:|" + "---|" * len(STEP_SIZES)
 
-    def line(label: str, batch: str, step: Any) -> str:
+    def line(label: str, batch: str, make: Callable[[float], Any]) -> str:
         cells = []
         for h in STEP_SIZES:
-            step.step_size = h * posterior.scale
+            with posterior.model:
+                step = make(h * posterior.scale)
             try:
                 draws, _, _ = walk(posterior, step, seconds, TUNE_BY_HAND, at_mode=True)
             except pm.exceptions.SamplingError:
@@ -137,15 +139,15 @@ def by_step_size(n_rows: int, seconds: float) -> Iterator[str]:
         for batch in BATCH_SIZES:
             if batch > n_rows:
                 continue
-            with posterior.model:
-                step = sampler(
-                    step_size=posterior.scale, batch_size=batch, minibatch=posterior.containers,
-                    n_steps=N_STEPS, **options,
-                )  # fmt: skip
-            yield line(label, f"{batch:,}", step)
-    with posterior.model:
-        step = GMC(step_size=posterior.scale, n_steps=5)
-    yield line("GMC", "all", step)
+            make = partial(
+                sampler,
+                batch_size=batch,
+                minibatch=posterior.containers,
+                n_steps=N_STEPS,
+                **options,
+            )
+            yield line(label, f"{batch:,}", lambda step_size, make=make: make(step_size=step_size))
+    yield line("GMC", "all", lambda step_size: GMC(step_size=step_size, n_steps=5))
 
 
 def contestants(posterior: KnownPosterior, rows: bool) -> dict[str, tuple[Any, int]]:

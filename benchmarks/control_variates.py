@@ -90,8 +90,8 @@ def main() -> None:
                         minibatch=["x", "t"], batch_size=batch_size, control_variates=order
                     )
                 draws, seconds = sampled(model, step, arguments.draws)
-                settings, size = step._adapted.settings, effective(draws)
-                chosen = f"auto: {step._adapted.gradient.order}" if order == "auto" else order
+                settings, size = step.adaptation.settings, effective(draws)
+                chosen = f"auto: {step.adaptation.gradient.order}" if order == "auto" else order
                 shift = np.abs(draws.mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0)
                 ratios = draws.std(axis=0) / exact.std(axis=0)
                 worst = ratios[np.argmax(np.abs(np.log(ratios)))]

@@ -118,7 +118,8 @@ MODELS: dict[str, Callable[..., Known]] = {
 def believed_noise(variance: float, *, only: int | None = None) -> Spoil:
     """Take off noise that is not there, or add some, in all directions or in one."""
 
-    def spoil(adapted: Any) -> None:
+    def spoil(sampler: Any) -> None:
+        adapted = sampler.adaptation
         settings = adapted.settings
         noise = settings.noise.copy()
         noise[slice(None) if only is None else only] += variance
@@ -130,7 +131,8 @@ def believed_noise(variance: float, *, only: int | None = None) -> Spoil:
 def scaled_step(factor: float) -> Spoil:
     """Change the step size."""
 
-    def spoil(adapted: Any) -> None:
+    def spoil(sampler: Any) -> None:
+        adapted = sampler.adaptation
         step = factor * adapted.settings.step_size
         adapted._bounds.settings = replace(adapted.settings, step_size=step)
 
@@ -140,9 +142,10 @@ def scaled_step(factor: float) -> Spoil:
 def moved_anchor(distance: float) -> Spoil:
     """Put the anchor so many standard deviations away, with the right gradient there."""
 
-    def spoil(adapted: Any) -> None:
+    def spoil(sampler: Any) -> None:
+        adapted = sampler.adaptation
         gradient = adapted.gradient
-        z = adapted.z.copy()
+        z = sampler.z.copy()
         z[: gradient.n_euclidean] = distance
         x = gradient.to_position(z)
         gradient.anchor_at(x, gradient.gradient_of_all_rows(x))
@@ -153,9 +156,10 @@ def moved_anchor(distance: float) -> Spoil:
 def stale_anchor(distance: float) -> Spoil:
     """Give the anchor the gradient of another place."""
 
-    def spoil(adapted: Any) -> None:
+    def spoil(sampler: Any) -> None:
+        adapted = sampler.adaptation
         gradient = adapted.gradient
-        z = np.zeros_like(adapted.z)
+        z = np.zeros_like(sampler.z)
         anchor = gradient.to_position(z)
         z[0] = distance
         gradient.anchor_at(anchor, gradient.gradient_of_all_rows(gradient.to_position(z)))
@@ -166,8 +170,9 @@ def stale_anchor(distance: float) -> Spoil:
 def stretched_metric(factor: float) -> Spoil:
     """Take the first coordinate of the model to be wider or narrower than it is."""
 
-    def spoil(adapted: Any) -> None:
-        gradient, metric, x = adapted.gradient, adapted.gradient.metric, adapted.position
+    def spoil(sampler: Any) -> None:
+        adapted = sampler.adaptation
+        gradient, metric, x = adapted.gradient, adapted.gradient.metric, sampler.position
         if gradient.n_euclidean:
             wrong = metric.factor.copy()
             wrong[0] *= factor
@@ -176,7 +181,7 @@ def stretched_metric(factor: float) -> Spoil:
             lengths = metric.lengths * factor
             gradient.use(replace(metric, lengths=lengths))
             adapted.product.scales[-lengths.size :] = lengths
-        adapted.z = gradient.from_position(x)
+        sampler.z[:] = gradient.from_position(x)
 
     return spoil
 
@@ -280,18 +285,18 @@ RIGHT.pop()
 
 
 class Spoiled:
-    """Runs the adapted dynamics of a step, spoiled at the first draw after tuning."""
+    """Draws with the sampler of a step, spoiled at the first draw after tuning."""
 
-    def __init__(self, adapted: Any, spoil: Spoil) -> None:
-        self._advance, self._adapted, self._spoil = adapted.advance, adapted, spoil
+    def __init__(self, sampler: Any, spoil: Spoil) -> None:
+        self._draw, self._sampler, self._spoil = sampler.draw, sampler, spoil
         self._is_spoiled = False
 
-    def __call__(self, stream: np.ndarray, *, tune: bool) -> Any:
-        """Advance by a draw."""
+    def __call__(self, *, tune: bool) -> dict[str, Any]:
+        """Draw once."""
         if not tune and not self._is_spoiled:
-            self._spoil(self._adapted)
+            self._spoil(self._sampler)
         self._is_spoiled = not tune
-        return self._advance(stream, tune=tune)
+        return self._draw(tune=tune)
 
 
 def measure(run: Run, *, draws: int = DRAWS, cores: int = 1) -> dict[str, Any]:
@@ -301,7 +306,7 @@ def measure(run: Run, *, draws: int = DRAWS, cores: int = 1) -> dict[str, Any]:
     with Complaints() as complaints, known.model:
         step = run.make(known.rows)
         if run.spoil is not None:
-            step._adapted.advance = Spoiled(step._adapted, run.spoil)
+            step.sampler.draw = Spoiled(step.sampler, run.spoil)
         start = None
         if run.start:
             size = known.model[known.variable].eval().size

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from benchmarks import blackjax_sgnht, hand_kernels, problems
-from benchmarks.models import make_step
+from benchmarks.models import kernel_of, make_step
 from benchmarks.peers.client import PeerProcess
 from benchmarks.problems import Problem
 from pymc_geodesic import SGGMC
@@ -44,12 +44,12 @@ def evaluate_all(field, context, arguments, position, gradient):
 
 def ours(step: SGGMC, n_steps: int, total: int) -> Contestant:
     """Time the kernel as the step method calls it, ``n_steps`` inner steps per draw."""
-    step_size, friction = step._step_and_friction()
+    run = kernel_of(step)
 
     def timed() -> float:
         begin = process_time()
         for _ in range(total // n_steps):
-            step._run(step.estimator.next_arguments(n_steps), step_size, friction)
+            run(step.estimator.next_arguments(n_steps))
         return (process_time() - begin) / total * 1e6
 
     return timed
@@ -58,7 +58,7 @@ def ours(step: SGGMC, n_steps: int, total: int) -> Contestant:
 def gradient_alone(step: SGGMC, n_steps: int, total: int) -> Contestant:
     """Time the compiled gradient in a compiled loop."""
     field = step.estimator.field
-    position, gradient = step.position.copy(), np.empty(step.product.size)
+    position, gradient = step.sampler.position.copy(), np.empty(step.product.size)
 
     def timed() -> float:
         begin = process_time()
@@ -114,7 +114,7 @@ def contest(
         for sampler, contestant in peers.prepare(name, *arguments, steps=total).items():
             contestants[f"SGMCMCJax {sampler.upper()}, float32"] = contestant
     times = take_turns(contestants, rounds)
-    assert np.all(np.isfinite(step.position)), "our kernel diverged: the time means nothing"
+    assert np.all(np.isfinite(step.sampler.position)), "our kernel diverged: the time means nothing"
     lines = [f"| **{problem.title}** | | | |"]
     own = [name for name in contestants if name.startswith("ours")]
     for rival, rival_times in times.items():

@@ -51,7 +51,7 @@ def main() -> None:
                     draws.append(point["x"].copy())
                     n_grad += stats[0]["n_grad"]
             seconds = time.perf_counter() - start
-            factor = step._adapted.gradient.metric.factor
+            factor = step.adaptation.gradient.metric.factor
             matrix = factor.dense() if isinstance(factor, LowRank) else np.diag(factor)
             inverse = np.linalg.inv(matrix)
             spread = np.linalg.eigvalsh(inverse @ covariance @ inverse.T)

@@ -1,6 +1,8 @@
 """The problems as plain PyMC models, and our step method set up on them."""
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -68,3 +70,16 @@ def make_step(problem: Problem, n_steps: int) -> SGGMC:
     step.setup_chain(np.random.default_rng(1), tune=0, draws=1)
     step.step({step.variables[0].value_name: problem.start})
     return step
+
+
+def kernel_of(step: Any) -> Callable[[np.ndarray], None]:
+    """Return a function that runs the kernel of a Langevin step on minibatches."""
+    sampler = step.sampler
+    settings, product = sampler.settings(), sampler.adaptation.product
+
+    def run(minibatches: np.ndarray) -> None:
+        sampler.dynamics.run(
+            sampler.adaptation.logp_grad, minibatches, product, sampler.z, settings, sampler.stream
+        )
+
+    return run

@@ -20,9 +20,11 @@ from typing import Any
 import pymc as pm
 from pymc.step_methods.compound import BlockedStep
 
+from benchmarks.models import kernel_of
 from pymc_geodesic import SGGMC, gSGNHT
 
 DIMENSION = 28
+N_STEPS = 1
 ROUNDS = 5
 SHORT = 1000
 
@@ -63,11 +65,11 @@ def time_of_sampling(step: BlockedStep, draws: int) -> float:
 
 
 def time_of_kernel(step: SGGMC, draws: int) -> float:
-    step_size, friction = step._step_and_friction()
-    arguments = step.estimator.next_arguments(step.n_steps)
+    run = kernel_of(step)
+    minibatches = step.estimator.next_arguments(N_STEPS)
     begin = process_time()
     for _ in range(draws):
-        step._run(arguments, step_size, friction)
+        run(minibatches)
     return process_time() - begin
 
 
@@ -78,7 +80,7 @@ def main() -> list[str]:
     draws = parser.parse_args().draws
     with pm.Model() as model:
         pm.Normal("w", shape=DIMENSION)
-        set_values = {"step_size": 0.1, "friction": 1.0, "n_steps": 1}
+        set_values = {"step_size": 0.1, "friction": 1.0, "n_steps": N_STEPS}
         steps = {
             "nothing (the floor)": Standstill(model),
             "SGGMC": SGGMC(**set_values),

@@ -28,6 +28,7 @@ from numba import njit
 from scipy import sparse
 
 import pymc_geodesic as pg
+from benchmarks.models import kernel_of
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
@@ -144,12 +145,12 @@ def contestants(width: int, total: int) -> dict[str, Callable[[], float]]:
     source, field = step.estimator.source, step.estimator.field
     whole = source.whole
     data = (whole["X_values"], whole["X_columns"], source.arrays["X_rows"], source.arrays["y"])
-    w = step.position.copy().reshape(width, CLASSES)
+    w = step.sampler.position.copy().reshape(width, CLASSES)
     gradient = np.empty(w.size)
 
     # Both see the same gradient: otherwise the times mean nothing.
     start = source.next_starts(1)[0]
-    evaluate(field.address, step.position, start, field.context, gradient)
+    evaluate(field.address, step.sampler.position, start, field.context, gradient)
     by_hand = -w
     scatter_hinge(*data, start, BATCH, N_ROWS / BATCH, w, by_hand)
     np.testing.assert_allclose(gradient, by_hand.ravel(), rtol=1e-8, atol=1e-8)
@@ -185,12 +186,14 @@ def contestants(width: int, total: int) -> dict[str, Callable[[], float]]:
             FRICTION,
         )
 
+    run = kernel_of(step)
+
     def ours() -> None:
-        step._run(step.estimator.next_arguments(N_STEPS), STEP_SIZE, friction)
+        run(step.estimator.next_arguments(N_STEPS))
 
     def gradient_alone() -> None:
         arguments = step.estimator.next_arguments(N_STEPS)
-        gradients(field.address, field.context, arguments, step.position, gradient)
+        gradients(field.address, field.context, arguments, step.sampler.position, gradient)
 
     added = np.zeros((width, CLASSES))
 

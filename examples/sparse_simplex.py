@@ -69,12 +69,12 @@ class Contestant:
     """A sampler with minibatches of one size, compiled once for all its runs."""
 
     def __init__(self, name: str, data: str, batch_size: int) -> None:
-        self.name, self.data = name, data
+        self.name, self.data, self.step_size = name, data, 1.0
         self.model = build_model()
         with self.model:
             pm.set_data({"labels": np.repeat(np.arange(DIMENSION), COUNTS[data])})
             self.step = SAMPLERS[name](
-                step_size=1.0,
+                step_size=lambda draw: self.step_size,
                 n_steps=1,
                 batch_size=batch_size,
                 minibatch=["labels"],
@@ -83,7 +83,7 @@ class Contestant:
 
     def run(self, step_size: float, seed: int) -> np.ndarray:
         """Return draws of the weights, shape (draws, 10)."""
-        self.step.step_size = float(step_size)
+        self.step_size = float(step_size)
         with self.model:
             idata = pm.sample(
                 draws=STEPS, tune=STEPS, chains=1, cores=1, step=self.step, random_seed=seed,

@@ -16,8 +16,8 @@ def floors_of(text: str) -> dict[str, int]:
     assert drawing, "docs/architecture.md has no drawing that begins with the word floor"
     floors: dict[str, int] = {}
     floor = -1
-    for number, name in re.findall(r"^ {2}(\d| ) {3}(\w+) ", drawing[1], flags=re.MULTILINE):
-        floor = floor if number == " " else int(number)
+    for number, name in re.findall(r"^ ([ \d]\d|  ) {3}(\w+) ", drawing[1], flags=re.MULTILINE):
+        floor = floor if number == "  " else int(number)
         assert name not in floors, f"{name} is drawn twice"
         floors[name] = floor
     return floors
@@ -65,8 +65,8 @@ def test_no_floor_is_higher_than_it_need_be():
 
 
 def test_a_wrong_drawing_is_found():
-    wrong = FLOORS | {"steps": FLOORS["counts"]}
-    assert upward(wrong, LAYERS) == {("steps", "counts")}
+    wrong = FLOORS | {"steps": FLOORS["samplers"]}
+    assert upward(wrong, LAYERS) == {("steps", "samplers")}
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`([a-z_/]+\.py)`", TEXT))))

@@ -1,6 +1,7 @@
 """The skeletons in CONTRIBUTING.md work as they stand."""
 
 import importlib
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from pymc_geodesic.minibatches.orders import MINIBATCH_ORDERS
 from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.steps.step import GeodesicStep
 
 ROOT = Path(pymc_geodesic.__file__).parent
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
@@ -103,15 +105,14 @@ def test_no_skeleton_hides_a_file_of_the_package():
         assert not (ROOT / f"{name}.py").exists()
 
 
-def test_sampler_runs_its_own_kernel_where_nothing_is_set(install):
-    """And not the dynamics that a step adapts by default."""
+def test_samplers_override_nothing(install):
+    """Skeleton and package: `GeodesicStep` is the only base, and a constructor all there is."""
     install("kernels/forgetful_langevin")
-    step_class = install("steps/forgetful_langevin").ForgetfulLangevin
-    with pm.Model():
-        pm.Normal("z", 1.0, 1.0)
-        step = step_class(compile_kwargs={"mode": "FAST_COMPILE"})
-    step.setup_chain(np.random.default_rng(1), 10, 10)
-    assert not step._adapts
+    skeleton = install("steps/forgetful_langevin").ForgetfulLangevin
+    for step_class in (skeleton, pymc_geodesic.SGGMC, pymc_geodesic.SGLD, pymc_geodesic.GMC):
+        assert step_class.__bases__ == (GeodesicStep,)
+        methods = {name for name, value in vars(step_class).items() if inspect.isfunction(value)}
+        assert methods == {"__init__"}
 
 
 def test_sampler(install):
@@ -125,7 +126,7 @@ def test_sampler(install):
             tune=100,
             chains=1,
             cores=1,
-            step=step_class(step_size=0.3, friction=1.0, n_steps=20),
+            step=step_class(step_size=0.3, n_steps=20),
             random_seed=1,
             progressbar=False,
             compute_convergence_checks=False,
@@ -180,7 +181,7 @@ def test_data_source_is_an_argument_of_every_step(install, monkeypatch):
         pm.set_data({"y": y + 1.0})
     assert type(step.estimator.source) is source_class
     step.setup_chain(np.random.default_rng(1), 10, 10)
-    gradients = [step._gradient_at(np.array([0.3]), start) for start in (0, 5, 10, 15)]
+    gradients = [step.estimator.gradient_at(np.array([0.3]), start) for start in (0, 5, 10, 15)]
     np.testing.assert_allclose(np.mean(gradients), np.sum(y + 1.0 - 0.3) - 0.3, rtol=1e-12)
     assert np.std(gradients) > 0.1
     point, _ = step.step(model.initial_point())

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "runs": {"failure_modes"},
     "distributions": {"runtime", "manifolds", "transforms", "ops"},
     "tuning": {"runtime", "manifolds"},
-    "kernels": {"runtime", "manifolds", "integrators"},
+    "kernels": {"runtime", "manifolds", "integrators", "tuning"},
     "models": {"runtime", "transforms", "sparse", "distributions", "kernels", "ops"},
     "minibatches": {"runtime", "failure_modes", "arguments", "sparse"},
     "densities": {"runtime", "manifolds", "ops", "transforms", "sparse", "minibatches"},
@@ -37,9 +37,13 @@ MAY_IMPORT["gradients"] |= {"failure_modes"}
 MAY_IMPORT["counts"] = MAY_IMPORT["gradients"] | {"gradients", "transforms"}
 MAY_IMPORT["models"] |= {"arguments", "schedules"}
 MAY_IMPORT["__main__"] = {"", "runs"}  # what users see, and how far a run is
+MAY_IMPORT["monitoring"] = {"runtime", "manifolds", "tuning", "gradients"}
+MAY_IMPORT["adaptation"] = NUMERICS | {"failure_modes", "minibatches", "gradients", "monitoring"}
+MAY_IMPORT["samplers"] = NUMERICS | {"gradients", "monitoring", "adaptation"}
 MAY_IMPORT["steps"] = MAY_IMPORT["counts"] | {"counts", "arguments"}
+MAY_IMPORT["steps"] |= {"monitoring", "adaptation", "samplers"}
 MAY_IMPORT["diagnostics"] = {"steps", "gradients", "distributions", "kernels", "arguments"}
-MAY_IMPORT["diagnostics"] |= {"manifolds", "runtime"}
+MAY_IMPORT["diagnostics"] |= {"manifolds", "runtime", "failure_modes", "samplers"}
 MAY_IMPORT["distributed"] = {
     "steps",
     "gradients",
@@ -48,10 +52,11 @@ MAY_IMPORT["distributed"] = {
     "models",
     "manifolds",
 }
-MAY_IMPORT["distributed"] |= {"arguments", "runs", "sparse", "tuning"}
+MAY_IMPORT["distributed"] |= {"arguments", "runs", "sparse", "tuning", "adaptation"}
 
 # Layers of plain numerics, without PyMC or PyTensor.
 WITHOUT_PYMC = NUMERICS | {"diagnostics", "datasets", "failure_modes"}
+WITHOUT_PYMC |= {"monitoring", "adaptation", "samplers"}
 # Layers that define distributions, transforms and Ops.
 EXTENDS_PYMC = {"transforms", "distributions", "sparse", "ops"}
 # The public face of both, which every other layer may use.
@@ -184,6 +189,9 @@ def test_layers_form_no_circle():
         ("pymc_geodesic.integrators", "import pymc_geodesic.kernels"),
         ("pymc_geodesic.kernels.gmc", "import pymc as pm"),
         ("pymc_geodesic.kernels.gmc", "from pytensor import tensor"),
+        ("pymc_geodesic.samplers.langevin", "import pymc as pm"),
+        ("pymc_geodesic.adaptation.whitened", "from pymc_geodesic.samplers.hmc import HMCSampler"),
+        ("pymc_geodesic.monitoring.reports", "from pymc_geodesic.adaptation import whitened"),
         (
             "pymc_geodesic.densities.log_density",
             "from pymc_geodesic.steps.step import Step",

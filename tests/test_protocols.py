@@ -16,7 +16,16 @@ from pymc_geodesic.steps import SGGMC
 
 ROOT = Path(__file__).parents[1] / "pymc_geodesic"
 MODULES = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.rglob("*.py"))}
-WITHOUT_KINDS_OF_MANIFOLDS = ("steps", "gradients", "densities", "kernels", "minibatches")
+WITHOUT_KINDS_OF_MANIFOLDS = (
+    "steps",
+    "samplers",
+    "adaptation",
+    "monitoring",
+    "gradients",
+    "densities",
+    "kernels",
+    "minibatches",
+)
 
 
 def names_of(kind: type) -> set[str]:

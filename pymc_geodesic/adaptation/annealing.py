@@ -391,6 +391,7 @@ class TemperatureAnnealing:
             self._n_steps,
             temperatures,
             None if temperatures is None else self._bounds(temperatures),
+            block_friction=friction,
         )
         self._settings = None if tune else settings
         return Proposal(settings, minibatches, n_grad)

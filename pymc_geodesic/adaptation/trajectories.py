@@ -103,6 +103,8 @@ class TrajectoryAdaptation(Protocol):
         Manifolds of the coordinates.
     is_fixed : bool
         Whether the log-density at a position stays what it is, so that it is evaluated there once.
+    is_whitened : bool
+        Whether the coordinates have unit posterior covariance, as far as is known.
     needs_warm_up, is_tuned : bool
         Whether parameters are left to a warm-up, and whether there was one.
     state : dict
@@ -111,6 +113,7 @@ class TrajectoryAdaptation(Protocol):
 
     product: Product
     is_fixed: bool
+    is_whitened: bool
     needs_warm_up: bool
     is_tuned: bool
     state: dict[str, Any]
@@ -122,9 +125,7 @@ class TrajectoryAdaptation(Protocol):
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; without a warm-up, keep what was chosen in the last one."""
 
-    def start(
-        self, x: np.ndarray, stream: np.ndarray, *, first: bool
-    ) -> tuple[np.ndarray, np.ndarray, int]:
+    def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position that was set from outside.
 
         Returns
@@ -231,7 +232,7 @@ class WhitenedTrajectories:
         """Describe what is adapted."""
         return f"adapts metric={self.metric_name!r}, step size and length of trajectories."
 
-    needs_warm_up = True
+    is_whitened = needs_warm_up = True
 
     @property
     def is_tuned(self) -> bool:
@@ -255,9 +256,7 @@ class WhitenedTrajectories:
         self.gradient.use(metric)
         self.product.scales[len(self.product.scales) - len(metric.lengths) :] = metric.lengths
 
-    def start(
-        self, x: np.ndarray, stream: np.ndarray, *, first: bool
-    ) -> tuple[np.ndarray, np.ndarray, int]:
+    def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
         if not (first and self._n_tune):
             return self.gradient.from_position(x), np.empty(0), 0
@@ -364,7 +363,7 @@ class StepSizeAdaptation:
         Why nothing else is adapted.
     """
 
-    is_fixed = False
+    is_fixed = is_whitened = False
 
     def __init__(
         self,
@@ -407,9 +406,7 @@ class StepSizeAdaptation:
         """Gradient in the coordinates of the model, and the log-density behind it."""
         return self._estimate.field
 
-    def start(
-        self, x: np.ndarray, stream: np.ndarray, *, first: bool
-    ) -> tuple[np.ndarray, np.ndarray, int]:
+    def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
         return x, np.empty(0), 0
 

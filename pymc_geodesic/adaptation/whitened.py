@@ -242,8 +242,9 @@ class WhitenedAdaptation:
         """Make one transition, on all rows or the sample of them."""
         if chain.n >= self._n_search:
             return None
-        self._explorer.stream = chain.stream
+        unused, self._explorer.stream = self._explorer.stream, chain.stream
         drawn = self._explorer.draw(tune=True)
+        self._explorer.stream = unused  # so that the state holds one stream, that of the chain
         chain.z = self._explorer.z.copy()
         if chain.n == self._n_search - 1:
             chain.refresh(self.product)

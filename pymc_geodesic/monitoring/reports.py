@@ -102,12 +102,11 @@ class EffectiveSizeMonitor:
     @property
     def state(self) -> dict[str, Any]:
         """Sums over the draws so far."""
-        return {"n": self._n, "n_draws": self._n_draws, "sums": self._sums.copy()}
+        return {"n": self._n, "sums": self._sums.copy()}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._n, self._n_draws = state["n"], state["n_draws"]
-        self._sums = state["sums"].copy()
+        self._n, self._sums = state["n"], state["sums"].copy()
 
 
 class TemperatureMonitor:
@@ -142,11 +141,16 @@ class TemperatureMonitor:
         self._n_steps += stats["n_steps"]
         self._step_size, self._friction = stats["step_size"], stats["friction"]
 
+    @property
+    def mean(self) -> float:
+        """Mean kinetic temperature of the draws so far."""
+        return self._sum / self._n
+
     def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
         """Return that the mean temperature deviates from 1; see `DrawMonitor`."""
         decay = np.full(len(self._dims), self._step_size * self._friction)
         message = temperature_complaint(
-            self._sum / self._n,
+            self.mean,
             temperature_error(self._dims, decay, int(self._n_steps)),
             dynamics=(
                 f"step size {self._step_size:.3g}, {self._friction_name} {self._friction:.3g}"
@@ -200,9 +204,10 @@ class EulerMonitor:
         missing = self._missing / self._n
         if found is not None and self._decay > AT_THE_BOUND:
             return Diagnosis(
-                f"{found.message} The thermostat is at its bound, 1/step_size "
-                f"= {1.0 / self._step_size:.3g}: gradient noise exceeds what it can compensate. "
-                "Use a smaller step_size or larger minibatches, or let tuning choose.",
+                f"ran at a kinetic temperature of {self._temperature.mean:.3g} instead of 1 with "
+                f"the thermostat at its bound, 1/step_size = {1.0 / self._step_size:.3g}: gradient "
+                "noise exceeds what it can compensate. Use a smaller step_size or larger "
+                "minibatches, or let tuning choose.",
                 "temperature",
             )
         if found is not None or missing <= TEMPERATURE_TOLERANCE:

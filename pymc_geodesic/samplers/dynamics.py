@@ -368,7 +368,7 @@ class OverdampedLangevin:
             stream,
             self._scratch,
         )
-        return np.array([temperature]), clips
+        return np.full(len(product.dims), temperature), clips
 
     @property
     def state(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class HMCSampler:
         NotFiniteError
             If the gradient is not finite there.
         """
-        self.z, gradient, self._n_grad = self.adaptation.start(x, self.stream, first=self._n == 0)
+        self.z, gradient, self._n_grad = self.adaptation.start(x, first=self._n == 0)
         self._current[:] = math.nan
         if not all_finite(gradient):
             raise NotFiniteError("gradient", math.nan, gradient, at_start=True)

@@ -155,7 +155,8 @@ class LangevinSampler:
         if diverging and (not tune or chain.n == 0):
             self._check_start(before, proposal)
             if not tune:
-                raise NotFiniteError("position", proposal.settings.step_size, chain.z)
+                what = "velocity" if all_finite(chain.z) else "position"
+                raise NotFiniteError(what, proposal.settings.step_size, chain.z)
         if tune:
             dims = adaptation.product.dims
             mean = float(dims @ temperatures) / adaptation.product.dim

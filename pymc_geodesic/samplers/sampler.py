@@ -38,7 +38,7 @@ class Sampler(Protocol):
     Attributes
     ----------
     adaptation
-        With ``needs_warm_up`` and ``is_tuned``.
+        With ``needs_warm_up``, ``is_tuned`` and ``is_whitened``.
     state : dict
         All that decides the draws to come: that of the chain, and nested in it that of the
         adaptation.

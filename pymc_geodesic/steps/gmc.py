@@ -128,7 +128,7 @@ class GMC(GeodesicStep):
 
     Examples
     --------
-    >>>     >>> import pymc as pm
+    >>> import pymc as pm
     >>> import pymc_geodesic as pg
     >>> with pm.Model():
     ...     mu = pg.VonMisesFisher("mu", mu=[1.0, 0.0, 0.0], kappa=50.0)

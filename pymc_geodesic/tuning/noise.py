@@ -231,6 +231,8 @@ class LangevinSettings:
         Temperature that the thermostat of each block holds; 1 by default, more to anneal.
     bounds : (float, float), optional
         Bounds of ξ/γ after each draw.
+    block_friction : ndarray, shape (n_blocks,), optional
+        γ of each block where its coordinates share one.
     """
 
     step_size: float
@@ -239,6 +241,7 @@ class LangevinSettings:
     n_steps: int
     temperatures: np.ndarray | None = None
     bounds: tuple[ArrayLike, ArrayLike] | None = None
+    block_friction: np.ndarray | None = None
 
     def temperatures_of(self, product: Product) -> np.ndarray:
         """Temperature that each block is to have."""
@@ -253,8 +256,9 @@ class LangevinSettings:
 
     @cached_property
     def mean_friction(self) -> float:
-        """Mean of γ_j."""
-        return float(np.mean(self.friction))
+        """Mean of γ over blocks, or over coordinates that each have their own."""
+        each = self.friction if self.block_friction is None else self.block_friction
+        return float(np.mean(each))
 
     @property
     def ess_per_step(self) -> float:

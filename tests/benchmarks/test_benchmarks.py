@@ -100,7 +100,7 @@ def test_a_contestant_of_the_inner_loop():
     from benchmarks.problems import circle
 
     step = benchmark("models").make_step(circle(), 3)
-    assert step.position @ step.position == pytest.approx(1.0)
+    assert step.sampler.position @ step.sampler.position == pytest.approx(1.0)
 
 
 @pytest.mark.slow

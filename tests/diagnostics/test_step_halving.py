@@ -5,10 +5,9 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
-from pymc_geodesic.diagnostics import step_halving
+from pymc_geodesic.diagnostics import coupled_chains, step_halving
+from pymc_geodesic.diagnostics.coupled_chains import CoupledChains
 from pymc_geodesic.diagnostics.halving import compared
-from pymc_geodesic.steps.base import coupled
-from pymc_geodesic.steps.base.coupled import coupled_chains
 from tests.grids import slow
 
 STEP = 0.8
@@ -107,7 +106,7 @@ def test_coupled_chains_all_have_the_right_law(normal, data, kind):
     """The schemes leave a normal law as it is at every step, so that only wrong noise shows."""
     with normal:
         step = tuned(normal, kind(batch_size=50, minibatch=["data"]))
-    chains = coupled_chains(step, 3)
+    chains = CoupledChains(step.sampler, 3)
     drawn = np.stack([chains.advance() for _ in range(2500)], axis=1)[:, 100:]
     sd = 1.0 / np.sqrt(2000)
     np.testing.assert_allclose(
@@ -122,12 +121,12 @@ def test_noise_of_the_wrong_variance_is_seen(normal, monkeypatch):
     """The mutant gives the coarser chain noise of the wrong variance."""
     with normal:
         step = tuned(normal, pg.SGGMC(batch_size=50, minibatch=["data"]))
-    tape = coupled.new_tape
-    chains = coupled_chains(step, 2)
+    tape = coupled_chains.new_tape
+    chains = CoupledChains(step.sampler, 2)
     monkeypatch.setattr(
-        coupled,
+        coupled_chains,
         "new_tape",
-        lambda noise: tape(noise * (1.2 if len(noise) == chains._settings[0].n_steps else 1.0)),
+        lambda noise: tape(noise * (1.2 if len(noise) == step.sampler.settings().n_steps else 1.0)),
     )
     drawn = np.stack([chains.advance() for _ in range(1500)], axis=1)[:, 100:]
     assert np.all(drawn[0].std(axis=0) * np.sqrt(2000) > 1.08)
@@ -198,19 +197,22 @@ def test_thermostats_belong_to_their_chains(normal):
             ),
             100,
         )
-    chains = coupled_chains(step, 2)
-    drawn = np.stack([chains.advance() for _ in range(2500)], axis=1)[:, 500:]
-    np.testing.assert_allclose(drawn.std(axis=1), sd, rtol=0.12)
-    thermostats = [float(state["thermostat"][0]) * sd for state in chains._states]
-    assert thermostats[0] > thermostats[1] + 0.1
+    chains = CoupledChains(step.sampler, 2)
+    drawn, thermostats = [], []
+    for _ in range(2500):
+        drawn.append(chains.advance())
+        thermostats.append([float(each.thermostat[0]) * sd for each in chains._dynamics])
+    np.testing.assert_allclose(np.std(drawn[500:], axis=0), sd, rtol=0.12)
+    long, short = np.mean(thermostats[500:], axis=0)
+    assert long - short == pytest.approx(0.25, abs=0.1)  # of h V / 2 with V = 20
 
 
 def test_the_step_itself_stays_as_it_is(normal):
     with normal:
         step = pg.SGLD(step_size=0.01, n_steps=4)
     step_halving(normal, step, draws=20, tune=5, random_seed=1)
-    assert (step.step_size, step.n_steps) == (0.01, 4)
-    assert step.stream.size == 2
+    settings = step.sampler.settings()
+    assert (settings.step_size, settings.n_steps) == (0.01, 4)
 
 
 def test_directions_are_coupled():

@@ -14,7 +14,7 @@ from pymc_geodesic import failure_modes
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "failure_modes.md").read_text()
 LABELS = re.findall(r"^\(([\w-]+)\)=$", PAGE, flags=re.MULTILINE)
-FUNCTIONS = {"see", "self._warn", "self._warn_of"}
+FUNCTIONS = {"see", "Diagnosis"}
 """What takes a message and an anchor."""
 
 
@@ -26,7 +26,7 @@ def anchors(source: str) -> set[str]:
             last = node.args[-1]
             if isinstance(last, ast.Constant):
                 found.add(last.value if len(node.args) == 2 else "")
-            elif not (isinstance(last, ast.Name) and last.id == "anchor"):
+            elif ast.unparse(last).split(".")[-1] != "anchor":
                 found.add("")
     return found
 
@@ -52,10 +52,11 @@ def test_labels_are_there_once_and_before_a_heading():
     ("source", "expected"),
     [
         ('see("words", "one")', {"one"}),
-        ('self._warn(f"{x} words", "two")', {"two"}),
-        ('self._warn(f"{x} words")', {""}),
+        ('Diagnosis(f"{x} words", "two")', {"two"}),
+        ('Diagnosis(f"{x} words")', {""}),
         ('see("words")', {""}),
         ("see(message, anchor)", set()),
+        ("see(message, diagnosis.anchor)", set()),
         ('print("words", "three")', set()),
         ('_warn("words", 3)', set()),
     ],

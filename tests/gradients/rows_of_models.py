@@ -108,7 +108,7 @@ class Setup:
         mode = {} if case.mode is None else {"compile_kwargs": {"mode": case.mode}}
         self.model = model
         self.step = pg.SGGMC(model=model, minibatch_order=case.order, **rows, **mode)
-        self.gradient = self.step._adapted.gradient
+        self.gradient = self.step.adaptation.gradient
         self.source = self.step.estimator.source
         self.take_full(*rows_of(case))
         rng = np.random.default_rng(3)

@@ -206,7 +206,7 @@ def test_new_data_move_total_and_anchor():
         point, _ = setup.step.step(point)
         if setup.step.draw == 40:
             setup.step.stop_tuning()
-    gradient = setup.step._adapted.gradient
+    gradient = setup.step.adaptation.gradient
     assert gradient.is_anchored
     anchor = gradient.variates.anchor.copy()
     with setup.model:
@@ -227,7 +227,7 @@ def test_variables_of_other_steps_are_taken_over():
     variables = ["b", "direction"]
     rows = {"minibatch": ["x", "t"], "batch_size": 30}
     step = pg.SGGMC(variables, model=model, compile_kwargs=INTERPRETED, **rows)
-    gradient = step._adapted.gradient
+    gradient = step.adaptation.gradient
     assert gradient.variates is None
     reference = pg.SGGMC(variables, model=full_model(case, x, y), compile_kwargs=INTERPRETED)
     for seed in (1, 2):
@@ -266,7 +266,7 @@ def test_functions_of_a_row_with_a_graph_of_their_own(drawn):
     reference = pg.SGGMC(model=full, compile_kwargs=INTERPRETED)
     here = np.random.default_rng(6).normal(size=3 * WIDTH)
     expected = values(reference.estimator.field, here, here.size + 1)[:-1]
-    assert error(step._adapted.gradient.gradient_of_all_rows(here), expected) < 1e-10
+    assert error(step.adaptation.gradient.gradient_of_all_rows(here), expected) < 1e-10
 
 
 def test_sparse_rows():
@@ -287,7 +287,7 @@ def test_sparse_rows():
 
     step = pg.SGGMC(model=model_with(True), minibatch=["x", "t"], batch_size=30)
     reference = pg.SGGMC(model=model_with(False), compile_kwargs=INTERPRETED)
-    gradient = step._adapted.gradient
+    gradient = step.adaptation.gradient
     rng = np.random.default_rng(5)
     here, there = rng.normal(size=(2, 6))
     total = gradient.gradient_of_all_rows(here)
@@ -312,7 +312,7 @@ def test_step_above_the_rows_has_a_value_to_search_with():
     point["b"] = np.array([1.0, -2.0, 0.5, 3.0])
     step.setup_chain(np.random.default_rng(1), 50, 1)  # which chooses the rows to search with
     step.estimator.set_others(point)
-    field = step._adapted.gradient.exact
+    field = step.adaptation.gradient.exact
 
     def log_density(s):
         return values(field, np.array([s]), 2)[-1]

@@ -272,7 +272,7 @@ def test_sparse_rows_have_second_derivatives():
         observed = pm.Data("t", np.arange(101) % 2)
         pm.Bernoulli("y", logit_p=rows @ b, observed=observed)
         step = pg.SGGMC(minibatch=["x", "t"], batch_size=30, control_variates=2)
-    gradient = step._adapted.gradient
+    gradient = step.adaptation.gradient
     here, there = np.random.default_rng(5).normal(size=(2, 6))
     gradient.anchor_at(here, gradient.gradient_of_all_rows(here))
     gradient.expand()

@@ -100,7 +100,7 @@ def test_scales_of_rare_levels(kind):
     point = model.initial_point(random_seed=1)
     for _ in range(151):
         point, stats = step.step(point)
-    gradient = step._adapted.gradient
+    gradient = step.adaptation.gradient
     found = np.sqrt(np.diag(gradient.metric.factor @ gradient.metric.factor.T))
     assert np.abs(np.log(found * np.sqrt(counts + 0.01))).max() < 0.5
     assert gradient.is_anchored

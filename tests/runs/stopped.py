@@ -11,8 +11,8 @@ import pytensor
 import pytest
 
 import pymc_geodesic as pg
+from pymc_geodesic.adaptation import gradient_noise
 from pymc_geodesic.runs import chain as chain_module
-from pymc_geodesic.steps.base import noise_measurement
 from tests.steps.runs import sample
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1}
@@ -61,7 +61,7 @@ def as_often_as_told() -> Iterator[None]:
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(chain_module, "_SHARE", np.inf)
-        patch.setattr(noise_measurement, "MOST_PAIRS", 24)  # no test here rests on it
+        patch.setattr(gradient_noise, "MOST_PAIRS", 24)  # no test here rests on it
         yield
 
 

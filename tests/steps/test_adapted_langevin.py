@@ -1,4 +1,4 @@
-"""The adapted route of SGGMC and gSGNHT: its phases, its state, and what bounds its steps."""
+"""Warm-up of SGGMC and gSGNHT in whitened coordinates: phases, state, bounds of the step size."""
 
 import math
 import pickle
@@ -11,17 +11,13 @@ import pytest
 from pymc.exceptions import SamplingError
 
 import pymc_geodesic as pg
+from pymc_geodesic.adaptation.bounded_parameters import THERMOSTAT_BOUNDS
+from pymc_geodesic.adaptation.manifold_bounds import stable_step, step_of_even_heat
 from pymc_geodesic.manifolds import HalfLine
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
-from pymc_geodesic.adaptation.whitened import AdaptedLangevin
-from pymc_geodesic.adaptation.manifold_bounds import stable_step, step_of_even_heat
-
-
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.steps.base.adapted_langevin import AdaptedLangevin
-from pymc_geodesic.steps.base.dynamics import Underdamped
-from pymc_geodesic.steps.base.step_bounds import stable_step, step_of_even_heat
+from pymc_geodesic.samplers.dynamics import GeodesicNoseHoover
 from pymc_geodesic.tuning.factor_rule import FactorRule
 from pymc_geodesic.tuning.noise import LangevinSettings, even_step, langevin_settings
 from pymc_geodesic.tuning.windows import MetricWindows
@@ -62,7 +58,7 @@ def advance(step, point, n, n_tune=N_TUNE):
         if step.draw == n_tune:
             step.stop_tuning()
         point, _ = step.step(point)
-        draws.append(step.position.copy())
+        draws.append(step.sampler.position.copy())
     return point, np.array(draws)
 
 
@@ -79,7 +75,7 @@ def test_replays_from_a_saved_state_in_every_phase(step, draw):
     step.sampling_state = state
     _, found = advance(step, point, 5)
     np.testing.assert_array_equal(found, expected)
-    np.testing.assert_equal(step.sampling_state.adapted_state, after.adapted_state)
+    np.testing.assert_equal(step.sampling_state.sampler_state, after.sampler_state)
     assert np.ptp(expected, axis=0).min() > 0.0
 
 
@@ -91,15 +87,21 @@ def test_chains_do_not_depend_on_those_before(step):
 
 
 @pytest.mark.parametrize("draw", [10, N_SEARCH, 45, N_TUNE + 5])
-def test_goes_on_from_where_another_step_puts_the_variables(step, draw):
+def test_goes_on_from_where_another_step_puts_the_variables(step, draw, monkeypatch):
     point, _ = advance(step, begin(step), draw)
     moved = point | {"level": point["level"] + 0.25}
-    assert step._moved_elsewhere(moved)
-    step._read(moved)
-    np.testing.assert_allclose(step._adapted.position, step.position, atol=1e-12)
-    part = step.product.slices["level"]
-    np.testing.assert_allclose(step.position[part], moved["level"], atol=1e-12)
+    began = []
+    draw_once = step.sampler.draw
+
+    def watched(*, tune):
+        began.append(step.sampler.position)
+        return draw_once(tune=tune)
+
+    monkeypatch.setattr(step.sampler, "draw", watched)
     _, draws = advance(step, moved, 3)
+    part = step.product.slices["level"]
+    np.testing.assert_allclose(began[0][part], moved["level"], atol=1e-12)
+    np.testing.assert_allclose(began[1:], draws[:-1], atol=1e-12)
     assert np.isfinite(draws).all()
 
 
@@ -107,23 +109,24 @@ def test_goes_on_from_where_another_step_puts_the_variables(step, draw):
 def test_short_tuning_phases(step, n_tune):
     _, draws = advance(step, begin(step, n_tune), n_tune + 20, n_tune)
     assert np.isfinite(draws).all()
-    assert step._adapted.settings is not None
+    assert step.adaptation.settings is not None
     assert step.product.contains(step.product.from_coordinates(draws), 1e-10).all()
 
 
 def test_velocity_is_tangent_where_the_dynamics_begin(step, monkeypatch):
     point, _ = advance(step, begin(step), N_SEARCH)
     seen = []
-    run = step._adapted.dynamics.run
+    dynamics = step.sampler.dynamics
+    run = dynamics.run
 
-    def watched(field, arguments, product, z, settings, stream):
-        v = step._adapted.dynamics.v
+    def watched(logp_grad, minibatches, product, z, settings, stream):
+        v = dynamics.v
         tangent = v.copy()
         project(product.blocks, z, tangent)
         seen.append(np.abs(tangent - v).max())
-        return run(field, arguments, product, z, settings, stream)
+        return run(logp_grad, minibatches, product, z, settings, stream)
 
-    monkeypatch.setattr(step._adapted.dynamics, "run", watched)
+    monkeypatch.setattr(dynamics, "run", watched)
     advance(step, point, 1)
     assert max(seen) < 1e-12
 
@@ -138,7 +141,7 @@ def test_known_noise_is_not_walked_in_epochs():
 
 
 def test_step_that_diverged_is_not_tried_again(step):
-    adapted = step._adapted
+    adapted = step.adaptation
     point, _ = advance(step, begin(step), N_SEARCH + 1)
     before = adapted.settings.step_size
     adapted._bounds.longest = 0.5 * before
@@ -149,11 +152,11 @@ def test_step_that_diverged_is_not_tried_again(step):
 
 
 def test_divergence_halves_the_step(step, monkeypatch):
-    adapted = step._adapted
+    adapted = step.adaptation
     point, _ = advance(step, begin(step), N_SEARCH + 1)
     before = adapted.settings.step_size
     with monkeypatch.context() as patch:
-        patch.setattr(adapted.dynamics, "run", lambda *args: (math.inf, 0))
+        patch.setattr(step.sampler.dynamics, "run", lambda *args: (np.full(2, math.inf), 0))
         advance(step, point, 2)
     assert adapted.settings.step_size == pytest.approx(0.25 * before)
     _, draws = advance(step, point, N_TUNE)
@@ -174,9 +177,9 @@ def test_noise_along_directions_is_not_what_they_were_chosen_by():
         )
     step.setup_chain(np.random.default_rng(1), 120, 1)
     point = model.initial_point(random_seed=1)
-    while step._adapted.settings is None:
+    while step.adaptation.settings is None:
         point, _ = step.step(point)
-    noise = step._adapted.settings.noise
+    noise = step.adaptation.settings.noise
     assert noise.max() < 2.0 * noise.min()
 
 
@@ -206,7 +209,7 @@ def test_half_lines_of_any_scale(rate):
     step.setup_chain(np.random.default_rng(1), 400, 100)
     point = model.initial_point(random_seed=1)
     advance(step, point, 400, 400)
-    assert 0.4 < step._adapted.gradient.metric.lengths[0] * rate < 2.5
+    assert 0.4 < step.adaptation.gradient.metric.lengths[0] * rate < 2.5
 
 
 def test_windows_in_which_nothing_moved_teach_nothing():
@@ -254,38 +257,40 @@ def test_stiff_directions_of_a_sphere_shorten_the_step():
 def test_routes_without_all_that_is_set():
     model = mixed_model()
     rows = {"model": model, "minibatch": ["x", "t"], "batch_size": 20}
-    assert isinstance(pg.SGGMC(**rows)._adapted, AdaptedLangevin)
-    assert pg.SGGMC(metric=None, **rows)._adapted is None
-    beside = pg.SGGMC(["direction"], **rows)
-    assert beside._adapted.gradient.variates is None
+    assert pg.SGGMC(**rows).adaptation.is_whitened
+    assert not pg.SGGMC(metric=None, **rows).adaptation.is_whitened
+    beside = pg.SGGMC(["direction"], **rows).adaptation
+    assert beside.is_whitened
+    assert "control_variates" not in repr(beside)
 
 
 @pytest.mark.parametrize("temperature", [1e200, -1e200, -1e7, 60.0, math.nan])
 def test_a_runaway_temperature_of_either_sign_is_a_divergence(step, monkeypatch, temperature):
     point, _ = advance(step, begin(step), 45)
-    run = step._adapted.dynamics.run
+    run = step.sampler.dynamics.run
 
     def hot(*arguments):
-        _, clips = run(*arguments)
-        return temperature, clips
+        temperatures, clips = run(*arguments)
+        return np.full_like(temperatures, temperature), clips
 
-    monkeypatch.setattr(step._adapted.dynamics, "run", hot)
-    before = step._adapted.settings.step_size
+    monkeypatch.setattr(step.sampler.dynamics, "run", hot)
+    before = step.adaptation.settings.step_size
     _, (stats,) = step.step(point)
     assert stats["diverging"]
-    assert step._adapted.settings.step_size < before
+    assert step.adaptation.settings.step_size < before
     if math.isfinite(temperature):
         # the draws before led away as well: the chain begins anew where the search ended
-        adapted = step._adapted
+        adapted = step.adaptation
         home = adapted.gradient.from_position(adapted._home)
-        np.testing.assert_allclose(adapted.z, home, atol=1e-12)
+        np.testing.assert_allclose(step.sampler.z, home, atol=1e-12)
         assert adapted._noise._at_draws.n_places == 0
 
 
 def test_a_chain_that_is_hot_on_its_way_is_let_go(step, monkeypatch):
     point, _ = advance(step, begin(step), 45)
-    run = step._adapted.dynamics.run
-    monkeypatch.setattr(step._adapted.dynamics, "run", lambda *args: (60.0, run(*args)[1]))
+    run = step.sampler.dynamics.run
+    hot = np.full(2, 60.0)  # of the Euclidean coordinates and of the direction
+    monkeypatch.setattr(step.sampler.dynamics, "run", lambda *args: (hot, run(*args)[1]))
     diverging = []
     for _ in range(4):
         point, (stats,) = step.step(point)
@@ -294,11 +299,12 @@ def test_a_chain_that_is_hot_on_its_way_is_let_go(step, monkeypatch):
 
 
 def test_thermostat_leaves_half_of_the_smallest_friction():
-    dynamics, z = Underdamped(has_thermostat=True), np.ones(2)
+    dynamics, z = GeodesicNoseHoover(), np.ones(2)
     stream = new_stream(np.random.default_rng(1))
+    dynamics.initialize(LAPLACE.product)
     dynamics.refresh(LAPLACE.product, z, stream)
     dynamics.thermostat[:] = -1.5
-    settings = LangevinSettings(0.1, np.array([3.0, 2.0]), np.zeros(2), 1)
+    settings = LangevinSettings(0.1, np.array([3.0, 2.0]), np.zeros(2), 1, bounds=THERMOSTAT_BOUNDS)
     gradient = gradient_field(LAPLACE)
     field = SimpleNamespace(callback=called(gradient))
     dynamics.run(field, np.zeros(1, dtype=np.int64), LAPLACE.product, z, settings, stream)

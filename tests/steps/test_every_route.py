@@ -5,7 +5,7 @@ one seed, and compares mean and standard deviation of every coordinate and of ev
 of each kind with exact ones. What a step does not support is refused when it is made.
 
 The bounds hold for all steps alike, and leave room for what tuning allows: 2 % of the variance
-for the gradient noise of SGGMC, ε²V/(2Cε), and gSGNHT; 5 % for SGLD, SSGLD (h²V/4 + h²λ/4), SCIR
+for the gradient noise of SGGMC, ε²V/(2Cε), and gSGNHT; 5 % for SGLD (h²V/4 + h²λ/4), SCIR
 (tanh(h/2) Var[â]) and SGRLD; Cε/2 = 2.5 % that Euler's method takes away in SSGNHT.
 """
 
@@ -36,7 +36,7 @@ from tests.steps.known_posteriors import (
     model_of,
     placeholders,
 )
-from tests.steps.runs import INTERPRETED, assert_same_draws, sample
+from tests.steps.runs import INTERPRETED, sample
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ SHORT_BLOCKS = (30, 24, 36, 12, 18)
 
 METROPOLIS = ("GMC", "SubgradientHMC")
 MOMENTUM = ("SGGMC", "gSGNHT", "SSGNHT")
-LANGEVIN = ("SGLD", "SSGLD")
+LANGEVIN = ("SGLD",)
 SIMPLEX = ("SCIR", "SGRLD")
 STEPS = (*METROPOLIS, *MOMENTUM, *LANGEVIN, *SIMPLEX)
 
@@ -268,14 +268,9 @@ RUNS = [
 ]
 
 
-def is_known_by_another(step: str, route: str) -> bool:
-    """Whether equal draws of another step say all; see `test_ssgld_draws_what_sgld_draws`."""
-    return step == "SSGLD" and route != "full"
-
-
 @pytest.mark.parametrize(
     ("step", "route", "group"),
-    [each for each in RUNS if not is_known_by_another(*each[:2])],
+    RUNS,
     ids=str,
 )
 def test_posterior(step, route, group):
@@ -283,21 +278,6 @@ def test_posterior(step, route, group):
     report = f"{step}, {route}, {group} ({seconds:.0f} s)\n" + "\n".join(map(str, found))
     print(f"\n{report}")
     assert all(each.passes for each in found), report
-
-
-@pytest.mark.parametrize("route", ROUTES)
-def test_ssgld_draws_what_sgld_draws(route):
-    """Both are one kernel, so that the posteriors of one are those of the other."""
-    for group in [group for step, at, group in RUNS if step == "SSGLD" and at == route]:
-        runs = [
-            sample(
-                *prepare(step, route, GROUPS[group].kinds, compile_kwargs=INTERPRETED),
-                tune=60,
-                draws=10,
-            )
-            for step in LANGEVIN
-        ]
-        assert_same_draws(*runs)
 
 
 def begin(step: str, route: str, kind: Kind) -> None:

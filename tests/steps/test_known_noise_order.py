@@ -92,4 +92,4 @@ def test_blocks_from_disk_are_adapted_to_around_an_anchor_alone(step_class):
                 minibatch="rows", batches=row_blocks(rows, block_size=200), batch_size=BATCH,
                 control_variates=variates, compile_kwargs={"mode": "FAST_COMPILE"},
             )  # fmt: skip
-            assert (step._adapted is not None) is adapts
+            assert step.adaptation.is_whitened is adapts

@@ -10,7 +10,8 @@ from pymc_geodesic.densities.beside_rows import variables_beside_rows
 from tests.grids import slow
 
 N = 200
-INTERPRETED = {"mode": "FAST_COMPILE"}
+FIXED = {"step_size": 1e-3, "compile_kwargs": {"mode": "FAST_COMPILE"}}
+UNDERDAMPED = {"friction": 1.0, **FIXED}
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +26,12 @@ def model():
 
 
 def sample(model, step, **kwargs):
-    """Draw a little without tuning, which would measure the noise of a thousand minibatches."""
+    """Draw a little without tuning."""
     settings = {"draws": 4, "tune": 0, "chains": 2, "cores": 1, "random_seed": 1} | kwargs
     with model:
         return pm.sample(
             step=step, progressbar=False, quiet=True, compute_convergence_checks=False,
-            compile_kwargs=INTERPRETED, **settings,
+            compile_kwargs=FIXED["compile_kwargs"], **settings,
         )  # fmt: skip
 
 
@@ -38,12 +39,12 @@ REFUSED = r"\['s'\] would be sampled by another step method.*pm\.Minibatch.*mini
 
 
 def test_a_variable_left_to_nuts(model):
-    step = SGGMC(["b"], model=model, compile_kwargs=INTERPRETED)
+    step = SGGMC(["b"], model=model, **UNDERDAMPED)
     with pytest.raises(ValueError, match=REFUSED):
         sample(model, step)
     with pytest.raises(ParallelSamplingError, match=REFUSED):
         sample(model, step, cores=2)
-    unused = SGGMC(["s"], model=model, compile_kwargs=INTERPRETED)
+    unused = SGGMC(["s"], model=model, **UNDERDAMPED)
     with pytest.raises(ValueError, match=REFUSED):
         sample(model, step)
     assert unused.draw == 0
@@ -52,8 +53,8 @@ def test_a_variable_left_to_nuts(model):
 @pytest.mark.parametrize("cores", [slow(1), 2])
 def test_several_steps_for_all_variables(model, cores):
     steps = [
-        SGGMC(["b"], model=model, compile_kwargs=INTERPRETED),
-        gSGNHT(["s"], model=model, compile_kwargs=INTERPRETED),
+        SGGMC(["b"], model=model, **UNDERDAMPED),
+        gSGNHT(["s"], model=model, **UNDERDAMPED),
     ]
     assert sample(model, steps, cores=cores).posterior.sizes["chain"] == 2
     with pytest.raises(ValueError, match=REFUSED):
@@ -61,7 +62,7 @@ def test_several_steps_for_all_variables(model, cores):
 
 
 def test_one_step_for_all_variables(model):
-    step = SGLD(model=model, compile_kwargs=INTERPRETED)
+    step = SGLD(model=model, **FIXED)
     assert sample(model, step).posterior.sizes["draw"] == 4
 
 
@@ -70,7 +71,7 @@ def test_a_model_of_all_rows_has_one_log_density():
     with pm.Model() as model:
         b = pm.Normal("b")
         pm.Normal("y", b, pm.HalfNormal("s"), observed=pm.Data("rows", rng.normal(size=N)))
-        step = SGGMC(["b"], minibatch="rows", batch_size=20, compile_kwargs=INTERPRETED)
+        step = SGGMC(["b"], minibatch="rows", batch_size=20, **UNDERDAMPED)
     assert "s" in sample(model, step, chains=1).posterior
 
 
@@ -87,7 +88,7 @@ def streaming():
         a, b = pm.Normal("a", parent), pm.Normal("b")
         pm.Normal("y_obs", a + b * pm.Data("x", np.zeros(1)), observed=pm.Data("y", np.zeros(1)))
     rows = {"minibatch": ["x", "y"], "batches": [(x, y)], "total_size": N, "batch_size": 20}
-    return model, rows | {"model": model, "compile_kwargs": INTERPRETED}
+    return model, rows | {"model": model, **FIXED}
 
 
 @pytest.mark.usefixtures("interpreted")

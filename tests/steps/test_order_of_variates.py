@@ -7,8 +7,8 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.adaptation.control_variates import SECOND_ORDER_COST, VariatesChoice
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from tests.grids import slow
 
 N, D, N_TUNE = 3000, 10, 120
@@ -32,7 +32,7 @@ def settled(step, n_draws: int = 0):
     """Draw until the settings are chosen, and then some more; return point and positions."""
     step.setup_chain(np.random.default_rng(1), N_TUNE, 100)
     point = step.model.initial_point(random_seed=1)
-    while step._adapted.settings is None:
+    while step.adaptation.settings is None:
         point, _ = step.step(point)
     return advance(step, point, n_draws)
 
@@ -43,7 +43,7 @@ def advance(step, point, n_draws):
         if step.draw == N_TUNE:
             step.stop_tuning()
         point, _ = step.step(point)
-        positions.append(step.position.copy())
+        positions.append(step.sampler.position.copy())
     return point, np.array(positions)
 
 
@@ -58,7 +58,7 @@ def step_of(kind: str, **options):
 def test_order(batch_size, control_variates, order):
     step = step_of("logistic", batch_size=batch_size, control_variates=control_variates)
     settled(step)
-    assert step._adapted.gradient.order == order
+    assert step.adaptation.gradient.order == order
 
 
 @pytest.mark.parametrize("step_class", [pg.SGGMC, pg.SGLD])
@@ -92,7 +92,7 @@ def test_auto_chooses_the_cheaper_draw():
     for order in (1, 2):
         step = step_of("logistic", batch_size=1, control_variates=order)
         settled(step)
-        costs[order] = step._adapted.settings.n_steps * (SECOND_ORDER_COST if order == 2 else 1.0)
+        costs[order] = step.adaptation.settings.n_steps * (SECOND_ORDER_COST if order == 2 else 1.0)
     assert costs[2] < 0.5 * costs[1]
 
 
@@ -103,11 +103,11 @@ def test_pairs_without_the_noisy_rows_do_not_decide(monkeypatch):
     monkeypatch.setattr(VariatesChoice, "_principal_variances", nothing_seen)
     step = step_of("logistic", batch_size=2)
     settled(step)
-    assert step._adapted.gradient.order == 2
-    second = step._adapted._noise.variates_ratio
+    assert step.adaptation.gradient.order == 2
+    second = step.adaptation._noise.variates_ratio
     first = step_of("logistic", batch_size=2, control_variates=1)
     settled(first)
-    assert second < 0.5 * first._adapted._noise.variates_ratio
+    assert second < 0.5 * first.adaptation._noise.variates_ratio
 
 
 def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):
@@ -118,7 +118,7 @@ def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):
     for kind, batch_size in (("hinge", 1), ("logistic", 100)):
         step = step_of(kind, batch_size=batch_size)
         settled(step)
-        assert step._adapted.gradient.order < 2
+        assert step.adaptation.gradient.order < 2
     step = step_of("logistic", batch_size=1)
     with pytest.raises(AssertionError, match="compiled"):
         settled(step)
@@ -127,7 +127,7 @@ def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):
 def test_replays_with_second_order():
     step = step_of("logistic", batch_size=2)
     point, _ = settled(step, 5)
-    assert step._adapted.gradient.order == 2
+    assert step.adaptation.gradient.order == 2
     state = pickle.loads(pickle.dumps(step.sampling_state))
     _, expected = advance(step, point, 80)
     other = step_of("logistic", batch_size=2)
@@ -140,10 +140,10 @@ def test_replays_with_second_order():
 def test_another_chain_without_tuning_goes_on_with_second_order():
     step = step_of("logistic", batch_size=2)
     settled(step, N_TUNE)
-    hessian = step._adapted.gradient._second.hessian.copy()
+    hessian = step.adaptation.gradient._second.hessian.copy()
     step.setup_chain(np.random.default_rng(2), 0, 100)
-    assert step._adapted.gradient.order == 2
-    np.testing.assert_allclose(step._adapted.gradient._second.hessian, hessian, rtol=1e-12)
+    assert step.adaptation.gradient.order == 2
+    np.testing.assert_allclose(step.adaptation.gradient._second.hessian, hessian, rtol=1e-12)
 
 
 def test_what_has_no_second_derivative_is_named(monkeypatch):
@@ -152,7 +152,7 @@ def test_what_has_no_second_derivative_is_named(monkeypatch):
         step_of("logistic", batch_size=10, control_variates=2)
     step = step_of("logistic", batch_size=1)
     settled(step)
-    assert step._adapted.gradient.order == 1
+    assert step.adaptation.gradient.order == 1
 
 
 @pytest.mark.parametrize("order", [True, None, "1", 3])

@@ -148,9 +148,9 @@ def assert_gradients_are_of(step, X, y):
 
     source = step.estimator.source
     for argument in step.estimator.next_arguments(5):
-        found = step._gradient_at(w, int(argument))
+        found = step.estimator.gradient_at(w, int(argument))
         np.testing.assert_allclose(found, expected(source.row_indices(int(argument))), rtol=1e-9)
-    found = step._adapted.gradient.gradient_of_all_rows(w)
+    found = step.adaptation.gradient.gradient_of_all_rows(w)
     np.testing.assert_allclose(found, expected(np.arange(N_ROWS)), rtol=1e-9)
 
 
@@ -184,7 +184,9 @@ def test_white_noise_where_it_is_counted_on(table):
 
 
 def test_every_inner_step_takes_the_next_minibatch(table):
-    model, step = named(SGGMC, *table, n_steps=4, compile_kwargs=INTERPRETED)
+    model, step = named(
+        SGGMC, *table, n_steps=4, step_size=1e-3, friction=1.0, compile_kwargs=INTERPRETED
+    )
     point = start(model, step, tune=0, draws=9)
     seen = []
     original = step.estimator.source.next_starts

@@ -5,20 +5,23 @@ import math
 import numpy as np
 import pytest
 
-from pymc_geodesic.densities.compilation import CompiledField
-from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
-from pymc_geodesic.manifolds import Euclidean, Product, Sphere
-from pymc_geodesic.runtime.fields import interpreted_field
-from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.steps.base import noise_measurement
+from pymc_geodesic.adaptation import gradient_noise
+from pymc_geodesic.adaptation.bounded_parameters import (
+    SHORTEST_STEADY,
+    BoundedSettings,
+    UnderdampedRule,
+)
 from pymc_geodesic.adaptation.centering import MOST_PASSES, newton_step, passes_to_anchor
-from pymc_geodesic.adaptation.bounded_parameters import SHORTEST_STEADY, BoundedSettings
-from pymc_geodesic.samplers.dynamics import Underdamped
 from pymc_geodesic.adaptation.gradient_noise import (
     FEWEST_DRAWS,
     PAIRS_AT_PLACE,
     NoiseMeasurement,
 )
+from pymc_geodesic.densities.compilation import CompiledField
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.manifolds import Euclidean, Product, Sphere
+from pymc_geodesic.runtime.fields import interpreted_field
+from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.tuning.metric import Metric
 from pymc_geodesic.tuning.noise import langevin_settings
 from pymc_geodesic.tuning.noise_over_places import heat_in_doubt
@@ -253,7 +256,7 @@ def test_noise_is_measured_where_the_posterior_is():
 
 
 def test_noise_that_differs_over_the_posterior_bounds_the_step():
-    bounds = BoundedSettings(Underdamped(has_thermostat=False), None)
+    bounds = BoundedSettings(UnderdampedRule(), None)
     noise, nothing = np.array([4.0, 1.0]), np.zeros(2)
     assert bounds.steps_of_draw(noise, 2.0 * noise) > 2 * bounds.steps_of_draw(noise, nothing)
     bounds.bound(noise, nothing)
@@ -273,7 +276,7 @@ def test_nothing_is_known_where_nothing_was_measured(measured):
 
 
 def test_a_chain_that_heats_takes_shorter_steps_and_a_cold_one_takes_less_off():
-    bounds = BoundedSettings(Underdamped(has_thermostat=False), None)
+    bounds = BoundedSettings(UnderdampedRule(), None)
     noise = np.array([4.0, 1.0])
     bounds.choose(noise)
     assert bounds.settings.step_size == 0.5
@@ -297,6 +300,6 @@ def test_a_chain_that_heats_takes_shorter_steps_and_a_cold_one_takes_less_off():
 
 def test_noise_that_is_not_projected_is_noticed(measured, monkeypatch):
     _, noise, z = measured
-    monkeypatch.setattr(noise_measurement, "project", lambda *args: None)
+    monkeypatch.setattr(gradient_noise, "project", lambda *args: None)
     noise.take(noise.differences(z, 4000, new_stream(np.random.default_rng(2))))
     assert noise.variances[2] > 1.4 * 0.25 * ON_SPHERE

@@ -11,7 +11,6 @@ from scipy import optimize
 from pymc_geodesic import (
     SGGMC,
     SGLD,
-    SSGLD,
     SSGNHT,
     PolynomialDecay,
     SubgradientHMC,
@@ -19,7 +18,9 @@ from pymc_geodesic import (
     gSGNHT,
 )
 from pymc_geodesic.diagnostics import temperature_summary
+from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.streams import fill_normal
+from pymc_geodesic.samplers.dynamics import inertia_of
 from pymc_geodesic.tuning.diffusion import DiffusionTuner
 from pymc_geodesic.tuning.temperature import EulerTuner, euler_noise_excess
 from tests.grids import by_default, cross, slow
@@ -92,7 +93,7 @@ def test_subgradient_hmc_is_exact(model, exact):
     assert np.abs(ratios - 1.0).max() < 0.05
 
 
-@pytest.mark.parametrize("step_class", [SSGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
+@pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_minibatches_of_a_hinge_loss(model, exact, step_class):
     """Left to tuning: means within 0.1 and spreads within 10 % of the standard deviations."""
     step = make(
@@ -164,8 +165,16 @@ def test_diffusion_is_used_as_given(model):
     _, stats = walk(step, start(model, step, tune=0, draws=2), 2)
     assert [stat["diffusion"] for stat in stats] == [30.0, 30.0]
     assert stats[0]["thermostat"] == pytest.approx(30.0, abs=1e-3)
-    assert step._inertia(np.array([30.0]), np.ones(1)) == 1.0
-    assert make(model, SSGNHT)._inertia(np.array([30.0]), np.ones(1)) == pytest.approx(11.0 / 900.0)
+    for arguments, inertia in (({}, 1.0), ({"thermostat_inertia": 0.5}, 0.5)):
+        step = make(model, SSGNHT, step_size=1e-3, diffusion=30.0, n_steps=1, **arguments)
+        _, (one, two) = walk(step, start(model, step, tune=0, draws=2), 2)
+        change = 1e-3 * (one["temperature"] - 1.0) / inertia
+        assert two["thermostat"] - one["thermostat"] == pytest.approx(change, rel=1e-6)
+
+
+def test_inertia_that_is_left_open():
+    product = Product([("w", Euclidean(2), 1)])
+    assert inertia_of(None, product, np.array([30.0]), np.ones(1)) == pytest.approx(11.0 / 900.0)
 
 
 def test_adagrad_of_a_draw(classifier, model):
@@ -173,7 +182,8 @@ def test_adagrad_of_a_draw(classifier, model):
     X, y = classifier
     step = make(model, SGLD, step_size=0.3, preconditioner="adagrad", n_steps=3)
     point = start(model, step, tune=0, draws=2) | {"w": np.array([0.3, -0.2])}
-    w, squares, stream, noise = point["w"].copy(), np.zeros(2), step.stream.copy(), np.empty(2)
+    w, squares, noise = point["w"].copy(), np.zeros(2), np.empty(2)
+    stream = step.sampler.stream.copy()
     for _ in range(3):
         gradient = -w + (y * (y * (X @ w) < 1.0)) @ X
         squares += gradient**2
@@ -182,7 +192,7 @@ def test_adagrad_of_a_draw(classifier, model):
         w += 0.5 * 0.3**2 * metric * gradient + 0.3 * np.sqrt(metric) * noise
     (drawn,), _ = walk(step, point, 1)
     np.testing.assert_allclose(drawn["w"], w, rtol=1e-12)
-    np.testing.assert_allclose(step.sampling_state.squares, squares, rtol=1e-12)
+    np.testing.assert_allclose(step.sampler.dynamics.squares, squares, rtol=1e-12)
 
 
 def test_every_variable_moves_in_unconstrained_space():
@@ -227,7 +237,7 @@ def test_warning_where_euler_leaves_too_little(model):
     _, stats = walk(step, point, 300)
     assert all(stat["warning"] is None for stat in stats[:-1])
     message = stats[-1]["warning"].message
-    assert "SSGNHT[w] ran with a thermostat of 0." in message
+    assert "SSGNHT[w]: ran with a thermostat of 0." in message
     assert "of their variance missing" in message
     assert "smaller step_size" in message
 
@@ -256,7 +266,7 @@ def test_warning_where_no_friction_is_left(model):
     _, stats = walk(step, point, 100)
     assert stats[-1]["thermostat"] == pytest.approx(1.0 / 0.05)
     message = stats[-1]["warning"].message
-    assert "instead of 1 with all the friction there is" in message
+    assert "instead of 1 with the thermostat at its bound, 1/step_size = 20:" in message
     assert "more diffusion" not in message
     assert "smaller step_size or larger minibatches" in message
 
@@ -298,9 +308,9 @@ def test_start_without_a_gradient(step_class, step_size, tune):
         (SSGNHT, {"diffusion": -1.0}, "diffusion must be positive, got -1.0"),
         (SSGNHT, {"thermostat_inertia": 0.0}, "thermostat_inertia must be positive, got 0.0"),
         (SGLD, {"minibatch": ["X"], "batch_size": 2000}, "batch_size=2000 does not fit the 1000"),
-        (SSGLD, {"batch_size": 5}, "batch_size= needs minibatch="),
-        (SSGLD, {"total_size": 5}, "total_size= needs minibatch="),
-        (SSGLD, {"minibatch_order": "sorted"}, "minibatch_order='sorted' is unknown"),
+        (SGLD, {"batch_size": 5}, "batch_size= needs minibatch="),
+        (SGLD, {"total_size": 5}, "total_size= needs minibatch="),
+        (SGLD, {"minibatch_order": "sorted"}, "minibatch_order='sorted' is unknown"),
         (SubgradientHMC, {"target_accept": 1.5}, "target_accept must lie between 0 and 1"),
     ],
 )
@@ -377,4 +387,4 @@ def test_epochs_that_tuning_counts_on(model, order, epoch):
     step = make(
         model, SGLD, metric=None, batch_size=BATCH, minibatch=["X", "y"], minibatch_order=order
     )
-    assert step._tuner._epoch == epoch
+    assert step.adaptation._tuner._epoch == epoch

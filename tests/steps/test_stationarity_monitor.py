@@ -1,4 +1,4 @@
-"""What is said of draws where the dynamics were set and nothing is adapted."""
+"""Stationarity monitor of Langevin samplers with user-specified step size and friction."""
 
 import numpy as np
 import pymc as pm
@@ -6,10 +6,10 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
-from pymc_geodesic.monitoring.fixed_parameters import ToldLooks
+from pymc_geodesic.monitoring.fixed_parameters import FixedParameterMonitor
 from tests.grids import by_default
 
-N_LOOKS = 250
+N_EVALUATIONS = 250
 PRODUCT = Product([("a", Euclidean(1), 1), ("b", Euclidean(2), 1), ("mu", Sphere(3), 1)])
 NAMES = ["a", "b[0]", "b[1]", "mu[0]", "mu[1]", "mu[2]"]
 CENTRE, SCALE = np.array([1e3, -5.0, 0.0]), np.array([0.01, 1.0, 50.0])
@@ -18,32 +18,35 @@ CONCENTRATION = 4.0
 
 def directions(rng: np.random.Generator, concentration: float) -> np.ndarray:
     """Draws of von Mises and Fisher's law on the sphere, whose height has an exponential law."""
-    u = rng.random(N_LOOKS)
+    u = rng.random(N_EVALUATIONS)
     height = 1.0 + np.log(u + (1.0 - u) * np.exp(-2.0 * concentration)) / concentration
-    angle = 2.0 * np.pi * rng.random(N_LOOKS)
+    angle = 2.0 * np.pi * rng.random(N_EVALUATIONS)
     wide = np.sqrt(1.0 - height**2)
     return np.stack([wide * np.cos(angle), wide * np.sin(angle), height], axis=-1)
 
 
 def seen(seed, *, noise=0.0, shift=0.0, stretch=1.0, concentration=CONCENTRATION):
-    """What looks say of draws of a law whose b[1] is off, with gradients of minibatches."""
+    """Monitor of draws from a distribution whose b[1] is off, with gradients of minibatches."""
     rng = np.random.default_rng(seed)
-    looks = ToldLooks(PRODUCT)
-    looks.reset(4 * N_LOOKS, 10)
-    standard = rng.normal(size=(N_LOOKS, 3))
+    gradients = []
+    monitor = FixedParameterMonitor(PRODUCT, lambda x, minibatch: gradients[minibatch], n_steps=10)
+    monitor.initialize(4 * N_EVALUATIONS)
+    standard = rng.normal(size=(N_EVALUATIONS, 3))
     standard[:, 2] = shift + stretch * standard[:, 2]
     estimates = -(standard + noise * rng.normal(size=standard.shape)) / SCALE
-    for place, gradient, mu in zip(
-        CENTRE + SCALE * standard, estimates, directions(rng, concentration), strict=True
+    for i, (position, gradient, mu) in enumerate(
+        zip(CENTRE + SCALE * standard, estimates, directions(rng, concentration), strict=True)
     ):
         ambient = CONCENTRATION * np.array([0.0, 0.0, 1.0]) + 7.0 * mu  # the normal part is none
-        looks.take(np.append(place, mu), np.append(gradient, ambient))
-    return looks
+        gradients.append(np.append(gradient, ambient))
+        n_grad = [monitor.before(np.append(position, mu), np.array([i])) for _ in range(4)]
+        assert n_grad == [1, 0, 0, 0]
+    return monitor
 
 
 @pytest.mark.parametrize("noise", [0.0, 5.0])
 def test_false_alarms_are_rare(noise):
-    alarms = sum(seen(seed, noise=noise).complaint(NAMES) is not None for seed in range(100))
+    alarms = sum(seen(seed, noise=noise).diagnosis(NAMES) is not None for seed in range(100))
     assert alarms <= 2
 
 
@@ -58,21 +61,21 @@ def test_false_alarms_are_rare(noise):
     ],
 )
 def test_what_is_off_is_named(fault, expected):
-    said = [seen(seed, **fault).complaint(NAMES) for seed in range(5)]
+    said = [seen(seed, **fault).diagnosis(NAMES) for seed in range(5)]
     assert all(one is not None and one.startswith(expected) for one in said)
 
 
 def test_temperatures_are_those_of_the_draws():
-    looks = seen(1, stretch=1.5)
-    np.testing.assert_allclose(looks.temperatures, [1.0, 1.0, 2.25], rtol=0.3)
-    assert looks.last_temperature == pytest.approx(looks.temperatures.mean())
-    assert looks.largest_gradient < 1.0
+    monitor = seen(1, stretch=1.5)
+    np.testing.assert_allclose(monitor.temperatures, [1.0, 1.0, 2.25], rtol=0.3)
+    assert monitor.temperature == pytest.approx(monitor.temperatures.mean())
+    assert monitor.largest_gradient < 1.0
 
 
 SD = np.array([0.1, 0.07])
 
 
-def run(make, *, looked_at=True, tune=200, draws=1600):
+def run(make, *, is_monitored=True, tune=200, draws=1600):
     """Chain on a normal law; the last stats, and all positions."""
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(400, 2)) * SD * 20.0
@@ -81,8 +84,8 @@ def run(make, *, looked_at=True, tune=200, draws=1600):
         b = pm.Normal("b", 0.0, 100.0, shape=2)
         pm.Normal("y", b, 20.0 * SD, observed=x)
         step = make()
-    if not looked_at:
-        step._looks = None
+    if not is_monitored:
+        step.sampler.monitor = None
     step.setup_chain(np.random.default_rng(3), tune, draws)
     point, positions = {"b": rows.mean(axis=0)}, []
     for draw in range(tune + draws):
@@ -126,11 +129,11 @@ def test_long_steps_without_a_temperature_are_noticed():
     stats, positions = run(lambda: pg.SGLD(step_size=step_size, n_steps=40))
     widened = 1.0 / np.sqrt(1.0 - 0.25 * (step_size / SD) ** 2)
     np.testing.assert_allclose(positions.std(axis=0), widened * SD, rtol=0.1)
-    assert "SGLD: the variance of 'b[1]' is off" in stats["warning"].message
+    assert "SGLD[b]: the variance of 'b[1]' is off" in stats["warning"].message
 
 
 @pytest.mark.parametrize("name", ["SGLD", "SGGMC, minibatches"])
-def test_looks_change_no_draw(name):
-    _, looked_at = run(RIGHT[name], draws=100)
-    _, alone = run(RIGHT[name], looked_at=False, draws=100)
-    np.testing.assert_array_equal(looked_at, alone)
+def test_monitor_changes_no_draw(name):
+    _, monitored = run(RIGHT[name], draws=100)
+    _, alone = run(RIGHT[name], is_monitored=False, draws=100)
+    np.testing.assert_array_equal(monitored, alone)
