@@ -48,6 +48,8 @@ class Manifold(ABC):
         Whether it is all of ℝⁿ, so that x = c + Lz turns its straight lines into straight lines.
     is_compact : bool
         Whether it is bounded, so that a trajectory can be longer than is of use.
+    is_connected : bool
+        Whether trajectories lead from each point to each other one.
 
     Examples
     --------
@@ -65,6 +67,11 @@ class Manifold(ABC):
     is_flat: ClassVar[bool] = False
     is_compact: ClassVar[bool] = True
     remedy: ClassVar[str]
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether trajectories lead from each point to each other one."""
+        return True
 
     @property
     @abstractmethod

@@ -182,9 +182,9 @@ class Stiefel(Manifold):
         return (self.n, self.p)
 
     @property
-    def is_square(self) -> bool:
-        """Whether points are orthogonal matrices, of which there are two components."""
-        return self.n == self.p
+    def is_connected(self) -> bool:
+        """Whether p < n: orthogonal matrices have determinant +1 or −1."""
+        return self.n != self.p
 
     @property
     def dim(self) -> int:

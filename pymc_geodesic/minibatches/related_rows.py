@@ -60,10 +60,9 @@ def related_rows(
     >>> import numpy as np
     >>> from pymc_geodesic.minibatches.related_rows import related_rows
     >>> group = np.repeat(np.arange(1000), 2)
-    >>> for description, rows in related_rows({"group": group}, 4):
-    ...     print(description, "-", group[rows[0]] == group[rows[1]])
-    of consecutive rows - True
-    of rows with equal values of 'group' - True
+    >>> (_, consecutive), (_, equal) = related_rows({"group": group}, 4)
+    >>> int(consecutive[1] - consecutive[0]), bool(group[equal[0]] == group[equal[1]])
+    (1, True)
     """
     n_rows = len(next(iter(arrays.values()))) if numbers is None else len(numbers)
     if numbers is None:

@@ -21,7 +21,7 @@ from pymc_geodesic.densities.jumps import jumps
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables, product_of
 from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.manifolds import Manifold, Stiefel
+from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.base.coverage import StepsOfChain, draws_minibatches
@@ -207,7 +207,7 @@ class GeodesicStep(EstimatingStep, StartingStep, ProgressColumns, BlockedStep):
         square = [
             variable
             for variable in (*self.variables, *self.local)
-            if isinstance(variable.manifold, Stiefel) and variable.manifold.is_square
+            if not variable.manifold.is_connected
         ]
         for variable in square:
             message = (

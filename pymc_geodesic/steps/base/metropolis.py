@@ -20,7 +20,7 @@ from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record, gmc
-from pymc_geodesic.manifolds import Product, Stiefel
+from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import uniform
 from pymc_geodesic.steps.base.adapted_trajectories import (
@@ -66,11 +66,11 @@ def square_frames(
     frames = []
     for variable in variables:
         manifold = variable.manifold
-        if isinstance(manifold, Stiefel) and manifold.is_square:
+        if not manifold.is_connected:
             start = product.slices[variable.name].start
             for row in range(variable.rows):
                 first = start + row * manifold.size
-                frames.append((slice(first, first + manifold.size), manifold.n))
+                frames.append((slice(first, first + manifold.size), manifold.shape[0]))
     return frames
 
 
