@@ -203,11 +203,14 @@ def stratified_sample(
 
 
 def _probabilities(shares: np.ndarray, base: float, n: int) -> np.ndarray:
-    """Powers of 1/2, at least `ROWS_PER_LEVEL` times a share or less where that exceeds n rows."""
+    """Powers of 1/2, at least `ROWS_PER_LEVEL` times a share or less where that exceeds n rows.
+
+    None is less than ``base``, with which their sum is below 2n.
+    """
     wanted = float(ROWS_PER_LEVEL)
     while True:
         exponents = np.floor(-np.log2(np.clip(wanted * shares, base, 1.0)))
         probability = 0.5**exponents
-        if probability.sum() <= n or exponents.min() == exponents.max():
+        if probability.sum() <= n or wanted * shares.max() <= base:
             return probability
         wanted *= 0.5

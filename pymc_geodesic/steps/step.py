@@ -367,7 +367,8 @@ class GeodesicStep(BlockedStep):
             if np.allclose(point[variable.value_name], initial[variable.value_name])
         ]
         if names:
-            values = ", ".join(f'"{name}": posterior["{name}"].values[c, -1]' for name in names)
+            every = [rv.name for rv in self.model.free_RVs]
+            values = ", ".join(f'"{each}": posterior["{each}"].values[c, -1]' for each in every)
             message = (
                 f"tune=0 continues with the settings that {name} tuned before, but "
                 f"{', '.join(map(repr, names))} would start at the initial point of the model "

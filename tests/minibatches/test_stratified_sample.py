@@ -40,6 +40,16 @@ def test_every_level_is_represented_and_weighted(exponent, n):
     assert np.max(np.abs(found / counts - 1.0)) < 5.0 / np.sqrt(ROWS_PER_LEVEL)
 
 
+@pytest.mark.parametrize("rows_per_level", [1, 2, 10])
+def test_sample_of_equally_rare_levels_is_bounded(rows_per_level):
+    """Levels of a balanced panel are all in one stratum, which is larger than the sample."""
+    levels = np.arange(N_ROWS) // rows_per_level
+    shares = {"level": shares_of_levels(levels)}
+    sample = stratified_sample({"level": levels}, N_ROWS, 1_000, shares)
+    assert sample.counts.sum() <= 2 * 1_000 + 1
+    assert sample.counts @ sample.weights == pytest.approx(N_ROWS)
+
+
 def test_no_strata_where_all_levels_are_frequent():
     rng = np.random.default_rng(1)
     arrays = {"level": rng.integers(8, size=N_ROWS), "x": rng.normal(size=(N_ROWS, 3))}
