@@ -107,13 +107,31 @@ class LangevinAdaptation(Protocol):
     """
 
     product: Product
-    noise_ratio: float
-    is_constant: bool
-    is_whitened: bool
-    needs_warm_up: bool
-    is_tuned: bool
-    minibatch_remedy: str
     state: dict[str, Any]
+
+    @property
+    def noise_ratio(self) -> float:
+        """Noise with control variates over noise without."""
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the parameters stay the same after the warm-up."""
+
+    @property
+    def is_whitened(self) -> bool:
+        """Whether the coordinates have unit posterior covariance."""
+
+    @property
+    def needs_warm_up(self) -> bool:
+        """Whether parameters are left to a warm-up."""
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether there was one."""
+
+    @property
+    def minibatch_remedy(self) -> str:
+        """What to do about too much gradient noise."""
 
     @property
     def logp_grad(self) -> FieldLike:
