@@ -21,7 +21,15 @@ LARGER_MINIBATCHES = "larger minibatches"
 
 
 class MovingState(Protocol):
-    """State of Langevin dynamics besides the position; see `pymc_geodesic.samplers.dynamics`."""
+    """State of Langevin dynamics besides the position; see `pymc_geodesic.samplers.dynamics`.
+
+    Attributes
+    ----------
+    squares : ndarray
+        AdaGrad's sums of squared gradients; empty without.
+    """
+
+    squares: np.ndarray
 
     def initialize(self, product: Product) -> None:
         """Begin a chain."""

@@ -286,6 +286,7 @@ class TemperatureAnnealing:
         self._widths = [part.stop - part.start for part in product.slices.values()]
         prepare(probe, probe_in_turn, project, evaluate)
         self._has_tuned = False
+        self._last: tuple[float, np.ndarray] = (0.0, np.empty(0))
         self.initialize(1)
 
     def __repr__(self) -> str:

@@ -136,7 +136,7 @@ class OverdampedAnnealing:
         minibatches, n_grad = self._estimate.prepare(
             chain.z, self._n_steps, chain.stream, tune=tune
         )
-        self._compared, self._squares = False, chain.dynamics.squares.copy()
+        self._compared, self._squares = False, squares_of(chain).copy()
         if self._given is None and (tune or not self._tuner.has_measured):
             n_grad += self._measure(chain, minibatches)
         given = self._given
@@ -164,7 +164,8 @@ class OverdampedAnnealing:
         moved = 0.0 if diverging else float(np.abs(chain.z - before).max())
         if diverging or moved > RUNAWAY * step_size * math.sqrt(n_steps):
             self._tuner.shrink()
-            chain.z, chain.dynamics.squares = before, self._squares
+            chain.z = before
+            squares_of(chain)[:] = self._squares
             chain.refresh(self.product)
             self._last_gradient = np.empty(0)
             return True, 0
@@ -178,7 +179,7 @@ class OverdampedAnnealing:
         The square of the product of two differences of gradients estimates tr S² if the differences
         are independent: no minibatch may enter both.
         """
-        x, squares = chain.z, chain.dynamics.squares
+        x, squares = chain.z, squares_of(chain)
         gradient = self._estimate.gradient_at(x, minibatch)
         root: np.ndarray | float = 1.0
         if squares.size:
@@ -259,3 +260,9 @@ class OverdampedAnnealing:
         self._tuner.state = copy.deepcopy(state["tuner"])
 
     _STATE = ("_step_size", "_direction", "_last_gradient", "_last_difference", "_has_tuned")
+
+
+def squares_of(chain: LangevinChain) -> np.ndarray:
+    """AdaGrad's sums of squared gradients, which the dynamics hold; empty without."""
+    squares: np.ndarray = chain.dynamics.squares
+    return squares

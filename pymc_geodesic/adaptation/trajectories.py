@@ -115,8 +115,11 @@ class TrajectoryAdaptation(Protocol):
     is_fixed: bool
     is_whitened: bool
     needs_warm_up: bool
-    is_tuned: bool
     state: dict[str, Any]
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether there was a warm-up."""
 
     @property
     def logp_grad(self) -> FieldLike:

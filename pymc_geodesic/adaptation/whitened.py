@@ -66,7 +66,6 @@ class Explorer(Protocol):
     See `pymc_geodesic.samplers.hmc.HMCSampler`.
     """
 
-    adaptation: WhitenedTrajectories
     stream: np.ndarray
     z: np.ndarray
     state: dict[str, Any]
@@ -93,6 +92,8 @@ class WhitenedAdaptation:
         Of the gradient in the coordinates of the model; a sample of its rows is explored.
     explorer : Explorer
         Of the same gradient.
+    trajectories : WhitenedTrajectories
+        What the explorer adapts.
     rule : ParameterRule
         Parameters for known gradient noise.
     order : {"auto", 1, 2, 0}
@@ -110,6 +111,7 @@ class WhitenedAdaptation:
         product: Product,
         estimate: GradientEstimate,
         explorer: Explorer,
+        trajectories: WhitenedTrajectories,
         rule: ParameterRule,
         *,
         order: str | int = "auto",
@@ -119,8 +121,8 @@ class WhitenedAdaptation:
         self._next_arguments = estimate.next_arguments
         prepare(all_finite)
         self._model_product = product
-        self._explorer, self._trajectories = explorer, explorer.adaptation
-        self.product = self._trajectories.product
+        self._explorer, self._trajectories = explorer, trajectories
+        self.product = trajectories.product
         self._noise = NoiseMeasurement(gradient, self.product, estimate.next_arguments)
         self._order, self._variates = order, VariatesChoice(self._noise, order)
         self._points = points_of(product)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -142,7 +143,7 @@ class FixedParameterMonitor:
         return complaint_in_the_model(self._stationarity(), names, minibatches=minibatches)
 
     @property
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, Any]:
         """All that was summed up."""
         shown = (self.temperature, self.largest_gradient)
         return {name: getattr(self, name).copy() for name in self._STATE} | {
@@ -151,7 +152,7 @@ class FixedParameterMonitor:
         }
 
     @state.setter
-    def state(self, state: dict[str, np.ndarray]) -> None:
+    def state(self, state: dict[str, Any]) -> None:
         for name in self._STATE:
             setattr(self, name, state[name].copy())
         self._n = state["n"]

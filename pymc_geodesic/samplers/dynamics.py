@@ -56,10 +56,13 @@ class Dynamics(Protocol):
         All that the dynamics keep besides the position.
     thermostat : ndarray, shape (n_blocks,)
         ξ, the friction of each block that thermostats add; zeros without thermostats.
+    squares : ndarray
+        AdaGrad's sums of squared gradients; empty without.
     """
 
     state: dict[str, Any]
     thermostat: np.ndarray
+    squares: np.ndarray
 
     def initialize(self, product: Product) -> None:
         """Begin a chain on a product of manifolds."""
@@ -117,7 +120,7 @@ class Underdamped(ABC):
     def initialize(self, product: Product) -> None:
         """Begin a chain with ξ = 0; see `Dynamics`."""
         n_blocks = len(product.dims)
-        self.v, self.friction = np.empty(0), np.empty(0)
+        self.v, self.friction, self.squares = np.empty(0), np.empty(0), np.empty(0)
         self.thermostat, self.curvature_sums = np.zeros(n_blocks), np.zeros((n_blocks, 2))
         self._scratch = scratch_of(product.size)
         self._work, self._targets = np.empty((n_blocks, 2)), np.empty(n_blocks)

@@ -10,10 +10,14 @@ import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation, LangevinChain, Proposal
 from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.kernels import gmc
+from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.fixed_parameters import FixedParameterMonitor
 from pymc_geodesic.monitoring.whitened import WhitenedMonitor
+from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.samplers.sampler import NotFiniteError
 from pymc_geodesic.tuning.noise import LangevinSettings
@@ -57,6 +61,7 @@ class LangevinSampler:
     ) -> None:
         self.dynamics, self.estimate = dynamics, estimate
         self.adaptation, self.monitor = adaptation, monitor
+        prepare(all_finite, evaluate, *((gmc, split_stream) if estimate.is_local else ()))
         self.initialize(np.zeros(2, dtype=np.uint64), 0, 0)
 
     def initialize(self, stream: np.ndarray, n_tune: int, n_draws: int) -> None:

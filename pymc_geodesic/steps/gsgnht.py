@@ -281,7 +281,7 @@ class gSGNHT(GeodesicStep):
             local_draws=(local_draws, 1), local_tune=(local_tune, 0), local_steps=(local_steps, 1)
         )
         metric = checked_metric_or_covariance(metric)
-        control_variates = checked_control_variates(control_variates)
+        order = checked_control_variates(control_variates)
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -324,7 +324,7 @@ class gSGNHT(GeodesicStep):
                 is_local=bool(self.local),
                 needs_white=True,
                 is_subtracted=gradient_noise is not None
-                or (whitens and not (self.samples_all and control_variates)),
+                or (whitens and not (self.samples_all and order)),
             ),
             with_value=whitens and minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
@@ -337,7 +337,7 @@ class gSGNHT(GeodesicStep):
             rule=UnderdampedRule(),
             metric=metric,
             angles=angles_of(self.variables),
-            control_variates=control_variates,
+            control_variates=order,
             gradient_noise=gradient_noise,
             tune_temperature=tune_temperature,
             last_excess=LAST_EXCESS,

@@ -145,7 +145,7 @@ def square_frames(
 def trajectory_monitors(
     step: GeodesicStep, sampler: HMCSampler, target_accept: float
 ) -> Sequence[DrawMonitor]:
-    """Monitors in the order in which their diagnoses are reported."""
+    """Make monitors, in the order in which their diagnoses are reported."""
     return [
         AcceptanceMonitor(target_accept),
         Report(lambda _: step.funnel_diagnosis(lambda _: sampler.adaptation.funnel())),

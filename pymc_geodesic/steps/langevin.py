@@ -78,7 +78,7 @@ TOO_COLD = "a smaller step_size or less friction"
 
 
 def row_noise(*, is_local: bool, needs_white: bool, is_subtracted: bool) -> RowNoise:
-    """What the dynamics assume of the noise of minibatches.
+    """Return what the dynamics assume of the noise of minibatches.
 
     Parameters
     ----------
@@ -130,6 +130,7 @@ def whitened_adaptation(
         product,
         estimate,
         HMCSampler(trajectories),
+        trajectories,
         rule,
         order=control_variates,
         n_steps=n_steps,
@@ -273,7 +274,7 @@ def monitor_of(
 def langevin_monitors(
     step: GeodesicStep, sampler: LangevinSampler, *temperature: DrawMonitor
 ) -> Sequence[DrawMonitor]:
-    """Monitors in the order in which their diagnoses are reported."""
+    """Make monitors, in the order in which their diagnoses are reported."""
     adaptation = sampler.adaptation
     size = EffectiveSizeMonitor(
         step.product, angles_of(step.variables), minibatch_remedy=adaptation.minibatch_remedy

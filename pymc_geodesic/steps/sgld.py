@@ -12,6 +12,7 @@ from pymc_geodesic.adaptation.adaptable import NotAdapted
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
 from pymc_geodesic.adaptation.bounded_parameters import OverdampedRule
 from pymc_geodesic.adaptation.overdamped_annealing import OverdampedAnnealing
+from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
 from pymc_geodesic.arguments import (
     check_choice,
     check_count,
@@ -209,7 +210,7 @@ class SGLD(GeodesicStep):
         check_choice("preconditioner", preconditioner, (None, "adagrad"))
         check_count("n_steps", n_steps)
         metric = checked_metric_or_covariance(metric)
-        control_variates = checked_control_variates(control_variates)
+        order = checked_control_variates(control_variates)
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -235,27 +236,31 @@ class SGLD(GeodesicStep):
             with_value=whitens and minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
-        self.adaptation: LangevinAdaptation | NotAdapted = NotAdapted(
-            "user-specified arguments exclude them"
+        self.adaptation: LangevinAdaptation
+        whitened: WhitenedAdaptation | NotAdapted = NotAdapted(
+            "user-specified arguments exclude whitening"
         )
         if whitens:
-            self.adaptation = whitened_adaptation(
+            assert metric is not None
+            whitened = whitened_adaptation(
                 self.estimator,
                 self.product,
                 rule=OverdampedRule(),
                 metric=metric,
                 angles=angles_of(self.variables),
-                control_variates=control_variates,
+                control_variates=order,
                 n_steps=n_steps,
             )
-        if isinstance(self.adaptation, NotAdapted):
+        if isinstance(whitened, WhitenedAdaptation):
+            self.adaptation = whitened
+        else:
             check_unused_covariance(metric)
             self.adaptation = OverdampedAnnealing(
                 self.estimator,
                 self.product,
                 step_size=plain_number(step_size),
                 n_steps=n_steps or DEFAULT_STEPS,
-                obstacle=self.adaptation,
+                obstacle=whitened,
             )
         self.sampler = LangevinSampler(
             OverdampedLangevin(

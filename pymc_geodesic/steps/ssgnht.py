@@ -17,6 +17,7 @@ from pymc_geodesic.adaptation.annealing import (
     UserParameters,
 )
 from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
+from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
 from pymc_geodesic.arguments import (
     check_count,
     check_positive,
@@ -30,7 +31,6 @@ from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.integrators import EXACT
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.monitoring.diagnosis import DrawMonitor
 from pymc_geodesic.monitoring.reports import EulerMonitor, TemperatureMonitor
 from pymc_geodesic.samplers.dynamics import Dynamics, EulerNoseHoover, GeodesicNoseHoover
 from pymc_geodesic.samplers.langevin import LangevinSampler
@@ -255,7 +255,7 @@ class SSGNHT(GeodesicStep):
         check_tune_temperature(tune_temperature)
         check_count("n_steps", n_steps)
         metric = checked_metric_or_covariance(metric)
-        control_variates = checked_control_variates(control_variates)
+        order = checked_control_variates(control_variates)
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -287,7 +287,7 @@ class SSGNHT(GeodesicStep):
             noise=row_noise(
                 is_local=False,
                 needs_white=True,
-                is_subtracted=whitens and not (self.samples_all and control_variates),
+                is_subtracted=whitens and not (self.samples_all and order),
             ),
             with_value=whitens and minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
@@ -300,22 +300,24 @@ class SSGNHT(GeodesicStep):
                 FIRST_EULER_EXCESS if tune_temperature is None else tune_temperature - 1.0
             ),
         )
-        self.adaptation: LangevinAdaptation | NotAdapted = NotAdapted(
-            "user-specified arguments exclude them"
+        self.adaptation: LangevinAdaptation
+        dynamics: Dynamics
+        whitened: WhitenedAdaptation | NotAdapted = NotAdapted(
+            "user-specified arguments exclude whitening"
         )
         if whitens:
-            self.adaptation = whitened_adaptation(
+            assert metric is not None
+            whitened = whitened_adaptation(
                 self.estimator,
                 self.product,
                 rule=UnderdampedRule(LARGEST_NOISE),
                 metric=metric,
                 angles=angles_of(self.variables),
-                control_variates=control_variates,
+                control_variates=order,
                 n_steps=n_steps,
             )
-        dynamics: Dynamics
-        if not isinstance(self.adaptation, NotAdapted):
-            dynamics = GeodesicNoseHoover(EXACT)
+        if isinstance(whitened, WhitenedAdaptation):
+            dynamics, self.adaptation = GeodesicNoseHoover(EXACT), whitened
         else:
             check_unused_covariance(metric)
             dynamics = EulerNoseHoover(
@@ -337,7 +339,7 @@ class SSGNHT(GeodesicStep):
                     n_steps=fixed_steps,
                     starts_anywhere=tune_temperature is not None,
                     largest_while_annealing=LARGEST_WHILE_ANNEALING,
-                    obstacle=self.adaptation,
+                    obstacle=whitened,
                 )
         self.sampler = LangevinSampler(
             dynamics,
@@ -345,13 +347,12 @@ class SSGNHT(GeodesicStep):
             self.adaptation,
             monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
-        temperature: DrawMonitor = TemperatureMonitor(
+        temperature = TemperatureMonitor(
             self.adaptation.product.dims,
             friction_name="diffusion",
             too_hot=("a smaller step_size, more diffusion or " + self.adaptation.minibatch_remedy),
             too_cold="a smaller step_size",
         )
-        if not self.adaptation.is_whitened:
-            temperature = EulerMonitor(temperature)
-        self.monitors = langevin_monitors(self, self.sampler, temperature)
+        monitor = temperature if self.adaptation.is_whitened else EulerMonitor(temperature)
+        self.monitors = langevin_monitors(self, self.sampler, monitor)
         report_adaptation(self, self.adaptation)

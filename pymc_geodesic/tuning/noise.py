@@ -168,20 +168,19 @@ def principal_directions(differences: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def largest_square(vectors: np.ndarray) -> float:
     """Mean square of random vectors along the direction in which it is largest.
 
-        The direction comes from every other vector and the mean square along it from the rest, so that
-        vectors without a direction are not found to have one by chance.
+    The direction comes from every other vector and the mean square along it from the rest, so that
+    vectors without a direction are not found to have one by chance.
 
-        Parameters
-        ----------
-        vectors : ndarray, shape (n, size)
+    Parameters
+    ----------
+    vectors : ndarray, shape (n, size)
 
-        Examples
-        --------
-        >>> import numpy as np
-    from numpy.typing import ArrayLike
-        >>> from pymc_geodesic.tuning.noise import largest_square
-        >>> float(largest_square(np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [3.0, 2.0]])))
-        9.0
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.tuning.noise import largest_square
+    >>> float(largest_square(np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [3.0, 2.0]])))
+    9.0
     """
     _, _, directions = np.linalg.svd(vectors[::2], full_matrices=False)
     return float(np.mean((vectors[1::2] @ directions[0]) ** 2))
@@ -272,24 +271,23 @@ def langevin_settings(
 ) -> LangevinSettings:
     """Step size, friction and number of steps for gradient noise of known variance.
 
-        Parameters
-        ----------
-        noise : ndarray, shape (size,)
-            b_j, in the coordinates of the metric.
-        step_size, n_steps : optional
-            Used as given.
+    Parameters
+    ----------
+    noise : ndarray, shape (size,)
+        b_j, in the coordinates of the metric.
+    step_size, n_steps : optional
+        Used as given.
 
-        Examples
-        --------
-        >>> import numpy as np
-    from numpy.typing import ArrayLike
-        >>> from pymc_geodesic.tuning.noise import langevin_settings
-        >>> exact = langevin_settings(np.zeros(3))
-        >>> exact.step_size, exact.friction.tolist(), exact.n_steps
-        (0.5, [1.0, 1.0, 1.0], 4)
-        >>> noisy = langevin_settings(np.array([100.0, 0.0]))
-        >>> noisy.step_size, noisy.friction.tolist(), noisy.n_steps
-        (0.1, [6.0, 1.0], 100)
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.tuning.noise import langevin_settings
+    >>> exact = langevin_settings(np.zeros(3))
+    >>> exact.step_size, exact.friction.tolist(), exact.n_steps
+    (0.5, [1.0, 1.0, 1.0], 4)
+    >>> noisy = langevin_settings(np.array([100.0, 0.0]))
+    >>> noisy.step_size, noisy.friction.tolist(), noisy.n_steps
+    (0.1, [6.0, 1.0], 100)
     """
     largest = float(noise.max(initial=0.0))
     if step_size is None:

@@ -102,8 +102,8 @@ def test_sggmc_is_sghmc(state, splitting):
     temperatures = np.empty(1)
     clips = sggmc(
         called(native_field(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
-        FLAT.space, State(x, v), STEP, friction_of(SIZE, FRICTION[splitting], KNOWN, splitting), stream,
-        Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
+        FLAT.space, State(x, v), STEP, friction_of(SIZE, FRICTION[splitting], KNOWN, splitting),
+        stream, Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(v, expected_v, rtol=1e-12, atol=1e-12)
