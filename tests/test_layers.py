@@ -39,7 +39,8 @@ MAY_IMPORT["models"] |= {"arguments", "schedules"}
 MAY_IMPORT["__main__"] = {"", "runs"}  # what users see, and how far a run is
 MAY_IMPORT["monitoring"] = {"runtime", "manifolds", "tuning", "gradients"}
 MAY_IMPORT["adaptation"] = NUMERICS | {"failure_modes", "minibatches", "gradients", "monitoring"}
-MAY_IMPORT["samplers"] = NUMERICS | {"gradients", "monitoring", "adaptation"}
+MAY_IMPORT["adaptation"] |= {"counts"}
+MAY_IMPORT["samplers"] = NUMERICS | {"densities", "gradients", "counts", "monitoring", "adaptation"}
 MAY_IMPORT["steps"] = MAY_IMPORT["counts"] | {"counts", "arguments"}
 MAY_IMPORT["steps"] |= {"monitoring", "adaptation", "samplers"}
 MAY_IMPORT["diagnostics"] = {"steps", "gradients", "distributions", "kernels", "arguments"}
@@ -53,6 +54,7 @@ MAY_IMPORT["distributed"] = {
     "manifolds",
 }
 MAY_IMPORT["distributed"] |= {"arguments", "runs", "sparse", "tuning", "adaptation"}
+MAY_IMPORT["distributed"] |= {"runtime", "kernels", "counts", "samplers"}
 
 # Layers of plain numerics, without PyMC or PyTensor.
 WITHOUT_PYMC = NUMERICS | {"diagnostics", "datasets", "failure_modes"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -59,8 +59,7 @@ class Expansions:
     """
 
     def __init__(self, step: GeodesicStep, share: float) -> None:
-        estimator = step.estimator
-        assert isinstance(estimator, GradientEstimate)
+        estimator = cast(GradientEstimate, step.estimator)
         total = estimator.total_gradient()
         if total is None:
             raise ValueError(
