@@ -28,7 +28,8 @@ assert not heavy & set(sys.modules), heavy & set(sys.modules)
 def test_every_public_name_is_listed_and_found():
     assert set(pymc_geodesic.__all__) <= set(dir(pymc_geodesic))
     for name in pymc_geodesic.__all__:
-        assert getattr(pymc_geodesic, name).__name__.split(".")[-1] == name
+        own_name = getattr(pymc_geodesic, name).__name__.split(".")[-1]
+        assert own_name == {"SSGLD": "SGLD"}.get(name, name)
 
 
 def test_only_public_names_are_offered():
