@@ -194,8 +194,8 @@ class EulerMonitor:
         """Take a draw into account; see `DrawMonitor`."""
         self._temperature.observe(position, stats)
         self._step_size = stats["step_size"]
-        self._decay = self._step_size * stats["thermostat"]
-        self._missing += 0.5 * self._decay
+        self._decay = self._step_size * stats["largest_thermostat"]
+        self._missing += 0.5 * self._step_size * stats["thermostat"]
         self._n += 1
 
     def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:

@@ -171,11 +171,16 @@ class LangevinSampler:
             n_grad += self.monitor.after(chain.n, chain.z, len(proposal.minibatches))
         chain.n += 1
         settings = proposal.settings
+        friction = settings.block_friction
+        thermostat = self.dynamics.thermostat + (
+            settings.mean_friction if friction is None else friction
+        )
         return self._stats(
             step_size=settings.step_size,
             temperature=math.nan if diverging else mean_of(temperatures),
             friction=settings.mean_friction,
-            thermostat=settings.mean_friction + mean_of(self.dynamics.thermostat),
+            thermostat=mean_of(thermostat),
+            largest_thermostat=float(max(thermostat)),
             noise_clips=clips,
             n_steps=len(proposal.minibatches),
             n_grad=n_grad,
@@ -193,6 +198,7 @@ class LangevinSampler:
         phase: str,
         friction: float = 0.0,
         thermostat: float = 0.0,
+        largest_thermostat: float = 0.0,
         noise_clips: int = 0,
         n_steps: int = 0,
     ) -> dict[str, Any]:
@@ -203,6 +209,7 @@ class LangevinSampler:
             "friction": friction,
             "diffusion": friction,
             "thermostat": thermostat,
+            "largest_thermostat": largest_thermostat,
             "noise_clips": noise_clips,
             "n_steps": n_steps,
             "n_grad": n_grad,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import multiprocessing
 import os
@@ -9,7 +10,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pymc
@@ -230,6 +231,10 @@ class GeodesicStep(BlockedStep):
         """State from which a step is constructed again: what is compiled stays behind."""
         return {"sampling_state": self.sampling_state, "n": (self._n_tune, self._n_draws)}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a copy with a state of its own in the same model, which PyMC would clone."""
+        return copy.copy(self)
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         (names, *others), named = self.__getnewargs_ex__()
         type(self).__init__(self, None if names == [None] else names, *others, **named)
@@ -354,8 +359,8 @@ class GeodesicStep(BlockedStep):
             if adaptation.is_whitened:
                 message = (
                     f"{name} has not been tuned in this process, and tune=0 leaves no warm-up. "
-                    "Sample with tune > 0, or specify step_size= (and friction=). Settings tuned "
-                    "with cores > 1 stay in the processes of the chains; to use them again with "
+                    "Sample with tune > 0, or specify the dynamics, such as step_size=. Settings "
+                    "tuned with cores > 1 stay in the processes of the chains; to use them again with "
                     "tune=0, tune with cores=1."
                 )
                 raise SamplingError(see(message, "tune-0"))

@@ -1,5 +1,6 @@
 """Geodesic steps as PyMC steps: variables by name, several steps, seeds, state, stats."""
 
+import copy
 import ctypes
 import inspect
 import sys
@@ -185,15 +186,20 @@ def test_spawned_processes(model, step_class):
     assert_same_draws(alone, sample(model, step, cores=2, mp_ctx="spawn", **kwargs))
 
 
+def pickled(step):
+    return cloudpickle.loads(cloudpickle.dumps(step))
+
+
 @every_step(BASES)
-def test_a_pickled_step_goes_on_as_the_original(model, step_class):
+@pytest.mark.parametrize("duplicate", [pickled, copy.copy, copy.deepcopy])
+def test_a_copy_goes_on_as_the_original(model, step_class, duplicate):
     """By cloudpickle, as PyMC sends steps to its processes; no model pickles without it."""
     step = make(model, step_class)
     point = start(model, step, tune=10, draws=20)
     point = walk(step, point, 10)[0][-1]
-    copy = cloudpickle.loads(cloudpickle.dumps(step))
+    other = duplicate(step)
     expected, _ = walk(step, point, 5)
-    again, _ = walk(copy, point, 5)
+    again, _ = walk(other, point, 5)
     for one, two in zip(expected, again, strict=True):
         for name, value in one.items():
             np.testing.assert_array_equal(two[name], value)

@@ -271,6 +271,21 @@ def test_warning_where_no_friction_is_left(model):
     assert "smaller step_size or larger minibatches" in message
 
 
+def test_warning_where_one_variable_has_no_friction_left():
+    """Its thermostat is at the bound, and that of a variable without data far from it."""
+    X = np.random.default_rng(1).normal(size=(100, 2))
+    with pm.Model() as model:
+        mean, other = pm.Normal("mean", shape=2), pm.Normal("other", shape=2)
+        rows = pm.Data("X", X)
+        pm.Normal("x", mean + 0.0 * other, 1.0, observed=rows)
+        step = SSGNHT(step_size=0.05, diffusion=1.0, batch_size=5, minibatch=["X"])
+    point = walk(step, start(model, step, tune=200, draws=100), 200)[0][-1]
+    step.stop_tuning()
+    _, stats = walk(step, point, 100)
+    assert stats[-1]["thermostat"] < 0.9 / 0.05
+    assert "with the thermostat at its bound" in stats[-1]["warning"].message
+
+
 def test_start_where_nothing_is_finite():
     with pm.Model() as model:
         pm.Normal("a")
