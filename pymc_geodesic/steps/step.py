@@ -360,8 +360,8 @@ class GeodesicStep(BlockedStep):
                 message = (
                     f"{name} has not been tuned in this process, and tune=0 leaves no warm-up. "
                     "Sample with tune > 0, or specify the dynamics, such as step_size=. Settings "
-                    "tuned with cores > 1 stay in the processes of the chains; to use them again with "
-                    "tune=0, tune with cores=1."
+                    "tuned with cores > 1 stay in the processes of the chains; to use them again "
+                    "with tune=0, tune with cores=1."
                 )
                 raise SamplingError(see(message, "tune-0"))
             return
