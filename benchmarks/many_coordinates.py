@@ -17,7 +17,7 @@ import pytensor.tensor as pt
 from arviz_stats.base import array_stats
 
 import pymc_geodesic as pg
-from pymc_geodesic.tuning.metric import LowRank
+from pymc_geodesic.gradients.metric import LowRank
 
 N_TUNE, N_DRAWS = 1000, 1000
 SIZE, VARIANCES = 1000, np.geomspace(1e2, 1e4, 5)

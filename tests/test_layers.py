@@ -24,20 +24,19 @@ MAY_IMPORT = {
     "sparse": {"ops"},
     "runs": {"failure_modes"},
     "distributions": {"runtime", "manifolds", "transforms", "ops"},
-    "tuning": {"runtime", "manifolds"},
-    "kernels": {"runtime", "manifolds", "integrators", "tuning"},
+    "kernels": {"runtime", "manifolds", "integrators"},
     "models": {"runtime", "transforms", "sparse", "distributions", "kernels", "ops"},
     "minibatches": {"runtime", "failure_modes", "arguments", "sparse"},
     "densities": {"runtime", "manifolds", "ops", "transforms", "sparse", "minibatches"},
 }
 MAY_IMPORT["densities"] |= {"failure_modes"}
-NUMERICS = {"runtime", "schedules", "arguments", "manifolds", "integrators", "tuning", "kernels"}
+NUMERICS = {"runtime", "schedules", "arguments", "manifolds", "integrators", "kernels"}
 MAY_IMPORT["gradients"] = (NUMERICS - {"arguments"}) | {"ops", "sparse", "minibatches", "densities"}
 MAY_IMPORT["gradients"] |= {"failure_modes"}
 MAY_IMPORT["counts"] = MAY_IMPORT["gradients"] | {"gradients", "transforms"}
 MAY_IMPORT["models"] |= {"arguments", "schedules"}
 MAY_IMPORT["__main__"] = {"", "runs"}  # what users see, and how far a run is
-MAY_IMPORT["monitoring"] = {"runtime", "manifolds", "tuning", "gradients"}
+MAY_IMPORT["monitoring"] = {"runtime", "manifolds", "gradients"}
 MAY_IMPORT["adaptation"] = NUMERICS | {"failure_modes", "minibatches", "gradients", "monitoring"}
 MAY_IMPORT["adaptation"] |= {"counts"}
 MAY_IMPORT["samplers"] = NUMERICS | {"densities", "gradients", "counts", "monitoring", "adaptation"}
@@ -53,7 +52,7 @@ MAY_IMPORT["distributed"] = {
     "models",
     "manifolds",
 }
-MAY_IMPORT["distributed"] |= {"arguments", "runs", "sparse", "tuning", "adaptation"}
+MAY_IMPORT["distributed"] |= {"arguments", "runs", "sparse", "adaptation"}
 MAY_IMPORT["distributed"] |= {"runtime", "kernels", "counts", "samplers"}
 
 # Layers of plain numerics, without PyMC or PyTensor.

@@ -12,15 +12,6 @@ from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.minibatches.stratified_sample import RowSample, stratified_sample
 
-__all__ = [
-    "NotAdapted",
-    "adapted_gradient",
-    "numbers_of_row",
-    "obstacle_to_adaptation",
-    "rows_of_sample",
-    "sample_size",
-]
-
 SAMPLE_ROWS, SAMPLE_ROWS_PER_DIMENSION = 5000, 50
 """Rows that stand for all while the posterior is looked for."""
 

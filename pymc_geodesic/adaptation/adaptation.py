@@ -8,13 +8,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
+from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.fields import FieldLike
-from pymc_geodesic.tuning.funnel import Funnel
-from pymc_geodesic.tuning.noise import LangevinSettings
-
-__all__ = ["LARGER_MINIBATCHES", "Exploration", "LangevinAdaptation", "LangevinChain", "Proposal"]
 
 LARGER_MINIBATCHES = "larger minibatches"
 """Usual remedy for too much gradient noise."""

@@ -23,6 +23,8 @@ from pymc_geodesic.adaptation.adaptation import (
     LangevinChain,
     Proposal,
 )
+from pymc_geodesic.adaptation.annealed_parameters import TemperatureTuner, is_far
+from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
 from pymc_geodesic.arguments import step_size_at
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import refresh_velocity
@@ -32,15 +34,10 @@ from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
+from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.fields import FieldLike, evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.tuning.cooling import is_far
-from pymc_geodesic.tuning.funnel import Funnel
-from pymc_geodesic.tuning.noise import LangevinSettings
-from pymc_geodesic.tuning.temperature import TemperatureTuner
-
-__all__ = ["FixedParameters", "KnownNoise", "TemperatureAnnealing", "UserParameters"]
 
 FIRST_MEASUREMENTS = 10
 

@@ -9,11 +9,9 @@ import numpy as np
 
 from pymc_geodesic.adaptation.trajectories import compact_parts
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.blocks import geodesic, project
-from pymc_geodesic.tuning.metric import Metric
-
-__all__ = ["Anchor", "newton_step", "passes_to_anchor"]
 
 LARGEST_SLOPE = 0.25
 """Mean square of the whitened gradient at an anchor, above which the anchor moves."""

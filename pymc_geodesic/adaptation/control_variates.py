@@ -7,10 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from pymc_geodesic.adaptation.gradient_noise import PAIRS_AT_ONCE, NoiseMeasurement, by_place
-from pymc_geodesic.tuning.noise import principal_directions
-from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces
-
-__all__ = ["SECOND_ORDER_COST", "VariatesChoice"]
+from pymc_geodesic.adaptation.langevin_parameters import principal_directions
+from pymc_geodesic.adaptation.noise_variance import NoiseOverPlaces
 
 StepsOfDraw = Callable[[np.ndarray, np.ndarray], int]
 

@@ -11,8 +11,6 @@ from pymc_geodesic.counts.estimate import CountEstimate, DescribeNegative, Likel
 from pymc_geodesic.counts.layout import CountLayout
 from pymc_geodesic.kernels.expected_counts import CountsAt
 
-__all__ = ["CountControlVariates"]
-
 CENTERINGS = (0.25, 0.5, 0.75, 1.0)
 """Fractions of the warm-up after which the control variates are centered at the mean since."""
 

@@ -18,19 +18,17 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.adaptation.count_control_variates import CountControlVariates
-from pymc_geodesic.arguments import step_size_at
-from pymc_geodesic.counts.estimate import CountEstimate
-from pymc_geodesic.counts.layout import CountLayout
-from pymc_geodesic.kernels.positive_numbers import Prior, lift_small_values
-from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.tuning.inflation import (
+from pymc_geodesic.adaptation.variance_inflation import (
     allowed_inflation,
     independent_inflation,
     longest_time,
     shuffled_inflation,
 )
-
-__all__ = ["CountNoise", "CountNoiseAdaptation", "EulerStepSize", "ExactStepSize"]
+from pymc_geodesic.arguments import step_size_at
+from pymc_geodesic.counts.estimate import CountEstimate
+from pymc_geodesic.counts.layout import CountLayout
+from pymc_geodesic.kernels.positive_numbers import Prior, lift_small_values
+from pymc_geodesic.schedules import Schedule
 
 
 @dataclass(frozen=True)
@@ -437,7 +435,7 @@ class ExactStepSize(CountNoiseAdaptation):
     """Step size of exact transitions, which only the noise and the age of the counts limit.
 
     Minibatches of an epoch, whose deviations add up to zero, inflate the variance by less than
-    independent ones; see `pymc_geodesic.tuning.inflation`.
+    independent ones; see `pymc_geodesic.adaptation.variance_inflation`.
 
     Parameters
     ----------

@@ -9,20 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
 from pymc_geodesic.adaptation.manifold_bounds import points_of
+from pymc_geodesic.adaptation.noise_variance import NoiseOverPlaces, heat_in_doubt
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.gradients.second_order import REACH
 from pymc_geodesic.kernels.ahead_of_time import prepare
+from pymc_geodesic.kernels.gradient_pairs import differences_of_pairs
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.blocks import geodesic, project
+from pymc_geodesic.monitoring.complaint import _list_coordinates, _place_of_model
 from pymc_geodesic.runtime.streams import fill_normal
-from pymc_geodesic.tuning.noise import (
-    LangevinSettings,
-    differences_of_pairs,
-)
-from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces, heat_in_doubt
-
-__all__ = ["PAIRS_AT_ONCE", "PAIRS_AT_PLACE", "NoiseMeasurement", "by_place"]
 
 PAIRS, PAIRS_PER_DIMENSION, MOST_PAIRS = 800, 20, 2000
 PAIRS_AT_PLACE, PAIRS_AT_ONCE = 8, 24
@@ -347,3 +345,48 @@ class NoiseMeasurement:
 def by_place(differences: np.ndarray) -> np.ndarray:
     """Half the squares of differences, shape (places, pairs, size)."""
     return 0.5 * differences.reshape(-1, PAIRS_AT_PLACE, differences.shape[1]) ** 2
+
+
+_DOUBTFUL_HEAT = 0.15
+"""Error of a temperature, for noise that is known badly, that is worth a word."""
+
+
+def complaint_about_noise(
+    settings: LangevinSettings, error: np.ndarray, metric: Metric, names: Sequence[str]
+) -> str | None:
+    """Say that gradient noise which is taken off was measured badly; None if it was not.
+
+    Parameters
+    ----------
+    settings : LangevinSettings
+    error : ndarray, shape (size,)
+        Standard error of the variance of the noise in the coordinates of the metric.
+    metric : Metric
+    names : list of str, one for each number of a position
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.gradient_noise import complaint_about_noise
+    >>> from pymc_geodesic.gradients.metric import Metric
+    >>> from pymc_geodesic.adaptation.langevin_parameters import langevin_settings
+    >>> noise, metric = np.array([9.0, 9.0]), Metric(np.zeros(2), np.ones(2))
+    >>> settings = langevin_settings(noise)
+    >>> complaint_about_noise(settings, 0.1 * noise, metric, ["a", "b"]) is None
+    True
+    >>> complaint_about_noise(settings, np.array([0.9, 6.0]), metric, ["a", "b"])[:40]
+    "the gradient noise of 'b' is known badly"
+    """
+    heat = heat_in_doubt(settings, error)
+    worst = int(np.argmax(heat))
+    if not heat[worst] > _DOUBTFUL_HEAT:
+        return None
+    found = sorted(np.flatnonzero(heat > _DOUBTFUL_HEAT), key=lambda i: -heat[i])
+    places = [_place_of_model(metric, int(i)) for i in found]
+    part = error[worst] / settings.noise[worst]
+    return (
+        f"the gradient noise of {names[places[0]]!r} is known badly, to {part:.0%}, for few "
+        "minibatches make most of it, such as those that hold one of a few rows: its variance may "
+        f"be off by {heat[worst]:.0%}. {_list_coordinates(places, names)}"
+        "Use a larger batch_size, or a step that sees all rows (SubgradientHMC, GMC or NUTS)"
+    )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["noise_by_coordinate"]
-
 
 def noise_by_coordinate(gradient_noise: ArrayLike | str | None, size: int) -> np.ndarray:
     """Variance along every coordinate, nothing where it is unknown; zero before rows tell it.

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pymc_geodesic.adaptation.langevin_parameters import LONGEST_STEP, even_step, largest_square
+from pymc_geodesic.adaptation.mass_matrix import MetricWindows
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.tuning.noise import LONGEST_STEP, even_step, largest_square
-from pymc_geodesic.tuning.windows import MetricWindows
-
-__all__ = ["points_of", "stable_step", "step_of_even_heat", "step_of_search"]
 
 FEWEST_GRADIENTS = 10
 """Gradients that tell which direction is the stiffest."""
@@ -46,7 +44,7 @@ def step_of_even_heat(points: Sequence[tuple[slice, int]], differences: np.ndarr
     points
         See `points_of`.
     differences : ndarray, shape (n, size)
-        See `pymc_geodesic.tuning.noise.differences_of_pairs`.
+        See `pymc_geodesic.kernels.gradient_pairs.differences_of_pairs`.
     """
     longest = math.inf
     for part, dim in points:

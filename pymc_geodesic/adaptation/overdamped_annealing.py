@@ -15,19 +15,17 @@ from pymc_geodesic.adaptation.adaptation import (
     LangevinChain,
     Proposal,
 )
+from pymc_geodesic.adaptation.annealed_parameters import DiffusionTuner
+from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
 from pymc_geodesic.arguments import step_size_at
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels.sgld import adagrad_preconditioner
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
+from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.tuning.diffusion import DiffusionTuner
-from pymc_geodesic.tuning.funnel import Funnel
-from pymc_geodesic.tuning.noise import LangevinSettings
-
-__all__ = ["OverdampedAnnealing"]
 
 FIRST_MEASUREMENTS = 20
 

@@ -8,34 +8,22 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pymc_geodesic.adaptation.mass_matrix import factor_rule
+from pymc_geodesic.adaptation.trajectory_tuning import TrajectoryTuner
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.metric import Metric, unit_metric
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
 from pymc_geodesic.kernels.ahead_of_time import prepare
+from pymc_geodesic.kernels.dual_averaging import DualAveraging
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.manifolds.blocks import project
+from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.fields import FieldLike, evaluate
 from pymc_geodesic.runtime.streams import uniform
-from pymc_geodesic.tuning.factor_rule import factor_rule
-from pymc_geodesic.tuning.funnel import Funnel
-from pymc_geodesic.tuning.metric import Metric, unit_metric
-from pymc_geodesic.tuning.step_size import DualAveraging
-from pymc_geodesic.tuning.trajectory import TrajectoryTuner
-
-__all__ = [
-    "FirstStep",
-    "StepSizeAdaptation",
-    "TrajectoryAdaptation",
-    "WhitenedTrajectories",
-    "compact_parts",
-    "flat_names",
-    "joined",
-    "step_by_acceptance",
-    "step_by_curvature",
-]
 
 JITTER = 0.1
 """Each trajectory of random length uses ε(1 + 0.1 U(−1, 1))."""

@@ -22,10 +22,19 @@ from pymc_geodesic.adaptation.adaptation import (
     LangevinChain,
     Proposal,
 )
-from pymc_geodesic.adaptation.bounded_parameters import BoundedSettings, ParameterRule
+from pymc_geodesic.adaptation.bounded_parameters import BoundedSettings, ParameterRule, hottest_draw
 from pymc_geodesic.adaptation.centering import MOST_PASSES, passes_to_anchor
 from pymc_geodesic.adaptation.control_variates import VariatesChoice
-from pymc_geodesic.adaptation.gradient_noise import PAIRS_AT_PLACE, NoiseMeasurement
+from pymc_geodesic.adaptation.gradient_noise import (
+    PAIRS_AT_PLACE,
+    NoiseMeasurement,
+    complaint_about_noise,
+)
+from pymc_geodesic.adaptation.langevin_parameters import (
+    LangevinSettings,
+    few_beside_many,
+    principal_directions,
+)
 from pymc_geodesic.adaptation.manifold_bounds import points_of, step_of_even_heat, step_of_search
 from pymc_geodesic.adaptation.trajectories import WhitenedTrajectories
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
@@ -33,15 +42,10 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
+from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.monitoring.whitened import WhitenedMonitor
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.finite import all_finite
-from pymc_geodesic.tuning.complaint import complaint_about_noise
-from pymc_geodesic.tuning.funnel import Funnel
-from pymc_geodesic.tuning.heat import hottest_draw
-from pymc_geodesic.tuning.noise import LangevinSettings, few_beside_many, principal_directions
-
-__all__ = ["WhitenedAdaptation"]
 
 SEARCH, MOST_SEARCH = 0.5, 500
 """Part of the tuning phase, and draws at most, that look for the posterior and its scales."""

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pymc_geodesic.adaptation.variance_inflation import independent_inflation, shuffled_inflation
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.distributed.agreement import Agreement
 from pymc_geodesic.distributed.crew import Crew
 from pymc_geodesic.distributed.resident import VisitDraws
 from pymc_geodesic.distributed.settling import last_points
-from pymc_geodesic.tuning.inflation import independent_inflation, shuffled_inflation
 
 __all__ = ["agreement_on_topics", "judged_visits"]
 

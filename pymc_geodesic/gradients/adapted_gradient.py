@@ -9,13 +9,11 @@ import numpy as np
 
 from pymc_geodesic.gradients.change_of_coordinates import ChangeOfCoordinates
 from pymc_geodesic.gradients.control_variates import ControlVariates
+from pymc_geodesic.gradients.metric import Factor, LowRank, Metric, unit_metric
 from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.gradients.second_order import SecondOrderVariates
 from pymc_geodesic.gradients.total_gradient import TotalGradient
 from pymc_geodesic.runtime.fields import FieldLike, evaluate
-from pymc_geodesic.tuning.metric import Factor, LowRank, Metric, unit_metric
-
-__all__ = ["AdaptedGradient", "Rows"]
 
 Rows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]
 

@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.gradients.metric import LowRank, Metric
 from pymc_geodesic.runtime.fields import ComposedField, FieldLike, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled_for_c
 from pymc_geodesic.runtime.kernel import part
-from pymc_geodesic.tuning.metric import LowRank, Metric
-
-__all__ = ["ChangeOfCoordinates"]
 
 _DIAGONAL, _DENSE, _LOW_RANK = 0, 1, 2
 _KIND, _FACTOR, _COUNT, _DIRECTIONS, _STRETCH = 6, 8, 11, 12, 13

@@ -25,8 +25,6 @@ import numpy as np
 from pymc_geodesic.runtime.fields import ComposedField, FieldLike, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled_for_c
 
-__all__ = ["ControlVariates"]
-
 
 @compiled_for_c
 def _difference(position: Any, argument: int, context: Any, output: Any) -> float:

@@ -13,8 +13,6 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
 
-__all__ = ["gradients_of"]
-
 _NO_GRADIENT = (NotImplementedError, NullTypeGradError)
 """What PyTensor raises for an operation that does not say what its gradient is."""
 

@@ -16,8 +16,6 @@ from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.interrupts import interrupts_later
 
-__all__ = ["Estimate", "GradientEstimate"]
-
 
 class Estimate(ABC):
     """An estimate made from minibatches.

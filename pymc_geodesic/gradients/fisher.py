@@ -14,8 +14,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.sparse import SparseTransposeDot
 
-__all__ = ["for_each_row", "sparse_variance", "tangential_variance"]
-
 
 def for_each_row(
     gradients: Sequence[TensorVariable], replacements: Mapping[Variable, Variable]

@@ -37,12 +37,10 @@ from pymc_geodesic.gradients.row_conditional import (
     compile_function,
     inputs_of,
 )
+from pymc_geodesic.kernels.dual_averaging import DualAveraging
 from pymc_geodesic.minibatches.row_inputs import SeenRows
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.threads import Workers
-from pymc_geodesic.tuning.step_size import DualAveraging
-
-__all__ = ["LocalGradientEstimator"]
 
 TARGET_ACCEPT = 0.8
 

@@ -29,8 +29,6 @@ from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.gradients.total_gradient import TotalGradient
 from pymc_geodesic.minibatches.stratified_sample import shares_of_entries, shares_of_levels
 
-__all__ = ["GradientEstimator"]
-
 _LARGEST_FISHER = 2**27
 """Numbers, a gibibyte of them, that the gradients of the rows of a minibatch may have."""
 

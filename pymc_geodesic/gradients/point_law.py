@@ -18,8 +18,6 @@ from pymc_geodesic.densities.interpreted import interpreting
 from pymc_geodesic.densities.supports import natural_manifold
 from pymc_geodesic.manifolds import Manifold, Sphere, Stiefel
 
-__all__ = ["PointLaw"]
-
 
 class PointLaw:
     """A distribution of unit vectors or frames whose parameters are numbers.

@@ -40,8 +40,6 @@ from pymc_geodesic.runtime.fields import Callback
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import Workers, parts_of
 
-__all__ = ["RowConditional", "compile_function", "inputs_of"]
-
 CHUNK = 25
 """Rows that move together; the numbers drawn depend on it, and so not on the number of cores."""
 

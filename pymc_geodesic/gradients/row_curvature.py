@@ -10,8 +10,6 @@ from pymc_geodesic.densities.compilation import CompiledField, FixedArray, RowBl
 from pymc_geodesic.gradients.total_gradient import CHUNK
 from pymc_geodesic.runtime.fields import evaluate
 
-__all__ = ["RowCurvature"]
-
 
 class RowCurvature:
     """Field of gradients and of Hessians times a vector, of any number of rows.

@@ -22,8 +22,6 @@ from pymc_geodesic.minibatches.from_arguments import (
 )
 from pymc_geodesic.runtime.fields import evaluate
 
-__all__ = ["Model", "Points", "PosteriorScore", "model_of"]
-
 Points = list[dict[str, np.ndarray]]
 
 

@@ -32,12 +32,10 @@ from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled, compiled_for_c
-from pymc_geodesic.tuning.metric import Metric
-
-__all__ = ["REACH", "SecondOrderVariates"]
 
 REACH = 2.0
 """r_j in posterior standard deviations, along coordinates where the bound lowers the noise of the

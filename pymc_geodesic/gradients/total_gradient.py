@@ -11,8 +11,6 @@ from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled_for_c
 
-__all__ = ["CHUNK", "TotalGradient"]
-
 CHUNK = 2048
 """Rows that are looked at together: what comes in between stays in the cache."""
 

@@ -12,6 +12,7 @@ from numba import float64, int64, uint64
 
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels.gmc import gmc
+from pymc_geodesic.kernels.gradient_pairs import differences_of_pairs
 from pymc_geodesic.kernels.gsgnht import gsgnht
 from pymc_geodesic.kernels.probe import probe, probe_in_turn
 from pymc_geodesic.kernels.sggmc import sggmc
@@ -22,9 +23,6 @@ from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.kernel import signature_of
 from pymc_geodesic.runtime.patience import telling_if_it_takes_long
 from pymc_geodesic.runtime.streams import fill_normal, uniform
-from pymc_geodesic.tuning.noise import differences_of_pairs
-
-__all__ = ["SIGNATURES", "prepare"]
 
 _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
 _TABLE, _INTEGERS, _STREAM = int64[:, ::1], int64[::1], uint64[::1]

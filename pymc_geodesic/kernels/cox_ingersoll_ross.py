@@ -12,8 +12,6 @@ from pymc_geodesic.runtime.kernel import Stream, Vector, kernel
 from pymc_geodesic.runtime.log_gamma import fill_log_gamma
 from pymc_geodesic.runtime.poisson import fill_poisson
 
-__all__ = ["cir_transition"]
-
 _CHUNK = 1024
 
 

@@ -12,8 +12,6 @@ from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow
 from pymc_geodesic.runtime.kernel import Integers, Table, Vector, kernel, part
 
-__all__ = ["CountsAt", "add_difference", "estimate_counts"]
-
 ROUNDING = 1e-9
 """Negative part of a count, relative to the largest one, that rounding may explain."""
 

@@ -6,8 +6,6 @@ import math
 
 from pymc_geodesic.runtime.kernel import Vector, kernel
 
-__all__ = ["log_normal_transition"]
-
 
 @kernel
 def log_normal_transition(

@@ -14,8 +14,6 @@ from pymc_geodesic.runtime.jit import borrow, copy_numbers
 from pymc_geodesic.runtime.kernel import Matrix, Stream, Vector, kernel, part
 from pymc_geodesic.runtime.streams import uniform
 
-__all__ = ["Chains", "Leapfrog", "Record", "gmc"]
-
 
 class Chains(NamedTuple):
     """Independent chains in one vector, changed in place.

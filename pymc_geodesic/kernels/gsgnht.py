@@ -25,8 +25,6 @@ from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, Vector, kernel, part
 
-__all__ = ["gsgnht", "thermostat_targets", "update_curvature"]
-
 LARGEST_LAG = 0.9
 """Bound of ε²λ/4, which reaches 1 where a step is no longer stable."""
 

@@ -16,8 +16,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-__all__ = ["draw_scales", "draw_weights"]
-
 SMALLEST_SCALE = 1e-12
 """λ no smaller than this: a precision of c²/λ beyond 10¹² would lose the others."""
 

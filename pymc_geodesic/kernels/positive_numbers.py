@@ -7,15 +7,6 @@ from typing import NamedTuple
 from pymc_geodesic.runtime.branchless import exponential
 from pymc_geodesic.runtime.kernel import Table, Vector, kernel
 
-__all__ = [
-    "LOG_NORMAL",
-    "POSITIVE",
-    "SIMPLEX",
-    "Prior",
-    "expand_values",
-    "lift_small_values",
-]
-
 SIMPLEX, POSITIVE, LOG_NORMAL = 0, 1, 2
 """Kinds of blocks: rows that are divided by their sums, positive numbers, log-normal ones."""
 

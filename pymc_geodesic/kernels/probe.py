@@ -13,8 +13,6 @@ from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, Vector, kernel, part
 
-__all__ = ["Line", "probe", "probe_in_turn"]
-
 
 class Line(NamedTuple):
     """A geodesic from a position.

@@ -23,8 +23,6 @@ from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.kernel import Integers, Stream, Table, Vector, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
-__all__ = ["scir"]
-
 LONGEST_TIME = 100.0
 """Bound of bτ: the process forgets all but e⁻¹⁰⁰ of its state, and exp(bτ) is finite."""
 

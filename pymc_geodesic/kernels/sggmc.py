@@ -20,8 +20,6 @@ from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow
 from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel
 
-__all__ = ["sggmc"]
-
 
 @kernel
 def sggmc(

@@ -13,8 +13,6 @@ from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel
 from pymc_geodesic.runtime.streams import fill_normal
 
-__all__ = ["NoiseOfStep", "adagrad_preconditioner", "sgld"]
-
 DAMPING = 1.0
 """Added to the root of AdaGrad's summed squares, in units of the gradient.
 

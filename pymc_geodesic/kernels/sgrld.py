@@ -12,8 +12,6 @@ from pymc_geodesic.runtime.jit import borrow
 from pymc_geodesic.runtime.kernel import Integers, Stream, Table, Vector, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
-__all__ = ["sgrld"]
-
 LARGEST_STATE = 1e300
 
 

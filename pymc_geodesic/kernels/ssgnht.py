@@ -11,8 +11,6 @@ from pymc_geodesic.runtime.jit import borrow
 from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
-__all__ = ["ssgnht"]
-
 
 @part
 def euler_kick(

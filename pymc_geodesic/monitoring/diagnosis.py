@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["Diagnosis", "DrawMonitor"]
-
 
 @dataclass(frozen=True)
 class Diagnosis:

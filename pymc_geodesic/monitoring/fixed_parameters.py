@@ -15,11 +15,8 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.tuning.complaint import complaint_in_the_model
-from pymc_geodesic.tuning.stationarity import CHECK_EVERY, N_BATCHES, Stationarity
-from pymc_geodesic.tuning.tangents import Tangents
-
-__all__ = ["FixedParameterMonitor"]
+from pymc_geodesic.monitoring.complaint import complaint_in_the_model
+from pymc_geodesic.monitoring.stationarity import CHECK_EVERY, N_BATCHES, Stationarity, Tangents
 
 STEPS_PER_GRADIENT = 40
 """Minimum number of inner steps for each gradient of the monitor."""

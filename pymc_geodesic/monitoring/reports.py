@@ -10,21 +10,12 @@ import numpy as np
 
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
-from pymc_geodesic.tuning.effective_size import RunningSize
-from pymc_geodesic.tuning.mean_temperature import (
+from pymc_geodesic.monitoring.effective_size import RunningSize
+from pymc_geodesic.monitoring.kinetic_temperature import (
     TEMPERATURE_TOLERANCE,
     temperature_complaint,
     temperature_error,
 )
-
-__all__ = [
-    "AcceptanceMonitor",
-    "EffectiveSizeMonitor",
-    "EulerMonitor",
-    "InflationMonitor",
-    "Report",
-    "TemperatureMonitor",
-]
 
 AT_THE_BOUND = 0.9
 """ξh from which a thermostat that does not hold the temperature is at its bound 1/h."""
@@ -67,7 +58,7 @@ class Report:
 
 
 class EffectiveSizeMonitor:
-    """Effective sample size of one chain; see `pymc_geodesic.tuning.effective_size`.
+    """Effective sample size of one chain; see `pymc_geodesic.monitoring.effective_size`.
 
     Parameters
     ----------

@@ -9,12 +9,9 @@ import numpy as np
 
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.manifolds import Product
+from pymc_geodesic.monitoring.complaint import complaint_about
+from pymc_geodesic.monitoring.stationarity import CHECK_EVERY, Stationarity, Tangents
 from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.tuning.complaint import complaint_about
-from pymc_geodesic.tuning.stationarity import CHECK_EVERY, Stationarity
-from pymc_geodesic.tuning.tangents import Tangents
-
-__all__ = ["WhitenedMonitor"]
 
 FEWEST_MINIBATCHES = 2
 """Minimum number of minibatches of an evaluation."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
 from pymc_geodesic.integrators import (
     EXACT,
     FrictionAndNoise,
@@ -21,7 +22,6 @@ from pymc_geodesic.kernels.sgld import NoiseOfStep
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
-from pymc_geodesic.tuning.noise import LangevinSettings
 
 __all__ = [
     "Dynamics",

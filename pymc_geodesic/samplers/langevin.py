@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation, LangevinChain, Proposal
+from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
@@ -20,7 +21,6 @@ from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.samplers.sampler import NotFiniteError
-from pymc_geodesic.tuning.noise import LangevinSettings
 
 __all__ = ["LangevinSampler"]
 

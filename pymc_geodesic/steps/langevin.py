@@ -11,6 +11,11 @@ from numpy.typing import ArrayLike
 
 from pymc_geodesic.adaptation.adaptable import NotAdapted, adapted_gradient
 from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES, LangevinAdaptation
+from pymc_geodesic.adaptation.annealed_parameters import (
+    FIRST_EXCESS,
+    FIRST_EXCESS_WITH_LOCAL,
+    TemperatureTuner,
+)
 from pymc_geodesic.adaptation.annealing import (
     FixedParameters,
     KnownNoise,
@@ -34,8 +39,6 @@ from pymc_geodesic.monitoring.whitened import WhitenedMonitor
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
-from pymc_geodesic.tuning.cooling import FIRST_EXCESS
-from pymc_geodesic.tuning.temperature import FIRST_EXCESS_WITH_LOCAL, TemperatureTuner
 
 __all__ = [
     "ADAPTATION_STATS",

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from pymc_geodesic.adaptation.adaptable import NotAdapted
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
+from pymc_geodesic.adaptation.annealed_parameters import FIRST_EULER_EXCESS, EulerTuner
 from pymc_geodesic.adaptation.annealing import (
     FixedParameters,
     KnownNoise,
@@ -47,7 +48,6 @@ from pymc_geodesic.steps.langevin import (
 )
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
 from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
-from pymc_geodesic.tuning.temperature import FIRST_EULER_EXCESS, EulerTuner
 
 __all__ = ["SSGNHT"]
 

@@ -33,6 +33,7 @@ from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
 from pymc_geodesic.monitoring.diagnosis import Diagnosis, DrawMonitor
+from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
 from pymc_geodesic.steps.coverage import StepsOfChain, draws_minibatches
@@ -54,7 +55,6 @@ from pymc_geodesic.steps.pymc_parts import (
     get_random_generator,
     modelcontext,
 )
-from pymc_geodesic.tuning.funnel import Funnel
 
 __all__ = ["DEFAULT_STEPS", "LOCAL_TUNE_STEPS", "GeodesicStep", "GeodesicStepState"]
 

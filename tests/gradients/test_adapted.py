@@ -9,7 +9,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.gradients import control_variates
-from pymc_geodesic.tuning.metric import LowRank, Metric
+from pymc_geodesic.gradients.metric import LowRank, Metric
 from tests.gradients.rows_of_models import (
     BY_DEFAULT,
     CASE,

@@ -9,7 +9,7 @@ import pytest
 import pymc_geodesic as pg
 from pymc_geodesic.densities.kinks import has_kinks
 from pymc_geodesic.gradients import second_order
-from pymc_geodesic.tuning.metric import Metric
+from pymc_geodesic.gradients.metric import Metric
 from tests.gradients.rows_of_models import (
     BY_DEFAULT,
     CASE,

@@ -5,11 +5,11 @@ import pytest
 from numba import types
 from scipy.optimize import brentq
 
+from pymc_geodesic.adaptation.annealed_parameters import noise_excess, repetition
 from pymc_geodesic.integrators import Scratch, State
 from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.runtime.fields import array_at, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
-from pymc_geodesic.tuning.temperature import noise_excess, repetition
 from tests.kernels.drivers import called, friction_of, run_langevin, start, thermostat_errors
 from tests.machine_code import kept
 from tests.targets import LIMIT

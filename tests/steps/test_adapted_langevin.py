@@ -12,15 +12,18 @@ from pymc.exceptions import SamplingError
 
 import pymc_geodesic as pg
 from pymc_geodesic.adaptation.bounded_parameters import THERMOSTAT_BOUNDS
+from pymc_geodesic.adaptation.langevin_parameters import (
+    LangevinSettings,
+    even_step,
+    langevin_settings,
+)
 from pymc_geodesic.adaptation.manifold_bounds import stable_step, step_of_even_heat
+from pymc_geodesic.adaptation.mass_matrix import FactorRule, MetricWindows
 from pymc_geodesic.manifolds import HalfLine
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.dynamics import GeodesicNoseHoover
-from pymc_geodesic.tuning.factor_rule import FactorRule
-from pymc_geodesic.tuning.noise import LangevinSettings, even_step, langevin_settings
-from pymc_geodesic.tuning.windows import MetricWindows
 from tests.grids import slow
 from tests.kernels.drivers import called, gradient_field
 from tests.targets import LAPLACE

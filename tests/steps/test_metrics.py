@@ -9,7 +9,7 @@ import pytest
 from arviz_stats.base import array_stats
 
 import pymc_geodesic as pg
-from pymc_geodesic.tuning.metric import LowRank
+from pymc_geodesic.gradients.metric import LowRank
 from tests.grids import cross, slow
 
 COVARIANCE = np.array([[4.0, 0.9, 0.0], [0.9, 0.25, 0.1], [0.0, 0.1, 100.0]])

@@ -17,14 +17,14 @@ from pymc_geodesic.adaptation.gradient_noise import (
     PAIRS_AT_PLACE,
     NoiseMeasurement,
 )
+from pymc_geodesic.adaptation.langevin_parameters import langevin_settings
+from pymc_geodesic.adaptation.noise_variance import heat_in_doubt
 from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
 from pymc_geodesic.runtime.fields import interpreted_field
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.tuning.metric import Metric
-from pymc_geodesic.tuning.noise import langevin_settings
-from pymc_geodesic.tuning.noise_over_places import heat_in_doubt
 
 COVARIANCE = np.array([[4.0, 1.0], [1.0, 0.5]])
 MODE = np.array([3.0, -2.0])

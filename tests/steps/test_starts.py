@@ -21,10 +21,10 @@ from pymc_geodesic import (
     UniformSphere,
     gSGNHT,
 )
+from pymc_geodesic.adaptation.annealed_parameters import FIRST_EXCESS, NEAR_EXCESS
 from pymc_geodesic.datasets import make_vmf_mixture
 from pymc_geodesic.manifolds import Euclidean, Product, Simplex
-from pymc_geodesic.tuning.cooling import FIRST_EXCESS, NEAR_EXCESS
-from pymc_geodesic.tuning.effective_size import RunningSize
+from pymc_geodesic.monitoring.effective_size import RunningSize
 from tests.grids import slow
 from tests.steps.runs import INTERPRETED, sample, start, walk
 

@@ -17,12 +17,15 @@ from pymc_geodesic import (
     UniformSphere,
     gSGNHT,
 )
+from pymc_geodesic.adaptation.annealed_parameters import (
+    DiffusionTuner,
+    EulerTuner,
+    euler_noise_excess,
+)
 from pymc_geodesic.diagnostics import temperature_summary
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.samplers.dynamics import inertia_of
-from pymc_geodesic.tuning.diffusion import DiffusionTuner
-from pymc_geodesic.tuning.temperature import EulerTuner, euler_noise_excess
 from tests.grids import by_default, cross, slow
 from tests.steps.runs import INTERPRETED, sample, start, walk
 

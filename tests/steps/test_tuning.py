@@ -18,9 +18,14 @@ from pymc_geodesic import (
     VonMisesFisher,
     gSGNHT,
 )
-from pymc_geodesic.tuning.cooling import COOLING, FIRST_EXCESS
-from pymc_geodesic.tuning.mean_temperature import temperature_error
-from pymc_geodesic.tuning.temperature import ACCURACY, TemperatureTuner, noise_excess
+from pymc_geodesic.adaptation.annealed_parameters import (
+    ACCURACY,
+    COOLING,
+    FIRST_EXCESS,
+    TemperatureTuner,
+    noise_excess,
+)
+from pymc_geodesic.monitoring.kinetic_temperature import temperature_error
 from tests.grids import by_default, cross, slow
 from tests.steps.runs import INTERPRETED, sample, start, walk
 

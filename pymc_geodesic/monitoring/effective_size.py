@@ -9,8 +9,6 @@ import numpy as np
 
 from pymc_geodesic.manifolds import Product, Simplex
 
-__all__ = ["RunningSize"]
-
 N_BATCHES = 20
 """Stretches into which a chain is divided; the error of the size is about sqrt(2 / N_BATCHES)."""
 
@@ -44,7 +42,7 @@ class RunningSize:
     --------
     >>> import numpy as np
     >>> from pymc_geodesic.manifolds import Euclidean, Product
-    >>> from pymc_geodesic.tuning.effective_size import RunningSize
+    >>> from pymc_geodesic.monitoring.effective_size import RunningSize
     >>> size = RunningSize(Product([("x", Euclidean(3), 1)]))
     >>> sums, rng = size.start(), np.random.default_rng(1)
     >>> x = np.zeros(3)

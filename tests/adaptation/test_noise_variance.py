@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from pymc_geodesic.tuning.noise import FRICTION, langevin_settings
-from pymc_geodesic.tuning.noise_over_places import UNSTEADY_HEAT, NoiseOverPlaces, steady_step
-from pymc_geodesic.tuning.overdamped import overdamped_steady_step
+from pymc_geodesic.adaptation.langevin_parameters import FRICTION, langevin_settings
+from pymc_geodesic.adaptation.noise_variance import UNSTEADY_HEAT, NoiseOverPlaces, steady_step
+from pymc_geodesic.adaptation.overdamped_parameters import overdamped_steady_step
 
 
 def squares(variances: np.ndarray, n_pairs: int, rng, heavy: bool) -> np.ndarray:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Funnel", "find_funnel"]
-
 STEEP = 1.0
 """Change of the logarithm of a mean square over one standard deviation that is worth a word."""
 
@@ -101,7 +99,7 @@ def find_funnel(
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.funnel import find_funnel
+    >>> from pymc_geodesic.monitoring.funnels import find_funnel
     >>> rng = np.random.default_rng(1)
     >>> v = rng.normal(size=200)
     >>> x = np.exp(v)[:, None] * rng.normal(size=(200, 5))

@@ -20,20 +20,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.jit import compiled
-
-__all__ = [
-    "FRICTION",
-    "LangevinSettings",
-    "differences_of_pairs",
-    "even_step",
-    "few_beside_many",
-    "langevin_settings",
-    "largest_square",
-    "principal_directions",
-    "step_for_shape",
-]
 
 LONGEST_STEP = 0.5
 """h in posterior standard deviations, with which a skewed posterior errs by 0.2 % of an sd."""
@@ -89,7 +75,7 @@ def step_for_shape(searched: float, dim: int, *, shared: bool = False) -> float:
 
     Examples
     --------
-    >>> from pymc_geodesic.tuning.noise import step_for_shape
+    >>> from pymc_geodesic.adaptation.langevin_parameters import step_for_shape
     >>> step_for_shape(0.6, 10), round(step_for_shape(0.5, 10), 2)
     (0.5, 0.25)
     >>> round(step_for_shape(0.2, 1000, shared=True), 2)
@@ -110,40 +96,11 @@ def few_beside_many(sizes: Sequence[int]) -> bool:
 
     Examples
     --------
-    >>> from pymc_geodesic.tuning.noise import few_beside_many
+    >>> from pymc_geodesic.adaptation.langevin_parameters import few_beside_many
     >>> few_beside_many([1, 1, 1000]), few_beside_many([28]), few_beside_many([1, 8])
     (True, False, False)
     """
     return bool(sizes) and min(sizes) * FEW_BESIDE_MANY <= sum(sizes)
-
-
-@compiled
-def differences_of_pairs(
-    field: int,
-    context: np.ndarray,
-    first: np.ndarray,
-    second: np.ndarray,
-    places: np.ndarray,
-    differences: np.ndarray,
-) -> None:
-    """Differences of two independent gradient estimates, each pair at a place of its own.
-
-    Parameters
-    ----------
-    field, context
-        Field of minibatch gradients; see `pymc_geodesic.runtime.fields`.
-    first, second : ndarray of int64, shape (n,)
-        Arguments of the field: two minibatches for each pair.
-    places : ndarray, shape (n, size)
-    differences : ndarray, shape (n, size)
-        Receives the differences, whose covariance is twice that of the estimate.
-    """
-    other = np.empty(places.shape[1])
-    for pair in range(first.size):
-        evaluate(field, places[pair], first[pair], context, differences[pair])
-        evaluate(field, places[pair], second[pair], context, other)
-        for i in range(other.size):
-            differences[pair, i] -= other[i]
 
 
 def principal_directions(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -178,7 +135,7 @@ def largest_square(vectors: np.ndarray) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.noise import largest_square
+    >>> from pymc_geodesic.adaptation.langevin_parameters import largest_square
     >>> float(largest_square(np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [3.0, 2.0]])))
     9.0
     """
@@ -195,7 +152,7 @@ def even_step(variance: float, surplus: float) -> float:
 
     Examples
     --------
-    >>> from pymc_geodesic.tuning.noise import even_step
+    >>> from pymc_geodesic.adaptation.langevin_parameters import even_step
     >>> even_step(4.0, 0.0)
     0.5
     >>> round(even_step(4.0, 2.0), 3)
@@ -281,7 +238,7 @@ def langevin_settings(
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.noise import langevin_settings
+    >>> from pymc_geodesic.adaptation.langevin_parameters import langevin_settings
     >>> exact = langevin_settings(np.zeros(3))
     >>> exact.step_size, exact.friction.tolist(), exact.n_steps
     (0.5, [1.0, 1.0, 1.0], 4)

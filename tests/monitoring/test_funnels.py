@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pymc_geodesic.tuning.factor_rule import FactorRule
-from pymc_geodesic.tuning.funnel import find_funnel
-from pymc_geodesic.tuning.windows import MetricWindows
+from pymc_geodesic.adaptation.mass_matrix import FactorRule, MetricWindows
+from pymc_geodesic.monitoring.funnels import find_funnel
 
 N, D = 200, 8
 PARTS = {"mu": slice(0, 1), "v": slice(1, 2), "x": slice(2, 2 + D)}

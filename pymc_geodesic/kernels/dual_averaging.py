@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["DualAveraging"]
-
 _SHRINKAGE, _DELAY, _FORGETTING = 0.05, 10.0, 0.75
 _FIRST_FACTOR = 10.0
 _RECENT = 0.05
@@ -27,7 +25,7 @@ class DualAveraging:
 
     Examples
     --------
-    >>> from pymc_geodesic.tuning.step_size import DualAveraging
+    >>> from pymc_geodesic.kernels.dual_averaging import DualAveraging
     >>> tuner = DualAveraging(0.1, target=0.8)
     >>> for _ in range(2000):
     ...     tuner.observe(1.0 / (1.0 + tuner.exploring))  # 0.8 at a step of 0.25

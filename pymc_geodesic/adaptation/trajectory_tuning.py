@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.tuning.factor_rule import FactorRule
-from pymc_geodesic.tuning.metric import Metric
-from pymc_geodesic.tuning.step_size import DualAveraging
-from pymc_geodesic.tuning.windows import MetricWindows
-
-__all__ = ["TrajectoryTuner"]
+from pymc_geodesic.adaptation.mass_matrix import FactorRule, MetricWindows
+from pymc_geodesic.gradients.metric import Metric
+from pymc_geodesic.kernels.dual_averaging import DualAveraging
 
 QUARTER_PERIOD = 0.5 * math.pi
 """Time in which a normal law with standard deviation 1 forgets where it began."""

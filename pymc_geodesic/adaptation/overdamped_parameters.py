@@ -17,10 +17,8 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.tuning.noise import FEWEST_STEPS, MOST_STEPS, LangevinSettings
-from pymc_geodesic.tuning.noise_over_places import UNSTEADY_HEAT
-
-__all__ = ["overdamped_settings", "overdamped_steady_step"]
+from pymc_geodesic.adaptation.langevin_parameters import FEWEST_STEPS, MOST_STEPS, LangevinSettings
+from pymc_geodesic.adaptation.noise_variance import UNSTEADY_HEAT
 
 LONGEST_STEP = 0.5
 """h in posterior standard deviations: stable, h²λ < 4, to sixteen times the average curvature."""
@@ -56,7 +54,7 @@ def overdamped_settings(
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.overdamped import overdamped_settings
+    >>> from pymc_geodesic.adaptation.overdamped_parameters import overdamped_settings
     >>> exact = overdamped_settings(np.zeros(3))
     >>> exact.step_size, exact.n_steps
     (0.5, 16)
@@ -86,7 +84,7 @@ def overdamped_steady_step(spread: np.ndarray) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.overdamped import overdamped_steady_step
+    >>> from pymc_geodesic.adaptation.overdamped_parameters import overdamped_steady_step
     >>> round(overdamped_steady_step(np.array([0.0, 15.0])), 2)
     0.2
     """

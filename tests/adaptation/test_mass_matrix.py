@@ -3,15 +3,18 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.tuning.factor_rule import LONGEST_ARC, FactorRule, factor_rule
-from pymc_geodesic.tuning.metric import LowRank, Metric, diagonal_metric, unit_metric
-from pymc_geodesic.tuning.whitening import (
+from pymc_geodesic.adaptation.mass_matrix import (
+    LONGEST_ARC,
+    FactorRule,
+    MetricWindows,
     diagonal_scale,
+    factor_rule,
     geometric_mean,
     low_rank_factor,
     whitening_factor,
+    window_ends,
 )
-from pymc_geodesic.tuning.windows import MetricWindows, window_ends
+from pymc_geodesic.gradients.metric import LowRank, Metric, diagonal_metric, unit_metric
 
 
 def random_covariance(rng: np.random.Generator, d: int, condition: float) -> np.ndarray:

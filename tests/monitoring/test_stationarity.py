@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.tuning.stationarity import CHECK_EVERY, Stationarity, StationarityError
+from pymc_geodesic.monitoring.stationarity import CHECK_EVERY, Stationarity, StationarityError
 
 N_DRAWS, DEPENDENCE = 1000, 0.3
 

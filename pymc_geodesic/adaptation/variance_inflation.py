@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-__all__ = ["allowed_inflation", "independent_inflation", "longest_time", "shuffled_inflation"]
-
 FIRST_INFLATION, LAST_INFLATION = 10.0, 0.05
 """Relative excess of the variance that tuning allows first and last."""
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pymc_geodesic.tuning.inflation import (
+from pymc_geodesic.adaptation.variance_inflation import (
     allowed_inflation,
     independent_inflation,
     longest_time,

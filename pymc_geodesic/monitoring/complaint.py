@@ -6,12 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pymc_geodesic.tuning.metric import Metric
-from pymc_geodesic.tuning.noise import LangevinSettings
-from pymc_geodesic.tuning.noise_over_places import heat_in_doubt
-from pymc_geodesic.tuning.stationarity import Stationarity, StationarityError
-
-__all__ = ["MOST_NAMES", "complaint_about", "complaint_about_noise", "complaint_in_the_model"]
+from pymc_geodesic.gradients.metric import Metric
+from pymc_geodesic.monitoring.stationarity import Stationarity, StationarityError
 
 LARGER = "larger minibatches"
 
@@ -39,57 +35,12 @@ _REMEDY_OF_STANDSTILL = (
 )
 
 
-_DOUBTFUL_HEAT = 0.15
-"""Error of a temperature, for noise that is known badly, that is worth a word."""
-
-
-def complaint_about_noise(
-    settings: LangevinSettings, error: np.ndarray, metric: Metric, names: Sequence[str]
-) -> str | None:
-    """Say that gradient noise which is taken off was measured badly; None if it was not.
-
-    Parameters
-    ----------
-    settings : LangevinSettings
-    error : ndarray, shape (size,)
-        Standard error of the variance of the noise in the coordinates of the metric.
-    metric : Metric
-    names : list of str, one for each number of a position
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.tuning.complaint import complaint_about_noise
-    >>> from pymc_geodesic.tuning.metric import Metric
-    >>> from pymc_geodesic.tuning.noise import langevin_settings
-    >>> noise, metric = np.array([9.0, 9.0]), Metric(np.zeros(2), np.ones(2))
-    >>> settings = langevin_settings(noise)
-    >>> complaint_about_noise(settings, 0.1 * noise, metric, ["a", "b"]) is None
-    True
-    >>> complaint_about_noise(settings, np.array([0.9, 6.0]), metric, ["a", "b"])[:40]
-    "the gradient noise of 'b' is known badly"
-    """
-    heat = heat_in_doubt(settings, error)
-    worst = int(np.argmax(heat))
-    if not heat[worst] > _DOUBTFUL_HEAT:
-        return None
-    found = sorted(np.flatnonzero(heat > _DOUBTFUL_HEAT), key=lambda i: -heat[i])
-    places = [_place_of_model(metric, int(i)) for i in found]
-    part = error[worst] / settings.noise[worst]
-    return (
-        f"the gradient noise of {names[places[0]]!r} is known badly, to {part:.0%}, for few "
-        "minibatches make most of it, such as those that hold one of a few rows: its variance may "
-        f"be off by {heat[worst]:.0%}. {_list_coordinates(places, names)}"
-        "Use a larger batch_size, or a step that sees all rows (SubgradientHMC, GMC or NUTS)"
-    )
-
-
 def _list_coordinates(places: Sequence[int], names: Sequence[str]) -> str:
     """Name all coordinates that a warning concerns, with their number; empty for a single one.
 
     Examples
     --------
-    >>> from pymc_geodesic.tuning.complaint import _list_coordinates
+    >>> from pymc_geodesic.monitoring.complaint import _list_coordinates
     >>> _list_coordinates([2, 0, 2], ["b[0]", "b[1]", "b[2]"])
     "This concerns 2 of 3 coordinates: 'b[2]', 'b[0]'. "
     """
@@ -178,8 +129,8 @@ def complaint_in_the_model(
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.complaint import complaint_in_the_model
-    >>> from pymc_geodesic.tuning.stationarity import Stationarity
+    >>> from pymc_geodesic.monitoring.complaint import complaint_in_the_model
+    >>> from pymc_geodesic.monitoring.stationarity import Stationarity
     >>> seen = Stationarity(1, 1, 400)
     >>> for x in np.random.default_rng(1).normal(0.5, 1.0, size=(400, 1)):
     ...     seen.look(x, -x)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["TEMPERATURE_TOLERANCE", "temperature_complaint", "temperature_error"]
-
 TEMPERATURE_TOLERANCE = 0.1
 TEMPERATURE_ERRORS = 3.0
 """Standard errors by which a mean temperature must leave the tolerance to be reported."""
@@ -28,7 +26,7 @@ def temperature_error(dims: np.ndarray, decay: np.ndarray, n_steps: int) -> floa
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.mean_temperature import temperature_error
+    >>> from pymc_geodesic.monitoring.kinetic_temperature import temperature_error
     >>> temperature_error(np.array([50]), np.array([0.1]), 100_000)
     0.002
     """
@@ -52,7 +50,7 @@ def temperature_complaint(
 
     Examples
     --------
-    >>> from pymc_geodesic.tuning.mean_temperature import temperature_complaint
+    >>> from pymc_geodesic.monitoring.kinetic_temperature import temperature_complaint
     >>> given = {"dynamics": "step size 1", "too_hot": "less", "too_cold": "more"}
     >>> temperature_complaint(1.25, 0.06, **given) is None
     True

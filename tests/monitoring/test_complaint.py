@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.tuning.complaint import (
+from pymc_geodesic.adaptation.gradient_noise import complaint_about_noise
+from pymc_geodesic.adaptation.langevin_parameters import langevin_settings
+from pymc_geodesic.adaptation.noise_variance import NoiseOverPlaces
+from pymc_geodesic.adaptation.overdamped_parameters import overdamped_settings
+from pymc_geodesic.gradients.metric import Metric
+from pymc_geodesic.monitoring.complaint import (
     MOST_NAMES,
     complaint_about,
-    complaint_about_noise,
     complaint_in_the_model,
 )
-from pymc_geodesic.tuning.metric import Metric
-from pymc_geodesic.tuning.noise import langevin_settings
-from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces
-from pymc_geodesic.tuning.overdamped import overdamped_settings
-from pymc_geodesic.tuning.stationarity import Stationarity
+from pymc_geodesic.monitoring.stationarity import Stationarity
 
 NAMES = ["a", "b", "c", "mu", "mu", "mu"]
 N = 2000

@@ -6,9 +6,7 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.tuning.noise import LangevinSettings
-
-__all__ = ["UNSTEADY_HEAT", "NoiseOverPlaces", "heat_in_doubt", "steady_step"]
+from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
 
 UNSTEADY_HEAT = 0.1
 """Standard deviation over the posterior of the temperature that noise of one variance leaves there,
@@ -32,7 +30,7 @@ class NoiseOverPlaces:
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.noise_over_places import NoiseOverPlaces
+    >>> from pymc_geodesic.adaptation.noise_variance import NoiseOverPlaces
     >>> rng = np.random.default_rng(1)
     >>> noise = NoiseOverPlaces(2)
     >>> variance = np.stack([np.ones(2000), rng.exponential(size=2000)], axis=-1)
@@ -117,7 +115,7 @@ def steady_step(variance: np.ndarray, spread: np.ndarray, friction: float) -> fl
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.noise_over_places import steady_step
+    >>> from pymc_geodesic.adaptation.noise_variance import steady_step
     >>> steady_step(np.array([5.0]), np.array([0.5]), 1.0)
     inf
     >>> round(steady_step(np.array([5.0, 4.0]), np.array([0.5, 4.4]), 1.0), 3)
@@ -142,8 +140,8 @@ def heat_in_doubt(settings: LangevinSettings, error: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.noise import langevin_settings
-    >>> from pymc_geodesic.tuning.noise_over_places import heat_in_doubt
+    >>> from pymc_geodesic.adaptation.langevin_parameters import langevin_settings
+    >>> from pymc_geodesic.adaptation.noise_variance import heat_in_doubt
     >>> settings = langevin_settings(np.array([4.0, 1.0]))
     >>> heat_in_doubt(settings, np.array([0.4, 0.4])).round(2).tolist()
     [0.05, 0.08]

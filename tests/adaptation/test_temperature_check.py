@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.tuning.heat import HeatWatch
+from pymc_geodesic.adaptation.bounded_parameters import HeatWatch
 
 
 def verdicts(mean: float, spread: float, n: int, seed: int = 1) -> list[int]:

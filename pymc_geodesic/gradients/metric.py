@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["Factor", "LowRank", "Metric", "diagonal_metric", "unit_metric"]
-
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
@@ -32,7 +30,7 @@ class LowRank:
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.metric import LowRank
+    >>> from pymc_geodesic.gradients.metric import LowRank
     >>> factor = LowRank(np.array([1.0, 2.0]), np.array([[0.6], [0.8]]), np.array([11.0]))
     >>> factor.dense()
     array([[ 4.6,  4.8],
@@ -83,7 +81,7 @@ class Metric:
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.tuning.metric import Metric
+    >>> from pymc_geodesic.gradients.metric import Metric
     >>> metric = Metric(np.array([1.0, 0.0]), np.array([[2.0, 0.0], [1.0, 1.0]]))
     >>> metric.to_position(np.array([1.0, 1.0]))
     array([3., 2.])
