@@ -29,7 +29,7 @@ class RowGroup(NamedTuple):
         Index of its first row in the file.
     n_rows, file_rows : int
         Number of rows of the row group and of the file.
-    partition : pyarrow.dataset.Expression
+    constants : dict of str to object
         Columns given by the names of the folders, as ``year=2020``.
     """
 
@@ -38,7 +38,7 @@ class RowGroup(NamedTuple):
     first: int
     n_rows: int
     file_rows: int
-    partition: Any
+    constants: dict[str, Any]
 
 
 class ParquetRows:
@@ -77,7 +77,7 @@ class ParquetRows:
             paths = os.fspath(source) if is_one else [os.fspath(path) for path in source]
             source = dataset.dataset(paths, format="parquet", partitioning="hive")
             self.schema = _common_schema(source)
-        self._format, self._filesystem = source.format, source.filesystem
+        self._filesystem = source.filesystem
         self._groups = [
             group for fragment in source.get_fragments() for group in _row_groups(fragment)
         ]
@@ -101,8 +101,8 @@ class ParquetRows:
     @property
     def compression(self) -> str:
         """Compression of the first column of the first file."""
-        metadata = self._open(self._groups[0]).metadata
-        name = str(metadata.row_group(0).column(0).compression).lower()
+        with self._open(self._groups[0]) as file:
+            name = str(file.metadata.row_group(0).column(0).compression).lower()
         return "none" if name == "uncompressed" else name
 
     def file_starts(self) -> list[int]:
@@ -140,34 +140,47 @@ class ParquetRows:
             row = self._ends[i] - group.n_rows
             if row >= stop:
                 return
-            found = self._open(group).to_batches(
-                schema=self.schema,
-                columns=list(columns),
-                batch_size=size,
-                batch_readahead=0,
-                fragment_readahead=0,
-                use_threads=False,
-            )
-            for batch in found:
-                first, last = max(start, row), min(stop, row + len(batch))
-                if first < last:
-                    yield first, batch.slice(first - row, last - first)
-                row += len(batch)
-                if row >= stop:
-                    return
+            with self._open(group) as file:
+                found = file.iter_batches(
+                    size,
+                    row_groups=[group.number],
+                    columns=[name for name in columns if name in file.schema_arrow.names],
+                    use_threads=False,
+                )
+                for batch in found:
+                    first, last = max(start, row), min(stop, row + len(batch))
+                    if first < last:
+                        part = batch.slice(first - row, last - first)
+                        yield first, self._complete(part, columns, group)
+                    row += len(batch)
+                    if row >= stop:
+                        return
 
     def _open(self, group: RowGroup) -> Any:
-        """Open a row group; the metadata of its file is read again."""
-        fragment = self._format.make_fragment(
-            group.path, self._filesystem, group.partition, row_groups=[group.number]
-        )
-        n_rows = fragment.metadata.num_rows
-        if n_rows != group.file_rows:
+        """Open the file of a row group."""
+        parquet = pyarrow_module("pyarrow.parquet")
+        file = parquet.ParquetFile(group.path, filesystem=self._filesystem, pre_buffer=False)
+        if file.metadata.num_rows != group.file_rows:
+            file.close()
             raise ValueError(
-                f"{group.path} had {group.file_rows} rows and has {n_rows} now. Create the row "
-                "blocks again."
+                f"{group.path} had {group.file_rows} rows and has {file.metadata.num_rows} now. "
+                "Create the row blocks again."
             )
-        return fragment
+        return file
+
+    def _complete(self, batch: Any, columns: Sequence[str], group: RowGroup) -> Any:
+        """Convert columns to the common types; add those of the folder, and missing ones."""
+        pyarrow = pyarrow_module("pyarrow")
+        arrays = []
+        for name in columns:
+            if name in batch.schema.names:
+                array = batch.column(name)
+            else:
+                value = pyarrow.scalar(group.constants.get(name))
+                array = pyarrow.repeat(value, len(batch))
+            arrays.append(array.cast(self.schema.field(name).type))
+        fields = [self.schema.field(name) for name in columns]
+        return pyarrow.RecordBatch.from_arrays(arrays, schema=pyarrow.schema(fields))
 
     def origin(self, row: int) -> str:
         """Describe the position of a row: its number in its file, and the file."""
@@ -186,9 +199,11 @@ def _row_groups(fragment: Any) -> Iterator[RowGroup]:
     is_local = os.path.exists(fragment.path)
     path = os.path.abspath(fragment.path) if is_local else fragment.path
     lengths = [group.num_rows for group in fragment.row_groups]
+    partition = fragment.partition_expression
+    constants = pyarrow_module("pyarrow.dataset").get_partition_keys(partition)
     first = 0
     for number, n_rows in enumerate(lengths):
-        yield RowGroup(path, number, first, n_rows, sum(lengths), fragment.partition_expression)
+        yield RowGroup(path, number, first, n_rows, sum(lengths), constants)
         first += n_rows
 
 

@@ -118,7 +118,8 @@ def shuffle_rows(
             files = buckets / f"{number}.keys", buckets / f"{number}.rows"
             if not files[0].exists():
                 continue
-            order, bucket = key_order(np.fromfile(files[0], np.uint64)), rows.load(files[1])
+            # The bucket first: it fits into the memory that the one before has left.
+            bucket, order = rows.load(files[1]), key_order(np.fromfile(files[0], np.uint64))
             for start in range(0, len(order), size):
                 some = order[start : start + size]
                 write(rows.take(bucket, some), number)
