@@ -138,7 +138,7 @@ def make_vmf_mixture(
     """
     means = np.asarray(means, dtype=np.float64)
     if not np.allclose(np.linalg.norm(means, axis=-1), 1.0):
-        raise ValueError("`means` must hold unit vectors: divide each row by its norm.")
+        raise ValueError("`means` must contain unit vectors. Divide each row by its norm.")
     kappa = np.broadcast_to(np.asarray(kappa, dtype=np.float64), len(means))
     rng = np.random.default_rng(random_seed)
     component = rng.choice(len(means), size=n, p=weights)

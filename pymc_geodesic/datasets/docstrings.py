@@ -126,7 +126,7 @@ def _texts(packages: Sequence[str]) -> dict[str, str]:
 
 
 def _documented(package: str) -> Iterator[tuple[str, str]]:
-    """Walk the public modules of a package and yield names and docstrings."""
+    """Yield names and docstrings of the public modules of a package and of their members."""
     queue = deque([importlib.import_module(package)])
     visited = {package}
     while queue:
@@ -150,26 +150,26 @@ def _documented(package: str) -> Iterator[tuple[str, str]]:
 def _public_members(holder: object) -> Iterator[tuple[str, object]]:
     """Yield the public attributes of a module or class that can be read without an error."""
     with warnings.catch_warnings():
-        # Reading a deprecated attribute warns; its docstring is as good a text as any.
+        # Reading a deprecated attribute warns; its docstring is a document like others.
         warnings.simplefilter("ignore")
         for name in sorted(getattr(holder, "__all__", None) or dir(holder)):
             if name.startswith("_"):
                 continue
             try:
                 value = getattr(holder, name)
-            except Exception:  # an attribute that cannot be read is no document, whatever it raises
+            except Exception:  # an attribute that cannot be read is not a document
                 continue
             yield name, value
 
 
 def _belongs(value: object, package: str) -> bool:
-    """Tell whether an object was defined in a package rather than imported into it."""
+    """Return whether an object is defined in a package rather than imported into it."""
     home = getattr(value, "__module__", None) or type(value).__module__
     return home == package or home.startswith(f"{package}.")
 
 
 def _prose(docstring: str) -> str:
-    """Drop the lines of code examples and their output."""
+    """Remove the lines of code examples and their output."""
     lines = []
     in_example = False
     for line in docstring.splitlines():

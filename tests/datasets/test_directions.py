@@ -39,7 +39,7 @@ def test_the_paper_s_data_has_its_two_modes():
 
 
 def test_means_must_be_unit_vectors():
-    with pytest.raises(ValueError, match="`means` must hold unit vectors"):
+    with pytest.raises(ValueError, match="`means` must contain unit vectors"):
         make_vmf_mixture(2 * np.eye(2), 1.0, 3)
 
 
