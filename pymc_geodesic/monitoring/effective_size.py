@@ -54,7 +54,7 @@ class BatchSums:
         Values at the first draw.
     batches : ndarray, shape (n_batches, n_values)
         Sums over the draws of each batch.
-    lengths : ndarray, shape (n_batches, 1)
+    lengths : ndarray, shape (n_batches,)
         Draws of each batch. They differ where a run is resumed for more draws than were planned.
     squares : ndarray, shape (n_values,)
         Sums of squares.
@@ -124,11 +124,8 @@ class EffectiveSizeMonitor(DrawMonitor):
 
     def initialize(self, n_draws: int) -> None:
         """Begin a chain; see `DrawMonitor`."""
-        self._n_draws, n = n_draws, len(self._names)
-        batches = np.zeros((SETTINGS.n_batches, n))
-        self.sums = BatchSums(
-            0, np.zeros(n), batches, np.zeros((SETTINGS.n_batches, 1)), np.zeros(n)
-        )
+        self._n_draws, n, b = n_draws, len(self._names), SETTINGS.n_batches
+        self.sums = BatchSums(0, np.zeros(n), np.zeros((b, n)), np.zeros(b), np.zeros(n))
 
     def observe(self, position: np.ndarray, stats: dict[str, Any]) -> None:
         """Add a draw to its batch; see `DrawMonitor`."""
@@ -139,12 +136,13 @@ class EffectiveSizeMonitor(DrawMonitor):
             values = np.append(values, np.sin(angles))
         if self._has_squares:
             values = np.where(self._is_squared, values**2, values)
-        sums, last = self.sums, SETTINGS.n_batches - 1
+        sums, n_batches = self.sums, SETTINGS.n_batches
         if sums.n == 0:
             sums.first = values
         values = values - sums.first
-        batch = min(sums.n * SETTINGS.n_batches // max(self._n_draws, 1), last)
-        sums.batches[batch] += values
+        batch = min(sums.n * n_batches // max(self._n_draws, 1), n_batches - 1)
+        total = sums.batches[batch]
+        total += values
         sums.lengths[batch] += 1.0
         sums.squares += values**2
         sums.n += 1
@@ -154,7 +152,8 @@ class EffectiveSizeMonitor(DrawMonitor):
         sums, n = self.sums, self._n_draws
         mean = sums.batches.sum(axis=0) / n
         variance = sums.squares / n - mean**2
-        between = (sums.lengths * (sums.batches / sums.lengths - mean) ** 2).sum(axis=0)
+        lengths = sums.lengths[:, np.newaxis]
+        between = (lengths * (sums.batches / lengths - mean) ** 2).sum(axis=0)
         between /= SETTINGS.n_batches - 1
         sizes = np.where(variance > 0.0, n * variance / np.maximum(between, 1e-300), 1.0)
         worst = int(np.argmin(sizes))

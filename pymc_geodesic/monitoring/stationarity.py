@@ -16,11 +16,10 @@ the errors are those of means over all draws.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.special import stdtrit
@@ -347,15 +346,6 @@ class Stationarity:
     def worst(self) -> Deviation | None:
         """Largest deviation; None without one."""
         return next(iter(self.deviations()), None)
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """The sums by name."""
-        return asdict(self.sums)
-
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None:
-        self.sums = StationaritySums(**copy.deepcopy(state))
 
 
 class TangentGradient:

@@ -18,6 +18,7 @@ from pymc_geodesic.monitoring.stationarity import (
     SETTINGS,
     Deviation,
     Stationarity,
+    StationaritySums,
     TangentGradient,
 )
 from pymc_geodesic.runtime.fields import evaluate
@@ -143,11 +144,11 @@ class WhitenedMonitor:
     @property
     def state(self) -> dict[str, Any]:
         """Sums over the checks so far."""
-        return self._stationarity.state
+        return asdict(self._stationarity.sums)
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._stationarity.state = state
+        self._stationarity.sums = StationaritySums(**copy.deepcopy(state))
 
 
 @dataclass
