@@ -38,17 +38,17 @@ METRICS = {
 
 
 @pytest.mark.parametrize("kind", METRICS)
-@pytest.mark.parametrize("place", range(3))
-def test_names_the_variable(kind, place):
+@pytest.mark.parametrize("coordinate", range(3))
+def test_names_the_variable(kind, coordinate):
     factor, names = METRICS[kind]
     metric = Metric(np.zeros(3), factor, np.ones(1))
-    off = 0.5 * np.eye(3)[place]
+    off = 0.5 * np.eye(3)[coordinate]
     of_mean = diagnose_whitened(checked(off, np.ones(3)), metric, NAMES)
-    assert (of_mean.quantity, of_mean.coordinates[0]) == ("error of the mean", names[place])
+    assert (of_mean.quantity, of_mean.coordinates[0]) == ("error of the mean", names[coordinate])
     assert of_mean.value == pytest.approx(0.5, abs=0.1)
     of_variance = diagnose_whitened(checked(np.zeros(3), 1.0 + off), metric, NAMES)
     assert of_variance.quantity == "configurational temperature"
-    assert of_variance.coordinates == (names[place],)
+    assert of_variance.coordinates == (names[coordinate],)
     assert of_variance.value == pytest.approx(1.5**2, abs=0.3)
     assert {of_mean.anchor, of_variance.anchor} == {"stationarity"}
 

@@ -10,33 +10,33 @@ N, D = 200, 8
 PARTS = {"mu": slice(0, 1), "v": slice(1, 2), "x": slice(2, 2 + D)}
 
 
-def draws(spread):
+def draws(sd):
     rng = np.random.default_rng(1)
-    return rng.standard_normal(N), spread * rng.standard_normal(N), rng.standard_normal((N, D))
+    return rng.standard_normal(N), sd * rng.standard_normal(N), rng.standard_normal((N, D))
 
 
-def centered(spread):
-    """A vector x ~ N(0, e^v), v ~ N(0, spread), and a normal mu."""
-    mu, v, z = draws(spread)
+def centered(sd):
+    """A vector x ~ N(0, e^v), v ~ N(0, sd), and a normal mu."""
+    mu, v, z = draws(sd)
     x = np.exp(v)[:, None] * z
-    of_v = -v / spread**2 + np.sum(z**2 - 1.0, axis=1)
+    of_v = -v / sd**2 + np.sum(z**2 - 1.0, axis=1)
     return np.column_stack([mu, v, x]), np.column_stack([-mu, of_v, -z * np.exp(-v)[:, None]])
 
 
-def products(spread):
-    """The same as e^v z where data say what that is: z is narrow where v is large."""
-    mu, v, z = draws(spread)
+def products(sd):
+    """The same as e^v z where data are informative about it: z is narrow where v is large."""
+    mu, v, z = draws(sd)
     precision = 1.0 + 100.0 * np.exp(2.0 * v)[:, None]
     z = z / np.sqrt(precision)
     return np.column_stack([mu, v, z]), np.column_stack([-mu, -v, -precision * z])
 
 
 @pytest.mark.parametrize(
-    ("law", "sign", "advice"),
+    ("draw", "sign", "advice"),
     [(centered, -1, "Write 'x' as a product"), (products, 1, "Write 'x' as it is")],
 )
-def test_is_found_and_named(law, sign, advice):
-    funnel = find_funnel(*law(1.0), PARTS)
+def test_is_found_and_named(draw, sign, advice):
+    funnel = find_funnel(*draw(1.0), PARTS)
     assert (funnel.scale, funnel.dependent, np.sign(funnel.slope)) == ("v", "x", sign)
     assert abs(funnel.slope) == pytest.approx(2.0, abs=0.4)  # curvatures are e^(∓2v)
     diagnosis = funnel.diagnosis(())
@@ -45,9 +45,9 @@ def test_is_found_and_named(law, sign, advice):
     assert diagnosis.remedy.startswith(advice)
 
 
-def by_precision(spread):
+def by_precision(sd):
     """The centered vector with u = −2v, the logarithm of a precision, as its coordinate."""
-    positions, gradients = centered(spread)
+    positions, gradients = centered(sd)
     positions[:, 1] *= -2.0
     gradients[:, 1] *= -0.5
     return positions, gradients
@@ -69,9 +69,9 @@ def test_pairs_in_the_model_have_a_lower_bound():
     assert find_funnel(*by_precision(0.05), PARTS, {("v", "x")}) is None
 
 
-@pytest.mark.parametrize("law", [centered, products])
-def test_narrow_scales_are_none(law):
-    assert find_funnel(*law(0.2), PARTS) is None
+@pytest.mark.parametrize("draw", [centered, products])
+def test_narrow_scales_are_none(draw):
+    assert find_funnel(*draw(0.2), PARTS) is None
 
 
 def test_needs_draws_and_gradients():
