@@ -50,7 +50,7 @@ def shuffle_rows(
     The first pass writes the rows to K buckets on disk, row i to bucket
     :math:`\lfloor K u_i / 2^{64} \rfloor`; the second pass sorts each bucket in memory. K follows
     from ``memory``, and the order does not depend on it: files with the same number of rows get
-    the same order from the same seed, whatever they contain.
+    the same order from the same seed, independent of their contents.
 
     Parameters
     ----------
