@@ -75,20 +75,20 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def figures(draws: int) -> dict[str, Any]:
     """Make every plot of the page."""
     made, winds = made_draws(), sampled_winds(draws)
-    print(diagnostics.directional_summary(made, axial="axis", round_to=2).T)
+    print(directional.directional_summary(made, axial="axis", round_to=2).T)
     return {
-        "rose": diagnostics.plot_rose(made, compass=True),
-        "circular_density": diagnostics.plot_circular_density(made),
-        "sphere_equal_area": diagnostics.plot_sphere(made, "pole", extent=120),
-        "sphere_axes": diagnostics.plot_sphere(
+        "rose": directional.plot_rose(made, compass=True),
+        "circular_density": directional.plot_circular_density(made),
+        "sphere_equal_area": directional.plot_sphere(made, "pole", extent=120),
+        "sphere_axes": directional.plot_sphere(
             made, "axis", axial=True, lower_hemisphere="east_north_up"
         ),
-        "sphere_mollweide": diagnostics.plot_sphere(made, "pole", projection="mollweide"),
-        "sphere_globe": diagnostics.plot_sphere(made, "pole", projection="3d", centre=[0, 1, 0.3]),
-        "ternary": diagnostics.plot_ternary(made),
-        "direction_trace": diagnostics.plot_direction_trace(winds),
+        "sphere_mollweide": directional.plot_sphere(made, "pole", projection="mollweide"),
+        "sphere_globe": directional.plot_sphere(made, "pole", projection="3d", centre=[0, 1, 0.3]),
+        "ternary": directional.plot_ternary(made),
+        "direction_trace": directional.plot_direction_trace(winds),
         "warmup": diagnostics.plot_warmup(winds),
-        "directional_ppc": diagnostics.plot_directional_ppc(winds),
+        "directional_ppc": directional.plot_directional_ppc(winds),
     }
 
 

@@ -35,12 +35,8 @@ from sklearn.svm import LinearSVC
 from topic_baselines import supervised_lda, topics_by_others
 
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
-from pymc_geodesic.diagnostics import label_scores, predict_labels, topics_by_class
-from pymc_geodesic.models import (
-    medlda_gibbs,
-    medlda_passive_aggressive,
-    medlda_ssgrld,
-)
+from pymc_geodesic.topics import label_scores, predict_labels, topics_by_class
+from pymc_geodesic.topics import medlda_gibbs, medlda_passive_aggressive, medlda_ssgrld
 from pymc_geodesic.schedules import PolynomialDecay
 
 ORIGIN = (

@@ -13,7 +13,7 @@ def hold_out_words(
 ) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
     """Divide the words of every document at random into two parts.
 
-    For `pymc_geodesic.diagnostics.document_completion_perplexity`.
+    For `pymc_geodesic.topics.document_completion_perplexity`.
 
     Parameters
     ----------

@@ -8,7 +8,8 @@ import arviz as az
 import numpy as np
 import pytest
 
-from pymc_geodesic.diagnostics import (
+from pymc_geodesic.diagnostics import plot_temperature, plot_warmup, plots
+from pymc_geodesic.directional import (
     credible_cap,
     directional_hdi,
     directional_hdr,
@@ -18,22 +19,19 @@ from pymc_geodesic.diagnostics import (
     plot_directional_ppc,
     plot_rose,
     plot_sphere,
-    plot_temperature,
     plot_ternary,
-    plot_top_words,
-    plot_warmup,
-    plots,
 )
-from pymc_geodesic.diagnostics.plots.direction_trace import angles_from_mean
-from pymc_geodesic.diagnostics.plots.outlines import outline
+from pymc_geodesic.topics import plot_top_words
+from pymc_geodesic.directional.plot_direction_trace import angles_from_mean
+from pymc_geodesic.directional.outlines import outline
 from pymc_geodesic.diagnostics.plots.panels import module_of
-from pymc_geodesic.diagnostics.plots.projections import (
+from pymc_geodesic.directional.projections import (
     equal_area,
     from_equal_area,
     mollweide,
     without_jumps,
 )
-from pymc_geodesic.diagnostics.plots.ternary import CORNERS, region_outlines
+from pymc_geodesic.directional.plot_ternary import CORNERS, region_outlines
 from pymc_geodesic.diagnostics.plots.warmup import phase_starts
 from tests.grids import cross
 

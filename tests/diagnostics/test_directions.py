@@ -11,7 +11,7 @@ import xarray as xr
 from scipy.special import i0
 
 from benchmarks.coverage_of_regions import coverage
-from pymc_geodesic.diagnostics import (
+from pymc_geodesic.directional import (
     credible_cap,
     direction_variables,
     directional_density,
@@ -25,8 +25,8 @@ from pymc_geodesic.diagnostics import (
     to_declination_inclination,
     to_lonlat,
 )
-from pymc_geodesic.diagnostics.directions.centre import as_batches
-from pymc_geodesic.diagnostics.directions.kinds import kind_of
+from pymc_geodesic.directional.mean_direction import as_batches
+from pymc_geodesic.directional.kinds import kind_of
 
 
 def unit(x):

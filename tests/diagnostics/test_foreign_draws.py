@@ -4,16 +4,18 @@ import arviz as az
 import numpy as np
 import pytest
 
-from pymc_geodesic.diagnostics import (
-    LinearClassifier,
-    align_topics,
+from pymc_geodesic.mixtures import (
     component_probabilities,
-    document_completion_perplexity,
     expert_probabilities,
     expert_votes,
-    log_perplexity,
     mixture_log_predictive,
     mixture_perplexity,
+)
+from pymc_geodesic.svm import LinearClassifier
+from pymc_geodesic.topics import (
+    align_topics,
+    document_completion_perplexity,
+    log_perplexity,
     predict_labels,
     top_words,
     topics_by_class,
@@ -60,7 +62,7 @@ def test_draws_of_experts_without_their_prior_are_refused():
     shapes = {"sizes": (1, 2, 4), "weights": (1, 2, 4, 2, 3), "mean": (1, 2, 4, 3)}
     posterior = {name: np.ones(shape) for name, shape in shapes.items()}
     idata = az.from_dict({"posterior": posterior | {"lower": np.ones((1, 2, 4, 3, 3))}})
-    with pytest.raises(ValueError, match=r"models.infinite_svm, .* no group 'constant_data'"):
+    with pytest.raises(ValueError, match=r"mixtures.infinite_svm, .* no group 'constant_data'"):
         expert_votes(idata, X)
 
 

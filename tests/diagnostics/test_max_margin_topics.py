@@ -8,7 +8,7 @@ import xarray as xr
 from arviz_base import from_dict
 from sklearn.metrics import accuracy_score, f1_score
 
-from pymc_geodesic.diagnostics import label_scores, predict_labels, topics_by_class
+from pymc_geodesic.topics import label_scores, predict_labels, topics_by_class
 
 ALPHA = np.array([0.6, 1.5])
 PHI = np.array([[[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], [[0.2, 0.2, 0.6], [0.5, 0.4, 0.1]]])

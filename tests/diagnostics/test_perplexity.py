@@ -5,7 +5,8 @@ from scipy import sparse
 from scipy.stats import vonmises_fisher
 
 from pymc_geodesic.datasets import load_20news_different
-from pymc_geodesic.diagnostics import log_perplexity, perplexity, spherical_kmeans
+from pymc_geodesic.mixtures import spherical_kmeans
+from pymc_geodesic.topics import log_perplexity, perplexity
 
 N_TOPICS, N_WORDS = 3, 7
 

@@ -4,15 +4,9 @@ import arviz as az
 import numpy as np
 import pytest
 
-from pymc_geodesic.diagnostics import (
-    align_topics,
-    plot_circle_density,
-    plot_perplexity,
-    plot_sphere_points,
-    plot_temperature,
-    plot_top_words,
-    top_words,
-)
+from pymc_geodesic.diagnostics import plot_temperature
+from pymc_geodesic.directional import plot_circle_density, plot_sphere_points
+from pymc_geodesic.topics import align_topics, plot_perplexity, plot_top_words, top_words
 
 
 @pytest.fixture

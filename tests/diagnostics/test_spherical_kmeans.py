@@ -3,8 +3,8 @@ import pytest
 from scipy import sparse
 
 from pymc_geodesic.datasets import make_vmf_mixture
-from pymc_geodesic.diagnostics import spherical_kmeans
-from pymc_geodesic.models import ConvergenceWarning
+from pymc_geodesic.mixtures import spherical_kmeans
+from pymc_geodesic.topics import ConvergenceWarning
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 import pymc_geodesic as pg
-from pymc_geodesic.diagnostics import stein_test
-from pymc_geodesic.diagnostics.stein.goodness_of_fit import METHODS, SteinTest
+from pymc_geodesic.directional import stein_test
+from pymc_geodesic.directional.goodness_of_fit import METHODS, SteinTest
 from pymc_geodesic.gradients.point_law import PointLaw
 from tests.grids import by_default, cross
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, special, stats
 
-from pymc_geodesic.diagnostics import uniformity_test
-from pymc_geodesic.diagnostics.uniformity import (
+from pymc_geodesic.directional import uniformity_test
+from pymc_geodesic.directional.uniformity import (
     _STATISTICS,
     BATCH_ENTRIES,
     _limit_law,

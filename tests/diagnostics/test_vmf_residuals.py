@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_geodesic.diagnostics import vmf_residual_test
-from pymc_geodesic.diagnostics.vmf_residuals import (
+from pymc_geodesic.directional import vmf_residual_test
+from pymc_geodesic.directional.vmf_residuals import (
     _colatitude_cdf,
     _fit,
     _statistics,

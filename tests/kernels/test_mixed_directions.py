@@ -7,14 +7,14 @@ from scipy.special import digamma as scipy_digamma
 from scipy.special import gammaln, polygamma
 
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
-from pymc_geodesic.kernels.topics.mixed_directions import (
+from pymc_geodesic.topics.mixed_directions import (
     Climb,
     Sums,
     TopicMoments,
     climb_proportions,
     differentiate_by_topics,
 )
-from pymc_geodesic.models.topic_directions import TopicLaws, terms_of
+from pymc_geodesic.topics.topic_directions import TopicLaws, terms_of
 from pymc_geodesic.runtime.digamma import digamma, trigamma
 from pymc_geodesic.runtime.threads import Workers
 

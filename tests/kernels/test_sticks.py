@@ -3,11 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.kernels.partitions.sticks import (
-    log_pieces,
-    sticks_of_weights,
-    weights_of_sticks,
-)
+from pymc_geodesic.kernels.stick_breaking import log_pieces, sticks_of_weights, weights_of_sticks
 
 
 def test_pieces_are_shares_of_what_is_left():

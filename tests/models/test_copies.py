@@ -10,7 +10,8 @@ from scipy import sparse
 
 from pymc_geodesic.counts.priors import family_of
 from pymc_geodesic.datasets import make_vmf_mixture
-from pymc_geodesic.models import lda, medlda, spherical_admixture, vmf_mixture
+from pymc_geodesic.mixtures import vmf_mixture
+from pymc_geodesic.topics import lda, medlda, spherical_admixture
 
 COUNTS = np.random.default_rng(1).poisson(1.0, size=(6, 4))
 VECTORS = np.sqrt((COUNTS + 1.0) / (COUNTS + 1.0).sum(axis=1, keepdims=True))

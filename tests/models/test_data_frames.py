@@ -5,19 +5,11 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from pymc_geodesic.diagnostics import top_words
-from pymc_geodesic.models import (
-    dp_categorical_gibbs,
-    dp_categorical_slice,
-    lda,
-    lda_gibbs,
-    medlda,
-    spherical_admixture,
-    spherical_admixture_vi,
-    vmf_mixture,
-)
-from pymc_geodesic.models.axis_coords import axis_coords
-from pymc_geodesic.models.labelled_counts import labelled_counts
+from pymc_geodesic.topics import top_words
+from pymc_geodesic.mixtures import dp_categorical_gibbs, dp_categorical_slice, vmf_mixture
+from pymc_geodesic.topics import lda, lda_gibbs, medlda, spherical_admixture, spherical_admixture_vi
+from pymc_geodesic.sparse.count_matrices import axis_coords
+from pymc_geodesic.topics.labelled_documents import labelled_counts
 
 WORDS, TITLES = ["sun", "rain", "snow"], ["mon", "tue", "wed", "thu"]
 COUNTS = pd.DataFrame(

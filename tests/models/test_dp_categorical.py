@@ -7,15 +7,12 @@ import pytest
 from scipy import sparse
 from scipy.special import gammaln
 
-from pymc_geodesic.diagnostics import mixture_log_predictive, mixture_perplexity
-from pymc_geodesic.kernels.partitions import collapsed_gibbs, slices
-from pymc_geodesic.models import (
-    dp_categorical_gibbs,
-    dp_categorical_slice,
-)
-from pymc_geodesic.models.dp_categorical import Counts, Mixture
-from pymc_geodesic.models.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
-from pymc_geodesic.models.dp_categorical_slice import SliceChain
+from pymc_geodesic.mixtures import mixture_log_predictive, mixture_perplexity
+from pymc_geodesic.mixtures import collapsed_gibbs, dp_categorical_slice as slices
+from pymc_geodesic.mixtures import dp_categorical_gibbs, dp_categorical_slice
+from pymc_geodesic.mixtures.dp_categorical import Counts, Mixture
+from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
+from pymc_geodesic.mixtures.dp_categorical_slice import SliceChain
 from tests.grids import slow
 from tests.models.all_partitions import (
     BETA,

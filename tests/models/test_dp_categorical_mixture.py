@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from scipy.special import digamma, polygamma
 
-from pymc_geodesic.diagnostics import mixture_perplexity
-from pymc_geodesic.kernels.partitions import concentration, expanded_mean
-from pymc_geodesic.models import dp_categorical_mixture
-from pymc_geodesic.models.dp_categorical import Mixture
-from pymc_geodesic.models.dp_categorical_gibbs import Start
-from pymc_geodesic.models.dp_categorical_mixture import StochasticSliceChain
+from pymc_geodesic.mixtures import mixture_perplexity
+from pymc_geodesic.mixtures import (
+    collapsed_gibbs as concentration,
+    dp_categorical_mixture as expanded_mean,
+)
+from pymc_geodesic.mixtures import dp_categorical_mixture
+from pymc_geodesic.mixtures.dp_categorical import Mixture
+from pymc_geodesic.mixtures.dp_categorical_gibbs import Start
+from pymc_geodesic.mixtures.dp_categorical_mixture import StochasticSliceChain
 from pymc_geodesic.runtime.streams import new_stream
 from tests.grids import slow
 from tests.models.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run

@@ -5,14 +5,14 @@ import sys
 import numpy as np
 import pytest
 
-from pymc_geodesic.kernels.partitions import split_merge
-from pymc_geodesic.models import (
+from pymc_geodesic.mixtures import dp_categorical_gibbs as split_merge
+from pymc_geodesic.mixtures import (
     dp_categorical_gibbs,
     dp_categorical_mixture,
     dp_categorical_slice,
 )
-from pymc_geodesic.models.dp_categorical import Counts, Mixture
-from pymc_geodesic.models.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
+from pymc_geodesic.mixtures.dp_categorical import Counts, Mixture
+from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
 from tests.grids import slow
 from tests.models.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
 from tests.mutants import Mutant

@@ -7,9 +7,9 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import gammaln
 
-from pymc_geodesic.diagnostics import expert_probabilities, expert_votes
-from pymc_geodesic.kernels.partitions.expert_weights import add_subgradient, augment_weights
-from pymc_geodesic.kernels.partitions.gaussian_experts import (
+from pymc_geodesic.mixtures import expert_probabilities, expert_votes
+from pymc_geodesic.mixtures.experts import add_subgradient, augment_weights
+from pymc_geodesic.mixtures.gaussian_experts import (
     HINGE,
     LOGIT,
     Experts,
@@ -18,7 +18,7 @@ from pymc_geodesic.kernels.partitions.gaussian_experts import (
     loss_of_row,
     remove_row,
 )
-from pymc_geodesic.models import dp_multinomial_logit, infinite_svm
+from pymc_geodesic.mixtures import dp_multinomial_logit, infinite_svm
 
 P = 3
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from pymc_geodesic.diagnostics import completion_probabilities, document_completion_perplexity
-from pymc_geodesic.kernels.topics.assignments import Expectations, Sweeps, sample_documents
-from pymc_geodesic.kernels.topics.collapsed_gibbs import (
+from pymc_geodesic.topics import completion_probabilities, document_completion_perplexity
+from pymc_geodesic.kernels.topic_assignments import Expectations, Sweeps, sample_documents
+from pymc_geodesic.topics.lda_gibbs import (
     Concentrations,
     Tokens,
     Totals,
     collapsed_sweep,
     count_assignments,
 )
-from pymc_geodesic.kernels.topics.words import Entries, Topics
+from pymc_geodesic.kernels.topic_assignments import Entries, Topics
 from pymc_geodesic.runtime.streams import new_stream, split_stream
 
 

@@ -10,13 +10,13 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import pymc_geodesic as pg
-from pymc_geodesic.diagnostics import (
+from pymc_geodesic.svm import (
     LinearClassifier,
     linear_classifier,
     plot_decision_band,
     plot_label_probability,
 )
-from pymc_geodesic.models import linear_svm
+from pymc_geodesic.svm import linear_svm
 from pymc_geodesic.sparse import SparseData
 
 N, D, L = 80, 3, 4

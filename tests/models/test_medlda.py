@@ -9,16 +9,16 @@ from scipy import stats
 from scipy.special import gammaln
 
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales, draw_weights
-from pymc_geodesic.kernels.topics.collapsed_gibbs import Tokens, Totals, count_assignments
-from pymc_geodesic.kernels.topics.max_margin import (
+from pymc_geodesic.topics.lda_gibbs import Tokens, Totals, count_assignments
+from pymc_geodesic.topics.max_margin import (
     AUGMENTED,
     MULTICLASS,
     ONE_AGAINST_ALL,
     collapsed_max_margin_sweep,
     sample_labelled_documents,
 )
-from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens, MaxMarginTopics, TopicSettings
-from pymc_geodesic.models import medlda_gibbs, medlda_ssgrld
+from pymc_geodesic.topics.ssgrld import LabelledTokens, MaxMarginTopics, TopicSettings
+from pymc_geodesic.topics import medlda_gibbs, medlda_ssgrld
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.schedules import PolynomialDecay
 from tests.grids import slow
@@ -217,7 +217,7 @@ def test_data_augmentation_has_the_exact_posterior(augmented, draws):
 @pytest.mark.parametrize("names", [slow(["draw_weights"]), ["draw_scales", "draw_weights"]])
 def test_a_cost_that_is_not_halved_is_found(monkeypatch, names):
     """The authors' c is half of the cost: the mistake that the notation invites."""
-    module = import_module("pymc_geodesic.models.medlda_gibbs")
+    module = import_module("pymc_geodesic.topics.medlda_gibbs")
 
     def doubled_scales(rng, slack, cost):
         return draw_scales(rng, slack, 2 * cost)
@@ -325,7 +325,7 @@ def test_faulty_dynamics_are_found(monkeypatch, fault):
         monkeypatch.setattr(MaxMarginTopics, "_move_weights", weaker)
     else:
         options, topic_step = {"batch_size": 1}, 0.1
-        module = import_module("pymc_geodesic.kernels.topics.ssgrld")
+        module = import_module("pymc_geodesic.topics.ssgrld")
         add_counts = module.add_counts
 
         def unscaled(prior, slots, counts, scale, shape):

@@ -7,8 +7,8 @@ from arviz_base import from_dict
 from scipy import stats
 
 import pymc_geodesic as pg
-from pymc_geodesic.diagnostics import predict_labels
-from pymc_geodesic.models import medlda
+from pymc_geodesic.topics import predict_labels
+from pymc_geodesic.topics import medlda
 from tests.models.labelled_documents import corpus
 
 

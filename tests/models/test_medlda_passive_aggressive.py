@@ -8,16 +8,16 @@ import pytest
 from scipy.special import digamma, gammaln
 
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales
-from pymc_geodesic.kernels.topics.max_margin import ONE_AGAINST_ALL
-from pymc_geodesic.kernels.topics.passes import Passes
-from pymc_geodesic.kernels.topics.passive_aggressive import (
+from pymc_geodesic.topics.max_margin import ONE_AGAINST_ALL
+from pymc_geodesic.topics.ssgrld import Passes
+from pymc_geodesic.topics.medlda_passive_aggressive import (
     NormalWeights,
     OnlineSettings,
     PassiveAggressiveTopics,
     sweep_expected_margins,
 )
-from pymc_geodesic.kernels.topics.ssgrld import LabelledTokens
-from pymc_geodesic.models import medlda_passive_aggressive
+from pymc_geodesic.topics.ssgrld import LabelledTokens
+from pymc_geodesic.topics import medlda_passive_aggressive
 from pymc_geodesic.runtime.streams import new_stream
 from tests.models.labelled_documents import corpus
 from tests.mutants import Mutant
@@ -175,7 +175,7 @@ def test_a_minibatch_adds_what_enumeration_says():
 
 
 def test_a_cost_that_is_not_halved_is_found(monkeypatch):
-    module = import_module("pymc_geodesic.kernels.topics.passive_aggressive")
+    module = import_module("pymc_geodesic.topics.medlda_passive_aggressive")
     doubled = lambda rng, slack, cost: draw_scales(rng, slack, 2 * cost)  # noqa: E731
     monkeypatch.setattr(module, "draw_scales", doubled)
     assert np.abs(z_scores_of_a_step()).max() > 10

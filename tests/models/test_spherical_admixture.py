@@ -9,7 +9,7 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.distributions import VonMisesFisher
-from pymc_geodesic.models import spherical_admixture
+from pymc_geodesic.topics import spherical_admixture
 
 K, D, W = 3, 12, 6
 

@@ -5,12 +5,16 @@ import pytest
 from scipy import sparse, stats
 from scipy.special import logsumexp
 
-from pymc_geodesic.diagnostics import log_perplexity, top_words
+from pymc_geodesic.topics import log_perplexity, top_words
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
 from pymc_geodesic.distributions.special import log_vmf_normalizer
-from pymc_geodesic.models import ConvergenceWarning, mean_field, spherical_admixture_vi
-from pymc_geodesic.models.mean_field import MeanField
-from pymc_geodesic.models.topic_directions import (
+from pymc_geodesic.topics import (
+    ConvergenceWarning,
+    spherical_admixture_vi as mean_field,
+    spherical_admixture_vi,
+)
+from pymc_geodesic.topics.spherical_admixture_vi import MeanField
+from pymc_geodesic.topics.topic_directions import (
     AdmixturePrior,
     TopicLaws,
     bound_of_topics,
@@ -163,7 +167,7 @@ def test_finds_the_topics(corpus, truth, batch_size):
     assert np.mean(nearest == laws["theta_concentration"].values.argmax(axis=1)) > 0.9
 
 
-@pytest.mark.filterwarnings("ignore::pymc_geodesic.models.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::pymc_geodesic.topics.ConvergenceWarning")
 @pytest.mark.parametrize("batch_size", [None, 20])
 def test_dense_and_sparse_rows_say_the_same(corpus, batch_size):
     fits = [
@@ -176,7 +180,7 @@ def test_dense_and_sparse_rows_say_the_same(corpus, batch_size):
         np.testing.assert_allclose(*(fit["variational"][name] for fit in fits), rtol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore::pymc_geodesic.models.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::pymc_geodesic.topics.ConvergenceWarning")
 @pytest.mark.parametrize("batch_size", [None, 20])
 def test_a_seed_gives_the_same_on_any_number_of_cores(corpus, batch_size, monkeypatch):
     fits = []
@@ -225,7 +229,7 @@ def test_a_callback_sees_the_topics_and_may_end_the_run(corpus):
     assert fit["variational"].sizes["pass"] == 1
 
 
-@pytest.mark.filterwarnings("ignore::pymc_geodesic.models.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::pymc_geodesic.topics.ConvergenceWarning")
 def test_starts_where_it_is_told(corpus, truth):
     fit = spherical_admixture_vi(corpus, K, **NUMBERS, start=2.0 * truth, max_passes=1, **QUIET)
     assert np.all(np.diag(fit["variational"]["direction"].values @ truth.T) > 0.98)
