@@ -22,8 +22,8 @@ from scipy import sparse
 import pymc_geodesic as pg
 from benchmarks.distributed import Killer, cluster
 from pymc_geodesic.datasets import hold_out_words, load_20news_different, load_wikipedia
-from pymc_geodesic.topics import document_completion_perplexity
 from pymc_geodesic.distributed import sampling
+from pymc_geodesic.topics import document_completion_perplexity
 
 ALPHA, BETA = 0.1, 0.01
 BATCH, N_STEPS = 50, 10

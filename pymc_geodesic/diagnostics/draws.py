@@ -34,9 +34,9 @@ def group_with(
     >>> import numpy as np
     >>> from pymc_geodesic.diagnostics.draws import group_with
     >>> idata = az.from_dict({"posterior": {"x": np.ones((1, 4))}})
-    >>> group_with(idata, ["mu"], "centre() takes draws of models.circle")
+    >>> group_with(idata, ["mu"], "centre() takes draws of circle")
     Traceback (most recent call last):
-    ValueError: centre() takes draws of models.circle, but the posterior holds no variable 'mu'
+    ValueError: centre() takes draws of circle, but the posterior holds no variable 'mu'
     """
     if not hasattr(idata, "children"):
         raise ValueError(f"{takes} first, as an xarray.DataTree; got {type(idata).__name__}")

@@ -1,4 +1,33 @@
-"""Directions."""
+r"""Directional statistics: summaries, regions, tests and plots of unit vectors and angles.
+
+Means and quantiles of coordinates do not describe points on a circle or a sphere. The functions
+of this module take draws of unit vectors, axes, angles, orthonormal frames and proportions.
+
+1. `directional_summary`: mean direction, spread, credible cap and convergence of every variable
+   (`simplex_summary` for proportions).
+2. `credible_cap`, `directional_hdi`, `directional_hdr`: regions; `to_lonlat` and
+   `to_declination_inclination`: coordinates.
+3. `plot_sphere`, `plot_rose`, `plot_circular_density`, `plot_ternary`, `plot_direction_trace`,
+   `plot_directional_ppc`.
+4. Of data: `uniformity_test`, `vmf_residual_test` and, for any distribution of the package,
+   `stein_test`.
+
+References
+----------
+Jupp (2001), Modifications of the Rayleigh and Bingham tests for uniformity of directions;
+Prentice (1978), On invariant tests of uniformity for directions and orientations; Xu, Matsuda
+(2021), Interpretable Stein goodness-of-fit tests on Riemannian manifolds.
+
+Examples
+--------
+>>> import arviz as az
+>>> import numpy as np
+>>> import pymc_geodesic as pg
+>>> x = np.random.default_rng(1).normal([9.0, 0.0, 0.0], size=(2, 200, 3))
+>>> idata = az.from_dict({"posterior": {"pole": x / np.linalg.norm(x, axis=-1, keepdims=True)}})
+>>> pg.directional.mean_direction(idata, "pole")["pole"].values.round(1) + 0.0
+array([1., 0., 0.])
+"""
 
 from pymc_geodesic.directional.coordinates import (
     from_declination_inclination,

@@ -9,11 +9,10 @@ from pytensor.graph.replace import vectorize_graph
 from scipy import sparse
 
 from pymc_geodesic import SCIR, SGGMC, SGRLD, PolynomialDecay, SparseData
-from pymc_geodesic.topics import document_completion_perplexity, top_words
-from pymc_geodesic.topics import lda, lda_gibbs
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.sparse import admixture_log_likelihood
+from pymc_geodesic.topics import document_completion_perplexity, lda, lda_gibbs, top_words
 from tests.grids import slow
 from tests.steps.runs import INTERPRETED
 

@@ -8,19 +8,18 @@ import pytest
 from scipy.special import digamma, gammaln
 
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales
+from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.topics import medlda_passive_aggressive
 from pymc_geodesic.topics.max_margin import ONE_AGAINST_ALL
-from pymc_geodesic.topics.ssgrld import Passes
 from pymc_geodesic.topics.medlda_passive_aggressive import (
     NormalWeights,
     OnlineSettings,
     PassiveAggressiveTopics,
     sweep_expected_margins,
 )
-from pymc_geodesic.topics.ssgrld import LabelledTokens
-from pymc_geodesic.topics import medlda_passive_aggressive
-from pymc_geodesic.runtime.streams import new_stream
-from tests.models.labelled_documents import corpus
+from pymc_geodesic.topics.ssgrld import LabelledTokens, Passes
 from tests.mutants import Mutant
+from tests.topics.labelled_documents import corpus
 
 WORDS = np.array([0, 0, 2, 1], dtype=np.int32)
 STATES = np.array(list(itertools.product(range(2), repeat=4)))

@@ -1,41 +1,34 @@
 """What the plots of directions show, in every back end that is installed."""
 
-import ast
-import sys
-from pathlib import Path
-
 import arviz as az
 import numpy as np
 import pytest
 
-from pymc_geodesic.diagnostics import plot_temperature, plot_warmup, plots
 from pymc_geodesic.directional import (
     credible_cap,
     directional_hdi,
     directional_hdr,
     from_lonlat,
+    plot_circle_density,
     plot_circular_density,
     plot_direction_trace,
     plot_directional_ppc,
     plot_rose,
     plot_sphere,
+    plot_sphere_points,
     plot_ternary,
 )
-from pymc_geodesic.topics import plot_top_words
-from pymc_geodesic.directional.plot_direction_trace import angles_from_mean
 from pymc_geodesic.directional.outlines import outline
-from pymc_geodesic.diagnostics.plots.panels import module_of
+from pymc_geodesic.directional.plot_direction_trace import angles_from_mean
+from pymc_geodesic.directional.plot_ternary import CORNERS, region_outlines
 from pymc_geodesic.directional.projections import (
     equal_area,
     from_equal_area,
     mollweide,
     without_jumps,
 )
-from pymc_geodesic.directional.plot_ternary import CORNERS, region_outlines
-from pymc_geodesic.diagnostics.plots.warmup import phase_starts
+from tests.back_ends import BACKENDS, assert_drawn, panels_of, require
 from tests.grids import cross
-
-BACKENDS = ("matplotlib", "plotly", "bokeh")
 
 
 def unit(x):
@@ -58,7 +51,6 @@ def idata():
                 "mu": around(rng, [0.0, 0.6, 0.8], 0.2, (*draws, 2)),
                 "heading": around(rng, [-1.0, 0.0], 0.3, draws),
                 "share": rng.dirichlet([4.0, 8.0, 3.0], size=draws),
-                "beta": np.abs(np.eye(3, 6) + 0.05 * rng.normal(size=(*draws, 3, 6))),
             },
             "sample_stats": stats | {"step_size": np.full(draws, 0.1)},
             "warmup_sample_stats": stats
@@ -74,9 +66,7 @@ def idata():
 
 @pytest.fixture(params=BACKENDS)
 def backend(request):
-    pytest.importorskip(request.param)
-    if request.param == "plotly":
-        pytest.importorskip("webcolors")  # which ArviZ needs for plotly
+    require(request.param)
     return request.param
 
 
@@ -91,18 +81,8 @@ PLOTS = {
     "globe": (plot_sphere, {"projection": "3d"}, 2),
     "ternary": (plot_ternary, {}, 1),
     "trace": (plot_direction_trace, {}, 3),
-    "warm-up": (plot_warmup, {}, 2),
-    "temperature": (plot_temperature, {}, 1),
-    "words": (plot_top_words, {"vocabulary": list("abcdef"), "n": 3}, 3),
     "predictive": (plot_directional_ppc, {}, 1),
 }
-
-
-def panels_of(collection):
-    return [
-        each for variable in collection.viz["plot"].data_vars.values()
-        for each in variable.values.ravel()
-    ]  # fmt: skip
 
 
 def panel(collection, name, **selection):
@@ -112,21 +92,7 @@ def panel(collection, name, **selection):
 @pytest.mark.parametrize(("name", "backend"), cross(PLOTS, BACKENDS), indirect=["backend"])
 def test_an_idata_alone_is_drawn(idata, backend, name):
     plot, options, n_panels = PLOTS[name]
-    collection = plot(idata, backend=backend, **options)
-    assert collection.backend == backend
-    assert len(panels_of(collection)) == n_panels
-    figure = collection.get_viz("figure")
-    if backend == "matplotlib":
-        figure.canvas.draw()
-        assert all(ax.lines or ax.patches for ax in panels_of(collection))
-    elif backend == "plotly":
-        assert len(figure.to_json()) > 1000
-        assert len(figure.data) >= n_panels
-    else:
-        from bokeh.embed import json_item
-
-        assert json_item(figure)["doc"]["roots"]
-        assert all(each.renderers for each in panels_of(collection))
+    assert_drawn(plot(idata, backend=backend, **options), backend, n_panels)
 
 
 def test_angles_by_name(idata, backend):
@@ -357,30 +323,6 @@ def test_trace_shows_angles_from_the_mean(idata):
     assert np.abs(panel(collection, "heading").lines[0].get_ydata()).max() < 100
 
 
-def test_warmup_shows_phases_and_both_groups(idata):
-    collection = plot_warmup(idata, "temperature", backend="matplotlib")
-    ax = panel(collection, "temperature")
-    draw, value = ax.lines[1].get_data()
-    np.testing.assert_array_equal(draw, np.arange(-150, 150))
-    np.testing.assert_array_equal(value[150:], idata["sample_stats"]["temperature"][1])
-    bands = [(each.get_xy()[:, 0].min(), each.get_xy()[:, 0].max()) for each in ax.patches]
-    assert bands == [(-150.0, -75.0), (-75.0, 0.0)]
-    mixed = np.array([["search", "tune", "tune"], ["search", "search", "tune"]])
-    assert phase_starts(mixed, np.arange(3)) == [("search", 0.0), ("tune", 1.5)]
-    with pytest.raises(ValueError, match="discard_tuned_samples=False"):
-        plot_warmup(az.from_dict({"posterior": {"x": np.zeros((1, 5))}}))
-    with pytest.raises(ValueError, match=r"hold no \['energy'\]"):
-        plot_warmup(idata, "energy")
-
-
-def test_warmup_of_a_sampler_without_phases(idata):
-    tree = idata.copy()
-    tree["warmup_sample_stats"] = tree["warmup_sample_stats"].to_dataset().drop_vars("phase")
-    ax = panel(plot_warmup(tree, backend="matplotlib"), "step_size")
-    assert len(ax.patches) == 1
-    assert ax.get_ylabel() == "log10 step_size"
-
-
 def test_predictive_check_counts_the_data_in_each_region(idata):
     title = panel(plot_directional_ppc(idata, backend="matplotlib"), "y").get_title()
     seen = idata["observed_data"]["y"].values
@@ -413,18 +355,34 @@ def test_sectors_in_no_possible_number(idata, bins):
         plot_rose(idata, "heading", bins=bins)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
-def test_a_missing_back_end_is_named(name, monkeypatch):
-    monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=f"backend='{name}' needs {name}: pip install"):
-        module_of(name)
+@pytest.fixture
+def points():
+    rng = np.random.default_rng(1)
+    circle = rng.normal([2.0, 0.0], size=(2, 50, 2))
+    return az.from_dict({"posterior": {"circle": circle, "sphere": rng.normal(size=(2, 50, 3))}})
 
 
-def test_back_ends_are_imported_when_they_draw():
-    for path in Path(plots.__file__).parent.glob("*.py"):
-        for node in ast.parse(path.read_text()).body:
-            names = [each.name for each in getattr(node, "names", [])]
-            names.append(getattr(node, "module", None) or "")
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                roots = {name.split(".")[0] for name in names}
-                assert not roots & {"matplotlib", "plotly", "bokeh", "arviz_plots"}, path.name
+def test_circle_histogram_and_density_integrate_to_one(points):
+    ax = plot_circle_density(points, "circle", density=lambda angle: 3 * np.exp(np.cos(angle)))
+    height, edges, _ = ax.patches[0].get_data()
+    assert (height * np.diff(edges)).sum() == pytest.approx(1)
+    angle, density = ax.lines[0].get_data()
+    assert np.trapezoid(density, angle) == pytest.approx(1)
+    # The draws lean towards angle 0 and the bins must show it.
+    middle = edges[:-1] + np.diff(edges) / 2
+    assert height[np.abs(middle) < 1].sum() > 5 * height[np.abs(middle) > 2].sum()
+
+
+def test_sphere_shows_all_points_or_thins_them(points):
+    ax = plot_sphere_points(points, "sphere")
+    assert len(ax.collections[-1]._offsets3d[0]) == 100
+    ax = plot_sphere_points(points, "sphere", max_points=10, ax=ax)
+    assert len(ax.collections[-1]._offsets3d[0]) == 10
+
+
+@pytest.mark.parametrize(("plot", "dimension"), [(plot_circle_density, 2), (plot_sphere_points, 3)])
+def test_wrong_vectors_are_refused(points, plot, dimension):
+    with pytest.raises(ValueError, match=f"vectors of length {dimension}"):
+        plot(np.ones((4, 7)))
+    with pytest.raises(ValueError, match="holds no variable 'missing'"):
+        plot(points, "missing")

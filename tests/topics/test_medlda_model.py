@@ -7,9 +7,8 @@ from arviz_base import from_dict
 from scipy import stats
 
 import pymc_geodesic as pg
-from pymc_geodesic.topics import predict_labels
-from pymc_geodesic.topics import medlda
-from tests.models.labelled_documents import corpus
+from pymc_geodesic.topics import medlda, predict_labels
+from tests.topics.labelled_documents import corpus
 
 
 @pytest.mark.parametrize("n_classes", [None, 3])

@@ -9,6 +9,9 @@ from scipy import stats
 from scipy.special import gammaln
 
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales, draw_weights
+from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.schedules import PolynomialDecay
+from pymc_geodesic.topics import medlda_gibbs, medlda_ssgrld
 from pymc_geodesic.topics.lda_gibbs import Tokens, Totals, count_assignments
 from pymc_geodesic.topics.max_margin import (
     AUGMENTED,
@@ -18,12 +21,9 @@ from pymc_geodesic.topics.max_margin import (
     sample_labelled_documents,
 )
 from pymc_geodesic.topics.ssgrld import LabelledTokens, MaxMarginTopics, TopicSettings
-from pymc_geodesic.topics import medlda_gibbs, medlda_ssgrld
-from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.schedules import PolynomialDecay
 from tests.grids import slow
-from tests.models.labelled_documents import corpus
 from tests.mutants import Mutant
+from tests.topics.labelled_documents import corpus
 
 WORDS = np.array([0, 0, 1, 1, 2], dtype=np.int32)
 STARTS = np.array([0, 3, 5])

@@ -1,17 +1,20 @@
 """Variational inference of spherical admixtures: its bound, its steps, what it returns."""
 
+import sys
+
 import numpy as np
 import pytest
 from scipy import sparse, stats
 from scipy.special import logsumexp
 
-from pymc_geodesic.topics import log_perplexity, top_words
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
 from pymc_geodesic.distributions.special import log_vmf_normalizer
+from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.topics import (
     ConvergenceWarning,
-    spherical_admixture_vi as mean_field,
+    log_perplexity,
     spherical_admixture_vi,
+    top_words,
 )
 from pymc_geodesic.topics.spherical_admixture_vi import MeanField
 from pymc_geodesic.topics.topic_directions import (
@@ -21,7 +24,6 @@ from pymc_geodesic.topics.topic_directions import (
     natural_target,
     terms_of,
 )
-from pymc_geodesic.runtime.threads import Workers
 
 K, W, D = 3, 12, 60
 NUMBERS = {"alpha": 1.0, "kappa": 300.0, "sigma": 20.0, "kappa0": 20.0}
@@ -185,7 +187,9 @@ def test_dense_and_sparse_rows_say_the_same(corpus, batch_size):
 def test_a_seed_gives_the_same_on_any_number_of_cores(corpus, batch_size, monkeypatch):
     fits = []
     for n_threads in (1, 2, 2):
-        monkeypatch.setattr(mean_field, "Workers", lambda n=n_threads: Workers(n))
+        monkeypatch.setattr(
+            sys.modules[MeanField.__module__], "Workers", lambda n=n_threads: Workers(n)
+        )
         fits.append(
             spherical_admixture_vi(
                 corpus, K, **NUMBERS, batch_size=batch_size, max_passes=3, **QUIET

@@ -10,14 +10,14 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import pymc_geodesic as pg
+from pymc_geodesic.sparse import SparseData
 from pymc_geodesic.svm import (
     LinearClassifier,
     linear_classifier,
+    linear_svm,
     plot_decision_band,
     plot_label_probability,
 )
-from pymc_geodesic.svm import linear_svm
-from pymc_geodesic.sparse import SparseData
 
 N, D, L = 80, 3, 4
 

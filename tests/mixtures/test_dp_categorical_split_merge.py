@@ -5,7 +5,6 @@ import sys
 import numpy as np
 import pytest
 
-from pymc_geodesic.mixtures import dp_categorical_gibbs as split_merge
 from pymc_geodesic.mixtures import (
     dp_categorical_gibbs,
     dp_categorical_mixture,
@@ -14,7 +13,7 @@ from pymc_geodesic.mixtures import (
 from pymc_geodesic.mixtures.dp_categorical import Counts, Mixture
 from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
 from tests.grids import slow
-from tests.models.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
+from tests.mixtures.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
 from tests.mutants import Mutant
 
 MODULE = sys.modules[CollapsedChain.__module__]
@@ -64,9 +63,9 @@ def test_proposals_alone_have_the_exact_law_of_all_partitions(exact):
     ids=lambda value: value[1] or value[0] if isinstance(value, tuple) else None,
 )
 def test_wrong_proposals_have_another_law(part, edit, exact, monkeypatch):
-    kernel = Mutant(edit[1], getattr(split_merge, part), edit=edit).compile()
+    kernel = Mutant(edit[1], getattr(MODULE, part), edit=edit).compile()
     if part != "split_or_merge":
-        kernel = Mutant(edit[1], split_merge.split_or_merge, {part: kernel}).compile()
+        kernel = Mutant(edit[1], MODULE.split_or_merge, {part: kernel}).compile()
     monkeypatch.setattr(MODULE, "split_or_merge", kernel)
     found, _ = run(ByProposalsAlone(), 6_000, 3)
     assert np.abs(deviations(exact, found)).max() > 8
@@ -102,7 +101,7 @@ def log_odds(kernel):
 
 
 def test_log_odds_of_long_rows():
-    assert abs(log_odds(split_merge._log_odds)) < 1e-8
+    assert abs(log_odds(MODULE._log_odds)) < 1e-8
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,7 @@ def test_log_odds_of_long_rows():
     ids=lambda edit: edit[1],
 )
 def test_wrong_log_odds_are_others(edit):
-    assert abs(log_odds(Mutant(edit[1], split_merge._log_odds, edit=edit).compile())) > 0.1
+    assert abs(log_odds(Mutant(edit[1], MODULE._log_odds, edit=edit).compile())) > 0.1
 
 
 def test_counts_are_kept_up_to_date_and_there_is_room_for_parts():

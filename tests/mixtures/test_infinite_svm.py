@@ -7,7 +7,12 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import gammaln
 
-from pymc_geodesic.mixtures import expert_probabilities, expert_votes
+from pymc_geodesic.mixtures import (
+    dp_multinomial_logit,
+    expert_probabilities,
+    expert_votes,
+    infinite_svm,
+)
 from pymc_geodesic.mixtures.experts import add_subgradient, augment_weights
 from pymc_geodesic.mixtures.gaussian_experts import (
     HINGE,
@@ -18,7 +23,6 @@ from pymc_geodesic.mixtures.gaussian_experts import (
     loss_of_row,
     remove_row,
 )
-from pymc_geodesic.mixtures import dp_multinomial_logit, infinite_svm
 
 P = 3
 

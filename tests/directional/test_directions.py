@@ -25,8 +25,8 @@ from pymc_geodesic.directional import (
     to_declination_inclination,
     to_lonlat,
 )
-from pymc_geodesic.directional.mean_direction import as_batches
 from pymc_geodesic.directional.kinds import kind_of
+from pymc_geodesic.directional.mean_direction import as_batches
 
 
 def unit(x):

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
+from pymc_geodesic.kernels.topic_assignments import (
+    Entries,
+    Expectations,
+    Sweeps,
+    Topics,
+    sample_documents,
+)
+from pymc_geodesic.runtime.streams import new_stream, split_stream
 from pymc_geodesic.topics import completion_probabilities, document_completion_perplexity
-from pymc_geodesic.kernels.topic_assignments import Expectations, Sweeps, sample_documents
 from pymc_geodesic.topics.lda_gibbs import (
     Concentrations,
     Tokens,
@@ -15,8 +22,6 @@ from pymc_geodesic.topics.lda_gibbs import (
     collapsed_sweep,
     count_assignments,
 )
-from pymc_geodesic.kernels.topic_assignments import Entries, Topics
-from pymc_geodesic.runtime.streams import new_stream, split_stream
 
 
 def stream(seed=1):

@@ -9,12 +9,13 @@ from scipy.special import logsumexp
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import make_vmf_mixture
-from pymc_geodesic.mixtures import component_probabilities
-from pymc_geodesic.topics import align_topics
-from pymc_geodesic.distributions.special import log_vmf_normalizer, mean_resultant_length
-from pymc_geodesic.mixtures import vmf_mixture, vmf_mixture_em
-from pymc_geodesic.topics import ConvergenceWarning
-from pymc_geodesic.distributions.special import kappa_of_resultant_length
+from pymc_geodesic.distributions.special import (
+    kappa_of_resultant_length,
+    log_vmf_normalizer,
+    mean_resultant_length,
+)
+from pymc_geodesic.mixtures import component_probabilities, vmf_mixture, vmf_mixture_em
+from pymc_geodesic.topics import ConvergenceWarning, align_topics
 from tests.steps.runs import INTERPRETED
 
 MEANS = np.array([[1.0, 0.0, 0.0], [0.0, 0.6, 0.8]])

@@ -4,9 +4,9 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 
-from pymc_geodesic.topics import align_topics, top_words
 from pymc_geodesic.kernels.stick_breaking import weights_of_sticks
 from pymc_geodesic.mixtures.vmf_mixture import log_weights
+from pymc_geodesic.topics import align_topics, top_words
 
 CHAINS, DRAWS, TOPICS, WORDS, DOCUMENTS = 3, 100, 5, 12, 4
 

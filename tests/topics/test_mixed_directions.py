@@ -7,6 +7,8 @@ from scipy.special import digamma as scipy_digamma
 from scipy.special import gammaln, polygamma
 
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+from pymc_geodesic.runtime.digamma import digamma, trigamma
+from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.topics.mixed_directions import (
     Climb,
     Sums,
@@ -15,8 +17,6 @@ from pymc_geodesic.topics.mixed_directions import (
     differentiate_by_topics,
 )
 from pymc_geodesic.topics.topic_directions import TopicLaws, terms_of
-from pymc_geodesic.runtime.digamma import digamma, trigamma
-from pymc_geodesic.runtime.threads import Workers
 
 K, V = 3, 4
 XI = np.array([18.0, 50.0, 30.0])

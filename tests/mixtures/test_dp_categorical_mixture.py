@@ -6,18 +6,14 @@ import numpy as np
 import pytest
 from scipy.special import digamma, polygamma
 
-from pymc_geodesic.mixtures import mixture_perplexity
-from pymc_geodesic.mixtures import (
-    collapsed_gibbs as concentration,
-    dp_categorical_mixture as expanded_mean,
-)
-from pymc_geodesic.mixtures import dp_categorical_mixture
+from pymc_geodesic.mixtures import dp_categorical_mixture, mixture_perplexity
+from pymc_geodesic.mixtures.collapsed_gibbs import draw_concentration_of_sticks
 from pymc_geodesic.mixtures.dp_categorical import Mixture
 from pymc_geodesic.mixtures.dp_categorical_gibbs import Start
-from pymc_geodesic.mixtures.dp_categorical_mixture import StochasticSliceChain
+from pymc_geodesic.mixtures.dp_categorical_mixture import StochasticSliceChain, expanded_mean_step
 from pymc_geodesic.runtime.streams import new_stream
 from tests.grids import slow
-from tests.models.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
+from tests.mixtures.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
 from tests.mutants import Mutant
 
 PARTS = sys.modules[StochasticSliceChain.__module__]
@@ -67,7 +63,7 @@ def test_sticks_without_what_lies_behind_them_have_another_law(monkeypatch):
 )
 def test_a_wrong_concentration_has_another_law(exact, edit, monkeypatch):
     module = sys.modules[Mixture.__module__]
-    mutant = Mutant(edit[1], concentration.draw_concentration_of_sticks, edit=edit).compile()
+    mutant = Mutant(edit[1], draw_concentration_of_sticks, edit=edit).compile()
     monkeypatch.setattr(module, "draw_concentration_of_sticks", mutant)
     _, alpha = all_rows(PRIOR, 3_000)
     assert abs(by_batches(alpha, exact.alpha)) > 6
@@ -93,7 +89,7 @@ def expanded_mean_moments(step, n=40_000, n_steps=20):
 
 
 def test_sgrld_keeps_dirichlet_laws():
-    assert np.abs(expanded_mean_moments(expanded_mean.expanded_mean_step)).max() < 5
+    assert np.abs(expanded_mean_moments(expanded_mean_step)).max() < 5
 
 
 @pytest.mark.parametrize(
@@ -107,7 +103,7 @@ def test_sgrld_keeps_dirichlet_laws():
     ids=lambda edit: edit[1] or edit[0],
 )
 def test_a_wrong_sgrld_has_other_laws(edit):
-    step = Mutant(edit[1], expanded_mean.expanded_mean_step, edit=edit).compile()
+    step = Mutant(edit[1], expanded_mean_step, edit=edit).compile()
     assert np.abs(expanded_mean_moments(step)).max() > 8
 
 

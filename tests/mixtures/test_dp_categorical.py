@@ -7,14 +7,18 @@ import pytest
 from scipy import sparse
 from scipy.special import gammaln
 
-from pymc_geodesic.mixtures import mixture_log_predictive, mixture_perplexity
-from pymc_geodesic.mixtures import collapsed_gibbs, dp_categorical_slice as slices
-from pymc_geodesic.mixtures import dp_categorical_gibbs, dp_categorical_slice
+from pymc_geodesic.mixtures import (
+    collapsed_gibbs,
+    dp_categorical_gibbs,
+    dp_categorical_slice,
+    mixture_log_predictive,
+    mixture_perplexity,
+)
 from pymc_geodesic.mixtures.dp_categorical import Counts, Mixture
 from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
 from pymc_geodesic.mixtures.dp_categorical_slice import SliceChain
 from tests.grids import slow
-from tests.models.all_partitions import (
+from tests.mixtures.all_partitions import (
     BETA,
     COUNTS,
     NEW,
@@ -27,6 +31,7 @@ from tests.models.all_partitions import (
 )
 from tests.mutants import Mutant
 
+slices = sys.modules[SliceChain.__module__]
 dp_categorical_gibbs_module = sys.modules[CollapsedChain.__module__]
 
 

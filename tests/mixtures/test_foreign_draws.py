@@ -11,15 +11,7 @@ from pymc_geodesic.mixtures import (
     mixture_log_predictive,
     mixture_perplexity,
 )
-from pymc_geodesic.svm import LinearClassifier
-from pymc_geodesic.topics import (
-    align_topics,
-    document_completion_perplexity,
-    log_perplexity,
-    predict_labels,
-    top_words,
-    topics_by_class,
-)
+from tests.foreign_draws import OTHERS, assert_refused
 
 X = np.eye(3)
 PREDICTIONS = {
@@ -28,26 +20,13 @@ PREDICTIONS = {
     "component_probabilities": lambda idata: component_probabilities(idata, X),
     "mixture_log_predictive": lambda idata: mixture_log_predictive(idata, X),
     "mixture_perplexity": lambda idata: mixture_perplexity(idata, X),
-    "predict_labels": lambda idata: predict_labels(idata, X),
-    "topics_by_class": lambda idata: topics_by_class(idata, [1, -1, 1]),
-    "log_perplexity": lambda idata: log_perplexity(idata, X),
-    "LinearClassifier": LinearClassifier,
-    "align_topics": align_topics,
-    "top_words": top_words,
-    "document_completion_perplexity": lambda idata: document_completion_perplexity(idata, X, X),
-}
-OTHERS = {
-    "of another model": az.from_dict({"posterior": {"x": np.ones((1, 4, 3))}}),
-    "without a posterior": az.from_dict({"sample_stats": {"x": np.ones((1, 4, 3))}}),
 }
 
 
 @pytest.mark.parametrize("given", OTHERS)
 @pytest.mark.parametrize("predict", PREDICTIONS)
 def test_draws_of_other_models_are_refused(predict, given):
-    message = "(?i)holds no variable '(topics|weights|beta|zbar|sizes)'|has no group 'posterior'"
-    with pytest.raises(ValueError, match=message):
-        PREDICTIONS[predict](OTHERS[given])
+    assert_refused(PREDICTIONS[predict], given)
 
 
 @pytest.mark.parametrize(
@@ -80,14 +59,3 @@ def test_weights_of_classifiers_are_none_of_a_mixture(weights, message):
     )
     with pytest.raises(ValueError, match=message):
         mixture_log_predictive(idata, X)
-
-
-def test_weights_of_another_name_are_listed():
-    """The coefficients of a model written by hand are called what its author likes."""
-    draws = np.random.default_rng(1).normal(size=(2, 50, 3))
-    idata = az.from_dict({"posterior": {"w": draws, "b": draws[..., 0]}})
-    with pytest.raises(ValueError, match=r"no variable 'weights'.* weights=; candidates are w\.$"):
-        LinearClassifier(idata, cost=2.0)
-    assert LinearClassifier(idata, weights="w", intercept="b", cost=2.0).coef.shape == (3,)
-    with pytest.raises(ValueError, match="No variable has the dimensions"):
-        LinearClassifier(az.from_dict({"posterior": {"b": draws[..., 0]}}))
