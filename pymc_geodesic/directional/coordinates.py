@@ -10,9 +10,7 @@ from numpy.typing import ArrayLike
 
 PACKAGE = str(Path(__file__).parents[2])
 
-
 TWO_TURNS = 4.0 * np.pi
-
 
 UNITS = {"deg": 180.0 / np.pi, "degrees": 180.0 / np.pi, "rad": 1.0, "radians": 1.0}
 

@@ -13,12 +13,9 @@ from pymc_geodesic.directional.mean_direction import unit_rows
 MOST_CENTRES = 2000
 """Kernels at most; draws beyond are thinned evenly."""
 
-
 _MOST_COMPARED = 600
 
-
 _CONCENTRATIONS = 24
-
 
 _BLOCK = 2_000_000
 

@@ -23,7 +23,6 @@ from pymc_geodesic.manifolds import Manifold, Product, Sphere
 
 METHODS = ("bootstrap", "monte-carlo")
 
-
 NO_UNITS = Units(np.empty(0), np.eye(0), np.ones(1), None)
 
 

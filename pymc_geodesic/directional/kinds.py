@@ -14,9 +14,7 @@ from pymc_geodesic.directional.coordinates import warn_of_degrees
 
 Kind = Literal["direction", "angle", "frame", "simplex"]
 
-
 KINDS = ("direction", "angle", "frame", "simplex")
-
 
 RULES = {
     "direction": "Directions are told by norm one along the last dimension.",

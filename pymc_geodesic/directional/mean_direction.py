@@ -16,10 +16,8 @@ from pymc_geodesic.directional.kinds import chosen, group_of
 
 PACKAGE = str(Path(__file__).parents[2])
 
-
 LOST = 0.1
 """Resultant length below which a first moment counts as vanished."""
-
 
 DISTINCT = 0.1
 """By how much the largest share of second moments must exceed 1 / d to show an axis."""

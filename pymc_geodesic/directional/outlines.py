@@ -10,7 +10,6 @@ from pymc_geodesic.directional.projections import equal_area, from_equal_area
 
 _HEMISPHERE = 1.03 * np.sqrt(2.0)
 
-
 _FEWEST, _MOST = 140, 260
 
 

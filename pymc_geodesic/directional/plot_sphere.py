@@ -31,7 +31,6 @@ from pymc_geodesic.directional.kinds import directions
 
 PROJECTIONS = ("equal_area", "mollweide", "3d")
 
-
 SEEN_FROM_ABOVE = {
     "east_north_up": np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, -1.0]]),
     "north_east_down": np.diag([-1.0, 1.0, 1.0]),

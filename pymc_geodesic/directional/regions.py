@@ -31,9 +31,7 @@ from pymc_geodesic.directional.mean_direction import (
 
 _DRAWS_FOR_AREA = 6000
 
-
 _DRAWS_FOR_LEVEL = 10_000
-
 
 _SQUARE_DEGREES = (180.0 / np.pi) ** 2
 

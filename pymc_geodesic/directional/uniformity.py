@@ -16,10 +16,8 @@ from pymc_geodesic.distributions.unit_points import unit_points
 
 Array = NDArray[np.float64]
 
-
 N_HARMONICS = 40
 """Degrees of spherical harmonics in the limit law of Giné's statistics; the rest is its mean."""
-
 
 BATCH_ENTRIES = 2**18
 """Numbers of simulated samples that are in memory at a time, about."""

@@ -178,7 +178,6 @@ def log_bessel_i(order: ArrayLike, x: ArrayLike) -> NDArray[np.float64]:
 LARGEST_KAPPA = 1e8
 """Bound for a component of equal points, whose likelihood has no maximum."""
 
-
 NEWTON_STEPS = 50
 
 

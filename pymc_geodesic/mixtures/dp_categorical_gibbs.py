@@ -259,7 +259,6 @@ def split_or_merge(
 
 FIRST_ROOM = 16
 
-
 RESTRICTED_SWEEPS = 3
 """Before a split is proposed: with one, clusters found are worse; with six, no better."""
 

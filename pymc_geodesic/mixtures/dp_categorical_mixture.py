@@ -79,7 +79,6 @@ def expanded_mean_step(
 USUAL_BATCH = 1000
 """Rows of a minibatch unless they are chosen, or all where there are fewer."""
 
-
 STEP_SIZES = {"scir": 0.01, "sgrld": 1e-3}
 """Steps for which draws predict well: SCIR's is a rate of forgetting, SGRLD's one per count."""
 

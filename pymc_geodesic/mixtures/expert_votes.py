@@ -16,7 +16,6 @@ from pymc_geodesic.runtime.missing_values import refuse_missing
 
 OF_EXPERTS = ("sizes", "weights", "mean", "lower")
 
-
 OF_PRIOR = ("strength", "alpha", "prior_mean", "prior_lower")
 
 

@@ -211,10 +211,8 @@ def augment_weights(
 FRESH = 3
 """Weights from the prior that every row is offered."""
 
-
 DIFFUSION, NOISE = 0.05, 0.05
 """Of the thermostats, in units of the step, and the gradient noise of a step at most."""
-
 
 LONGEST_STEP = 0.3
 

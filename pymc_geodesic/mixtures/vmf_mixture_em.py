@@ -19,10 +19,8 @@ from pymc_geodesic.runtime.convergence import warn_of_last_pass
 
 Array = NDArray[np.float64]
 
-
 HARD_PASSES = 100
 """Passes of spherical k-means before a start, at most."""
-
 
 SHARE_OF_EMPTY = 1e-12
 """Part of the points below which a component has none."""

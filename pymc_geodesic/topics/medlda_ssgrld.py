@@ -21,7 +21,6 @@ TOPIC_STEPS: dict[str, Schedule] = {
     "SGRLD": PolynomialDecay(1e-3, b=10, gamma=0.6),
 }
 
-
 WEIGHT_STEPS: dict[str, Schedule] = {
     "SSGNHT": PolynomialDecay(0.2, b=1, gamma=0.0),
     "SSGLD": PolynomialDecay(0.5, b=10, gamma=0.5),

@@ -27,7 +27,6 @@ from pymc_geodesic.runtime.kernel import Matrix, Vector, kernel, part
 
 HALVINGS = 30
 
-
 SMALLEST_PART = 0.2
 """No component of a falls below this part of itself in one step."""
 

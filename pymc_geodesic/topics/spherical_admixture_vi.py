@@ -38,10 +38,8 @@ from pymc_geodesic.topics.topic_directions import (
 
 Array = NDArray[np.float64]
 
-
 HALVINGS = 20
 """Of a step of the topics that would lower the bound, at most."""
-
 
 GAIN = 1e-2
 """Nats below which the proportions of a document are left as they are."""
@@ -127,7 +125,6 @@ def _cosines(vectors: Any, laws: TopicLaws) -> Array:
 
 
 Callback = Callable[[Array, Array, int], None]
-
 
 FIRST_STEP, DECAY_AFTER, DECAY = 0.4, 200.0, 0.6
 """Default schedule of stochastic steps, the first one over K: all topics answer to one document."""

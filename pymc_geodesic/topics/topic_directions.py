@@ -24,10 +24,8 @@ from pymc_geodesic.topics.mixed_directions import (
 
 Array = NDArray[np.float64]
 
-
 CHUNK = 25
 """Documents that one call of a kernel sees: sums depend on it, not on the number of cores."""
-
 
 SWEEPS = 3
 """Rounds over the topics that propose a batch update."""
