@@ -7,23 +7,24 @@ import math
 import numpy as np
 
 from pymc_geodesic.integrators import (
-    PAPER,
     FrictionAndNoise,
     Scratch,
     State,
     Thermostat,
+    block_slice,
     drift,
     friction_coefficients,
-    gradient_times,
     kick_with_friction,
     kinetic_temperature,
     position_temperature,
+    velocity_ratio,
 )
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, Vector, kernel, part
+from pymc_geodesic.runtime.streams import fill_normal
 
 LARGEST_LAG = 0.9
 """Bound of ε²λ/4, which reaches 1 where a step is no longer stable."""
@@ -34,12 +35,11 @@ OUTLIER = 10.0
 
 @part
 def drift_with_thermostat(space: Space, state: State, thermostat: Thermostat, time: float) -> None:
-    """Move along geodesics, and ξ ← ξ + time · (v·v/m − T)/Q, both exact: v·v stays as it is."""
+    """Step A: move along geodesics, and ξ ← ξ + time · (v·v/m − T)/Q, where v·v stays as it is."""
     blocks = space.blocks
     for block in range(blocks.shape[0]):
-        part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-        kinetic = kinetic_temperature(state.v[part], space.dims[block])
-        deviation = kinetic - thermostat.targets[block]
+        v = state.v[block_slice(blocks, block)]
+        deviation = kinetic_temperature(v, space.dims[block]) - thermostat.targets[block]
         thermostat.friction[block] += time * deviation / thermostat.inertia[block]
     drift(space, state, time)
 
@@ -58,21 +58,33 @@ def gsgnht(
     temperatures: Vector,
     work: Matrix,
 ) -> int:
-    r"""Run the inner steps of one gSGNHT draw, in place.
+    r"""Run the inner steps of one gSGNHT draw, in place: the loop over l of algorithm 2.
 
-    SGGMC whose friction adapts, one thermostat for each block, driven towards v·v/m = T:
-    dv = Λ(x)(∇log π dt − (γ + ξ) v dt + N(0, 2γ dt)), dξ = (v·v/m − T)/Q dt. The thermostat moves
-    with the geodesics, along which v·v is constant, so that ξ is exact there too. The ξ of the
-    paper, which starts at C, is γ + ξ here: ξ starts at 0, and what it settles at is the friction
-    that unknown gradient noise takes.
+    SGGMC whose friction adapts, with one thermostat for each variable, driven towards v·v/m = T:
+    dv = Λ(x)(∇log π dt − (C + ξ) v dt + N(0, 2C dt)), dξ = (v·v/m − T)/Q dt. The ξ of the paper,
+    which starts at C, is C + ξ here: ξ starts at 0, and its mean is the friction that balances
+    unknown gradient noise. The paper has T = Q = 1. In the pattern A B O B A:
+
+    ===== ============================================================== ========================
+    step  algorithm 2 with C + ξ for its ξ, U = −log π                   here
+    ===== ============================================================== ========================
+    A     (x, v) along the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2     `drift_with_thermostat`
+    B     v ← exp(−(C + ξ) ε/2) v                                        `kick_with_friction`
+    O     v ← v + Λ(x)(−ε ∇Ũ(x) + N(0, (2C − εV) ε))                     and, for Λ(x),
+    B     v ← exp(−(C + ξ) ε/2) v                                        `project`
+    A     (x, v) along the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2     `drift_with_thermostat`
+    ===== ============================================================== ========================
+
+    Merged steps, minibatches and the splitting ``EXACT`` are as in `pymc_geodesic.kernels.sggmc`.
 
     Along geodesics the mean of v·v/m is not the temperature of the positions but exceeds it by a
-    factor 1 / (1 − ε²λ/4), λ being the mean curvature; ``work`` tells how large it is.
+    factor 1 / (1 − ε²λ/4), λ being the mean curvature, which `update_curvature` estimates from
+    ``work``; `thermostat_targets` has the T that leaves the positions at temperature 1.
 
     Parameters
     ----------
     thermostat : Thermostat
-        Its targets are the means of v·v/m along geodesics.
+        ξ, Q and T of each block.
     work : ndarray, shape (n_blocks, 2)
         Receives the sums over inner steps of v·v and of v·∇log π before each kick.
     logp_grad, minibatches, space, state, step_size, friction, stream, scratch, temperatures
@@ -90,37 +102,35 @@ def gsgnht(
     space, state, thermostat = borrow(space), borrow(state), borrow(thermostat)
     stream, scratch, work = borrow(stream), borrow(scratch), borrow(work)
     temperatures = borrow(temperatures)
-    blocks, x, v, gradient = space.blocks, state.x, state.v, scratch.gradient
+    blocks, x, v = space.blocks, state.x, state.v
+    gradient, noise, splitting = scratch.gradient, scratch.noise, friction.splitting
     n_steps = minibatches.size
     decay, spread = np.empty(x.size), np.empty(x.size)
     clips = friction_coefficients(
-        step_size, friction.friction, friction.known_noise, friction.splitting, decay, spread
+        step_size, friction.friction, friction.known_noise, splitting, decay, spread
     )
     temperatures[:], work[:] = 0.0, 0.0
-    drift_with_thermostat(space, state, thermostat, 0.5 * step_size)
+    drift_with_thermostat(space, state, thermostat, 0.5 * step_size)  # A
     for step in range(n_steps):
         evaluate(logp_grad.address, x, minibatches[step], logp_grad.context, gradient)
+        fill_normal(stream, noise)
         for block in range(blocks.shape[0]):
-            start = blocks[block, 1]
-            part = slice(start, start + blocks[block, 2] * blocks[block, 3])
-            half, middle = gradient_times(step_size, decay[start], friction.splitting)
+            own = block_slice(blocks, block)
             drag = math.exp(-thermostat.friction[block] * step_size)
-            square, power = kick_with_friction(
-                v[part], gradient[part], half, middle, drag, decay[part], spread[part],
-                stream, scratch.noise,
+            square, power = kick_with_friction(  # B O B
+                v[own], gradient[own], noise[own], decay[own], spread[own], drag, step_size,
+                splitting,
             )  # fmt: skip
             work[block, 0] += square
             work[block, 1] += power
-            temperatures[block] += (
-                position_temperature(
-                    square, power, drag * decay[start], step_size, friction.splitting,
-                    space.dims[block],
-                )
-                / n_steps
-            )  # fmt: skip
-        project(blocks, x, v)
+            temperatures[block] += position_temperature(
+                square, power, drag * decay[own.start], step_size, splitting, space.dims[block]
+            )
+        project(blocks, x, v)  # Λ(x)
         time = step_size if step < n_steps - 1 else 0.5 * step_size
-        drift_with_thermostat(space, state, thermostat, time)
+        drift_with_thermostat(space, state, thermostat, time)  # A, and the next A
+    for block in range(blocks.shape[0]):
+        temperatures[block] /= n_steps
     return clips
 
 
@@ -136,7 +146,7 @@ def thermostat_targets(
     r"""Mean of v·v/m along geodesics at which the positions have a given temperature.
 
     T r / (1 − r ε²λ/4), where λ is the mean curvature along the velocities and r is 1 in the exact
-    splitting, 1 / cosh(ρ/2) in that of the paper.
+    splitting, 1 / cosh(ρ/2) in that of the paper (`pymc_geodesic.integrators.velocity_ratio`).
 
     Parameters
     ----------
@@ -153,7 +163,7 @@ def thermostat_targets(
         Receives the result.
     """
     for block in range(temperatures.size):
-        ratio = 1.0 / math.cosh(0.5 * friction[block] * step_size) if splitting == PAPER else 1.0
+        ratio = velocity_ratio(math.exp(-friction[block] * step_size), splitting)
         lag = 0.0
         if curvature_sums[block, 0] > 0.0:
             curvature = curvature_sums[block, 1] / curvature_sums[block, 0]

@@ -16,7 +16,6 @@ from pymc_geodesic.integrators import (
 )
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
-from pymc_geodesic.kernels.sgld import NoiseOfStep
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, Field, array_at, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
@@ -226,8 +225,8 @@ def run_sgld(
     scratch = Scratch(np.empty(x.shape[1]), np.empty(x.shape[1]))
     for chain in range(n):
         kernel(
-            callback, arguments, x[chain], step_size, squares.copy(),
-            NoiseOfStep(np.empty(0), np.empty(0)), streams[chain], scratch,
+            callback, arguments, x[chain], step_size, squares.copy(), np.empty(0), np.empty(0),
+            streams[chain], scratch,
         )  # fmt: skip
     return x
 
