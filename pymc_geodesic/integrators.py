@@ -74,7 +74,8 @@ class FrictionAndNoise(NamedTuple):
     Parameters
     ----------
     friction : ndarray, shape (size,)
-        C, per unit of time; equal on all coordinates of a point on a manifold.
+        C of the paper, often γ, per unit of time; equal on all coordinates of a point on a
+        manifold.
     known_noise : ndarray, shape (size,)
         V, variance of the gradient estimate that is subtracted from the injected noise; zero where
         it is unknown.
