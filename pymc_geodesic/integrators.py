@@ -20,24 +20,6 @@ from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.kernel import Table, Vector, part
 from pymc_geodesic.runtime.streams import fill_normal
 
-__all__ = [
-    "EXACT",
-    "PAPER",
-    "FrictionAndNoise",
-    "Scratch",
-    "State",
-    "Thermostat",
-    "block_slice",
-    "drift",
-    "friction_coefficients",
-    "kick",
-    "kick_with_friction",
-    "kinetic_temperature",
-    "position_temperature",
-    "refresh_velocity",
-    "velocity_ratio",
-]
-
 EXACT = 0
 PAPER = 1
 
@@ -98,13 +80,13 @@ class Thermostat(NamedTuple):
         ξ, per unit of time, which kernels change in place.
     inertia : ndarray, shape (n_blocks,)
         Q, a time squared; 1 in the papers. The stationary distribution of ξ has variance 1/(mQ).
-    targets : ndarray, shape (n_blocks,)
-        T, the mean of v·v/m that each thermostat holds.
+    temperatures : ndarray, shape (n_blocks,)
+        T, at which the positions are held; 1 for the posterior, more to anneal.
     """
 
     friction: Vector
     inertia: Vector
-    targets: Vector
+    temperatures: Vector
 
 
 @part

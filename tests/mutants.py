@@ -295,7 +295,7 @@ ASYMMETRIC = [
         Mutant(name, kernel, ON_S2, edit)
         for kernel, first in (
             (sggmc, "drift(space, state"),
-            (gsgnht, "drift_with_thermostat(space, state, thermostat"),
+            (gsgnht, "drift_with_thermostat(space, state, thermostat, targets"),
         )
         for name, edit in (
             ("no first half of a geodesic", (f"{first}, 0.5 * step_size)", "pass")),
@@ -314,7 +314,7 @@ ASYMMETRIC = [
         gsgnht,
         ON_S2,
         (
-            "drift_with_thermostat(space, state, thermostat, 0.5 * step_size)",
+            "drift_with_thermostat(space, state, thermostat, targets, 0.5 * step_size)",
             "drift(space, state, 0.5 * step_size)",
         ),
     ),

@@ -68,7 +68,7 @@ def ssgnht(
     state : State
         Position and velocity.
     thermostat : Thermostat
-        Its targets are 1 for the posterior, more to anneal.
+        ξ, which A is part of, Q and T of each block.
     step_size : float
         h, a time.
     diffusion : ndarray, shape (n_blocks,)
@@ -99,7 +99,7 @@ def ssgnht(
             own, dim = block_slice(blocks, block), space.dims[block]
             before = kinetic_temperature(v[own], dim)
             euler_kick(v[own], gradient[own], noise[own], step_size, xi[block], diffusion[block])
-            deviation = before - thermostat.targets[block]
+            deviation = before - thermostat.temperatures[block]
             xi[block] += step_size * deviation / thermostat.inertia[block]
             xi[block] = min(xi[block], 1.0 / step_size)
             total += kinetic_temperature(v[own], dim)

@@ -15,20 +15,11 @@ from pymc_geodesic.integrators import (
     Thermostat,
     refresh_velocity,
 )
-from pymc_geodesic.kernels import gsgnht, sggmc, sgld, ssgnht, thermostat_targets, update_curvature
+from pymc_geodesic.kernels import gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
-
-__all__ = [
-    "Dynamics",
-    "EulerNoseHoover",
-    "GeodesicLangevin",
-    "GeodesicNoseHoover",
-    "OverdampedLangevin",
-    "inertia_of",
-]
 
 SMALL_DIMENSION = 20.0
 """Dimension m below which a thermostat needs more inertia than 1/C², which is (1 + 20/m)/C².
@@ -37,9 +28,6 @@ A single v·v varies much there, and a thermostat that responds within a few ste
 distribution of the positions: −8 % in the variance at m = 2 and Cε = 1
 (`benchmarks.thermostat_step`).
 """
-
-CURVATURE_MEMORY = 0.98
-"""Fraction of the sums for the mean curvature that is kept from draw to draw."""
 
 
 class Dynamics(Protocol):
@@ -174,14 +162,14 @@ class GeodesicNoseHoover:
     v : ndarray, shape (size,)
         Velocity.
     curvature_sums : ndarray, shape (n_blocks, 2)
-        See `pymc_geodesic.kernels.gsgnht.update_curvature`.
+        See `pymc_geodesic.kernels.gsgnht`.
     """
 
     has_momentum = True
 
     def __init__(self, splitting: int = EXACT, inertia: float | None = None) -> None:
         self._splitting, self._thermostats = splitting, Thermostats(inertia)
-        prepare(gsgnht, refresh_velocity, thermostat_targets, update_curvature)
+        prepare(gsgnht, refresh_velocity)
 
     @property
     def thermostat(self) -> np.ndarray:
@@ -213,33 +201,21 @@ class GeodesicNoseHoover:
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
-        thermostats, step_size = self._thermostats, settings.step_size
+        thermostats, temperatures = self._thermostats, np.empty(len(product.dims))
         thermostats.follow(product, settings)
-        temperatures, targets = np.empty_like(product.dims), np.empty_like(product.dims)
-        work = np.empty_like(self.curvature_sums)
-        thermostat_targets(
-            thermostats.temperatures,
-            self.curvature_sums,
-            thermostats.friction + thermostats.xi,
-            step_size,
-            self._splitting,
-            targets,
-        )
         clips = gsgnht.call(
             logp_grad.callback,
             minibatches,
             product.space,
             State(z, self.v),
-            Thermostat(thermostats.xi, thermostats.inertia, targets),
-            step_size,
+            Thermostat(thermostats.xi, thermostats.inertia, thermostats.temperatures),
+            self.curvature_sums,
+            settings.step_size,
             FrictionAndNoise(settings.friction, settings.noise, self._splitting),
             stream,
             self._scratch,
             temperatures,
-            work,
         )
-        expected = minibatches.size * product.dims * targets
-        update_curvature(self.curvature_sums, work, expected, step_size, CURVATURE_MEMORY)
         settings.bound(thermostats.xi, thermostats.friction)
         return temperatures, clips
 
