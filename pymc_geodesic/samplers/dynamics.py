@@ -216,7 +216,7 @@ class GeodesicNoseHoover:
             self._scratch,
             temperatures,
         )
-        settings.bound(thermostats.xi, thermostats.friction)
+        thermostats.bound()
         return temperatures, clips
 
     @property
@@ -296,7 +296,7 @@ class EulerNoseHoover:
             self._scratch,
         )
         thermostats.xi = total - diffusion
-        settings.bound(thermostats.xi, diffusion)
+        thermostats.bound()
         return np.full(len(product.dims), temperature), 0
 
     @property
@@ -425,6 +425,14 @@ class Thermostats:
         self.friction, self._settings = friction, settings
         self.temperatures = settings.temperatures_of(product)
         self.inertia = inertia_of(self._inertia, product, friction, self.temperatures)
+        self._bounds = [each * friction for each in settings.bounds or ()]
+
+    def bound(self) -> None:
+        """Keep ξ within the bounds of the settings, if there are any."""
+        if self._bounds:
+            least, most = self._bounds
+            np.maximum(self.xi, least, out=self.xi)
+            np.minimum(self.xi, most, out=self.xi)
 
     @property
     def state(self) -> dict[str, Any]:
