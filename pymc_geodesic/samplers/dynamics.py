@@ -39,8 +39,8 @@ class Dynamics(Protocol):
         Whether an inner step takes the time h; h²/2 without a momentum.
     state : dict
         All that the dynamics keep besides the position.
-    thermostat : ndarray, shape (n_blocks,)
-        ξ, the friction of each block that thermostats add; zeros without thermostats.
+    thermostat : ndarray, shape (n_blocks,), or None
+        ξ, the friction of each block that thermostats add.
     squares : ndarray
         AdaGrad's sums of squared gradients; empty without.
     """
@@ -50,7 +50,7 @@ class Dynamics(Protocol):
     squares: np.ndarray
 
     @property
-    def thermostat(self) -> np.ndarray:
+    def thermostat(self) -> np.ndarray | None:
         """Friction of each block that thermostats add."""
 
     def initialize(self, product: Product) -> None:
@@ -95,6 +95,7 @@ class GeodesicLangevin:
     """
 
     has_momentum = True
+    thermostat = None
 
     def __init__(self, splitting: int = EXACT) -> None:
         self._splitting = splitting
@@ -103,7 +104,6 @@ class GeodesicLangevin:
     def initialize(self, product: Product) -> None:
         """Begin a chain; see `Dynamics`."""
         self.v, self.squares = np.empty(0), np.empty(0)
-        self.thermostat = np.zeros(len(product.dims))
         self._scratch = scratch_of(product.size)
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
@@ -330,6 +330,7 @@ class OverdampedLangevin:
     """
 
     has_momentum = False
+    thermostat = None
 
     def __init__(self, *, averaged: bool, adagrad: bool = False) -> None:
         self._averaged, self._adagrad = averaged, adagrad
@@ -339,7 +340,6 @@ class OverdampedLangevin:
         """Begin a chain; see `Dynamics`."""
         self.last_noise = np.empty(0)
         self.squares = np.zeros(product.size if self._adagrad else 0)
-        self.thermostat = np.zeros(len(product.dims))
         self._scratch = scratch_of(product.size)
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
