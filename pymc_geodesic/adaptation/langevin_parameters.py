@@ -203,13 +203,6 @@ class LangevinSettings:
         """Temperature that each block is to have."""
         return np.ones(len(product.dims)) if self.temperatures is None else self.temperatures
 
-    def bound(self, thermostat: np.ndarray, friction: np.ndarray) -> None:
-        """Keep thermostats within the bounds, in place."""
-        if self.bounds is not None:
-            least, most = self.bounds
-            np.maximum(thermostat, least * friction, out=thermostat)
-            np.minimum(thermostat, most * friction, out=thermostat)
-
     @cached_property
     def mean_friction(self) -> float:
         """Mean of γ over blocks, or over coordinates that each have their own."""

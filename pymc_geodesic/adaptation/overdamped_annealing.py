@@ -97,6 +97,7 @@ class OverdampedAnnealing:
             self._step_size = 0.0
         self._direction = self._last_gradient = self._last_difference = np.empty(0)
         self._compared = False
+        self._settings: LangevinSettings | None = None
 
     @property
     def is_constant(self) -> bool:
@@ -139,13 +140,12 @@ class OverdampedAnnealing:
             n_grad += self._measure(chain, minibatches)
         given = self._given
         step_size = step_size_at(given, chain.n) if callable(given) else given
-        settings = LangevinSettings(
-            self._step_size if step_size is None else step_size,
-            np.zeros(self.product.size),
-            np.empty(0),
-            self._n_steps,
-        )
-        return Proposal(settings, minibatches, n_grad)
+        if step_size is None:
+            step_size = self._step_size
+        if self._settings is None or step_size != self._settings.step_size:
+            friction = np.zeros(self.product.size)
+            self._settings = LangevinSettings(step_size, friction, np.empty(0), self._n_steps)
+        return Proposal(self._settings, minibatches, n_grad)
 
     def update(
         self,

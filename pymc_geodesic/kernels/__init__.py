@@ -1,7 +1,7 @@
 """Markov kernels, one sampler per file: state in, state and information out, no PyMC."""
 
 from pymc_geodesic.kernels.gmc import gmc
-from pymc_geodesic.kernels.gsgnht import gsgnht, thermostat_targets, update_curvature
+from pymc_geodesic.kernels.gsgnht import gsgnht
 from pymc_geodesic.kernels.probe import probe, probe_in_turn
 from pymc_geodesic.kernels.sggmc import sggmc
 from pymc_geodesic.kernels.sgld import sgld
@@ -15,6 +15,4 @@ __all__ = [
     "sggmc",
     "sgld",
     "ssgnht",
-    "thermostat_targets",
-    "update_curvature",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -170,16 +171,17 @@ class LangevinSampler:
             n_grad += self.monitor.after_draw(chain.n, chain.z, len(proposal.minibatches))
         chain.n += 1
         settings = proposal.settings
-        friction = settings.block_friction
-        thermostat = self.dynamics.thermostat + (
-            settings.mean_friction if friction is None else friction
-        )
+        friction, thermostat = settings.mean_friction, self.dynamics.thermostat
+        thermostats = [friction]
+        if thermostat is not None:
+            own = friction if settings.block_friction is None else settings.block_friction
+            thermostats = (own + thermostat).tolist()
         return self._stats(
             step_size=settings.step_size,
-            temperature=math.nan if diverging else mean_of(temperatures),
-            friction=settings.mean_friction,
-            thermostat=mean_of(thermostat),
-            largest_thermostat=float(max(thermostat)),
+            temperature=math.nan if diverging else fmean(temperatures.tolist()),
+            friction=friction,
+            thermostat=fmean(thermostats),
+            largest_thermostat=max(thermostats),
             noise_clips=clips,
             n_steps=len(proposal.minibatches),
             n_grad=n_grad,
@@ -262,8 +264,3 @@ class LangevinSampler:
         self.dynamics.state, self.adaptation.state = state["dynamics"], state["adaptation"]
         if self.monitor is not None and state["monitor"]:
             self.monitor.state = state["monitor"]
-
-
-def mean_of(values: np.ndarray) -> float:
-    """Mean of a few numbers, in less time than NumPy takes for it."""
-    return math.fsum(values) / values.size
