@@ -15,6 +15,7 @@ from pymc_geodesic.adaptation.trajectories import (
     WhitenedTrajectories,
     compact_parts,
 )
+from pymc_geodesic.arguments import DEFAULT_STEPS
 from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
@@ -25,7 +26,7 @@ from pymc_geodesic.monitoring.diagnosis import DrawMonitor
 from pymc_geodesic.monitoring.reports import AcceptanceMonitor, EffectiveSizeMonitor, Report
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.pymc_parts import SamplerWarning
-from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = [
     "TRAJECTORY_STATS",
