@@ -188,7 +188,7 @@ def check_trajectories(name: str, step_size: Any, n_steps: Any, target_accept: A
     check_count("n_steps", n_steps)
     check_fraction("target_accept", target_accept)
     if callable(step_size):
-        raise ValueError(f"{name} takes a number for step_size=, no schedule")
+        raise ValueError(f"{name} takes a number for step_size=, not a schedule")
 
 
 def check_compile_kwargs(compile_kwargs: Any) -> None:

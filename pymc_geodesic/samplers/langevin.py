@@ -115,7 +115,7 @@ class LangevinSampler:
     def start(self, x: np.ndarray) -> None:
         """Set the position and draw a velocity; see `Sampler`."""
         self._chain.z, _ = self.adaptation.start(x)
-        self._chain.refresh(self.adaptation.product)
+        self.dynamics.refresh(self.adaptation.product, self.z, self.stream)
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
         """Do nothing: the gradient estimate has the values of other variables."""

@@ -255,14 +255,14 @@ def not_finite(
     if error.at_start:
         message = (
             f"the {error.what} in {where or sampled} is not finite "
-            f"where {name} starts: no step size helps. Look for NaN in the data and give other "
-            "initial values (initval=); model.debug() shows which term is to blame."
+            f"where {name} starts: no step size helps. Check the data for NaN and use other "
+            "initial values (initval=); model.debug() shows which term is not finite."
         )
         return SamplingError(see(message, "start"))
     message = (
-        f"{name} met a {where or error.what} that is not finite while "
-        f"sampling {sampled} with step size {error.step_size:.3g} at draw {draw}. Try "
-        "a smaller step_size, more tuning draws, or model.debug() at the starting point."
+        f"{name} diverged at draw {draw}: {where or error.what} is not finite while sampling "
+        f"{sampled} with step size {error.step_size:.3g}. Use a smaller step_size or more tuning "
+        "draws; model.debug() at the starting point shows terms that are not finite."
     )
     return SamplingError(see(message, "not-finite"))
 

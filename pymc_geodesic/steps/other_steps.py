@@ -106,8 +106,8 @@ def check_streams(model: Model, step: _Step, steps: Sequence[_Step]) -> None:
     left = [model.values_to_rvs[value].name for value in dependent if value not in sampled]
     if left:
         message = (
-            f"{left} would be sampled by another step method from what the model holds of "
-            f"{list(step.streamed)}, and not from the rows of batches=. Give them to "
+            f"{left} would be sampled by another step method from the values of "
+            f"{list(step.streamed)} in the model, and not from the rows of batches=. Give them to "
             f"{type(step).__name__} too, or to another step method with the same batches="
         )
         raise ValueError(see(message, "left-to-other-steps"))

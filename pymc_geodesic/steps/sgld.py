@@ -65,8 +65,8 @@ class SGLD(GeodesicStep):
     ``preconditioner`` or ``metric=None`` the first equation runs in the coordinates of the model.
 
     `SSGLD`, stochastic subgradient Langevin dynamics (Hu, Zhu and Zhang, eq. 26, who prefer
-    ``preconditioner="adagrad"``), is another name of this class, and messages say SGLD: at a kink
-    PyTensor's gradient is an element of the subdifferential.
+    ``preconditioner="adagrad"``), is another name of this class, which messages call SGLD: at a
+    kink PyTensor's gradient is an element of the subdifferential.
 
     Parameters
     ----------
