@@ -144,12 +144,14 @@ class LangevinSampler:
                 "diverging": explored.diverging and chain.n > 1,
                 **self._stats_of_parts(None),
             }
+        # step size, friction, known noise, and one minibatch for each inner step
         proposal = adaptation.propose(chain, tune=tune)
         self.settings, minibatches = proposal.settings, proposal.minibatches
         n_grad = proposal.n_grad + len(minibatches)
         if monitor is not None:
             n_grad += monitor.before(chain.z, minibatches)
-        start = chain.z.copy()
+        before = chain.z.copy()
+        # L inner steps A B O B A, in place; no Metropolis–Hastings test
         temperatures, noise_clips = self.dynamics.run(
             adaptation.logp_grad,
             minibatches,
@@ -161,12 +163,12 @@ class LangevinSampler:
         adaptation.logp_grad.raise_error()
         diverging = not (all_finite(temperatures) and all_finite(chain.z))
         if diverging:
-            self._check_divergence(start, proposal, tune=tune)
+            self._check_divergence(before, proposal, tune=tune)
         if tune:
             dims = adaptation.product.dims
             kinetic = float(dims @ temperatures) / adaptation.product.dim
             diverging, more = adaptation.update(
-                chain, start, proposal, kinetic, diverging=diverging
+                chain, before, proposal, kinetic, diverging=diverging
             )
             n_grad += more
         elif monitor is not None:
@@ -183,11 +185,11 @@ class LangevinSampler:
             **self._stats_of_parts(monitor),
         }
 
-    def _check_divergence(self, start: np.ndarray, proposal: Proposal, *, tune: bool) -> None:
+    def _check_divergence(self, before: np.ndarray, proposal: Proposal, *, tune: bool) -> None:
         """Raise an error for a draw that is not finite, unless the warm-up can undo it."""
         chain = self._chain
         if chain.n == 0:
-            x = self.adaptation.to_position(start)
+            x = self.adaptation.to_position(before)
             for minibatch in proposal.minibatches:
                 gradient = self.estimate.gradient_at(x, int(minibatch))
                 if not all_finite(gradient):
