@@ -15,8 +15,7 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
-from pymc_geodesic.monitoring.fixed_parameters import FixedParameterMonitor
-from pymc_geodesic.monitoring.whitened import WhitenedMonitor
+from pymc_geodesic.monitoring.stationarity_monitors import StationarityMonitor
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import split_stream
@@ -60,7 +59,7 @@ class LangevinSampler:
     estimate : GradientEstimate
         Of the gradient in the coordinates of the model.
     adaptation : LangevinAdaptation
-    monitor : WhitenedMonitor, FixedParameterMonitor or None
+    monitor : StationarityMonitor or None
         Compares gradients with draws after the warm-up.
 
     Attributes
@@ -81,7 +80,7 @@ class LangevinSampler:
         dynamics: Dynamics,
         estimate: GradientEstimate,
         adaptation: LangevinAdaptation,
-        monitor: WhitenedMonitor | FixedParameterMonitor | None,
+        monitor: StationarityMonitor | None,
     ) -> None:
         self.dynamics, self.estimate = dynamics, estimate
         self.adaptation, self.monitor = adaptation, monitor
@@ -149,7 +148,7 @@ class LangevinSampler:
         self.settings, minibatches = proposal.settings, proposal.minibatches
         n_grad = proposal.n_grad + len(minibatches)
         if monitor is not None:
-            n_grad += monitor.before(chain.z, minibatches)
+            n_grad += monitor.before_draw(chain.z, minibatches)
         before = chain.z.copy()
         # L inner steps A B O B A, in place; no Metropolis–Hastings test
         temperatures, noise_clips = self.dynamics.run(
@@ -172,7 +171,7 @@ class LangevinSampler:
             )
             n_grad += more
         elif monitor is not None:
-            n_grad += monitor.after(chain.n, chain.z, len(minibatches))
+            n_grad += monitor.after_draw(chain.n, chain.z, len(minibatches))
         chain.n += 1
         return {
             "temperature": math.nan if diverging else fmean(temperatures),
@@ -212,9 +211,7 @@ class LangevinSampler:
             "largest_thermostat": float(max(thermostat)),
         }
 
-    def _stats_of_parts(
-        self, monitor: WhitenedMonitor | FixedParameterMonitor | None
-    ) -> dict[str, Any]:
+    def _stats_of_parts(self, monitor: StationarityMonitor | None) -> dict[str, Any]:
         """Sample stats of monitor, adaptation and gradient estimate."""
         return {
             "configurational_temperature": math.nan if monitor is None else monitor.temperature,
@@ -229,14 +226,10 @@ class LangevinSampler:
         Parameters
         ----------
         names : list of str
-            One for each coordinate.
+            Name of each coordinate.
         """
-        if self.monitor is not None:
-            remedy = self.adaptation.minibatch_remedy
-            message = self.monitor.diagnosis(names, minibatches=remedy)
-            if message is not None:
-                return Diagnosis(message, "stationarity")
-        return self.adaptation.noise_diagnosis(names)
+        diagnosis = None if self.monitor is None else self.monitor.diagnosis(names)
+        return diagnosis or self.adaptation.noise_diagnosis(names)
 
     @property
     def state(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Sampler(Protocol):
     Attributes
     ----------
     adaptation
-        With ``needs_warm_up``, ``is_tuned`` and ``is_whitened``.
+        With ``needs_warm_up``, ``is_tuned``, ``is_whitened`` and ``minibatch_remedy``.
     state : dict
         Determines all draws to come: state of the chain, and nested in it that of the adaptation.
     """

@@ -40,10 +40,13 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.orders import RowNoise
-from pymc_geodesic.monitoring.diagnosis import DrawMonitor
-from pymc_geodesic.monitoring.fixed_parameters import FixedParameterMonitor
-from pymc_geodesic.monitoring.reports import EffectiveSizeMonitor, Report, TemperatureMonitor
-from pymc_geodesic.monitoring.whitened import WhitenedMonitor
+from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
+from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
+from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
+from pymc_geodesic.monitoring.stationarity_monitors import (
+    FixedParameterMonitor,
+    StationarityMonitor,
+)
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
@@ -58,7 +61,6 @@ __all__ = [
     "minibatch_noise",
     "report_adaptation",
     "stationarity_monitor",
-    "temperature_monitor",
     "temperature_tuner",
     "user_parameters",
     "whitened_adaptation",
@@ -334,7 +336,7 @@ def stationarity_monitor(
     adaptation: LangevinAdaptation,
     *,
     n_steps: int | None,
-) -> WhitenedMonitor | FixedParameterMonitor | None:
+) -> StationarityMonitor | None:
     """Monitor that compares gradients with draws.
 
     None with local variables, whose estimates depend on the position, and in huge models.
@@ -346,32 +348,21 @@ def stationarity_monitor(
     return FixedParameterMonitor(product, estimate.gradient_at, n_steps or DEFAULT_STEPS)
 
 
-def temperature_monitor(adaptation: LangevinAdaptation) -> TemperatureMonitor:
-    """Monitor of the kinetic temperature of SGGMC and gSGNHT."""
-    return TemperatureMonitor(
-        adaptation.product.dims,
-        friction_name="friction",
-        too_hot=(
-            f"a smaller step_size, more friction, {adaptation.minibatch_remedy} or a known "
-            'gradient_noise ("fisher")'
-        ),
-        too_cold="a smaller step_size or less friction",
-    )
-
-
 def langevin_monitors(
-    step: GeodesicStep, sampler: LangevinSampler, *temperature: DrawMonitor
-) -> Sequence[DrawMonitor]:
-    """Make monitors, in the order in which their diagnoses are reported."""
+    step: GeodesicStep, sampler: LangevinSampler, temperature: TemperatureMonitor | None = None
+) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
+    """Make monitors, and list the diagnoses in the order in which they are reported."""
     adaptation = sampler.adaptation
-    size = EffectiveSizeMonitor(
-        step.product, angles_of(step.variables), minibatch_remedy=adaptation.minibatch_remedy
-    )
-    stationarity = Report(sampler.diagnosis)
+    size = EffectiveSizeMonitor(step.product, angles_of(step.variables))
+    monitors: list[DrawMonitor] = [size] if temperature is None else [temperature, size]
+    diagnoses: list[Diagnose] = [] if temperature is None else [temperature.diagnosis]
     if not adaptation.is_whitened:
-        return [*temperature, size, stationarity]
-    funnel = Report(lambda _: step.funnel_diagnosis(adaptation.funnel))
-    return [funnel, *temperature, stationarity, size]
+        return monitors, [*diagnoses, size.diagnosis, sampler.diagnosis]
+
+    def funnel(names: Sequence[str]) -> Diagnosis | None:
+        return step.funnel_diagnosis(adaptation.funnel)
+
+    return monitors, [funnel, *diagnoses, sampler.diagnosis, size.diagnosis]
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:

@@ -20,6 +20,7 @@ from pymc_geodesic.arguments import (
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.samplers.dynamics import GeodesicLangevin
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
@@ -32,7 +33,6 @@ from pymc_geodesic.steps.langevin import (
     minibatch_noise,
     report_adaptation,
     stationarity_monitor,
-    temperature_monitor,
     temperature_tuner,
     user_parameters,
 )
@@ -338,7 +338,8 @@ class SGGMC(GeodesicStep):
             self.adaptation,
             stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
-        self.monitors = langevin_monitors(self, self.sampler, temperature_monitor(self.adaptation))
+        temperature = TemperatureMonitor(self.adaptation.product.dims)
+        self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)
         report_adaptation(self, self.adaptation)
         if self.local:
             self.report_local_acceptance()
