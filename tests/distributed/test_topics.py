@@ -11,7 +11,7 @@ from scipy import sparse
 import pymc_geodesic as pg
 from pymc_geodesic.distributed.recipe import StepRecipe, recipe_for
 from pymc_geodesic.distributed.resident import Job, ResidentShard
-from pymc_geodesic.models import lda, lda_gibbs
+from pymc_geodesic.topics import lda, lda_gibbs
 from tests.distributed.inline import InlineClient
 from tests.grids import slow
 

@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from numba import njit
 
 import pymc_geodesic as pg
 from pymc_geodesic.gradients import control_variates
@@ -25,7 +26,6 @@ from tests.gradients.rows_of_models import (
     values,
 )
 from tests.grids import by_default
-from tests.machine_code import kept
 
 
 @pytest.fixture(scope="module", params=by_default(BY_DEFAULT, of=CASES), ids=str)
@@ -149,7 +149,7 @@ def anchored_at_another_minibatch(setup):
     scope = dict(vars(control_variates))
     source = source[source.index("def ") :].replace(line, line.replace("argument", "argument + 1"))
     exec(source, scope)
-    scope["_difference"] = kept(scope["_difference"])
+    scope["_difference"] = njit(scope["_difference"])
     context = setup.gradient.variates.field.context
     variates = control_variates.ComposedField(
         scope["_difference"], context, [setup.step.estimator.field], setup.gradient.variates
