@@ -30,6 +30,7 @@ def draws_of(client, **arguments):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
+@pytest.mark.slow
 def test_workers_that_are_threads_draw_what_one_process_does(monkeypatch):
     monkeypatch.setattr(gradient_noise, "MOST_PAIRS", 24)
     with (
