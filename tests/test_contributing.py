@@ -213,7 +213,7 @@ def test_adaptation_rule(install, monkeypatch):
             draws=1000, tune=400, chains=1, cores=1, step=step, random_seed=1, progressbar=False,
             compute_convergence_checks=False, compile_kwargs=interpreted,
         )  # fmt: skip
-    friction = step.sampler.settings.friction
+    friction = step.sampler.parameters.friction
     assert friction[0] == friction[1] > 1.0
     covariance = np.linalg.inv(features.T @ features + np.eye(2))
     sds = np.sqrt(np.diag(covariance))

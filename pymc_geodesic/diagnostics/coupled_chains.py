@@ -71,7 +71,7 @@ class CoupledChains:
                 "the step size changes from draw to draw, by a schedule or a preconditioner; give "
                 "a number, or leave it to tuning"
             )
-        settings = sampler.settings
+        settings = sampler.parameters
         assert settings is not None
         has_momentum = isinstance(sampler.dynamics, Underdamped)
         factor = 0.5 if has_momentum else math.sqrt(0.5)

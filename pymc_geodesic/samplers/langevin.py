@@ -65,7 +65,7 @@ class LangevinSampler:
     Attributes
     ----------
     adaptation : LangevinAdaptation
-    settings : LangevinSettings or None
+    parameters : LangevinSettings or None
         Parameters of the last draw; None before the first.
     position : ndarray, shape (size,)
         In the coordinates of the model; empty before the first draw.
@@ -107,7 +107,7 @@ class LangevinSampler:
         self.adaptation.initialize(n_tune)
         self.dynamics.initialize(self.adaptation.product)
         self._chain = LangevinChain(self.dynamics, np.empty(0), stream)
-        self.settings: LangevinSettings | None = None
+        self.parameters: LangevinSettings | None = None
         if self.monitor is not None:
             self.monitor.initialize(n_draws)
 
@@ -145,7 +145,7 @@ class LangevinSampler:
             }
         # step size, friction, known noise, and one minibatch for each inner step
         proposal = adaptation.propose(chain, tune=tune)
-        self.settings, minibatches = proposal.settings, proposal.minibatches
+        self.parameters, minibatches = proposal.settings, proposal.minibatches
         n_grad = proposal.n_grad + len(minibatches)
         if monitor is not None:
             n_grad += monitor.before_draw(chain.z, minibatches)
