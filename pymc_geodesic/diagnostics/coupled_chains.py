@@ -47,7 +47,7 @@ class CoupledChains:
     Parameters
     ----------
     sampler : LangevinSampler
-        Its warm-up is over; the chains start from its state.
+        It has drawn since its warm-up; the chains start from its state.
     levels : int
         How many chains; the first has the step size of the sampler.
 
@@ -70,7 +70,8 @@ class CoupledChains:
                 "the step size changes from draw to draw, by a schedule or a preconditioner; give "
                 "a number, or leave it to tuning"
             )
-        settings = sampler.settings()
+        settings = sampler.parameters
+        assert settings is not None
         has_momentum = sampler.dynamics.has_momentum
         factor = 0.5 if has_momentum else math.sqrt(0.5)
         self._settings = [

@@ -261,7 +261,7 @@ class ResidentShard:
         if isinstance(adaptation, WhitenedAdaptation):
             adaptation.gradient.meet_rows(self._known)
         if isinstance(self._step, SCIR | SGRLD) and self._local:
-            point = self._step.begin_local_anew(point)
+            point = self._step.restart_local(point)
         return point, walks
 
 

@@ -84,9 +84,6 @@ class LocalGradientEstimator(GradientEstimate):
 
     is_local = True
 
-    scheme: type[RowConditional] = RowConditional
-    """How local variables are drawn."""
-
     def __init__(
         self,
         model: Model,
@@ -117,7 +114,7 @@ class LocalGradientEstimator(GradientEstimate):
                 )
         self._total_size = total_rows(model, self.local, source, total_size)
         self._scale = self.total_size / source.batch_size
-        self.rows = self.scheme(
+        self.rows = RowConditional(
             model,
             self._variables,
             self.local,

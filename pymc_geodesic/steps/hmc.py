@@ -15,6 +15,7 @@ from pymc_geodesic.adaptation.trajectories import (
     WhitenedTrajectories,
     compact_parts,
 )
+from pymc_geodesic.arguments import DEFAULT_STEPS
 from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
@@ -26,7 +27,7 @@ from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.pymc_parts import SamplerWarning
-from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = [
     "TRAJECTORY_STATS",
@@ -49,7 +50,7 @@ TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {
 
 
 def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArguments) -> None:
-    """Raise an error where an estimate is not that of all rows, once each.
+    """Validate that the gradient and log-density are those of all rows, once each.
 
     Parameters
     ----------
@@ -57,19 +58,24 @@ def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArg
         Of the step.
     estimate : GradientEstimate
     minibatches : MinibatchArguments
+
+    Raises
+    ------
+    ValueError
+        If they are estimated from a minibatch.
     """
     if estimate.is_exact:
         return
     if not estimate.is_local:
         message = (
-            f"the model sees a pm.Minibatch, but {name} corrects with the log-density of all "
-            "the data; give the model all rows, or use SGGMC or gSGNHT"
+            f"the model has a pm.Minibatch, but {name} corrects with the log-density of all "
+            "the data; write the model with all rows, or use SGGMC or gSGNHT"
         )
     else:
         message = (
             f"{name} corrects with the log-density of all rows, once each, but "
             f"batch_size={estimate.source.batch_size}, total_size={estimate.total_size} and "
-            f"minibatch_order={minibatches.minibatch_order!r} ask for others; leave them out, or "
+            f"minibatch_order={minibatches.minibatch_order!r} select others; omit them, or "
             "use SGGMC or gSGNHT"
         )
     raise ValueError(see(message, "exact"))
@@ -86,10 +92,10 @@ def trajectory_adaptation(
     angles: Collection[str],
     first_step: FirstStep,
 ) -> TrajectoryAdaptation:
-    """Choose what adapts the trajectories.
+    """Choose the adaptation of Hamiltonian trajectories.
 
-    Whitened coordinates where the step size is not user-specified and there are no local variables,
-    else the step size alone, or nothing.
+    `WhitenedTrajectories` where the step size is not user-specified and there are no local
+    variables, else `StepSizeAdaptation`, which keeps a user-specified step size.
 
     Parameters
     ----------
@@ -97,7 +103,7 @@ def trajectory_adaptation(
         With the log-density.
     product : Product
     first_step : FirstStep
-        Step size that dual averaging begins with in the coordinates of the model.
+        Initial step size of dual averaging in the coordinates of the model.
     step_size, n_steps, target_accept, metric
         See `pymc_geodesic.GMC`.
     """

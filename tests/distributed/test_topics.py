@@ -259,7 +259,7 @@ def test_mutant_that_goes_on_with_the_proportions_of_other_visits(monkeypatch):
         step._has_local_values = True
         return point
 
-    monkeypatch.setattr(pg.SCIR, "begin_local_anew", go_on)
+    monkeypatch.setattr(pg.SCIR, "restart_local", go_on)
     assert not same_after_other_visits()
 
 

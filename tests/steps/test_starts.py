@@ -195,7 +195,7 @@ def test_friction_is_the_mean_over_variables():
     point = start(model, step, tune=0, draws=2)
     step.adaptation._tuner.observe(1.0, np.array([1000.0, 0.0]))
     _, (stat, *_) = walk(step, point, 2)
-    friction = step.sampler.settings().friction  # of a[0], a[1] and b
+    friction = step.sampler.parameters.friction  # of a[0], a[1] and b
     assert friction[0] > 2.0 * friction[2]
     assert stat["friction"] == pytest.approx(0.5 * (friction[0] + friction[2]))
 
