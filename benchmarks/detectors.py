@@ -148,7 +148,7 @@ def moved_anchor(distance: float) -> Spoil:
         z = sampler.z.copy()
         z[: gradient.n_euclidean] = distance
         x = gradient.to_position(z)
-        gradient.anchor_at(x, gradient.gradient_of_all_rows(x))
+        gradient.center_at(x, gradient.gradient_of_all_rows(x))
 
     return spoil
 
@@ -162,7 +162,7 @@ def stale_anchor(distance: float) -> Spoil:
         z = np.zeros_like(sampler.z)
         anchor = gradient.to_position(z)
         z[0] = distance
-        gradient.anchor_at(anchor, gradient.gradient_of_all_rows(gradient.to_position(z)))
+        gradient.center_at(anchor, gradient.gradient_of_all_rows(gradient.to_position(z)))
 
     return spoil
 
@@ -176,12 +176,12 @@ def stretched_metric(factor: float) -> Spoil:
         if gradient.n_euclidean:
             wrong = metric.factor.copy()
             wrong[0] *= factor
-            gradient.use(replace(metric, factor=wrong))
+            gradient.set_metric(replace(metric, factor=wrong))
         else:
             lengths = metric.lengths * factor
-            gradient.use(replace(metric, lengths=lengths))
+            gradient.set_metric(replace(metric, lengths=lengths))
             adapted.product.scales[-lengths.size :] = lengths
-        sampler.z[:] = gradient.from_position(x)
+        sampler.z[:] = gradient.whiten(x)
 
     return spoil
 

@@ -223,14 +223,14 @@ def adapted_gradient(
     gradient = AdaptedGradient(
         product.size,
         widths,
-        total.field,
+        total.logp_grad,
         estimator.field,
         total,
         source.all_rows,
-        use_variates=has_variates,
-        curvature=estimator.row_curvature if may_curve else None,
+        use_control_variates=has_variates,
+        make_curvature=estimator.row_curvature if may_curve else None,
     )
-    if control_variates == 2 and has_variates and not gradient.has_second_order():
+    if control_variates == 2 and has_variates and not gradient.compile_second_order():
         message = (
             "control_variates=2 needs second derivatives of the log-density of "
             f"{', '.join(map(repr, estimator.row_names))}, and PyTensor has none for an operation "

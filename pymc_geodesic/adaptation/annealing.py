@@ -28,7 +28,7 @@ from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
 from pymc_geodesic.arguments import step_size_at
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import refresh_velocity
-from pymc_geodesic.kernels import probe, probe_in_turn
+from pymc_geodesic.kernels import probe, probe_minibatches
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Product
@@ -281,7 +281,7 @@ class TemperatureAnnealing:
         self._largest_while_annealing = largest_while_annealing
         self._obstacle = obstacle
         self._widths = [part.stop - part.start for part in product.slices.values()]
-        prepare(probe, probe_in_turn, project, evaluate)
+        prepare(probe, probe_minibatches, project, evaluate)
         self._has_tuned = False
         self._last: tuple[float, np.ndarray] = (0.0, np.empty(0))
         self.initialize(1)
@@ -439,7 +439,7 @@ class TemperatureAnnealing:
         last_gradient = np.empty(0 if one_minibatch else gradient.size)
         curvatures = np.empty(FIRST_MEASUREMENTS)
         noises = np.zeros((FIRST_MEASUREMENTS, len(self.product.dims)))
-        probe_in_turn.call(
+        probe_minibatches.call(
             field.callback,
             np.resize(minibatches, FIRST_MEASUREMENTS),
             self.product.space,

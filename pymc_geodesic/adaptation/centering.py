@@ -51,7 +51,7 @@ def newton_step(
     tangent = gradient.copy()
     project(product.blocks, x, tangent)
     step = np.empty_like(x)
-    d = metric.centre.size
+    d = metric.center.size
     whitened = metric.to_gradient(tangent[:d])
     step[:d] = metric.to_direction(whitened)
     total = float(whitened @ whitened)

@@ -57,8 +57,8 @@ class VariatesChoice:
             Differences of pairs of what was chosen.
         """
         gradient = self._noise.gradient
-        self._may_try = gradient.is_anchored and self._order == "auto"
-        if not gradient.is_anchored:
+        self._may_try = gradient.is_centered and self._order == "auto"
+        if not gradient.is_centered:
             return self._noise.differences(z, self._noise.n_wanted, stream)
         if self._order == 2:
             self._expand_for_pairs(z, stream)
@@ -66,7 +66,7 @@ class VariatesChoice:
         if self._promises(steps_of_draw(*self._principal_variances(differences)), steps_of_draw):
             differences = self._try_second_order(z, stream, steps_of_draw)
         order = gradient.order
-        gradient.drop_anchor()
+        gradient.remove_control_variates()
         plain = self._noise.differences(z, PAIRS_AT_ONCE, stream)
         self._noise.variates_ratio = float(np.mean(differences**2) / np.mean(plain**2))
         if not self._noise.variates_ratio < USELESS_VARIATES:
@@ -105,14 +105,14 @@ class VariatesChoice:
     def _go_on_with(self, order: int) -> None:
         """Use control variates of an order, the second with the Hessian of all rows."""
         if order == 2:
-            self._noise.gradient.expand()
+            self._noise.gradient.use_second_order()
             self._noise.n_grad += self._noise.size
         else:
             self._noise.gradient.order = order
 
     def _expand_for_pairs(self, z: np.ndarray, stream: np.ndarray) -> None:
         """Use second order without the Hessian of all rows, which cancels in differences."""
-        self._noise.gradient.expand(np.zeros((self._noise.size, self._noise.size)))
+        self._noise.gradient.use_second_order(np.zeros((self._noise.size, self._noise.size)))
         self._noise.choose_reach(z, stream)
 
     def _promises(self, first_cost: int, steps_of_draw: StepsOfDraw, *, doubt: float = 0.0) -> bool:
@@ -122,7 +122,7 @@ class VariatesChoice:
         return (
             self._may_try
             and (first_cost > MORE_THAN_LEAST * least or doubt > DOUBTFUL_NOISE)
-            and self._noise.gradient.has_second_order()
+            and self._noise.gradient.compile_second_order()
         )
 
     def _try_second_order(

@@ -14,7 +14,7 @@ from pymc_geodesic.adaptation.manifold_bounds import points_of
 from pymc_geodesic.adaptation.noise_variance import NoiseOverPlaces, heat_in_doubt
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.metric import Metric
-from pymc_geodesic.gradients.second_order import REACH
+from pymc_geodesic.gradients.second_order import SETTINGS as SECOND_ORDER
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.gradient_pairs import differences_of_pairs
 from pymc_geodesic.manifolds import Product
@@ -273,7 +273,7 @@ class NoiseMeasurement:
         own = np.arange(d)
         distances = np.mean(tails[own, :, :, own] ** 2, axis=-1)
         slopes = []
-        for bound in (math.inf, REACH):
+        for bound in (math.inf, SECOND_ORDER.reach):
             reach[:] = bound
             differences = np.empty_like(places)
             self._compare(arguments, places, differences)
@@ -281,7 +281,7 @@ class NoiseMeasurement:
             slopes.append(np.max(squares.mean(axis=2).max(axis=-1) / distances, axis=1))
         unbounded, bounded = np.nan_to_num(slopes, nan=math.inf, posinf=math.inf)
         is_quadratic = unbounded <= np.maximum(QUADRATIC * bounded, NEGLIGIBLE_SLOPE)
-        reach[:] = np.where(is_quadratic, math.inf, REACH)
+        reach[:] = np.where(is_quadratic, math.inf, SECOND_ORDER.reach)
         self.tail_spread[:d] = math.sqrt(0.5) * np.where(is_quadratic, unbounded, bounded)
 
     def _tails(self, z: np.ndarray, stream: np.ndarray) -> np.ndarray:
@@ -301,7 +301,7 @@ class NoiseMeasurement:
         places = np.empty((n, self.size))
         if len(self._draws):
             some = np.linspace(0, len(self._draws), n, endpoint=False).astype(int)
-            return np.array([self.gradient.from_position(x) for x in self._draws[some]])
+            return np.array([self.gradient.whiten(x) for x in self._draws[some]])
         fill_normal(stream, places.ravel())
         for place in places:
             away = place.copy()
@@ -314,7 +314,7 @@ class NoiseMeasurement:
 
     def _compare(self, arguments: np.ndarray, places: np.ndarray, differences: np.ndarray) -> None:
         """Write the difference of two minibatches at each place."""
-        count, field = len(places), self.gradient.noisy
+        count, field = len(places), self.gradient.estimated
         differences_of_pairs(
             field.address,
             field.context,

@@ -244,19 +244,19 @@ class WhitenedTrajectories:
 
     def use(self, metric: Metric) -> None:
         """Change the coordinates."""
-        self.gradient.use(metric)
+        self.gradient.set_metric(metric)
         self.product.scales[len(self.product.scales) - len(metric.lengths) :] = metric.lengths
 
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
         if not (first and self._n_tune):
-            return self.gradient.from_position(x), np.empty(0), 0
+            return self.gradient.whiten(x), np.empty(0), 0
         gradient = self.gradient.exact_gradient(x)
         d = self.gradient.n_euclidean
         first_metric = self._rule.first(x[:d], gradient[:d])
         steep = [max(np.mean(gradient[part] ** 2), 1.0) ** -0.25 for part, _ in self._compact]
-        self.use(Metric(first_metric.centre, first_metric.factor, np.array(steep)))
-        return self.gradient.from_position(x), gradient, 1
+        self.use(Metric(first_metric.center, first_metric.factor, np.array(steep)))
+        return self.gradient.whiten(x), gradient, 1
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
@@ -280,7 +280,7 @@ class WhitenedTrajectories:
     ) -> tuple[int, Leapfrog, int]:
         """Choose a trajectory; see `TrajectoryAdaptation`."""
         steps = self.tuner.step_size
-        step_size = min(steps.exploring if tune else steps.settled, self._longest_step())
+        step_size = min(steps.current if tune else steps.average, self._longest_step())
         n_steps = self._n_steps
         if n_steps is None:
             n_steps = self.tuner.n_steps(step_size, uniform(stream), tune=tune)
@@ -296,7 +296,7 @@ class WhitenedTrajectories:
         if metric is None:
             return None, 1
         self.use(metric)
-        return self.gradient.from_position(x), 1
+        return self.gradient.whiten(x), 1
 
     def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""
@@ -417,7 +417,7 @@ class StepSizeAdaptation:
                 self._steps.restart(first)
                 self._has_begun = True
                 n_grad += more
-            adapted = self._steps.exploring if tune else self._steps.settled
+            adapted = self._steps.current if tune else self._steps.average
             step_size = min(adapted, self._longest_step)
         trajectory = Leapfrog(step_size, self._n_steps, JITTER_OF_FIXED_LENGTH)
         return int(minibatches[0]), trajectory, n_grad
@@ -426,7 +426,7 @@ class StepSizeAdaptation:
         """Adapt the step size; see `TrajectoryAdaptation`."""
         if self._given is None:
             self._has_tuned = True
-            self._steps.observe(acceptance)
+            self._steps.update(acceptance)
         return None, 0
 
     def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:

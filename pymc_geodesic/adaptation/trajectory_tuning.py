@@ -92,7 +92,7 @@ class TrajectoryTuner:
             Coordinates of the model, and the tangential gradient of the log-density there.
         """
         self._draw += 1
-        self.step_size.observe(acceptance)
+        self.step_size.update(acceptance)
         if self.windows is None or self._draw > self._n_windows:
             return None
         if not self.windows.observe(position, gradient):

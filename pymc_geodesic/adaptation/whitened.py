@@ -136,7 +136,7 @@ class WhitenedAdaptation:
     def __repr__(self) -> str:
         """Describe what is adapted."""
         parts = [f"metric={self._trajectories.metric_name!r}"]
-        if self.gradient.variates is not None:
+        if self.gradient.control_variates is not None:
             parts.append(f"control_variates={self._order!r}")
         parts.append("step size, friction and n_steps" if self.gradient.has_noise else "step size")
         return f"adapts {', '.join(parts)}."
@@ -169,13 +169,13 @@ class WhitenedAdaptation:
         self._n_lost = self._n_strayed = 0
         if n_tune or self.settings is None:
             self._bounds.reset()
-            self.gradient.drop_anchor()
+            self.gradient.remove_control_variates()
             self._explorer.initialize(np.zeros(2, dtype=np.uint64), self._n_search, 0)
             self._noise.reset()
             self._z_sum, self._z_count = np.zeros(self.product.size), 0
             self._home = np.empty(0)
         else:
-            self.gradient.renew_anchor()
+            self.gradient.recompute_center()
         if n_tune:
             self._use_sample()
 
@@ -187,7 +187,7 @@ class WhitenedAdaptation:
     @property
     def logp_grad(self) -> FieldLike:
         """Gradient estimate in whitened coordinates."""
-        return self.gradient.noisy
+        return self.gradient.estimated
 
     @property
     def noise_ratio(self) -> float:
@@ -199,7 +199,7 @@ class WhitenedAdaptation:
         if self._estimate.source.is_everything:
             return
         sample = rows_of_sample(self._estimate, self.product.size)
-        self.gradient.use_sample(sample.arrays, sample.counts, sample.weights)
+        self.gradient.set_sample(sample.arrays, sample.counts, sample.weights)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -290,7 +290,7 @@ class WhitenedAdaptation:
     def _settle(self, chain: LangevinChain) -> int:
         """Find the anchor, the noise, and the settings; return gradient evaluations."""
         n_grad = 0
-        if self.gradient.variates is not None:
+        if self.gradient.control_variates is not None:
             x = self.to_position(chain.z)
             windows = self._trajectories.tuner.windows
             if windows is not None and len(windows) > 2:
@@ -298,7 +298,7 @@ class WhitenedAdaptation:
                 x[:d] = windows.mean[:d]
             n_grad += self._anchor(chain, x)
             chain.refresh(self.product)  # tangent at the anchor
-        searched = self._trajectories.tuner.step_size.recent
+        searched = self._trajectories.tuner.step_size.recent_average
         sizes = [part.stop - part.start for part in self._model_product.slices.values()]
         longest = self._bounds.rule.longest_step(
             searched, self._model_product.dim, shared=few_beside_many(sizes)
@@ -316,9 +316,11 @@ class WhitenedAdaptation:
             self.gradient, self._model_product, x, most_passes
         )
         if place is not None and total is not None:
-            self.gradient.anchor_at(place, total)
-            self._trajectories.use(self.gradient.metric.moved(place[: self.gradient.n_euclidean]))
-            chain.z = self.gradient.from_position(place)
+            self.gradient.center_at(place, total)
+            self._trajectories.use(
+                self.gradient.metric.recentered(place[: self.gradient.n_euclidean])
+            )
+            chain.z = self.gradient.whiten(place)
         return n_passes
 
     def _measure_noise(self, chain: LangevinChain) -> int:
@@ -356,7 +358,7 @@ class WhitenedAdaptation:
         windows, d = self._trajectories.tuner.windows, self.gradient.n_euclidean
         if windows is not None and len(windows):
             x = windows.positions
-            if self.gradient.is_anchored:
+            if self.gradient.is_centered:
                 x[:, :d] += self.to_position(chain.z)[:d] - x[:, :d].mean(axis=0)
             self._noise.use_draws(x)
 
@@ -383,13 +385,13 @@ class WhitenedAdaptation:
         mean = self._z_sum[:d] / max(self._z_count, 1)
         self._z_sum[:], self._z_count = 0.0, 0
         is_far = d > 0 and (float(mean @ mean) / d > FAR or float(np.abs(mean).max()) > FARTHEST)
-        if self.gradient.is_anchored and is_far:
+        if self.gradient.is_centered and is_far:
             here = self.to_position(chain.z)
             x = here.copy()
             x[:d] = self.gradient.metric.to_position(mean)
             n_grad = self._anchor(chain, x, most_passes=1)
             self._use_draws(chain)
-            chain.z = self.gradient.from_position(here)
+            chain.z = self.gradient.whiten(here)
             return n_grad + self._measure_noise(chain)
         if self.gradient.has_noise:
             self._choose()
@@ -402,7 +404,7 @@ class WhitenedAdaptation:
         # draws before that were hot as well led away; and after several in a row the place is to
         # blame, not the step
         goes_home = strayed or self._n_lost % MOST_LOST == 0
-        chain.z = self.gradient.from_position(self._home) if goes_home else before
+        chain.z = self.gradient.whiten(self._home) if goes_home else before
         self._z_sum[:], self._z_count = 0.0, 0
         self._noise.forget_draws()
         chain.dynamics.initialize(self.product)

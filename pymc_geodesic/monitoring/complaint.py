@@ -55,7 +55,7 @@ def _list_coordinates(places: Sequence[int], names: Sequence[str]) -> str:
 
 def _place_of_model(metric: Metric, place: int) -> int:
     """Coordinate of the model that one of the metric is most of."""
-    if place >= metric.centre.size or not metric.is_dense:
+    if place >= metric.center.size or not metric.is_dense:
         return place
     factor = np.asarray(metric.factor)
     return int(np.argmax(np.abs(factor[:, place]) / np.sqrt(np.sum(factor**2, axis=1))))
@@ -65,7 +65,7 @@ def _coordinates_of_model(
     stationarity: Stationarity, metric: Metric, errors: Sequence[StationarityError]
 ) -> list[int]:
     """Coordinates of the model in which errors of one kind show most, the largest first."""
-    d = metric.centre.size
+    d = metric.center.size
     if not metric.is_dense:
         return [error.coordinate for error in errors]
     places = [_place_of_model(metric, error.coordinate) for error in errors]

@@ -79,7 +79,7 @@ class WhitenedMonitor:
 
     def _mean_tangent(self, z: np.ndarray, n_grad: int) -> np.ndarray:
         """Mean of the gradient along the manifolds, less what it is by their curvature alone."""
-        field = self._gradient.noisy
+        field = self._gradient.estimated
         gradient, total = np.zeros(z.size + 1), np.zeros(z.size + 1)
         for minibatch in self._next_minibatches(n_grad):
             evaluate(field.address, z, int(minibatch), field.context, gradient)

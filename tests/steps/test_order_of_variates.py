@@ -140,10 +140,10 @@ def test_replays_with_second_order():
 def test_another_chain_without_tuning_goes_on_with_second_order():
     step = step_of("logistic", batch_size=2)
     settled(step, N_TUNE)
-    hessian = step.adaptation.gradient._second.hessian.copy()
+    hessian = step.adaptation.gradient.second_order.hessian.copy()
     step.setup_chain(np.random.default_rng(2), 0, 100)
     assert step.adaptation.gradient.order == 2
-    np.testing.assert_allclose(step.adaptation.gradient._second.hessian, hessian, rtol=1e-12)
+    np.testing.assert_allclose(step.adaptation.gradient.second_order.hessian, hessian, rtol=1e-12)
 
 
 def test_what_has_no_second_derivative_is_named(monkeypatch):

@@ -53,7 +53,7 @@ def normal_law(visited: list[np.ndarray]) -> AdaptedGradient:
 def test_one_newton_step_finds_the_mode_of_a_normal_law():
     visited: list[np.ndarray] = []
     gradient = normal_law(visited)
-    gradient.use(Metric(np.zeros(2), np.linalg.cholesky(COVARIANCE)))
+    gradient.set_metric(Metric(np.zeros(2), np.linalg.cholesky(COVARIANCE)))
     start = MODE + np.array([40.0, 7.0])
     slope, step = newton_step(PRODUCT, gradient.metric, start, gradient.gradient_of_all_rows(start))
     away = MODE - start
@@ -76,7 +76,7 @@ def test_one_newton_step_finds_the_mode_of_a_normal_law():
 def test_best_place_of_several_passes(factor, n_passes, moves):
     visited: list[np.ndarray] = []
     gradient = normal_law(visited)
-    gradient.use(Metric(np.zeros(2), factor))
+    gradient.set_metric(Metric(np.zeros(2), factor))
     start = MODE + np.array([40.0, 7.0])
     anchor = passes_to_anchor(gradient, PRODUCT, start)
     assert anchor.n_passes == len(visited) == n_passes
@@ -132,9 +132,9 @@ def measured():
         [3],
         field_of(lambda x, _: np.zeros(6), 5, 1),
         field_of(law.minibatch, 5),
-        use_variates=False,
+        use_control_variates=False,
     )
-    gradient.use(Metric(np.zeros(2), np.array([2.0, 1.0]), np.array([0.5])))
+    gradient.set_metric(Metric(np.zeros(2), np.array([2.0, 1.0]), np.array([0.5])))
     noise = NoiseMeasurement(gradient, MIXED, law.next_arguments)
     return law, noise, np.array([0.0, 0.0, 0.0, 0.6, 0.8])
 
@@ -237,9 +237,9 @@ def test_noise_is_measured_where_the_posterior_is():
     law = NoiseByPlace()
     gradient = AdaptedGradient(
         5, [3], field_of(lambda x, _: np.zeros(6), 5, 1), field_of(law.minibatch, 5),
-        use_variates=False,
+        use_control_variates=False,
     )  # fmt: skip
-    gradient.use(Metric(np.zeros(2), np.ones(2), np.ones(1)))
+    gradient.set_metric(Metric(np.zeros(2), np.ones(2), np.ones(1)))
     noise = NoiseMeasurement(gradient, MIXED, law.next_arguments)
     stream, z = new_stream(np.random.default_rng(2)), np.array([0.0, 0.0, 0.0, 0.6, 0.8])
     wide = np.tile(z, (100, 1))
