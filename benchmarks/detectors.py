@@ -120,10 +120,10 @@ def believed_noise(variance: float, *, only: int | None = None) -> Spoil:
 
     def spoil(sampler: Any) -> None:
         adapted = sampler.adaptation
-        settings = adapted.settings
+        settings = adapted.parameters
         noise = settings.noise.copy()
         noise[slice(None) if only is None else only] += variance
-        adapted._bounds.settings = replace(settings, noise=noise)
+        adapted._bounded.parameters = replace(settings, noise=noise)
 
     return spoil
 
@@ -133,8 +133,8 @@ def scaled_step(factor: float) -> Spoil:
 
     def spoil(sampler: Any) -> None:
         adapted = sampler.adaptation
-        step = factor * adapted.settings.step_size
-        adapted._bounds.settings = replace(adapted.settings, step_size=step)
+        step = factor * adapted.parameters.step_size
+        adapted._bounded.parameters = replace(adapted.parameters, step_size=step)
 
     return spoil
 

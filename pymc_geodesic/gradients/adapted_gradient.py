@@ -182,10 +182,9 @@ class AdaptedGradient:
                 return False
             self.second_order = SecondOrderControlVariates(self.curvature, self.n_euclidean)
             self.second_order.set_metric(self.metric)
-            self._by_order[2] = ChangeOfCoordinates(
-                self.second_order.logp_grad, self.size, self.widths
-            )
-            self._by_order[2].set_metric(self.metric)
+            estimate = ChangeOfCoordinates(self.second_order.logp_grad, self.size, self.widths)
+            estimate.set_metric(self.metric)
+            self._by_order[2] = estimate
         return self.second_order is not None
 
     def use_second_order(self, hessian: np.ndarray | None = None) -> None:

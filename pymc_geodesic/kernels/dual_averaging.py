@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,10 @@ class DualAveraging:
         state.log_recent += weight * (state.log_step - state.log_recent)
 
     @property
-    def state(self) -> dict[str, float]:
+    def state(self) -> dict[str, Any]:
         """Averages over the iterations so far, as a dictionary."""
         return asdict(self._state)
 
     @state.setter
-    def state(self, state: dict[str, float]) -> None:
+    def state(self, state: dict[str, Any]) -> None:
         self._state = DualAveragingState(**state)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.integrators import (
     EXACT,
     FrictionAndNoise,
@@ -79,7 +79,7 @@ class Dynamics(Protocol):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        settings: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Move z by one inner step for each minibatch, in place.
@@ -124,7 +124,7 @@ class Underdamped(ABC):
         self.thermostat, self.curvature_sums = np.zeros(n_blocks), np.zeros((n_blocks, 2))
         self._scratch = scratch_of(product.size)
         self._work, self._targets = np.empty((n_blocks, 2)), np.empty(n_blocks)
-        self._settings: LangevinSettings | None = None
+        self._settings: LangevinParameters | None = None
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
         """Draw velocities from N(0, I) on the tangent space."""
@@ -143,12 +143,12 @@ class Underdamped(ABC):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        settings: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
 
-    def _follow(self, product: Product, settings: LangevinSettings) -> None:
+    def _follow(self, product: Product, settings: LangevinParameters) -> None:
         """Take the parameters of a draw, where they are not those of the last one.
 
         ξ changes in proportion to the friction of its block.
@@ -196,7 +196,7 @@ class GeodesicLangevin(Underdamped):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        settings: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
@@ -235,7 +235,7 @@ class GeodesicNoseHoover(Underdamped):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        settings: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
@@ -287,7 +287,7 @@ class EulerNoseHoover(Underdamped):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        settings: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
@@ -357,7 +357,7 @@ class OverdampedLangevin:
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        settings: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""

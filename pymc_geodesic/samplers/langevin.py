@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation, LangevinChain, Proposal
-from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
@@ -98,9 +98,9 @@ class LangevinSampler:
         """Random stream."""
         return self._chain.stream
 
-    def settings(self) -> LangevinSettings:
+    def settings(self) -> LangevinParameters:
         """Parameters of the next draw after the warm-up."""
-        return self.adaptation.propose(self._chain, tune=False).settings
+        return self.adaptation.propose(self._chain, tune=False).parameters
 
     def start(self, x: np.ndarray) -> None:
         """Set the position: that of the first draw, or where another step moved the variables.
@@ -110,9 +110,7 @@ class LangevinSampler:
         NotFiniteError
             If the gradient is not finite there.
         """
-        self._chain.z, gradient = self.adaptation.start(x)
-        if not all_finite(gradient):
-            raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
+        self._chain.z = self.adaptation.start(x)
         self._chain.refresh(self.adaptation.product)
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
@@ -152,7 +150,7 @@ class LangevinSampler:
             proposal.minibatches,
             adaptation.product,
             chain.z,
-            proposal.settings,
+            proposal.parameters,
             chain.stream,
         )
         adaptation.logp_grad.raise_error()
@@ -161,7 +159,7 @@ class LangevinSampler:
             self._check_start(before, proposal)
             if not tune:
                 what = "velocity" if all_finite(chain.z) else "position"
-                raise NotFiniteError(what, proposal.settings.step_size, chain.z)
+                raise NotFiniteError(what, proposal.parameters.step_size, chain.z)
         if tune:
             dims = adaptation.product.dims
             mean = float(dims @ temperatures) / adaptation.product.dim
@@ -170,7 +168,7 @@ class LangevinSampler:
         elif self.monitor is not None:
             n_grad += self.monitor.after(chain.n, chain.z, len(proposal.minibatches))
         chain.n += 1
-        settings = proposal.settings
+        settings = proposal.parameters
         friction = settings.block_friction
         thermostat = self.dynamics.thermostat + (
             settings.mean_friction if friction is None else friction

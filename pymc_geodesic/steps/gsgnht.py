@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.annealing import UserParameters
-from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
+from pymc_geodesic.adaptation.fixed import UserParameters
+from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
 from pymc_geodesic.arguments import (
     check_count,
     check_integers,
@@ -43,8 +43,8 @@ from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["gSGNHT"]
 
-LAST_EXCESS = 0.05
-"""Excess of the kinetic temperature by gradient noise where coordinates are not adapted.
+LAST_BIAS = 0.05
+"""Bias of the kinetic temperature by gradient noise where coordinates are not adapted.
 
 A thermostat holds the mean over the coordinates of a variable; some are hotter and others colder.
 """
@@ -340,7 +340,7 @@ class gSGNHT(GeodesicStep):
             control_variates=order,
             gradient_noise=gradient_noise,
             tune_temperature=tune_temperature,
-            last_excess=LAST_EXCESS,
+            last_bias=LAST_BIAS,
             n_steps=n_steps,
         )
         self.sampler = LangevinSampler(

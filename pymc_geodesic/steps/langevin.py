@@ -9,23 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptable import NotAdapted, adapted_gradient
 from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES, LangevinAdaptation
-from pymc_geodesic.adaptation.annealed_parameters import (
-    FIRST_EXCESS,
-    FIRST_EXCESS_WITH_LOCAL,
-    TemperatureTuner,
-)
-from pymc_geodesic.adaptation.annealing import (
+from pymc_geodesic.adaptation.annealed_parameters import SETTINGS as ANNEALING
+from pymc_geodesic.adaptation.annealed_parameters import AnnealedMeasurements, UnderdampedAnnealing
+from pymc_geodesic.adaptation.eligibility import Ineligible, adapted_gradient
+from pymc_geodesic.adaptation.fixed import (
     FixedParameters,
     KnownNoise,
-    TemperatureAnnealing,
     UserParameters,
+    noise_by_coordinate,
 )
-from pymc_geodesic.adaptation.bounded_parameters import ParameterRule
-from pymc_geodesic.adaptation.known_noise import noise_by_coordinate
-from pymc_geodesic.adaptation.trajectories import WhitenedTrajectories
+from pymc_geodesic.adaptation.langevin_parameters import ParameterRule
+from pymc_geodesic.adaptation.temperature_annealing import TemperatureAnnealing
 from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
+from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
@@ -51,7 +48,6 @@ __all__ = [
     "monitor_of",
     "report_adaptation",
     "row_noise",
-    "temperature_tuner",
     "whitened_adaptation",
 ]
 
@@ -70,7 +66,7 @@ ADAPTATION_STATS: dict[str, tuple[Any, list[int]]] = {
 EXPLORING_ACCEPTANCE = 0.8
 """Acceptance rate of the trajectories of the first phase of a warm-up."""
 
-LAST_EXCESS_OF_KNOWN_NOISE = 0.5
+LAST_BIAS_OF_KNOWN_NOISE = 0.5
 """Fraction of the noise of the dynamics that gradient noise of known variance may replace."""
 
 LARGEST_MONITORED = 50_000
@@ -106,7 +102,7 @@ def whitened_adaptation(
     angles: Collection[str],
     control_variates: str | int,
     n_steps: int | None,
-) -> WhitenedAdaptation | NotAdapted:
+) -> WhitenedAdaptation | Ineligible:
     """Adaptation in whitened coordinates, where the estimate allows it, or why not.
 
     Parameters
@@ -119,7 +115,7 @@ def whitened_adaptation(
         See `pymc_geodesic.SGGMC`.
     """
     gradient = adapted_gradient(estimate, product, control_variates=control_variates)
-    if isinstance(gradient, NotAdapted):
+    if isinstance(gradient, Ineligible):
         return gradient
     trajectories = WhitenedTrajectories(
         gradient,
@@ -140,28 +136,6 @@ def whitened_adaptation(
     )
 
 
-def temperature_tuner(
-    product: Product,
-    *,
-    n_steps: int,
-    is_local: bool,
-    noise_is_known: bool,
-    tune_temperature: float | None,
-    last_excess: float,
-) -> TemperatureTuner:
-    """Tuner of step size and friction for dynamics whose coordinates are not adapted."""
-    first = FIRST_EXCESS_WITH_LOCAL if is_local else FIRST_EXCESS
-    return TemperatureTuner(
-        len(product.dims),
-        repeats=n_steps if is_local else 1,
-        first_excess=first if tune_temperature is None else tune_temperature - 1.0,
-        last_excess=LAST_EXCESS_OF_KNOWN_NOISE if noise_is_known else last_excess,
-        least_curvature=max(
-            (0.25 * m.dim for _, m, _ in product.components if m.is_compact), default=0.0
-        ),
-    )
-
-
 def langevin_adaptation(
     estimate: GradientEstimate,
     product: Product,
@@ -174,7 +148,7 @@ def langevin_adaptation(
     control_variates: str | int,
     gradient_noise: ArrayLike | str | None,
     tune_temperature: float | None,
-    last_excess: float,
+    last_bias: float,
     n_steps: int | None,
 ) -> LangevinAdaptation:
     """Choose what adapts the dynamics of SGGMC and gSGNHT.
@@ -193,8 +167,8 @@ def langevin_adaptation(
     rule : ParameterRule
     angles : collection of str
         Euclidean variables that are angles.
-    last_excess : float
-        Excess of the kinetic temperature by gradient noise at the end of annealing.
+    last_bias : float
+        Bias of the kinetic temperature by gradient noise at the end of annealing.
     metric, control_variates, gradient_noise, tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
 
@@ -203,7 +177,7 @@ def langevin_adaptation(
     ValueError
         If a covariance is given that nothing uses.
     """
-    obstacle = NotAdapted("user-specified arguments or local variables exclude them")
+    obstacle = Ineligible("user-specified arguments or local variables exclude them")
     if whitens:
         assert metric is not None
         whitened = whitened_adaptation(
@@ -221,26 +195,28 @@ def langevin_adaptation(
     check_unused_covariance(metric)
     fixed_steps = n_steps or DEFAULT_STEPS
     by_rows = estimate.compile_noise() if isinstance(gradient_noise, str) else None
-    variance = noise_by_coordinate(gradient_noise, product.size)
-    known = KnownNoise(variance if variance.size else np.zeros(product.size), by_rows)
+    known = KnownNoise(noise_by_coordinate(gradient_noise, product.size), by_rows)
     if parameters.has_step_size and parameters.has_friction:
         return FixedParameters(estimate, product, parameters, known, n_steps=fixed_steps)
+    noise_is_known, is_local = gradient_noise is not None, estimate.is_local
+    first_bias = ANNEALING.first_bias_with_local if is_local else ANNEALING.first_bias
     return TemperatureAnnealing(
         estimate,
         product,
-        temperature_tuner(
-            product,
-            n_steps=fixed_steps,
-            is_local=estimate.is_local,
-            noise_is_known=gradient_noise is not None,
-            tune_temperature=tune_temperature,
-            last_excess=last_excess,
+        UnderdampedAnnealing(repeats=fixed_steps if is_local else 1),
+        AnnealedMeasurements(
+            len(product.dims),
+            first_bias=first_bias if tune_temperature is None else tune_temperature - 1.0,
+            last_bias=LAST_BIAS_OF_KNOWN_NOISE if noise_is_known else last_bias,
+            min_curvature=max(
+                (0.25 * m.dim for _, m, _ in product.components if m.is_compact), default=0.0
+            ),
         ),
         parameters,
         known,
-        noise_is_known=gradient_noise is not None,
+        noise_is_known=noise_is_known,
         n_steps=fixed_steps,
-        starts_anywhere=tune_temperature is not None or estimate.is_local,
+        starts_anywhere=tune_temperature is not None or is_local,
         obstacle=obstacle,
     )
 

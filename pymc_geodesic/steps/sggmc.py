@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.annealing import UserParameters
-from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
+from pymc_geodesic.adaptation.fixed import UserParameters
+from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
 from pymc_geodesic.arguments import (
     check_count,
     check_integers,
@@ -42,8 +42,8 @@ from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["SGGMC"]
 
-LAST_EXCESS = 0.02
-"""Excess of the kinetic temperature by gradient noise where coordinates are not adapted."""
+LAST_BIAS = 0.02
+"""Bias of the kinetic temperature by gradient noise where coordinates are not adapted."""
 
 
 class SGGMC(GeodesicStep):
@@ -327,7 +327,7 @@ class SGGMC(GeodesicStep):
             control_variates=order,
             gradient_noise=gradient_noise,
             tune_temperature=tune_temperature,
-            last_excess=LAST_EXCESS,
+            last_bias=LAST_BIAS,
             n_steps=n_steps,
         )
         self.sampler = LangevinSampler(

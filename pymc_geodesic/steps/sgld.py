@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptable import NotAdapted
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
-from pymc_geodesic.adaptation.bounded_parameters import OverdampedRule
+from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.langevin_parameters import OverdampedRule
 from pymc_geodesic.adaptation.overdamped_annealing import OverdampedAnnealing
 from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
 from pymc_geodesic.arguments import (
@@ -237,7 +237,7 @@ class SGLD(GeodesicStep):
             compile_kwargs=compile_kwargs,
         )
         self.adaptation: LangevinAdaptation
-        whitened: WhitenedAdaptation | NotAdapted = NotAdapted(
+        whitened: WhitenedAdaptation | Ineligible = Ineligible(
             "user-specified arguments exclude whitening"
         )
         if whitens:

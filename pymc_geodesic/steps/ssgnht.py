@@ -8,16 +8,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptable import NotAdapted
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
-from pymc_geodesic.adaptation.annealed_parameters import FIRST_EULER_EXCESS, EulerTuner
-from pymc_geodesic.adaptation.annealing import (
-    FixedParameters,
-    KnownNoise,
-    TemperatureAnnealing,
-    UserParameters,
-)
-from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
+from pymc_geodesic.adaptation.annealed_parameters import SETTINGS as ANNEALING
+from pymc_geodesic.adaptation.annealed_parameters import AnnealedMeasurements, EulerAnnealing
+from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.fixed import FixedParameters, KnownNoise, UserParameters
+from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
+from pymc_geodesic.adaptation.temperature_annealing import TemperatureAnnealing
 from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
 from pymc_geodesic.arguments import (
     check_count,
@@ -51,8 +48,8 @@ from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
 
 __all__ = ["SSGNHT"]
 
-LAST_EXCESS = 0.05
-"""Excess of the kinetic temperature by gradient noise where coordinates are not adapted."""
+LAST_BIAS = 0.05
+"""Bias of the kinetic temperature by gradient noise where coordinates are not adapted."""
 
 LARGEST_NOISE = 0.5
 """Bound of h² b: near kinks the noise is known less well, and at 1 an sd was 8 % too wide."""
@@ -293,16 +290,9 @@ class SSGNHT(GeodesicStep):
             compile_kwargs=compile_kwargs,
         )
         fixed_steps = n_steps or DEFAULT_STEPS
-        tuner = EulerTuner(
-            len(self.variables),
-            last_excess=LAST_EXCESS,
-            first_excess=(
-                FIRST_EULER_EXCESS if tune_temperature is None else tune_temperature - 1.0
-            ),
-        )
         self.adaptation: LangevinAdaptation
         dynamics: Dynamics
-        whitened: WhitenedAdaptation | NotAdapted = NotAdapted(
+        whitened: WhitenedAdaptation | Ineligible = Ineligible(
             "user-specified arguments exclude whitening"
         )
         if whitens:
@@ -329,16 +319,22 @@ class SSGNHT(GeodesicStep):
                     self.estimator, self.product, parameters, known, n_steps=fixed_steps
                 )
             else:
+                first_bias = ANNEALING.first_euler_bias
+                if tune_temperature is not None:
+                    first_bias = tune_temperature - 1.0
                 self.adaptation = TemperatureAnnealing(
                     self.estimator,
                     self.product,
-                    tuner,
+                    EulerAnnealing(),
+                    AnnealedMeasurements(
+                        len(self.variables), first_bias=first_bias, last_bias=LAST_BIAS
+                    ),
                     parameters,
                     known,
                     noise_is_known=False,
                     n_steps=fixed_steps,
                     starts_anywhere=tune_temperature is not None,
-                    largest_while_annealing=LARGEST_WHILE_ANNEALING,
+                    max_annealed_thermostat=LARGEST_WHILE_ANNEALING,
                     obstacle=whitened,
                 )
         self.sampler = LangevinSampler(

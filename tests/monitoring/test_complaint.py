@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from pymc_geodesic.adaptation.gradient_noise import complaint_about_noise
-from pymc_geodesic.adaptation.langevin_parameters import langevin_settings
-from pymc_geodesic.adaptation.noise_variance import NoiseOverPlaces
-from pymc_geodesic.adaptation.overdamped_parameters import overdamped_settings
+from pymc_geodesic.adaptation.langevin_parameters import (
+    overdamped_parameters,
+    underdamped_parameters,
+)
+from pymc_geodesic.adaptation.noise_variance import NoiseVariance
 from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.monitoring.complaint import (
     MOST_NAMES,
@@ -72,7 +74,7 @@ def test_names_all_variables_with_their_number(kind):
 def test_a_long_list_is_cut():
     """Of rare indicators there may be hundreds."""
     d = MOST_NAMES + 7
-    settings = langevin_settings(np.full(d, 9.0))
+    settings = underdamped_parameters(np.full(d, 9.0))
     metric, names = Metric(np.zeros(d), np.ones(d)), [f"b[{i}]" for i in range(d)]
     complaint = complaint_about_noise(settings, np.full(d, 6.0), metric, names)
     assert f"This concerns {d} of {d} coordinates: 'b[0]', 'b[1]', " in complaint
@@ -106,9 +108,9 @@ def test_noise_that_few_minibatches_make_is_named(has_momentum):
     rng = np.random.default_rng(1)
     differences = rng.standard_normal((100, 8, 3))
     differences[..., 2] *= np.sqrt(200.0) * (rng.random((100, 8)) < 1.0 / 200.0)
-    noise = NoiseOverPlaces(3)
-    noise.take(20.0 * differences**2)
-    make = langevin_settings if has_momentum else overdamped_settings
+    noise = NoiseVariance.empty(3)
+    noise.add(20.0 * differences**2)
+    make = underdamped_parameters if has_momentum else overdamped_parameters
     settings = make(noise.mean)
     for factor, expected in ((np.ones(3), "c"), (swapping(), "b")):
         metric = Metric(np.zeros(3), factor)
@@ -117,7 +119,7 @@ def test_noise_that_few_minibatches_make_is_named(has_momentum):
         assert (complaint is not None) == has_momentum
         if has_momentum:
             assert f"noise of {expected!r} is known badly" in complaint
-    even = NoiseOverPlaces(3)
-    even.take(20.0 * rng.standard_normal((100, 8, 3)) ** 2)
+    even = NoiseVariance.empty(3)
+    even.add(20.0 * rng.standard_normal((100, 8, 3)) ** 2)
     metric = Metric(np.zeros(3), np.ones(3))
     assert complaint_about_noise(make(even.mean), even.error, metric, NAMES) is None
