@@ -269,6 +269,10 @@ class TrajectoryAdaptation(Protocol):
     def is_tuned(self) -> bool:
         """Whether a warm-up has chosen the parameters."""
 
+    @property
+    def minibatch_remedy(self) -> str:
+        """Change of the minibatches that reduces gradient noise, for warnings."""
+
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; without a warm-up, keep what the last one has chosen."""
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
 from pymc_geodesic.adaptation.count_control_variates import CountControlVariates
 from pymc_geodesic.adaptation.variance_inflation import (
     allowed_inflation,
@@ -171,6 +172,7 @@ class CountNoiseAdaptation(ABC):
     """
 
     is_whitened = False
+    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,

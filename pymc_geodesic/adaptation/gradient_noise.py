@@ -20,7 +20,7 @@ from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.gradient_pairs import differences_of_pairs
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.blocks import geodesic, project
-from pymc_geodesic.monitoring.complaint import _list_coordinates, _place_of_model
+from pymc_geodesic.monitoring.diagnosis import Diagnosis, coordinate_names, dominant_coordinate
 from pymc_geodesic.runtime.streams import fill_normal
 
 
@@ -65,6 +65,9 @@ class GradientNoiseSettings:
     min_squares_at_draws : int
         Squares of differences at draws from which the ratio of the noise there to that around the
         center is estimated; its standard error is 5 % with 1,000, by calculation.
+    reported_error : float
+        Relative error of a variance, by noise that is poorly known, above which a warning is
+        issued; a convention.
     """
 
     min_pairs: int = 800
@@ -82,6 +85,7 @@ class GradientNoiseSettings:
     negligible_slope: float = 1e-6
     max_draw_distance: float = 10.0
     min_squares_at_draws: int = 1000
+    reported_error: float = 0.15
 
 
 SETTINGS = GradientNoiseSettings()
@@ -420,46 +424,55 @@ def squares_by_point(differences: np.ndarray) -> np.ndarray:
     return 0.5 * differences.reshape(-1, SETTINGS.pairs_per_point, differences.shape[1]) ** 2
 
 
-_DOUBTFUL_HEAT = 0.15
-"""Error of a temperature, for noise that is known badly, that is worth a word."""
-
-
-def complaint_about_noise(
-    settings: LangevinParameters, error: np.ndarray, metric: Metric, names: Sequence[str]
-) -> str | None:
-    """Say that gradient noise which is taken off was measured badly; None if it was not.
+def diagnose_noise(
+    parameters: LangevinParameters, error: np.ndarray, metric: Metric, names: Sequence[str]
+) -> Diagnosis | None:
+    """Diagnose subtracted gradient noise whose variance is poorly known.
 
     Parameters
     ----------
-    settings : LangevinParameters
+    parameters : LangevinParameters
     error : ndarray, shape (size,)
         Standard error of the variance of the noise in the coordinates of the metric.
     metric : Metric
-    names : list of str, one for each number of a position
+    names : list of str
+        Name of each coordinate of the model.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.gradient_noise import complaint_about_noise
+    >>> from pymc_geodesic.adaptation.gradient_noise import diagnose_noise
     >>> from pymc_geodesic.gradients.metric import Metric
     >>> from pymc_geodesic.adaptation.langevin_parameters import underdamped_parameters
     >>> noise, metric = np.array([9.0, 9.0]), Metric(np.zeros(2), np.ones(2))
-    >>> settings = underdamped_parameters(noise)
-    >>> complaint_about_noise(settings, 0.1 * noise, metric, ["a", "b"]) is None
+    >>> parameters = underdamped_parameters(noise)
+    >>> diagnose_noise(parameters, 0.1 * noise, metric, ["a", "b"]) is None
     True
-    >>> complaint_about_noise(settings, np.array([0.9, 6.0]), metric, ["a", "b"])[:40]
-    "the gradient noise of 'b' is known badly"
+    >>> diagnose_noise(parameters, np.array([0.9, 6.0]), metric, ["a", "b"]).finding
+    "The possible error of the variance of 'b' is 40% (expected at most 15%): the variance of its
+    gradient noise is known to 67% only, because few minibatches make most of it, such as those with
+    one of a few rows."
     """
-    heat = settings.temperature_error(error)
-    worst = int(np.argmax(heat))
-    if not heat[worst] > _DOUBTFUL_HEAT:
+    errors = parameters.temperature_error(error)
+    worst = int(np.argmax(errors))
+    if not errors[worst] > SETTINGS.reported_error:
         return None
-    found = sorted(np.flatnonzero(heat > _DOUBTFUL_HEAT), key=lambda i: -heat[i])
-    places = [_place_of_model(metric, int(i)) for i in found]
-    part = error[worst] / settings.noise[worst]
-    return (
-        f"the gradient noise of {names[places[0]]!r} is known badly, to {part:.0%}, for few "
-        "minibatches make most of it, such as those that hold one of a few rows: its variance may "
-        f"be off by {heat[worst]:.0%}. {_list_coordinates(places, names)}"
-        "Use a larger batch_size, or a step that sees all rows (SubgradientHMC, GMC or NUTS)"
+    concerned = sorted(np.flatnonzero(errors > SETTINGS.reported_error), key=lambda i: -errors[i])
+    return Diagnosis(
+        quantity="possible error of the variance",
+        value=float(errors[worst]),
+        expected=SETTINGS.reported_error,
+        limit="at most ",
+        number=".0%",
+        coordinates=coordinate_names(
+            (dominant_coordinate(metric, int(i)) for i in concerned), names
+        ),
+        n_coordinates=len(names),
+        consequence=(
+            "the variance of its gradient noise is known to "
+            f"{error[worst] / parameters.noise[worst]:.0%} only, because few minibatches make most "
+            "of it, such as those with one of a few rows"
+        ),
+        remedy="Use a larger batch_size, or a step with all rows (SubgradientHMC, GMC or NUTS).",
+        anchor="stationarity",
     )

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
@@ -84,6 +85,7 @@ class StepSizeAdaptation:
     """
 
     is_fixed = is_whitened = False
+    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ from pymc_geodesic.adaptation.components import curved_points
 from pymc_geodesic.adaptation.control_variates import ControlVariateOrder, principal_directions
 from pymc_geodesic.adaptation.eligibility import sample_rows
 from pymc_geodesic.adaptation.gradient_noise import SETTINGS as NOISE
-from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement, complaint_about_noise
+from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement, diagnose_noise
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.step_size_bounds import (
     BoundedParameters,
@@ -50,7 +50,7 @@ from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.funnels import Funnel
-from pymc_geodesic.monitoring.whitened import WhitenedMonitor
+from pymc_geodesic.monitoring.stationarity_monitors import WhitenedMonitor
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.finite import all_finite
 
@@ -427,10 +427,7 @@ class WhitenedAdaptation:
         """Name coordinates whose gradient noise is poorly known."""
         if not self.gradient.has_noise or self.parameters is None:
             return None
-        message = complaint_about_noise(
-            self.parameters, self._noise.error, self.gradient.metric, names
-        )
-        return None if message is None else Diagnosis(message, "stationarity")
+        return diagnose_noise(self.parameters, self._noise.error, self.gradient.metric, names)
 
     # --- 4. tuning ---------------------------------------------------------------------------
 

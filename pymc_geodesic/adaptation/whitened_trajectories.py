@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
 from pymc_geodesic.adaptation.components import (
     curved_variables,
     euclidean_names,
@@ -97,6 +98,7 @@ class WhitenedTrajectories:
     """
 
     is_whitened = needs_warm_up = True
+    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,

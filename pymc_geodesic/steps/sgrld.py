@@ -12,7 +12,7 @@ from pymc_geodesic.counts.gradient_counts import count_blocks
 from pymc_geodesic.counts.layout import CountLayout
 from pymc_geodesic.counts.model_check import CountProbe
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.monitoring.reports import InflationMonitor
+from pymc_geodesic.monitoring.variance_inflation import InflationMonitor
 from pymc_geodesic.samplers.cir import EulerCIR
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.cir import (
@@ -210,4 +210,5 @@ class SGRLD(GeodesicStep):
         self.sampler = EulerCIR(
             self.estimator, priors, layout, self.adaptation, n_steps=int(n_steps)
         )
-        self.monitors = [InflationMonitor()]
+        inflation = InflationMonitor()
+        self.monitors, self.diagnoses = [inflation], [inflation.diagnosis]
