@@ -202,7 +202,7 @@ def test_layers_form_no_circle():
         ("pymc_geodesic.ops.sparse_dot", "from pymc_geodesic.sparse.data import SparseData"),
         ("pymc_geodesic.ops.bessel_ops", "from pytensor.link.numba.dispatch import basic"),
         ("pymc_geodesic.models.sam", "from pymc_geodesic.steps import SGGMC"),
-        ("pymc_geodesic.datasets.text", "import pymc_geodesic.models"),
+        ("pymc_geodesic.datasets.corpora", "import pymc_geodesic.models"),
     ],
 )
 def test_a_wrong_import_is_found(module, source):
