@@ -116,14 +116,14 @@ MODELS: dict[str, Callable[..., Known]] = {
 
 
 def believed_noise(variance: float, *, only: int | None = None) -> Spoil:
-    """Take off noise that is not there, or add some, in all directions or in one."""
+    """Change the noise that is subtracted, in all directions or in one."""
 
     def spoil(sampler: Any) -> None:
         adapted = sampler.adaptation
-        settings = adapted.parameters
-        noise = settings.noise.copy()
+        parameters = adapted.parameters
+        noise = parameters.noise.copy()
         noise[slice(None) if only is None else only] += variance
-        adapted._bounded.parameters = replace(settings, noise=noise)
+        adapted._bounded.parameters = replace(parameters, noise=noise)
 
     return spoil
 
@@ -139,8 +139,8 @@ def scaled_step(factor: float) -> Spoil:
     return spoil
 
 
-def moved_anchor(distance: float) -> Spoil:
-    """Put the anchor so many standard deviations away, with the right gradient there."""
+def moved_center(distance: float) -> Spoil:
+    """Move the centering point by so many standard deviations, with the right gradient there."""
 
     def spoil(sampler: Any) -> None:
         adapted = sampler.adaptation
@@ -153,16 +153,16 @@ def moved_anchor(distance: float) -> Spoil:
     return spoil
 
 
-def stale_anchor(distance: float) -> Spoil:
-    """Give the anchor the gradient of another place."""
+def stale_center(distance: float) -> Spoil:
+    """Use the gradient of another point as that of the centering point."""
 
     def spoil(sampler: Any) -> None:
         adapted = sampler.adaptation
         gradient = adapted.gradient
         z = np.zeros_like(sampler.z)
-        anchor = gradient.to_position(z)
+        center = gradient.to_position(z)
         z[0] = distance
-        gradient.center_at(anchor, gradient.gradient_of_all_rows(gradient.to_position(z)))
+        gradient.center_at(center, gradient.gradient_of_all_rows(gradient.to_position(z)))
 
     return spoil
 
@@ -247,12 +247,12 @@ WRONG = [
         scaled_step(0.001)),
     Run("stuck", "GMC, step_size=1e-6", "regression", _all_rows(pg.GMC, step_size=1e-6)),
     Run("stuck", "SGLD, step_size=1e-6", "logistic", _batches(pg.SGLD, step_size=1e-6)),
-    Run("wrong centre", "SGGMC, anchor 10 sds away in every direction", "logistic",
-        _batches(pg.SGGMC), moved_anchor(10.0)),
-    Run("wrong centre", "SGLD, anchor 10 sds away in every direction", "logistic",
-        _batches(pg.SGLD), moved_anchor(10.0)),
-    Run("wrong centre", "gSGNHT, gradient at the anchor of a place 3 sds off", "regression",
-        _batches(pg.gSGNHT), stale_anchor(3.0)),
+    Run("wrong centre", "SGGMC, centering point 10 sds away in every direction", "logistic",
+        _batches(pg.SGGMC), moved_center(10.0)),
+    Run("wrong centre", "SGLD, centering point 10 sds away in every direction", "logistic",
+        _batches(pg.SGLD), moved_center(10.0)),
+    Run("wrong centre", "gSGNHT, gradient of a point 3 sds from the centering point", "regression",
+        _batches(pg.gSGNHT), stale_center(3.0)),
     Run("wrong centre", "SGGMC, 20 tuning draws from far away", "regression",
         _batches(pg.SGGMC), start=1000.0, tune=20),
     Run("wrong metric", "SGGMC, one coordinate taken to be 100 times narrower", "logistic",

@@ -243,7 +243,7 @@ def length_scale(x: np.ndarray, gradients: np.ndarray, dim: int, longest: float 
     return float(min((variance / square) ** 0.25, longest))
 
 
-# --- factors of a kind -----------------------------------------------------------------------
+# --- estimators ------------------------------------------------------------------------------
 
 _ESTIMATES: dict[str, Callable[[np.ndarray, np.ndarray], Factor]] = {
     "dense": whitening_factor,

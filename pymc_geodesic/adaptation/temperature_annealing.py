@@ -296,9 +296,9 @@ class TemperatureAnnealing(ModelCoordinates):
         if self._state.direction.size == 0:
             self._begin_power_iteration(chain)
         noise = np.zeros(len(self.product.dims))
-        field = self._estimate.field
+        logp_grad = self._estimate.field
         curvature = probe.call(
-            field.callback,
+            logp_grad.callback,
             int(minibatches[0]),
             self.product.space,
             Line(chain.z, self._state.direction, self._state.step_size),
@@ -306,7 +306,7 @@ class TemperatureAnnealing(ModelCoordinates):
             noise,
             1,
         )
-        field.raise_error()
+        logp_grad.raise_error()
         self._add(curvature, noise, known)
         self._state.step_size = self._rule.step_size(self._measured)
         return n_grad
@@ -317,7 +317,7 @@ class TemperatureAnnealing(ModelCoordinates):
         """Measure several times, so that the first step is stable; return gradient evaluations."""
         n = SETTINGS.n_start_measurements
         n_grad = 1 + 2 * n
-        field = self._estimate.field
+        logp_grad = self._estimate.field
         gradient = self._tangent_gradient(chain.z, int(minibatches[0]))
         # over this length the density changes by a factor of e, and kinks are likely crossed
         length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / SETTINGS.max_probe_length)
@@ -327,7 +327,7 @@ class TemperatureAnnealing(ModelCoordinates):
         last_gradient = np.empty(0 if one_minibatch else gradient.size)
         curvatures, noises = np.empty(n), np.zeros((n, len(self.product.dims)))
         probe_minibatches.call(
-            field.callback,
+            logp_grad.callback,
             np.resize(minibatches, n),
             self.product.space,
             Line(chain.z, self._state.direction, length),
@@ -336,7 +336,7 @@ class TemperatureAnnealing(ModelCoordinates):
             curvatures,
             noises,
         )
-        field.raise_error()
+        logp_grad.raise_error()
         self._state.last_gradient = last_gradient
         for i in range(n // 2, n):
             self._add(curvatures[i], noises[i], known, is_draw=False)

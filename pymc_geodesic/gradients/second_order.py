@@ -103,7 +103,7 @@ def _second_order_estimate(position: Any, minibatch: int, context: Any, output: 
     curvature_context = array_at(table[4], (table[5],), np.int64)
     blocks = array_at(table[9], (n_blocks, 3), np.int64)
     weights = array_at(table[10], (4,), np.float64)
-    center = array_at(table[11], (2 * size,), np.float64)  # and x − c behind it
+    center = array_at(table[11], (2 * size,), np.float64)  # followed by x − c
     total = array_at(table[12], (size,), np.float64)
     hessian = array_at(table[13], (size, size), np.float64)
     at_center = array_at(table[14], (2 * size,), np.float64)  # gradient and Hessian times x − c
