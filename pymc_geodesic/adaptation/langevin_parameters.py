@@ -148,12 +148,6 @@ class LangevinParameters:
         each = self.friction if self.block_friction is None else self.block_friction
         return float(np.mean(each))
 
-    @property
-    def ess_per_step(self) -> float:
-        """Effective sample size per inner step, along the coordinate with the most noise."""
-        slowest = 2.0 * self.friction + self.step_size * self.noise
-        return float(self.step_size / slowest.max())
-
     def temperature_error(self, noise_error: np.ndarray) -> np.ndarray:
         """Error of the temperature along each coordinate, from that of the known noise.
 
@@ -226,6 +220,22 @@ class UnderdampedRule:
     ----------
     max_noise : float
         Bound of h² b in addition to that of `LangevinParameterSettings`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
+    >>> rule = UnderdampedRule()
+    >>> rule.max_step_size_for_shape(0.6, 10, has_shared_scales=False)
+    0.5
+    >>> round(rule.max_step_size_for_shape(0.5, 10, has_shared_scales=False), 2)
+    0.25
+    >>> round(rule.max_step_size_for_shape(0.2, 1000, has_shared_scales=True), 2)
+    0.1
+    >>> rule.max_step_size_for_heterogeneity(np.array([5.0]), np.array([0.5]))
+    inf
+    >>> round(rule.max_step_size_for_heterogeneity(np.array([5.0, 4.0]), np.array([0.5, 4.4])), 3)
+    0.05
     """
 
     def __init__(self, max_noise: float = math.inf) -> None:
@@ -244,16 +254,42 @@ class UnderdampedRule:
     def max_step_size_for_shape(
         self, explored: float, dim: int, *, has_shared_scales: bool
     ) -> float:
-        """Bound h; see `max_step_size_for_shape`."""
-        return max_step_size_for_shape(explored, dim, has_shared_scales=has_shared_scales)
+        """Bound h by the step size of trajectories; see `ParameterRule`.
+
+        Leapfrog steps on a normal distribution with covariance I are accepted with probability 0.8
+        at about (4.1/m)^¼ in m dimensions. Where the exploration needed shorter steps the curvature
+        varies, as in a funnel or next to a steep edge, and steps without a Metropolis correction
+        have to be shorter still.
+        """
+        ratio = explored / (SETTINGS.reference_step_size / dim) ** 0.25
+        relative = min(ratio / SETTINGS.near_normal, 1.0) ** SETTINGS.shape_exponent
+        longest = max(SETTINGS.max_step_size * relative, SETTINGS.min_step_size_for_shape)
+        if not has_shared_scales:
+            return longest
+        return min(longest, SETTINGS.shared_scale_fraction * explored)
 
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
-        """Bound h; see `max_step_size_for_heterogeneity`."""
-        return max_step_size_for_heterogeneity(noise, noise_sd)
+        """Bound h by noise heterogeneity; see `ParameterRule`.
+
+        With the friction γ + h b/2 the temperature bias at a point where the variance is b + s is
+        h s / (2 γ + h b).
+        """
+        bias = SETTINGS.max_temperature_sd
+        excess = float(np.max(noise_sd - bias * noise, initial=0.0))
+        return 2.0 * SETTINGS.friction * bias / excess if excess > 0.0 else math.inf
 
 
 class OverdampedRule:
-    """Rule for dynamics without a momentum."""
+    """Rule for dynamics without a momentum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.langevin_parameters import OverdampedRule
+    >>> sd = np.array([0.0, 15.0])
+    >>> round(OverdampedRule().max_step_size_for_heterogeneity(np.ones(2), sd), 2)
+    0.2
+    """
 
     def parameters(
         self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
@@ -268,8 +304,12 @@ class OverdampedRule:
         return math.inf
 
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
-        """Bound h; see `max_overdamped_step_size_for_heterogeneity`."""
-        return max_overdamped_step_size_for_heterogeneity(noise_sd)
+        """Bound h by noise heterogeneity; see `ParameterRule`.
+
+        The relative bias of the variance where that of the noise is larger by s is h² s / 4.
+        """
+        largest = float(noise_sd.max(initial=0.0))
+        return 2.0 * math.sqrt(SETTINGS.max_temperature_sd / largest) if largest > 0.0 else math.inf
 
 
 def underdamped_parameters(
@@ -333,63 +373,3 @@ def _largest(noise: np.ndarray) -> float:
 
 def _clip_steps(n_steps: int) -> int:
     return int(np.clip(n_steps, SETTINGS.min_steps, SETTINGS.max_steps))
-
-
-def max_step_size_for_shape(explored: float, dim: int, *, has_shared_scales: bool = False) -> float:
-    """Bound of h by the step size of trajectories; see `ParameterRule.max_step_size_for_shape`.
-
-    Leapfrog steps on a normal distribution with covariance I are accepted with probability 0.8 at
-    about (4.1/m)^¼ in m dimensions. Where the exploration needed shorter steps the curvature
-    varies, as in a funnel or next to a steep edge, and steps without a Metropolis correction have
-    to be shorter still.
-
-    Examples
-    --------
-    >>> from pymc_geodesic.adaptation.langevin_parameters import max_step_size_for_shape
-    >>> max_step_size_for_shape(0.6, 10), round(max_step_size_for_shape(0.5, 10), 2)
-    (0.5, 0.25)
-    >>> round(max_step_size_for_shape(0.2, 1000, has_shared_scales=True), 2)
-    0.1
-    """
-    ratio = explored / (SETTINGS.reference_step_size / dim) ** 0.25
-    relative = min(ratio / SETTINGS.near_normal, 1.0) ** SETTINGS.shape_exponent
-    longest = max(SETTINGS.max_step_size * relative, SETTINGS.min_step_size_for_shape)
-    return min(longest, SETTINGS.shared_scale_fraction * explored) if has_shared_scales else longest
-
-
-def max_step_size_for_heterogeneity(noise: np.ndarray, noise_sd: np.ndarray) -> float:
-    """Bound of h with a momentum; see `ParameterRule.max_step_size_for_heterogeneity`.
-
-    With the friction γ + h b/2 the temperature bias at a point where the variance is b + s is
-    h s / (2 γ + h b).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.langevin_parameters import max_step_size_for_heterogeneity
-    >>> max_step_size_for_heterogeneity(np.array([5.0]), np.array([0.5]))
-    inf
-    >>> round(max_step_size_for_heterogeneity(np.array([5.0, 4.0]), np.array([0.5, 4.4])), 3)
-    0.05
-    """
-    bias = SETTINGS.max_temperature_sd
-    excess = float(np.max(noise_sd - bias * noise, initial=0.0))
-    return 2.0 * SETTINGS.friction * bias / excess if excess > 0.0 else math.inf
-
-
-def max_overdamped_step_size_for_heterogeneity(noise_sd: np.ndarray) -> float:
-    """Bound of h without a momentum; see `ParameterRule.max_step_size_for_heterogeneity`.
-
-    The relative bias of the variance where that of the noise is larger by s is h² s / 4.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.langevin_parameters import (
-    ...     max_overdamped_step_size_for_heterogeneity,
-    ... )
-    >>> round(max_overdamped_step_size_for_heterogeneity(np.array([0.0, 15.0])), 2)
-    0.2
-    """
-    largest = float(noise_sd.max(initial=0.0))
-    return 2.0 * math.sqrt(SETTINGS.max_temperature_sd / largest) if largest > 0.0 else math.inf

@@ -7,8 +7,8 @@ import pytest
 
 from pymc_geodesic.adaptation.langevin_parameters import (
     SETTINGS,
-    max_overdamped_step_size_for_heterogeneity,
-    max_step_size_for_heterogeneity,
+    OverdampedRule,
+    UnderdampedRule,
     underdamped_parameters,
 )
 from pymc_geodesic.adaptation.noise_variance import NoiseVariance
@@ -78,16 +78,18 @@ def test_moments_without_measurements_are_zero():
 
 def test_temperature_bias_at_the_bound_by_heterogeneity():
     variance, sd = np.array([10.0, 3.0]), np.array([5.0, 3.0])
-    h = max_step_size_for_heterogeneity(variance, sd)
+    rule = UnderdampedRule()
+    h = rule.max_step_size_for_heterogeneity(variance, sd)
     friction = underdamped_parameters(variance, step_size=h).friction
     bias = h * sd / (2.0 * friction)
     assert bias.max() == pytest.approx(SETTINGS.max_temperature_sd)
-    assert max_step_size_for_heterogeneity(variance, np.zeros(2)) == math.inf
+    assert rule.max_step_size_for_heterogeneity(variance, np.zeros(2)) == math.inf
 
 
 def test_variance_bias_at_the_bound_without_a_momentum():
     """Variance of x ← (1 − a) x + a ξ + √(1 − (1 − a)²) ν with a = h²/2 is 1 + a s/(2 − a)."""
-    h = max_overdamped_step_size_for_heterogeneity(np.array([40.0, 1.0]))
+    rule, noise = OverdampedRule(), np.ones(2)
+    h = rule.max_step_size_for_heterogeneity(noise, np.array([40.0, 1.0]))
     a = 0.5 * h * h
     assert a * 40.0 / (2.0 - a) == pytest.approx(SETTINGS.max_temperature_sd, rel=0.01)
-    assert max_overdamped_step_size_for_heterogeneity(np.zeros(2)) == math.inf
+    assert rule.max_step_size_for_heterogeneity(noise, np.zeros(2)) == math.inf
