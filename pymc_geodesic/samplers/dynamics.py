@@ -79,7 +79,7 @@ class Dynamics(Protocol):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinParameters,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Move z by one inner step for each minibatch, in place.
@@ -124,7 +124,7 @@ class Underdamped(ABC):
         self.thermostat, self.curvature_sums = np.zeros(n_blocks), np.zeros((n_blocks, 2))
         self._scratch = scratch_of(product.size)
         self._work, self._targets = np.empty((n_blocks, 2)), np.empty(n_blocks)
-        self._settings: LangevinParameters | None = None
+        self._parameters: LangevinParameters | None = None
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
         """Draw velocities from N(0, I) on the tangent space."""
@@ -143,23 +143,23 @@ class Underdamped(ABC):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinParameters,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
 
-    def _follow(self, product: Product, settings: LangevinParameters) -> None:
+    def _follow(self, product: Product, parameters: LangevinParameters) -> None:
         """Take the parameters of a draw, where they are not those of the last one.
 
         ξ changes in proportion to the friction of its block.
         """
-        if settings is self._settings:
+        if parameters is self._parameters:
             return
-        friction = by_block(product, settings.friction)
+        friction = by_block(product, parameters.friction)
         if self.friction.size:
             self.thermostat *= friction / self.friction
-        self.friction, self._settings = friction, settings
-        self._wanted = settings.temperatures_of(product)
+        self.friction, self._parameters = friction, parameters
+        self._wanted = parameters.temperatures_of(product)
         self._inertias = inertia_of(self._inertia, product, friction, self._wanted)
 
     _inertia: float | None = None
@@ -173,7 +173,7 @@ class Underdamped(ABC):
     def state(self, state: dict[str, Any]) -> None:
         for name in self._STATE:
             setattr(self, name, state[name].copy())
-        self._settings = None
+        self._parameters = None
 
     _STATE = ("v", "thermostat", "friction", "curvature_sums")
 
@@ -196,7 +196,7 @@ class GeodesicLangevin(Underdamped):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinParameters,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
@@ -206,8 +206,8 @@ class GeodesicLangevin(Underdamped):
             minibatches,
             product.space,
             State(z, self.v),
-            settings.step_size,
-            FrictionAndNoise(settings.friction, settings.noise, self._splitting),
+            parameters.step_size,
+            FrictionAndNoise(parameters.friction, parameters.noise, self._splitting),
             stream,
             self._scratch,
             temperatures,
@@ -235,17 +235,17 @@ class GeodesicNoseHoover(Underdamped):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinParameters,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
-        self._follow(product, settings)
+        self._follow(product, parameters)
         targets, work, temperatures = self._targets, self._work, np.empty(len(product.dims))
         thermostat_targets(
             self._wanted,
             self.curvature_sums,
             self.friction + self.thermostat,
-            settings.step_size,
+            parameters.step_size,
             self._splitting,
             targets,
         )
@@ -255,16 +255,18 @@ class GeodesicNoseHoover(Underdamped):
             product.space,
             State(z, self.v),
             Thermostat(self.thermostat, self._inertias, targets),
-            settings.step_size,
-            FrictionAndNoise(settings.friction, settings.noise, self._splitting),
+            parameters.step_size,
+            FrictionAndNoise(parameters.friction, parameters.noise, self._splitting),
             stream,
             self._scratch,
             temperatures,
             work,
         )
         expected = minibatches.size * product.dims * targets
-        update_curvature(self.curvature_sums, work, expected, settings.step_size, CURVATURE_MEMORY)
-        settings.bound(self.thermostat, self.friction)
+        update_curvature(
+            self.curvature_sums, work, expected, parameters.step_size, CURVATURE_MEMORY
+        )
+        parameters.bound(self.thermostat, self.friction)
         return temperatures, clips
 
 
@@ -287,11 +289,11 @@ class EulerNoseHoover(Underdamped):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinParameters,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
-        self._follow(product, settings)
+        self._follow(product, parameters)
         diffusion = self.friction
         total = diffusion + self.thermostat
         temperature = ssgnht.call(
@@ -300,13 +302,13 @@ class EulerNoseHoover(Underdamped):
             product.space,
             State(z, self.v),
             Thermostat(total, self._inertias, self._wanted),
-            settings.step_size,
+            parameters.step_size,
             diffusion,
             stream,
             self._scratch,
         )
         self.thermostat = total - diffusion
-        settings.bound(self.thermostat, diffusion)
+        parameters.bound(self.thermostat, diffusion)
         return np.full(len(product.dims), temperature), 0
 
 
@@ -357,7 +359,7 @@ class OverdampedLangevin:
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinParameters,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
@@ -365,9 +367,9 @@ class OverdampedLangevin:
             logp_grad.callback,
             minibatches,
             z,
-            settings.step_size,
+            parameters.step_size,
             self.squares,
-            NoiseOfStep(self.last_noise, settings.noise),
+            NoiseOfStep(self.last_noise, parameters.noise),
             stream,
             self._scratch,
         )

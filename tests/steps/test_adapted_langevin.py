@@ -124,12 +124,12 @@ def test_velocity_is_tangent_where_the_dynamics_begin(step, monkeypatch):
     dynamics = step.sampler.dynamics
     run = dynamics.run
 
-    def watched(logp_grad, minibatches, product, z, settings, stream):
+    def watched(logp_grad, minibatches, product, z, parameters, stream):
         v = dynamics.v
         tangent = v.copy()
         project(product.blocks, z, tangent)
         seen.append(np.abs(tangent - v).max())
-        return run(logp_grad, minibatches, product, z, settings, stream)
+        return run(logp_grad, minibatches, product, z, parameters, stream)
 
     monkeypatch.setattr(dynamics, "run", watched)
     advance(step, point, 1)
