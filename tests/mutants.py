@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from pymc_geodesic import integrators
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
@@ -18,7 +19,6 @@ from pymc_geodesic.manifolds import sphere
 from pymc_geodesic.manifolds.rows import view_rows
 from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.streams import fill_normal
-from tests.machine_code import kept
 
 friction_coefficients = integrators.friction_coefficients
 
@@ -75,11 +75,11 @@ class Mutant:
         scope.update(self.replaced)
         text = source[source.index("def ") :].replace(*self.edit)
         exec(compile("from __future__ import annotations\n" + text, str(self), "exec"), scope)
-        compiled = kept(scope[function.__name__], error_model="numpy", fastmath=FAST_MATH)
+        compiled = njit(scope[function.__name__], error_model="numpy", fastmath=FAST_MATH)
         return found, edits, compiled
 
 
-@kept
+@njit
 def weaker_noise(step_size, friction, known_noise, splitting, decay, spread):
     """Standard deviation of the noise 10 % too small."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -87,7 +87,7 @@ def weaker_noise(step_size, friction, known_noise, splitting, decay, spread):
     return 0
 
 
-@kept
+@njit
 def half_of_the_friction(step_size, friction, known_noise, splitting, decay, spread):
     """Half of the friction, and the noise of all of it."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -95,7 +95,7 @@ def half_of_the_friction(step_size, friction, known_noise, splitting, decay, spr
     return 0
 
 
-@kept
+@njit
 def friction_twice(step_size, friction, known_noise, splitting, decay, spread):
     """Friction in both halves of a kick, and the noise of one."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -103,7 +103,7 @@ def friction_twice(step_size, friction, known_noise, splitting, decay, spread):
     return 0
 
 
-@kept
+@njit
 def no_friction(step_size, friction, known_noise, splitting, decay, spread):
     """Noise without friction."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -111,7 +111,7 @@ def no_friction(step_size, friction, known_noise, splitting, decay, spread):
     return 0
 
 
-@kept
+@njit
 def explicit_friction(step_size, friction, known_noise, splitting, decay, spread):
     """Friction of first order."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -119,28 +119,28 @@ def explicit_friction(step_size, friction, known_noise, splitting, decay, spread
     return 0
 
 
-@kept
+@njit
 def noise_subtracted_twice(step_size, friction, known_noise, splitting, decay, spread):
     """Known noise counts double."""
     twice = 2.0 * known_noise
     return friction_coefficients(step_size, friction, twice, splitting, decay, spread)
 
 
-@kept
+@njit
 def noise_left_in(step_size, friction, known_noise, splitting, decay, spread):
     """Known noise is ignored."""
     none = 0.0 * known_noise
     return friction_coefficients(step_size, friction, none, splitting, decay, spread)
 
 
-@kept
+@njit
 def noise_of_all_coordinates(step_size, friction, known_noise, splitting, decay, spread):
     """The mean of the known noise, in each coordinate."""
     mean = np.full(known_noise.size, known_noise.mean())
     return friction_coefficients(step_size, friction, mean, splitting, decay, spread)
 
 
-@kept
+@njit
 def friction_of_all_coordinates(step_size, friction, known_noise, splitting, decay, spread):
     """The friction of the first coordinate in all of them, with the noise of their own."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -148,12 +148,12 @@ def friction_of_all_coordinates(step_size, friction, known_noise, splitting, dec
     return 0
 
 
-@kept
+@njit
 def no_projection(blocks, x, v):
     """Leave the vector as it is."""
 
 
-@kept
+@njit
 def opposite_kick(blocks, x, v, gradient, time):
     """Gradient with the wrong sign."""
     for i in range(x.size):
@@ -161,7 +161,7 @@ def opposite_kick(blocks, x, v, gradient, time):
     all_blocks.project(blocks, x, v)
 
 
-@kept
+@njit
 def slow_velocity(blocks, x, v, stream):
     """Standard deviation 10 % too small."""
     integrators.refresh_velocity(blocks, x, v, stream)
@@ -169,24 +169,24 @@ def slow_velocity(blocks, x, v, stream):
         v[i] *= 0.9
 
 
-@kept
+@njit
 def unprojected_velocity(blocks, x, v, stream):
     """No projection."""
     fill_normal(stream, v)
 
 
-@kept
+@njit
 def sphere_geodesic(blocks, x, v, time):
     """Great circles on S²: compiles faster than the dispatch over all manifolds."""
     sphere.geodesic(view_rows(x, 0, x.size // 3, 3), view_rows(v, 0, v.size // 3, 3), time)
 
 
-@kept
+@njit
 def scaled_sphere_geodesic(blocks, scales, x, v, time):
     sphere_geodesic(blocks, x, v, scales[0] * time)
 
 
-@kept
+@njit
 def scaled_tangent_geodesic(blocks, scales, x, v, time):
     """A geodesic that requires a velocity tangent to the sphere x is on."""
     inner = 0.0
@@ -197,24 +197,24 @@ def scaled_tangent_geodesic(blocks, scales, x, v, time):
     sphere_geodesic(blocks, x, v, scales[0] * time)
 
 
-@kept
+@njit
 def unscaled_geodesic(blocks, scales, x, v, time):
     """All blocks move for the same time."""
     all_blocks.geodesic(blocks, x, v, time)
 
 
-@kept
+@njit
 def always_small(stream):
     """A uniform number that accepts everything."""
     return 1e-300
 
 
-@kept
+@njit
 def no_kinetic_energy(blocks, v, chains, sign, energy):
     """Forget the kinetic energy."""
 
 
-@kept
+@njit
 def low_thermometer(v, dim):
     """A thermometer that reads 20 % too little."""
     return 0.8 * integrators.kinetic_temperature(v, dim)

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from numba import njit
 from scipy.linalg import solve_discrete_lyapunov
 
 from pymc_geodesic.integrators import (
@@ -20,7 +21,6 @@ from pymc_geodesic.integrators import (
 )
 from pymc_geodesic.manifolds import Euclidean, HalfLine, Product, Sphere, Stiefel, product
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
-from tests.machine_code import kept
 from tests.mutants import UNBALANCED
 
 ANGLES = [1e-9, 1e-6, 0.01, 0.3, 1.0, 3.0]
@@ -33,17 +33,17 @@ STEP = 0.2
 SPLITTINGS = pytest.mark.parametrize("splitting", [EXACT, PAPER], ids=["exact", "paper"])
 
 
-@kept
+@njit
 def kick_from_python(v, gradient, half, middle, drag, decay, spread, stream, noise):
     return kick_with_friction(v, gradient, half, middle, drag, decay, spread, stream, noise)
 
 
-@kept
+@njit
 def times_from_python(step_size, decay, splitting):
     return gradient_times(step_size, decay, splitting)
 
 
-@kept
+@njit
 def temperature_from_python(square, power, decay, step_size, splitting, dim):
     return position_temperature(square, power, decay, step_size, splitting, dim)
 

@@ -21,7 +21,7 @@ __all__ = ["Proportions", "likelihood_node"]
 
 _REMEDY = (
     "local= needs a likelihood made by sparse.admixture_log_likelihood(counts, theta, topics), as "
-    "models.lda has it, with Dirichlet priors of its own on theta and topics and no other use of "
+    "topics.lda has it, with Dirichlet priors of its own on theta and topics and no other use of "
     "them"
 )
 

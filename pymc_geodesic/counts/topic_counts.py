@@ -19,13 +19,15 @@ from pymc_geodesic.counts.estimate import CountEstimate, CountKernels
 from pymc_geodesic.counts.logarithms import LOG_SMALLEST, log_of_value
 from pymc_geodesic.counts.word_counts import TopicCounts
 from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.kernels.topics.assignments import (
+from pymc_geodesic.kernels.topic_assignments import (
+    Entries,
     Expectations,
     Sweeps,
+    Topics,
+    collect_words,
     sample_documents,
 )
-from pymc_geodesic.kernels.topics.moves import read_words
-from pymc_geodesic.kernels.topics.words import Entries, Topics, collect_words
+from pymc_geodesic.kernels.topic_updates import read_words
 from pymc_geodesic.minibatches.block_rows import Memory
 from pymc_geodesic.minibatches.documents import (
     Documents,

@@ -8,9 +8,8 @@ import numpy as np
 
 from pymc_geodesic.counts.estimate import AssignsTopics
 from pymc_geodesic.counts.word_counts import TopicCounts
-from pymc_geodesic.kernels.topics.assignments import sample_documents
-from pymc_geodesic.kernels.topics.moves import add_counts, read_words, sum_words
-from pymc_geodesic.kernels.topics.words import collect_words
+from pymc_geodesic.kernels.topic_assignments import collect_words, sample_documents
+from pymc_geodesic.kernels.topic_updates import add_counts, read_words, sum_words
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import parts_of
 

@@ -32,7 +32,7 @@ from pymc_geodesic.kernels.expected_counts import CountsAt
 from pymc_geodesic.kernels.positive_numbers import Prior, lift_small_values
 from pymc_geodesic.kernels.scir import scir
 from pymc_geodesic.kernels.sgrld import sgrld
-from pymc_geodesic.kernels.topics.moves import scir_words, sgrld_words
+from pymc_geodesic.kernels.topic_updates import scir_words, sgrld_words
 from pymc_geodesic.runtime.log_gamma import log_gamma
 from pymc_geodesic.samplers.sampler import NotFiniteError
 
@@ -315,7 +315,7 @@ class ExactCIR(CIRSampler):
     def run_topic_kernel(
         self, topics: AssignsTopics, minibatches: np.ndarray, step_size: float
     ) -> tuple[int, dict[str, Any]]:
-        """Run `pymc_geodesic.kernels.topics.moves.scir_words`, whose counts are not negative."""
+        """Run `pymc_geodesic.kernels.topic_updates.scir_words`, whose counts are not negative."""
         return self._run_topics(topics, _move_exactly, minibatches, step_size), {"count_clips": 0}
 
     def _total_shapes(self, part: slice, width: int, counts: np.ndarray) -> np.ndarray:
@@ -377,7 +377,7 @@ class EulerCIR(CIRSampler):
     def run_topic_kernel(
         self, topics: AssignsTopics, minibatches: np.ndarray, step_size: float
     ) -> tuple[int, dict[str, Any]]:
-        """Run `pymc_geodesic.kernels.topics.moves.sgrld_words`; see `CountKernels`."""
+        """Run `pymc_geodesic.kernels.topic_updates.sgrld_words`; see `CountKernels`."""
         return self._run_topics(topics, _move_by_euler, minibatches, step_size), {}
 
     def _total_shapes(self, part: slice, width: int, counts: np.ndarray) -> np.ndarray:

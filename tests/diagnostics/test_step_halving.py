@@ -215,6 +215,7 @@ def test_the_step_itself_stays_as_it_is(normal):
     assert (settings.step_size, settings.n_steps) == (0.01, 4)
 
 
+@pytest.mark.slow
 def test_directions_are_coupled():
     with pm.Model() as model:
         mu = pg.UniformSphere("mu", shape=3)

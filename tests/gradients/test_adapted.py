@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from numba import njit
 
 import pymc_geodesic as pg
 from pymc_geodesic.gradients import control_variates
@@ -25,7 +26,6 @@ from tests.gradients.rows_of_models import (
     values,
 )
 from tests.grids import by_default
-from tests.machine_code import kept
 
 
 @pytest.fixture(scope="module", params=by_default(BY_DEFAULT, of=CASES), ids=str)
@@ -151,7 +151,7 @@ def centered_with_another_minibatch(setup):
         line, line.replace("minibatch", "minibatch + 1")
     )
     exec(source, scope)
-    scope["_first_order_estimate"] = kept(scope["_first_order_estimate"])
+    scope["_first_order_estimate"] = njit(scope["_first_order_estimate"])
     context = setup.gradient.control_variates.logp_grad.context
     variates = control_variates.ComposedField(
         scope["_first_order_estimate"],

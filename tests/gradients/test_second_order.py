@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pymc as pm
 import pytest
+from numba import njit
 
 import pymc_geodesic as pg
 from pymc_geodesic.densities.kinks import has_kinks
@@ -21,7 +22,6 @@ from tests.gradients.rows_of_models import (
     values,
 )
 from tests.grids import by_default
-from tests.machine_code import kept
 
 
 @pytest.fixture(scope="module", params=by_default(BY_DEFAULT, of=CASES), ids=str)
@@ -191,7 +191,7 @@ def edited(setup, old, new):
     exec(source[source.index("def ") :].replace(old, new), scope)
     second = setup.gradient.second_order
     field = second_order.ComposedField(
-        kept(scope["_second_order_estimate"]), second.logp_grad.context, [], second
+        njit(scope["_second_order_estimate"]), second.logp_grad.context, [], second
     )
     coordinates = type(setup.gradient._by_order[0])(field, setup.here.size, setup.gradient.widths)
     setup.gradient._by_order[2] = coordinates

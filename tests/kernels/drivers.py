@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
+from numba import njit, types
 
 from pymc_geodesic.integrators import (
     EXACT,
@@ -20,7 +20,6 @@ from pymc_geodesic.kernels.sgld import NoiseOfStep
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, Field, array_at, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
-from tests.machine_code import kept
 from tests.targets import Target
 
 NO_SQUARES = np.empty(0)
@@ -38,7 +37,7 @@ def gradient_field(target: Target) -> Field:
     """The gradient of a target, as kernels of one chain call it."""
     log_density = target.log_density
 
-    @kept
+    @njit
     def function(position, argument, context, output):
         return log_density(position, output)
 
@@ -54,7 +53,7 @@ def side_by_side(target: Target, n: int) -> tuple[np.ndarray, Field]:
     starts = target.product.blocks[:, 1].copy()
     widths = target.product.blocks[:, 2] * target.product.blocks[:, 3]
 
-    @kept
+    @njit
     def function(position, argument, context, output):
         point, gradient = np.empty(size), np.empty(size)
         total = 0.0
@@ -275,7 +274,7 @@ def scaled_noisy_field(target: Target, scales: np.ndarray, noise: np.ndarray) ->
     widths = target.product.blocks[:, 2] * target.product.blocks[:, 3]
     factor, spread = np.repeat(scales, widths), np.sqrt(noise)
 
-    @kept
+    @njit
     def function(position, argument, context, output):
         value = log_density(position, output)
         normal = np.empty(size)

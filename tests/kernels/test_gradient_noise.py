@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numba import types
+from numba import njit, types
 from scipy.optimize import brentq
 
 from pymc_geodesic.adaptation.annealed_parameters import noise_bias, repetition
@@ -11,7 +11,6 @@ from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.runtime.fields import array_at, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 from tests.kernels.drivers import called, friction_of, run_langevin, start, thermostat_errors
-from tests.machine_code import kept
 from tests.targets import LIMIT
 from tests.targets import VON_MISES_FISHER as TARGET
 
@@ -25,7 +24,7 @@ NOISE = 12.0
 def noisy_field():
     log_density = TARGET.log_density
 
-    @kept
+    @njit
     def function(position, argument, context, output):
         value = log_density(position, output)
         noise = np.empty(3)

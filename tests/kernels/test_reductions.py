@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numba import njit
 
 from pymc_geodesic.integrators import EXACT, PAPER, Scratch, State, Thermostat
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc
@@ -10,7 +11,6 @@ from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, uniform
 from tests.kernels.drivers import called, friction_of
-from tests.machine_code import kept
 
 SIZE = 5
 FLAT = Product([("x", Euclidean(SIZE), 1)])
@@ -33,7 +33,7 @@ def log_density(x):
     return -np.sum(0.5 * x**2 + np.arange(SIZE) * np.sin(x))
 
 
-@kept
+@njit
 def compiled_density(position, argument, context, output):
     total = 0.0
     for i in range(SIZE):

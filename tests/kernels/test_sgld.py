@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from numba import njit
 from scipy.linalg import solve_discrete_lyapunov
 
 from pymc_geodesic.integrators import Scratch
@@ -14,7 +15,6 @@ from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.grids import by_default
 from tests.kernels.drivers import called, gradient_field, run_sgld
-from tests.machine_code import kept
 from tests.mutants import BIASED_ADAGRAD, BIASED_AVERAGED_NOISE, BIASED_LANGEVIN, Mutant
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
 
@@ -28,7 +28,7 @@ UNEVEN = np.array([9.0, 0.04]) ** 2 * 1e8
 PRECONDITIONED = {"step_size": 1.5, "n_steps": 600, "squares": UNEVEN}
 
 
-@kept
+@njit
 def rugged(position, argument, context, output):
     """∇ of −Σ (xᵢ²/2 + i sin xᵢ), times 1 + argument."""
     for i in range(position.size):
@@ -100,7 +100,7 @@ CURVATURES = np.array([0.5, 2.0, 8.0])
 KICK = 3.0
 
 
-@kept
+@njit
 def noisy_normal(position, argument, context, output):
     """Gradient of a normal distribution plus a kick whose sign is the argument."""
     for i in range(3):
@@ -178,7 +178,7 @@ KICKS = np.array([0.0, 0.6, 1.0])
 """Standard deviations of the gradient noise in whitened coordinates; h²b is up to 0.81."""
 
 
-@kept
+@njit
 def kicked_normal(position, argument, context, output):
     """Gradient of N(0, I) plus a kick whose sign is the argument."""
     for i in range(3):
@@ -186,7 +186,7 @@ def kicked_normal(position, argument, context, output):
     return 0.0
 
 
-@kept
+@njit
 def quartic(position, argument, context, output):
     """Gradient of −x²/2 − x⁴/4."""
     output[0] = -position[0] - position[0] ** 3
