@@ -268,12 +268,12 @@ class LocalGradientEstimator(GradientEstimate):
         adaptation = self._adaptation
         step_size = None
         if adaptation is not None:
-            step_size = adaptation.exploring if tune else adaptation.settled
+            step_size = adaptation.current if tune else adaptation.average
         step_size, n_grad = self.sample_local(coordinates, step_size, stream)
         if adaptation is None:
             self._adaptation = DualAveraging(step_size, TARGET_ACCEPT)
         elif tune:
-            adaptation.observe(self.acceptance_rate)
+            adaptation.update(self.acceptance_rate)
         return self.next_arguments(n_steps), n_grad
 
     def next_minibatch(self) -> None:

@@ -2,7 +2,7 @@
 
 from pymc_geodesic.kernels.gmc import gmc
 from pymc_geodesic.kernels.gsgnht import gsgnht
-from pymc_geodesic.kernels.probe import probe, probe_in_turn
+from pymc_geodesic.kernels.probe import probe, probe_minibatches
 from pymc_geodesic.kernels.sggmc import sggmc
 from pymc_geodesic.kernels.sgld import sgld
 from pymc_geodesic.kernels.ssgnht import ssgnht
@@ -11,7 +11,7 @@ __all__ = [
     "gmc",
     "gsgnht",
     "probe",
-    "probe_in_turn",
+    "probe_minibatches",
     "sggmc",
     "sgld",
     "ssgnht",

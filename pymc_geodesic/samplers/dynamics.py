@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.integrators import (
     EXACT,
     FrictionAndNoise,
@@ -68,7 +68,7 @@ class Dynamics(Protocol):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Move z by one inner step for each minibatch, in place.
@@ -120,7 +120,7 @@ class GeodesicLangevin:
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
@@ -130,8 +130,8 @@ class GeodesicLangevin:
             minibatches,
             product.space,
             State(z, self.v),
-            settings.step_size,
-            FrictionAndNoise(settings.friction, settings.noise, self._splitting),
+            parameters.step_size,
+            FrictionAndNoise(parameters.friction, parameters.noise, self._splitting),
             stream,
             self._scratch,
             temperatures,
@@ -197,12 +197,12 @@ class GeodesicNoseHoover:
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
         thermostats, temperatures = self._thermostats, np.empty(len(product.dims))
-        thermostats.follow(product, settings)
+        thermostats.follow(product, parameters)
         clips = gsgnht.call(
             logp_grad.callback,
             minibatches,
@@ -210,8 +210,8 @@ class GeodesicNoseHoover:
             State(z, self.v),
             Thermostat(thermostats.xi, thermostats.inertia, thermostats.temperatures),
             self.curvature_sums,
-            settings.step_size,
-            FrictionAndNoise(settings.friction, settings.noise, self._splitting),
+            parameters.step_size,
+            FrictionAndNoise(parameters.friction, parameters.noise, self._splitting),
             stream,
             self._scratch,
             temperatures,
@@ -276,12 +276,12 @@ class EulerNoseHoover:
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
         thermostats = self._thermostats
-        thermostats.follow(product, settings)
+        thermostats.follow(product, parameters)
         diffusion = thermostats.friction
         total = diffusion + thermostats.xi
         temperature = ssgnht.call(
@@ -290,7 +290,7 @@ class EulerNoseHoover:
             product.space,
             State(z, self.v),
             Thermostat(total, thermostats.inertia, thermostats.temperatures),
-            settings.step_size,
+            parameters.step_size,
             diffusion,
             stream,
             self._scratch,
@@ -359,7 +359,7 @@ class OverdampedLangevin:
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
@@ -367,10 +367,10 @@ class OverdampedLangevin:
             logp_grad.callback,
             minibatches,
             z,
-            settings.step_size,
+            parameters.step_size,
             self.squares,
             self.last_noise,
-            settings.noise,
+            parameters.noise,
             stream,
             self._scratch,
         )
@@ -410,25 +410,25 @@ class Thermostats:
     def initialize(self, product: Product) -> None:
         """Begin a chain with ξ = 0."""
         self.xi, self.friction = np.zeros(len(product.dims)), np.empty(0)
-        self._settings: LangevinSettings | None = None
+        self._parameters: LangevinParameters | None = None
 
-    def follow(self, product: Product, settings: LangevinSettings) -> None:
+    def follow(self, product: Product, parameters: LangevinParameters) -> None:
         """Take the parameters of a draw, where they are not those of the last one.
 
         ξ changes in proportion to the friction of its block.
         """
-        if settings is self._settings:
+        if parameters is self._parameters:
             return
-        friction = np.minimum.reduceat(settings.friction, product.blocks[:, 1])
+        friction = np.minimum.reduceat(parameters.friction, product.blocks[:, 1])
         if self.friction.size:
             self.xi *= friction / self.friction
-        self.friction, self._settings = friction, settings
-        self.temperatures = settings.temperatures_of(product)
+        self.friction, self._parameters = friction, parameters
+        self.temperatures = parameters.temperatures_of(product)
         self.inertia = inertia_of(self._inertia, product, friction, self.temperatures)
-        self._bounds = [each * friction for each in settings.bounds or ()]
+        self._bounds = [each * friction for each in parameters.thermostat_bounds or ()]
 
     def bound(self) -> None:
-        """Keep ξ within the bounds of the settings, if there are any."""
+        """Keep ξ within the bounds of the parameters, if there are any."""
         if self._bounds:
             least, most = self._bounds
             np.maximum(self.xi, least, out=self.xi)
@@ -442,7 +442,7 @@ class Thermostats:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self.xi, self.friction = state["thermostat"].copy(), state["friction"].copy()
-        self._settings = None
+        self._parameters = None
 
 
 def inertia_of(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.trajectories import TrajectoryAdaptation
+from pymc_geodesic.adaptation.adaptation import TrajectoryAdaptation
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation, LangevinChain, Proposal
-from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
@@ -65,7 +65,7 @@ class LangevinSampler:
     Attributes
     ----------
     adaptation : LangevinAdaptation
-    parameters : LangevinSettings or None
+    parameters : LangevinParameters or None
         Parameters of the last draw; None before the first.
     position : ndarray, shape (size,)
         In the coordinates of the model; empty before the first draw.
@@ -107,13 +107,13 @@ class LangevinSampler:
         self.adaptation.initialize(n_tune)
         self.dynamics.initialize(self.adaptation.product)
         self._chain = LangevinChain(self.dynamics, np.empty(0), stream)
-        self.parameters: LangevinSettings | None = None
+        self.parameters: LangevinParameters | None = None
         if self.monitor is not None:
             self.monitor.initialize(n_draws)
 
     def start(self, x: np.ndarray) -> None:
         """Set the position and draw a velocity; see `Sampler`."""
-        self._chain.z, _ = self.adaptation.start(x)
+        self._chain.z = self.adaptation.start(x)
         self.dynamics.refresh(self.adaptation.product, self.z, self.stream)
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
@@ -145,7 +145,7 @@ class LangevinSampler:
             }
         # step size, friction, known noise, and one minibatch for each inner step
         proposal = adaptation.propose(chain, tune=tune)
-        self.parameters, minibatches = proposal.settings, proposal.minibatches
+        self.parameters, minibatches = proposal.parameters, proposal.minibatches
         n_grad = proposal.n_grad + len(minibatches)
         if monitor is not None:
             n_grad += monitor.before_draw(chain.z, minibatches)
@@ -156,7 +156,7 @@ class LangevinSampler:
             minibatches,
             adaptation.product,
             chain.z,
-            proposal.settings,
+            proposal.parameters,
             chain.stream,
         )
         adaptation.logp_grad.raise_error()
@@ -180,7 +180,7 @@ class LangevinSampler:
             "n_grad": n_grad,
             "diverging": diverging,
             "phase": "tune" if tune else "sample",
-            **self._friction_stats(proposal.settings),
+            **self._friction_stats(proposal.parameters),
             **self._stats_of_parts(monitor),
         }
 
@@ -195,17 +195,17 @@ class LangevinSampler:
                     raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
         if not tune:
             what = "velocity" if all_finite(chain.z) else "position"
-            raise NotFiniteError(what, proposal.settings.step_size, chain.z)
+            raise NotFiniteError(what, proposal.parameters.step_size, chain.z)
 
-    def _friction_stats(self, settings: LangevinSettings) -> dict[str, Any]:
+    def _friction_stats(self, parameters: LangevinParameters) -> dict[str, Any]:
         """Step size and friction of a draw, and the thermostats after it."""
-        friction, thermostat = settings.mean_friction, self.dynamics.thermostat
+        friction, thermostat = parameters.mean_friction, self.dynamics.thermostat
         thermostats = [friction]
         if thermostat is not None:
-            own = friction if settings.block_friction is None else settings.block_friction
+            own = friction if parameters.block_friction is None else parameters.block_friction
             thermostats = (own + thermostat).tolist()
         return {
-            "step_size": settings.step_size,
+            "step_size": parameters.step_size,
             "friction": friction,
             "diffusion": friction,
             "thermostat": fmean(thermostats),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.trajectories import step_by_curvature
+from pymc_geodesic.adaptation.step_size import step_size_by_curvature
 from pymc_geodesic.arguments import (
     check_trajectories,
     checked_metric_or_covariance,
@@ -210,7 +210,7 @@ class GMC(GeodesicStep):
             target_accept=target_accept,
             metric=metric,
             angles=angles_of(self.variables),
-            first_step=step_by_curvature,
+            initial_step_size=step_size_by_curvature,
         )
         self.sampler = HMCSampler(
             self.adaptation,

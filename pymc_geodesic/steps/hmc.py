@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.trajectories import (
-    FirstStep,
-    StepSizeAdaptation,
-    TrajectoryAdaptation,
-    WhitenedTrajectories,
-    compact_parts,
-)
+from pymc_geodesic.adaptation.adaptation import TrajectoryAdaptation
+from pymc_geodesic.adaptation.components import curved_variables
+from pymc_geodesic.adaptation.step_size import InitialStepSize, StepSizeAdaptation
+from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.arguments import DEFAULT_STEPS
 from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
@@ -90,7 +87,7 @@ def trajectory_adaptation(
     target_accept: float,
     metric: str | np.ndarray | None,
     angles: Collection[str],
-    first_step: FirstStep,
+    initial_step_size: InitialStepSize,
 ) -> TrajectoryAdaptation:
     """Choose the adaptation of Hamiltonian trajectories.
 
@@ -102,13 +99,13 @@ def trajectory_adaptation(
     estimate : GradientEstimate
         With the log-density.
     product : Product
-    first_step : FirstStep
+    initial_step_size : InitialStepSize
         Initial step size of dual averaging in the coordinates of the model.
     step_size, n_steps, target_accept, metric
         See `pymc_geodesic.GMC`.
     """
     if metric is not None and step_size is None and not estimate.is_local:
-        parts = compact_parts(product)
+        parts = curved_variables(product)
         return WhitenedTrajectories(
             AdaptedGradient(
                 product.size, [part.stop - part.start for part, _ in parts], estimate.field
@@ -127,9 +124,9 @@ def trajectory_adaptation(
         step_size=step_size,
         n_steps=n_steps or DEFAULT_STEPS,
         target_accept=target_accept,
-        first_step=first_step,
+        initial_step_size=initial_step_size,
         # a free particle goes half around the smallest compact manifold
-        longest_step=math.pi / math.sqrt(max(dims)) if dims else math.inf,
+        max_step_size=math.pi / math.sqrt(max(dims)) if dims else math.inf,
         reason="metric=None or local variables exclude whitened coordinates",
     )
 

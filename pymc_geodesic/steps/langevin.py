@@ -9,24 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptable import NotAdapted, adapted_gradient
 from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES, LangevinAdaptation
+from pymc_geodesic.adaptation.annealed_parameters import SETTINGS as ANNEALING
 from pymc_geodesic.adaptation.annealed_parameters import (
-    FIRST_EXCESS,
-    FIRST_EXCESS_WITH_LOCAL,
-    TemperatureTuner,
+    AnnealedMeasurements,
+    AnnealingRule,
+    UnderdampedAnnealing,
 )
-from pymc_geodesic.adaptation.annealing import (
-    LARGEST_THERMOSTAT,
+from pymc_geodesic.adaptation.eligibility import Ineligible, adapted_gradient
+from pymc_geodesic.adaptation.fixed import (
     FixedParameters,
     KnownNoise,
-    TemperatureAnnealing,
     UserParameters,
+    noise_by_coordinate,
 )
-from pymc_geodesic.adaptation.bounded_parameters import ParameterRule
-from pymc_geodesic.adaptation.known_noise import noise_by_coordinate
-from pymc_geodesic.adaptation.trajectories import WhitenedTrajectories
+from pymc_geodesic.adaptation.langevin_parameters import ParameterRule
+from pymc_geodesic.adaptation.temperature_annealing import SETTINGS as THERMOSTATS
+from pymc_geodesic.adaptation.temperature_annealing import TemperatureAnnealing
 from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
+from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.arguments import (
     DEFAULT_STEPS,
     check_alternatives,
@@ -61,7 +62,7 @@ __all__ = [
     "minibatch_noise",
     "report_adaptation",
     "stationarity_monitor",
-    "temperature_tuner",
+    "underdamped_annealing",
     "user_parameters",
     "whitened_adaptation",
 ]
@@ -81,7 +82,7 @@ ADAPTATION_STATS: dict[str, tuple[Any, list[int]]] = {
 EXPLORATION_ACCEPTANCE = 0.8
 """Acceptance rate of the trajectories of the first phase of a warm-up."""
 
-LAST_EXCESS_OF_KNOWN_NOISE = 0.5
+LAST_BIAS_OF_KNOWN_NOISE = 0.5
 """Fraction of the noise of the dynamics that gradient noise of known variance may replace."""
 
 LARGEST_MONITORED = 50_000
@@ -165,7 +166,7 @@ def whitened_adaptation(
     control_variates: str | int,
     rule: ParameterRule,
     n_steps: int | None,
-) -> WhitenedAdaptation | NotAdapted:
+) -> WhitenedAdaptation | Ineligible:
     """Adaptation in whitened coordinates, or the reason why there is none.
 
     Parameters
@@ -182,10 +183,10 @@ def whitened_adaptation(
         See `pymc_geodesic.SGGMC`.
     """
     if not whitens:
-        return NotAdapted("user-specified arguments or local variables exclude them")
+        return Ineligible("user-specified arguments or local variables exclude them")
     assert metric is not None
     gradient = adapted_gradient(estimate, product, control_variates=control_variates)
-    if isinstance(gradient, NotAdapted):
+    if isinstance(gradient, Ineligible):
         return gradient
     trajectories = WhitenedTrajectories(
         gradient,
@@ -216,10 +217,10 @@ def langevin_adaptation(
     angles: Collection[str],
     control_variates: str | int,
     rule: ParameterRule,
-    tuner: TemperatureTuner,
+    annealing: tuple[AnnealingRule, AnnealedMeasurements],
     gradient_noise: ArrayLike | str | None = None,
     tune_temperature: float | None,
-    largest_while_annealing: float = LARGEST_THERMOSTAT,
+    max_annealed_thermostat: float = THERMOSTATS.max_thermostat,
     n_steps: int | None,
 ) -> LangevinAdaptation:
     """Choose the adaptation of dynamics with a momentum.
@@ -239,9 +240,9 @@ def langevin_adaptation(
         Euclidean variables that are angles.
     rule : ParameterRule
         Parameters in whitened coordinates, for gradient noise of known variance.
-    tuner : TemperatureTuner
-        Parameters in the coordinates of the model.
-    largest_while_annealing : float
+    annealing : (AnnealingRule, AnnealedMeasurements)
+        Parameters in the coordinates of the model, and the measurements that they follow from.
+    max_annealed_thermostat : float
         Bound of (γ + ξ)/γ where a temperature above 1 is wanted.
     metric, control_variates, gradient_noise, tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
@@ -265,8 +266,7 @@ def langevin_adaptation(
         return whitened
     check_unused_covariance(metric)
     by_rows = estimate.compile_noise() if isinstance(gradient_noise, str) else None
-    variance = noise_by_coordinate(gradient_noise, product.size)
-    known_noise = KnownNoise(variance if variance.size else np.zeros(product.size), by_rows)
+    known_noise = KnownNoise(noise_by_coordinate(gradient_noise, product.size), by_rows)
     if parameters.has_step_size and parameters.has_friction:
         return FixedParameters(
             estimate, product, parameters, known_noise, n_steps=n_steps or DEFAULT_STEPS
@@ -274,27 +274,27 @@ def langevin_adaptation(
     return TemperatureAnnealing(
         estimate,
         product,
-        tuner,
+        *annealing,
         parameters,
         known_noise,
         noise_is_known=gradient_noise is not None,
         n_steps=n_steps or DEFAULT_STEPS,
         starts_anywhere=tune_temperature is not None or estimate.is_local,
-        largest_while_annealing=largest_while_annealing,
+        max_annealed_thermostat=max_annealed_thermostat,
         obstacle=whitened,
     )
 
 
-def temperature_tuner(
+def underdamped_annealing(
     estimate: GradientEstimate,
     product: Product,
     *,
     noise_is_known: bool,
     tune_temperature: float | None,
-    last_excess: float,
+    last_bias: float,
     n_steps: int | None,
-) -> TemperatureTuner:
-    """Tuner of step size and friction for SGGMC and gSGNHT.
+) -> tuple[UnderdampedAnnealing, AnnealedMeasurements]:
+    """Rule for step size and friction of SGGMC and gSGNHT, and its measurements.
 
     Parameters
     ----------
@@ -302,21 +302,23 @@ def temperature_tuner(
     product : Product
     noise_is_known : bool
         Whether the user specified the variance of the gradient.
-    last_excess : float
-        Temperature bias by gradient noise at the end of annealing.
+    last_bias : float
+        Bias of the kinetic temperature by gradient noise at the end of annealing.
     tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
     """
-    first = FIRST_EXCESS_WITH_LOCAL if estimate.is_local else FIRST_EXCESS
-    return TemperatureTuner(
+    is_local = estimate.is_local
+    first_bias = ANNEALING.first_bias_with_local if is_local else ANNEALING.first_bias
+    measured = AnnealedMeasurements(
         len(product.dims),
-        repeats=(n_steps or DEFAULT_STEPS) if estimate.is_local else 1,
-        first_excess=first if tune_temperature is None else tune_temperature - 1.0,
-        last_excess=LAST_EXCESS_OF_KNOWN_NOISE if noise_is_known else last_excess,
-        least_curvature=max(
+        first_bias=first_bias if tune_temperature is None else tune_temperature - 1.0,
+        last_bias=LAST_BIAS_OF_KNOWN_NOISE if noise_is_known else last_bias,
+        min_curvature=max(
             (0.25 * m.dim for _, m, _ in product.components if m.is_compact), default=0.0
         ),
     )
+    repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
+    return UnderdampedAnnealing(repeats=repeats), measured
 
 
 def check_unused_covariance(metric: str | np.ndarray | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
+from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
 from pymc_geodesic.arguments import (
     check_choice,
     check_count,
@@ -33,7 +33,7 @@ from pymc_geodesic.steps.langevin import (
     minibatch_noise,
     report_adaptation,
     stationarity_monitor,
-    temperature_tuner,
+    underdamped_annealing,
     user_parameters,
 )
 from pymc_geodesic.steps.progress_bar import LANGEVIN_PROGRESS
@@ -42,7 +42,7 @@ from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["SGGMC"]
 
-LAST_EXCESS = 0.02
+LAST_BIAS = 0.02
 """Temperature bias by gradient noise at the end of annealing."""
 
 
@@ -320,12 +320,12 @@ class SGGMC(GeodesicStep):
             angles=angles_of(self.variables),
             control_variates=order,
             rule=UnderdampedRule(),
-            tuner=temperature_tuner(
+            annealing=underdamped_annealing(
                 self.estimator,
                 self.product,
                 noise_is_known=gradient_noise is not None,
                 tune_temperature=tune_temperature,
-                last_excess=LAST_EXCESS,
+                last_bias=LAST_BIAS,
                 n_steps=n_steps,
             ),
             gradient_noise=gradient_noise,

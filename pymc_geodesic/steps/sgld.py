@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptable import NotAdapted
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
-from pymc_geodesic.adaptation.bounded_parameters import OverdampedRule
+from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.langevin_parameters import OverdampedRule
 from pymc_geodesic.adaptation.overdamped_annealing import OverdampedAnnealing
 from pymc_geodesic.arguments import (
     DEFAULT_STEPS,
@@ -252,7 +252,7 @@ class SGLD(GeodesicStep):
             n_steps=n_steps,
         )
         self.adaptation: LangevinAdaptation
-        if isinstance(whitened, NotAdapted):
+        if isinstance(whitened, Ineligible):
             check_unused_covariance(metric)
             self.adaptation = OverdampedAnnealing(
                 self.estimator,

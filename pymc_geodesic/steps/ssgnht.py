@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.annealed_parameters import FIRST_EULER_EXCESS, EulerTuner
-from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
+from pymc_geodesic.adaptation.annealed_parameters import SETTINGS as ANNEALING
+from pymc_geodesic.adaptation.annealed_parameters import AnnealedMeasurements, EulerAnnealing
+from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
 from pymc_geodesic.arguments import (
     check_count,
     check_positive_number,
@@ -42,14 +43,14 @@ from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["SSGNHT"]
 
-LAST_EXCESS = 0.05
+LAST_BIAS = 0.05
 """Temperature bias by gradient noise, without a thermostat, at the end of annealing."""
 
 LARGEST_NOISE = 0.5
 """Bound of h² b, half of that of gSGNHT: near kinks the measured noise is less exact, and at 1 a
 standard deviation was 8 % too large."""
 
-LARGEST_WHILE_ANNEALING = 1.0
+MAX_ANNEALED_THERMOSTAT = 1.0
 """Bound of (A + ξ)/A while annealing: more friction would slow the way to the posterior."""
 
 
@@ -293,14 +294,19 @@ class SSGNHT(GeodesicStep):
             angles=angles_of(self.variables),
             control_variates=order,
             rule=UnderdampedRule(LARGEST_NOISE),
-            tuner=EulerTuner(
-                len(self.variables),
-                last_excess=LAST_EXCESS,
-                first_excess=(
-                    FIRST_EULER_EXCESS if tune_temperature is None else tune_temperature - 1.0
+            annealing=(
+                EulerAnnealing(),
+                AnnealedMeasurements(
+                    len(self.variables),
+                    first_bias=(
+                        ANNEALING.first_euler_bias
+                        if tune_temperature is None
+                        else tune_temperature - 1.0
+                    ),
+                    last_bias=LAST_BIAS,
                 ),
             ),
-            largest_while_annealing=LARGEST_WHILE_ANNEALING,
+            max_annealed_thermostat=MAX_ANNEALED_THERMOSTAT,
             tune_temperature=tune_temperature,
             n_steps=n_steps,
         )

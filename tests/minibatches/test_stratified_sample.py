@@ -116,5 +116,5 @@ def test_scales_of_rare_levels(kind):
     gradient = step.adaptation.gradient
     found = np.sqrt(np.diag(gradient.metric.factor @ gradient.metric.factor.T))
     assert np.abs(np.log(found * np.sqrt(counts + 0.01))).max() < 0.5
-    assert gradient.is_anchored
+    assert gradient.is_centered
     assert stats[0]["noise_ratio"] < 0.2
