@@ -10,10 +10,10 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from pymc_geodesic.kernels.cox_ingersoll_ross import cir_transition
 from pymc_geodesic.kernels.partitions.expanded_mean import expanded_mean_step
 from pymc_geodesic.kernels.partitions.slices import break_sticks, draw_slices, slice_rows
 from pymc_geodesic.kernels.partitions.sticks import log_pieces
+from pymc_geodesic.kernels.scir import cir_transition
 from pymc_geodesic.models.dp_categorical import (
     SMALLEST_PROBABILITY,
     Counts,

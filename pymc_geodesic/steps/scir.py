@@ -7,29 +7,23 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_geodesic.adaptation.count_control_variates import CountControlVariates
-from pymc_geodesic.adaptation.count_noise import ExactStepSize
+from pymc_geodesic.adaptation.count_control_variates import CountControlVariates, CountDrift
+from pymc_geodesic.adaptation.count_noise import CountNoiseAdaptation
+from pymc_geodesic.adaptation.count_step_size import ExactStepSize
 from pymc_geodesic.arguments import check_count, check_integers, check_positive, plain_number
 from pymc_geodesic.counts.estimate import CountEstimate
-from pymc_geodesic.counts.gradient_counts import count_blocks
-from pymc_geodesic.counts.layout import CountLayout
-from pymc_geodesic.counts.model_check import CountProbe
-from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.counts.gradient_counts import CountEstimator, likelihood_density
+from pymc_geodesic.counts.layout import CountLayout, layout_table
+from pymc_geodesic.counts.model_checks import LikelihoodChecks
+from pymc_geodesic.counts.priors import ConjugatePriors, variables_of_families
+from pymc_geodesic.counts.topic_counts import TopicCountEstimator
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.monitoring.reports import InflationMonitor
-from pymc_geodesic.samplers.cir import ExactCIR
+from pymc_geodesic.samplers.cir import CIRSampler, ExactTransitions, InnerSteps, TopicSteps
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.cir import (
-    COUNT_PROGRESS,
-    COUNT_STATS,
-    measure_dependence,
-    variables_with_counts,
-)
-from pymc_geodesic.steps.estimates import count_estimate
 from pymc_geodesic.steps.packing import LogPacking
-from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
-
-__all__ = ["SCIR"]
 
 
 class SCIR(GeodesicStep):
@@ -172,10 +166,20 @@ class SCIR(GeodesicStep):
     """
 
     name = "scir"
-    stats_dtypes_shapes: dict = {**COUNT_STATS, "count_clips": (np.int64, [])}
-    _progress_stats = COUNT_PROGRESS
+    stats_dtypes_shapes = {
+        "step_size": (np.float64, []),
+        "variance_inflation": (np.float64, []),
+        "count_clips": (np.int64, []),
+        "diverging": (bool, []),
+        "n_grad": (np.int64, []),
+        "warning": (SamplerWarning, None),
+    }
+    _progress_stats = (
+        ("step_size", ".2e", "Step size"),
+        ("variance_inflation", ".3f", "Inflation"),
+    )
     estimator: CountEstimate
-    sampler: ExactCIR
+    sampler: CIRSampler
 
     def __init__(
         self,
@@ -208,7 +212,7 @@ class SCIR(GeodesicStep):
             minibatch_order=minibatch_order,
         )
         name = type(self).__name__
-        sampled, manifolds = variables_with_counts(
+        sampled, manifolds = variables_of_families(
             name, model, vars, local, families=("Dirichlet", "Gamma", "LogNormal")
         )
         super().__init__(
@@ -222,41 +226,52 @@ class SCIR(GeodesicStep):
             compile_kwargs=compile_kwargs,
         )
         self.packing = LogPacking(self.model, self.variables, self.product)
-        self.estimator, priors = count_estimate(
-            self.model,
-            self.variables,
-            minibatches,
-            local=self.local,
-            local_draws=local_draws,
-            local_tune=local_tune,
-            compile_kwargs=compile_kwargs,
+        layout = CountLayout(layout_table(self.variables))
+        if self.local:
+            self.estimator = topics = TopicCountEstimator(
+                self.model,
+                self.variables,
+                self.local,
+                minibatches=minibatches,
+                n_kept=local_draws,
+                n_discarded=local_tune,
+            )
+        else:
+            source = minibatch_source(self.model, minibatches)
+            density = likelihood_density(self.model, self.variables, source, minibatches.total_size)
+            self.estimator = counts = CountEstimator(density, compile_kwargs=compile_kwargs)
+        priors = ConjugatePriors(self.model, self.variables, self.estimator.source.names)
+        checks = LikelihoodChecks(
+            name, self.model, self.variables, self.estimator, layout, allows_negative=False
         )
-        layout = CountLayout(count_blocks(self.variables))
-        probe = CountProbe(name, self.variables, self.estimator)
         variates = (
-            CountControlVariates(self.estimator, layout, probe.describe_negative)
+            CountControlVariates(self.estimator, layout, checks.describe_negative)
             if control_variates
             else None
         )
-        depends = measure_dependence(
-            self.model, self.variables, self.estimator, probe, needs_counts=True
-        )
-        self.adaptation = ExactStepSize(
-            self.estimator,
-            layout,
+        depends = checks.dependence()
+        drift = CountDrift(self.estimator, layout, variates, allows_negative=False)
+        self.adaptation = CountNoiseAdaptation(
+            drift,
+            ExactStepSize(drift, checks.check_conjugacy),
             step_size=plain_number(step_size),
             counts_depend=depends.counts,
             sums_depend=layout.by_coordinate(depends.sums),
-            control_variates=variates,
-            check_form=probe.check_form if self.estimator.repeats else None,
         )
-        self.sampler = ExactCIR(
+        inner_steps: InnerSteps
+        if self.local:
+            inner_steps = TopicSteps(topics, layout, is_exact=True)
+        else:
+            inner_steps = ExactTransitions(
+                counts.logp_grad, layout, variates, checks.describe_negative
+            )
+        self.sampler = CIRSampler(
+            inner_steps,
             self.estimator,
             priors,
             layout,
             self.adaptation,
             n_steps=int(n_steps),
             control_variates=variates,
-            describe_negative=probe.describe_negative,
         )
         self.monitors = [InflationMonitor()]

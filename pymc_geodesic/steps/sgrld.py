@@ -5,28 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from pymc_geodesic.adaptation.count_noise import EulerStepSize
+import numpy as np
+
+from pymc_geodesic.adaptation.count_control_variates import CountDrift
+from pymc_geodesic.adaptation.count_noise import CountNoiseAdaptation
+from pymc_geodesic.adaptation.count_step_size import EulerStepSize
 from pymc_geodesic.arguments import check_count, check_integers, check_positive, plain_number
 from pymc_geodesic.counts.estimate import CountEstimate
-from pymc_geodesic.counts.gradient_counts import count_blocks
-from pymc_geodesic.counts.layout import CountLayout
-from pymc_geodesic.counts.model_check import CountProbe
-from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.counts.gradient_counts import CountEstimator, likelihood_density
+from pymc_geodesic.counts.layout import CountLayout, layout_table
+from pymc_geodesic.counts.model_checks import LikelihoodChecks
+from pymc_geodesic.counts.priors import ConjugatePriors, variables_of_families
+from pymc_geodesic.counts.topic_counts import TopicCountEstimator
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.monitoring.reports import InflationMonitor
-from pymc_geodesic.samplers.cir import EulerCIR
+from pymc_geodesic.samplers.cir import CIRSampler, EulerSteps, InnerSteps, TopicSteps
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.cir import (
-    COUNT_PROGRESS,
-    COUNT_STATS,
-    measure_dependence,
-    variables_with_counts,
-)
-from pymc_geodesic.steps.estimates import count_estimate
 from pymc_geodesic.steps.packing import LogPacking
-from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
-
-__all__ = ["SGRLD"]
 
 
 class SGRLD(GeodesicStep):
@@ -137,10 +134,19 @@ class SGRLD(GeodesicStep):
     """
 
     name = "sgrld"
-    stats_dtypes_shapes: dict = COUNT_STATS
-    _progress_stats = COUNT_PROGRESS
+    stats_dtypes_shapes = {
+        "step_size": (np.float64, []),
+        "variance_inflation": (np.float64, []),
+        "diverging": (bool, []),
+        "n_grad": (np.int64, []),
+        "warning": (SamplerWarning, None),
+    }
+    _progress_stats = (
+        ("step_size", ".2e", "Step size"),
+        ("variance_inflation", ".3f", "Inflation"),
+    )
     estimator: CountEstimate
-    sampler: EulerCIR
+    sampler: CIRSampler
 
     def __init__(
         self,
@@ -172,7 +178,7 @@ class SGRLD(GeodesicStep):
             minibatch_order=minibatch_order,
         )
         name = type(self).__name__
-        sampled, manifolds = variables_with_counts(
+        sampled, manifolds = variables_of_families(
             name, model, vars, local, families=("Dirichlet", "Gamma")
         )
         super().__init__(
@@ -186,28 +192,39 @@ class SGRLD(GeodesicStep):
             compile_kwargs=compile_kwargs,
         )
         self.packing = LogPacking(self.model, self.variables, self.product)
-        self.estimator, priors = count_estimate(
-            self.model,
-            self.variables,
-            minibatches,
-            local=self.local,
-            local_draws=local_draws,
-            local_tune=local_tune,
-            compile_kwargs=compile_kwargs,
+        layout = CountLayout(layout_table(self.variables))
+        if self.local:
+            self.estimator = topics = TopicCountEstimator(
+                self.model,
+                self.variables,
+                self.local,
+                minibatches=minibatches,
+                n_kept=local_draws,
+                n_discarded=local_tune,
+            )
+        else:
+            source = minibatch_source(self.model, minibatches)
+            density = likelihood_density(self.model, self.variables, source, minibatches.total_size)
+            self.estimator = counts = CountEstimator(density, compile_kwargs=compile_kwargs)
+        priors = ConjugatePriors(self.model, self.variables, self.estimator.source.names)
+        checks = LikelihoodChecks(
+            name, self.model, self.variables, self.estimator, layout, allows_negative=True
         )
-        layout = CountLayout(count_blocks(self.variables))
-        probe = CountProbe(name, self.variables, self.estimator)
-        depends = measure_dependence(
-            self.model, self.variables, self.estimator, probe, needs_counts=False
-        )
-        self.adaptation = EulerStepSize(
-            self.estimator,
-            layout,
+        depends = checks.dependence()
+        drift = CountDrift(self.estimator, layout, allows_negative=True)
+        self.adaptation = CountNoiseAdaptation(
+            drift,
+            EulerStepSize(drift),
             step_size=plain_number(step_size),
             counts_depend=depends.counts,
             sums_depend=layout.by_coordinate(depends.sums),
         )
-        self.sampler = EulerCIR(
-            self.estimator, priors, layout, self.adaptation, n_steps=int(n_steps)
+        inner_steps: InnerSteps
+        if self.local:
+            inner_steps = TopicSteps(topics, layout, is_exact=False)
+        else:
+            inner_steps = EulerSteps(counts.logp_grad, layout)
+        self.sampler = CIRSampler(
+            inner_steps, self.estimator, priors, layout, self.adaptation, n_steps=int(n_steps)
         )
         self.monitors = [InflationMonitor()]

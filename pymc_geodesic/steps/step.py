@@ -20,10 +20,9 @@ from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.arguments import check_compile_kwargs
 from pymc_geodesic.counts.estimate import LikelihoodError
-from pymc_geodesic.counts.refusals import moving_level, moving_support
-from pymc_geodesic.densities.edges import edges
+from pymc_geodesic.densities.edges import edges, support_message
 from pymc_geodesic.densities.hierarchy import hierarchical_pairs
-from pymc_geodesic.densities.jumps import jumps
+from pymc_geodesic.densities.jumps import jump_message, jumps
 from pymc_geodesic.densities.log_terms import LogTerms
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables, product_of
 from pymc_geodesic.densities.written_terms import terms_as_written
@@ -178,9 +177,9 @@ class GeodesicStep(BlockedStep):
         if not is_corrected:
             terms = terms_as_written(self.model)
             for term, names in edges(self.model, self.variables, terms):
-                raise ValueError(moving_support(name, term, names))
+                raise ValueError(support_message(name, term, names))
             for term, names in jumps(self.model, self.variables, terms, minibatches.minibatch):
-                raise ValueError(moving_level(name, term, names))
+                raise ValueError(jump_message(name, term, names))
         self.streamed = minibatches.streamed
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
         self.manifold_names = [str(variable.manifold) for variable in self.variables]

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_geodesic import SCIR, SGRLD
-from pymc_geodesic.counts.model_check import CountProbe
+from pymc_geodesic.counts.model_checks import LikelihoodChecks
 from tests.steps.runs import INTERPRETED
 
 RNG = np.random.default_rng(1)
@@ -29,8 +29,15 @@ def counts_at(step, point, argument=0):
 
 def counts_change(step):
     """Whether counts depend on the point."""
-    probe = CountProbe("SCIR", step.variables, step.estimator)
-    return probe.dependence(0, needs_counts=True).counts
+    checks = LikelihoodChecks(
+        "SCIR",
+        step.model,
+        step.variables,
+        step.estimator,
+        step.sampler.layout,
+        allows_negative=False,
+    )
+    return checks.dependence().counts
 
 
 def make(model, step_class=SCIR, **kwargs):
@@ -327,7 +334,7 @@ def test_other_variables_are_refused():
 def test_control_variates_need_minibatches_and_no_other_variables():
     with pm.Model() as model:
         pm.Categorical("y", pm.Dirichlet("w", np.ones(4)), observed=pm.Data("z", LABELS))
-    with pytest.raises(ValueError, match="with minibatches only"):
+    with pytest.raises(ValueError, match="to minibatches only"):
         make(model, control_variates=True)
     with pm.Model() as model:
         share = pm.Beta("share", 1.0, 1.0)

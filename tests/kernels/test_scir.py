@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from pymc_geodesic.kernels.cox_ingersoll_ross import cir_transition
-from pymc_geodesic.kernels.expected_counts import CountsAt, estimate_counts
-from pymc_geodesic.kernels.positive_numbers import POSITIVE, SIMPLEX, Prior, expand_values
-from pymc_geodesic.kernels.scir import scir
+from pymc_geodesic.kernels.counts import (
+    POSITIVE,
+    SIMPLEX,
+    CountsAt,
+    Prior,
+    estimate_counts,
+    values_from_logs,
+)
+from pymc_geodesic.kernels.scir import cir_transition, scir
 from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.log_gamma import fill_log_gamma
@@ -247,7 +252,7 @@ BLOCKS = np.array([[SIMPLEX, 0, 1, 2], [POSITIVE, 2, 1, 2]], dtype=np.int64)
 def test_counts_and_exposures_are_told_apart(log_theta):
     field = native_field(poisson_like, 4)
     values, counts, exposures = np.empty((3, 4))
-    expand_values(BLOCKS, np.array([-900.0, 2.0, *log_theta]), values)
+    values_from_logs(BLOCKS, np.array([-900.0, 2.0, *log_theta]), values)
     before = values.copy()
     found = CountsAt(values, counts, exposures)
     failed = estimate_counts(Callback(field.address, NO_CONTEXT), 0, BLOCKS, found)
@@ -262,7 +267,7 @@ def test_counts_and_exposures_are_told_apart(log_theta):
 def test_values_are_probabilities_and_never_zero():
     values = np.empty(6)
     blocks = np.array([[SIMPLEX, 0, 2, 2], [POSITIVE, 4, 1, 2]], dtype=np.int64)
-    expand_values(blocks, np.array([-1e6, 5.0, 800.0, 801.0, -1e6, 3.0]), values)
+    values_from_logs(blocks, np.array([-1e6, 5.0, 800.0, 801.0, -1e6, 3.0]), values)
     assert values[0] == 1e-290
     assert values[4] == 1e-290
     np.testing.assert_allclose(values[[1, 3]], [1.0, 1.0 / (1.0 + math.exp(-1.0))])

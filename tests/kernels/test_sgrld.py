@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from pymc_geodesic.kernels.positive_numbers import POSITIVE, SIMPLEX, Prior
+from pymc_geodesic.kernels.counts import POSITIVE, SIMPLEX, Prior
 from pymc_geodesic.kernels.sgrld import sgrld
 from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream

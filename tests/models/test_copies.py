@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 from scipy import sparse
 
-from pymc_geodesic.counts.priors import family_of
+from pymc_geodesic.counts.layout import family_of
 from pymc_geodesic.datasets import make_vmf_mixture
 from pymc_geodesic.models import lda, medlda, spherical_admixture, vmf_mixture
 

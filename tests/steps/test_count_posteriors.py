@@ -188,10 +188,11 @@ def test_rows_of_blocks_of_unequal_length_count_the_same(step_class):
         pm.Categorical("y", w, observed=pm.Data("z", LABELS[:2]))
     step = make(model, step_class, minibatch=["z"], batches=labels_in_blocks(), total_size=101)
     estimator = step.estimator
+    gradient = estimator if step_class is SGGMC else estimator.gradient
     assert estimator.source.batch_size == 50
     position = np.array([0.2, 0.3, 0.5])
     arguments = estimator.next_arguments(101)
-    mean = np.mean([step.estimator.gradient_at(position, int(each)) for each in arguments], axis=0)
+    mean = np.mean([gradient.gradient_at(position, int(each)) for each in arguments], axis=0)
     counts = np.array([60.0, 30.0, 11.0])
     if step_class is SGGMC:
         with model:

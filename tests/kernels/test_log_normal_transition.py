@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_geodesic.kernels.expected_counts import CountsAt
-from pymc_geodesic.kernels.geometric_brownian import log_normal_transition
-from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, Prior
-from pymc_geodesic.kernels.scir import scir
+from pymc_geodesic.kernels.counts import LOG_NORMAL, CountsAt, Prior
+from pymc_geodesic.kernels.scir import log_normal_transition, scir
 from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 from tests.machine_code import kept
