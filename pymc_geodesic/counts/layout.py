@@ -138,7 +138,7 @@ def log_of_value(variable: ManifoldVariable, model: Model, value: np.ndarray) ->
     transform = model.rvs_to_transforms[variable.rv]
     if isinstance(transform, SimplexTransform | LogTransform) and not np.isfinite(value).all():
         raise ValueError(
-            f"{variable.name} is zero, infinite or not defined in places; give all of "
+            f"{variable.name} is zero, infinite or undefined in some components; give all of "
             f"{variable.name} a positive initial value (initval=)"
         )
     if isinstance(transform, SimplexTransform):

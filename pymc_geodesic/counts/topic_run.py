@@ -81,6 +81,10 @@ def run_topics(
 ) -> None:
     """Take one inner step with every minibatch, in place.
 
+    The drift of SCIR is α + n̂ − θ, without the term ω (M − Σn̂) of `pymc_geodesic.kernels.scir.scir`
+    for counts with a sum that depends on ω. Draws of topics are therefore biased; the notes of
+    `pymc_geodesic.SCIR` state by how much.
+
     Parameters
     ----------
     estimator : TopicCountEstimator

@@ -1,4 +1,4 @@
-"""The stochastic Cox–Ingersoll–Ross process as a PyMC step method."""
+"""Stochastic Cox–Ingersoll–Ross process (SCIR) as a PyMC step method."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class SCIR(GeodesicStep):
         d\theta = (\hat a - \hat b\theta)\,dt + \sqrt{2\theta}\,dW, \qquad
         \hat a = \alpha + \frac{N}{n}\,\omega \odot \partial_\omega \log p(\text{batch} \mid \omega)
 
-    whose stationary law is Gamma(a, b), by its exact transition, a non-central χ² draw. There is no
-    error of discretisation, however small θ is; what is left is the noise of the estimate â from
-    n of N rows. b is 1 for a Dirichlet variable, and the rate β of the prior plus the exposure c of
-    a likelihood θⁿ exp(−cθ) for a Gamma variable. A LogNormal variable follows geometric Brownian
-    motion that reverts to its mean, d log θ = (Â − B̂ log θ) dt + √2 dW, likewise exactly.
+    whose stationary distribution is Gamma(a, b), by its exact transition, a non-central χ² draw.
+    There is no discretization error, however small θ is; what remains is the noise of the estimate
+    â from n of N rows. b is 1 for a Dirichlet variable, and the rate β of the prior plus the
+    exposure c of a likelihood θⁿ exp(−cθ) for a Gamma variable. A LogNormal variable follows
+    mean-reverting geometric Brownian motion, d log θ = (Â − B̂ log θ) dt + √2 dW, likewise exactly.
 
     Parameters
     ----------
@@ -97,52 +97,67 @@ class SCIR(GeodesicStep):
     Raises
     ------
     ValueError
-        For a variable of another distribution, or whose prior depends on another variable
-        of the step or on rows of a minibatch, or whose likelihood has counts that can be
-        negative (see Notes), and for contradictory minibatch arguments.
+        For a variable with another distribution, a prior that depends on another variable of the
+        step or on rows of a minibatch, or a likelihood with negative counts (see Notes), and for
+        contradictory minibatch arguments.
 
     Notes
     -----
-    After many steps the variance is that of the posterior plus tanh(h/2) Var[â] (corollary 3.2).
-    A step size of None is the longest at which this adds at most 5 % to the variance of any
-    variable (of ω, which the noise of Σn̂ leaves alone; and less is added by the default
-    minibatches, whose noise adds up to zero over an epoch). During the first 70 % of the tuning
-    phase more is allowed, so that a chain that starts far away arrives. If the counts change with
-    ω (because something latent is summed over, as in a mixture), they are out of date by the end
-    of a step, which costs another tanh(h/2) at most, and the rule counts it as noise. The sample
-    stat ``variance_inflation`` is the share that the noise adds.
+    **Likelihoods.** ω ∂ log p / ∂ω must not be negative, as for Categorical and Multinomial data
+    with the variable as probabilities, mixtures of them, and discrete variables of other steps with
+    these probabilities. By Fisher's identity it is the conditional expectation of the counts where
+    categories are latent. A Gamma variable may be the rate of Poisson, Exponential and Gamma data
+    or the precision of Normal data, and a LogNormal variable the median of LogNormal data. Other
+    models raise an error that names the variable, at construction or while sampling.
 
-    Where the sum of the counts changes with ω, as in mixtures and topics that share words, the
-    drift of a Dirichlet variable has the further term ωⱼ(M − Σn̂), with the mean M of Σn over the
-    tuning phase. The law of θ under which ω has the posterior is then invariant for h → 0; without
-    the term it is not. With ``local=`` the term is left out. See the page on simplex samplers.
+    **Step size.** The stationary variance of θ is a + tanh(h/2) Var[â] (corollary 3.2). The default
+    step size is the longest, up to 5, that adds at most 5 % to the variance of ω for each variable;
+    the default minibatches add less, since their deviations sum to zero over an epoch. In the first
+    70 % of the tuning phase more is allowed, so that a chain that starts far from the posterior
+    arrives. Counts that depend on ω, as in mixtures, are outdated by the end of a step; another
+    tanh(h/2) is allowed for that. The sample stat ``variance_inflation`` is the relative variance
+    that the noise adds.
 
-    It applies to likelihoods with non-negative ω ∂ log p / ∂ω: Categorical and Multinomial data
-    with the variable as probabilities, mixtures of them, discrete variables of other steps
-    whose probabilities it is; for Gamma variables Poisson, exponential and gamma rates and normal
-    precisions; for LogNormal variables log-normal data in their logarithm. Other models are
-    refused by name when the step is made, or with an error while sampling.
+    **Counts with a sum that depends on ω**, as in mixtures and in factors such as
+    ``pm.Potential("t", 5 * w[0])``: the drift has the additional term ωⱼ(M − Σn̂), with M the mean
+    of Σn over the tuning phase. Then the stationary distribution of ω is the posterior in the limit
+    h → 0. For the factor above, with exact mean 0.8068 and sd 0.1821, the draws have 0.8074 and
+    0.1799 at h = 0.05, and 0.8245 and 0.1662 without the term.
+
+    **With** ``local=["theta"]`` **the term is missing, and the draws are biased at every step
+    size**: they follow approximately the posterior times Π(Σα + Σn) over the topics, which favors
+    topics with similar numbers of words. The bias is small where these numbers are well determined.
+    Two topics of three words with α = 0.3, at h = 0.05 with all documents, standard deviation of
+    the probabilities of the words:
+
+    ==============================  ====================  ====================  ==============
+    Documents                       exact                 SCIR                  largest error
+    ==============================  ====================  ====================  ==============
+    one, words (5, 5, 2)            0.303, 0.303, 0.243   0.286, 0.285, 0.221   −9 %
+    twelve, of 9 to 12 words        0.361, 0.143, 0.284   0.351, 0.133, 0.286   −7 %
+    ==============================  ====================  ====================  ==============
+
+    For the one document, 0.01 instead of 0.05 leaves 0.292, 0.292 and 0.220.
 
     With ``local=["theta"]`` the model must have the likelihood
-    `pymc_geodesic.sparse.admixture_log_likelihood` of counts, ``minibatch=`` names them, and this
-    step samples the topics and theta. For each document of a minibatch the topics of its words
-    are drawn given θ, then by ``local_tune + local_draws`` sweeps with θ integrated out, then θ
-    given them; in memory θ is where the next visit starts. Documents run side by side over the
-    cores, with the same numbers on any number of them. With ``batches=`` (blocks of sparse
-    counts, such as ``[counts[i : i + 50] for i in range(0, n, 50)]``) documents pass by: θ then
-    has the rows of the largest block and belongs to the present one. The topics are known only as
-    well as the step size allows: with minibatches of 50 of 10⁵ documents a schedule such as
-    ``PolynomialDecay(0.1, b=10, gamma=0.6)`` is of more use than the tuned step, which is for
-    posteriors that are to be right in their variance.
+    `pymc_geodesic.sparse.admixture_log_likelihood` of the counts that ``minibatch=`` names, and the
+    step samples the topics and theta. For each document of a minibatch, the topics of its words are
+    drawn given θ, then by ``local_tune + local_draws`` sweeps with θ integrated out, then θ given
+    the topics; the next visit of the document starts from this θ. Documents are sampled in
+    parallel; draws do not depend on the number of cores. With ``batches=`` (blocks of sparse
+    counts, such as ``[counts[i : i + 50] for i in range(0, n, 50)]``) θ has the rows of the largest
+    block and belongs to the present block. The adapted step size bounds the error of posterior
+    variances. For predictions from minibatches of 50 of 10⁵ documents, a schedule such as
+    ``PolynomialDecay(0.1, b=10, gamma=0.6)`` converges faster.
 
-    Components are kept as logarithms. The trace holds no number below 10⁻³⁰⁷.
+    Components are stored as logarithms. The trace contains no number below 10⁻³⁰⁷.
 
     Sample stats: ``step_size``, ``variance_inflation``, ``count_clips``, ``diverging``, ``n_grad``.
 
     References
     ----------
     Baker, Fearnhead, Fox, Nemeth (2018), Large-Scale Stochastic Sampling from the Probability
-    Simplex, algorithm 1, eq. 2.3.
+    Simplex, algorithm 1, eq. 2.3 and corollary 3.2.
 
     Examples
     --------
@@ -161,7 +176,7 @@ class SCIR(GeodesicStep):
     ...     )
     >>> bool(abs(idata.posterior["w"].mean("draw")[0, 0] - 0.8) < 0.02)
     True
-    >>> bool(idata.posterior["w"].min() > 0)  # a component of 1e-20 is nothing unusual
+    >>> bool(idata.posterior["w"].min() > 0)  # components of 1e-20 are common
     True
     """
 

@@ -53,7 +53,7 @@ def log_normal_likelihood(position, argument, context, output):
 
 
 def run(field, state, arguments, step_size, own):
-    """Run the kernel on pairs of numbers with the priors N(1, 1) and N(8, 4)."""
+    """Run the kernel on pairs of variables with the priors N(1, 1) and N(8, 4)."""
     size = state.size
     found = CountsAt(*np.empty((3, size)))
     n = size // 2

@@ -51,7 +51,7 @@ def check_transition(transition, seed=1):
     for shape, state, time in CASES:
         log_state = np.full(N, math.log(state))
         transition(log_state, np.full(N, shape), ZERO, np.full(1, time), stream(seed))
-        # Where an atom-like mass lies below the range of doubles the law is compared above 1e-290.
+        # Where an atom-like mass lies below the range of doubles distributions are compared above 1e-290.
         seen = np.maximum(log_state, math.log(1e-290))
         law = cir_law(shape, state, time)
         low = law(np.array([math.log(1e-290)]))[0]
@@ -69,7 +69,7 @@ def test_the_transition_has_the_non_central_chi_squared_law():
 
 
 def test_the_transition_density_solves_the_process():
-    """Mean and variance of the law above are those of dθ = (a − θ)dt + √(2θ) dW."""
+    """Mean and variance of the distribution above are those of dθ = (a − θ)dt + √(2θ) dW."""
     for shape, state, time in CASES:
         law = stats.ncx2(
             2.0 * shape, 2.0 * state / math.expm1(time), scale=0.5 * -math.expm1(-time)
@@ -123,7 +123,7 @@ like_the_kernel = kept(error_model="numpy", fastmath=FAST_MATH)
 
 @like_the_kernel
 def without_mixture(log_state, shape, log_rate, time, stream):
-    """Mutant: the mean of the Poisson variate in its place."""
+    """Mutant: the mean of the Poisson variate instead of a draw."""
     shapes = shape + np.exp(log_state) / math.expm1(time[0])
     fill_log_gamma(stream, shapes, log_state)
     log_state += math.log(-math.expm1(-time[0]))
@@ -237,7 +237,7 @@ def test_mean_and_variance_of_corollary_3_2(chains):
 
 @kept
 def poisson_like(position, argument, context, output):
-    """Two numbers of a simplex, 3 and 5 counts; two positive ones, θ⁷ e^(−2θ) and e^(−θ/2)."""
+    """Two components of a simplex, counts 3 and 5; two Gamma variables, θ⁷ e^(−2θ) and e^(−θ/2)."""
     output[0] = 3.0 / position[0]
     output[1] = 5.0 / position[1]
     output[2] = 7.0 / position[2] - 2.0
@@ -308,7 +308,7 @@ def test_an_undefined_count_stops_too():
 
 
 def test_density_of_the_transition_integrates_to_the_law():
-    """The law used as the reference is that of eq. 2.2, whose density is a Bessel function."""
+    """The reference distribution is that of eq. 2.2, whose density contains a Bessel function."""
     shape, state, time = 0.7, 2.0, 0.4
     c = 1.0 / -math.expm1(-time)
     u = c * state * math.exp(-time)

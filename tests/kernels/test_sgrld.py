@@ -1,4 +1,4 @@
-"""SGRLD: its drift, its reflection, and the law it approaches with short steps."""
+"""SGRLD: its drift, its reflection, and the distribution that it approaches with short steps."""
 
 import math
 
