@@ -51,7 +51,7 @@ def check_transition(transition, seed=1):
     for shape, state, time in CASES:
         log_state = np.full(N, math.log(state))
         transition(log_state, np.full(N, shape), ZERO, np.full(1, time), stream(seed))
-        # Where an atom-like mass lies below the range of doubles distributions are compared above 1e-290.
+        # Where mass lies below the range of doubles, distributions are compared above 1e-290.
         seen = np.maximum(log_state, math.log(1e-290))
         law = cir_law(shape, state, time)
         low = law(np.array([math.log(1e-290)]))[0]

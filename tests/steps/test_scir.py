@@ -100,7 +100,7 @@ def test_the_minibatch_may_be_the_data(model):
 
 
 def test_gamma_posteriors_are_exact():
-    """A Poisson rate, a precision an exponential rate and a simplex, by one step."""
+    """A Poisson rate, a precision, an exponential rate and a simplex, by one step."""
     rng = np.random.default_rng(1)
     counts, waits, values = rng.poisson(3.0, 12), rng.exponential(2.0, 7), rng.normal(0, 3, 9)
     with pm.Model() as model:
