@@ -343,7 +343,7 @@ def line(result: Mapping[str, Any]) -> str:
     head = f"| {result['kind']} | {result['what']} | {result['model']} |"
     if "stopped" in result:
         return f"{head} | | | | stopped: {result['stopped'][:90]} |"
-    said = (result["own"] or result["warnings"] or ["nothing"])[0]
+    said = (result["own"] or result["warnings"] or ["nothing"])[0].splitlines()[0]
     who = "own" if result["own"] else "PyMC" if result["warnings"] else ""
     return (
         f"{head} {result['mean_error']:.2f} | {result['sd_ratio']:.2f} | {result['ess']:,.0f} "

@@ -302,7 +302,7 @@ def measure(
         "failures": failures(errors),
         "right": not failures(errors),
         "told": bool(told),
-        "advised": any("non-centred" in message for message in told),
+        "advised": any("non-centered" in message for message in told),
         "warnings": told,
         "step_size": float(stats["step_size"].values[:, -1].mean()),
         "n_grad": float(stats["n_grad"].values.mean()),

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 from scipy import sparse
+from sklearn.preprocessing import normalize
 from spherical_runs import (
     SEED,
     Curve,
@@ -41,7 +42,7 @@ from spherical_runs import (
 )
 
 import pymc_geodesic as pg
-from pymc_geodesic.datasets import CompletionCorpus, document_frequency, load_wikipedia, tf_idf
+from pymc_geodesic.datasets import CompletionCorpus, load_wikipedia
 from pymc_geodesic.diagnostics import log_perplexity, spherical_kmeans
 
 N_WORDS = 3000
@@ -97,15 +98,16 @@ def read_pages(corpus: CompletionCorpus, n_pages: int | None) -> Pages:
     """Weigh the words of moderate document frequency; both parts by that of the training pages."""
     counts = corpus.train[:n_pages]
     n_pages = counts.shape[0]
-    frequency = document_frequency(counts)
+    frequency = counts.getnnz(axis=0)
     rare_enough = np.flatnonzero(frequency <= LARGEST_DOCUMENT_SHARE * n_pages)
     by_frequency = rare_enough[np.argsort(-frequency[rare_enough], kind="stable")]
     words = np.sort(by_frequency[:N_WORDS])
+    weights = np.log(n_pages / (1.0 + frequency[words]))
     parts = []
     for rows in (counts, sparse.csr_matrix(corpus.observed + corpus.held_out)):
         rows = sparse.csr_matrix(rows[:, words])
         rows = rows[np.diff(rows.indptr) > 0]
-        parts.append(tf_idf(rows, frequency=frequency[words], n_documents=n_pages))
+        parts.append(normalize(sparse.csr_matrix(rows.multiply(weights))))
     return Pages(*parts, corpus.vocabulary[words])
 
 

@@ -32,7 +32,6 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 from sklearn.metrics import adjusted_rand_score
 
 import pymc_geodesic as pg
-from pymc_geodesic.datasets import load_household
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
 from pymc_geodesic.diagnostics import component_probabilities, spherical_kmeans
 from pymc_geodesic.models import vmf_mixture, vmf_mixture_em
@@ -47,6 +46,11 @@ GROUPS = (1, 8, 11, 15, 17)
 
 KINDS = {"own concentrations": False, "one concentration": True}
 SEED = 1
+HOUSEHOLD = (
+    "The file 'household.npz' must hold `X` (40, 4), expenditures on housing, food, goods and "
+    "service: the data set `household` of the R package HSAUR3 "
+    "(https://cran.r-project.org/package=HSAUR3). Export it from R and store it with `numpy.savez`."
+)
 MOVMF = {2: [114.7, 18.0], 3: [83.3, 181.2, 62.9]}
 
 
@@ -63,6 +67,13 @@ def load_texts(data: str | None, n_words: int) -> tuple[sparse.csr_array, np.nda
     texts = sparse.csr_array(TfidfTransformer(sublinear_tf=True).fit_transform(counts[:, kept]))
     some = np.diff(texts.indptr) > 0
     return texts[some], groups[some], words[kept]
+
+
+def load_household(data: str | None) -> np.ndarray:
+    """Return expenditures on housing, food and service as unit vectors, as in the movMF paper."""
+    arrays = read_arrays("household.npz", data_home=data, origin=HOUSEHOLD)
+    spent = arrays["X"][:, [0, 1, 3]].astype(float)
+    return spent / np.linalg.norm(spent, axis=1, keepdims=True)
 
 
 def sample(model: pm.Model, *, draws: int, tune: int) -> tuple[Any, float]:
@@ -117,9 +128,7 @@ def describe(idata: Any, texts: Any, groups: np.ndarray, seconds: float) -> dict
 
 def cluster_households(data: str | None, *, draws: int) -> tuple[dict[str, Any], Any]:
     """Concentrations by maximum likelihood and by the posterior, beside movMF's."""
-    household = load_household(data)
-    points = household.direction[:, [0, 1, 3]]
-    points = points / np.linalg.norm(points, axis=1, keepdims=True)
+    points = load_household(data)
     found, draws_of_two = {}, None
     for n_components, published in MOVMF.items():
         fit = vmf_mixture_em(points, n_components, n_restarts=30, random_seed=SEED)

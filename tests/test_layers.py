@@ -36,7 +36,7 @@ MAY_IMPORT["gradients"] |= {"failure_modes"}
 MAY_IMPORT["counts"] = MAY_IMPORT["gradients"] | {"gradients", "transforms"}
 MAY_IMPORT["models"] |= {"arguments", "schedules"}
 MAY_IMPORT["__main__"] = {"", "runs"}  # what users see, and how far a run is
-MAY_IMPORT["monitoring"] = {"runtime", "manifolds", "gradients"}
+MAY_IMPORT["monitoring"] = {"runtime", "failure_modes", "manifolds", "gradients"}
 MAY_IMPORT["adaptation"] = NUMERICS | {"failure_modes", "minibatches", "gradients", "monitoring"}
 MAY_IMPORT["adaptation"] |= {"counts"}
 MAY_IMPORT["samplers"] = NUMERICS | {"densities", "gradients", "counts", "monitoring", "adaptation"}
@@ -192,7 +192,7 @@ def test_layers_form_no_circle():
         ("pymc_geodesic.kernels.gmc", "from pytensor import tensor"),
         ("pymc_geodesic.samplers.langevin", "import pymc as pm"),
         ("pymc_geodesic.adaptation.whitened", "from pymc_geodesic.samplers.hmc import HMCSampler"),
-        ("pymc_geodesic.monitoring.reports", "from pymc_geodesic.adaptation import whitened"),
+        ("pymc_geodesic.monitoring.acceptance", "from pymc_geodesic.adaptation import whitened"),
         (
             "pymc_geodesic.densities.log_density",
             "from pymc_geodesic.steps.step import Step",
@@ -202,7 +202,7 @@ def test_layers_form_no_circle():
         ("pymc_geodesic.ops.sparse_dot", "from pymc_geodesic.sparse.data import SparseData"),
         ("pymc_geodesic.ops.bessel_ops", "from pytensor.link.numba.dispatch import basic"),
         ("pymc_geodesic.models.sam", "from pymc_geodesic.steps import SGGMC"),
-        ("pymc_geodesic.datasets.text", "import pymc_geodesic.models"),
+        ("pymc_geodesic.datasets.corpora", "import pymc_geodesic.models"),
     ],
 )
 def test_a_wrong_import_is_found(module, source):

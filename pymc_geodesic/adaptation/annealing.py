@@ -345,14 +345,23 @@ class TemperatureAnnealing:
         if excess < REPORTED_EXCESS:
             return None
         factor = math.sqrt(0.02 / excess)
-        percent = 100.0 * (math.sqrt(1.0 + excess) - 1.0)
         return Diagnosis(
-            f"sds may be up to {percent:.0f} % too large, which the kinetic temperature does not "
-            f"show: with local= all {self._n_steps} inner steps of a draw see the same minibatch. "
-            f"Use larger minibatches, or step_size={factor * step_size:.2g} and "
-            f"friction={friction.max() / factor:.2g}, which mix more slowly and keep the error "
-            "below about 1 %.",
-            "temperature",
+            quantity="possible error of the standard deviations",
+            condition="by minibatch noise",
+            value=math.sqrt(1.0 + excess) - 1.0,
+            expected=math.sqrt(1.0 + REPORTED_EXCESS) - 1.0,
+            limit="at most ",
+            number=".1%",
+            consequence=(
+                f"with local=, all {self._n_steps} inner steps of a draw use the same minibatch, "
+                "which the kinetic temperature does not show"
+            ),
+            remedy=(
+                f"Use {{minibatches}}, or step_size={factor * step_size:.2g} and "
+                f"friction={friction.max() / factor:.2g}, which mix more slowly and keep the error "
+                "below about 1%."
+            ),
+            anchor="temperature",
         )
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:

@@ -19,7 +19,7 @@ from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.gradient_pairs import differences_of_pairs
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.blocks import geodesic, project
-from pymc_geodesic.monitoring.complaint import _list_coordinates, _place_of_model
+from pymc_geodesic.monitoring.diagnosis import Diagnosis, coordinate_names, dominant_coordinate
 from pymc_geodesic.runtime.streams import fill_normal
 
 PAIRS, PAIRS_PER_DIMENSION, MOST_PAIRS = 800, 20, 2000
@@ -347,14 +347,15 @@ def by_place(differences: np.ndarray) -> np.ndarray:
     return 0.5 * differences.reshape(-1, PAIRS_AT_PLACE, differences.shape[1]) ** 2
 
 
-_DOUBTFUL_HEAT = 0.15
-"""Error of a temperature, for noise that is known badly, that is worth a word."""
+MAX_VARIANCE_ERROR = 0.15
+"""Relative error of a variance, from gradient noise that is poorly known, above which a warning is
+issued. A convention, not chosen by a benchmark."""
 
 
-def complaint_about_noise(
+def diagnose_noise(
     settings: LangevinSettings, error: np.ndarray, metric: Metric, names: Sequence[str]
-) -> str | None:
-    """Say that gradient noise which is taken off was measured badly; None if it was not.
+) -> Diagnosis | None:
+    """Diagnose subtracted gradient noise whose variance is poorly known.
 
     Parameters
     ----------
@@ -362,31 +363,44 @@ def complaint_about_noise(
     error : ndarray, shape (size,)
         Standard error of the variance of the noise in the coordinates of the metric.
     metric : Metric
-    names : list of str, one for each number of a position
+    names : list of str
+        Name of each coordinate of the model.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.gradient_noise import complaint_about_noise
+    >>> from pymc_geodesic.adaptation.gradient_noise import diagnose_noise
     >>> from pymc_geodesic.gradients.metric import Metric
     >>> from pymc_geodesic.adaptation.langevin_parameters import langevin_settings
     >>> noise, metric = np.array([9.0, 9.0]), Metric(np.zeros(2), np.ones(2))
     >>> settings = langevin_settings(noise)
-    >>> complaint_about_noise(settings, 0.1 * noise, metric, ["a", "b"]) is None
+    >>> diagnose_noise(settings, 0.1 * noise, metric, ["a", "b"]) is None
     True
-    >>> complaint_about_noise(settings, np.array([0.9, 6.0]), metric, ["a", "b"])[:40]
-    "the gradient noise of 'b' is known badly"
+    >>> diagnose_noise(settings, np.array([0.9, 6.0]), metric, ["a", "b"]).finding
+    "The possible error of the variance of 'b' is 40% (expected at most 15%): the variance of its
+    gradient noise is known to 67% only, because few minibatches make most of it, such as those with
+    one of a few rows."
     """
-    heat = heat_in_doubt(settings, error)
-    worst = int(np.argmax(heat))
-    if not heat[worst] > _DOUBTFUL_HEAT:
+    errors = heat_in_doubt(settings, error)
+    worst = int(np.argmax(errors))
+    if not errors[worst] > MAX_VARIANCE_ERROR:
         return None
-    found = sorted(np.flatnonzero(heat > _DOUBTFUL_HEAT), key=lambda i: -heat[i])
-    places = [_place_of_model(metric, int(i)) for i in found]
-    part = error[worst] / settings.noise[worst]
-    return (
-        f"the gradient noise of {names[places[0]]!r} is known badly, to {part:.0%}, for few "
-        "minibatches make most of it, such as those that hold one of a few rows: its variance may "
-        f"be off by {heat[worst]:.0%}. {_list_coordinates(places, names)}"
-        "Use a larger batch_size, or a step that sees all rows (SubgradientHMC, GMC or NUTS)"
+    concerned = sorted(np.flatnonzero(errors > MAX_VARIANCE_ERROR), key=lambda i: -errors[i])
+    return Diagnosis(
+        quantity="possible error of the variance",
+        value=float(errors[worst]),
+        expected=MAX_VARIANCE_ERROR,
+        limit="at most ",
+        number=".0%",
+        coordinates=coordinate_names(
+            (dominant_coordinate(metric, int(i)) for i in concerned), names
+        ),
+        n_coordinates=len(names),
+        consequence=(
+            "the variance of its gradient noise is known to "
+            f"{error[worst] / settings.noise[worst]:.0%} only, because few minibatches make most "
+            "of it, such as those with one of a few rows"
+        ),
+        remedy="Use a larger batch_size, or a step with all rows (SubgradientHMC, GMC or NUTS).",
+        anchor="stationarity",
     )

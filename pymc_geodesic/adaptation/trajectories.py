@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
 from pymc_geodesic.adaptation.mass_matrix import factor_rule
 from pymc_geodesic.adaptation.trajectory_tuning import TrajectoryTuner
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
@@ -95,6 +96,8 @@ class TrajectoryAdaptation(Protocol):
         Whether the coordinates have unit posterior covariance, as far as is known.
     needs_warm_up, is_tuned : bool
         Whether parameters are left to a warm-up, and whether there was one.
+    minibatch_remedy : str
+        Change of the minibatches that reduces gradient noise.
     state : dict
         All that decides what is chosen later.
     """
@@ -103,6 +106,7 @@ class TrajectoryAdaptation(Protocol):
     is_fixed: bool
     is_whitened: bool
     needs_warm_up: bool
+    minibatch_remedy: str
     state: dict[str, Any]
 
     @property
@@ -224,6 +228,7 @@ class WhitenedTrajectories:
         return f"adapts metric={self.metric_name!r}, step size and length of trajectories."
 
     is_whitened = needs_warm_up = True
+    minibatch_remedy = LARGER_MINIBATCHES
 
     @property
     def is_tuned(self) -> bool:
@@ -355,6 +360,7 @@ class StepSizeAdaptation:
     """
 
     is_fixed = is_whitened = False
+    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,

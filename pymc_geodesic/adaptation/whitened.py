@@ -28,7 +28,7 @@ from pymc_geodesic.adaptation.control_variates import VariatesChoice
 from pymc_geodesic.adaptation.gradient_noise import (
     PAIRS_AT_PLACE,
     NoiseMeasurement,
-    complaint_about_noise,
+    diagnose_noise,
 )
 from pymc_geodesic.adaptation.langevin_parameters import (
     LangevinSettings,
@@ -43,7 +43,7 @@ from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.funnels import Funnel
-from pymc_geodesic.monitoring.whitened import WhitenedMonitor
+from pymc_geodesic.monitoring.stationarity_monitors import WhitenedMonitor
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.finite import all_finite
 
@@ -239,10 +239,7 @@ class WhitenedAdaptation:
         """Name coordinates whose gradient noise is poorly known."""
         if not self.gradient.has_noise or self.settings is None:
             return None
-        message = complaint_about_noise(
-            self.settings, self._noise.error, self.gradient.metric, names
-        )
-        return None if message is None else Diagnosis(message, "stationarity")
+        return diagnose_noise(self.settings, self._noise.error, self.gradient.metric, names)
 
     def explore(self, chain: LangevinChain) -> Exploration | None:
         """Make one transition, on all rows or the sample of them."""

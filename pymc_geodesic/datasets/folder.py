@@ -1,4 +1,4 @@
-"""Find data files on this machine, or say where they come from."""
+"""Files of the data folder: arrays and sparse matrices in ``.npz`` archives."""
 
 import os
 from pathlib import Path
@@ -7,6 +7,7 @@ import numpy as np
 from scipy import sparse
 
 VARIABLE = "PYMC_GEODESIC_DATA"
+"""Environment variable that names the data folder."""
 
 
 def read_arrays(
@@ -22,7 +23,7 @@ def read_arrays(
         The data folder; `None` means the folder named by the environment variable
         ``PYMC_GEODESIC_DATA``.
     origin : str
-        Where the data comes from and which arrays the file must hold, for the error message.
+        Source of the data and arrays that the file must contain, for the error message.
 
     Returns
     -------
@@ -32,7 +33,7 @@ def read_arrays(
     Raises
     ------
     FileNotFoundError
-        If no folder is named or the file is not in it; the message repeats `origin`.
+        If no folder is named or the file is not in it; the message ends with `origin`.
 
     Examples
     --------
@@ -44,11 +45,11 @@ def read_arrays(
     """
     folder = data_home if data_home is not None else os.environ.get(VARIABLE)
     remedy = (
-        f"Pass the folder that holds it as `data_home` or name it in the environment variable "
+        "Pass the folder that contains it as `data_home` or name it in the environment variable "
         f"{VARIABLE}. {origin}"
     )
     if folder is None:
-        raise FileNotFoundError(f"No data folder is named to read {filename!r} from. {remedy}")
+        raise FileNotFoundError(f"No data folder is set to read {filename!r} from. {remedy}")
     path = Path(folder) / filename
     if not path.is_file():
         raise FileNotFoundError(
@@ -59,14 +60,14 @@ def read_arrays(
 
 
 def sparse_rows(arrays: dict[str, np.ndarray], prefix: str) -> sparse.csr_matrix:
-    """Rebuild the CSR matrix stored as ``{prefix}_data``, ``_indices``, ``_indptr``, ``_shape``.
+    """Return the CSR matrix stored as ``{prefix}_data``, ``_indices``, ``_indptr``, ``_shape``.
 
     Parameters
     ----------
     arrays : dict of str to numpy.ndarray
         The arrays of a file.
     prefix : str
-        The name they share.
+        Prefix of the names of the four arrays.
 
     Returns
     -------
@@ -93,17 +94,17 @@ def sparse_rows(arrays: dict[str, np.ndarray], prefix: str) -> sparse.csr_matrix
 
 
 def sparse_arrays(rows: sparse.csr_matrix, prefix: str) -> dict[str, np.ndarray]:
-    """Take a CSR matrix apart into the four arrays that `sparse_rows` reads.
+    """Return the four arrays of a CSR matrix that `sparse_rows` reads.
 
-    `scipy.sparse.save_npz` writes one matrix to a file; the files of this package hold several,
-    with their labels and words.
+    `scipy.sparse.save_npz` writes one matrix to a file; the files of this package contain several,
+    with labels and words.
 
     Parameters
     ----------
     rows : scipy.sparse.csr_matrix
         The matrix.
     prefix : str
-        The name the arrays share.
+        Prefix of the names of the arrays.
 
     Returns
     -------

@@ -1,130 +1,189 @@
-"""How many independent draws one chain is worth, from running sums."""
+"""Monitor of the effective sample size of a single chain, by the means of batches."""
 
 from __future__ import annotations
 
+import math
 import multiprocessing
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.manifolds import Product, Simplex
-
-N_BATCHES = 20
-"""Stretches into which a chain is divided; the error of the size is about sqrt(2 / N_BATCHES)."""
-
-MOST_COORDINATES = 5
-"""Coordinates that are followed, evenly spread over the variables."""
-
-FEWEST_DRAWS = 200
-"""Draws from which the means of the stretches say anything."""
-
-ENOUGH = 100.0
-"""Effective sample size below which a chain is too short."""
+from pymc_geodesic.manifolds import Manifold, Product
+from pymc_geodesic.monitoring.diagnosis import Diagnosis, DrawMonitor
 
 
-class RunningSize:
+@dataclass(frozen=True)
+class EffectiveSizeSettings:
+    """Constants of the monitor.
+
+    Attributes
+    ----------
+    n_batches : int
+        Batches of a chain. The relative standard error of the size is √(2 / n_batches) = 32 %, and
+        no size below about 20 can be measured.
+    max_coordinates : int
+        Coordinates that are monitored, evenly spaced over the variables. It bounds the cost of a
+        draw, and was not chosen by a benchmark.
+    min_draws : int
+        Draws, ten in a batch, below which no warning is issued.
+    min_size : float
+        Effective sample size below which a warning is issued: that per chain below which PyMC
+        warns.
+    """
+
+    n_batches: int = 20
+    max_coordinates: int = 5
+    min_draws: int = 200
+    min_size: float = 100.0
+
+
+SETTINGS = EffectiveSizeSettings()
+
+
+@dataclass
+class BatchSums:
+    """Sums over the draws so far, of values less those of the first draw.
+
+    Attributes
+    ----------
+    n : int
+        Draws.
+    first : ndarray, shape (n_values,)
+        Values at the first draw.
+    batches : ndarray, shape (n_batches, n_values)
+        Sums over the draws of each batch.
+    lengths : ndarray, shape (n_batches,)
+        Draws of each batch. They differ where a run is resumed for more draws than were planned.
+    squares : ndarray, shape (n_values,)
+        Sums of squares.
+    """
+
+    n: int
+    first: np.ndarray
+    batches: np.ndarray
+    lengths: np.ndarray
+    squares: np.ndarray
+
+
+class EffectiveSizeMonitor(DrawMonitor):
     r"""Effective sample size of a chain by the means of batches.
 
-    With the variance s² of a coordinate over all n draws and that of the means of B batches, s_B²,
-    the size is B s² / s_B²: as many independent draws have means that vary as much. It cannot be
-    below about B, where the batches are what is correlated. Batches of unequal lengths count by
-    their lengths.
+    With the variance s² of a coordinate over all n draws and the variance s_B² of the means of B
+    batches, the size is B s² / s_B²: as many independent draws have means that vary as much. It
+    cannot be below about B, where the batches themselves are correlated. Batches of unequal lengths
+    are weighted by their lengths.
 
     Parameters
     ----------
     product : Product
-        Where the draws live.
+        Manifolds of the variables.
     angles : collection of str
-        Euclidean variables that are angles. Their cosines and sines are followed, which do not
+        Euclidean variables that are angles. Their cosines and sines are monitored, which do not
         depend on how often a chain has gone around the circle.
+    remedy : str
+        Remedy of the diagnosis.
 
     Examples
     --------
     >>> import numpy as np
     >>> from pymc_geodesic.manifolds import Euclidean, Product
-    >>> from pymc_geodesic.monitoring.effective_size import RunningSize
-    >>> size = RunningSize(Product([("x", Euclidean(3), 1)]))
-    >>> sums, rng = size.start(), np.random.default_rng(1)
-    >>> x = np.zeros(3)
-    >>> for draw in range(10_000):
+    >>> from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
+    >>> monitor = EffectiveSizeMonitor(Product([("x", Euclidean(3), 1)]))
+    >>> monitor.initialize(5000)
+    >>> rng, x = np.random.default_rng(1), np.zeros(3)
+    >>> for _ in range(5000):
     ...     x = 0.98 * x + rng.normal(size=3)
-    ...     size.take(sums, x, draw, 10_000)
-    >>> 50 < size.smallest(sums, 10_000)[0] < 200
-    True
+    ...     monitor.observe(x, {})
+    >>> monitor.diagnosis(["x[0]", "x[1]", "x[2]"]).finding
+    "The effective sample size of 'x' is 53 (standard error 17, expected at least 100): means and
+    intervals of this chain are unreliable."
     """
 
-    def __init__(self, product: Product, angles: Collection[str] = ()) -> None:
-        n = min(MOST_COORDINATES, product.size)
-        self._places = np.unique(np.linspace(0, product.size - 1, n).round().astype(np.int64))
+    def __init__(
+        self,
+        product: Product,
+        angles: Collection[str] = (),
+        *,
+        remedy: str = "Take more draws, increase n_steps or use {minibatches}.",
+    ) -> None:
+        n = min(SETTINGS.max_coordinates, product.size)
+        self._coordinates = np.unique(np.linspace(0, product.size - 1, n).round().astype(np.int64))
         self._names = [
-            next(name for name, part in product.slices.items() if place < part.stop)
-            for place in self._places
+            next(name for name, part in product.slices.items() if coordinate < part.stop)
+            for coordinate in self._coordinates
         ]
         self._angles = np.flatnonzero([name in angles for name in self._names])
         self._names += [self._names[angle] for angle in self._angles]
-        # the proportions are the squares of these coordinates, which change their sign
-        kinds = {name: manifold for name, manifold, _ in product.components}
-        self._squared = np.array([isinstance(kinds[name], Simplex) for name in self._names])
-        self._has_squares = bool(self._squared.any())
+        free = {name: has_free_signs(manifold) for name, manifold, _ in product.components}
+        self._is_squared = np.array([free[name] for name in self._names])
+        self._has_squares = bool(self._is_squared.any())
+        self._remedy = remedy
+        self.initialize(0)
 
-    def start(self) -> np.ndarray:
-        """Return sums over no draws: of each batch, of the squares, and the first draw.
+    def initialize(self, n_draws: int) -> None:
+        """Begin a chain; see `DrawMonitor`."""
+        self._n_draws, n, b = n_draws, len(self._names), SETTINGS.n_batches
+        self.sums = BatchSums(0, np.zeros(n), np.zeros((b, n)), np.zeros(b), np.zeros(n))
 
-        The last column counts the draws of each batch, which are not equally many where a run goes
-        on to more draws than it was to have.
-        """
-        return np.zeros((N_BATCHES + 2, len(self._names) + 1))
-
-    def take(self, sums: np.ndarray, position: np.ndarray, draw: int, n_draws: int) -> None:
-        """Add a draw to the sums, in place.
-
-        Parameters
-        ----------
-        sums : ndarray
-            From `start`.
-        position : ndarray, shape (size,)
-        draw, n_draws : int
-            Number of the draw, from 0, and how many there will be.
-        """
-        values = position[self._places]
+    def observe(self, position: np.ndarray, stats: dict[str, Any]) -> None:
+        """Add a draw to its batch; see `DrawMonitor`."""
+        values = position[self._coordinates]
         if self._angles.size:
             angles = values[self._angles]
             values[self._angles] = np.cos(angles)
             values = np.append(values, np.sin(angles))
         if self._has_squares:
-            values = np.where(self._squared, values**2, values)
-        if draw == 0:
-            sums[-1, :-1] = values
-        values = values - sums[-1, :-1]
-        batch = sums[min(draw * N_BATCHES // n_draws, N_BATCHES - 1)]
-        batch[:-1] += values
-        batch[-1] += 1.0
-        sums[-2, :-1] += values**2
+            values = np.where(self._is_squared, values**2, values)
+        sums, n_batches = self.sums, SETTINGS.n_batches
+        if sums.n == 0:
+            sums.first = values
+        values = values - sums.first
+        batch = min(sums.n * n_batches // max(self._n_draws, 1), n_batches - 1)
+        total = sums.batches[batch]
+        total += values
+        sums.lengths[batch] += 1.0
+        sums.squares += values**2
+        sums.n += 1
 
-    def smallest(self, sums: np.ndarray, n_draws: int) -> tuple[float, str]:
-        """Return the smallest size of the coordinates that were followed, and its variable."""
-        batches, lengths = sums[:N_BATCHES, :-1], sums[:N_BATCHES, -1:]
-        mean = batches.sum(axis=0) / n_draws
-        variance = sums[-2, :-1] / n_draws - mean**2
-        between = (lengths * (batches / lengths - mean) ** 2).sum(axis=0) / (N_BATCHES - 1)
-        sizes = np.where(variance > 0.0, n_draws * variance / np.maximum(between, 1e-300), 1.0)
+    def smallest(self) -> tuple[float, str]:
+        """Smallest effective sample size of the monitored coordinates, and its variable."""
+        sums, n = self.sums, self._n_draws
+        mean = sums.batches.sum(axis=0) / n
+        variance = sums.squares / n - mean**2
+        lengths = sums.lengths[:, np.newaxis]
+        between = (lengths * (sums.batches / lengths - mean) ** 2).sum(axis=0)
+        between /= SETTINGS.n_batches - 1
+        sizes = np.where(variance > 0.0, n * variance / np.maximum(between, 1e-300), 1.0)
         worst = int(np.argmin(sizes))
-        return float(min(sizes[worst], n_draws)), self._names[worst]
+        return float(min(sizes[worst], n)), self._names[worst]
 
-    def complaint(
-        self, sums: np.ndarray, n_draws: int, *, minibatches: str = "larger minibatches"
-    ) -> str | None:
-        """Say that a chain is too short, or nothing.
+    def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
+        """Compare the smallest size with its bound; see `DrawMonitor`.
 
-        Chains in processes of their own are several, and PyMC judges them together.
+        None in a worker process: such a chain is one of several, which PyMC compares.
         """
-        if n_draws < FEWEST_DRAWS or multiprocessing.parent_process() is not None:
+        if self._n_draws < SETTINGS.min_draws or multiprocessing.parent_process() is not None:
             return None
-        size, name = self.smallest(sums, n_draws)
-        if size >= ENOUGH:
+        size, variable = self.smallest()
+        if size >= SETTINGS.min_size:
             return None
-        return (
-            f"this chain has an effective sample size of about {size:.0f} in {name}, less than "
-            f"{ENOUGH:.0f}: its means and intervals say little. Take more draws, more n_steps for "
-            f"each, or {minibatches}."
+        return Diagnosis(
+            quantity="effective sample size",
+            value=size,
+            error=size * math.sqrt(2.0 / SETTINGS.n_batches),
+            expected=SETTINGS.min_size,
+            limit="at least ",
+            number=".0f",
+            coordinates=(variable,),
+            consequence="means and intervals of this chain are unreliable",
+            remedy=self._remedy,
+            anchor="few-effective-draws",
         )
+
+
+def has_free_signs(manifold: Manifold) -> bool:
+    """Whether values do not depend on the signs of their coordinates, as on the simplex."""
+    ones = np.ones(manifold.shape)
+    return np.array_equal(manifold.from_coordinates(ones), manifold.from_coordinates(-ones))

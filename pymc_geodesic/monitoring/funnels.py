@@ -1,8 +1,9 @@
-r"""Funnels: variables whose scale another variable sets, which no step size suits everywhere.
+r"""Detection of funnels: variables whose scale depends on another variable.
 
-Where x has the standard deviation e^v, its gradients have the standard deviation e^(−v). Draws and
-their gradients show it: the logarithm of the mean square of the gradients of x falls along v. Where
-x = e^v z is written as a product, and data say much of x, those of z rise along v.
+Where x has the standard deviation e^v, its gradients have the standard deviation e^(−v), and no
+step size fits all of the posterior. Draws with their gradients show it: the logarithm of the mean
+square of the gradients of x decreases along v. Where x = e^v z is written as a product and data are
+informative about x, that of z increases along v.
 """
 
 from __future__ import annotations
@@ -12,27 +13,49 @@ from dataclasses import dataclass
 
 import numpy as np
 
-STEEP = 1.0
-"""Change of the logarithm of a mean square over one standard deviation that is worth a word."""
+from pymc_geodesic.monitoring.diagnosis import Diagnosis
 
-CLEAR = 0.5
-"""Correlation from which that change is not chance."""
 
-STEEP_IN_MODEL, CLEAR_IN_MODEL = 0.3, 0.65
-"""The same for samplers without Metropolis correction and all rows, where the model says that one
-variable depends on the other. 0.32 to 1.02 and 0.70 to 0.93 were measured for the 21 plates of the
-seeds example of BUGS, whose precision loses its upper tail."""
+@dataclass(frozen=True)
+class FunnelSettings:
+    """Constants of the detection.
 
-FEWEST = 40
-MOST_SCALES = 10
-"""Numbers that a variable may have and be taken for scales of others."""
+    The slope is the change of the logarithm of the mean square gradient over one standard deviation
+    of the scale; the correlation is that between this logarithm and the scale. The bounds separate
+    the centered from the non-centered funnel in `benchmarks/hierarchies.py`, and the centered eight
+    schools from the non-centered ones and from the regressions of posteriordb (`docs/scale.md`).
 
-_TINY = 1e-300
+    Attributes
+    ----------
+    min_slope, min_correlation : float
+        Slope and correlation beyond which a pair of variables is a funnel.
+    min_slope_in_model, min_correlation_in_model : float
+        The same where the model declares that one variable is a parameter of the other's
+        distribution, for samplers without Metropolis correction and with all rows. The seeds
+        example of BUGS with 21 plates, whose precision loses its upper tail, had slopes from 0.32
+        to 1.02 and correlations from 0.70 to 0.93.
+    min_draws : int
+        Draws below which nothing is diagnosed. 0.5 is about three standard errors of the
+        correlation of 40 independent draws.
+    max_scale_size : int
+        Largest number of coordinates of a scale. Of many coordinates, some are correlated with the
+        gradients by chance.
+    """
+
+    min_slope: float = 1.0
+    min_correlation: float = 0.5
+    min_slope_in_model: float = 0.3
+    min_correlation_in_model: float = 0.65
+    min_draws: int = 40
+    max_scale_size: int = 10
+
+
+SETTINGS = FunnelSettings()
 
 
 @dataclass(frozen=True)
 class Funnel:
-    """A scale and what depends on it.
+    """A scale and the variable that depends on it.
 
     Attributes
     ----------
@@ -40,37 +63,47 @@ class Funnel:
         Variables.
     slope : float
         Change of the logarithm of the mean square gradient of ``dependent`` over one standard
-        deviation of ``scale``: negative where ``dependent`` is written as it is, positive where it
-        is multiplied by the scale or ``scale`` is a precision.
-    is_centered : bool, optional
-        Whether ``scale`` is a parameter of the distribution of ``dependent`` in the model; by
-        default the sign of the slope decides.
+        deviation of ``scale``: negative where ``dependent`` is centered, positive where it is
+        multiplied by the scale, or where ``scale`` is a precision.
     """
 
     scale: str
     dependent: str
     slope: float
-    is_centered: bool | None = None
 
-    @property
-    def complaint(self) -> str:
-        """What to tell users whose posterior it is."""
-        change = np.exp(0.5 * abs(self.slope))
-        is_centered = self.slope < 0.0 if self.is_centered is None else self.is_centered
-        written, other = (
-            ("as it is (centred)", "as a product with its scale (non-centred)")
-            if is_centered
-            else ("as a product with its scale (non-centred)", "as it is (centred)")
-        )
+    def diagnosis(self, in_model: Collection[tuple[str, str]]) -> Diagnosis:
+        """Describe the funnel, and the other parametrization.
+
+        Parameters
+        ----------
+        in_model : collection of (scale, dependent)
+            Pairs of which the first is a parameter of the second's distribution in the model: the
+            dependent variable is centered. Of other pairs the sign of the slope decides.
+        """
+        scale, dependent = self.scale, self.dependent
+        is_centered = self.slope < 0.0 or (scale, dependent) in in_model
+        centered = "as it is (centered)"
+        product = "as a product with its scale (non-centered)"
         if is_centered and self.slope > 0.0:
-            written = f"as it is (centred), with {self.scale!r} as its precision"
-            other = f"as a product with its standard deviation, 1/sqrt({self.scale}) (non-centred)"
-        return (
-            f"{self.scale!r} sets the scale of {self.dependent!r}, whose gradients change by a "
-            f"factor of {change:.1f} over one standard deviation of it: no step size suits such a "
-            f"funnel everywhere, and the tails of {self.scale!r} may be missing. "
-            f"{self.dependent!r} seems to be written {written}; write it {other}, or give "
-            f"{self.scale!r} a narrower prior."
+            centered += f", with {scale!r} as its precision"
+            product = f"as a product with its standard deviation, 1/sqrt({scale}) (non-centered)"
+        now, other = (centered, product) if is_centered else (product, centered)
+        return Diagnosis(
+            quantity="relative change of the gradients",
+            condition=f"over one standard deviation of {scale!r}",
+            value=float(np.exp(0.5 * abs(self.slope))),
+            expected=1.0,
+            number=".1f",
+            coordinates=(dependent,),
+            consequence=(
+                f"{scale!r} sets the scale of {dependent!r}, no step size fits all of such a "
+                f"funnel, and the tails of {scale!r} may be missing"
+            ),
+            remedy=(
+                f"Write {dependent!r} {other}, since it seems to be written {now}; or give "
+                f"{scale!r} a narrower prior."
+            ),
+            anchor="funnel",
         )
 
 
@@ -80,21 +113,20 @@ def find_funnel(
     parts: Mapping[str, slice],
     in_model: Collection[tuple[str, str]] = (),
 ) -> Funnel | None:
-    """Find the clearest funnel among the Euclidean variables of a posterior.
+    """Find the funnel with the largest correlation among the Euclidean variables of a posterior.
 
     Parameters
     ----------
     positions, gradients : ndarray, shape (n, size)
         Draws, and gradients of the log-density there.
     parts : mapping of str to slice
-        Place of each variable.
+        Coordinates of each variable.
     in_model : collection of (scale, dependent)
-        Pairs for which `STEEP_IN_MODEL` is the bound.
+        Pairs with the bounds `FunnelSettings.min_slope_in_model` and ``min_correlation_in_model``.
 
     Returns
     -------
     Funnel or None
-        None where no scale changes by more than a factor of about 1.6 in the posterior.
 
     Examples
     --------
@@ -110,25 +142,27 @@ def find_funnel(
     ('v', 'x', True)
     """
     n = len(positions)
-    if n < FEWEST:
+    if n < SETTINGS.min_draws:
         return None
-    found, clearest = None, 0.0
+    found, largest = None, 0.0
     for dependent, part in parts.items():
         squares = np.mean(gradients[:, part] ** 2, axis=1)
         if not (squares > 0.0).all():
             continue
         logs = np.log(squares)
         logs -= logs.mean()
-        for scale, place in parts.items():
-            if scale == dependent or place.stop - place.start > MOST_SCALES:
+        for scale, coordinates in parts.items():
+            if scale == dependent or coordinates.stop - coordinates.start > SETTINGS.max_scale_size:
                 continue
-            away = positions[:, place] - positions[:, place].mean(axis=0)
-            spread = np.sqrt(np.mean(away**2, axis=0))
-            slopes = logs @ away / n / np.where(spread > 0.0, spread, 1.0)
+            deviations = positions[:, coordinates] - positions[:, coordinates].mean(axis=0)
+            sd = np.sqrt(np.mean(deviations**2, axis=0))
+            slopes = logs @ deviations / n / np.where(sd > 0.0, sd, 1.0)
             slope = float(slopes[np.argmax(np.abs(slopes))])
-            correlation = abs(slope) / max(float(np.sqrt(np.mean(logs**2))), _TINY)
-            is_known = (scale, dependent) in in_model
-            steep, clear = (STEEP_IN_MODEL, CLEAR_IN_MODEL) if is_known else (STEEP, CLEAR)
-            if abs(slope) > steep and correlation > max(clear, clearest):
-                found, clearest = Funnel(scale, dependent, slope), correlation
+            correlation = abs(slope) / max(float(np.sqrt(np.mean(logs**2))), 1e-300)
+            min_slope, min_correlation = SETTINGS.min_slope, SETTINGS.min_correlation
+            if (scale, dependent) in in_model:
+                min_slope = SETTINGS.min_slope_in_model
+                min_correlation = SETTINGS.min_correlation_in_model
+            if abs(slope) > min_slope and correlation > max(min_correlation, largest):
+                found, largest = Funnel(scale, dependent, slope), correlation
     return found

@@ -1,18 +1,43 @@
-"""What the mean kinetic temperature of a chain says of its draws."""
+"""Monitor of the kinetic temperature of Langevin samplers with a momentum."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
-TEMPERATURE_TOLERANCE = 0.1
-TEMPERATURE_ERRORS = 3.0
-"""Standard errors by which a mean temperature must leave the tolerance to be reported."""
+from pymc_geodesic.monitoring.diagnosis import Diagnosis, DrawMonitor
+
+
+@dataclass(frozen=True)
+class TemperatureSettings:
+    """Constants of the monitor; conventions, not chosen by a benchmark.
+
+    Attributes
+    ----------
+    tolerance : float
+        Error of the mean temperature, or of the relative variance of the positions, that is
+        accepted: 5 % of a standard deviation.
+    n_errors : float
+        Standard errors by which a mean temperature has to leave the tolerance.
+    thermostat_bound : float
+        ξh from which a thermostat that does not hold the temperature is at its bound 1/h.
+    """
+
+    tolerance: float = 0.1
+    n_errors: float = 3.0
+    thermostat_bound: float = 0.9
+
+
+SETTINGS = TemperatureSettings()
 
 
 def temperature_error(dims: np.ndarray, decay: np.ndarray, n_steps: int) -> float:
     """Return the standard error of a mean kinetic temperature whose expectation is 1.
 
-    A component v² has variance 2 and forgets e^(−2Cε) of itself in a step.
+    A component v² has variance 2 and autocorrelation e^(−2Cε) from step to step.
 
     Parameters
     ----------
@@ -34,34 +59,138 @@ def temperature_error(dims: np.ndarray, decay: np.ndarray, n_steps: int) -> floa
     return float(np.sqrt(np.sum(2.0 / dims * dependence)) / len(dims))
 
 
-def temperature_complaint(
-    mean: float, error: float, *, dynamics: str, too_hot: str, too_cold: str
-) -> str | None:
-    """Say what a mean temperature does to the draws, and the remedy; None if it is as it should be.
+@dataclass
+class TemperatureSums:
+    """Sums over the draws so far.
+
+    Attributes
+    ----------
+    temperature : float
+        Sum of the kinetic temperatures.
+    n : int
+        Draws.
+    n_steps : int
+        Inner steps.
+    lost_variance : float
+        Sum of ξh/2, the part of the variance of the positions that Euler's method loses.
+    step_size, friction, largest_thermostat : float
+        Of the last draw.
+    """
+
+    temperature: float = 0.0
+    n: int = 0
+    n_steps: int = 0
+    lost_variance: float = 0.0
+    step_size: float = 0.0
+    friction: float = 0.0
+    largest_thermostat: float = 0.0
+
+
+class TemperatureMonitor(DrawMonitor):
+    """Mean kinetic temperature of a chain.
 
     Parameters
     ----------
-    mean, error : float
-        Mean kinetic temperature, and its standard error.
-    dynamics : str
-        What was run.
-    too_hot, too_cold : str
-        What to use if it is too hot or too cold.
+    dims : ndarray, shape (n_blocks,)
+        Dimension of each block of the coordinates that the dynamics run in.
+    friction_name : str
+        Argument of the step that sets the friction.
+    remedy_above, remedy_below : str
+        Arguments to change for a temperature above or below 1.
+    by_euler : bool
+        Whether Euler's method integrates the friction, so that positions have 1 − ξh/2 times their
+        variance and thermostats ξ are bounded by 1/h.
 
     Examples
     --------
-    >>> from pymc_geodesic.monitoring.kinetic_temperature import temperature_complaint
-    >>> given = {"dynamics": "step size 1", "too_hot": "less", "too_cold": "more"}
-    >>> temperature_complaint(1.25, 0.06, **given) is None
-    True
-    >>> temperature_complaint(1.25, 0.01, **given)
-    'ran at a kinetic temperature of 1.25 instead of 1 (step size 1): the draws are wider than the
-    posterior. Use less, or let tuning choose.'
+    >>> import numpy as np
+    >>> from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
+    >>> monitor = TemperatureMonitor(np.array([10]))
+    >>> stats = {"temperature": 1.25, "n_steps": 10, "step_size": 0.1, "friction": 2.0,
+    ...          "thermostat": 2.0, "largest_thermostat": 2.0}
+    >>> for _ in range(1000):
+    ...     monitor.observe(np.zeros(10), stats)
+    >>> monitor.diagnosis(["x"]).finding
+    'The kinetic temperature with step size 0.1 and friction 2 is 1.25 (standard error 0.01,
+    expected 1): the draws are wider than the posterior.'
     """
-    if abs(mean - 1.0) <= TEMPERATURE_TOLERANCE + TEMPERATURE_ERRORS * error:
-        return None
-    problem, remedy = ("wider", too_hot) if mean > 1.0 else ("narrower", too_cold)
-    return (
-        f"ran at a kinetic temperature of {mean:.3g} instead of 1 ({dynamics}): the draws are "
-        f"{problem} than the posterior. Use {remedy}, or let tuning choose."
-    )
+
+    def __init__(
+        self,
+        dims: np.ndarray,
+        *,
+        friction_name: str = "friction",
+        remedy_above: str = (
+            'a smaller step_size, more friction, {minibatches} or a known gradient_noise ("fisher")'
+        ),
+        remedy_below: str = "a smaller step_size or less friction",
+        by_euler: bool = False,
+    ) -> None:
+        self._dims, self._friction_name, self._by_euler = dims, friction_name, by_euler
+        self._remedy_above, self._remedy_below = remedy_above, remedy_below
+        self.initialize(0)
+
+    def initialize(self, n_draws: int) -> None:
+        """Begin a chain; see `DrawMonitor`."""
+        self.sums = TemperatureSums()
+
+    def observe(self, position: np.ndarray, stats: dict[str, Any]) -> None:
+        """Add the temperature of a draw; see `DrawMonitor`."""
+        sums = self.sums
+        sums.temperature += stats["temperature"]
+        sums.n += 1
+        sums.n_steps += stats["n_steps"]
+        sums.step_size, sums.friction = stats["step_size"], stats["friction"]
+        if self._by_euler:
+            sums.lost_variance += 0.5 * sums.step_size * stats["thermostat"]
+            sums.largest_thermostat = stats["largest_thermostat"]
+
+    def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
+        """Compare the mean temperature with 1; see `DrawMonitor`."""
+        sums = self.sums
+        mean = sums.temperature / sums.n
+        decay = np.full(len(self._dims), sums.step_size * sums.friction)
+        error = temperature_error(self._dims, decay, sums.n_steps)
+        if abs(mean - 1.0) > SETTINGS.tolerance + SETTINGS.n_errors * error:
+            return self._temperature_diagnosis(mean, error)
+        lost = sums.lost_variance / sums.n
+        return self._euler_diagnosis(lost) if lost > SETTINGS.tolerance else None
+
+    def _temperature_diagnosis(self, mean: float, error: float) -> Diagnosis:
+        h, friction = self.sums.step_size, self.sums.friction
+        condition = f"with step size {h:.3g} and {self._friction_name} {friction:.3g}"
+        if mean > 1.0:
+            consequence, arguments = "the draws are wider than the posterior", self._remedy_above
+        else:
+            consequence, arguments = "the draws are narrower than the posterior", self._remedy_below
+        if self._by_euler and h * self.sums.largest_thermostat > SETTINGS.thermostat_bound:
+            condition = f"with the thermostat at its bound, 1/step_size = {1.0 / h:.3g},"
+            consequence = "gradient noise exceeds what the thermostat can compensate"
+            arguments = "a smaller step_size or {minibatches}"
+        return Diagnosis(
+            quantity="kinetic temperature",
+            condition=condition,
+            value=mean,
+            error=error,
+            expected=1.0,
+            consequence=consequence,
+            remedy=f"Use {arguments}, or omit step_size and {self._friction_name} to adapt them.",
+            anchor="temperature",
+        )
+
+    def _euler_diagnosis(self, lost: float) -> Diagnosis:
+        return Diagnosis(
+            quantity="loss of variance by Euler's method",
+            condition=f"with a thermostat of {2.0 * lost:.3g} per step",
+            value=lost,
+            expected=SETTINGS.tolerance,
+            limit="at most ",
+            number=".0%",
+            consequence="the draws are narrower than the posterior",
+            remedy=(
+                f"Use a smaller step_size, less {self._friction_name} or {{minibatches}}, omit "
+                f"step_size and {self._friction_name} to adapt them, or use gSGNHT, which has no "
+                "such error."
+            ),
+            anchor="temperature",
+        )

@@ -1,17 +1,17 @@
-r"""What draws and gradients say of each other where a chain samples its posterior.
+r"""Stationarity of a chain: sums of gradients and positions whose expectations are known.
 
-For any law with density π, by parts, and any constant c,
+For a distribution with density π, by integration by parts, and any constant c,
 
 .. math:: E[\nabla \log \pi] = 0, \qquad E[-(x_j - c_j)\, \partial_j \log \pi] = 1 ,
 
 and on the unit sphere of ℝᵈ E[P ∇log π − (d − 1) x] = 0. In coordinates where the posterior has
-covariance I the mean gradient is the error of the mean in standard deviations, and the second
-mean, the configurational temperature, is the ratio of the variance to the right one. Neither is
-held by a thermostat, and both look at one coordinate at a time.
+covariance I, the mean gradient is the error of the mean in standard deviations, and the second
+mean, the configurational temperature, is the ratio of the variance of the draws to that of the
+posterior. No thermostat controls either of them, and both refer to single coordinates.
 
-Gradients are dear and positions are not. What is seen of g, or of −z g, at some draws is regressed
-on z, or z², which are known at all of them: where the posterior is nearly normal the errors
-are those of means over all draws.
+Gradients are expensive and positions are not. The gradient g, or −z g, at the checked draws is
+regressed on z, or z², whose means over all draws are known: where the posterior is nearly normal,
+the errors are those of means over all draws.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.special import stdtrit
@@ -26,66 +27,153 @@ from scipy.special import stdtrit
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.blocks import project
 
-CHECK_EVERY = 4
-"""Draws between two looks, each of which costs one gradient."""
 
-SUMMED_EVERY = 8
-"""Looks between two values of the mean gradient that a chain reports, behind the first ones."""
+@dataclass(frozen=True)
+class StationaritySettings:
+    """Constants of the sums and of the monitors that use them.
 
-N_BATCHES = 20
-FEWEST_LOOKS = 100
+    Attributes
+    ----------
+    check_every : int
+        Draws between two checks. A check evaluates max(2, n_steps/4) minibatch gradients, at most
+        1/16 of those of the draws from 8 inner steps on.
+    n_batches : int
+        Batches of a chain, whose means give standard errors with 19 degrees of freedom.
+    min_checks : int
+        Checks, five in a batch, below which nothing is diagnosed.
+    tolerance : float
+        Error of a mean in standard deviations, or of a temperature, for which no warning is issued:
+        10 %, as for the kinetic temperature. A convention, not chosen by a benchmark.
+    false_alarm : float
+        Upper bound of the probability of a warning of a chain that samples the posterior, over all
+        coordinates together. `benchmarks/detectors.py` has no false alarm in 20 runs of two chains,
+        and reports all of 20 runs that are wrong.
+    min_variance_share : float
+        Fraction of a mean square that a variance has to be to be regressed on: about the square
+        root of the machine precision, below which it consists of rounding errors.
+    standstill_sd : float
+        Standard deviation of the draws, in posterior standard deviations, below which along all
+        coordinates the chain does not move. A convention, not chosen by a benchmark.
+    refresh_every : int
+        Checks between two values of the sample stat ``whitened_gradient``, after the first ones,
+        in whitened coordinates. It bounds the cost of a draw.
+    refresh_every_in_model : int
+        The same for both sample stats in the coordinates of the model, where each value needs all
+        the sums.
+    min_minibatches : int
+        Minibatches of a check in whitened coordinates.
+    steps_per_gradient : int
+        Inner steps of a chain for each gradient in the coordinates of the model, which adds at most
+        1/40 of gradients.
+    """
 
-SMALL_ERROR = 0.1
-"""Error of a mean in standard deviations, or of a temperature, that is not worth a word."""
+    check_every: int = 4
+    n_batches: int = 20
+    min_checks: int = 100
+    tolerance: float = 0.1
+    false_alarm: float = 0.001
+    min_variance_share: float = 1e-8
+    standstill_sd: float = 0.05
+    refresh_every: int = 8
+    refresh_every_in_model: int = 25
+    min_minibatches: int = 2
+    steps_per_gradient: int = 40
 
-FALSE_ALARM = 0.001
-"""Chance of a word about a chain that is right."""
 
-_LEAST_SHARE = 1e-8
-"""Part of a mean square that a variance has to be, for a regression on what varies so little."""
+SETTINGS = StationaritySettings()
 
 
 @dataclass(frozen=True)
-class StationarityError:
-    """An error that is beyond doubt.
+class Deviation:
+    """A mean that differs from its expectation by more than tolerance and chance.
 
     Attributes
     ----------
     kind : {"mean", "temperature", "all temperatures"}
+        Mean gradient or configurational temperature of a coordinate, or mean of all temperatures.
     coordinate : int
-        Of the position, in the coordinates of the metric; −1 of all of them together.
+        Index of the coordinate; −1 for all of them together.
     value, error : float
-        What was measured, and its standard error.
+        Mean over the chain and its standard error.
     """
 
-    kind: str
+    kind: Literal["mean", "temperature", "all temperatures"]
     coordinate: int
     value: float
     error: float
 
 
+@dataclass
+class StationaritySums:
+    """Sums over checks and draws, in batches of a chain.
+
+    Attributes
+    ----------
+    n_checks : ndarray, shape (n_batches,)
+        Checks of each batch.
+    gradients : ndarray, shape (n_batches, size)
+        Sums of g at the checks.
+    temperatures : ndarray, shape (n_batches, n_euclidean)
+        Sums of −z g at the checks.
+    checked_moments : ndarray, shape (n_batches, 2 n_euclidean)
+        Sums of z and z² at the checks.
+    n_draws : ndarray, shape (n_batches,)
+        Draws of each batch.
+    moments : ndarray, shape (n_batches, 2 n_euclidean)
+        Sums of z and z² at all draws.
+    products, squares : ndarray, shape (2 n_euclidean,)
+        Sums at the checks of g z and −z g z², and of z² and z⁴.
+    latest : ndarray, shape (2,)
+        Values of the sample stats: mean configurational temperature at the last check, and largest
+        component of the mean gradient at one of the last checks; NaN before the first check.
+    """
+
+    n_checks: np.ndarray
+    gradients: np.ndarray
+    temperatures: np.ndarray
+    checked_moments: np.ndarray
+    n_draws: np.ndarray
+    moments: np.ndarray
+    products: np.ndarray
+    squares: np.ndarray
+    latest: np.ndarray
+
+    @classmethod
+    def zeros(cls, size: int, n_euclidean: int) -> StationaritySums:
+        """Return sums over no draws."""
+        b, d = SETTINGS.n_batches, n_euclidean
+        return cls(
+            n_checks=np.zeros(b),
+            gradients=np.zeros((b, size)),
+            temperatures=np.zeros((b, d)),
+            checked_moments=np.zeros((b, 2 * d)),
+            n_draws=np.zeros(b),
+            moments=np.zeros((b, 2 * d)),
+            products=np.zeros(2 * d),
+            squares=np.zeros(2 * d),
+            latest=np.full(2, math.nan),
+        )
+
+
 class Stationarity:
-    """Running means of gradients, and of gradients times positions, with their errors.
+    """Means of gradients, and of gradients times positions, with their standard errors.
 
     Parameters
     ----------
     size : int
-        Length of a position.
+        Number of coordinates.
     n_euclidean : int
-        Length of its first part, of which temperatures are measured.
-    n_looks : int
-        How many looks there will be.
+        Number of Euclidean coordinates, which come first and have temperatures.
+    n_checks : int
+        Planned number of checks.
     sizes : sequence of int, optional
-        Numbers of each variable, one behind the other; by default each is a variable. All variables
-        have the same part in the chance of a false alarm, so that a scale beside a thousand effects
-        is not drowned by them.
+        Number of coordinates of each variable; by default each coordinate is a variable. All
+        variables have the same part in the probability of a false alarm, so that the error of a
+        scale is detected next to a thousand effects.
 
     Attributes
     ----------
-    last_temperature : float
-        Mean configurational temperature at the last look; NaN before there was one.
-    largest_gradient : float
-        Largest component of `mean_gradient` a few looks ago at most; NaN before there was one.
+    sums : StationaritySums
 
     Examples
     --------
@@ -95,8 +183,8 @@ class Stationarity:
     >>> right, shifted = Stationarity(3, 3, 2000), Stationarity(3, 3, 2000)
     >>> for _ in range(2000):
     ...     x = rng.normal(size=3)
-    ...     right.look(x, -x)
-    ...     shifted.look(x + [0.0, 0.5, 0.0], -x - [0.0, 0.5, 0.0])
+    ...     right.check(x, -x)
+    ...     shifted.check(x + [0.0, 0.5, 0.0], -x - [0.0, 0.5, 0.0])
     >>> right.worst() is None
     True
     >>> shifted.worst().kind, shifted.worst().coordinate
@@ -104,125 +192,97 @@ class Stationarity:
     """
 
     def __init__(
-        self, size: int, n_euclidean: int, n_looks: int, sizes: Sequence[int] | None = None
+        self, size: int, n_euclidean: int, n_checks: int, sizes: Sequence[int] | None = None
     ) -> None:
         self._size, self._d = size, n_euclidean
-        numbers = np.ones(size, dtype=int) if sizes is None else np.array(sizes, dtype=int)
-        part = np.repeat(1.0 / numbers, numbers)
-        parts = np.concatenate([part, part[:n_euclidean], np.ones(min(n_euclidean, 1))])
-        self._chances = FALSE_ALARM * parts / parts.sum()
-        self._planned = max(n_looks, 1)
-        self.sums = np.zeros((N_BATCHES, size + n_euclidean))
-        self.counts = np.zeros(N_BATCHES)
-        d = n_euclidean
-        self._seen, self._passed = np.zeros((N_BATCHES, 2 * d)), np.zeros((N_BATCHES, 2 * d))
-        self._n_passed = np.zeros(N_BATCHES)
-        self._products, self._squares = np.zeros(2 * d), np.zeros(2 * d)
-        self.last_temperature = self.largest_gradient = math.nan
-
-    @classmethod
-    def from_batches(
-        cls,
-        counts: np.ndarray,
-        gradients: np.ndarray,
-        products: np.ndarray,
-        sizes: Sequence[int] | None = None,
-    ) -> Stationarity:
-        """Make it of what was summed up elsewhere, when the coordinates were not known yet.
-
-        Parameters
-        ----------
-        counts : ndarray, shape (N_BATCHES,)
-            Looks in each part of the chain.
-        gradients : ndarray, shape (N_BATCHES, size)
-            Their sums of gradients.
-        products : ndarray, shape (N_BATCHES, n_euclidean)
-            Their sums of −z g.
-        sizes : sequence of int, optional
-            Numbers of each variable.
-        """
-        made = cls(gradients.shape[1], products.shape[1], int(counts.sum()), sizes)
-        made.counts = counts.copy()
-        made.sums = np.concatenate([gradients, products], axis=1)
-        return made
+        widths = np.ones(size, dtype=int) if sizes is None else np.array(sizes, dtype=int)
+        share = np.repeat(1.0 / widths, widths)
+        shares = np.concatenate([share, share[:n_euclidean], np.ones(min(n_euclidean, 1))])
+        self._false_alarms = SETTINGS.false_alarm * shares / shares.sum()
+        self._n_planned = max(n_checks, 1)
+        self.sums = StationaritySums.zeros(size, n_euclidean)
 
     @property
-    def n_looks(self) -> int:
-        """Looks so far."""
-        return int(self.counts.sum())
+    def n_checks(self) -> int:
+        """Checks so far."""
+        return int(self.sums.n_checks.sum())
 
     @property
     def _batch(self) -> int:
-        return min(self.n_looks * N_BATCHES // self._planned, N_BATCHES - 1)
+        n = SETTINGS.n_batches
+        return min(self.n_checks * n // self._n_planned, n - 1)
 
-    def _known(self, position: np.ndarray) -> np.ndarray:
-        """Return what is known at all draws: z and z² of the Euclidean coordinates."""
-        z = position[: self._d]
-        return np.concatenate([z, z**2])
-
-    def pass_by(self, position: np.ndarray) -> None:
-        """Take in the position of a draw; of every one, looked at or not.
+    def observe(self, position: np.ndarray) -> None:
+        """Add the position of a draw, checked or not.
 
         Parameters
         ----------
         position : ndarray, shape (size,)
-            In the coordinates of the metric.
         """
         batch, z, d = self._batch, position[: self._d], self._d
-        passed = self._passed[batch]
-        passed[:d] += z
-        passed[d:] += z * z
-        self._n_passed[batch] += 1
+        moments = self.sums.moments[batch]
+        moments[:d] += z
+        moments[d:] += z * z
+        self.sums.n_draws[batch] += 1
 
-    def look(self, position: np.ndarray, gradient: np.ndarray) -> None:
-        """Take in a position and a gradient there that knows nothing of how it was reached.
+    def check(self, position: np.ndarray, gradient: np.ndarray) -> None:
+        """Add a position with a gradient that is independent of the way the chain reached it.
 
         Parameters
         ----------
         position, gradient : ndarray, shape (size,)
-            In the coordinates of the metric; of the parts on a manifold, the gradient less what its
-            mean should be.
+            On manifolds, the gradient less its expectation; see `TangentGradient`.
         """
-        d, batch = self._d, self._batch
-        products = -position[:d] * gradient[:d]
-        self.sums[batch, : gradient.size] += gradient
-        self.sums[batch, gradient.size :] += products
-        self.counts[batch] += 1
-        known = self._known(position)
-        self._seen[batch] += known
-        self._products += np.concatenate([gradient[:d], products]) * known
-        self._squares += known**2
-        n = self.n_looks
-        if n <= SUMMED_EVERY or not n % SUMMED_EVERY:
-            self.largest_gradient = float(np.abs(self.mean_gradient).max())
+        sums, d, batch = self.sums, self._d, self._batch
+        z, g = position[:d], gradient[:d]
+        temperatures = -z * g
+        sums.gradients[batch] += gradient
+        sums.temperatures[batch] += temperatures
+        sums.n_checks[batch] += 1
+        moments = np.concatenate([z, z**2])
+        sums.checked_moments[batch] += moments
+        sums.products += np.concatenate([g, temperatures]) * moments
+        sums.squares += moments**2
+        n = self.n_checks
+        if n <= SETTINGS.refresh_every or not n % SETTINGS.refresh_every:
+            sums.latest[1] = np.abs(self.mean_gradient).max()
         if d:
-            self.last_temperature = float(products.mean())
+            sums.latest[0] = temperatures.mean()
 
-    def _slopes(self, part: slice) -> np.ndarray:
-        """Regression of g on z, the first d, or of −z g on z², the last, over all looks."""
-        d, n = self._d, max(self.n_looks, 1)
-        of = self.sums[:, :d] if part.start == 0 else self.sums[:, self._size :]
-        seen, of = self._seen[:, part].sum(axis=0) / n, of.sum(axis=0) / n
-        squares = self._squares[part] / n
-        variances = squares - seen**2
-        covariances = self._products[part] / n - seen * of
-        known = variances > _LEAST_SHARE * squares
-        return np.where(known, covariances / np.where(known, variances, 1.0), 0.0)
+    def _slopes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Regression coefficients of g on z, and of −z g on z², over all checks."""
+        sums, n = self.sums, max(self.n_checks, 1)
+        totals = (sums.gradients[:, : self._d].sum(axis=0), sums.temperatures.sum(axis=0))
+        outcomes = np.concatenate(totals) / n
+        moments, squares = sums.checked_moments.sum(axis=0) / n, sums.squares / n
+        variances = squares - moments**2
+        covariances = sums.products / n - moments * outcomes
+        varies = variances > SETTINGS.min_variance_share * squares
+        slopes = np.where(varies, covariances / np.where(varies, variances, 1.0), 0.0)
+        return slopes[: self._d], slopes[self._d :]
 
-    def _means(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and standard errors: of gradients, of temperatures, of all of these together."""
-        seen = self.counts > 0
-        counts = self.counts[seen, np.newaxis]
-        batches = self.sums[seen] / counts
-        if self._n_passed.any():
-            passed = self._passed[seen] / np.maximum(self._n_passed[seen, np.newaxis], 1.0)
-            missed, d = passed - self._seen[seen] / counts, self._d
-            batches[:, :d] += self._slopes(slice(0, d)) * missed[:, :d]
-            batches[:, self._size :] += self._slopes(slice(d, 2 * d)) * missed[:, d:]
-        if self._d:
+    def means(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard errors of gradients, of temperatures, and of all temperatures.
+
+        Returns
+        -------
+        means, errors : ndarray, shape (size + n_euclidean + 1,)
+            Without the last component where there are no Euclidean coordinates.
+        """
+        sums, d = self.sums, self._d
+        used = sums.n_checks > 0
+        n_checks = sums.n_checks[used, np.newaxis]
+        batches = np.concatenate([sums.gradients, sums.temperatures], axis=1)[used] / n_checks
+        if sums.n_draws.any():
+            all_draws = sums.moments[used] / np.maximum(sums.n_draws[used, np.newaxis], 1.0)
+            unchecked = all_draws - sums.checked_moments[used] / n_checks
+            of_gradient, of_temperature = self._slopes()
+            batches[:, :d] += of_gradient * unchecked[:, :d]
+            batches[:, self._size :] += of_temperature * unchecked[:, d:]
+        if d:
             together = batches[:, self._size :].mean(axis=1, keepdims=True)
             batches = np.concatenate([batches, together], axis=1)
-        weights = self.counts[seen] / self.counts.sum()
+        weights = sums.n_checks[used] / sums.n_checks.sum()
         means = weights @ batches
         n = len(batches)
         errors = np.sqrt(((batches - means) ** 2).mean(axis=0) / max(n - 1, 1))
@@ -230,105 +290,87 @@ class Stationarity:
 
     @property
     def mean_gradient(self) -> np.ndarray:
-        """Mean gradient so far, an error of the mean in posterior standard deviations."""
-        d, n = self._d, self.n_looks
-        means = self.sums[:, : self._size].sum(axis=0) / n
-        if self._n_passed.any():
-            seen = self._seen[:, :d].sum(axis=0) / n
-            weights = self.counts / np.maximum(self._n_passed, 1.0) / n
-            means[:d] += self._slopes(slice(0, d)) * (weights @ self._passed[:, :d] - seen)
+        """Mean gradient so far: in whitened coordinates, the error of the mean."""
+        sums, d, n = self.sums, self._d, self.n_checks
+        means = sums.gradients.sum(axis=0) / n
+        if sums.n_draws.any():
+            checked = sums.checked_moments[:, :d].sum(axis=0) / n
+            weights = sums.n_checks / np.maximum(sums.n_draws, 1.0) / n
+            means[:d] += self._slopes()[0] * (weights @ sums.moments[:, :d] - checked)
         return means
 
     @property
     def temperatures(self) -> np.ndarray:
         """Configurational temperature of each Euclidean coordinate so far."""
-        return self._means()[0][self._size : self._size + self._d]
+        return self.means()[0][self._size : self._size + self._d]
 
     @property
     def largest_sd(self) -> float:
         """Largest standard deviation of a Euclidean coordinate over all draws.
 
-        Infinite before there are enough draws to tell.
+        Infinite before there are `StationaritySettings.min_checks`.
         """
-        n, d = self._n_passed.sum(), self._d
-        if not d or self.n_looks < FEWEST_LOOKS or not n:
+        n, d = self.sums.n_draws.sum(), self._d
+        if not d or self.n_checks < SETTINGS.min_checks or not n:
             return math.inf
-        mean, square = np.split(self._passed.sum(axis=0) / n, 2)
+        mean, square = np.split(self.sums.moments.sum(axis=0) / n, 2)
         return float(np.sqrt(np.maximum(square - mean**2, 0.0)).max())
 
-    def errors(self) -> list[StationarityError]:
-        """Errors beyond what is small and what may be chance, the largest first.
+    def deviations(self) -> list[Deviation]:
+        """Means that deviate by more than tolerance and chance, the largest deviation first.
 
-        That of all temperatures together only where no coordinate by itself is in error.
+        The mean of all temperatures is included where no coordinate by itself deviates.
         """
-        if self.n_looks < FEWEST_LOOKS:
+        if self.n_checks < SETTINGS.min_checks:
             return []
-        means, errors = self._means()
-        off = means.copy()
-        off[self._size :] -= 1.0
-        freedom = int((self.counts > 0).sum()) - 1
-        critical = -stdtrit(freedom, 0.5 * self._chances)
-        beyond = np.abs(off) - SMALL_ERROR - critical * errors
+        means, errors = self.means()
+        deviations = means.copy()
+        deviations[self._size :] -= 1.0
+        freedom = int((self.sums.n_checks > 0).sum()) - 1
+        critical = -stdtrit(freedom, 0.5 * self._false_alarms)
+        beyond = np.abs(deviations) - SETTINGS.tolerance - critical * errors
         beyond[~np.isfinite(beyond)] = -np.inf
         found = np.flatnonzero(beyond > 0.0)
         single = found[found < self._size + self._d]
-        places = single if single.size else found
-        order = places[np.argsort(-beyond[places], kind="stable")]
-        return [self._error_at(int(i), float(means[i]), float(errors[i])) for i in order]
+        found = single if single.size else found
+        order = found[np.argsort(-beyond[found], kind="stable")]
+        return [self._deviation_at(int(i), float(means[i]), float(errors[i])) for i in order]
 
-    def _error_at(self, place: int, value: float, error: float) -> StationarityError:
-        if place < self._size:
-            return StationarityError("mean", place, value, error)
-        if place < self._size + self._d:
-            return StationarityError("temperature", place - self._size, value, error)
-        return StationarityError("all temperatures", -1, value, error)
+    def _deviation_at(self, i: int, value: float, error: float) -> Deviation:
+        if i < self._size:
+            return Deviation("mean", i, value, error)
+        if i < self._size + self._d:
+            return Deviation("temperature", i - self._size, value, error)
+        return Deviation("all temperatures", -1, value, error)
 
-    def worst(self) -> StationarityError | None:
-        """Error that is largest beyond what is small and what may be chance; None without one."""
-        return next(iter(self.errors()), None)
-
-    @property
-    def state(self) -> dict[str, np.ndarray]:
-        """All that was measured."""
-        return {name: getattr(self, name).copy() for name in self._STATE} | {
-            name: np.array([] if math.isnan(getattr(self, name)) else [getattr(self, name)])
-            for name in self._LAST  # NaN would differ from itself
-        }
-
-    @state.setter
-    def state(self, state: dict[str, np.ndarray]) -> None:
-        for name in self._STATE:
-            setattr(self, name, np.array(state[name]))
-        for name in self._LAST:
-            known = np.asarray(state[name])
-            setattr(self, name, float(known[0]) if known.size else math.nan)
-
-    _STATE = ("sums", "counts", "_seen", "_passed", "_n_passed", "_products", "_squares")
-    _LAST = ("last_temperature", "largest_gradient")
+    def worst(self) -> Deviation | None:
+        """Largest deviation; None without one."""
+        return next(iter(self.deviations()), None)
 
 
-class Tangents:
-    """Gradients along the manifolds, less what they are by curvature alone.
+class TangentGradient:
+    """Gradients along the manifolds of a product, less their expectation under any density.
 
     Parameters
     ----------
     product : Product
-        The variables of the model.
+        Manifolds of the variables.
 
     Examples
     --------
-    On the sphere E[P ∇log π − (d − 1) x] = 0; with no gradient, the second term is left:
+    On the sphere E[P ∇log π − (d − 1) x] = 0; with a gradient along x the second term is left:
 
     >>> import numpy as np
     >>> from pymc_geodesic.manifolds import Euclidean, Product, Sphere
-    >>> from pymc_geodesic.monitoring.stationarity import Tangents
-    >>> product = Product([("b", Euclidean(1), 1), ("u", Sphere(3), 1)])
+    >>> from pymc_geodesic.monitoring.stationarity import TangentGradient
+    >>> tangent = TangentGradient(Product([("b", Euclidean(1), 1), ("u", Sphere(3), 1)]))
     >>> x, gradient = np.array([7.0, 0.0, 0.0, 1.0]), np.array([0.5, 0.0, 0.0, 3.0])
-    >>> Tangents(product).excess(product.blocks, x, gradient).tolist()
+    >>> tangent(x, gradient).tolist()
     [0.5, 0.0, 0.0, -2.0]
     """
 
     def __init__(self, product: Product) -> None:
+        self._blocks = product.blocks
         self._curved = [
             (product.slices[name], manifold, rows)
             for name, manifold, rows in product.components
@@ -337,22 +379,16 @@ class Tangents:
 
     @property
     def n_curved(self) -> int:
-        """How many numbers of a position are no Euclidean ones."""
+        """Number of coordinates that are not Euclidean."""
         return sum(part.stop - part.start for part, _, _ in self._curved)
 
-    def excess(
-        self,
-        blocks: np.ndarray,
-        position: np.ndarray,
-        gradient: np.ndarray,
-        lengths: np.ndarray | None = None,
+    def __call__(
+        self, position: np.ndarray, gradient: np.ndarray, lengths: np.ndarray | None = None
     ) -> np.ndarray:
-        """Project a gradient, and take off the mean that it has under any law.
+        """Project a gradient on the tangent space, and subtract its expectation.
 
         Parameters
         ----------
-        blocks : ndarray
-            The manifolds, as compiled loops know them.
         position, gradient : ndarray, shape (size,)
         lengths : ndarray, optional
             Unit of length of each variable on a manifold; 1 by default.
@@ -360,15 +396,15 @@ class Tangents:
         Returns
         -------
         ndarray, shape (size,)
-            Zero for manifolds of which no mean is known.
+            Zero on manifolds for which no expectation is known.
         """
         tangent = gradient.copy()
-        project(blocks, position, tangent)
-        for place, (part, manifold, rows) in enumerate(self._curved):
+        project(self._blocks, position, tangent)
+        for i, (part, manifold, rows) in enumerate(self._curved):
             mean = manifold.mean_gradient(position[part].reshape(rows, *manifold.shape))
             if mean is None:
                 tangent[part] = 0.0
             else:
-                length = 1.0 if lengths is None else lengths[place]
+                length = 1.0 if lengths is None else lengths[i]
                 tangent[part] -= length * mean.ravel()
         return tangent

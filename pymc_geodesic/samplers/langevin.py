@@ -14,8 +14,7 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
-from pymc_geodesic.monitoring.fixed_parameters import FixedParameterMonitor
-from pymc_geodesic.monitoring.whitened import WhitenedMonitor
+from pymc_geodesic.monitoring.stationarity_monitors import StationarityMonitor
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import split_stream
@@ -42,7 +41,7 @@ class LangevinSampler:
     estimate : GradientEstimate
         Of the gradient in the coordinates of the model.
     adaptation : LangevinAdaptation
-    monitor : WhitenedMonitor, FixedParameterMonitor or None
+    monitor : StationarityMonitor or None
         Compares gradients with draws after the warm-up.
 
     Attributes
@@ -57,7 +56,7 @@ class LangevinSampler:
         dynamics: Dynamics,
         estimate: GradientEstimate,
         adaptation: LangevinAdaptation,
-        monitor: WhitenedMonitor | FixedParameterMonitor | None,
+        monitor: StationarityMonitor | None,
     ) -> None:
         self.dynamics, self.estimate = dynamics, estimate
         self.adaptation, self.monitor = adaptation, monitor
@@ -145,7 +144,7 @@ class LangevinSampler:
         proposal = adaptation.propose(chain, tune=tune)
         n_grad = proposal.n_grad + len(proposal.minibatches)
         if not tune and self.monitor is not None:
-            n_grad += self.monitor.before(chain.z, proposal.minibatches)
+            n_grad += self.monitor.before_draw(chain.z, proposal.minibatches)
         before = chain.z.copy() if tune or chain.n == 0 else chain.z
         temperatures, clips = self.dynamics.run(
             adaptation.logp_grad,
@@ -168,7 +167,7 @@ class LangevinSampler:
             diverging, more = adaptation.update(chain, before, proposal, mean, diverging=diverging)
             n_grad += more
         elif self.monitor is not None:
-            n_grad += self.monitor.after(chain.n, chain.z, len(proposal.minibatches))
+            n_grad += self.monitor.after_draw(chain.n, chain.z, len(proposal.minibatches))
         chain.n += 1
         settings = proposal.settings
         friction = settings.block_friction
@@ -232,19 +231,15 @@ class LangevinSampler:
                 raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
 
     def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
-        """Describe how draws contradict gradients, or which gradient noise is poorly known.
+        """Diagnose draws that contradict their gradients, or gradient noise that is poorly known.
 
         Parameters
         ----------
         names : list of str
-            One for each coordinate.
+            Name of each coordinate.
         """
-        if self.monitor is not None:
-            remedy = self.adaptation.minibatch_remedy
-            message = self.monitor.diagnosis(names, minibatches=remedy)
-            if message is not None:
-                return Diagnosis(message, "stationarity")
-        return self.adaptation.noise_diagnosis(names)
+        diagnosis = None if self.monitor is None else self.monitor.diagnosis(names)
+        return diagnosis or self.adaptation.noise_diagnosis(names)
 
     @property
     def state(self) -> dict[str, Any]:

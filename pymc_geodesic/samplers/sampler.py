@@ -38,7 +38,7 @@ class Sampler(Protocol):
     Attributes
     ----------
     adaptation
-        With ``needs_warm_up``, ``is_tuned`` and ``is_whitened``.
+        With ``needs_warm_up``, ``is_tuned``, ``is_whitened`` and ``minibatch_remedy``.
     state : dict
         All that decides the draws to come: that of the chain, and nested in it that of the
         adaptation.

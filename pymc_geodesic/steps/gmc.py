@@ -221,6 +221,6 @@ class GMC(GeodesicStep):
             self.estimator,
             square_frames=[] if self.local else square_frames(self.variables, self.product),
         )
-        self.monitors = trajectory_monitors(self, self.sampler, target_accept)
+        self.monitors, self.diagnoses = trajectory_monitors(self, self.sampler, target_accept)
         if self.local:
             self.report_local_acceptance()

@@ -22,7 +22,7 @@ from pymc_geodesic.arguments import (
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.monitoring.reports import TemperatureMonitor
+from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.samplers.dynamics import GeodesicNoseHoover
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
@@ -30,8 +30,6 @@ from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
 from pymc_geodesic.steps.langevin import (
     ADAPTATION_STATS,
     SPLITTINGS,
-    TOO_COLD,
-    TOO_HOT,
     langevin_adaptation,
     langevin_monitors,
     monitor_of,
@@ -349,13 +347,8 @@ class gSGNHT(GeodesicStep):
             self.adaptation,
             monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
-        temperature = TemperatureMonitor(
-            self.adaptation.product.dims,
-            friction_name="friction",
-            too_hot=TOO_HOT.format(minibatches=self.adaptation.minibatch_remedy),
-            too_cold=TOO_COLD,
-        )
-        self.monitors = langevin_monitors(self, self.sampler, temperature)
+        temperature = TemperatureMonitor(self.adaptation.product.dims)
+        self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)
         report_adaptation(self, self.adaptation)
 
         if self.local:

@@ -21,8 +21,9 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.monitoring.diagnosis import DrawMonitor
-from pymc_geodesic.monitoring.reports import AcceptanceMonitor, EffectiveSizeMonitor, Report
+from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
+from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
+from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.pymc_parts import SamplerWarning
 from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
@@ -144,12 +145,15 @@ def square_frames(
 
 def trajectory_monitors(
     step: GeodesicStep, sampler: HMCSampler, target_accept: float
-) -> Sequence[DrawMonitor]:
-    """Make monitors, in the order in which their diagnoses are reported."""
-    return [
-        AcceptanceMonitor(target_accept),
-        Report(lambda _: step.funnel_diagnosis(lambda _: sampler.adaptation.funnel())),
-        EffectiveSizeMonitor(
-            step.product, angles_of(step.variables), minibatch_remedy="larger minibatches"
-        ),
+) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
+    """Make monitors, and list the diagnoses in the order in which they are reported."""
+    acceptance = AcceptanceMonitor(target_accept)
+    size = EffectiveSizeMonitor(
+        step.product, angles_of(step.variables), remedy="Take more draws or increase n_steps."
+    )
+    diagnoses = [
+        acceptance.diagnosis,
+        lambda _: step.funnel_diagnosis(lambda _: sampler.adaptation.funnel()),
+        size.diagnosis,
     ]
+    return [acceptance, size], diagnoses

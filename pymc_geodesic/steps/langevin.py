@@ -32,10 +32,12 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.orders import RowNoise
-from pymc_geodesic.monitoring.diagnosis import DrawMonitor
-from pymc_geodesic.monitoring.fixed_parameters import FixedParameterMonitor
-from pymc_geodesic.monitoring.reports import EffectiveSizeMonitor, Report
-from pymc_geodesic.monitoring.whitened import WhitenedMonitor
+from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
+from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
+from pymc_geodesic.monitoring.stationarity_monitors import (
+    FixedParameterMonitor,
+    StationarityMonitor,
+)
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
@@ -43,8 +45,6 @@ from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
 __all__ = [
     "ADAPTATION_STATS",
     "SPLITTINGS",
-    "TOO_COLD",
-    "TOO_HOT",
     "check_unused_covariance",
     "langevin_adaptation",
     "langevin_monitors",
@@ -75,9 +75,6 @@ LAST_EXCESS_OF_KNOWN_NOISE = 0.5
 
 LARGEST_MONITORED = 50_000
 """Coordinates beyond which sums over gradients would fill the memory."""
-
-TOO_HOT = 'a smaller step_size, more friction, {minibatches} or a known gradient_noise ("fisher")'
-TOO_COLD = "a smaller step_size or less friction"
 
 
 def row_noise(*, is_local: bool, needs_white: bool, is_subtracted: bool) -> RowNoise:
@@ -262,7 +259,7 @@ def monitor_of(
     adaptation: LangevinAdaptation,
     *,
     n_steps: int | None,
-) -> WhitenedMonitor | FixedParameterMonitor | None:
+) -> StationarityMonitor | None:
     """Monitor that compares gradients with draws.
 
     None with local variables, whose estimates depend on the position, and in huge models.
@@ -276,17 +273,20 @@ def monitor_of(
 
 def langevin_monitors(
     step: GeodesicStep, sampler: LangevinSampler, *temperature: DrawMonitor
-) -> Sequence[DrawMonitor]:
-    """Make monitors, in the order in which their diagnoses are reported."""
+) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
+    """Make monitors, and list the diagnoses in the order in which they are reported."""
     adaptation = sampler.adaptation
-    size = EffectiveSizeMonitor(
-        step.product, angles_of(step.variables), minibatch_remedy=adaptation.minibatch_remedy
-    )
-    stationarity = Report(sampler.diagnosis)
+    size = EffectiveSizeMonitor(step.product, angles_of(step.variables))
+    temperatures = [monitor.diagnosis for monitor in temperature]
     if not adaptation.is_whitened:
-        return [*temperature, size, stationarity]
-    funnel = Report(lambda _: step.funnel_diagnosis(adaptation.funnel))
-    return [funnel, *temperature, stationarity, size]
+        return [*temperature, size], [*temperatures, size.diagnosis, sampler.diagnosis]
+    diagnoses = [
+        lambda _: step.funnel_diagnosis(adaptation.funnel),
+        *temperatures,
+        sampler.diagnosis,
+        size.diagnosis,
+    ]
+    return [*temperature, size], diagnoses
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:

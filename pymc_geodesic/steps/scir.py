@@ -18,7 +18,7 @@ from pymc_geodesic.counts.model_checks import LikelihoodChecks
 from pymc_geodesic.counts.priors import ConjugatePriors, variables_of_families
 from pymc_geodesic.counts.topic_counts import TopicCountEstimator
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
-from pymc_geodesic.monitoring.reports import InflationMonitor
+from pymc_geodesic.monitoring.variance_inflation import InflationMonitor
 from pymc_geodesic.samplers.cir import CIRSampler, ExactTransitions, InnerSteps, TopicSteps
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.packing import LogPacking
@@ -289,4 +289,5 @@ class SCIR(GeodesicStep):
             n_steps=int(n_steps),
             control_variates=variates,
         )
-        self.monitors = [InflationMonitor()]
+        inflation = InflationMonitor()
+        self.monitors, self.diagnoses = [inflation], [inflation.diagnosis]

@@ -270,7 +270,7 @@ class SGLD(GeodesicStep):
             self.adaptation,
             monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
-        self.monitors = langevin_monitors(self, self.sampler)
+        self.monitors, self.diagnoses = langevin_monitors(self, self.sampler)
         report_adaptation(self, self.adaptation)
 
 

@@ -32,7 +32,7 @@ from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.integrators import EXACT
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.monitoring.reports import EulerMonitor, TemperatureMonitor
+from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.samplers.dynamics import Dynamics, EulerNoseHoover, GeodesicNoseHoover
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
@@ -350,9 +350,9 @@ class SSGNHT(GeodesicStep):
         temperature = TemperatureMonitor(
             self.adaptation.product.dims,
             friction_name="diffusion",
-            too_hot=("a smaller step_size, more diffusion or " + self.adaptation.minibatch_remedy),
-            too_cold="a smaller step_size",
+            remedy_above="a smaller step_size, more diffusion or {minibatches}",
+            remedy_below="a smaller step_size",
+            by_euler=not self.adaptation.is_whitened,
         )
-        monitor = temperature if self.adaptation.is_whitened else EulerMonitor(temperature)
-        self.monitors = langevin_monitors(self, self.sampler, monitor)
+        self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)
         report_adaptation(self, self.adaptation)

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -31,7 +31,7 @@ from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
-from pymc_geodesic.monitoring.diagnosis import Diagnosis, DrawMonitor
+from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
@@ -99,8 +99,8 @@ class GeodesicStepState(StepMethodState):
 class GeodesicStep(BlockedStep):
     """Base of the geodesic step methods.
 
-    A subclass composes its ``estimator``, ``sampler`` and ``monitors`` in its constructor and
-    overrides nothing.
+    A subclass composes its ``estimator``, ``sampler``, ``monitors`` and ``diagnoses`` in its
+    constructor and overrides nothing.
 
     Parameters
     ----------
@@ -131,7 +131,9 @@ class GeodesicStep(BlockedStep):
     sampler : Sampler
         A Markov chain on a vector.
     monitors : sequence of DrawMonitor
-        In the order in which their diagnoses are reported.
+        They observe the draws after the warm-up.
+    diagnoses : sequence of callable
+        Coordinate names → diagnosis. The first one that is not None is the warning of a chain.
     """
 
     default_blocked = True
@@ -144,6 +146,7 @@ class GeodesicStep(BlockedStep):
     estimator: Estimate
     sampler: Sampler
     monitors: Sequence[DrawMonitor]
+    diagnoses: Sequence[Diagnose]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Show the arguments of the constructor, which those of PyMC's ``__new__`` would hide."""
@@ -383,14 +386,14 @@ class GeodesicStep(BlockedStep):
             raise SamplingError(see(message, "tune-0"))
 
     def _observe(self, position: np.ndarray, stats: dict[str, Any]) -> SamplerWarning | None:
-        """Let the monitors see a draw; return the first diagnosis after the last one."""
+        """Let the monitors observe a draw; return the first diagnosis after the last one."""
         for monitor in self.monitors:
             monitor.observe(position, stats)
         if self.draw < self._n_tune + self._n_draws - 1:
             return None
         names = [name for variable in self.variables for name in variable.number_names]
-        for monitor in self.monitors:
-            diagnosis = monitor.diagnosis(names)
+        for diagnose in self.diagnoses:
+            diagnosis = diagnose(names)
             if diagnosis is not None:
                 return self._warning(diagnosis)
         return None
@@ -446,20 +449,16 @@ class GeodesicStep(BlockedStep):
     def funnel_diagnosis(
         self, find: Callable[[Collection[tuple[str, str]]], Funnel | None]
     ) -> Diagnosis | None:
-        """Describe a variable that sets the scale of another.
+        """Diagnose a variable that sets the scale of another.
 
         Parameters
         ----------
         find : callable
-            Pairs of variables of which the model says so → a funnel, or None.
+            Pairs (scale, dependent variable) of the model → funnel or None.
         """
         pairs = hierarchical_pairs(self.model, [each.name for each in self.variables])
         funnel = find(pairs)
-        if funnel is None:
-            return None
-        if (funnel.scale, funnel.dependent) in pairs:
-            funnel = replace(funnel, is_centered=True)
-        return Diagnosis(funnel.complaint, "funnel")
+        return None if funnel is None else funnel.diagnosis(pairs)
 
     # --- errors and warnings ---------------------------------------------------------------------
 
@@ -477,8 +476,9 @@ class GeodesicStep(BlockedStep):
 
     def _warning(self, diagnosis: Diagnosis) -> SamplerWarning:
         sampled = ", ".join(variable.name for variable in self.variables)
-        message = f"{type(self).__name__}[{sampled}]: {diagnosis.message}"
-        return SamplerWarning(WarningType.BAD_PARAMS, see(message, diagnosis.anchor), "warn")
+        source = f"{type(self).__name__}[{sampled}]"
+        message = diagnosis.message(source, self.sampler.adaptation.minibatch_remedy)
+        return SamplerWarning(WarningType.BAD_PARAMS, message, "warn")
 
     def _check_terms(self, point: PointType, *, thoroughly: bool = False) -> None:
         """Raise an error where the log-density is not finite, which no proposal would leave."""
@@ -542,11 +542,19 @@ class GeodesicStep(BlockedStep):
 
 
 UNTUNED = Diagnosis(
-    "was sampled with tune=0 and has not been tuned in this process: its settings come from a few "
-    "gradients at the starting point, and there is no burn-in. Sample with tune > 0. Settings "
-    "tuned with cores > 1 stay in the processes of the chains; to use them again with tune=0, "
-    "tune with cores=1.",
-    "tune-0",
+    quantity="number of tuning draws",
+    value=0.0,
+    expected=1.0,
+    limit="at least ",
+    consequence=(
+        "the step has not been tuned in this process, its step size comes from a few gradients at "
+        "the starting point, and there is no burn-in"
+    ),
+    remedy=(
+        "Sample with tune > 0. Settings tuned with cores > 1 stay in the processes of the chains; "
+        "to use them again with tune=0, tune with cores=1."
+    ),
+    anchor="tune-0",
 )
 
 

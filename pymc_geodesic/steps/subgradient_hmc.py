@@ -162,4 +162,4 @@ class SubgradientHMC(GeodesicStep):
             first_step=step_by_acceptance,
         )
         self.sampler = HMCSampler(self.adaptation, self.estimator)
-        self.monitors = trajectory_monitors(self, self.sampler, target_accept)
+        self.monitors, self.diagnoses = trajectory_monitors(self, self.sampler, target_accept)

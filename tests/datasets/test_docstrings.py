@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -7,14 +5,8 @@ from pymc_geodesic.datasets import docstring_corpus
 from pymc_geodesic.datasets.docstrings import _prose
 
 
-@pytest.fixture
-def cache_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "pymc_geodesic"
-
-
-@pytest.fixture
-def corpus(cache_home):
+@pytest.fixture(scope="module")
+def corpus():
     return docstring_corpus()
 
 
@@ -41,22 +33,13 @@ def test_train_and_test_share_no_document(corpus):
     assert 0.15 < share < 0.25
 
 
-def test_the_cache_gives_the_same_corpus(cache_home, corpus):
-    (stored,) = cache_home.glob("docstrings-*.json")
-    again = docstring_corpus()
-    assert (again.train != corpus.train).nnz == 0
-    np.testing.assert_array_equal(again.test_titles, corpus.test_titles)
-    # And it is the cache that was read: what is not in it is not in the corpus.
-    texts = json.loads(stored.read_text())
-    stored.write_text(json.dumps({t: text for t, text in texts.items() if "linalg" in t}))
-    fewer = docstring_corpus()
-    assert all("linalg" in title for title in fewer.train_titles)
-
-
-def test_a_broken_cache_is_collected_again(cache_home, corpus):
-    (stored,) = cache_home.glob("docstrings-*.json")
-    stored.write_text("{")
-    assert docstring_corpus().train.shape == corpus.train.shape
+def test_counts_are_those_behind_the_weights():
+    options = {"min_share": 0.2, "max_share": 0.5, "min_words": 3}
+    counts = docstring_corpus(("json",), features="counts", **options)
+    weights = docstring_corpus(("json",), **options)
+    np.testing.assert_array_equal(counts.train.indices, weights.train.indices)
+    assert np.all(counts.train.data == np.floor(counts.train.data))
+    assert counts.train.data.min() >= 1
 
 
 def test_code_examples_are_left_out():
@@ -64,12 +47,17 @@ def test_code_examples_are_left_out():
     assert _prose(docstring).split() == ["Add", "numbers.", "In", "place", "of", "a", "loop."]
 
 
-@pytest.mark.parametrize("band", [(0.2, 0.1), (-0.1, 0.5), (0.1, 1.0)])
-def test_the_band_must_be_in_order(band):
-    with pytest.raises(ValueError, match="band of document frequencies"):
-        docstring_corpus(min_share=band[0], max_share=band[1])
-
-
-def test_too_little_text_is_an_error(cache_home):
-    with pytest.raises(ValueError, match="Widen the band"):
-        docstring_corpus(("this",), cache=False)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"min_share": 0.2, "max_share": 0.1}, "bounds of document frequencies"),
+        ({"min_share": -0.1, "max_share": 0.5}, "bounds of document frequencies"),
+        ({"min_share": 0.1, "max_share": 1.0}, "bounds of document frequencies"),
+        ({"features": "words"}, "'tfidf' or 'counts', not 'words'"),
+        ({"test_fraction": 1.0}, "test_fraction"),
+        ({"packages": ("this",)}, "Widen the bounds"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        docstring_corpus(**arguments)

@@ -2,6 +2,7 @@
 
 import pickle
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,6 +21,35 @@ def memmap(tmp_path):
         file.write(b"header")
         np.arange(2 * N, dtype="float32").tofile(file)
     return np.memmap(path, "float32", mode="r", offset=6, shape=(N, 2))
+
+
+def npy(folder, rows):
+    np.save(folder / "X.npy", rows)
+    return folder / "X.npy"
+
+
+def opened_npy(folder, rows):
+    return np.load(npy(folder, rows), mmap_mode="r")
+
+
+def hdf5(folder, rows):
+    with h5py.File(folder / "rows.h5", "w") as file:
+        file.create_dataset("deep/X", data=rows, chunks=(1000, 3))
+    return h5py.File(folder / "rows.h5", "r")["deep/X"]
+
+
+def zarr(folder, rows):
+    group = pytest.importorskip("zarr").open_group(folder / "rows.zarr", mode="w")
+    return group.create_array("X", data=rows, chunks=(3000, 3))
+
+
+def dask(folder, rows):
+    return pytest.importorskip("dask.array").from_array(rows, chunks=(3000, 3))
+
+
+STORED = np.arange(60_000, dtype="float32").reshape(20_000, 3)
+FILES = [npy, opened_npy, hdf5]
+"""Kinds of arrays that open their file for each read."""
 
 
 def read(blocks):
@@ -47,7 +77,7 @@ def test_tables_in_memory_are_rows_of_numbers():
     first, _ = read(blocks)
     np.testing.assert_array_equal(first[0], [[1.0, 0.5], [2.0, 1.5]])
     np.testing.assert_array_equal(first[1], [1, 2])
-    with pytest.raises(ValueError, match="Python objects has no numbers"):
+    with pytest.raises(ValueError, match="Python objects has no numeric rows"):
         row_blocks(table.assign(c="red"), block_size=2)
 
 
@@ -94,18 +124,6 @@ def test_pieces_follow_the_chunks_of_the_store():
     assert store.reads == [(0, 100_000), (100_000, 150_000), (150_000, 200_000), (200_000, 300_000)]
 
 
-def test_zarr(tmp_path):
-    zarr = pytest.importorskip("zarr")
-    store = zarr.create_array(
-        store=str(tmp_path / "rows.zarr"), shape=(N, 2), chunks=(200, 2), dtype="float64"
-    )
-    store[:] = np.arange(2.0 * N).reshape(N, 2)
-    blocks = pickle.loads(pickle.dumps(row_blocks(store, block_size=400)))
-    np.testing.assert_array_equal(
-        np.concatenate([x for (x,) in read(blocks)]), np.arange(2.0 * N).reshape(N, 2)
-    )
-
-
 def sparse_maps(tmp_path, values_type="float32"):
     """A matrix of which no number is in memory."""
     rows = sparse.random_array((N, 30), density=0.1, format="csr", rng=np.random.default_rng(1))
@@ -142,6 +160,46 @@ def test_sparse_matrix_in_memory(form):
     rows = sparse.random_array((N, 7), density=0.2, format=form, rng=np.random.default_rng(1))
     found = [part.tocsr().toarray() for (part,) in row_blocks(rows, block_size=400)]
     np.testing.assert_array_equal(np.concatenate(found), rows.toarray())
+
+
+@pytest.mark.parametrize("kind", [*FILES, zarr, dask])
+def test_stored_arrays(tmp_path, kind):
+    blocks = row_blocks(kind(tmp_path, STORED), block_size=7000)
+    for each in (blocks, pickle.loads(pickle.dumps(blocks))):
+        found = np.concatenate([x for (x,) in read(each)])
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, STORED)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_errors_name_the_file_and_the_row(tmp_path, kind):
+    blocks = row_blocks(kind(tmp_path, STORED), block_size=7000, stretches=2)
+    assert len(pickle.dumps(blocks)) < 5000 < STORED.nbytes
+    (rows,) = list(blocks)[1]
+    assert np.asarray(rows)[3600, 0] == 3 * 13_600
+    assert rows.origin(3600).startswith("row 13600 of ")
+    assert str(tmp_path) in rows.origin(3600)
+    kind(tmp_path, STORED[:1000])
+    with pytest.raises(ValueError, match=rf"{tmp_path}.*1000.*Create the row blocks again"):
+        read(blocks)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
+        read(blocks)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "message"),
+    [
+        ("rows.csv", ValueError, "not the path of an .npy file"),
+        ("rows.parquet", ValueError, "read Parquet files with parquet_blocks"),
+        ("rows.h5/X", ValueError, "Open arrays of HDF5 files with h5py"),
+        ("none.npy", FileNotFoundError, r"none\.npy"),
+    ],
+)
+def test_wrong_paths(tmp_path, path, kind, message):
+    with pytest.raises(kind, match=message):
+        row_blocks(tmp_path / path, block_size=10)
 
 
 @pytest.mark.parametrize(

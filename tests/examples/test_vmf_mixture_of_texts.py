@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from pymc_geodesic.datasets import Household, make_vmf_mixture
+from pymc_geodesic.datasets import make_vmf_mixture
 from tests.examples.scripts import ROOT, load
 
 
@@ -17,10 +17,8 @@ def test_figures_are_the_last_line(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
         script, "load_texts", lambda data, n_words: (sparse.csr_array(points), group, None)
     )
-    homes, _ = make_vmf_mixture(np.eye(4)[:2], 30.0, 40, random_seed=1)
-    monkeypatch.setattr(
-        script, "load_household", lambda data: Household(homes, np.array(["f"]), np.array(["a"]))
-    )
+    homes, _ = make_vmf_mixture(np.eye(3)[:2], 30.0, 40, random_seed=1)
+    monkeypatch.setattr(script, "load_household", lambda data: homes)
     script.main(["--quick", "--output", str(tmp_path)])
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     for name in script.methods(found):

@@ -189,7 +189,7 @@ def test_noise_of_a_minibatch_in_all_inner_steps_is_named(hierarchy, caplog):
                 3000, tune=200, chains=1, step=step, random_seed=3, progressbar=False,
                 initvals={"m": np.mean(y)}, compute_convergence_checks=False,
             )  # fmt: skip
-        assert ("see the same minibatch" in caplog.text) == warned
+        assert ("use the same minibatch" in caplog.text) == warned
 
 
 def test_frontier_keeps_what_stands_still_out_of_the_moving_graph():

@@ -1,6 +1,4 @@
-"""A variable that sets the scale of others is found, in either parametrisation."""
-
-from dataclasses import replace
+"""A variable that sets the scale of others is found, in either parametrization."""
 
 import numpy as np
 import pytest
@@ -12,53 +10,55 @@ N, D = 200, 8
 PARTS = {"mu": slice(0, 1), "v": slice(1, 2), "x": slice(2, 2 + D)}
 
 
-def draws(spread):
+def draws(sd):
     rng = np.random.default_rng(1)
-    return rng.standard_normal(N), spread * rng.standard_normal(N), rng.standard_normal((N, D))
+    return rng.standard_normal(N), sd * rng.standard_normal(N), rng.standard_normal((N, D))
 
 
-def centred(spread):
-    """A vector x ~ N(0, e^v), v ~ N(0, spread), beside a normal mu."""
-    mu, v, z = draws(spread)
+def centered(sd):
+    """A vector x ~ N(0, e^v), v ~ N(0, sd), and a normal mu."""
+    mu, v, z = draws(sd)
     x = np.exp(v)[:, None] * z
-    of_v = -v / spread**2 + np.sum(z**2 - 1.0, axis=1)
+    of_v = -v / sd**2 + np.sum(z**2 - 1.0, axis=1)
     return np.column_stack([mu, v, x]), np.column_stack([-mu, of_v, -z * np.exp(-v)[:, None]])
 
 
-def products(spread):
-    """The same as e^v z where data say what that is: z is narrow where v is large."""
-    mu, v, z = draws(spread)
+def products(sd):
+    """The same as e^v z where data are informative about it: z is narrow where v is large."""
+    mu, v, z = draws(sd)
     precision = 1.0 + 100.0 * np.exp(2.0 * v)[:, None]
     z = z / np.sqrt(precision)
     return np.column_stack([mu, v, z]), np.column_stack([-mu, -v, -precision * z])
 
 
 @pytest.mark.parametrize(
-    ("law", "sign", "advice"),
-    [(centred, -1, "write it as a product"), (products, 1, "write it as it is")],
+    ("draw", "sign", "advice"),
+    [(centered, -1, "Write 'x' as a product"), (products, 1, "Write 'x' as it is")],
 )
-def test_is_found_and_told(law, sign, advice):
-    funnel = find_funnel(*law(1.0), PARTS)
+def test_is_found_and_named(draw, sign, advice):
+    funnel = find_funnel(*draw(1.0), PARTS)
     assert (funnel.scale, funnel.dependent, np.sign(funnel.slope)) == ("v", "x", sign)
     assert abs(funnel.slope) == pytest.approx(2.0, abs=0.4)  # curvatures are e^(∓2v)
-    assert "'v' sets the scale of 'x'" in funnel.complaint
-    assert advice in funnel.complaint
+    diagnosis = funnel.diagnosis(())
+    assert "'v' sets the scale of 'x'" in diagnosis.finding
+    assert diagnosis.value == pytest.approx(np.exp(0.5 * abs(funnel.slope)))
+    assert diagnosis.remedy.startswith(advice)
 
 
-def by_precision(spread):
-    """The centred vector with u = −2v, the logarithm of a precision, as its coordinate."""
-    positions, gradients = centred(spread)
+def by_precision(sd):
+    """The centered vector with u = −2v, the logarithm of a precision, as its coordinate."""
+    positions, gradients = centered(sd)
     positions[:, 1] *= -2.0
     gradients[:, 1] *= -0.5
     return positions, gradients
 
 
-def test_precision_of_a_centred_vector():
+def test_precision_of_a_centered_vector():
     funnel = find_funnel(*by_precision(1.0), PARTS)
     assert funnel.slope > 1.0
-    told = replace(funnel, is_centered=True).complaint
-    assert "written as it is (centred), with 'v' as its precision" in told
-    assert "write it as a product with its standard deviation, 1/sqrt(v)" in told
+    remedy = funnel.diagnosis({("v", "x")}).remedy
+    assert "written as it is (centered), with 'v' as its precision" in remedy
+    assert remedy.startswith("Write 'x' as a product with its standard deviation, 1/sqrt(v)")
 
 
 def test_pairs_in_the_model_have_a_lower_bound():
@@ -69,13 +69,13 @@ def test_pairs_in_the_model_have_a_lower_bound():
     assert find_funnel(*by_precision(0.05), PARTS, {("v", "x")}) is None
 
 
-@pytest.mark.parametrize("law", [centred, products])
-def test_narrow_scales_are_none(law):
-    assert find_funnel(*law(0.2), PARTS) is None
+@pytest.mark.parametrize("draw", [centered, products])
+def test_narrow_scales_are_none(draw):
+    assert find_funnel(*draw(0.2), PARTS) is None
 
 
 def test_needs_draws_and_gradients():
-    positions, gradients = centred(1.0)
+    positions, gradients = centered(1.0)
     assert find_funnel(positions[:30], gradients[:30], PARTS) is None
     gradients[:, PARTS["x"]] = 0.0
     assert find_funnel(positions, gradients, PARTS) is None
@@ -83,7 +83,7 @@ def test_needs_draws_and_gradients():
 
 def test_long_vectors_are_no_scales():
     """Of a thousand numbers one may be correlated with anything by chance."""
-    positions, gradients = centred(1.0)
+    positions, gradients = centered(1.0)
     rng = np.random.default_rng(1)
     many = slice(1, 1001)
     x = positions[:, PARTS["x"]]
@@ -92,8 +92,8 @@ def test_long_vectors_are_no_scales():
     assert find_funnel(positions, gradients, {"v": many, "x": slice(1001, 1001 + D)}) is None
 
 
-def test_windows_look_at_what_they_collected():
+def test_windows_find_funnels_among_their_draws():
     windows = MetricWindows(N, FactorRule("dense"))
-    for position, gradient in zip(*centred(1.0), strict=True):
+    for position, gradient in zip(*centered(1.0), strict=True):
         windows.observe(position, gradient)
     assert windows.funnel(PARTS).scale == "v"

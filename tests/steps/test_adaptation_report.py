@@ -59,15 +59,16 @@ def test_warnings_recommend_the_batch_size_that_adapts():
     step = effects(1_000)
     step.setup_chain(np.random.default_rng(1), 1, 2_000)
     rng, x = np.random.default_rng(2), np.zeros(10_005)
-    hot, size, *_ = step.monitors
+    hot, size = step.monitors
     stats = {"temperature": 50.0, "n_steps": 10, "step_size": 1e-4, "friction": 1.0}
     names = [f"effect[{i}]" for i in range(10_005)]
     for _ in range(2_000):
         x = 0.9999 * x + 0.01 * rng.normal()
         hot.observe(x, stats)
         size.observe(x, stats)
-    for monitor, text in ((hot, "kinetic temperature of 50"), (size, "effective")):
-        message = monitor.diagnosis(names).message
+    for monitor, text in ((hot, "kinetic temperature"), (size, "effective")):
+        diagnosis = monitor.diagnosis(names)
+        message = diagnosis.message("SGGMC", step.adaptation.minibatch_remedy)
         assert text in message
         assert "batch_size <= 999" in message
         assert "larger minibatches" not in message

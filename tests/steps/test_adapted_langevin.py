@@ -350,4 +350,4 @@ def test_lost_tail_of_a_precision_with_all_rows(is_centered):
     if is_centered:
         assert warning.level == "warn"
         assert "'tau' sets the scale of 'b'" in warning.message
-        assert "with 'tau' as its precision; write it as a product" in warning.message
+        assert "Write 'b' as a product with its standard deviation, 1/sqrt(tau)" in warning.message

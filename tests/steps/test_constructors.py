@@ -172,7 +172,7 @@ def test_a_step_that_was_pickled_keeps_its_arguments(model):
     again = cloudpickle.loads(cloudpickle.dumps(step))
     assert [value.name for value in again.vars] == ["b"]
     expected, found = (each.step(start(model, each, tune=0, draws=1)) for each in (step, again))
-    assert found[1] == expected[1]
+    np.testing.assert_equal(found[1], expected[1])
     assert (found[1][0]["step_size"], found[1][0]["diffusion"]) == (0.1, 2.0)
 
 

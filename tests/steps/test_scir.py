@@ -228,7 +228,7 @@ def test_control_variates_reduce_the_noise_of_expected_counts():
 
 def test_a_wide_run_is_reported(model, caplog):
     sample(model, make(model, step_size=1.0, **MINIBATCH), draws=30, tune=30, quiet=False)
-    assert "widens the variance" in caplog.text
+    assert "relative increase of the variance by minibatch noise with step size 1 is" in caplog.text
 
 
 def test_a_schedule_is_followed(model):

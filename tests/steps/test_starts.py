@@ -23,8 +23,6 @@ from pymc_geodesic import (
 )
 from pymc_geodesic.adaptation.annealed_parameters import FIRST_EXCESS, NEAR_EXCESS
 from pymc_geodesic.datasets import make_vmf_mixture
-from pymc_geodesic.manifolds import Euclidean, Product, Simplex
-from pymc_geodesic.monitoring.effective_size import RunningSize
 from tests.grids import slow
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
@@ -222,58 +220,6 @@ def test_energy_and_log_density(step_class):
     assert plot_energy(run, backend="none") is not None
 
 
-class TestRunningSize:
-    @pytest.mark.parametrize("memory", [0.0, 0.9, 0.98])
-    def test_of_autoregression(self, memory):
-        """n (1 − a) / (1 + a) independent draws."""
-        product = Product([("x", Euclidean(3), 1)])
-        size, n = RunningSize(product), 20_000
-        sums, rng = size.start(), np.random.default_rng(1)
-        x = rng.normal(size=3)
-        found = []
-        for draw in range(n):
-            x = memory * x + np.sqrt(1.0 - memory**2) * rng.normal(size=3)
-            size.take(sums, x + 1e6, draw, n)
-        found, _ = size.smallest(sums, n)
-        assert 0.3 < found / (n * (1.0 - memory) / (1.0 + memory)) < 1.7
-
-    @pytest.mark.parametrize("memory", [0.0, 0.98])
-    def test_of_a_run_that_goes_on(self, memory):
-        """Draws are added to the number that was first asked for, twice."""
-        size = RunningSize(Product([("x", Euclidean(1), 1)]))
-        sums, rng, x = size.start(), np.random.default_rng(1), np.zeros(1)
-        asked = [8_000, 16_000, 20_000]
-        for draw in range(asked[-1]):
-            x = memory * x + np.sqrt(1.0 - memory**2) * rng.normal(size=1)
-            size.take(sums, x + 3.0, draw, next(n for n in asked if draw < n))
-        found, _ = size.smallest(sums, asked[-1])
-        assert 0.3 < found / (asked[-1] * (1.0 - memory) / (1.0 + memory)) < 1.7
-
-    def test_times_around_the_circle_do_not_matter(self):
-        """Angles that are independent draws, on a line where a chain drifts away from zero."""
-        size = RunningSize(Product([("a", Euclidean(1), 1)]), angles=["a"])
-        on_line = RunningSize(Product([("a", Euclidean(1), 1)]))
-        rng = np.random.default_rng(1)
-        turns = 2.0 * np.pi * np.cumsum(rng.choice([-1, 0, 1], size=2000))
-        sums, line_sums = size.start(), on_line.start()
-        for draw, angle in enumerate(rng.uniform(-np.pi, np.pi, 2000) + turns):
-            size.take(sums, np.array([angle]), draw, 2000)
-            on_line.take(line_sums, np.array([angle]), draw, 2000)
-        assert size.smallest(sums, 2000)[0] > 1000.0
-        assert size.complaint(sums, 2000) is None
-        assert on_line.smallest(line_sums, 2000)[0] < 100.0
-
-    def test_signs_of_square_roots_do_not_matter(self):
-        product = Product([("theta", Simplex(3), 1)])
-        size = RunningSize(product)
-        rng = np.random.default_rng(1)
-        one, other = size.start(), size.start()
-        for draw, q in enumerate(np.sqrt(rng.dirichlet(np.ones(3), 400))):
-            size.take(one, q, draw, 400)
-            size.take(other, q * rng.choice([-1.0, 1.0], 3), draw, 400)
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize("step_class", [SGLD, slow(SGGMC), GMC], ids=lambda step: step.__name__)
 def test_angles_that_go_around_have_the_right_law(step_class, caplog):
     """With κ = 1/2 a chain goes around often: scale and effective size are those of the circle."""
@@ -303,7 +249,7 @@ def test_one_short_chain_says_so(step_class):
         warning = stats[-1]["warning"]
         assert (warning is not None) == warns
         if warns:
-            assert "effective sample size of about" in warning.message
+            assert "effective sample size of '" in warning.message
             assert "Take more draws" in warning.message
 
 
@@ -321,4 +267,4 @@ def test_minibatches_of_one_row_are_slow_and_say_so(step_class):
     step.stop_tuning()
     _, stats = walk(step, point, 2000)
     assert all(stat["warning"] is None for stat in stats[:-1])
-    assert "effective sample size of about" in stats[-1]["warning"].message
+    assert "effective sample size of '" in stats[-1]["warning"].message

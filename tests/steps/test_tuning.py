@@ -166,7 +166,7 @@ def test_warning_where_it_ran_too_hot(directions, too_hot):
     _, stats = walk(too_hot, point, 10)
     assert all(stat["warning"] is None for stat in stats[:-1])
     message = stats[-1]["warning"].message
-    assert "SGGMC[mu]: ran at a kinetic temperature of" in message
+    assert "SGGMC[mu]: The kinetic temperature with step size 0.002 and friction 50 is" in message
     assert "draws are wider than the posterior" in message
     assert "smaller step_size" in message
     assert stats[-1]["warning"].level == "warn"

@@ -2,7 +2,11 @@ import numpy as np
 import pytest
 from scipy.special import iv
 
-from pymc_geodesic.datasets import make_shared_mean_mixture, make_vmf_mixture
+from pymc_geodesic.datasets import (
+    load_directional,
+    make_shared_mean_mixture,
+    make_vmf_mixture,
+)
 
 
 def test_moments_of_a_mixture_on_the_sphere():
@@ -35,5 +39,18 @@ def test_the_paper_s_data_has_its_two_modes():
 
 
 def test_means_must_be_unit_vectors():
-    with pytest.raises(ValueError, match="`means` must hold unit vectors"):
+    with pytest.raises(ValueError, match="`means` must contain unit vectors"):
         make_vmf_mixture(2 * np.eye(2), 1.0, 3)
+
+
+def test_directional(data_home):
+    data = load_directional(data_home)
+    assert data.comets.shape == (3798, 3)
+    assert data.planets.shape == (9, 3)
+    assert data.wind.shape == (310, 2)
+    for points in (data.comets, data.planets, data.wind):
+        np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1.0, rtol=1e-14)
+    # Mercury's orbit: inclination 7.005 degrees, ascending node at 48.33 degrees.
+    i, node = np.deg2rad([7.005, 48.33])
+    mercury = np.array([np.sin(i) * np.sin(node), -np.sin(i) * np.cos(node), np.cos(i)])
+    np.testing.assert_allclose(data.planets[0], mercury, atol=1e-4)

@@ -4,22 +4,15 @@ from scipy import sparse
 
 from pymc_geodesic.datasets import (
     build_20news_different,
-    document_frequency,
+    hold_out_words,
     load_20news_different,
     load_directional,
-    load_household,
-    load_mcmurdo,
-    load_torsions,
     load_wikipedia,
-    tf_idf,
 )
 
 LOADERS = [
     (load_20news_different, "20news_different_tfidf.npz", "changliu/sggmcmc-sam"),
     (load_directional, "directional.npz", "sphunif"),
-    (load_household, "household.npz", "HSAUR3"),
-    (load_mcmurdo, "paleomagnetic.npz", "Lawrence"),
-    (load_torsions, "torsions.npz", "Berman"),
     (load_wikipedia, "wiki_bow_7702.npz", "Patterson"),
 ]
 
@@ -64,17 +57,6 @@ def test_20news_different(data_home):
     }
 
 
-def test_tf_idf_reproduces_the_features_of_the_authors(data_home):
-    counts = load_20news_different(data_home, features="counts")
-    features = load_20news_different(data_home)
-    # 1,667 documents before one without any word of the vocabulary was dropped.
-    for mine, theirs, size in (
-        (counts.train, features.train, 1667),
-        (counts.test, features.test, 1107),
-    ):
-        assert abs(tf_idf(mine, n_documents=size) - theirs).max() < 5e-8
-
-
 def test_20news_different_is_built_from_the_archive(data_home, tmp_path):
     with np.load(data_home / "20news_bow_61188.npz") as archive:
         for part, prefix in (("train", "tr"), ("test", "te")):
@@ -105,52 +87,6 @@ def test_building_names_the_missing_file(tmp_path):
     (tmp_path / "train.data").touch()
     with pytest.raises(FileNotFoundError, match=r"'train\.label'.*qwone\.com"):
         build_20news_different(tmp_path, tmp_path)
-
-
-def test_directional(data_home):
-    data = load_directional(data_home)
-    assert data.comets.shape == (3798, 3)
-    assert data.planets.shape == (9, 3)
-    assert data.wind.shape == (310, 2)
-    for points in (data.comets, data.planets, data.wind):
-        np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1.0, rtol=1e-14)
-    # Mercury's orbit: inclination 7.005 degrees, ascending node at 48.33 degrees.
-    i, node = np.deg2rad([7.005, 48.33])
-    mercury = np.array([np.sin(i) * np.sin(node), -np.sin(i) * np.cos(node), np.cos(i)])
-    np.testing.assert_allclose(data.planets[0], mercury, atol=1e-4)
-
-
-def test_household(data_home):
-    data = load_household(data_home)
-    assert data.direction.shape == (40, 4)
-    np.testing.assert_allclose(np.linalg.norm(data.direction, axis=1), 1.0, rtol=1e-14)
-    assert list(data.goods) == ["housing", "food", "goods", "service"]
-    assert sorted(set(data.gender)) == ["female", "male"]
-
-
-def test_mcmurdo(data_home):
-    data = load_mcmurdo(data_home)
-    assert data.direction.shape == (133, 3)
-    np.testing.assert_allclose(np.linalg.norm(data.direction, axis=1), 1.0, rtol=1e-14)
-    names, sizes = np.unique(data.polarity, return_counts=True)
-    assert dict(zip(names, sizes, strict=True)) == {"n": 75, "r": 46, "t": 12}
-    # At 78 degrees south the field of a reversed dipole points down, that of a normal one up.
-    assert (data.direction[data.polarity == "r", 2] > 0.7).all()
-    assert (data.direction[data.polarity == "n", 2] < -0.7).all()
-
-
-def test_mcmurdo_points_north_east_and_down(tmp_path):
-    arrays = dict.fromkeys(("k", "age", "lat", "lon"), np.ones(3))
-    arrays |= {"dec": np.array([0.0, 90.0, 10.0]), "inc": np.array([0.0, 0.0, 90.0])}
-    arrays |= {"n": np.full(3, 5.0), "polarity": np.array(["n", "r", "t"])}
-    np.savez(tmp_path / "paleomagnetic.npz", **{f"mcmurdo_{key}": arrays[key] for key in arrays})
-    np.testing.assert_allclose(load_mcmurdo(tmp_path).direction, np.eye(3), atol=1e-15)
-
-
-def test_document_frequency_ignores_stored_zeros():
-    counts = sparse.csr_matrix(np.array([[2.0, 1.0], [1.0, 0.0]]))
-    counts.data[0] = 0.0
-    np.testing.assert_array_equal(document_frequency(counts), [1, 1])
 
 
 def test_held_out_words_of_wikipedia_are_not_seen(tmp_path):
@@ -187,3 +123,23 @@ def test_wikipedia(data_home):
     assert 2000 < unigram < 3500
     with pytest.raises(ValueError, match="145471 pages"):
         load_wikipedia(data_home, n_test=10**6)
+
+
+def test_every_word_is_in_one_part():
+    counts = sparse.random_array((200, 30), density=0.2, rng=np.random.default_rng(1))
+    counts.data = np.floor(20 * counts.data)
+    observed, held_out = hold_out_words(counts, 0.25, random_seed=1)
+    np.testing.assert_array_equal((observed + held_out).toarray(), counts.toarray())
+    n = counts.sum()
+    assert abs(held_out.sum() - 0.25 * n) < 5 * np.sqrt(n * 0.25 * 0.75)
+    assert observed.data.min() > 0
+    assert held_out.data.min() > 0
+
+
+@pytest.mark.parametrize(
+    ("counts", "share", "message"),
+    [([[0.5, 1.0]], 0.5, "integers"), ([[-1, 1]], 0.5, "integers"), ([[1, 1]], 1.5, "share")],
+)
+def test_bad_input_is_named(counts, share, message):
+    with pytest.raises(ValueError, match=message):
+        hold_out_words(counts, share)

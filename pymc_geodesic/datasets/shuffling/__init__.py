@@ -1,1 +1,0 @@
-"""Rows on disk in random order, in two passes and little memory."""

@@ -1,1 +1,0 @@
-"""Rows of numbers that stay on disk until a sampler asks for them."""

@@ -1,0 +1,80 @@
+"""Effective sample size of one chain by the means of batches."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from pymc_geodesic.manifolds import Euclidean, Product, Simplex
+from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
+
+LINE = Product([("x", Euclidean(1), 1)])
+
+
+def observed(monitor: EffectiveSizeMonitor, draws: np.ndarray) -> EffectiveSizeMonitor:
+    """Monitor of a chain of these draws."""
+    monitor.initialize(len(draws))
+    for draw in draws:
+        monitor.observe(draw, {})
+    return monitor
+
+
+def autoregression(n: int, memory: float, size: int) -> np.ndarray:
+    """Draws x' = a x + √(1 − a²) ε, worth n (1 − a) / (1 + a) independent ones."""
+    rng = np.random.default_rng(1)
+    draws = rng.normal(size=(n, size))
+    for last, draw in itertools.pairwise(draws):
+        draw *= np.sqrt(1.0 - memory**2)
+        draw += memory * last
+    return draws
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.9, 0.98])
+def test_of_autoregression(memory):
+    n = 20_000
+    monitor = EffectiveSizeMonitor(Product([("x", Euclidean(3), 1)]))
+    found, variable = observed(monitor, autoregression(n, memory, 3) + 1e6).smallest()
+    assert 0.3 < found / (n * (1.0 - memory) / (1.0 + memory)) < 1.7
+    assert variable == "x"
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.98])
+def test_of_a_resumed_run(memory):
+    """Draws are added to the number that was planned first, twice."""
+    n, first = 20_000, 0
+    draws = autoregression(n, memory, 1) + 3.0
+    monitor, state = EffectiveSizeMonitor(LINE), None
+    for planned in (8_000, 16_000, n):
+        monitor.initialize(planned)
+        if state is not None:
+            monitor.state = state
+        for draw in draws[first:planned]:
+            monitor.observe(draw, {})
+        first, state = planned, monitor.state
+    found, _ = monitor.smallest()
+    assert 0.3 < found / (n * (1.0 - memory) / (1.0 + memory)) < 1.7
+
+
+def test_times_around_the_circle_do_not_matter():
+    """Angles that are independent draws, on a line where a chain drifts away from zero."""
+    rng = np.random.default_rng(1)
+    turns = 2.0 * np.pi * np.cumsum(rng.choice([-1, 0, 1], size=2000))
+    angles = (rng.uniform(-np.pi, np.pi, 2000) + turns)[:, np.newaxis]
+    on_circle = observed(EffectiveSizeMonitor(LINE, angles=["x"]), angles)
+    on_line = observed(EffectiveSizeMonitor(LINE), angles)
+    assert on_circle.smallest()[0] > 1000.0
+    assert on_circle.diagnosis(["x"]) is None
+    found = on_line.diagnosis(["x"])
+    assert found.value == on_line.smallest()[0] < 100.0
+    assert (found.coordinates, found.anchor) == (("x",), "few-effective-draws")
+
+
+def test_signs_of_square_roots_do_not_matter():
+    product = Product([("theta", Simplex(3), 1)])
+    rng = np.random.default_rng(1)
+    roots = np.sqrt(rng.dirichlet(np.ones(3), 400))
+    signs = rng.choice([-1.0, 1.0], (400, 3))
+    one, other = (
+        observed(EffectiveSizeMonitor(product), draws).state for draws in (roots, signs * roots)
+    )
+    np.testing.assert_equal(one, other)
