@@ -246,6 +246,9 @@ class CountNoiseAdaptation:
         self._drift, self._rule, self._layout = drift, rule, drift.layout
         self._user_specified, self.needs_warm_up = step_size, step_size is None
         self._counts_depend, self._sums_depend = counts_depend, sums_depend
+        self._any_sum_depends = bool(sums_depend.any())
+        self._all_simplex = bool(self._layout.is_simplex.all())
+        self._ones = np.ones(self._layout.size)
         self._noise = CountNoise(len(self._layout.parts), self._layout.size)
         self.is_tuned = False
         self.initialize(0)
@@ -354,8 +357,7 @@ class CountNoiseAdaptation:
 
     def settings(self, chain: CIRChain) -> CIRSettings:
         """Parameters of the inner steps of the next draw."""
-        unit = np.where(self._layout.is_simplex, 1.0, chain.prior.rate + self._noise.exposures)
-        return CIRSettings(self._step_size_of(chain.n), unit, self._count_totals())
+        return CIRSettings(self._step_size_of(chain.n), self._unit(chain), self._count_totals())
 
     def inflation(self, step_size: float) -> float:
         """Relative variance that the noise of the minibatches adds at a step size."""
@@ -370,8 +372,13 @@ class CountNoiseAdaptation:
             step_size = self._step_size
         return step_size * self._shrinkage
 
+    def _unit(self, chain: CIRChain) -> np.ndarray:
+        if self._all_simplex:
+            return self._ones
+        return np.where(self._layout.is_simplex, 1.0, chain.prior.rate + self._noise.exposures)
+
     def _count_totals(self) -> np.ndarray:
-        if not self._sums_depend.any():
+        if not self._any_sum_depends:
             return np.empty(0)
         variates = self._drift.control_variates
         if variates is not None and variates.is_centered:

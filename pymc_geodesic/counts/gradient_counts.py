@@ -162,6 +162,7 @@ class CountEstimator(CountEstimate):
         self.gradient = GradientEstimator(density, compile_kwargs=compile_kwargs)
         self.source = density.source
         self._table = layout_table(density.variables)
+        self._evaluations = 1 + int(np.sum(self._table[:, 0] != SIMPLEX))
         self._all_rows: tuple[CompiledField, Density] | None = None
 
     @property
@@ -171,8 +172,8 @@ class CountEstimator(CountEstimate):
 
     @property
     def evaluations(self) -> int:
-        """Gradient evaluations of one estimate: one, and one for each other than a Dirichlet."""
-        return 1 + int(np.sum(self._table[:, 0] != SIMPLEX))
+        """Gradient evaluations of one estimate: one, and one per Gamma or LogNormal variable."""
+        return self._evaluations
 
     def share(self, minibatch: int) -> float:
         """Return 1, since all minibatches have the same number of rows; see `CountEstimate`."""
