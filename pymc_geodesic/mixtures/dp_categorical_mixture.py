@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from pymc_geodesic.kernels.cox_ingersoll_ross import cir_transition
+from pymc_geodesic.kernels.scir import cir_transition
 from pymc_geodesic.kernels.stick_breaking import log_pieces
 from pymc_geodesic.mixtures.dp_categorical import (
     SMALLEST_PROBABILITY,
