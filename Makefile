@@ -37,7 +37,7 @@ help:
 	@echo "make test-oldest-core  the part of it that continuous integration runs"
 	@echo "make test-newest       the test suite on the newest PyMC, pre-releases too, in .venv-newest"
 	@echo "make coverage          lines of Python that the tests reach; writes htmlcov/"
-	@echo "make lint              ruff and mypy"
+	@echo "make lint              ruff, mypy and import-linter"
 	@echo "make format            let ruff rewrite the sources"
 	@echo "make bench             the benchmarks; writes benchmarks/results/"
 	@echo "make bench-history     speed of this commit beside that of earlier ones; adds to benchmarks/history/"
@@ -122,6 +122,7 @@ lint: $(STAMPS)/lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(STAMPS)/lint
 	$(BIN)/ruff check --fix .
@@ -152,4 +153,4 @@ package: $(STAMPS)/package
 
 clean:
 	rm -rf demo_output docs/_build docs/api/generated benchmarks/results examples/output
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .coverage .coverage[.-]* htmlcov dist
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage[.-]* htmlcov dist

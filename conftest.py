@@ -8,11 +8,10 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.sources import digest_of_package, folder_of_tests
+from tests.sources import digest_of_package
 
 UNUSED_SECONDS = 14 * 24 * 3600
 
@@ -42,7 +41,6 @@ if "NUMBA_CACHE_DIR" not in os.environ:  # one that is set serves whoever edits 
     cache = numba_cache_of_these_sources()
     forget_old_caches(cache)
     os.environ["NUMBA_CACHE_DIR"] = str(cache)
-forget_old_caches(folder_of_tests())
 os.environ.setdefault("MPLBACKEND", "Agg")
 # PyTensor notes for every variable where it was made, which takes a tenth of the time of a model.
 os.environ["PYTENSOR_FLAGS"] = ",".join(
@@ -63,41 +61,6 @@ def close_figures() -> Iterator[None]:
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
-
-
-@pytest.fixture(autouse=True, scope="session")
-def interpret() -> Iterator[None]:
-    """Let `mode="FAST_COMPILE"` compile nothing, and evaluate quickly.
-
-    PyTensor interprets the graph then, but hands the graphs within it (a softmax, a symbolic random
-    variable) to the compiler of C, at half a second or more for each of their nodes.
-    """
-    from pytensor.compile.builders import OpFromGraph
-    from pytensor.compile.inner_function import link_only_mode
-    from pytensor.link.vm import VMLinker
-
-    from tests.interpreter import interpret_quickly, interpret_traces
-
-    def link_mode(op: Any, impl: str | None) -> Any:
-        if impl == "py":
-            return link_only_mode(VMLinker(use_cloop=False, c_thunks=False))
-        return super(OpFromGraph, op).link_mode(impl)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OpFromGraph, "link_mode", link_mode)
-        interpret_quickly(patch)
-        interpret_traces(patch)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="module")
-def rewrite_graphs_once() -> Iterator[None]:
-    """Let functions of a module that compile nothing share the work on graphs that are alike."""
-    from tests.rewriting import rewrite_once
-
-    with pytest.MonkeyPatch.context() as patch:
-        rewrite_once(patch)
-        yield
 
 
 COMPILED_EXAMPLES = (

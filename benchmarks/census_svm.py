@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="file for the draws of the reference")
     asked = parser.parse_args()
     X, y = census_rows()
-    model = pg.models.linear_svm(X, y)
+    model = pg.svm.linear_svm(X, y)
     exact, found = reference(X, y, asked.reference, asked.cache)
     results = {"Gibbs": found}
     print(json.dumps({"sampler": "Gibbs"} | found), flush=True)

@@ -13,7 +13,7 @@ import json
 
 import numpy as np
 
-from pymc_geodesic.diagnostics import credible_cap, directional_hdi, directional_hdr
+from pymc_geodesic.directional import credible_cap, directional_hdi, directional_hdr
 from pymc_geodesic.distributions.draws import draw_uniform_directions, draw_von_mises_fisher
 
 KAPPA, N_DATA, N_DRAWS = 3.0, 5, 400

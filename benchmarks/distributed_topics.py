@@ -22,8 +22,8 @@ from scipy import sparse
 import pymc_geodesic as pg
 from benchmarks.distributed import Killer, cluster
 from pymc_geodesic.datasets import hold_out_words, load_20news_different, load_wikipedia
-from pymc_geodesic.diagnostics import document_completion_perplexity
 from pymc_geodesic.distributed import sampling
+from pymc_geodesic.topics import document_completion_perplexity
 
 ALPHA, BETA = 0.1, 0.01
 BATCH, N_STEPS = 50, 10
@@ -45,7 +45,7 @@ def in_shards(client, parts: Sequence, few, n_topics: int, **arguments):
     step = functools.partial(pg.SCIR, batch_size=BATCH, **OPTIONS)
     began = time.perf_counter()
     idata = pg.distributed.sample(
-        pg.models.lda(few, n_topics, ALPHA, BETA), step, client,
+        pg.topics.lda(few, n_topics, ALPHA, BETA), step, client,
         shards=[{"counts": part} for part in parts], conducive=False, random_seed=1,
         progressbar=False, compute_convergence_checks=False, **(LENGTHS | arguments),
     )  # fmt: skip
@@ -57,7 +57,7 @@ def in_one_process(counts, n_topics: int, *, passing: bool):
     blocks = [counts[i : i + BATCH] for i in range(0, counts.shape[0], BATCH)]
     rows = {"batches": blocks, "total_size": counts.shape[0]} if passing else {"batch_size": BATCH}
     began = time.perf_counter()
-    with pg.models.lda(blocks[0] if passing else counts, n_topics, ALPHA, BETA):
+    with pg.topics.lda(blocks[0] if passing else counts, n_topics, ALPHA, BETA):
         idata = pm.sample(
             step=pg.SCIR(**rows, **OPTIONS), cores=1, random_seed=1, var_names=["topics"],
             progressbar=False, compute_convergence_checks=False, **LENGTHS,

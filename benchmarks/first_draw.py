@@ -70,7 +70,7 @@ if case in ("documents", "topics"):
     corpus = pg.datasets.docstring_corpus()
     n = corpus.train.shape[1]
 if case == "topics":
-    with pg.models.spherical_admixture(
+    with pg.topics.spherical_admixture(
         corpus.train, 6, alpha=1.0, kappa=1.0 * n, sigma=n / 3, kappa0=n / 3
     ):
         step = pg.SGGMC(

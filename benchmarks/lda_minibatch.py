@@ -18,7 +18,7 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import load_wikipedia
-from pymc_geodesic.kernels.topics.moves import add_counts, scir_words
+from pymc_geodesic.kernels.topic_updates import add_counts, scir_words
 from pymc_geodesic.runtime.streams import new_stream
 
 TOPICS, WORDS, BATCH = 50, 7702, 50
@@ -69,7 +69,7 @@ def main() -> None:
     arguments = parser.parse_args()
     counts = documents(arguments.data, arguments.documents)
     blocks = [counts[i : i + BATCH] for i in range(0, counts.shape[0] - BATCH + 1, BATCH)]
-    model = pg.models.lda(blocks[0], TOPICS, ALPHA, BETA)
+    model = pg.topics.lda(blocks[0], TOPICS, ALPHA, BETA)
     sweeps = {"1 + 1": (1, 1), "5 + 5": (5, 5)}
     contestants: dict[str, Callable[[], float]] = {}
     n_steps = 20

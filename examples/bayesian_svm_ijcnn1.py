@@ -72,7 +72,7 @@ class Experiment:
             np.column_stack([(part - mean) / sd, np.ones(len(part))]) for part in (train, test)
         )
         self.y, self.y_test = arrays["ytr"].astype(float), arrays["yte"].astype(float)
-        self.model = pg.models.linear_svm(self.X, self.y)
+        self.model = pg.svm.linear_svm(self.X, self.y)
 
     def accuracy(self, weights: np.ndarray) -> np.ndarray:
         """Return the test accuracy of classifiers, shape (classifier, feature)."""

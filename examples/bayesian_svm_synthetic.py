@@ -107,7 +107,7 @@ def sample_all(
     X: np.ndarray, y: np.ndarray, *, draws: int, tune: int, with_blackjax: bool
 ) -> dict[str, np.ndarray]:
     """Run every sampler; return draws by name, shape (chain, draw, 2)."""
-    model = pg.models.linear_svm(X, y)
+    model = pg.svm.linear_svm(X, y)
     results, stats = {}, {}
     for name, make_step in contestants().items():
         with model:

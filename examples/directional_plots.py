@@ -17,7 +17,6 @@ import xarray as xr
 from script_parts import parse_options
 
 import pymc_geodesic as pg
-from pymc_geodesic import diagnostics
 
 SEED = 1
 
@@ -75,20 +74,22 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def figures(draws: int) -> dict[str, Any]:
     """Make every plot of the page."""
     made, winds = made_draws(), sampled_winds(draws)
-    print(diagnostics.directional_summary(made, axial="axis", round_to=2).T)
+    print(pg.directional.directional_summary(made, axial="axis", round_to=2).T)
     return {
-        "rose": diagnostics.plot_rose(made, compass=True),
-        "circular_density": diagnostics.plot_circular_density(made),
-        "sphere_equal_area": diagnostics.plot_sphere(made, "pole", extent=120),
-        "sphere_axes": diagnostics.plot_sphere(
+        "rose": pg.directional.plot_rose(made, compass=True),
+        "circular_density": pg.directional.plot_circular_density(made),
+        "sphere_equal_area": pg.directional.plot_sphere(made, "pole", extent=120),
+        "sphere_axes": pg.directional.plot_sphere(
             made, "axis", axial=True, lower_hemisphere="east_north_up"
         ),
-        "sphere_mollweide": diagnostics.plot_sphere(made, "pole", projection="mollweide"),
-        "sphere_globe": diagnostics.plot_sphere(made, "pole", projection="3d", centre=[0, 1, 0.3]),
-        "ternary": diagnostics.plot_ternary(made),
-        "direction_trace": diagnostics.plot_direction_trace(winds),
-        "warmup": diagnostics.plot_warmup(winds),
-        "directional_ppc": diagnostics.plot_directional_ppc(winds),
+        "sphere_mollweide": pg.directional.plot_sphere(made, "pole", projection="mollweide"),
+        "sphere_globe": pg.directional.plot_sphere(
+            made, "pole", projection="3d", centre=[0, 1, 0.3]
+        ),
+        "ternary": pg.directional.plot_ternary(made),
+        "direction_trace": pg.directional.plot_direction_trace(winds),
+        "warmup": pg.diagnostics.plot_warmup(winds),
+        "directional_ppc": pg.directional.plot_directional_ppc(winds),
     }
 
 

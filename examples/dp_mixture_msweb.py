@@ -29,11 +29,11 @@ from scipy import sparse
 from script_parts import options_parser, save_figure
 
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
-from pymc_geodesic.diagnostics import mixture_log_predictive
-from pymc_geodesic.models import (
+from pymc_geodesic.mixtures import (
     dp_categorical_gibbs,
     dp_categorical_mixture,
     dp_categorical_slice,
+    mixture_log_predictive,
 )
 
 ORIGIN = (

@@ -28,8 +28,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
-from pymc_geodesic.diagnostics import expert_probabilities, expert_votes
-from pymc_geodesic.models import dp_multinomial_logit, infinite_svm
+from pymc_geodesic.mixtures import (
+    dp_multinomial_logit,
+    expert_probabilities,
+    expert_votes,
+    infinite_svm,
+)
 
 PROTEIN = (
     "Ding and Dubchak's protein folds (2001): composition and length; the file must hold features "

@@ -38,7 +38,7 @@ from script_parts import parse_options
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import CompletionCorpus, load_wikipedia
-from pymc_geodesic.diagnostics.completion import completion_probabilities, perplexity_of
+from pymc_geodesic.topics.completion import completion_probabilities, perplexity_of
 
 N_TOPICS = 50
 BATCH_SIZE = 50
@@ -78,7 +78,7 @@ def stream_documents(
 ) -> Iterator[Snapshot]:
     """Run a stochastic gradient sampler over documents that pass by once."""
     blocks = [train[i : i + BATCH_SIZE] for i in range(0, train.shape[0], BATCH_SIZE)]
-    model = pg.models.lda(blocks[0], N_TOPICS, ALPHA, BETA)
+    model = pg.topics.lda(blocks[0], N_TOPICS, ALPHA, BETA)
     step = method(
         local=["theta"],
         minibatch=["counts"],
@@ -97,7 +97,7 @@ def revisit_documents(
     schedule: pg.PolynomialDecay, train: sparse.csr_matrix, seed: int, passes: int
 ) -> Iterator[Snapshot]:
     """Run SCIR over documents that stay in memory, and their proportions with them."""
-    model = pg.models.lda(train, N_TOPICS, ALPHA, BETA)
+    model = pg.topics.lda(train, N_TOPICS, ALPHA, BETA)
     step = pg.SCIR(
         local=["theta"],
         minibatch=["counts"],

@@ -25,8 +25,13 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 from sklearn.svm import LinearSVC
 
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
-from pymc_geodesic.diagnostics import label_scores, topics_by_class
-from pymc_geodesic.models import medlda_gibbs, medlda_passive_aggressive, medlda_ssgrld
+from pymc_geodesic.topics import (
+    label_scores,
+    medlda_gibbs,
+    medlda_passive_aggressive,
+    medlda_ssgrld,
+    topics_by_class,
+)
 
 SETTINGS: dict[str, float] = {"alpha": 1.0, "beta": 1.0, "cost": 16.0, "margin": 4.0}
 """With nineteen in twenty negatives a wide margin is lost in all machines of one against all."""

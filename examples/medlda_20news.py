@@ -35,13 +35,15 @@ from sklearn.svm import LinearSVC
 from topic_baselines import supervised_lda, topics_by_others
 
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
-from pymc_geodesic.diagnostics import label_scores, predict_labels, topics_by_class
-from pymc_geodesic.models import (
+from pymc_geodesic.schedules import PolynomialDecay
+from pymc_geodesic.topics import (
+    label_scores,
     medlda_gibbs,
     medlda_passive_aggressive,
     medlda_ssgrld,
+    predict_labels,
+    topics_by_class,
 )
-from pymc_geodesic.schedules import PolynomialDecay
 
 ORIGIN = (
     "20 Newsgroups in its Matlab/Octave version is at http://qwone.com/~jason/20Newsgroups/; the "

@@ -1,6 +1,6 @@
 """The spherical admixture model written out in PyMC, to show that no magic is needed.
 
-`pymc_geodesic.models.spherical_admixture` is a convenience. The same model is a dozen lines of
+`pymc_geodesic.topics.spherical_admixture` is a convenience. The same model is a dozen lines of
 ordinary PyMC: topics on the sphere, proportions on the simplex, and a likelihood through the Gram
 matrix of the topics, so that no mean over all words is formed for a document. This script builds
 both, checks that log-density and gradient agree to rounding, and draws the topics of a synthetic
@@ -22,7 +22,6 @@ import pytensor.tensor as pt
 from script_parts import parse_options
 
 import pymc_geodesic as pg
-from pymc_geodesic import diagnostics
 
 SEED = 3
 
@@ -138,7 +137,7 @@ def sample(
 
 def cosines(idata: Any, topics: np.ndarray) -> np.ndarray:
     """Return the cosine of the mean direction of each topic with the true one."""
-    aligned = diagnostics.align_topics(idata, reference=topics)
+    aligned = pg.topics.align_topics(idata, reference=topics)
     mean = aligned.posterior["beta"].values.mean(axis=(0, 1))
     mean /= np.linalg.norm(mean, axis=1, keepdims=True)
     return np.sum(mean * topics, axis=1)
@@ -148,7 +147,7 @@ def plot(idata: dict[str, Any], topics: np.ndarray) -> plt.Figure:
     """Draw the weights of the words, the true ones against the posterior means."""
     figure, axes = plt.subplots(1, len(idata), figsize=(7, 3.4), layout="constrained", sharey=True)
     for ax, (name, each) in zip(axes, idata.items(), strict=True):
-        beta = diagnostics.align_topics(each, reference=topics).posterior["beta"].values
+        beta = pg.topics.align_topics(each, reference=topics).posterior["beta"].values
         ax.axline((0, 0), slope=1, color="grey", lw=0.5)
         for k, mean in enumerate(beta.mean(axis=(0, 1))):
             ax.plot(topics[k], mean, ".", ms=3, label=f"topic {k}")
@@ -177,7 +176,7 @@ def main() -> None:
     )
     models = {
         "by hand": model_by_hand(corpus, options.topics, **settings),
-        "models.spherical_admixture": pg.models.spherical_admixture(
+        "topics.spherical_admixture": pg.topics.spherical_admixture(
             corpus, options.topics, **settings
         ),
     }
@@ -192,7 +191,7 @@ def main() -> None:
         )
         seconds = time.perf_counter() - start
         stats = results[name].sample_stats
-        perplexity = diagnostics.log_perplexity(
+        perplexity = pg.topics.log_perplexity(
             results[name],
             corpus[:200],
             alpha=settings["alpha"],

@@ -18,8 +18,8 @@ from pymc.step_methods.compound import BlockedStep
 from scipy import sparse
 
 import pymc_geodesic as pg
-from pymc_geodesic.diagnostics import log_perplexity
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+from pymc_geodesic.topics import log_perplexity
 
 SNAPSHOTS = 15
 SEED = 17
@@ -168,8 +168,8 @@ def run_variational(
     """
     few = train[: 2 * settings["n_topics"]]
     with warnings.catch_warnings():  # one pass compiles, and is thrown away
-        warnings.simplefilter("ignore", pg.models.ConvergenceWarning)
-        pg.models.spherical_admixture_vi(few, **settings, max_passes=1, draws=1, progressbar=False)
+        warnings.simplefilter("ignore", pg.topics.ConvergenceWarning)
+        pg.topics.spherical_admixture_vi(few, **settings, max_passes=1, draws=1, progressbar=False)
     rng = np.random.default_rng(SEED)
     start = starting_topics(train, settings["n_topics"], rng)
     watch = Watch(held_out, settings["alpha"], settings["kappa"], every / 5)
@@ -186,7 +186,7 @@ def run_variational(
         if watch.seconds >= seconds:
             raise StopIteration
 
-    fit = pg.models.spherical_admixture_vi(
+    fit = pg.topics.spherical_admixture_vi(
         train, **settings, start=start, batch_size=batch_size, max_passes=10**6, callback=look,
         draws=SNAPSHOTS, random_seed=SEED, progressbar=False, **options,
     )  # fmt: skip

@@ -40,7 +40,7 @@ def by_sampler(draws: int) -> Callable[..., np.ndarray]:
     """Mean shares over draws of `SGGMC`, which draws those of the texts in each minibatch."""
 
     def shares(vectors: sparse.csr_array, seed: int) -> np.ndarray:
-        with pg.models.spherical_admixture(vectors, N_TOPICS, **SPHERES):
+        with pg.topics.spherical_admixture(vectors, N_TOPICS, **SPHERES):
             idata = pm.sample(
                 draws, tune=draws, chains=1, random_seed=seed, progressbar=False, quiet=True,
                 compute_convergence_checks=False, var_names=["theta"],
@@ -53,7 +53,7 @@ def by_sampler(draws: int) -> Callable[..., np.ndarray]:
 
 def by_variational_inference(vectors: sparse.csr_array, seed: int) -> np.ndarray:
     """Means of the laws of the shares."""
-    fit = pg.models.spherical_admixture_vi(
+    fit = pg.topics.spherical_admixture_vi(
         vectors, N_TOPICS, **SPHERES, random_seed=seed, progressbar=False
     )
     laws = fit["variational"]["theta_concentration"].values

@@ -98,7 +98,7 @@ def main() -> None:
     settings = {
         "n_topics": N_TOPICS, "alpha": ALPHA, "kappa": KAPPA, "sigma": SIGMA, "kappa0": SIGMA,
     }  # fmt: skip
-    model = pg.models.spherical_admixture(corpus.train, **settings)
+    model = pg.topics.spherical_admixture(corpus.train, **settings)
     arguments.output.mkdir(parents=True, exist_ok=True)
     results = arguments.output / "spherical_topics_of_20news.json"
     curves: dict[str, Curve] = {}

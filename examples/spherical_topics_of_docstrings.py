@@ -23,7 +23,6 @@ import xarray as xr
 from script_parts import parse_options
 
 import pymc_geodesic as pg
-from pymc_geodesic import diagnostics
 from pymc_geodesic.datasets import Corpus, docstring_corpus
 
 ALPHA = 1.0
@@ -74,14 +73,14 @@ def sample(
 
 def perplexity(beta: np.ndarray, documents: Any, settings: dict[str, float]) -> float:
     """Return the log-perplexity with the same random proportions for every set of topics."""
-    return diagnostics.log_perplexity(beta, documents, random_seed=SEED, **settings)
+    return pg.topics.log_perplexity(beta, documents, random_seed=SEED, **settings)
 
 
 def baselines(corpus: Corpus, n_topics: int, settings: dict[str, float]) -> dict[str, float]:
     """Return log-perplexities of two sets of topics that no sampler had a hand in."""
     mean = np.asarray(corpus.train.sum(axis=0)).ravel()
     mean /= np.linalg.norm(mean)
-    centres, _ = diagnostics.spherical_kmeans(corpus.train, n_topics, random_seed=SEED)
+    centres, _ = pg.mixtures.spherical_kmeans(corpus.train, n_topics, random_seed=SEED)
     return {
         "every topic is the corpus mean": perplexity(mean[None], corpus.test, settings),
         "spherical k-means centres": perplexity(centres, corpus.test, settings),
@@ -105,8 +104,8 @@ def perplexity_over_time(
 
 def print_topics(idata: xr.DataTree, vocabulary: np.ndarray) -> None:
     """Print the first words of each topic with R-hat and effective sample size of their weights."""
-    aligned = diagnostics.align_topics(idata)
-    words = diagnostics.top_words(aligned, vocabulary, n=8)
+    aligned = pg.topics.align_topics(idata)
+    words = pg.topics.top_words(aligned, vocabulary, n=8)
     column = {word: index for index, word in enumerate(vocabulary)}
     print(f"\n{'topic':>5}  {'R-hat':>6}  {'ESS':>5}  words with the largest weight")
     for topic, best in enumerate(words.values):
@@ -131,11 +130,11 @@ def write_plots(
     end = max(seconds[-1] for seconds in explored.seconds.values())
     for name, (seconds, values) in perplexity_over_time(sampled, corpus, settings).items():
         curves[name] = end + seconds, values
-    perplexity = diagnostics.plot_perplexity(curves, baselines=reference, log_time=False)
+    perplexity = pg.topics.plot_perplexity(curves, baselines=reference, log_time=False)
     figures = {
         "perplexity": perplexity.figure,
-        "topics": diagnostics.plot_top_words(sampled.idata, corpus.vocabulary, columns=3),
-        "temperature": diagnostics.plot_temperature(sampled.idata),
+        "topics": pg.topics.plot_top_words(sampled.idata, corpus.vocabulary, columns=3),
+        "temperature": pg.diagnostics.plot_temperature(sampled.idata),
     }
     for name, figure in figures.items():
         figure.savefig(folder / f"{name}.png", dpi=150)
@@ -159,7 +158,7 @@ def main() -> None:
     kappa, sigma = KAPPA_PER_WORD * n_words, SIGMA_PER_WORD * n_words
     settings = {"alpha": ALPHA, "kappa": kappa}
     print(f"Docstrings of NumPy and SciPy: {corpus}")
-    model = pg.models.spherical_admixture(
+    model = pg.topics.spherical_admixture(
         corpus.train, options.topics, sigma=sigma, kappa0=sigma, **settings
     )
 
@@ -186,10 +185,10 @@ def main() -> None:
 
     reference = baselines(corpus, options.topics, settings)
     print("\nHeld-out log-perplexity (nats per document, smaller is better)")
-    fitted = diagnostics.log_perplexity(sampled.idata, corpus.test, draws=15, random_seed=SEED)
+    fitted = pg.topics.log_perplexity(sampled.idata, corpus.test, draws=15, random_seed=SEED)
     for name, value in (reference | {"SGGMC, 15 draws averaged": fitted}).items():
         print(f"  {name:<32}{value:10.1f}")
-    temperature = diagnostics.temperature_summary(sampled.idata)["mean"].values
+    temperature = pg.diagnostics.temperature_summary(sampled.idata)["mean"].values
     print(f"Kinetic temperature, 1 is right: {' '.join(f'{t:.3f}' for t in temperature)}")
 
     print_topics(sampled.idata, corpus.vocabulary)

@@ -43,7 +43,8 @@ from spherical_runs import (
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import CompletionCorpus, load_wikipedia
-from pymc_geodesic.diagnostics import log_perplexity, spherical_kmeans
+from pymc_geodesic.mixtures import spherical_kmeans
+from pymc_geodesic.topics import log_perplexity
 
 N_WORDS = 3000
 LARGEST_DOCUMENT_SHARE = 0.0599
@@ -124,7 +125,7 @@ def baselines(pages: Pages, kmeans_passes: int) -> dict[str, dict[str, float]]:
     mean /= np.linalg.norm(mean)
     began = time.perf_counter()
     with warnings.catch_warnings():  # few passes are what the time allows
-        warnings.simplefilter("ignore", pg.models.ConvergenceWarning)
+        warnings.simplefilter("ignore", pg.topics.ConvergenceWarning)
         centres, _ = spherical_kmeans(
             pages.train, n_topics, n_restarts=1, max_passes=kmeans_passes, random_seed=SEED
         )
@@ -140,7 +141,7 @@ def run_sampler(
 ) -> Curve:
     """Run a sampler from around the corpus mean, or from a fit that is given."""
     tuning = {"tune": options.pop("tune"), "returns": options.pop("returns", False)}
-    model = pg.models.spherical_admixture(pages.train, **SETTINGS)
+    model = pg.topics.spherical_admixture(pages.train, **SETTINGS)
     made = step(
         [model["beta"]], local=[model["theta"]], minibatch=["V"], batch_size=BATCH_SIZE,
         model=model, **options,

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.decomposition import LatentDirichletAllocation
 
-from pymc_geodesic.models import lda_gibbs
+from pymc_geodesic.topics import lda_gibbs
 
 
 def tokens(counts: Any) -> list[list[str]]:

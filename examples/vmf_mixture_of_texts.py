@@ -33,8 +33,12 @@ from sklearn.metrics import adjusted_rand_score
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
-from pymc_geodesic.diagnostics import component_probabilities, spherical_kmeans
-from pymc_geodesic.models import vmf_mixture, vmf_mixture_em
+from pymc_geodesic.mixtures import (
+    component_probabilities,
+    spherical_kmeans,
+    vmf_mixture,
+    vmf_mixture_em,
+)
 
 ORIGIN = (
     "20 Newsgroups in its Matlab/Octave version is at http://qwone.com/~jason/20Newsgroups/; the "

@@ -1,8 +1,11 @@
 from . import datasets as datasets
 from . import diagnostics as diagnostics
+from . import directional as directional
 from . import distributed as distributed
 from . import manifolds as manifolds
-from . import models as models
+from . import mixtures as mixtures
+from . import svm as svm
+from . import topics as topics
 from . import transforms as transforms
 from .distributions import ESAG as ESAG
 from .distributions import AngularCentralGaussian as AngularCentralGaussian

@@ -89,7 +89,7 @@ def topics() -> None:
     import pymc_geodesic as pg
 
     rows = pg.datasets.make_vmf_mixture(np.eye(8)[:2], 20.0, 60, random_seed=1)[0]
-    with pg.models.spherical_admixture(rows, 2, alpha=1.0, kappa=20.0, sigma=5.0, kappa0=5.0):
+    with pg.topics.spherical_admixture(rows, 2, alpha=1.0, kappa=20.0, sigma=5.0, kappa0=5.0):
         step = pg.SGGMC(
             minibatch=["V"], local=["theta"], batch_size=20, local_tune=2, local_draws=2
         )

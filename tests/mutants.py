@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from pymc_geodesic import integrators
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
@@ -18,7 +19,6 @@ from pymc_geodesic.manifolds import sphere
 from pymc_geodesic.manifolds.rows import view_rows
 from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.streams import fill_normal
-from tests.machine_code import kept
 
 friction_coefficients = integrators.friction_coefficients
 
@@ -75,11 +75,11 @@ class Mutant:
         scope.update(self.replaced)
         text = source[source.index("def ") :].replace(*self.edit)
         exec(compile("from __future__ import annotations\n" + text, str(self), "exec"), scope)
-        compiled = kept(scope[function.__name__], error_model="numpy", fastmath=FAST_MATH)
+        compiled = njit(scope[function.__name__], error_model="numpy", fastmath=FAST_MATH)
         return found, edits, compiled
 
 
-@kept
+@njit
 def weaker_noise(step_size, friction, known_noise, splitting, decay, spread):
     """Standard deviation of the noise 10 % too small."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -87,7 +87,7 @@ def weaker_noise(step_size, friction, known_noise, splitting, decay, spread):
     return 0
 
 
-@kept
+@njit
 def half_of_the_friction(step_size, friction, known_noise, splitting, decay, spread):
     """Half of the friction, and the noise of all of it."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -95,7 +95,7 @@ def half_of_the_friction(step_size, friction, known_noise, splitting, decay, spr
     return 0
 
 
-@kept
+@njit
 def friction_twice(step_size, friction, known_noise, splitting, decay, spread):
     """Friction in both halves of a kick, and the noise of one."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -103,7 +103,7 @@ def friction_twice(step_size, friction, known_noise, splitting, decay, spread):
     return 0
 
 
-@kept
+@njit
 def no_friction(step_size, friction, known_noise, splitting, decay, spread):
     """Noise without friction."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -111,7 +111,7 @@ def no_friction(step_size, friction, known_noise, splitting, decay, spread):
     return 0
 
 
-@kept
+@njit
 def explicit_friction(step_size, friction, known_noise, splitting, decay, spread):
     """Friction of first order."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -119,28 +119,28 @@ def explicit_friction(step_size, friction, known_noise, splitting, decay, spread
     return 0
 
 
-@kept
+@njit
 def noise_subtracted_twice(step_size, friction, known_noise, splitting, decay, spread):
     """Known noise counts double."""
     twice = 2.0 * known_noise
     return friction_coefficients(step_size, friction, twice, splitting, decay, spread)
 
 
-@kept
+@njit
 def noise_left_in(step_size, friction, known_noise, splitting, decay, spread):
     """Known noise is ignored."""
     none = 0.0 * known_noise
     return friction_coefficients(step_size, friction, none, splitting, decay, spread)
 
 
-@kept
+@njit
 def noise_of_all_coordinates(step_size, friction, known_noise, splitting, decay, spread):
     """The mean of the known noise, in each coordinate."""
     mean = np.full(known_noise.size, known_noise.mean())
     return friction_coefficients(step_size, friction, mean, splitting, decay, spread)
 
 
-@kept
+@njit
 def friction_of_all_coordinates(step_size, friction, known_noise, splitting, decay, spread):
     """The friction of the first coordinate in all of them, with the noise of their own."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
@@ -148,12 +148,12 @@ def friction_of_all_coordinates(step_size, friction, known_noise, splitting, dec
     return 0
 
 
-@kept
+@njit
 def no_projection(blocks, x, v):
     """Leave the vector as it is."""
 
 
-@kept
+@njit
 def opposite_kick(blocks, x, v, gradient, time):
     """Gradient with the wrong sign."""
     for i in range(x.size):
@@ -161,7 +161,7 @@ def opposite_kick(blocks, x, v, gradient, time):
     all_blocks.project(blocks, x, v)
 
 
-@kept
+@njit
 def slow_velocity(blocks, x, v, stream):
     """Standard deviation 10 % too small."""
     integrators.refresh_velocity(blocks, x, v, stream)
@@ -169,24 +169,24 @@ def slow_velocity(blocks, x, v, stream):
         v[i] *= 0.9
 
 
-@kept
+@njit
 def unprojected_velocity(blocks, x, v, stream):
     """No projection."""
     fill_normal(stream, v)
 
 
-@kept
+@njit
 def sphere_geodesic(blocks, x, v, time):
     """Great circles on S²: compiles faster than the dispatch over all manifolds."""
     sphere.geodesic(view_rows(x, 0, x.size // 3, 3), view_rows(v, 0, v.size // 3, 3), time)
 
 
-@kept
+@njit
 def scaled_sphere_geodesic(blocks, scales, x, v, time):
     sphere_geodesic(blocks, x, v, scales[0] * time)
 
 
-@kept
+@njit
 def scaled_tangent_geodesic(blocks, scales, x, v, time):
     """A geodesic that requires a velocity tangent to the sphere x is on."""
     inner = 0.0
@@ -197,24 +197,24 @@ def scaled_tangent_geodesic(blocks, scales, x, v, time):
     sphere_geodesic(blocks, x, v, scales[0] * time)
 
 
-@kept
+@njit
 def unscaled_geodesic(blocks, scales, x, v, time):
     """All blocks move for the same time."""
     all_blocks.geodesic(blocks, x, v, time)
 
 
-@kept
+@njit
 def always_small(stream):
     """A uniform number that accepts everything."""
     return 1e-300
 
 
-@kept
+@njit
 def no_kinetic_energy(blocks, v, chains, sign, energy):
     """Forget the kinetic energy."""
 
 
-@kept
+@njit
 def low_thermometer(v, dim):
     """A thermometer that reads 20 % too little."""
     return 0.8 * integrators.kinetic_temperature(v, dim)
@@ -295,7 +295,7 @@ ASYMMETRIC = [
         Mutant(name, kernel, ON_S2, edit)
         for kernel, first in (
             (sggmc, "drift(space, state"),
-            (gsgnht, "drift_with_thermostat(space, state, thermostat"),
+            (gsgnht, "drift_with_thermostat(space, state, thermostat, targets"),
         )
         for name, edit in (
             ("no first half of a geodesic", (f"{first}, 0.5 * step_size)", "pass")),
@@ -314,24 +314,29 @@ ASYMMETRIC = [
         gsgnht,
         ON_S2,
         (
-            "drift_with_thermostat(space, state, thermostat, 0.5 * step_size)",
+            "drift_with_thermostat(space, state, thermostat, targets, 0.5 * step_size)",
             "drift(space, state, 0.5 * step_size)",
         ),
     ),
 ]
 """Mutants that are not of second order."""
 
+LANGEVIN_STEP = "step_size * spread[j] * noise[j]"
+
 BIASED_LANGEVIN = [
-    Mutant("noise 10 % too small", sgld, edit=("+= step_size *", "+= 0.9 * step_size *")),
-    Mutant("whole square of the step", sgld, edit=("drift = 0.5 *", "drift =")),
-    Mutant("gradient 10 % too small", sgld, edit=("drift = 0.5 *", "drift = 0.45 *")),
-    Mutant("sign of the gradient", sgld, edit=("drift = 0.5 *", "drift = -0.5 *")),
+    Mutant(name, sgld, edit=(old, new))
+    for name, old, new in (
+        ("noise 10 % too small", LANGEVIN_STEP, f"0.9 * {LANGEVIN_STEP}"),
+        ("whole square of the step", "drift * gradient[j]", "2.0 * drift * gradient[j]"),
+        ("gradient 10 % too small", "drift * gradient[j]", "0.9 * drift * gradient[j]"),
+        ("sign of the gradient", "drift * gradient[j]", "-drift * gradient[j]"),
+    )
 ]
 """Mutants that leave a Euclidean target."""
 
 BIASED_ADAGRAD = [
-    Mutant("noise not scaled", sgld, edit=("math.sqrt(metric) * normal", "normal")),
-    Mutant("noise scaled twice", sgld, edit=("math.sqrt(metric) * normal", "metric * normal")),
+    Mutant("noise not scaled", sgld, edit=("math.sqrt(metric) * noise", "noise")),
+    Mutant("noise scaled twice", sgld, edit=("math.sqrt(metric) * noise", "metric * noise")),
     Mutant("drift not scaled", sgld, edit=("drift * metric * gradient", "drift * gradient")),
 ]
 """Mutants that leave a Euclidean target where coordinates have steps of their own."""
@@ -339,14 +344,14 @@ BIASED_ADAGRAD = [
 BIASED_AVERAGED_NOISE = [
     Mutant(name, sgld, edit=edit)
     for name, edit in {
-        "the noise of one step only": ("0.5 * (last[j] + noise[i])", "noise[i]"),
-        "noise that is not carried over": ("last[j] = noise[i]", "last[j] = 0.0"),
-        "drift of h²": ("drift = 0.5 *", "drift ="),
-        "noise 20 % too small": ("+= step_size *", "+= 0.8 * step_size *"),
-        "known noise left in": ("step_size * spread[j] *", "step_size *"),
+        "the noise of one step only": ("0.5 * (last[j] + noise[j])", "noise[j]"),
+        "noise that is not carried over": ("last[j] = noise[j]", "last[j] = 0.0"),
+        "drift of h²": ("drift * gradient[j]", "2.0 * drift * gradient[j]"),
+        "noise 20 % too small": (LANGEVIN_STEP, f"0.8 * {LANGEVIN_STEP}"),
+        "known noise left in": (LANGEVIN_STEP, "step_size * noise[j]"),
         "known noise subtracted twice": (
-            "step_size * spread[j] *",
-            "step_size * math.sqrt(2.0 * spread[j] ** 2 - 1.0) *",
+            LANGEVIN_STEP,
+            "step_size * math.sqrt(2.0 * spread[j] ** 2 - 1.0) * noise[j]",
         ),
     }.items()
 ]
@@ -377,7 +382,7 @@ OTHER_RECURSIONS = [
     Mutant(
         "thermostat after the kick",
         ssgnht,
-        edit=("= before - therm", "= kinetic_temperature(v[part], 1.0 * v[part].size) - therm"),
+        edit=("= before - therm", "= kinetic_temperature(v[own], dim) - therm"),
     ),
 ]
 

@@ -1,7 +1,6 @@
 """The sources under test, by which machine code on disk is named."""
 
 import hashlib
-import os
 from functools import cache
 from pathlib import Path
 
@@ -16,8 +15,3 @@ def digest_of_package() -> str:
         digest.update(source.relative_to(PACKAGE).as_posix().encode())
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def folder_of_tests() -> Path:
-    """Return where machine code of tests is kept, beside what Numba keeps of the package."""
-    return Path(os.environ["NUMBA_CACHE_DIR"], "tests", digest_of_package())

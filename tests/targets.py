@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numba import njit
 from scipy import special, stats
 
 from pymc_geodesic.manifolds import (
@@ -22,7 +23,6 @@ from pymc_geodesic.manifolds import (
     Sphere,
     Stiefel,
 )
-from tests.machine_code import kept
 
 LIMIT = 5.0
 """Largest deviation, in standard errors, of a kernel that passes."""
@@ -132,7 +132,7 @@ def cosine_law(kappa: float) -> Callable:
     return lambda t: np.expm1(kappa * (t + 1.0)) / np.expm1(2.0 * kappa)
 
 
-@kept
+@njit
 def _von_mises_fisher(x, gradient):
     total = 0.0
     for i in range(3):
@@ -154,7 +154,7 @@ VON_MISES_FISHER = Target(
 SHAPE = 2.0
 
 
-@kept
+@njit
 def _log_gamma(x, gradient):
     gradient[0] = SHAPE - math.exp(x[0])
     return SHAPE * x[0] - math.exp(x[0])
@@ -173,7 +173,7 @@ LOG_GAMMA = Target(
 RISE, FALL = 1.0, 2.5
 
 
-@kept
+@njit
 def _laplace(x, gradient):
     """A Laplace law, and one that falls faster than it rises: kinks at zero."""
     total = 0.0
@@ -206,7 +206,7 @@ LAPLACE = Target(
 SPREAD = 0.5
 
 
-@kept
+@njit
 def _concentration_and_direction(x, gradient):
     b = x[0]
     kappa = math.exp(b)
@@ -241,7 +241,7 @@ CONCENTRATION_AND_DIRECTION = Target(
 ALPHA = np.array([4.0, 5.0, 6.0])
 
 
-@kept
+@njit
 def _dirichlet_on_sphere(q, gradient):
     """Dirichlet with the log-volume Σ log|q| of the square-root chart."""
     total = 0.0
@@ -251,7 +251,7 @@ def _dirichlet_on_sphere(q, gradient):
     return total
 
 
-@kept
+@njit
 def _dirichlet_on_simplex(theta, gradient):
     total = 0.0
     for k in range(3):
@@ -291,7 +291,7 @@ DIRICHLET_ON_SIMPLEX = Target(
 TILT = np.array([3.0, 0.0, -2.0])
 
 
-@kept
+@njit
 def _tilted_simplex(theta, gradient):
     total = 0.0
     for k in range(3):
@@ -319,7 +319,7 @@ TILTED_SIMPLEX = Target(
 )
 
 
-@kept
+@njit
 def _exponential(x, gradient):
     gradient[0] = -1.0
     return -x[0]
@@ -336,7 +336,7 @@ EXPONENTIAL = Target(
 )
 
 
-@kept
+@njit
 def _truncated_normal(x, gradient):
     total = 0.0
     for i in range(2):
@@ -360,7 +360,7 @@ TRUNCATED_NORMAL = Target(
 FRAME = np.array([[1.0, 0.3], [-0.5, 0.8], [0.2, -0.4]])
 
 
-@kept
+@njit
 def _matrix_von_mises_fisher(x, gradient):
     total = 0.0
     for i in range(3):

@@ -1,74 +1,38 @@
-"""The drawing in docs/architecture.md is that of the sources."""
+"""The page on the architecture agrees with the contract of import-linter and with the files."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.test_layers import MAY_IMPORT, MODULES, PACKAGE, ROOT, imports, layer
-
-TEXT = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
-
-
-def floors_of(text: str) -> dict[str, int]:
-    """Floor of every layer of the drawing; a line without a number is on the floor above it."""
-    drawing = re.search(r"```text\nfloor\n(.*?)```", text, flags=re.DOTALL)
-    assert drawing, "docs/architecture.md has no drawing that begins with the word floor"
-    floors: dict[str, int] = {}
-    floor = -1
-    for number, name in re.findall(r"^ ([ \d]\d|  ) {3}(\w+) ", drawing[1], flags=re.MULTILINE):
-        floor = floor if number == "  " else int(number)
-        assert name not in floors, f"{name} is drawn twice"
-        floors[name] = floor
-    return floors
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "docs" / "architecture.md").read_text()
+FILES = sorted(set(re.findall(r"\b((?:[a-z_]+/)*[a-z_]+\.py)\b", TEXT)))
 
 
-FLOORS = floors_of(TEXT)
-LAYERS = {name: below for name, below in MAY_IMPORT.items() if name != "__main__"}
-"""All but the command line, which stands outside of the house and calls at its door."""
+def layers_of_the_contract() -> list[set[str]]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (layers,) = [each["layers"] for each in contracts if each["type"] == "layers"]
+    return [set(layer.split(" | ")) for layer in layers]
 
 
-def upward(floors: dict[str, int], uses: dict[str, set[str]]) -> set[tuple[str, str]]:
-    """Pairs of layers of which the first uses the second, but does not stand above it."""
-    return {(a, b) for a in uses for b in uses[a] if floors[a] <= floors[b]}
+def layers_of_the_page() -> list[set[str]]:
+    """Names in the first column of the first table, from the top."""
+    (table,) = re.findall(r"^\| Layer \|.*?\n\|[-|]+\n(.*?)\n\n", TEXT, re.DOTALL | re.MULTILINE)
+    return [set(re.findall(r"`(\w+)`", row.split("|")[1])) for row in table.splitlines()]
 
 
-def used() -> dict[str, set[str]]:
-    """What every layer imports from the package, read from the sources."""
-    found: dict[str, set[str]] = {name: set() for name in LAYERS}
-    for module, path in MODULES.items():
-        own = layer(module)
-        for name, member in imports(path.read_text()):
-            if own in LAYERS and name.split(".")[0] == PACKAGE:
-                found[own].add(layer(member if name == PACKAGE else name))
-    return {own: names - {own, ""} for own, names in found.items()}
+def test_layers_are_those_of_the_contract():
+    assert layers_of_the_page() == layers_of_the_contract()
 
 
-def test_every_layer_is_drawn_once_and_nothing_else():
-    assert set(FLOORS) == set(LAYERS)
-    on_disk = {path.stem for path in ROOT.iterdir() if path.suffix in ("", ".py")}
-    assert set(FLOORS) == {name for name in on_disk if not name.startswith("_")}
+def test_files_are_found():
+    assert len(FILES) > 40
+    assert {"steps/sggmc.py", "integrators.py"} <= set(FILES)
 
 
-def test_floors_are_those_of_the_rules():
-    assert upward(FLOORS, LAYERS) == set()
-
-
-def test_floors_are_those_of_the_imports():
-    assert upward(FLOORS, used()) == set()
-
-
-def test_no_floor_is_higher_than_it_need_be():
-    """So that the drawing says what stands on what, and not only what may."""
-    for name, below in LAYERS.items():
-        assert FLOORS[name] == max((FLOORS[other] + 1 for other in below), default=0), name
-
-
-def test_a_wrong_drawing_is_found():
-    wrong = FLOORS | {"steps": FLOORS["samplers"]}
-    assert upward(wrong, LAYERS) == {("steps", "samplers")}
-
-
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([a-z_/]+\.py)`", TEXT))))
+@pytest.mark.parametrize("path", FILES)
 def test_files_are_where_the_page_says(path):
-    assert (ROOT / path).is_file()
+    assert (ROOT / "pymc_geodesic" / path).is_file()

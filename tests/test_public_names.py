@@ -12,7 +12,17 @@ import pytest
 import pymc_geodesic
 
 ROOT = Path(__file__).parents[1]
-PUBLIC_MODULES = ("datasets", "diagnostics", "distributed", "manifolds", "models", "transforms")
+PUBLIC_MODULES = (
+    "datasets",
+    "diagnostics",
+    "directional",
+    "distributed",
+    "manifolds",
+    "mixtures",
+    "svm",
+    "topics",
+    "transforms",
+)
 
 
 def public_objects():

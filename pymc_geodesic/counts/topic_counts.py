@@ -26,13 +26,15 @@ from pymc_geodesic.counts.estimate import CountAllRows, CountEstimate
 from pymc_geodesic.counts.layout import LOG_SMALLEST, family_of, log_of_value
 from pymc_geodesic.counts.model_checks import initial_and_jittered_points
 from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.kernels.topics.assignments import (
+from pymc_geodesic.kernels.topic_assignments import (
+    Entries,
     Expectations,
     Sweeps,
+    Topics,
+    collect_words,
     sample_documents,
 )
-from pymc_geodesic.kernels.topics.moves import read_words
-from pymc_geodesic.kernels.topics.words import Entries, Topics, collect_words
+from pymc_geodesic.kernels.topic_updates import read_words
 from pymc_geodesic.minibatches.block_rows import Memory
 from pymc_geodesic.minibatches.documents import (
     Documents,
@@ -72,7 +74,7 @@ _DOUBLE = np.dtype(float)
 
 _REMEDY = (
     "local= needs a likelihood made by sparse.admixture_log_likelihood(counts, theta, topics), as "
-    "in models.lda, with separate Dirichlet priors on theta and topics and no other use of them"
+    "in topics.lda, with separate Dirichlet priors on theta and topics and no other use of them"
 )
 
 

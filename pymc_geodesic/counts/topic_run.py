@@ -8,15 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_geodesic.counts.topic_counts import TopicCountEstimator, TopicCounts
-from pymc_geodesic.kernels.topics.assignments import sample_documents
-from pymc_geodesic.kernels.topics.moves import (
+from pymc_geodesic.kernels.topic_assignments import collect_words, sample_documents
+from pymc_geodesic.kernels.topic_updates import (
     add_counts,
     read_words,
     scir_words,
     sgrld_words,
     sum_words,
 )
-from pymc_geodesic.kernels.topics.words import collect_words
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import parts_of
 

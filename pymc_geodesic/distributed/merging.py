@@ -22,7 +22,7 @@ from scipy.special import digamma, polygamma
 
 from pymc_geodesic.arguments import check_count
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
-from pymc_geodesic.models.vmf_mixture_em import kappa_of_resultant_length
+from pymc_geodesic.distributions.special import kappa_of_resultant_length
 
 __all__ = ["merge_directions", "merge_proportions"]
 

@@ -140,7 +140,7 @@ def _check_local(recipe: StepRecipe) -> None:
         raise ValueError(
             f"local={recipe.local_names} has values for each row, which do not go from shard to "
             f"shard with {recipe.kind.__name__}; counts of words do with SCIR or SGRLD "
-            "(models.lda), and others are sampled in one process"
+            "(topics.lda), and others are sampled in one process"
         )
     if recipe.arguments.get("control_variates"):
         raise ValueError(

@@ -78,7 +78,7 @@ def sample(
 
         \sum_t n_t(\omega^*) + \frac{1}{f_s} \bigl(\hat n_s(\omega) - \hat n_s(\omega^*)\bigr) .
 
-    Topics of documents (`models.lda`) go from shard to shard by `SCIR` or `SGRLD` with ``local=``
+    Topics of documents (`topics.lda`) go from shard to shard by `SCIR` or `SGRLD` with ``local=``
     and ``conducive=False``. The proportions of documents stay on the workers and begin anew in each
     visit, at the mean of their prior.
 

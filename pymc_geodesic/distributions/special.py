@@ -173,3 +173,26 @@ def log_bessel_i(order: ArrayLike, x: ArrayLike) -> NDArray[np.float64]:
     with np.errstate(divide="ignore"):
         power = np.where(nu == 0, 0.0, nu * np.log(np.where(nu == 0, 1.0, argument)))
     return power - (nu + 1.0) * np.log(2.0 * np.pi) - constant
+
+
+LARGEST_KAPPA = 1e8
+"""Bound for a component of equal points, whose likelihood has no maximum."""
+
+NEWTON_STEPS = 50
+
+
+def kappa_of_resultant_length(d: int, length: NDArray[np.float64]) -> NDArray[np.float64]:
+    r"""Solve :math:`A_d(\kappa) = R` for κ, the maximum of the likelihood.
+
+    Newton's method from :math:`R (d - R^2) / (1 - R^2)` (Banerjee et al. 2005, eq. 4.4), which is
+    never far from the root.
+    """
+    length = np.clip(length, 0.0, 1.0 - 1e-12)
+    kappa = np.minimum(length * (d - length**2) / (1.0 - length**2), LARGEST_KAPPA)
+    for _ in range(NEWTON_STEPS):
+        change = (mean_resultant_length(d, kappa) - length) / mean_resultant_length_slope(d, kappa)
+        following = np.clip(kappa - change, 0.5 * kappa, np.minimum(2.0 * kappa, LARGEST_KAPPA))
+        if np.all(np.abs(following - kappa) <= 1e-12 * (1.0 + kappa)):
+            return following
+        kappa = following
+    return kappa

@@ -11,14 +11,15 @@ __all__ = ["ConvergenceWarning", "warn_of_last_pass"]
 class ConvergenceWarning(UserWarning):
     """A fit used up its passes before it had converged.
 
-    `spherical_admixture_vi`, `vmf_mixture_em` and `pymc_geodesic.diagnostics.spherical_kmeans`
+    `spherical_admixture_vi`, `vmf_mixture_em` and `pymc_geodesic.mixtures.spherical_kmeans`
     warn so, as the estimators of scikit-learn do. What they return is the best so far.
 
     Examples
     --------
     >>> import warnings
     >>> from pymc_geodesic.datasets import make_vmf_mixture
-    >>> from pymc_geodesic.models import ConvergenceWarning, vmf_mixture_em
+    >>> from pymc_geodesic.mixtures import vmf_mixture_em
+    >>> from pymc_geodesic.topics import ConvergenceWarning
     >>> points, _ = make_vmf_mixture([[1.0, 0.0], [0.0, 1.0]], 2.0, 100, random_seed=1)
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore", ConvergenceWarning)

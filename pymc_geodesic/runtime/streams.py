@@ -353,3 +353,40 @@ def new_tape(numbers: np.ndarray) -> np.ndarray:
     """
     numbers = np.ascontiguousarray(numbers, dtype=np.float64).ravel()
     return np.concatenate([np.zeros(2, dtype=np.uint64), numbers.view(np.uint64)])
+
+
+_GROUP = 8
+
+
+@compiled(inline="always")
+def pick(weights: np.ndarray, left: float) -> int:
+    """Choose the index at which the cumulative sum of some weights exceeds a number.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (n,)
+        Not negative.
+    left : float
+        At least 0, and below their sum; a uniform number times that sum chooses an index with a
+        probability proportional to its weight.
+
+    Returns
+    -------
+    int
+    """
+    size = weights.size
+    start = 0
+    # Whole groups are stepped over by their sums, which are vector instructions.
+    while start + _GROUP < size:
+        group = 0.0
+        for k in range(_GROUP):
+            group += weights[start + k]
+        if left < group:
+            break
+        left -= group
+        start += _GROUP
+    for k in range(start, size - 1):
+        left -= weights[k]
+        if left < 0.0:
+            return k
+    return size - 1

@@ -160,7 +160,7 @@ class SparseData:
         >>> import numpy as np
         >>> import pymc_geodesic as pg
         >>> from scipy import sparse
-        >>> model = pg.models.linear_svm(sparse.eye_array(3, format="csr"), [1, -1, 1])
+        >>> model = pg.svm.linear_svm(sparse.eye_array(3, format="csr"), [1, -1, 1])
         >>> X = pg.SparseData.find("X", model=model)
         >>> X.set_value(sparse.csr_array(np.ones((5, 3))))
         >>> X.get_value().shape

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.densities.local_rows import total_rows
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import ManifoldVariable
@@ -29,11 +30,22 @@ class LocalArguments:
         Transitions that are averaged over, and transitions before them.
     steps : int
         Leapfrog steps of each.
+
+    Raises
+    ------
+    ValueError
+        If one of them is not an integer, or below 1 (``tune``: below 0).
     """
 
     draws: int
     tune: int
     steps: int
+
+    def __post_init__(self) -> None:
+        """Validate the numbers."""
+        check_integers(
+            local_draws=(self.draws, 1), local_tune=(self.tune, 0), local_steps=(self.steps, 1)
+        )
 
 
 def gradient_estimate(
@@ -53,7 +65,7 @@ def gradient_estimate(
     ----------
     model : pymc.Model
     variables, local : list of ManifoldVariable
-        Those to differentiate by, and those with one point for each row.
+        Variables of the gradient, and variables with one value for each row.
     minibatches : MinibatchArguments
     local_arguments : LocalArguments, optional
     noise : RowNoise

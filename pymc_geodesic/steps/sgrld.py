@@ -71,7 +71,7 @@ class SGRLD(GeodesicStep):
         ``"random"``: random rows with replacement.
     local : variable, name or sequence of them, optional
         Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
-        `pymc_geodesic.models.lda`. The counts of words in topics are then averages over collapsed
+        `pymc_geodesic.topics.lda`. The counts of words in topics are then averages over collapsed
         Gibbs sweeps over the words of the documents of each minibatch; see the notes of `SCIR`.
     local_draws : int
         Number of Gibbs sweeps over a document to average over.

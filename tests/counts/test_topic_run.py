@@ -6,7 +6,7 @@ from scipy import special, stats
 
 from pymc_geodesic.counts.topic_counts import TopicCounts
 from pymc_geodesic.counts.topic_run import SETTINGS, run_topics
-from pymc_geodesic.kernels.topics.moves import scir_words, sgrld_words
+from pymc_geodesic.kernels.topic_updates import scir_words, sgrld_words
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import Workers
 from tests.grids import slow

@@ -1,106 +1,90 @@
-"""What the plots show, read back from their artists."""
+"""Plots of warm-up and temperature, and the back ends that draw all plots."""
+
+import ast
+import sys
+from pathlib import Path
 
 import arviz as az
 import numpy as np
 import pytest
 
-from pymc_geodesic.diagnostics import (
-    align_topics,
-    plot_circle_density,
-    plot_perplexity,
-    plot_sphere_points,
-    plot_temperature,
-    plot_top_words,
-    top_words,
-)
+import pymc_geodesic
+from pymc_geodesic.diagnostics import plot_temperature, plot_warmup
+from pymc_geodesic.diagnostics.plots.panels import module_of
+from pymc_geodesic.diagnostics.plots.warmup import phase_starts
+from tests.back_ends import BACKENDS, assert_drawn, require
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def idata():
     rng = np.random.default_rng(1)
-    circle = rng.normal([2.0, 0.0], size=(2, 50, 2))
-    sphere = rng.normal(size=(2, 50, 3))
-    beta = np.broadcast_to(np.eye(3, 5) + 0.1, (2, 50, 3, 5))
+    draws = (2, 150)
+    phase = np.repeat([["search", "tune"]], 2, axis=0).repeat(75, axis=1)
+    stats = {"temperature": rng.gamma(9.0, 1 / 9, size=draws)}
     return az.from_dict(
         {
-            "posterior": {"circle": circle, "sphere": sphere, "beta": beta},
-            "sample_stats": {"temperature": rng.normal([[1.0], [1.5]], 0.1, size=(2, 50))},
-        }
+            "posterior": {"x": rng.normal(size=draws)},
+            "sample_stats": stats | {"step_size": np.full(draws, 0.1)},
+            "warmup_sample_stats": stats
+            | {"step_size": rng.gamma(2.0, size=draws), "phase": phase},
+        },
+        save_warmup=True,
     )
 
 
-def test_circle_histogram_and_density_integrate_to_one(idata):
-    ax = plot_circle_density(idata, "circle", density=lambda angle: 3 * np.exp(np.cos(angle)))
-    height, edges, _ = ax.patches[0].get_data()
-    assert (height * np.diff(edges)).sum() == pytest.approx(1)
-    angle, density = ax.lines[0].get_data()
-    assert np.trapezoid(density, angle) == pytest.approx(1)
-    # The draws lean towards angle 0 and the bins must show it.
-    middle = edges[:-1] + np.diff(edges) / 2
-    assert height[np.abs(middle) < 1].sum() > 5 * height[np.abs(middle) > 2].sum()
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("plot", "n_panels"), [(plot_warmup, 2), (plot_temperature, 1)])
+def test_an_idata_alone_is_drawn(idata, plot, n_panels, backend):
+    require(backend)
+    assert_drawn(plot(idata, backend=backend), backend, n_panels)
 
 
-def test_sphere_shows_all_points_or_thins_them(idata):
-    ax = plot_sphere_points(idata, "sphere")
-    assert len(ax.collections[-1]._offsets3d[0]) == 100
-    ax = plot_sphere_points(idata, "sphere", max_points=10, ax=ax)
-    assert len(ax.collections[-1]._offsets3d[0]) == 10
+def panel(collection, name, **selection):
+    return collection.get_target(name, selection)
 
 
 def test_temperature_has_a_running_mean_per_chain(idata):
     ax = plot_temperature(idata, backend="matplotlib").get_target("temperature", {})
-    last = [line.get_ydata()[-1] for line in ax.lines if len(line.get_ydata()) == 50]
+    last = [line.get_ydata()[-1] for line in ax.lines if len(line.get_ydata()) == 150]
     np.testing.assert_allclose(last, idata.sample_stats["temperature"].mean("draw"))
 
 
-def test_perplexity_shows_curves_and_baselines():
-    ax = plot_perplexity({"a": ([1, 2], [5, 4]), "b": ([1], [3])}, baselines={"mean": 6})
-    assert ax.get_xscale() == "log"
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), [5, 4])
-    np.testing.assert_array_equal(ax.lines[2].get_ydata(), [6, 6])
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b", "mean"]
+def test_warmup_shows_phases_and_both_groups(idata):
+    collection = plot_warmup(idata, "temperature", backend="matplotlib")
+    ax = panel(collection, "temperature")
+    draw, value = ax.lines[1].get_data()
+    np.testing.assert_array_equal(draw, np.arange(-150, 150))
+    np.testing.assert_array_equal(value[150:], idata["sample_stats"]["temperature"][1])
+    bands = [(each.get_xy()[:, 0].min(), each.get_xy()[:, 0].max()) for each in ax.patches]
+    assert bands == [(-150.0, -75.0), (-75.0, 0.0)]
+    mixed = np.array([["search", "tune", "tune"], ["search", "search", "tune"]])
+    assert phase_starts(mixed, np.arange(3)) == [("search", 0.0), ("tune", 1.5)]
+    with pytest.raises(ValueError, match="discard_tuned_samples=False"):
+        plot_warmup(az.from_dict({"posterior": {"x": np.zeros((1, 5))}}))
+    with pytest.raises(ValueError, match=r"hold no \['energy'\]"):
+        plot_warmup(idata, "energy")
 
 
-def test_topics_of_counts_are_found_by_their_name(idata):
-    """As the models of counts call them, where no name is given."""
-    named = az.from_dict({"posterior": {"topics": idata.posterior["beta"].values}})
-    table, expected = (top_words(each, n=2, fmt="xarray") for each in (named, idata))
-    np.testing.assert_array_equal(table["weight"], expected["weight"])
-    drawn = plot_top_words(named, n=2).viz["plot"]
-    assert len(drawn["topics"].values) == idata.posterior["beta"].shape[2]
-    assert align_topics(named).posterior["topics"].shape == idata.posterior["beta"].shape
-    neither = az.from_dict({"posterior": {"x": np.ones((1, 4))}})
-    with pytest.raises(ValueError, match="no variable 'beta'"):
-        top_words(neither)
+def test_warmup_of_a_sampler_without_phases(idata):
+    tree = idata.copy()
+    tree["warmup_sample_stats"] = tree["warmup_sample_stats"].to_dataset().drop_vars("phase")
+    ax = panel(plot_warmup(tree, backend="matplotlib"), "step_size")
+    assert len(ax.patches) == 1
+    assert ax.get_ylabel() == "log10 step_size"
 
 
-@pytest.mark.parametrize("letters", [1, 6, 15])
-def test_labels_of_words_lie_within_the_figure(idata, letters):
-    """Three panels side by side, with short and long words."""
-    words = [(2 * "information")[i : i + letters] for i in range(5)]
-    figure = plot_top_words(idata, words, n=2, columns=3).get_viz("figure")
-    figure.canvas.draw()
-    extent, outer = figure.get_tightbbox(), figure.bbox_inches
-    assert extent.x0 >= outer.x0
-    assert extent.x1 <= outer.x1
-    assert extent.y0 >= outer.y0
-    assert extent.y1 <= outer.y1
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_missing_back_end_is_named(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=f"backend='{name}' needs {name}: pip install"):
+        module_of(name)
 
 
-def test_top_words_has_a_panel_per_topic(idata):
-    words = ["sun", "moon", "sea", "tide", "salt"]
-    panels = plot_top_words(idata, words, n=2, columns=2).viz["plot"]["beta"].values
-    assert len(panels) == 3
-    firsts = [ax.get_yticklabels()[-1].get_text() for ax in panels]
-    assert firsts == ["sun", "moon", "sea"]
-    assert panels[0].patches[-1].get_xy()[:, 0].max() == pytest.approx(1.1)
-    only = plot_top_words(idata, words, n=2, topics=[2]).viz["plot"]["beta"].values
-    assert [ax.get_yticklabels()[-1].get_text() for ax in only] == ["sea"]
-
-
-@pytest.mark.parametrize(("plot", "dimension"), [(plot_circle_density, 2), (plot_sphere_points, 3)])
-def test_wrong_vectors_are_refused(idata, plot, dimension):
-    with pytest.raises(ValueError, match=f"vectors of length {dimension}"):
-        plot(np.ones((4, 7)))
-    with pytest.raises(ValueError, match="holds no variable 'missing'"):
-        plot(idata, "missing")
+def test_back_ends_are_imported_when_they_draw():
+    for path in Path(pymc_geodesic.__file__).parent.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            names = [each.name for each in getattr(node, "names", [])]
+            names.append(getattr(node, "module", None) or "")
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                roots = {name.split(".")[0] for name in names}
+                assert not roots & {"matplotlib", "plotly", "bokeh", "arviz_plots"}, path.name

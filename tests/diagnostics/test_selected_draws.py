@@ -7,7 +7,8 @@ import pytest
 import xarray as xr
 
 from pymc_geodesic import VonMisesFisher
-from pymc_geodesic.diagnostics import directional_summary, ksd, mean_direction, stein_thinning
+from pymc_geodesic.diagnostics import ksd, stein_thinning
+from pymc_geodesic.directional import directional_summary, mean_direction
 
 MEANS = np.array([[0.0, 5.0], [-5.0, 20.0]])
 POLE = np.array([0.0, 0.6, 0.8])

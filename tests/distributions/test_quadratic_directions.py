@@ -9,6 +9,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from numba import njit
 from pymc.logprob.utils import ParameterValueError
 from scipy import integrate, stats
 
@@ -27,7 +28,6 @@ from pymc_geodesic.distributions.quadratic import fisher_bingham_moments
 from pymc_geodesic.distributions.quadratic_draws import draw_fisher_bingham
 from pymc_geodesic.transforms import unit_vector
 from tests.grids import cross, slow
-from tests.machine_code import kept
 
 FRAME = stats.ortho_group.rvs(3, random_state=1)
 MU, MAJOR = FRAME[:, 0], FRAME[:, 1]
@@ -263,7 +263,7 @@ def test_draws_that_are_wrong_are_found_out(edit):
     assert source.count(edit[0]) == 1
     space = dict(vars(quadratic_draws))
     exec(source.replace("@compiled", "").replace(*edit), space)
-    fill = kept(space["fill_from_envelope"])
+    fill = njit(space["fill_from_envelope"])
     values, pulls = np.array([2.0, 9.0, -15.0]), np.array([11.0, 0.0, 3.0])
     distance, point = quadratic_draws.envelope(values, pulls)
     x = np.empty((20_000, 3))

@@ -127,7 +127,7 @@ def small_run(module, corpus, name, seconds):
             corpus.train, corpus.test, numbers, seconds=seconds, every=seconds / 2,
             **module.VARIATIONAL[name],
         )[0]  # fmt: skip
-    model = pg.models.spherical_admixture(corpus.train, **numbers)
+    model = pg.topics.spherical_admixture(corpus.train, **numbers)
     step = module.steps(model, corpus.train.shape[0])[name]()
     point = module.starting_point(model, corpus.train, np.random.default_rng(1))
     return module.run(step, point, model, corpus.test, seconds=seconds, tune=2, every=seconds / 2)

@@ -74,5 +74,5 @@ def test_pages_stay_sparse_and_point_in_directions(module, folder):
     for part in pages[:2]:
         assert sparse.issparse(part)
         np.testing.assert_allclose(np.sqrt(part.multiply(part).sum(axis=1)), 1.0)
-    model = pg.models.spherical_admixture(pages.train, **module.SETTINGS)
+    model = pg.topics.spherical_admixture(pages.train, **module.SETTINGS)
     assert model["V_values"].get_value().size == pages.train.nnz

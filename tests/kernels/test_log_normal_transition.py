@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from numba import njit
 from scipy import stats
 
 from pymc_geodesic.kernels.counts import LOG_NORMAL, CountsAt, Prior
 from pymc_geodesic.kernels.scir import log_normal_transition, scir
 from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
-from tests.machine_code import kept
 
 N = 50_000
 NO_CONTEXT = np.zeros(1, dtype=np.int64)
@@ -42,7 +42,7 @@ def test_two_transitions_are_one_of_twice_the_time():
     assert stats.ks_2samp(once, twice).pvalue > 1e-3
 
 
-@kept
+@njit
 def log_normal_likelihood(position, argument, context, output):
     """Gradient of A log θ − B (log θ)²/2, where A has the mean 3 or −0.75 and the variance 1."""
     for i in range(position.size):
@@ -95,7 +95,7 @@ def test_noise_widens_the_law_by_the_hyperbolic_tangent():
         assert abs(state[:, column].var() - expected) < 5.0 * error
 
 
-@kept
+@njit
 def not_log_concave(position, argument, context, output):
     output[:] = np.log(position) / position
     return 0.0

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numba import njit
 
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc
 from tests.grids import by_default
 from tests.kernels.drivers import gradient_field, run_gmc, run_langevin, side_by_side
 from tests.kernels.test_dynamics import observed_order
-from tests.machine_code import kept
 from tests.mutants import (
     ASYMMETRIC,
     BIASED,
@@ -106,7 +106,7 @@ def test_kernels_of_lower_order_are_noticed(mutant):
     assert observed_order(mutant.kernel, mutant.compile(), TARGET) < 1.5
 
 
-@kept
+@njit
 def without_volume(q, gradient):
     """The density of proportions, without the volume of the square-root chart."""
     total = 0.0

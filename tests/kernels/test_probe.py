@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numba import types
+from numba import njit, types
 
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import probe
@@ -11,14 +11,13 @@ from pymc_geodesic.manifolds import Euclidean, Product, Sphere
 from pymc_geodesic.runtime.fields import array_at, evaluate, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 from tests.kernels.drivers import called
-from tests.machine_code import kept
 
 KAPPA = 40.0
 SCALES = np.array([1.0, 4.0, 100.0])
 SPACE = Product([("x", Euclidean(3), 1), ("mu", Sphere(4), 2)])
 
 
-@kept
+@njit
 def log_density(position, argument, context, output):
     """A normal law with curvatures `SCALES`, and two von Mises–Fisher laws around (1, 0, 0, 0)."""
     output[:] = 0.0
@@ -32,7 +31,7 @@ def log_density(position, argument, context, output):
     return total
 
 
-@kept
+@njit
 def noisy_log_density(position, argument, context, output):
     value = log_density(position, argument, context, output)
     noise = np.empty(11)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from numba import njit
 from scipy import integrate, special, stats
 
 from pymc_geodesic.kernels.counts import (
@@ -20,7 +21,6 @@ from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.log_gamma import fill_log_gamma
 from pymc_geodesic.runtime.poisson import poisson
 from pymc_geodesic.runtime.streams import new_stream
-from tests.machine_code import kept
 
 N = 100_000
 ZERO, ONE = np.zeros(1), np.ones(1)
@@ -118,7 +118,7 @@ def test_a_rate_scales_the_state_and_the_time():
     np.testing.assert_allclose(scaled + math.log(rate), plain, atol=1e-12)
 
 
-like_the_kernel = kept(error_model="numpy", fastmath=FAST_MATH)
+like_the_kernel = njit(error_model="numpy", fastmath=FAST_MATH)
 
 
 @like_the_kernel
@@ -165,7 +165,7 @@ def test_mutants_of_the_transition_are_found(mutant):
 COUNTS = np.array([[0.0, 3.0, 40.0], [1.0, 9.0, 0.0]])
 
 
-@kept
+@njit
 def two_minibatches(position, argument, context, output):
     """Gradient of the log of Π ω^n for one of two minibatches; every chain sees the same."""
     for chain in range(position.size // 3):
@@ -235,7 +235,7 @@ def test_mean_and_variance_of_corollary_3_2(chains):
 # Counts and exposures.
 
 
-@kept
+@njit
 def poisson_like(position, argument, context, output):
     """Two components of a simplex, counts 3 and 5; two Gamma variables, θ⁷ e^(−2θ) and e^(−θ/2)."""
     output[0] = 3.0 / position[0]
@@ -274,7 +274,7 @@ def test_values_are_probabilities_and_never_zero():
     assert values[5] == pytest.approx(math.exp(3.0))
 
 
-@kept
+@njit
 def negative(position, argument, context, output):
     output[0] = 1.0
     output[1] = -4.0 if argument else 2.0
@@ -297,7 +297,7 @@ def test_a_negative_count_stops_before_the_step():
     np.testing.assert_array_equal(state, other)
 
 
-@kept
+@njit
 def undefined(position, argument, context, output):
     output[:] = np.nan
     return 0.0
@@ -331,7 +331,7 @@ def test_density_of_the_transition_integrates_to_the_law():
 CHAINS = 20_000
 
 
-@kept
+@njit
 def tilt(position, argument, context, output):
     """Gradient of the log of exp(5 ω₁) for every row of two components."""
     for row in range(position.size // 2):

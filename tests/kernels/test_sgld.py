@@ -5,17 +5,22 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from numba import njit
 from scipy.linalg import solve_discrete_lyapunov
 
 from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.kernels import sgld
-from pymc_geodesic.kernels.sgld import NoiseOfStep
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.grids import by_default
 from tests.kernels.drivers import called, gradient_field, run_sgld
-from tests.machine_code import kept
-from tests.mutants import BIASED_ADAGRAD, BIASED_AVERAGED_NOISE, BIASED_LANGEVIN, Mutant
+from tests.mutants import (
+    BIASED_ADAGRAD,
+    BIASED_AVERAGED_NOISE,
+    BIASED_LANGEVIN,
+    LANGEVIN_STEP,
+    Mutant,
+)
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
 
 N_CHAINS = 20_000
@@ -28,7 +33,7 @@ UNEVEN = np.array([9.0, 0.04]) ** 2 * 1e8
 PRECONDITIONED = {"step_size": 1.5, "n_steps": 600, "squares": UNEVEN}
 
 
-@kept
+@njit
 def rugged(position, argument, context, output):
     """∇ of −Σ (xᵢ²/2 + i sin xᵢ), times 1 + argument."""
     for i in range(position.size):
@@ -37,10 +42,9 @@ def rugged(position, argument, context, output):
 
 
 def run(field, x, step_size, arguments, squares, stream, kernel=sgld, last=NOTHING, known=NOTHING):
-    """Run the kernel with scratch space of three variates, so that noise comes in chunks."""
-    scratch = Scratch(np.empty(x.size), np.empty(3))
-    noise = NoiseOfStep(last, known)
-    return kernel(called(field), arguments, x, step_size, squares, noise, stream, scratch)
+    """Run the kernel."""
+    scratch = Scratch(np.empty(x.size), np.empty(x.size))
+    return kernel(called(field), arguments, x, step_size, squares, last, known, stream, scratch)
 
 
 def by_hand(x, step_size, arguments, squares, stream, last, known):
@@ -49,7 +53,7 @@ def by_hand(x, step_size, arguments, squares, stream, last, known):
     left = np.sqrt(1.0 - pull * known / (2.0 - pull)) if known.size else 1.0
     for argument in arguments:
         gradient = -(1.0 + argument) * (x + np.arange(SIZE) * np.cos(x))
-        noise = np.concatenate([draws(stream, 3), draws(stream, 2)])
+        noise = draws(stream, SIZE)
         metric = np.ones(SIZE)
         if squares.size:
             squares += gradient**2
@@ -85,7 +89,7 @@ def test_recursion_by_hand(squares, last, known):
 
 def test_first_order_in_the_square_of_the_step():
     """Without noise the kernel is Euler's method for dx = ½ ∇log π dt."""
-    silent = Mutant("no noise", sgld, edit=("+= step_size *", "+= 0.0 *")).compile()
+    silent = Mutant("no noise", sgld, edit=(LANGEVIN_STEP, "0.0")).compile()
     ends = []
     for n in (50, 100, 200):
         x, stream = np.linspace(-2.0, 2.0, SIZE), new_stream(np.random.default_rng(2))
@@ -100,7 +104,7 @@ CURVATURES = np.array([0.5, 2.0, 8.0])
 KICK = 3.0
 
 
-@kept
+@njit
 def noisy_normal(position, argument, context, output):
     """Gradient of a normal distribution plus a kick whose sign is the argument."""
     for i in range(3):
@@ -178,7 +182,7 @@ KICKS = np.array([0.0, 0.6, 1.0])
 """Standard deviations of the gradient noise in whitened coordinates; h²b is up to 0.81."""
 
 
-@kept
+@njit
 def kicked_normal(position, argument, context, output):
     """Gradient of N(0, I) plus a kick whose sign is the argument."""
     for i in range(3):
@@ -186,7 +190,7 @@ def kicked_normal(position, argument, context, output):
     return 0.0
 
 
-@kept
+@njit
 def quartic(position, argument, context, output):
     """Gradient of −x²/2 − x⁴/4."""
     output[0] = -position[0] - position[0] ** 3

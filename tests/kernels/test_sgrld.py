@@ -3,13 +3,13 @@
 import math
 
 import numpy as np
+from numba import njit
 from scipy import stats
 
 from pymc_geodesic.kernels.counts import POSITIVE, SIMPLEX, Prior
 from pymc_geodesic.kernels.sgrld import sgrld
 from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
-from tests.machine_code import kept
 
 NO_CONTEXT = np.zeros(1, dtype=np.int64)
 BLOCKS = np.array([[SIMPLEX, 0, 1, 3], [POSITIVE, 3, 1, 1]], dtype=np.int64)
@@ -17,7 +17,7 @@ PRIOR = Prior(np.array([0.4, 1.5, 3.0, 2.0]), np.array([1.0, 1.0, 1.0, 3.0]))
 UNIT = np.array([1.0, 1.0, 1.0, 6.0])
 
 
-@kept
+@njit
 def multinomial_and_poisson(position, argument, context, output):
     output[0] = 2.0 / position[0]
     output[1] = 0.0
@@ -71,7 +71,7 @@ def test_short_steps_reach_the_posterior_of_large_components():
     assert p_values[1] < 1e-6
 
 
-@kept
+@njit
 def undefined(position, argument, context, output):
     output[:] = 0.0
     output[3] = np.nan

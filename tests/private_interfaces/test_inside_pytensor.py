@@ -9,7 +9,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node, vectorize_graph
@@ -21,7 +20,6 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.link.numba.linker import NumbaLinker
-from pytensor.link.vm import VMLinker
 from pytensor.tensor import _as_tensor_variable
 from pytensor.tensor.random.op import RandomVariable
 
@@ -158,15 +156,3 @@ def test_what_becomes_a_tensor():
     """
     with pytest.raises(TypeError, match="a whole is no tensor"):
         pt.exp(Whole())
-
-
-def test_inner_graphs_are_interpreted_in_tests():
-    """`conftest.py` replaces ``OpFromGraph.link_mode``: otherwise the tests wait for compilers."""
-    x = pt.dvector("x")
-    op = OpFromGraph([x], [pt.exp(x)])
-    compiled = pytensor.function([x], op(x), mode="FAST_COMPILE")
-    [node] = compiled.maker.fgraph.apply_nodes
-    linker = node.op.link_mode("py").linker
-    assert isinstance(linker, VMLinker)
-    assert not linker.c_thunks
-    np.testing.assert_allclose(compiled(np.zeros(2)), 1.0)

@@ -10,7 +10,7 @@ from pymc_geodesic.counts.topic_run import TOPIC_KERNELS
 from pymc_geodesic.kernels.ahead_of_time import SIGNATURES
 from pymc_geodesic.kernels.scir import scir
 from pymc_geodesic.kernels.sgrld import sgrld
-from pymc_geodesic.kernels.topics.moves import scir_words, sgrld_words
+from pymc_geodesic.kernels.topic_updates import scir_words, sgrld_words
 from pymc_geodesic.manifolds import blocks
 from tests.grids import slow
 
@@ -112,7 +112,7 @@ def test_chains_of_counts_compile_nothing(step, is_of_topics, checked, monkeypat
     used = (move, *TOPIC_KERNELS) if is_of_topics else (kernel,)
     monkeypatch.setattr(kernel, "call", kernel)
     if is_of_topics:
-        model = pg.models.lda(rng.poisson(0.5, size=(30, 8)) + 1, 2)
+        model = pg.topics.lda(rng.poisson(0.5, size=(30, 8)) + 1, 2)
         options = {"local": ["theta"], "minibatch": ["counts"]}
     else:
         with pm.Model() as model:

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 
-from pymc_geodesic.diagnostics.directions.kinds import SAMPLE_DIMS
+from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection

@@ -10,7 +10,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 
 from pymc_geodesic.arguments import check_count, checked_metric
-from pymc_geodesic.diagnostics.sampled import with_chains
+from pymc_geodesic.diagnostics.draws import with_chains
 from pymc_geodesic.diagnostics.stein.kernel import stein_kernel_rows
 from pymc_geodesic.gradients.scores import Points, PosteriorScore
 from pymc_geodesic.manifolds import Euclidean, Product

@@ -1,1 +1,0 @@
-"""What draws of directions, axes, angles and frames say: means, regions, tables."""

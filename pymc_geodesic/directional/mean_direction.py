@@ -1,0 +1,229 @@
+"""Means of directions, axes and frames."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS
+from pymc_geodesic.directional.kinds import chosen, group_of
+
+PACKAGE = str(Path(__file__).parents[2])
+
+LOST = 0.1
+"""Resultant length below which a first moment counts as vanished."""
+
+DISTINCT = 0.1
+"""By how much the largest share of second moments must exceed 1 / d to show an axis."""
+
+
+class Centre(NamedTuple):
+    """Where draws lie and how close together: the mean, its resultant length, the draws' side."""
+
+    mean: np.ndarray
+    resultant_length: float
+    axial: bool
+
+
+def unit_rows(points: ArrayLike, name: str = "points") -> np.ndarray:
+    """Return unit vectors as rows, or say what they should have been.
+
+    Parameters
+    ----------
+    points : array_like, shape (..., d)
+        Unit vectors.
+    name : str
+        What to call them in an error.
+
+    Returns
+    -------
+    numpy.ndarray, shape (n, d)
+
+    Raises
+    ------
+    ValueError
+        If there are none, or their length is not one.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.directional.mean_direction import unit_rows
+    >>> unit_rows([[[0.6, 0.8]]]).shape
+    (1, 2)
+    """
+    values = np.asarray(points, dtype=float)
+    if values.ndim < 1 or values.size == 0 or values.shape[-1] < 2:
+        raise ValueError(
+            f"`{name}` must hold unit vectors along the last axis; its shape is {values.shape}."
+        )
+    rows = values.reshape(-1, values.shape[-1])
+    length = np.linalg.norm(rows, axis=1)
+    if not np.abs(length - 1.0).max() < 1e-3:
+        raise ValueError(
+            f"`{name}` must hold unit vectors along the last axis; their lengths go from "
+            f"{length.min():.4g} to {length.max():.4g}. Divide by the length."
+        )
+    return rows / length[:, None]
+
+
+def looks_axial(rows: np.ndarray) -> bool:
+    """Whether the first moment of unit vectors vanishes while they lie along an axis."""
+    if np.linalg.norm(rows.mean(axis=0)) >= LOST:
+        return False
+    largest, _ = principal_axis(rows)
+    return bool(largest - 1.0 / rows.shape[1] > DISTINCT)
+
+
+def principal_axis(rows: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the largest eigenvalue of the second moments of unit vectors, and its eigenvector."""
+    n, d = rows.shape
+    if d <= n:
+        values, vectors = np.linalg.eigh(rows.T @ rows / n)
+        return float(values[-1]), vectors[:, -1]
+    values, weights = np.linalg.eigh(rows @ rows.T / n)
+    axis = rows.T @ weights[:, -1]
+    return float(values[-1]), axis / np.linalg.norm(axis)
+
+
+def centre_of(rows: np.ndarray, axial: bool) -> Centre:
+    r"""Return the mean direction of unit vectors, or their principal axis.
+
+    The direction is :math:`\bar x / \lVert\bar x\rVert`; the axis is the leading eigenvector of
+    :math:`\frac1n\sum x_i x_i^\top` (Mardia and Jupp 2000, section 10.2), its largest component
+    positive, and the resultant length is that of the draws on its side.
+    """
+    if axial:
+        _, mean = principal_axis(rows)
+        mean = mean * np.sign(mean[np.argmax(np.abs(mean))])
+        return Centre(mean, float(np.linalg.norm(to_side(rows, mean).mean(axis=0))), True)
+    total = rows.mean(axis=0)
+    length = float(np.linalg.norm(total))
+    mean = total / length if length > 0 else np.full(rows.shape[1], np.nan)
+    return Centre(mean, length, False)
+
+
+def to_side(rows: np.ndarray, axis: np.ndarray) -> np.ndarray:
+    """Turn unit vectors to the side of an axis."""
+    return np.where(rows @ axis < 0, -1.0, 1.0)[..., None] * rows
+
+
+def frame_centre(frames: np.ndarray) -> Centre:
+    r"""Return the extrinsic mean of orthonormal frames, shape (n, rows, columns).
+
+    The polar factor :math:`U V^\top` of the mean matrix :math:`U S V^\top` is the frame with the
+    least mean square Frobenius distance (Chikuse 2003, *Statistics on Special Manifolds*, section
+    2.4); the resultant length is :math:`\operatorname{tr} S / p`, which is
+    :math:`\lVert\bar x\rVert` for one column.
+    """
+    left, scale, right = np.linalg.svd(frames.mean(axis=0), full_matrices=False)
+    return Centre(left @ right, float(scale.mean()), False)
+
+
+def mean_direction(
+    idata: xr.DataTree,
+    var_names: str | Sequence[str] | None = None,
+    *,
+    axial: bool | str | Sequence[str] | None = None,
+    group: str = "posterior",
+) -> xr.Dataset:
+    r"""Posterior means that lie on the manifold: of directions, axes and orthonormal frames.
+
+    A direction has the mean :math:`\bar x / \lVert\bar x\rVert`, an axis the leading eigenvector
+    of the second moments, a frame the polar factor of the mean matrix, which is its Fréchet mean in
+    the Frobenius distance.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        Draws.
+    var_names : str or sequence of str, optional
+        Directions or frames; by default all, see `direction_variables`.
+    axial : bool, str, sequence of str or None
+        Whether x and −x are the same, for all directions or those named. None decides, with a
+        warning, where the first moment vanishes and the second shows an axis.
+    group : str
+        Group of the tree.
+
+    Returns
+    -------
+    xarray.Dataset
+        Each variable without ``chain`` and ``draw``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such variable, or none that `axial` names.
+
+    Examples
+    --------
+    >>> import arviz as az
+    >>> import numpy as np
+    >>> from pymc_geodesic.directional import mean_direction
+    >>> angle = np.random.default_rng(1).normal(0.0, 0.1, size=(2, 500))
+    >>> mu = np.stack([np.sin(angle), np.cos(angle)], axis=-1)
+    >>> mean = mean_direction(az.from_dict({"posterior": {"mu": mu}}))["mu"].values
+    >>> bool(abs(mean[0]) < 0.02), bool(mean[1] > 0.99)
+    (True, True)
+    """
+    check_axial(axial, idata, group)
+    result = {}
+    for name, variable in chosen(idata, var_names, ("direction", "frame"), group=group).items():
+        core = 2 if variable.attrs["manifold"] == "frame" else 1
+        batches = as_batches(variable, core)
+        if core == 2:
+            means = [frame_centre(each.reshape(-1, *each.shape[2:])).mean for each in batches]
+        else:
+            rows = [each.reshape(-1, each.shape[-1]) for each in batches]
+            means = [centre_of(each, is_axial(each, name, axial)).mean for each in rows]
+        template = variable.isel(dict.fromkeys(SAMPLE_DIMS, 0), drop=True)
+        result[name] = template.copy(data=np.reshape(means, template.shape))
+    return xr.Dataset(result)
+
+
+def check_axial(axial: bool | str | Sequence[str] | None, idata: Any, group: str) -> None:
+    """Refuse names of axes that no variable has: axes would be taken for directions."""
+    if axial is None or isinstance(axial, bool):
+        return
+    held = list(map(str, group_of(idata, group).data_vars))
+    for name in [axial] if isinstance(axial, str) else axial:
+        if name not in held:
+            raise ValueError(
+                f"`axial` names {name!r}, but the group {group!r} holds {', '.join(held)}."
+            )
+
+
+def is_axial(rows: np.ndarray, name: str, axial: bool | str | Sequence[str] | None) -> bool:
+    """Decide whether a variable is an axis, with a warning where nobody has said so."""
+    if isinstance(axial, bool):
+        return axial
+    if axial is not None:
+        return name in ([axial] if isinstance(axial, str) else axial)
+    if not looks_axial(rows):
+        return False
+    warnings.warn(
+        f"The mean of the draws of {name!r} vanishes and they lie along an axis: it is summarised "
+        "as an axis, x and −x the same. `axial=True` says so without this warning, `axial=False` "
+        "keeps the direction.",
+        UserWarning,
+        skip_file_prefixes=(PACKAGE,),
+    )
+    return True
+
+
+def as_batches(variable: xr.DataArray, core: int) -> np.ndarray:
+    """Return draws with the shape (batch, chain, draw, ...core)."""
+    missing = [dim for dim in SAMPLE_DIMS if dim not in variable.dims]
+    if missing:
+        raise ValueError(
+            f"{variable.name!r} has no dimension {missing[0]!r}; use `arviz.from_dict` or "
+            "`arviz.convert_to_datatree`."
+        )
+    values = variable.transpose(*SAMPLE_DIMS, ...).values
+    chain, draw = values.shape[:2]
+    shape = values.shape[values.ndim - core :]
+    return np.moveaxis(values.reshape((chain, draw, -1, *shape)), 2, 0)

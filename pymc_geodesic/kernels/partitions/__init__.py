@@ -1,1 +1,0 @@
-"""Kernels of Dirichlet-process mixtures: who belongs to which of an unknown number of clusters."""

@@ -1,0 +1,486 @@
+r"""Dirichlet-process mixture of categoricals by collapsed Gibbs sampling.
+
+Splits and merges of whole clusters, where moves of one row at a time pass through bad ones.
+
+Two rows are chosen. If they share a cluster, a split is proposed that puts each into its own part;
+if not, a merge of their two clusters. The split is drawn by *restricted* Gibbs sweeps: all other
+rows of the cluster choose between two parts, one after the other at first, then given those of all
+others, with the probabilities of the categories integrated out,
+
+.. math::
+
+    \frac{P(\text{part } 1)}{P(\text{part } 0)} = \frac{n_1}{n_0} \prod_t
+    \frac{\beta_{w_t} + n_{1 w_t} + \#\{s < t : w_s = w_t\}}
+    {\beta_{w_t} + n_{0 w_t} + \#\{s < t : w_s = w_t\}}
+    \cdot \frac{\sum\beta + n_{0\cdot} + t - 1}{\sum\beta + n_{1\cdot} + t - 1}.
+
+The last sweep alone has a probability q that counts: that of the parts given those before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain as one_after_another
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from pymc_geodesic.arguments import check_integers
+from pymc_geodesic.mixtures.collapsed_gibbs import collapsed_rows, move_row
+from pymc_geodesic.mixtures.dp_categorical import (
+    Counts,
+    Draw,
+    Mixture,
+    draw_given_clusters,
+    sample_chains,
+)
+from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.streams import new_stream, uniform
+
+LARGEST_PRODUCT = 1e100
+"""Where a product of ratios is taken to its logarithm, well before it leaves the numbers."""
+
+
+@compiled
+def _choose_pair(
+    stream: np.ndarray, split: bool, assignments: np.ndarray, sizes: np.ndarray
+) -> tuple[int, int]:
+    """Choose a row, and another in its cluster or outside: −1 if there is none."""
+    n = assignments.size
+    first = int(uniform(stream) * n)
+    cluster = assignments[first]
+    if sizes[cluster] == (1.0 if split else n):
+        return first, -1
+    while True:
+        second = int(uniform(stream) * n)
+        if second != first and (assignments[second] == cluster) == split:
+            return first, second
+
+
+@compiled
+def _log_marginal(
+    table: np.ndarray, total: float, first: int, second: int, beta: np.ndarray, beta_sum: float
+) -> float:
+    """Log-probability of the tokens of one cluster, or of two taken as one."""
+    value = math.lgamma(beta_sum) - math.lgamma(beta_sum + total)
+    for category in range(beta.size):
+        count = table[category, first]
+        if second != first:
+            count += table[category, second]
+        if count > 0.0:
+            value += math.lgamma(beta[category] + count) - math.lgamma(beta[category])
+    return value
+
+
+@compiled
+def _log_split_ratio(
+    first: int,
+    second: int,
+    beta: np.ndarray,
+    alpha: float,
+    n_rows: int,
+    sizes: np.ndarray,
+    table: np.ndarray,
+    totals: np.ndarray,
+) -> float:
+    """Log-ratio of the laws of two clusters and of their union, and of choosing the two rows."""
+    beta_sum = beta.sum()
+    both = sizes[first] + sizes[second]
+    value = math.log(alpha) + math.lgamma(sizes[first]) + math.lgamma(sizes[second])
+    value += _log_marginal(table, totals[first], first, first, beta, beta_sum)
+    value += _log_marginal(table, totals[second], second, second, beta, beta_sum)
+    value -= _log_marginal(table, totals[first] + totals[second], first, second, beta, beta_sum)
+    value -= math.lgamma(both)
+    return value + math.log(both - 1.0) - math.log(n_rows - sizes[first])
+
+
+@compiled
+def _log_odds(
+    tokens: np.ndarray, beta: np.ndarray, beta_sum: float, table: np.ndarray, totals: np.ndarray
+) -> float:
+    """Log-odds of a row in part 1 of two, sizes aside."""
+    value, product = 0.0, 1.0
+    repeats = 0
+    for t in range(tokens.size):
+        token = tokens[t]
+        repeats = repeats + 1 if t > 0 and token == tokens[t - 1] else 0
+        own, all_of = beta[token] + repeats, beta_sum + t
+        product *= (table[token, 1] + own) * (totals[0] + all_of)
+        product /= (table[token, 0] + own) * (totals[1] + all_of)
+        if not 1.0 / LARGEST_PRODUCT < product < LARGEST_PRODUCT:
+            value += math.log(product)
+            product = 1.0
+    return value + math.log(product)
+
+
+@compiled
+def _restricted_sweep(
+    starts: np.ndarray,
+    tokens: np.ndarray,
+    members: np.ndarray,
+    beta: np.ndarray,
+    stream: np.ndarray,
+    given: np.ndarray,
+    parts: np.ndarray,
+    sizes: np.ndarray,
+    table: np.ndarray,
+    totals: np.ndarray,
+) -> float:
+    """Draw the part of every member, or take the given one; return the log-probability of that."""
+    beta_sum = beta.sum()
+    log_q = 0.0
+    for i in range(members.size):
+        own = tokens[starts[members[i]] : starts[members[i] + 1]]
+        if parts[i] >= 0:
+            move_row(own, parts[i], -1.0, sizes, table, totals)
+        log_odds = math.log(sizes[1] / sizes[0]) + _log_odds(own, beta, beta_sum, table, totals)
+        if given.size:
+            parts[i] = given[i]
+        else:
+            parts[i] = 1 if uniform(stream) * (1.0 + math.exp(-log_odds)) < 1.0 else 0
+        log_q -= math.log1p(math.exp(-log_odds if parts[i] == 1 else log_odds))
+        move_row(own, parts[i], 1.0, sizes, table, totals)
+    return log_q
+
+
+@compiled
+def _shuffled_members(
+    stream: np.ndarray, first: int, second: int, assignments: np.ndarray, n_members: int
+) -> np.ndarray:
+    """All rows of the clusters of two but these two, in random order."""
+    members = np.empty(n_members, dtype=np.int64)
+    n = 0
+    for row in range(assignments.size):
+        inside = assignments[row] == assignments[first] or assignments[row] == assignments[second]
+        if inside and row != first and row != second:
+            members[n] = row
+            n += 1
+    for last in range(n - 1, 0, -1):
+        other = int(uniform(stream) * (last + 1))
+        members[last], members[other] = members[other], members[last]
+    return members
+
+
+@compiled
+def split_or_merge(
+    starts: np.ndarray,
+    tokens: np.ndarray,
+    beta: np.ndarray,
+    alpha: float,
+    n_sweeps: int,
+    stream: np.ndarray,
+    assignments: np.ndarray,
+    sizes: np.ndarray,
+    table: np.ndarray,
+    totals: np.ndarray,
+) -> int:
+    r"""Propose to split a cluster or to merge two, half of the time each, in place.
+
+    A row i is chosen, and j inside its cluster or outside. A split is accepted with probability
+
+    .. math::
+
+        \min\Bigl(1, \frac{p(z')}{p(z)}\, \frac{1}{q(z')}\, \frac{n_k - 1}{n - n'_i}\Bigr),
+
+    where :math:`n_k` is the size of the cluster and :math:`n'_i` of the part that i would be in,
+    and a merge with the inverse. As q is at most 1, most merges are refused before it is computed.
+
+    Parameters
+    ----------
+    starts, tokens, assignments, sizes, table, totals
+        See `pymc_geodesic.mixtures.collapsed_gibbs.count_clusters`; the counts are kept
+        up to date. Every row is in a cluster, and at least one cluster is empty.
+    beta : ndarray, shape (V,)
+    alpha : float
+        See `pymc_geodesic.mixtures.collapsed_gibbs.collapsed_rows`.
+    n_sweeps : int
+        Restricted sweeps before the one that counts, at least one: the first puts rows into parts.
+    stream : ndarray of uint64, shape (2,)
+        Random stream, advanced.
+
+    Returns
+    -------
+    int
+        1 if a cluster was split, −1 if two were merged, 0 if all is as before.
+
+    References
+    ----------
+    Jain, Neal (2004), A Split-Merge Markov Chain Monte Carlo Procedure for the Dirichlet Process
+    Mixture Model, sections 4.2 and 4.3. Rows are not chosen alike here, hence the last factor.
+    """
+    starts, tokens, beta = borrow(starts), borrow(tokens), borrow(beta)
+    n_rows = assignments.size
+    split = uniform(stream) < 0.5
+    first, second = _choose_pair(stream, split, assignments, sizes)
+    if second < 0:
+        return 0
+    old, other = assignments[first], assignments[second]
+    log_uniform = math.log(uniform(stream))
+    log_ratio = 0.0
+    if not split:
+        log_ratio = _log_split_ratio(old, other, beta, alpha, n_rows, sizes, table, totals)
+        if log_uniform >= -log_ratio:
+            return 0
+    n_members = int(sizes[old] + (0.0 if split else sizes[other])) - 2
+    members = _shuffled_members(stream, first, second, assignments, n_members)
+    parts = np.full(n_members, -1, dtype=np.int64)
+    halves = np.zeros(2), np.zeros((beta.size, 2)), np.zeros(2)
+    move_row(tokens[starts[first] : starts[first + 1]], 0, 1.0, *halves)
+    move_row(tokens[starts[second] : starts[second + 1]], 1, 1.0, *halves)
+    free = np.empty(0, dtype=np.int64)
+    given = free if split else (assignments[members] == other).astype(np.int64)
+    for _ in range(n_sweeps):
+        _restricted_sweep(starts, tokens, members, beta, stream, free, parts, *halves)
+    log_q = _restricted_sweep(starts, tokens, members, beta, stream, given, parts, *halves)
+    if split:
+        log_ratio = _log_split_ratio(0, 1, beta, alpha, n_rows, *halves)
+    log_ratio -= log_q
+    if log_uniform >= (log_ratio if split else -log_ratio):
+        return 0
+    source, target = (old, old) if split else (other, old)
+    if split:
+        while sizes[target] > 0.0:
+            target = (target + 1) % sizes.size
+    for i in range(-1, n_members):
+        row, part = (second, 1) if i < 0 else (members[i], parts[i])
+        if part == 1:
+            own = tokens[starts[row] : starts[row + 1]]
+            move_row(own, source, -1.0, sizes, table, totals)
+            move_row(own, target, 1.0, sizes, table, totals)
+            assignments[row] = target
+    return 1 if split else -1
+
+
+FIRST_ROOM = 16
+
+RESTRICTED_SWEEPS = 3
+"""Before a split is proposed: with one, clusters found are worse; with six, no better."""
+
+
+def dp_categorical_gibbs(
+    counts: ArrayLike | sparse.csr_array,
+    alpha: ArrayLike = (1.0, 1.0),
+    beta: ArrayLike = 0.1,
+    *,
+    split_merge: int | tuple[int, int] = 0,
+    draws: int = 100,
+    tune: int = 100,
+    thin: int = 1,
+    chains: int = 1,
+    n_components: int | None = None,
+    keep_assignments: bool = False,
+    rows: Sequence[Any] | None = None,
+    categories: Sequence[Any] | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    r"""Sample a Dirichlet-process mixture of categoricals by collapsed Gibbs sweeps.
+
+    .. math::
+
+        G \sim \text{DP}(\alpha, \text{Dirichlet}(\beta)), \qquad \theta_i \sim G, \qquad
+        \log p(c_i \mid \theta_i) = \sum_w c_{iw} \log \theta_{iw}
+
+    Weights and probabilities of the clusters are integrated out of the sweeps, each of which draws
+    the cluster of every row given those of all others, and drawn from their conditional laws
+    afterwards:
+
+    .. math::
+
+        (w_1, …, w_K, w_0) \mid z \sim \text{Dirichlet}(n_1, …, n_K, \alpha), \qquad
+        \theta_k \mid z \sim \text{Dirichlet}(\beta + n_{k\cdot}),
+
+    with :math:`w_0` the weight of all clusters that hold no row. Exact in the limit of many sweeps.
+
+    Parameters
+    ----------
+    counts : array_like, data frame or scipy.sparse matrix, shape (row, category)
+        How often every category occurs in every row, such as the pages that users visit.
+    alpha : float or tuple of float
+        The concentration of the Dirichlet process, or shape and rate of its gamma prior.
+    beta : float or array_like, shape (category,)
+        Concentration of the probabilities of the categories in a cluster.
+    split_merge : int or tuple of int
+        Proposals to split a cluster or to merge two after each sweep; two numbers are those of the
+        sweeps before the first draw and of the others. One row at a time, clusters hardly divide:
+        twenty in each of the first ten sweeps do more than many sweeps, as ``(20, 1)`` with
+        ``tune=10``.
+    draws, tune : int
+        Draws that are kept, and sweeps before the first.
+    thin : int
+        Sweeps of each draw.
+    chains : int
+        Independent runs, one after the other, each from clusters that are drawn row by row.
+    n_components : int, optional
+        How many clusters to keep of each draw, the largest; all by default.
+    keep_assignments : bool
+        Whether to keep the cluster of every row.
+    rows, categories : sequence, optional
+        Coordinates of the dimensions; index and columns of a data frame by default.
+    random_seed : int or numpy.random.Generator, optional
+    progressbar : bool
+
+    Returns
+    -------
+    xarray.DataTree
+        ``posterior`` with ``alpha``, ``n_clusters``, ``weights`` (component) and ``topics``
+        (component, category), the largest component first and weight 0 where a draw has fewer, and
+        ``assignments`` (row) if wanted, numbers without meaning from draw to draw. The weights sum
+        to one less :math:`w_0` and what was not kept. ``sample_stats`` with ``lp``, the
+        log-probability of partition and tokens given α, and ``constant_data`` with ``beta``.
+
+    Raises
+    ------
+    ValueError
+        If counts are negative, broken or not finite, a number is out of range, or names are too
+        few or too many.
+
+    References
+    ----------
+    Neal (2000), Markov Chain Sampling Methods for Dirichlet Process Mixture Models, algorithm 3.
+    Jain, Neal (2004), A Split-Merge Markov Chain Monte Carlo Procedure for the Dirichlet Process
+    Mixture Model.
+    Escobar, West (1995), Bayesian Density Estimation and Inference Using Mixtures, section 6.
+    Dunson, Xing (2009), Nonparametric Bayes Modeling of Multivariate Categorical Data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.mixtures import dp_categorical_gibbs
+    >>> counts = np.array([[5, 5, 0, 0], [0, 0, 5, 5], [4, 6, 0, 0]])
+    >>> idata = dp_categorical_gibbs(counts, draws=200, random_seed=1, progressbar=False)
+    >>> int(idata.posterior["n_clusters"].median())
+    2
+    """
+    mixture = Mixture.of(counts, beta, alpha, rows, categories)
+    proposals = _proposals(split_merge)
+    return sample_chains(
+        mixture,
+        lambda rng: CollapsedChain(
+            mixture, rng, one_after_another(repeat(proposals[0], int(tune)), repeat(proposals[1]))
+        ),
+        draws=draws,
+        tune=tune,
+        thin=thin,
+        chains=chains,
+        n_components=n_components,
+        keep_assignments=keep_assignments,
+        random_seed=random_seed,
+        progressbar=progressbar,
+    )
+
+
+def _proposals(split_merge: int | tuple[int, int]) -> tuple[int, int]:
+    """How many to make after each sweep before the first draw, and after the others."""
+    numbers = split_merge if isinstance(split_merge, Sequence) else (split_merge, split_merge)
+    if len(numbers) != 2:
+        raise ValueError(f"split_merge must be a number or two, got {split_merge!r}")
+    for number in numbers:
+        check_integers(split_merge=(number, 0))
+    return int(numbers[0]), int(numbers[1])
+
+
+class Start(NamedTuple):
+    """Rows among which clusters to begin with are found, by how many sweeps, splits and merges."""
+
+    rows: int = 1
+    sweeps: int = 0
+    split_merge: int = 0
+
+
+def first_clusters(mixture: Mixture, rng: np.random.Generator, start: Start) -> CollapsedChain:
+    """Find clusters to begin with: by sweeps over some rows, and one over all.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many rows, or a number is no integer.
+    """
+    rows = mixture.rows
+    check_integers(
+        start_sweeps=(start.sweeps, 0),
+        start_rows=(start.rows, 1),
+        start_split_merge=(start.split_merge, 0),
+    )
+    n_start = min(int(start.rows), rows.n_rows)
+    some = np.sort(rng.choice(rows.n_rows, n_start, replace=False))
+    chain = CollapsedChain(mixture, rng)
+    if start.sweeps:
+        proposals = repeat(int(start.split_merge))
+        few = CollapsedChain(replace(mixture, rows=rows.take(some)), rng, proposals)
+        for _ in range(start.sweeps):
+            few.advance()
+        chain.begin(some, few.assignments)
+    chain.advance()
+    return chain
+
+
+class CollapsedChain:
+    """A run of the collapsed sampler; the first sweep puts one row after another into a cluster.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    rng : numpy.random.Generator
+    proposals : iterator of int, optional
+        Splits or merges that each sweep proposes afterwards; none by default.
+    """
+
+    def __init__(
+        self, mixture: Mixture, rng: np.random.Generator, proposals: Iterator[int] | None = None
+    ) -> None:
+        self._mixture = mixture
+        self._proposals = repeat(0) if proposals is None else proposals
+        self._stream = new_stream(rng)
+        self.alpha = mixture.first_alpha
+        self._counts = Counts.empty(mixture.beta.size, FIRST_ROOM)
+        self.assignments = np.full(mixture.rows.n_rows, -1, dtype=np.int32)
+
+    def begin(self, which: np.ndarray, assignments: np.ndarray) -> None:
+        """Put some rows into clusters before the first sweep."""
+        self.assignments[which] = assignments
+        self._counts = Counts.of(
+            self._mixture.rows, self.assignments, self._mixture.beta.size, which=which
+        )
+
+    def advance(self) -> None:
+        """Draw the cluster of every row, and α."""
+        rows, beta = self._mixture.rows, self._mixture.beta
+        row = 0
+        while True:
+            row = collapsed_rows(
+                *rows, row, beta, self.alpha, self._stream, self.assignments, *self._counts
+            )
+            if row == rows.n_rows:
+                break
+            self._counts = self._counts.enlarged()
+        for _ in range(next(self._proposals)):
+            self.split_or_merge()
+        n_clusters = int(np.count_nonzero(self._counts.sizes))
+        self.alpha = self._mixture.draw_alpha(self._stream, self.alpha, n_clusters)
+
+    def split_or_merge(self) -> int:
+        """Propose to split a cluster or to merge two; return by how many there are more."""
+        if self._counts.sizes.all():
+            self._counts = self._counts.enlarged()
+        return split_or_merge(
+            *self._mixture.rows,
+            self._mixture.beta,
+            self.alpha,
+            RESTRICTED_SWEEPS,
+            self._stream,
+            self.assignments,
+            *self._counts,
+        )
+
+    def draw(self) -> Draw:
+        """Draw weights and probabilities given the clusters."""
+        return draw_given_clusters(
+            self._mixture, self._stream, self._counts, self.alpha, self.assignments
+        )

@@ -1,0 +1,282 @@
+"""Mixtures of von Mises–Fisher distributions: clusters of directions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import xarray as xr
+from scipy import sparse
+from scipy.special import logsumexp
+
+from pymc_geodesic.arguments import check_count
+from pymc_geodesic.diagnostics.draws import group_with
+from pymc_geodesic.distributions import UniformSphere, VonMisesFisher, special
+from pymc_geodesic.distributions.starts import beginning_at
+from pymc_geodesic.distributions.unit_points import unit_points
+from pymc_geodesic.kernels.stick_breaking import sticks_of_weights
+from pymc_geodesic.mixtures.vmf_mixture_em import vmf_mixture_em
+from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
+from pymc_geodesic.runtime.convergence import ConvergenceWarning
+from pymc_geodesic.sparse import SparseData
+
+STRONGEST_START, WEAKEST_START = 1e5, 1e-2
+"""Bounds of concentrations to start from: those of single points have no maximum."""
+
+
+def log_weights(sticks: Any) -> Any:
+    r"""Logarithms of :math:`w_k = v_k \prod_{j<k} (1 - v_j)`, the last stick being what is left."""
+    rest = pt.concatenate([[0.0], pt.cumsum(pt.log1p(-sticks))])
+    return rest + pt.concatenate([pt.log(sticks), [0.0]])
+
+
+def vmf_mixture(
+    points: Any,
+    n_components: int,
+    *,
+    alpha: float = 1.0,
+    dirichlet_process: bool = False,
+    shared_kappa: bool = False,
+    kappa_median: float | None = None,
+    kappa_spread: float = 1.5,
+    start: Literal["em", "prior"] = "em",
+    names: Sequence[Any] | None = None,
+    random_seed: int | np.random.Generator | None = 0,
+) -> pm.Model:
+    r"""Cluster directions by a mixture of von Mises–Fisher distributions.
+
+    .. math::
+
+        w \sim \text{Dirichlet}(\alpha, \dots, \alpha), \quad
+        \mu_k \sim \text{Uniform}(S^{d-1}), \quad
+        \log \kappa_k \sim N(\log m, s^2), \quad
+        x_i \sim \sum_k w_k\, \text{vMF}(\mu_k, \kappa_k)
+
+    Which component a point belongs to is summed over; `component_probabilities` brings it back.
+    The weights are made of sticks, :math:`w_k = v_k \prod_{j<k}(1 - v_j)` with
+    :math:`v_k \sim \text{Beta}(\alpha, \alpha (K - k))`, k counting from 1: the same prior, in
+    variables that every step method takes. With ``dirichlet_process=True`` they are those of a
+    Dirichlet process cut at K components, :math:`v_k \sim \text{Beta}(1, a)` and
+    :math:`a \sim \text{Gamma}(1, 1/\alpha)`, so that as many components have weight as the points
+    ask for.
+
+    Parameters
+    ----------
+    points : array_like, data frame or scipy.sparse matrix, shape (point, coordinate)
+        Unit vectors in rows. A sparse matrix, such as tf-idf vectors of texts, stays sparse.
+    n_components : int
+        K, at least 2.
+    alpha : float
+        Concentration α of the weights; for a Dirichlet process the mean of its concentration.
+    dirichlet_process : bool
+        Whether K is only a bound of the number of components.
+    shared_kappa : bool
+        Whether all components have one concentration. With a concentration each, a wide component
+        may gather the points that fit nowhere; with one for all, clusters are more like those of
+        spherical k-means.
+    kappa_median, kappa_spread : float, optional
+        m, d by default, at which the mean resultant length is about 0.6 in any dimension; and s.
+    start : {"em", "prior"}
+        Where chains begin: at the maximum likelihood that `vmf_mixture_em` finds, or at the prior.
+        With ``"em"`` all chains begin with the same labels of the components, and R-hat says
+        whether they keep them, not whether there are other modes.
+    names : sequence, optional
+        Coordinates of the dimension ``coordinate``, such as words; columns of a data frame by
+        default.
+    random_seed : int or numpy.random.Generator, optional
+        Of `vmf_mixture_em`.
+
+    Returns
+    -------
+    pymc.Model
+        With free variables ``mu`` (component, coordinate), ``kappa`` (component), or () if it is
+        shared, ``sticks`` and, for a Dirichlet process, ``concentration``; the deterministic
+        ``weights`` (component); data ``points`` (point, coordinate); and the observed variable
+        ``direction`` of that shape, or for sparse points the potential ``direction`` (point).
+
+    Raises
+    ------
+    ValueError
+        If points are no unit vectors, or numbers are out of range.
+
+    See Also
+    --------
+    pymc_geodesic.mixtures.component_probabilities : soft and hard labels.
+    pymc_geodesic.topics.align_topics : one order of the components for all draws.
+
+    Notes
+    -----
+    `GMC` samples some thousand points, ``SGGMC(batch_size=100, minibatch=["points"])`` many more.
+    Where labels are all that is wanted, spherical k-means is a hundred times faster.
+
+    References
+    ----------
+    K. Hornik, B. Grün (2014), movMF: An R Package for Fitting Mixtures of von Mises–Fisher
+    Distributions, for the model; Ishwaran, James (2001), Gibbs Sampling Methods for Stick-Breaking
+    Priors, for the sticks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.datasets import make_vmf_mixture
+    >>> from pymc_geodesic.mixtures import vmf_mixture
+    >>> points, _ = make_vmf_mixture(np.eye(3), 50.0, 300, random_seed=1)
+    >>> model = vmf_mixture(points, 3)
+    >>> model.free_RVs, model.named_vars_to_dims["mu"]
+    ([mu, kappa, sticks], ('component', 'coordinate'))
+    """
+    names = getattr(points, "columns", None) if names is None else names
+    points = unit_points(points)
+    n_points, d = points.shape
+    if int(n_components) != n_components or not 2 <= n_components <= n_points:
+        raise ValueError(
+            f"n_components must be an integer from 2 to the number of points, {n_points}, got "
+            f"{n_components}"
+        )
+    n_components = int(n_components)
+    median = float(d) if kappa_median is None else kappa_median
+    for name, value in (
+        ("alpha", alpha), ("kappa_median", median), ("kappa_spread", kappa_spread),
+    ):  # fmt: skip
+        if np.ndim(value) or not 0 < value < np.inf:
+            raise ValueError(f"{name} must be a positive number, got {value}")
+    if start not in ("em", "prior"):
+        raise ValueError(f'start={start!r} is unknown; choose "em" or "prior"')
+    if names is not None and len(names) != d:
+        raise ValueError(f"points has {d} columns but there are {len(names)} names")
+
+    mu_start = kappa_start = sticks_start = None
+    if start == "em":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # any good place will do
+            fit = vmf_mixture_em(
+                points, n_components, shared_kappa=shared_kappa, random_seed=random_seed
+            )
+        mu_start, sticks_start = fit.mu, sticks_of_weights(fit.weights, 1e-3, 1.0 - 1e-3)
+        kappa_start = np.clip(fit.kappa, WEAKEST_START, STRONGEST_START)
+        kappa_start = kappa_start[0] if shared_kappa else kappa_start
+    coords = {
+        "component": np.arange(n_components),
+        "stick": np.arange(n_components - 1),
+        "coordinate": np.arange(d) if names is None else list(names),
+    }
+    dims = ("point", "coordinate")
+    kappa_dims = None if shared_kappa else "component"
+    with pm.Model(coords=coords) as model:
+        is_sparse = sparse.issparse(points)
+        data = (
+            SparseData("points", points, dims=dims)
+            if is_sparse
+            else pm.Data("points", points, dims=dims)
+        )
+        mu = beginning_at(UniformSphere, mu_start)("mu", dims=("component", "coordinate"))
+        kappa = beginning_at(pm.LogNormal, kappa_start)(
+            "kappa", np.log(median), kappa_spread, dims=kappa_dims
+        )
+        if dirichlet_process:
+            a = pm.Gamma("concentration", 1.0, 1.0 / alpha)
+            first, second = 1.0, a
+        else:
+            first, second = alpha, alpha * np.arange(n_components - 1, 0, -1.0)
+        sticks = beginning_at(pm.Beta, sticks_start)("sticks", first, second, dims="stick")
+        log_w = log_weights(sticks)
+        weights = pm.Deterministic("weights", pt.exp(log_w), dims="component")
+        if is_sparse:
+            density = log_w + log_vmf_normalizer(d, kappa) + kappa * (data @ mu.T)
+            pm.Potential("direction", pt.logsumexp(density, axis=-1), dims="point")
+        else:
+            components = VonMisesFisher.dist(mu, kappa)
+            pm.Mixture("direction", w=weights, comp_dists=components, observed=data, dims=dims)
+    return model
+
+
+NAMES = ("weights", "mu", "kappa")
+
+
+def component_probabilities(
+    idata: xr.DataTree,
+    points: Any,
+    *,
+    var_names: Sequence[str] = NAMES,
+    n_draws: int | None = 500,
+) -> xr.DataArray:
+    r"""Probability of each point to belong to each component of a mixture.
+
+    .. math::
+
+        p_{ik} = \frac{1}{M} \sum_{m=1}^M
+        \frac{w_k^{(m)}\, c_d(\kappa_k^{(m)})\, e^{\kappa_k^{(m)} \mu_k^{(m)} \cdot x_i}}
+        {\sum_j w_j^{(m)}\, c_d(\kappa_j^{(m)})\, e^{\kappa_j^{(m)} \mu_j^{(m)} \cdot x_i}}
+
+    over the draws of all chains. These are soft labels; ``.argmax("component")`` makes hard ones.
+    The components must have the same order in all draws (`align_topics`, with
+    ``var_name="mu"``).
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        Draws of `pymc_geodesic.mixtures.vmf_mixture`.
+    points : array_like or scipy.sparse matrix, shape (point, coordinate)
+        Unit vectors, those of the model or new ones.
+    var_names : list of str
+        Names of weights, mean directions and concentrations.
+    n_draws : int, optional
+        Draws to average over, at equal distances; None for all.
+
+    Returns
+    -------
+    xarray.DataArray, shape (point, component)
+
+    Raises
+    ------
+    ValueError
+        If a variable is missing, or points are no unit vectors or have another number of
+        coordinates.
+
+    Examples
+    --------
+    >>> import arviz as az
+    >>> import numpy as np
+    >>> from pymc_geodesic.mixtures import component_probabilities
+    >>> draws = {
+    ...     "weights": np.full((1, 2, 2), 0.5),
+    ...     "mu": np.tile(np.eye(2), (1, 2, 1, 1)),
+    ...     "kappa": np.full((1, 2, 2), 3.0),
+    ... }
+    >>> idata = az.from_dict({"posterior": draws})
+    >>> component_probabilities(idata, [[1.0, 0.0], [0.6, 0.8]]).values.round(3)
+    array([[0.953, 0.047],
+           [0.354, 0.646]])
+    """
+    takes = f"component_probabilities takes draws of the variables var_names={list(var_names)}"
+    drawn = group_with(idata, var_names, takes)
+    posterior = drawn[list(var_names)].stack(sample=("chain", "draw"))
+    weights, mu, kappa = (posterior[name].transpose("sample", ...).values for name in var_names)
+    points = unit_points(points if sparse.issparse(points) else np.atleast_2d(points))
+    d = mu.shape[-1]
+    kappa = np.broadcast_to(kappa.reshape(len(kappa), -1), weights.shape)
+    if points.shape[1] != d:
+        raise ValueError(f"points have {points.shape[1]} coordinates, but {var_names[1]!r} has {d}")
+    check_count("n_draws", n_draws)
+    n_all = len(weights)
+    chosen = np.arange(n_all)
+    if n_draws is not None and n_draws < n_all:
+        chosen = np.linspace(0, n_all - 1, n_draws).astype(int)
+    total = np.zeros((points.shape[0], weights.shape[1]))
+    for draw in chosen:
+        with np.errstate(divide="ignore"):
+            constant = np.log(weights[draw]) + special.log_vmf_normalizer(d, kappa[draw])
+        logp = constant + kappa[draw] * np.asarray(points @ mu[draw].T)
+        total += np.exp(logp - logsumexp(logp, axis=1, keepdims=True))
+    component = str(idata["posterior"][var_names[0]].dims[-1])
+    return xr.DataArray(
+        total / len(chosen),
+        dims=("point", component),
+        coords={component: idata["posterior"][component]} if component in idata["posterior"].coords
+        else None,
+        name="probability",
+    )  # fmt: skip

@@ -1,0 +1,178 @@
+"""Give the topics of all draws the same order."""
+
+import numpy as np
+import xarray as xr
+from arviz_base import convert_to_datatree
+from scipy.optimize import linear_sum_assignment
+
+from pymc_geodesic.kernels.stick_breaking import sticks_of_weights, weights_of_sticks
+
+MAX_PASSES = 10
+
+
+def align_topics(
+    idata: xr.DataTree, *, var_name: str | None = None, reference: np.ndarray | None = None
+) -> xr.DataTree:
+    r"""Permute the topics of every draw so that the same index means the same topic.
+
+    The likelihood of a topic model does not change when topics trade places, so chains (and
+    draws, after a jump) may hold them in different orders and R-hat and effective sample size
+    of single topics mean nothing. Each draw :math:`\beta^{(m)}` takes the permutation
+
+    .. math:: \pi_m = \arg\max_\pi \sum_k \cos(r_k, \beta^{(m)}_{\pi(k)}),
+
+    found by the Hungarian algorithm. Without a given reference :math:`r` starts as the last
+    draw of the first chain and becomes the mean direction of the aligned draws until no
+    permutation changes.
+
+    The ``sticks`` of `pymc_geodesic.mixtures.vmf_mixture` are made anew of the permuted weights:
+    predictive draws come from them.
+
+    Alignment cannot turn different topics into equal ones: chains that found different modes
+    keep a large R-hat, as they should.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        With ``posterior[var_name]`` of dimensions (chain, draw, topic, word), whatever the last
+        two are called.
+    var_name : str, optional
+        Name of the topics; by default ``beta``, as in the spherical admixture model, or
+        ``topics``, as in models of counts.
+    reference : array_like, shape (K, V), optional
+        Topics whose order is taken over.
+
+    Returns
+    -------
+    xarray.DataTree
+        A copy in which every posterior variable that has the topic dimension is permuted.
+
+    Raises
+    ------
+    ValueError
+        If `var_name` is missing, does not have four dimensions, or `reference` has another shape.
+
+    Examples
+    --------
+    Two chains that hold the same two topics in opposite order:
+
+    >>> import arviz as az
+    >>> import numpy as np
+    >>> from pymc_geodesic.topics import align_topics
+    >>> one = np.tile(np.eye(2, 3), (4, 1, 1))
+    >>> idata = az.from_dict({"posterior": {"beta": np.stack([one, one[:, ::-1]])}})
+    >>> aligned = align_topics(idata)
+    >>> bool((aligned.posterior["beta"][0] == aligned.posterior["beta"][1]).all())
+    True
+    """
+    idata = convert_to_datatree(idata)
+    var_name = name_of_topics(idata, var_name)
+    beta = topics_of(idata, var_name)
+    topic = beta.dims[2]
+    values = beta.values.reshape(-1, *beta.shape[2:])
+    length = np.linalg.norm(values, axis=-1, keepdims=True)
+    if reference is None:
+        permutation = _settle(values, length, start=beta.values[0, -1])
+    elif np.shape(reference) != beta.shape[2:]:
+        raise ValueError(
+            f"`reference` has shape {np.shape(reference)}, but {var_name!r} has topics of shape "
+            f"{beta.shape[2:]}."
+        )
+    else:
+        permutation = _assign(np.asarray(reference), values, length)
+    permutation = permutation.reshape(beta.shape[:3])
+
+    posterior = idata["posterior"].to_dataset()
+    order = xr.DataArray(permutation, dims=beta.dims[:3])
+    for name, variable in posterior.data_vars.items():
+        if topic in variable.dims:
+            axis = variable.get_axis_num(topic)
+            shaped = order.expand_dims(
+                {dim: 1 for dim in variable.dims if dim not in order.dims}
+            ).transpose(*variable.dims)
+            posterior[name] = variable.copy(
+                data=np.take_along_axis(variable.values, shaped.values, axis=axis)
+            )
+    if "sticks" in posterior and posterior["sticks"].shape == (*beta.shape[:2], beta.shape[2] - 1):
+        sticks = posterior["sticks"]
+        weights = np.take_along_axis(weights_of_sticks(sticks.values), permutation, axis=-1)
+        posterior["sticks"] = sticks.copy(data=sticks_of_weights(weights))
+    aligned = idata.copy()
+    aligned["posterior"] = xr.DataTree(posterior)
+    return aligned
+
+
+def name_of_topics(idata: xr.DataTree, var_name: str | None) -> str:
+    """Return the name that topics were given, or the one of the names they have in our models.
+
+    Examples
+    --------
+    >>> import arviz as az
+    >>> import numpy as np
+    >>> from pymc_geodesic.topics.alignment import name_of_topics
+    >>> name_of_topics(az.from_dict({"posterior": {"topics": np.ones((1, 4, 2, 3))}}), None)
+    'topics'
+    """
+    if var_name is not None:
+        return var_name
+    held = idata["posterior"].data_vars if "posterior" in idata.children else ()
+    return "topics" if "topics" in held and "beta" not in held else "beta"
+
+
+def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:
+    """Return ``posterior[var_name]`` with dimensions (chain, draw, topic, word).
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        Draws.
+    var_name : str
+        Name of the topics.
+
+    Returns
+    -------
+    xarray.DataArray
+
+    Raises
+    ------
+    ValueError
+        If it is missing or has other dimensions.
+
+    Examples
+    --------
+    >>> import arviz as az
+    >>> import numpy as np
+    >>> from pymc_geodesic.topics.alignment import topics_of
+    >>> topics_of(az.from_dict({"posterior": {"beta": np.ones((1, 4, 2, 3))}}), "beta").shape
+    (1, 4, 2, 3)
+    """
+    if "posterior" not in idata.children or var_name not in idata["posterior"].data_vars:
+        raise ValueError(
+            f"The posterior holds no variable {var_name!r}: name the topics with `var_name` and "
+            "leave them in the trace (`pm.sample(var_names=...)`)."
+        )
+    beta = idata["posterior"].to_dataset()[var_name]
+    if beta.ndim != 4 or beta.dims[:2] != ("chain", "draw"):
+        raise ValueError(
+            f"{var_name!r} must have the dimensions (chain, draw, topic, word), got {beta.dims}."
+        )
+    return beta
+
+
+def _settle(values: np.ndarray, length: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Alternate between permutations and the mean direction of the aligned draws."""
+    permutation = _assign(start, values, length)
+    for _ in range(MAX_PASSES):
+        aligned = np.take_along_axis(values / length, permutation[:, :, None], axis=1)
+        again = _assign(aligned.mean(axis=0), values, length)
+        if np.array_equal(again, permutation):
+            break
+        permutation = again
+    return permutation
+
+
+def _assign(reference: np.ndarray, values: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Match the topics of each draw to a reference; shapes (K, V), (M, K, V) to (M, K)."""
+    direction = reference / np.linalg.norm(reference, axis=-1, keepdims=True)
+    cosine = np.einsum("kv,mjv->mkj", direction, values, optimize=True) / length[:, None, :, 0]
+    return np.stack([linear_sum_assignment(each, maximize=True)[1] for each in cosine])

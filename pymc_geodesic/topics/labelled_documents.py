@@ -1,0 +1,311 @@
+"""Labelled documents as lists of tokens, and what samplers of their topics return."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import xarray as xr
+from arviz_base import from_dict
+from numpy.typing import ArrayLike
+
+from pymc_geodesic.distributions.labels import (
+    require_classes,
+    require_every_class,
+    require_signs,
+)
+from pymc_geodesic.runtime.chains import draw_after, each_chain
+from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.sparse.count_matrices import concentration, word_counts
+from pymc_geodesic.topics.lda import document_coords
+from pymc_geodesic.topics.ssgrld import LabelledTokens
+
+VARIABLES = ("topics", "weights", "zbar")
+
+
+@dataclass(frozen=True)
+class LabelledCounts:
+    """Labelled documents.
+
+    Attributes
+    ----------
+    starts : ndarray of int64, shape (D + 1,)
+        Where the tokens of each document begin, and the number of tokens.
+    words : ndarray of int32, shape (n_tokens,)
+    signs : ndarray, shape (D, L)
+        −1 or +1; one column for binary labels, else one for each class.
+    is_binary : bool
+    alpha, beta : ndarray, shape (K,) and (V,)
+    coords : dict
+        Of the dimensions ``document``, ``word``, ``topic`` and ``class``.
+    """
+
+    starts: np.ndarray
+    words: np.ndarray
+    signs: np.ndarray
+    is_binary: bool
+    alpha: np.ndarray
+    beta: np.ndarray
+    coords: dict[str, Any]
+
+    @property
+    def n_documents(self) -> int:
+        """D."""
+        return len(self.signs)
+
+    def tokens(self, cost: float, margin: float, prior_scale: float, loss: int) -> LabelledTokens:
+        """Tokens and priors as samplers of minibatches take them."""
+        return LabelledTokens(
+            self.starts,
+            self.words,
+            self.signs,
+            self.alpha,
+            self.beta,
+            float(cost),
+            float(margin),
+            float(prior_scale),
+            loss,
+        )
+
+    def mean_assignments(self, in_topics: np.ndarray) -> np.ndarray:
+        """Divide counts of tokens in topics, shape (D, K), by lengths; zero for the empty."""
+        return in_topics / np.maximum(np.diff(self.starts), 1)[:, None]
+
+    def mean_loss(self, scores: np.ndarray, margin: float, *, multiclass: bool) -> float:
+        """Mean over documents of the hinge loss of their scores, shape (D, L)."""
+        if multiclass:
+            own = np.where(self.signs > 0, scores, 0.0).sum(axis=1)
+            rival = np.where(self.signs > 0, -np.inf, scores).max(axis=1)
+            return float(np.maximum(0.0, margin + rival - own).mean())
+        return float(np.maximum(0.0, margin - self.signs * scores).sum(axis=1).mean())
+
+    def accuracy(self, scores: np.ndarray) -> float:
+        """Share of documents whose label is that of their scores, shape (D, L)."""
+        if self.is_binary:
+            return float(np.mean((scores > 0) == (self.signs > 0)))
+        return float(np.mean(scores.argmax(axis=1) == self.signs.argmax(axis=1)))
+
+
+def labelled_counts(
+    counts: Any,
+    labels: ArrayLike,
+    n_topics: int,
+    alpha: ArrayLike,
+    beta: ArrayLike,
+    documents: Sequence[Any] | None,
+    vocabulary: Sequence[Any] | None,
+    classes: Sequence[Any] | None,
+) -> LabelledCounts:
+    """Check counts and labels, and list tokens.
+
+    Raises
+    ------
+    ValueError
+        If counts are none, or labels neither −1 and +1 nor 0 … L − 1.
+    """
+    matrix = word_counts(counts)
+    coords = document_coords(counts, matrix.shape, documents, vocabulary)
+    n_documents, n_words = matrix.shape
+    refuse_missing("labels", labels)
+    y = np.asarray(labels)
+    if y.shape != (n_documents,):
+        raise ValueError(
+            f"labels must hold one label for each of the {n_documents} rows of counts, got shape "
+            f"{y.shape}"
+        )
+    is_binary = y.dtype.kind in "iuf" and bool(np.any(y == -1))
+    if classes is None and np.all(y == y[0]):
+        raise ValueError(f"labels are all the same, {y[0]}: there is nothing to tell apart")
+    if is_binary:
+        require_signs("labels", y)
+        if classes is not None:
+            raise ValueError("classes names the labels 0 … L - 1, but labels are -1 and +1")
+        signs = y.astype(float)[:, None]
+    else:
+        require_classes("labels", y, None if classes is None else len(classes))
+        if classes is None:
+            require_every_class("labels", y, "classes")
+        n_classes = int(y.max()) + 1 if classes is None else len(classes)
+        if n_classes < 2:
+            raise ValueError("classes must name at least two classes")
+        signs = 2.0 * np.eye(n_classes)[y.astype(int)] - 1.0
+    lengths = np.asarray(matrix.sum(axis=1)).ravel().astype(np.int64)
+    coords["topic"] = np.arange(int(n_topics))
+    if not is_binary:
+        coords["class"] = np.arange(signs.shape[1]) if classes is None else np.asarray(classes)
+    return LabelledCounts(
+        starts=np.concatenate([[0], np.cumsum(lengths)]),
+        words=np.repeat(matrix.indices, matrix.data.astype(np.int64)).astype(np.int32),
+        signs=np.ascontiguousarray(signs),
+        is_binary=is_binary,
+        alpha=concentration("alpha", alpha, int(n_topics)),
+        beta=concentration("beta", beta, n_words),
+        coords=coords,
+    )
+
+
+class Recorder:
+    """Draws of all chains, and their `xarray.DataTree`.
+
+    Parameters
+    ----------
+    data : LabelledCounts
+    chains, draws : int
+    var_names : sequence of str or None
+        Variables to keep.
+    """
+
+    def __init__(
+        self, data: LabelledCounts, chains: int, draws: int, var_names: Sequence[str] | None
+    ) -> None:
+        names = VARIABLES if var_names is None else tuple(var_names)
+        unknown = [name for name in names if name not in VARIABLES]
+        if unknown:
+            raise ValueError(f"var_names may name {', '.join(VARIABLES)}, not {unknown[0]!r}")
+        self._data = data
+        n_topics, n_words = len(data.alpha), len(data.beta)
+        of_weights = () if data.is_binary else (data.signs.shape[1],)
+        shapes = {
+            "topics": (n_topics, n_words),
+            "weights": (n_topics, *of_weights),
+            "zbar": (data.n_documents, n_topics),
+        }
+        self.keeps_topics = "topics" in names
+        self._values = {name: np.empty((chains, draws, *shapes[name])) for name in names}
+        self._shape = (chains, draws)
+        self._stats: dict[str, np.ndarray] = {}
+
+    def keep(
+        self,
+        chain: int,
+        draw: int,
+        topics: np.ndarray | None,
+        eta: np.ndarray,
+        in_topics: np.ndarray,
+        margin: float,
+        *,
+        multiclass: bool = False,
+        **stats: float,
+    ) -> None:
+        """Keep one draw, η of shape (L, K), with the accuracy and the mean hinge loss."""
+        data = self._data
+        zbar = data.mean_assignments(in_topics)
+        weights = eta[0] if data.is_binary else eta.T
+        for name, value in {"topics": topics, "weights": weights, "zbar": zbar}.items():
+            if name in self._values and value is not None:
+                self._values[name][chain, draw] = value
+        scores = zbar @ eta.T
+        loss = data.mean_loss(scores, margin, multiclass=multiclass)
+        for name, number in {"accuracy": data.accuracy(scores), "loss": loss, **stats}.items():
+            if name not in self._stats:
+                self._stats[name] = np.empty(self._shape)
+            self._stats[name][chain, draw] = number
+
+    def tree(self, attributes: dict[str, Any]) -> xr.DataTree:
+        """Return the draws."""
+        data = self._data
+        dims = {
+            "topics": ["topic", "word"],
+            "weights": ["topic"] if data.is_binary else ["topic", "class"],
+            "zbar": ["document", "topic"],
+            "alpha": ["topic"],
+            "beta": ["word"],
+        }
+        groups = {
+            "posterior": self._values,
+            "sample_stats": self._stats,
+            "constant_data": {"alpha": data.alpha, "beta": data.beta},
+        }
+        tree = from_dict(groups, dims=dims, coords=data.coords)
+        tree["posterior"].attrs.update(attributes)
+        return tree
+
+
+class LabelledChain(Protocol):
+    """One chain.
+
+    Attributes
+    ----------
+    in_topics : ndarray, shape (D, K)
+        Counts of the tokens of each document in topics, when it was last visited.
+    """
+
+    in_topics: np.ndarray
+
+    def advance(self, iteration: int) -> None:
+        """Go on to what may be kept."""
+
+    def topics(self) -> np.ndarray:
+        """Draw φ, shape (K, V)."""
+
+    def weights(self) -> np.ndarray:
+        """Draw η, shape (L, K)."""
+
+    def stats(self) -> dict[str, float]:
+        """Sample stats of the last iteration, of which one is ``documents``."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How many draws of how many chains, and what is kept of them; see `medlda_gibbs`."""
+
+    chains: int
+    draws: int
+    tune: int
+    thin: int
+    var_names: Sequence[str] | None
+    random_seed: int | np.random.Generator | None
+    progressbar: bool
+
+
+def sample_labelled(
+    data: LabelledCounts,
+    run: Run,
+    begin: Callable[[np.random.Generator], LabelledChain],
+    *,
+    cost: float,
+    margin: float,
+    multiclass: bool = False,
+) -> xr.DataTree:
+    """Run all chains, one after the other.
+
+    Parameters
+    ----------
+    data : LabelledCounts
+    run : Run
+    begin : callable
+        Begins a chain with a generator of its own.
+    cost, margin : float
+        c and ℓ.
+    multiclass : bool
+        Whether the hinge is that of the largest rival, and not one for each class.
+    """
+    recorder = Recorder(data, run.chains, run.draws, run.var_names)
+    iterations = run.tune + run.draws * run.thin
+    for number, rng, seen in each_chain(
+        run.random_seed, run.chains, iterations, progressbar=run.progressbar
+    ):
+        chain = begin(rng)
+        began = time.perf_counter()
+        for iteration in seen:
+            chain.advance(iteration)
+            draw = draw_after(iteration, run.tune, run.thin)
+            if draw is None:
+                continue
+            ended = time.perf_counter()
+            recorder.keep(
+                number,
+                draw,
+                chain.topics() if recorder.keeps_topics else None,
+                chain.weights(),
+                chain.in_topics,
+                margin,
+                multiclass=multiclass,
+                perf_counter_diff=ended - began,
+                **chain.stats(),
+            )
+            began = time.perf_counter()
+    return recorder.tree({"cost": cost, "margin": margin})

@@ -1,0 +1,475 @@
+r"""Maximum-margin topics from a stream of documents by Bayesian passive-aggressive learning.
+
+Online Bayesian passive-aggressive learning of topics and Gibbs classifiers.
+
+What is known after t minibatches is q(φ) q(η), a Dirichlet law of each topic and a normal law of
+each classifier. The next minibatch changes them as little as its hinge losses allow: with λ of data
+augmentation and the topics z of its tokens as latent variables, mean-field inference has
+
+.. math::
+
+    q(z, \lambda) &\propto p(z \mid \alpha)\, \exp\Bigl(\sum_i E \log \varphi_{z_i w_i}
+        - \sum_d \frac{E (\lambda_d + b \zeta_d)^2}{2 \lambda_d}\Bigr) \prod_d \lambda_d^{-1/2},
+        \qquad \zeta_d = \ell - y_d\, \eta \cdot \bar z_d, \quad b = c / 2, \\
+    q'(\varphi_k) &= \text{Dirichlet}(\Delta_k + E\, n_k), \\
+    q'(\eta) &= N(\Lambda'^{-1} h', \Lambda'^{-1}), \quad
+        \Lambda' = \Lambda + b^2 \sum_d E\, \lambda_d^{-1} \bar z_d \bar z_d^\top, \quad
+        h' = h + b \sum_d y_d\, E (1 + b \ell \lambda_d^{-1}) \bar z_d .
+
+Expectations over z and λ are those of Gibbs sweeps. Given z, 1/λ is inverse Gaussian with mean
+:math:`1 / (b \sqrt{E \zeta^2})`, which stands for 1/λ in the expectations.
+
+References
+----------
+Shi, Zhu (2014), Online Bayesian Passive-Aggressive Learning, ICML; the longer text is JMLR 18:33
+(2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.special import digamma
+
+from pymc_geodesic.arguments import check_integers, check_positive
+from pymc_geodesic.kernels.hinge_augmentation import draw_scales
+from pymc_geodesic.kernels.topic_assignments import collect_words
+from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.streams import fill_uniform, new_stream, pick
+from pymc_geodesic.topics.labelled_documents import Run, labelled_counts, sample_labelled
+from pymc_geodesic.topics.max_margin import ONE_AGAINST_ALL, multiply_by_factor
+from pymc_geodesic.topics.ssgrld import LabelledTokens, Passes
+
+
+@dataclass(frozen=True)
+class OnlineSettings:
+    """How to learn from a minibatch.
+
+    Attributes
+    ----------
+    batch_size : int
+        n, at most.
+    n_discarded, n_kept : int
+        Sweeps over the documents of a minibatch.
+    rounds : int
+        How often z and λ, and then φ and η, are brought up to date.
+    multiple : int
+        Of which the number of minibatches of a pass is a multiple.
+    """
+
+    batch_size: int
+    n_discarded: int
+    n_kept: int
+    rounds: int
+    multiple: int = 1
+
+
+class NormalWeights:
+    """Normal laws of classifiers, by their natural parameters.
+
+    Parameters
+    ----------
+    precision : ndarray, shape (L, K, K)
+        Λ.
+    push : ndarray, shape (L, K)
+        h = Λμ.
+
+    Attributes
+    ----------
+    mean : ndarray, shape (L, K)
+    covariance : ndarray, shape (L, K, K)
+    """
+
+    def __init__(self, precision: np.ndarray, push: np.ndarray) -> None:
+        self.precision, self.push = precision, push
+        self._lower = np.linalg.cholesky(precision)
+        identity = np.eye(push.shape[1])
+        self.covariance = np.stack([cho_solve((lower, True), identity) for lower in self._lower])
+        self.mean = np.einsum("ljk,lk->lj", self.covariance, push)
+
+    def updated(self, precision: np.ndarray, push: np.ndarray) -> NormalWeights:
+        """Return the law with these parameters more."""
+        return NormalWeights(self.precision + precision, self.push + push)
+
+    def expected_square(self, zbar: np.ndarray, signs: np.ndarray, margin: float) -> np.ndarray:
+        """Return E ζ² of documents, shape (n, L)."""
+        spread = np.stack([np.einsum("nj,jk,nk->n", zbar, c, zbar) for c in self.covariance], 1)
+        return (margin - signs * (zbar @ self.mean.T)) ** 2 + np.maximum(spread, 0.0)
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """Draw η, shape (L, K)."""
+        noise = rng.standard_normal(self.mean.shape)
+        return self.mean + np.stack(
+            [
+                solve_triangular(lower, one, lower=True, trans="T")
+                for lower, one in zip(self._lower, noise, strict=True)
+            ]
+        )
+
+
+@compiled
+def sweep_expected_margins(
+    starts: np.ndarray,
+    words: np.ndarray,
+    documents: np.ndarray,
+    slots: np.ndarray,
+    topics: np.ndarray,
+    alpha: np.ndarray,
+    mean: np.ndarray,
+    second: np.ndarray,
+    signs: np.ndarray,
+    scales: np.ndarray,
+    cost: float,
+    margin: float,
+    weight: float,
+    stream: np.ndarray,
+    assignments: np.ndarray,
+    counts: np.ndarray,
+    in_topics: np.ndarray,
+) -> None:
+    r"""Draw the topics of the tokens of some documents given λ, in place.
+
+    .. math::
+
+        \log P(z_i = k \mid z_{-i}) = \log (\alpha_k + n_k^{-i}) + E \log \varphi_{k w_i}
+        + \sum_l \frac{b y_l (\lambda_l + b \ell)}{N \lambda_l} \mu_{lk}
+        - \frac{b^2}{2 N^2 \lambda_l} \bigl(S_{lkk} + 2 (S_l n^{-i})_k\bigr) + \text{const},
+        \qquad S_l = E\, \eta_l \eta_l^\top .
+
+    Parameters
+    ----------
+    starts, words, documents, slots, alpha, stream
+        See `pymc_geodesic.topics.max_margin.sample_labelled_documents`.
+    topics : ndarray, shape (n_words, K)
+        exp E log φ of the words of the documents, positive.
+    mean : ndarray, shape (L, K)
+        E η.
+    second : ndarray, shape (L, K, K)
+        E ηηᵀ.
+    signs : ndarray, shape (D, L)
+    scales : ndarray, shape (n, L)
+        λ of the documents.
+    cost, margin : float
+    weight : float
+        What a token adds to ``counts``.
+    assignments : ndarray of int32, shape (n_tokens,)
+        Topic of each token, replaced; a token with −1 takes its first without regard to labels.
+    counts : ndarray, shape (n_words, K)
+        Receives, added, ``weight`` times P(z_i = k | z₋ᵢ, λ) of all tokens.
+    in_topics : ndarray, shape (D, K)
+        Receives the counts of the tokens of the documents in topics.
+    """
+    words, slots, topics, alpha = borrow(words), borrow(slots), borrow(topics), borrow(alpha)
+    mean, second = borrow(mean), borrow(second)
+    n_classes, n_topics = mean.shape
+    weights, logs = np.empty(n_topics), np.empty(n_topics)
+    pulls = np.empty((n_classes, n_topics))
+    longest = 0
+    for document in documents:
+        longest = max(longest, starts[document + 1] - starts[document])
+    uniforms = np.empty(longest)
+    for place in range(documents.size):
+        document = documents[place]
+        first, last = starts[document], starts[document + 1]
+        share = 1.0 / max(last - first, 1)
+        fill_uniform(stream, uniforms[: last - first])
+        totals = in_topics[document]
+        totals[:] = 0.0
+        for i in range(first, last):
+            if assignments[i] >= 0:
+                totals[assignments[i]] += 1.0
+        pulls[:] = 0.0
+        for j in range(n_classes):
+            for m in range(n_topics):
+                if totals[m] > 0.0:
+                    for k in range(n_topics):
+                        pulls[j, k] += totals[m] * second[j, m, k]
+        for i in range(first, last):
+            slot, topic = slots[words[i]], assignments[i]
+            logs[:] = 0.0
+            if topic >= 0:
+                totals[topic] -= 1.0
+                for j in range(n_classes):
+                    inverse = 0.5 * cost / scales[place, j]
+                    slope = 0.5 * cost * signs[document, j] * share * (1.0 + inverse * margin)
+                    bend = 0.25 * cost * inverse * share * share
+                    for k in range(n_topics):
+                        pulls[j, k] -= second[j, topic, k]
+                        square = second[j, k, k] + 2.0 * pulls[j, k]
+                        logs[k] += slope * mean[j, k] - bend * square
+            for k in range(n_topics):
+                weights[k] = (totals[k] + alpha[k]) * topics[slot, k]
+            total = multiply_by_factor(weights, logs)
+            part = weight / total
+            for k in range(n_topics):
+                counts[slot, k] += part * weights[k]
+            topic = pick(weights, uniforms[i - first] * total)
+            assignments[i] = topic
+            totals[topic] += 1.0
+            for j in range(n_classes):
+                for k in range(n_topics):
+                    pulls[j, k] += second[j, topic, k]
+
+
+class PassiveAggressiveTopics:
+    """One run: laws of topics and classifiers, and the assignments of all tokens.
+
+    Parameters
+    ----------
+    data : LabelledTokens
+    settings : OnlineSettings
+    rng : numpy.random.Generator
+        Chooses the order of the documents, the sweeps and what is drawn from the laws.
+
+    Attributes
+    ----------
+    concentration : ndarray, shape (V, K)
+        Δ.
+    weights : NormalWeights
+    in_topics : ndarray, shape (D, K)
+        Counts of the tokens of each document in topics, when it was last visited.
+    documents_seen : int
+    """
+
+    def __init__(
+        self, data: LabelledTokens, settings: OnlineSettings, rng: np.random.Generator
+    ) -> None:
+        self.data, self.settings, self.rng = data, settings, rng
+        self.stream = new_stream(rng)
+        n_documents, n_classes = data.signs.shape
+        n_topics, n_words = len(data.alpha), len(data.beta)
+        self.concentration = np.repeat(data.beta[:, None], n_topics, axis=1)
+        self._totals = self.concentration.sum(axis=0)
+        precision = np.broadcast_to(
+            np.eye(n_topics) / data.prior_scale**2, (n_classes, n_topics, n_topics)
+        )
+        self.weights = NormalWeights(precision, np.zeros((n_classes, n_topics)))
+        self.assignments = np.full(len(data.words), -1, dtype=np.int32)
+        self.in_topics = np.zeros((n_documents, n_topics))
+        self._slots = np.full(n_words, -1, dtype=np.int32)
+        self._passes = Passes.of_all(rng, n_documents, settings.batch_size, settings.multiple)
+        self.documents_seen = 0
+
+    def topics(self) -> np.ndarray:
+        """Draw φ, shape (K, V)."""
+        drawn = self.rng.standard_gamma(self.concentration.T)
+        return drawn / drawn.sum(axis=1, keepdims=True)
+
+    def step(self) -> None:
+        """Learn from the next minibatch."""
+        data = self.data
+        documents = self._passes.next_rows()
+        tokens = np.concatenate(
+            [data.words[data.starts[d] : data.starts[d + 1]] for d in documents]
+        )
+        words = collect_words(tokens, np.array([[0, len(tokens)]]), self._slots)
+        known, prior = self.concentration[words], self.weights
+        totals = self._totals
+        concentration, weights = known, prior
+        for _ in range(self.settings.rounds):
+            counts, precision, push = self._local_steps(
+                documents, digamma(concentration) - digamma(totals), weights
+            )
+            concentration, totals = known + counts, self._totals + counts.sum(axis=0)
+            weights = prior.updated(precision, push)
+        self.concentration[words] = concentration
+        self._totals, self.weights = totals, weights
+        self._slots[words] = -1
+        self.documents_seen += len(documents)
+
+    def _local_steps(
+        self, documents: np.ndarray, log_topics: np.ndarray, weights: NormalWeights
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sweep; return expected counts and what the documents add to Λ and h."""
+        data, settings = self.data, self.settings
+        half, signs = 0.5 * data.cost, data.signs[documents]
+        lengths = np.maximum(np.diff(data.starts)[documents], 1)[:, None]
+        second = weights.covariance + np.einsum("lj,lk->ljk", weights.mean, weights.mean)
+        counts, unused = np.zeros_like(log_topics), np.zeros_like(log_topics)
+        precision, push = np.zeros_like(weights.precision), np.zeros_like(weights.push)
+        shares = np.exp(log_topics - log_topics.max(axis=1, keepdims=True)) + 1e-290
+        assigned = self.in_topics[documents].sum(axis=1)
+        is_new = np.any(assigned < np.diff(data.starts)[documents])
+        first = -1 if is_new else 0  # without labels, and not counted
+        for sweep in range(first, settings.n_discarded + settings.n_kept):
+            zbar = self.in_topics[documents] / lengths
+            square = weights.expected_square(zbar, signs, data.margin)
+            scales = draw_scales(self.rng, np.sqrt(square), data.cost)
+            is_kept = sweep >= settings.n_discarded
+            sweep_expected_margins(
+                data.starts,
+                data.words,
+                documents,
+                self._slots,
+                shares,
+                data.alpha,
+                weights.mean,
+                second,
+                data.signs,
+                scales,
+                data.cost,
+                data.margin,
+                1.0 / settings.n_kept,
+                self.stream,
+                self.assignments,
+                counts if is_kept else unused,
+                self.in_topics,
+            )
+            if is_kept:
+                zbar = self.in_topics[documents] / lengths
+                square = weights.expected_square(zbar, signs, data.margin)
+                inverse = 1.0 / (half * np.sqrt(square) * settings.n_kept)
+                for j in range(signs.shape[1]):
+                    precision[j] += half**2 * (zbar.T * inverse[:, j]) @ zbar
+                pulls = signs * (1.0 / settings.n_kept + half * data.margin * inverse)
+                push += half * pulls.T @ zbar
+        return counts, precision, push
+
+
+def medlda_passive_aggressive(
+    counts: ArrayLike | sparse.csr_array,
+    labels: ArrayLike,
+    n_topics: int,
+    alpha: ArrayLike = 1.0,
+    beta: ArrayLike = 1.0,
+    cost: float = 1.0,
+    margin: float = 1.0,
+    *,
+    prior_scale: float = 1.0,
+    batch_size: int = 64,
+    sweeps: tuple[int, int] = (1, 2),
+    rounds: int = 1,
+    n_steps: int = 1,
+    draws: int | None = None,
+    tune: int = 0,
+    chains: int = 1,
+    var_names: Sequence[str] | None = None,
+    documents: Sequence[Any] | None = None,
+    vocabulary: Sequence[Any] | None = None,
+    classes: Sequence[Any] | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    r"""Approximate Gibbs MedLDA from documents that pass once (paMedLDA).
+
+    The model of `medlda_gibbs`. What is known after t minibatches is a Dirichlet law of every topic
+    and a normal law of every classifier. They change with a minibatch as little as its words and
+    hinge losses allow,
+
+    .. math::
+
+        q_{t+1} = \arg\min_q \text{KL}\bigl(q(\varphi) q(\eta) q(z) \bigm|
+        q_t(\varphi)\, q_t(\eta)\, p(z, w \mid \varphi)\bigr)
+        + c \sum_d E_q \max(0, \ell - y_d\, \eta \cdot \bar z_d),
+
+    the sum over its documents, by data augmentation and a few Gibbs sweeps over their words. No
+    step sizes, and a minibatch costs no more for more words in the vocabulary.
+
+    Parameters
+    ----------
+    counts, labels, n_topics, alpha, beta, cost, margin, prior_scale
+        See `medlda_gibbs`. Labels 0 … L − 1 make L machines that share the topics.
+    batch_size : int
+        n, documents of a minibatch at most: a pass has as many as hold all, of nearly one size.
+    sweeps : tuple of int
+        Sweeps over the documents of a minibatch that are not averaged over, and that are.
+    rounds : int
+        How often sweeps and laws follow each other for one minibatch.
+    n_steps : int
+        Minibatches between draws.
+    draws : int, optional
+        Draws that are kept, each from the laws of its time; by default as many as one pass over the
+        documents has. Documents that come again count again: the laws are those of several copies.
+    tune : int
+        Draws before the first that is kept.
+    chains, var_names, documents, vocabulary, classes, random_seed, progressbar
+        See `medlda_gibbs`.
+
+    Returns
+    -------
+    xarray.DataTree
+        As `medlda_gibbs`. ``zbar`` is that of the last visit of each document, zero before the
+        first. The last draws know most.
+
+    Raises
+    ------
+    ValueError
+        As `medlda_gibbs`.
+
+    Notes
+    -----
+    Spreads are those of mean-field variational inference, too narrow.
+
+    References
+    ----------
+    Shi, Zhu (2014), Online Bayesian Passive-Aggressive Learning, ICML, whose c is half of the cost.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.topics import medlda_passive_aggressive
+    >>> counts = np.array([[5, 5, 0, 0], [0, 0, 5, 5], [4, 6, 0, 0], [0, 1, 4, 5]])
+    >>> idata = medlda_passive_aggressive(
+    ...     counts, [1, -1, 1, -1], n_topics=2, margin=16.0, batch_size=2, draws=8, random_seed=1,
+    ...     progressbar=False,
+    ... )
+    >>> dict(idata.posterior["weights"].sizes)
+    {'chain': 1, 'draw': 8, 'topic': 2}
+    >>> float(idata.sample_stats["accuracy"][0, -1])
+    1.0
+    """
+    check_integers(
+        n_topics=(n_topics, 2),
+        batch_size=(batch_size, 1),
+        rounds=(rounds, 1),
+        n_steps=(n_steps, 1),
+        **{"sweeps[0]": (sweeps[0], 0), "sweeps[1]": (sweeps[1], 1)},
+        tune=(tune, 0),
+        chains=(chains, 1),
+    )
+    for name, number in (("cost", cost), ("margin", margin), ("prior_scale", prior_scale)):
+        check_positive(name, number)
+    data = labelled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
+    if draws is None:
+        draws = max(1, -(-data.n_documents // (batch_size * n_steps)) - tune)
+    check_integers(draws=(draws, 1))
+    tokens = data.tokens(cost, margin, prior_scale, ONE_AGAINST_ALL)
+    settings = OnlineSettings(batch_size, *sweeps, rounds, n_steps)
+    run = Run(chains, draws, tune, 1, var_names, random_seed, progressbar)
+
+    def begin(rng: np.random.Generator) -> _Chain:
+        return _Chain(PassiveAggressiveTopics(tokens, settings, rng), n_steps)
+
+    return sample_labelled(data, run, begin, cost=tokens.cost, margin=tokens.margin)
+
+
+class _Chain:
+    """Some minibatches for each draw, which is one from the laws of its time."""
+
+    def __init__(self, learner: PassiveAggressiveTopics, n_steps: int) -> None:
+        self._learner, self._n_steps = learner, n_steps
+        self.in_topics = learner.in_topics
+
+    def advance(self, iteration: int) -> None:
+        """Learn from the minibatches of a draw."""
+        for _ in range(self._n_steps):
+            self._learner.step()
+
+    def topics(self) -> np.ndarray:
+        """Draw φ, shape (K, V)."""
+        return self._learner.topics()
+
+    def weights(self) -> np.ndarray:
+        """Draw η, shape (L, K)."""
+        return self._learner.weights.draw(self._learner.rng)
+
+    def stats(self) -> dict[str, float]:
+        """How many documents were processed."""
+        return {"documents": self._learner.documents_seen}

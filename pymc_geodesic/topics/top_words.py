@@ -1,0 +1,186 @@
+"""Read a topic by its words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from arviz_base import convert_to_datatree
+
+from pymc_geodesic.diagnostics.plots.panels import COLOURS, Pen, draw, panels
+from pymc_geodesic.topics.alignment import align_topics, name_of_topics, topics_of
+
+if TYPE_CHECKING:
+    from arviz_plots import PlotCollection
+
+
+def top_words(
+    idata: xr.DataTree,
+    vocabulary: Sequence[str] | None = None,
+    *,
+    n: int = 10,
+    var_name: str | None = None,
+    fmt: Literal["wide", "xarray"] = "wide",
+) -> pd.DataFrame | xr.Dataset:
+    """List the words with the largest weight in each topic.
+
+    The weights are posterior means over all draws of all chains, after `align_topics` has given
+    the topics one order.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        With ``posterior[var_name]`` of dimensions (chain, draw, topic, word).
+    vocabulary : sequence of str, length V, optional
+        The words; by default the coordinate of the word dimension.
+    n : int
+        Number of words per topic.
+    var_name : str, optional
+        Name of the topics; ``beta`` or ``topics`` by default, whichever is there.
+    fmt : {"wide", "xarray"}
+        A table of the words, or a data set that has their weights too.
+
+    Returns
+    -------
+    pandas.DataFrame or xarray.Dataset
+        The words, a row for each topic and a column for each rank from 1 to `n`; or ``word`` and
+        ``weight`` with dimensions (topic, rank).
+
+    Raises
+    ------
+    ValueError
+        If `vocabulary` does not have one word per column of the topics, `n` is not between 1 and
+        V, or `fmt` is none of its choices.
+
+    Examples
+    --------
+    >>> import arviz as az
+    >>> import numpy as np
+    >>> from pymc_geodesic.topics import top_words
+    >>> beta = np.broadcast_to([[0.8, 0.0, 0.6], [0.0, 1.0, 0.1]], (2, 5, 2, 3))
+    >>> idata = az.from_dict({"posterior": {"beta": beta}}, dims={"beta": ["topic", "word"]})
+    >>> top_words(idata, ["sun", "sea", "moon"], n=2)
+    rank     1     2
+    topic
+    0      sun  moon
+    1      sea  moon
+    """
+    if fmt not in ("wide", "xarray"):
+        raise ValueError(f"`fmt` must be 'wide' or 'xarray', got {fmt!r}.")
+    idata = convert_to_datatree(idata)
+    var_name = name_of_topics(idata, var_name)
+    beta = topics_of(idata, var_name)
+    topic, word = beta.dims[2:]
+    words = np.asarray(beta[word].values if vocabulary is None else vocabulary)
+    if len(words) != beta.sizes[word]:
+        raise ValueError(
+            f"`vocabulary` has {len(words)} words, but {var_name!r} has {beta.sizes[word]} columns."
+        )
+    if not 1 <= n <= len(words):
+        raise ValueError(f"`n` must be between 1 and the {len(words)} words, got {n}.")
+    mean = topics_of(align_topics(idata, var_name=var_name), var_name).mean(("chain", "draw"))
+    best = np.argsort(-mean.values, axis=1)[:, :n]
+    table = xr.Dataset(
+        {
+            "word": ((topic, "rank"), words[best]),
+            "weight": ((topic, "rank"), np.take_along_axis(mean.values, best, axis=1)),
+        },
+        coords={topic: beta[topic], "rank": np.arange(1, n + 1)},
+    )
+    return table if fmt == "xarray" else table["word"].to_pandas()
+
+
+LABEL_WIDTH, LETTER_WIDTH = 180, 8
+"""Pixels of the label below a panel with its margins, and of a letter of the words beside it."""
+
+
+def plot_top_words(
+    idata: xr.DataTree,
+    vocabulary: Sequence[str] | None = None,
+    *,
+    n: int = 10,
+    var_name: str | None = None,
+    topics: Sequence[int] | None = None,
+    columns: int = 5,
+    backend: str | None = None,
+    **figure: Any,
+) -> PlotCollection:
+    """Draw a panel of horizontal bars for each topic, longest on top.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        With ``posterior[var_name]`` of dimensions (chain, draw, topic, word).
+    vocabulary : sequence of str, length V, optional
+        The words; by default the coordinate of the word dimension.
+    n : int
+        Number of words per topic.
+    var_name : str, optional
+        Name of the topics; ``beta`` or ``topics`` by default, whichever is there.
+    topics : sequence of int, optional
+        Which topics to show, by position; all by default.
+    columns : int
+        Panels side by side.
+    backend : {"matplotlib", "plotly", "bokeh"}, optional
+        ``rcParams["plot.backend"]`` by default.
+    **figure
+        Passed to the back end's function that makes the figure, as ``figsize=``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        ``.savefig`` writes it, ``.viz["plot"]`` has the panels.
+
+    Raises
+    ------
+    ImportError
+        If the back end is not installed.
+    ValueError
+        As `top_words`.
+
+    Examples
+    --------
+    >>> import arviz as az
+    >>> import numpy as np
+    >>> from pymc_geodesic.topics import plot_top_words
+    >>> beta = np.broadcast_to([[0.8, 0.0, 0.6], [0.0, 1.0, 0.1]], (2, 5, 2, 3))
+    >>> idata = az.from_dict({"posterior": {"beta": beta}})
+    >>> panels = plot_top_words(idata, ["sun", "sea", "moon"], n=2).viz["plot"]["beta"].values
+    >>> [label.get_text() for label in panels[0].get_yticklabels()]
+    ['moon', 'sun']
+    """
+    idata = convert_to_datatree(idata)
+    var_name = name_of_topics(idata, var_name)
+    table = top_words(idata, vocabulary, n=n, var_name=var_name, fmt="xarray")
+    topic = str(table["word"].dims[0])
+    if topics is not None:
+        table = table.isel({topic: list(topics)})
+    longest = float(table["weight"].max())
+    shortest = min(float(table["weight"].min()), 0.0)
+    longest_word = max(len(str(word)) for word in table["word"].values.ravel())
+    collection = panels(
+        xr.Dataset({var_name: table["weight"]}),
+        backend,
+        core=("rank",),
+        size=(LABEL_WIDTH + LETTER_WIDTH * longest_word, 90 + 18 * n),
+        col_wrap=columns,
+        **figure,
+    )
+
+    def panel(pen: Pen, part: xr.DataArray, _: str) -> None:
+        at = part[topic].item()
+        words = table["word"].sel({topic: at}).values[::-1]
+        place, weight = np.arange(n), part.values[::-1]
+        corners = np.stack([0 * weight, weight, weight, 0 * weight, np.full(n, np.nan)], axis=1)
+        height = place[:, None] + np.array([-0.4, -0.4, 0.4, 0.4, np.nan])
+        pen.area(corners.ravel(), height.ravel(), color=COLOURS[0], alpha=1.0)
+        pen.module.yticks(place, [str(word) for word in words], pen.target)
+        pen.window((1.05 * shortest, 1.05 * longest), (-0.6, n - 0.4))
+        pen.module.xlabel("posterior mean weight", pen.target)
+        pen.title(f"{topic} {at}")
+
+    draw(collection, "words", panel)
+    return collection

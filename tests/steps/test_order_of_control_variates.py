@@ -1,0 +1,163 @@
+"""Choice of the order of control variates, and that a chain keeps it."""
+
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_geodesic as pg
+from pymc_geodesic.adaptation.control_variates import SETTINGS, ControlVariateOrder
+from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from tests.grids import slow
+
+N, D, N_TUNE = 3000, 10, 120
+
+
+def regression(kind: str) -> pm.Model:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(N, D))
+    signs = np.where(rng.random(N) < 1.0 / (1.0 + np.exp(-x[:, 0])), 1, -1)
+    with pm.Model() as model:
+        rows = pm.Data("x", x)
+        b = pm.Normal("b", 0.0, 1.0, shape=D)
+        if kind == "hinge":
+            pg.Hinge("y", rows @ b, observed=pm.Data("t", signs))
+        else:
+            pm.Bernoulli("y", logit_p=rows @ b, observed=pm.Data("t", (signs + 1) // 2))
+    return model
+
+
+def tuned(step, n_draws: int = 0):
+    """Draw until the parameters are chosen, and then some more; return point and positions."""
+    step.setup_chain(np.random.default_rng(1), N_TUNE, 100)
+    point = step.model.initial_point(random_seed=1)
+    while step.adaptation.parameters is None:
+        point, _ = step.step(point)
+    return advance(step, point, n_draws)
+
+
+def advance(step, point, n_draws):
+    positions = []
+    for _ in range(n_draws):
+        if step.draw == N_TUNE:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        positions.append(step.sampler.position.copy())
+    return point, np.array(positions)
+
+
+def step_of(kind: str, **options):
+    return pg.SGGMC(model=regression(kind), minibatch=["x", "t"], **options)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "control_variates", "order"),
+    [(1, "auto", 2), slow(100, "auto", 1), slow(100, 2, 2), slow(1, 1, 1), (1, False, 0)],
+)
+def test_order(batch_size, control_variates, order):
+    step = step_of("logistic", batch_size=batch_size, control_variates=control_variates)
+    tuned(step)
+    assert step.adaptation.gradient.order == order
+
+
+@pytest.mark.parametrize("step_class", [pg.SGGMC, pg.SGLD])
+def test_second_order_is_exact_where_the_posterior_is_normal(step_class):
+    """Five of 4,000 rows inform a coordinate: one minibatch in eighty has all of its noise."""
+    rng = np.random.default_rng(3)
+    n, n_informed, tune, draws = 4000, 5, 300, 2000
+    x = np.column_stack([np.ones(n), np.arange(n) < n_informed])[rng.permutation(n)]
+    y = x @ [0.5, 0.3] + rng.normal(size=n)
+    with pm.Model() as model:
+        rows = pm.Data("x", x)
+        b = pm.Normal("b", 0.0, 5.0, shape=2)
+        pm.Normal("y", rows @ b, 1.0, observed=pm.Data("t", y))
+        step = step_class(minibatch=["x", "t"], batch_size=10)
+    step.setup_chain(np.random.default_rng(3), tune, draws)
+    point, drawn = model.initial_point(random_seed=1), []
+    for draw in range(tune + draws):
+        if draw == tune:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        drawn.append(point["b"])
+    covariance = np.linalg.inv(x.T @ x + np.eye(2) / 25.0)
+    z = (drawn[tune:] - covariance @ x.T @ y) / np.sqrt(np.diag(covariance))
+    assert np.abs(z).max() < 5.0
+    assert np.abs(z.mean(axis=0)).max() < 0.15
+    assert np.abs(z.std(axis=0) - 1.0).max() < 0.1
+
+
+def test_auto_chooses_the_cheaper_draw():
+    costs = {}
+    for order in (1, 2):
+        step = step_of("logistic", batch_size=1, control_variates=order)
+        tuned(step)
+        costs[order] = step.adaptation.parameters.n_steps * (
+            SETTINGS.second_order_cost if order == 2 else 1.0
+        )
+    assert costs[2] < 0.5 * costs[1]
+
+
+def test_pairs_without_the_noisy_rows_do_not_decide(monkeypatch):
+    def no_noise(self, differences):
+        return np.zeros(differences.shape[1]), np.zeros(differences.shape[1])
+
+    monkeypatch.setattr(ControlVariateOrder, "_principal_variances", no_noise)
+    step = step_of("logistic", batch_size=2)
+    tuned(step)
+    assert step.adaptation.gradient.order == 2
+    second = step.adaptation._noise.measured.noise_ratio
+    first = step_of("logistic", batch_size=2, control_variates=1)
+    tuned(first)
+    assert second < 0.5 * first.adaptation._noise.measured.noise_ratio
+
+
+def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):
+    def compile_nothing(self):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(GradientEstimator, "row_curvature", compile_nothing)
+    for kind, batch_size in (("hinge", 1), ("logistic", 100)):
+        step = step_of(kind, batch_size=batch_size)
+        tuned(step)
+        assert step.adaptation.gradient.order < 2
+    step = step_of("logistic", batch_size=1)
+    with pytest.raises(AssertionError, match="compiled"):
+        tuned(step)
+
+
+def test_replays_with_second_order():
+    step = step_of("logistic", batch_size=2)
+    point, _ = tuned(step, 5)
+    assert step.adaptation.gradient.order == 2
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    _, expected = advance(step, point, 80)
+    other = step_of("logistic", batch_size=2)
+    other.setup_chain(np.random.default_rng(7), N_TUNE, 100)
+    other.sampling_state = state
+    _, found = advance(other, point, 80)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_another_chain_without_tuning_goes_on_with_second_order():
+    step = step_of("logistic", batch_size=2)
+    tuned(step, N_TUNE)
+    hessian = step.adaptation.gradient.second_order.hessian.copy()
+    step.setup_chain(np.random.default_rng(2), 0, 100)
+    assert step.adaptation.gradient.order == 2
+    np.testing.assert_allclose(step.adaptation.gradient.second_order.hessian, hessian, rtol=1e-12)
+
+
+def test_what_has_no_second_derivative_is_named(monkeypatch):
+    monkeypatch.setattr(GradientEstimator, "row_curvature", lambda self: None)
+    with pytest.raises(ValueError, match=r"control_variates=2 .* 'y'.* choose control_variates=1"):
+        step_of("logistic", batch_size=10, control_variates=2)
+    step = step_of("logistic", batch_size=1)
+    tuned(step)
+    assert step.adaptation.gradient.order == 1
+
+
+@pytest.mark.parametrize("order", [True, None, "1", 3])
+def test_what_is_no_order_is_refused(order):
+    with pytest.raises(ValueError, match=r"control_variates=.* is unknown; choose"):
+        step_of("logistic", batch_size=10, control_variates=order)

@@ -1,0 +1,347 @@
+"""The Bayesian linear support vector machine, and predictions from its draws."""
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import sparse
+from scipy.optimize import minimize
+
+import pymc_geodesic as pg
+from pymc_geodesic.sparse import SparseData
+from pymc_geodesic.svm import (
+    LinearClassifier,
+    linear_classifier,
+    linear_svm,
+    plot_decision_band,
+    plot_label_probability,
+)
+
+N, D, L = 80, 3, 4
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(1)
+    return np.where(rng.random((N, D)) < 0.6, rng.normal(size=(N, D)), 0.0)
+
+
+@pytest.fixture(scope="module")
+def signs(rows):
+    return np.where(rows[:, 0] - rows[:, 1] + np.random.default_rng(2).normal(size=N) > 0, 1, -1)
+
+
+def log_density(model, point):
+    return model.compile_logp(mode="FAST_COMPILE")(point)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, sparse.lil_matrix])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_binary_log_density(rows, signs, container, intercept):
+    scale = np.array([1.0, 0.5, 2.0])
+    model = linear_svm(
+        container(rows), signs, 0.7, 1.3, prior_scale=scale, intercept=intercept, intercept_scale=3
+    )
+    w, b = np.array([0.4, -0.8, 0.1]), 0.6 if intercept else 0.0
+    expected = -0.7 * np.maximum(0, 1.3 - signs * (rows @ w + b)).sum()
+    expected += -0.5 * np.sum((w / scale) ** 2 + np.log(2 * np.pi * scale**2))
+    point = {"weights": w}
+    if intercept:
+        expected += -0.5 * ((b / 3) ** 2 + np.log(2 * np.pi * 9))
+        point["intercept"] = np.array(b)
+    assert log_density(model, point) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_multiclass_log_density(rows, container):
+    rng = np.random.default_rng(3)
+    labels, W, b = rng.integers(L, size=N), rng.normal(size=(D, L)), rng.normal(size=L)
+    scale = np.array([1.0, 0.5, 2.0])
+    model = linear_svm(container(rows), labels, 0.7, 1.3, prior_scale=scale, intercept=True)
+    scores = rows @ W + b
+    rival = np.array([np.delete(s, y).max() for s, y in zip(scores, labels, strict=True)])
+    expected = -0.7 * np.maximum(0, 1.3 + rival - scores[np.arange(N), labels]).sum()
+    for value, sd in ((W, scale[:, None]), (b, 10.0)):
+        sd = np.broadcast_to(sd, value.shape)
+        expected += -0.5 * np.sum((value / sd) ** 2 + np.log(2 * np.pi * sd**2))
+    point = {"weights": W, "intercept": b}
+    assert log_density(model, point) == pytest.approx(expected, rel=1e-12)
+
+
+def test_mode_is_the_support_vector_machine(rows, signs):
+    """C = cost · prior_scale²: the mode of the posterior solves scikit-learn's problem."""
+    svm = pytest.importorskip("sklearn.svm")
+    cost, scale = 0.8, 0.5
+    options = {"loss": "hinge", "fit_intercept": False, "tol": 1e-10, "max_iter": 10**6}
+    w = svm.LinearSVC(C=cost * scale**2, **options).fit(rows, signs).coef_[0]
+    model = linear_svm(rows, signs, cost, prior_scale=scale)
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    found = minimize(
+        lambda x: -logp({"weights": x}), w + 0.3, method="Nelder-Mead",
+        options={"xatol": 1e-7, "fatol": 1e-10, "maxiter": 4000},
+    )  # fmt: skip
+    np.testing.assert_allclose(found.x, w, atol=2e-5)
+
+
+def test_columns_of_a_data_frame_name_the_features(rows, signs):
+    frame = pd.DataFrame(rows, columns=["a", "b", "c"])
+    assert linear_svm(frame, pd.Series(signs)).coords["feature"] == ("a", "b", "c")
+    assert linear_svm(frame, signs, features=[4, 5, 6]).coords["feature"] == (4, 5, 6)
+
+
+def test_rows_of_a_sparse_model_are_exchanged(rows, signs):
+    model = linear_svm(sparse.csr_array(rows), signs)
+    other = linear_svm(sparse.csr_array(rows[:7] + 1.0), signs[:7])
+    with model:
+        SparseData.find("X").set_value(sparse.csr_array(rows[:7] + 1.0))
+        pm.set_data({"y": signs[:7]})
+    point = {"weights": np.array([0.5, -1.0, 0.2])}
+    assert model.compile_logp(mode="FAST_COMPILE")(point) == pytest.approx(
+        other.compile_logp(mode="FAST_COMPILE")(point)
+    )
+    with pytest.raises(ValueError, match=r"no SparseData 'Z'; its data containers are \['X_val"):
+        SparseData.find("Z", model=model)
+
+
+def test_names_dims_and_coords(rows, signs):
+    model = linear_svm(rows, signs, features=list("abc"), intercept=True)
+    assert [rv.name for rv in model.free_RVs] == ["weights", "intercept"]
+    assert [rv.name for rv in model.observed_RVs] == ["label"]
+    assert [data.name for data in model.data_vars] == ["X", "y", "cost", "margin"]
+    assert model.named_vars_to_dims["X"] == ("row", "feature")
+    assert model.named_vars_to_dims["label"] == ("row",)
+    labels = np.arange(N) % 3
+    many = linear_svm(rows, labels, classes=list("xyz"), features=list("abc"), intercept=True)
+    assert many.named_vars_to_dims["weights"] == ("feature", "class")
+    assert many.named_vars_to_dims["intercept"] == ("class",)
+    assert list(many.coords["class"]) == ["x", "y", "z"]
+    assert linear_svm(rows, labels % 2, n_classes=5).coords["class"] == tuple(range(5))
+    assert linear_svm(rows, np.ones(N)).named_vars_to_dims["weights"] == ("feature",)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": np.arange(N) % 2}, "y holds the labels 0 and 1: pass 2"),
+        ({"y": np.where(np.arange(N) % 2, -1, 2)}, r"'y' must be -1 or \+1"),
+        ({"y": np.full(N, 3), "n_classes": 3}, "from 0 to 2"),
+        ({"y": 1 + np.arange(N) % 2}, r"no label of 'y' is 0, .* or give n_classes="),
+        ({"y": np.arange(N) % 2, "n_classes": 1}, "n_classes must be an integer"),
+        ({"y": np.arange(N) % 2, "n_classes": 3, "classes": "ab"}, "2 classes but n_classes=3"),
+        ({"y": np.full(N, "a")}, "must be numbers"),
+        ({"y": np.ones(N - 1)}, f"each of the {N} rows"),
+        ({"X": np.ones(N)}, "X must be a matrix"),
+        ({"X": np.full((N, D), np.nan)}, "X has missing values"),
+        ({"X": sparse.csr_array(np.full((N, D), np.inf))}, "X has infinite values"),
+        ({"X": np.ma.masked_equal(np.eye(N, D), 0.0)}, "X has missing values"),
+        ({"y": np.ma.masked_equal(np.resize([1, -1], N), -1)}, "y has missing values"),
+        ({"X": np.ones((0, D)), "y": np.ones(0)}, "no rows"),
+        ({"cost": -1.0}, "cost must be"),
+        ({"margin": np.nan}, "margin must be"),
+        ({"prior_scale": np.ones(2)}, "prior_scale must be"),
+        ({"prior_scale": 0.0}, "prior_scale must be"),
+        ({"intercept_scale": 0.0}, "intercept_scale must be"),
+        ({"features": "ab"}, "3 columns but there are 2 features"),
+    ],
+)
+def test_bad_input_is_named(rows, signs, change, message):
+    with pytest.raises(ValueError, match=message):
+        linear_svm(**({"X": rows, "y": signs} | change))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_predictions_are_those_of_the_posterior_predictive(rows, signs):
+    """The draws give what `sample_posterior_predictive` gives for new rows."""
+    model = linear_svm(rows, signs, cost=1.0, margin=0.8, intercept=True)
+    new = np.array([[1.5, -1.0, 0.0], [0.1, 0.2, 0.0], [-2.0, 1.0, 0.3]])
+    interpreted = {"mode": "FAST_COMPILE"}
+    with model:
+        idata = pm.sample(
+            400, tune=200, chains=2, cores=1, random_seed=1, progressbar=False,
+            step=pg.GMC(), compute_convergence_checks=False, compile_kwargs=interpreted,
+        )  # fmt: skip
+        pm.set_data({"X": new, "y": np.ones(3)})
+        predicted = pm.sample_posterior_predictive(
+            idata, random_seed=1, progressbar=False, compile_kwargs=interpreted
+        )
+    classifier = LinearClassifier(idata)
+    expected = classifier.predict_proba(new)[:, 1]
+    share = (predicted.posterior_predictive["label"] == 1).mean(("chain", "draw")).values
+    assert np.all(np.abs(share - expected) < 5 * np.sqrt(0.25 / 800))
+    assert classifier.score(rows, signs) > 0.65
+    assert expected[0] > 0.8 > 0.2 > expected[2]
+
+
+# Predictions from given draws -----------------------------------------------------------------
+
+
+def make_draws(*shape, coords=None, **constants):
+    rng = np.random.default_rng(5)
+    posterior = {"weights": rng.normal(size=(2, 25, *shape)) + 0.4}
+    posterior["intercept"] = rng.normal(size=(2, 25, *shape[1:]))
+    dims = {"weights": ["feature", "class"][: len(shape)], "intercept": ["class"][: len(shape) - 1]}
+    groups = {"posterior": posterior} | ({"constant_data": constants} if constants else {})
+    return az.from_dict(groups, dims=dims, coords=coords or {})
+
+
+def scores_by_loop(idata, X):
+    weights = idata.posterior["weights"].stack(sample=("chain", "draw"))
+    intercept = idata.posterior["intercept"].stack(sample=("chain", "draw"))
+    return np.stack(
+        [X @ weights.isel(sample=i).values + intercept.isel(sample=i).values for i in range(50)], 1
+    )
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_binary_predictions_are_their_definitions(rows, container, monkeypatch):
+    monkeypatch.setattr(linear_classifier, "_BLOCK_SIZE", 700)  # 14 rows at a time
+    idata = make_draws(D, cost=1.7, margin=0.6)
+    classifier, X = LinearClassifier(idata), container(rows)
+    scores = scores_by_loop(idata, rows)
+    np.testing.assert_allclose(classifier.draw_scores(X), scores, rtol=1e-10)
+    np.testing.assert_allclose(classifier.decision_function(X), scores.mean(1), rtol=1e-9)
+    np.testing.assert_array_equal(classifier.predict(X), np.sign(scores.mean(1)))
+    votes = np.stack([(scores < 0).mean(1), (scores > 0).mean(1)], 1)
+    np.testing.assert_allclose(classifier.predict_proba(X, kind="votes"), votes, atol=1e-12)
+    psi = [np.exp(-1.7 * np.maximum(0, 0.6 - y * scores)) for y in (-1, 1)]
+    plus = (psi[1] / (psi[0] + psi[1])).mean(1)
+    np.testing.assert_allclose(classifier.predict_proba(X)[:, 1], plus, rtol=1e-10)
+    assert classifier.score(X, np.sign(scores.mean(1))) == 1.0
+
+
+def test_multiclass_predictions_are_their_definitions(rows, monkeypatch):
+    monkeypatch.setattr(linear_classifier, "_BLOCK_SIZE", 700)
+    idata = make_draws(D, L, coords={"class": list("wxyz")})
+    classifier = LinearClassifier(idata, cost=1.7, margin=0.6)
+    scores = scores_by_loop(idata, rows)
+    names = np.array(list("wxyz"))
+    np.testing.assert_array_equal(classifier.predict(rows), names[scores.mean(1).argmax(-1)])
+    votes = (scores.argmax(-1)[..., None] == np.arange(L)).mean(1)
+    np.testing.assert_allclose(classifier.predict_proba(rows, kind="votes"), votes, atol=1e-12)
+    loss = [0.6 + np.delete(scores, k, -1).max(-1) - scores[..., k] for k in range(L)]
+    psi = np.exp(-1.7 * np.maximum(0, np.stack(loss, -1)))
+    probability = (psi / psi.sum(-1, keepdims=True)).mean(1)
+    np.testing.assert_allclose(classifier.predict_proba(rows), probability, rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(D,), (D, L)])
+def test_the_gibbs_classifier_follows_the_votes(shape):
+    classifier = LinearClassifier(make_draws(*shape))
+    X = np.broadcast_to(np.array([[0.3, -0.2, 0.5]]), (20_000, D))
+    votes = classifier.predict_proba(X[:1], kind="votes")[0]
+    labels = classifier.predict(X, rule="gibbs", random_seed=1)
+    share = (labels[:, None] == classifier.classes).mean(0)
+    assert np.all(np.abs(share - votes) < 5 * np.sqrt(votes * (1 - votes) / 20_000) + 1e-12)
+    again = classifier.predict(X, rule="gibbs", random_seed=1)
+    np.testing.assert_array_equal(labels, again)
+
+
+def test_fewer_draws_are_spread_over_the_chains(rows):
+    idata = make_draws(D)
+    few = LinearClassifier(idata, draws=3)
+    all_scores = LinearClassifier(idata).draw_scores(rows)
+    np.testing.assert_allclose(few.draw_scores(rows), all_scores[:, [0, 24, 49]], rtol=1e-10)
+
+
+def test_settings_of_the_loss_come_from_the_model_or_the_arguments(rows):
+    stored = LinearClassifier(make_draws(D, cost=2.0, margin=0.5)).predict_proba(rows)
+    given = LinearClassifier(make_draws(D), cost=2.0, margin=0.5).predict_proba(rows)
+    default = LinearClassifier(make_draws(D)).predict_proba(rows)
+    np.testing.assert_array_equal(stored, given)
+    assert np.abs(stored - default).max() > 0.01
+    flat = LinearClassifier(make_draws(D, cost=2.0), cost=0.0).predict_proba(rows)
+    np.testing.assert_array_equal(flat, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: LinearClassifier(make_draws(D), weights="w"), "no variable 'w'"),
+        (lambda c: LinearClassifier(make_draws(D), draws=51), "between 1 and the 50 draws"),
+        (lambda c: LinearClassifier(make_draws(D), weights="intercept"), "must have the dim"),
+        (lambda c: c.predict(np.ones((5, 2))), r"X needs the shape \(rows, 3\)"),
+        (lambda c: c.predict(np.full((5, 3), np.nan)), "X has missing values"),
+        (
+            lambda c: c.predict_proba(sparse.csr_array(np.full((5, 3), np.inf))),
+            "X has infinite values",
+        ),
+        (lambda c: c.score(np.ones((5, 3)), np.ones((5, 1))), r"5 rows of X, got shape \(5, 1\)"),
+        (lambda c: c.score(np.ones((5, 3)), np.zeros(5)), r"label .*0.* among the classes \[-1, 1"),
+        (lambda c: c.predict(np.ones((5, 3)), rule="vote"), "rule='vote' is unknown"),
+        (lambda c: c.predict_proba(np.ones((5, 3)), kind="x"), "kind='x' is unknown"),
+        (lambda c: plot_decision_band(c, np.ones((5, 3))), "two classes and two features"),
+        (lambda c: plot_label_probability(c, np.ones((5, 3)), np.ones(5)), "`bins` must be"),
+        (lambda c: plot_label_probability(c, np.ones((5, 3)), np.full(5, 2)), "label .*2.* among"),
+        (lambda c: c.predict(np.ma.masked_equal(np.eye(5, 3), 0.0)), "X has missing values"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, message):
+    classifier = LinearClassifier(make_draws(D))
+    with pytest.raises(ValueError, match=message):
+        call(classifier)
+
+
+# Plots ----------------------------------------------------------------------------------------
+
+
+def test_columns_in_another_order_are_refused(rows):
+    """scikit-learn refuses them too; the scores would be those of other features."""
+    draws = make_draws(D)
+    draws["posterior"] = xr.DataTree(
+        draws.posterior.to_dataset().assign_coords(feature=["height", "width", "age"])
+    )
+    classifier = LinearClassifier(draws)
+    frame = pd.DataFrame(rows, columns=["height", "width", "age"])
+    np.testing.assert_array_equal(classifier.predict(frame), classifier.predict(rows))
+    with pytest.raises(ValueError, match=r"pass X\[\['height', 'width', 'age'\]\]"):
+        classifier.predict(frame[["width", "height", "age"]])
+
+
+def test_decision_band_shows_only_labels_of_the_classifier():
+    X = np.random.default_rng(1).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=r"label .*0.* among the classes \[-1, 1"):
+        plot_decision_band(make_draws(2), X, (X[:, 0] > 0).astype(int))
+
+
+def test_decision_band_shows_boundary_band_and_points():
+    rng = np.random.default_rng(1)
+    idata = az.from_dict({"posterior": {"weights": rng.normal([1.0, -0.7], 0.3, (2, 50, 2))}})
+    X = rng.normal(size=(60, 2))
+    y = LinearClassifier(idata).predict(X)
+    ax = plot_decision_band(idata, X, y, max_points=40, mass=0.45)
+    assert sum(len(line.get_xdata()) for line in ax.lines) == 40
+    boundary, *band = ax.collections[-3:]
+    classifier = LinearClassifier(idata)
+    on_boundary = np.concatenate([path.vertices for path in boundary.get_paths()])
+    assert np.abs(classifier.decision_function(on_boundary)).max() < 0.02
+    for line, level in zip(band, (0.275, 0.725), strict=True):
+        vertices = np.concatenate([path.vertices for path in line.get_paths()])
+        # All boundaries meet in the origin.
+        vertices = vertices[np.linalg.norm(vertices, axis=1) > 0.5]
+        votes = classifier.predict_proba(vertices, kind="votes")[:, 1]
+        assert np.abs(votes - level).max() < 0.06
+
+
+def test_label_probability_shows_bins_of_both(rows):
+    idata, y = make_draws(D), np.where(np.arange(N) % 3, 1, -1)
+    classifier = LinearClassifier(idata)
+    ax = plot_label_probability(idata, rows, y, bins=8)
+    order = np.argsort(classifier.decision_function(rows)).reshape(8, 10)
+    np.testing.assert_allclose(
+        ax.lines[0].get_ydata(), classifier.predict_proba(rows)[order, 1].mean(1)
+    )
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), (y[order] == 1).mean(1))
+    far = plot_label_probability(classifier, rows, y, bins=8, distance=True)
+    ratio = ax.lines[0].get_xdata() / far.lines[0].get_xdata()
+    np.testing.assert_allclose(ratio, np.linalg.norm(classifier.coef))
+
+
+def test_label_probability_of_many_classes(rows):
+    classifier = LinearClassifier(make_draws(D, L))
+    y = classifier.predict(rows)
+    ax = plot_label_probability(classifier, rows, y, bins=4)
+    np.testing.assert_array_equal(ax.lines[1].get_ydata(), 1.0)
+    with pytest.raises(ValueError, match="needs two classes"):
+        plot_label_probability(classifier, rows, y, distance=True)

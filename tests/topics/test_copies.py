@@ -1,0 +1,61 @@
+"""Topic models say where chains begin, and their copies begin there as well."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_geodesic.topics import lda, medlda, spherical_admixture
+from tests.copies import (
+    COPIES,
+    assert_a_copy_has_variables_of_the_same_kind,
+    assert_copies_with_a_known_variable_begin_at_the_start,
+    begins,
+)
+
+COUNTS = np.random.default_rng(1).poisson(1.0, size=(6, 4))
+VECTORS = np.sqrt((COUNTS + 1.0) / (COUNTS + 1.0).sum(axis=1, keepdims=True))
+EVEN = np.full((6, 2), 0.5)
+
+# Each model, a value of one of its variables, and the variables that begin at no draws.
+MODELS = {
+    "lda": (lambda: lda(COUNTS, 2), {"theta": EVEN}, []),
+    "medlda": (lambda: medlda(COUNTS, np.arange(6) % 3, 2), {"weights": np.zeros((2, 3))}, []),
+    "spherical": (lambda: spherical_admixture(VECTORS, 2), {"theta": EVEN}, []),
+    "with its mean": (
+        lambda: spherical_admixture(VECTORS, 2, collapse_mean=False),
+        {"theta": EVEN},
+        [],
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def case(request):
+    make, value, given = MODELS[request.param]
+    return make(), value, given
+
+
+def test_copies_in_which_a_variable_is_known_begin_at_the_start(case):
+    assert_copies_with_a_known_variable_begin_at_the_start(*case)
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_copies_have_variables_of_the_same_kind(case, how):
+    model, _, given = case
+    assert_a_copy_has_variables_of_the_same_kind(COPIES[how](model), model, given)
+
+
+@pytest.mark.parametrize(("name", "topics"), [("lda", "topics"), ("with its mean", "beta")])
+def test_topics_begin_at_different_draws(name, topics):
+    model = MODELS[name][0]()
+    value = model.rvs_to_values[model[topics]].name
+    first, second = begins(model)[value]
+    assert not np.allclose(first, second)
+    np.testing.assert_array_equal(begins(model)[value], [first, second])
+    assert not np.allclose(model.initial_point(random_seed=4)[value][0], first)
+    assert not np.allclose(begins(pm.observe(model, {}))[value][0], begins(model)[value][1])
+
+
+def test_topics_begin_where_a_sparse_prior_has_no_zeros():
+    start = begins(lda(COUNTS, 2, beta=1e-4))["topics_simplex__"]
+    assert np.abs(start).max() < 20.0

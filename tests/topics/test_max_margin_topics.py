@@ -1,0 +1,115 @@
+"""Labels of new documents, how good they are, and the topics of classes."""
+
+import itertools
+
+import numpy as np
+import pytest
+import xarray as xr
+from arviz_base import from_dict
+from sklearn.metrics import accuracy_score, f1_score
+
+from pymc_geodesic.topics import label_scores, predict_labels, topics_by_class
+
+ALPHA = np.array([0.6, 1.5])
+PHI = np.array([[[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], [[0.2, 0.2, 0.6], [0.5, 0.4, 0.1]]])
+COUNTS = np.array([[2, 1, 0], [0, 0, 0], [0, 1, 3]])
+
+
+def draws(weights, **more):
+    dims = {"weights": ["topic", "class"][: weights.ndim - 2], "topics": ["topic", "word"]}
+    dims["zbar"] = ["document", "topic"]
+    posterior = {"topics": PHI[None], "weights": weights} | more
+    return from_dict({"posterior": posterior, "constant_data": {"alpha": ALPHA}}, dims=dims)
+
+
+def exact_mean_assignment(counts, phi):
+    """E[z̄ | w, φ] by enumeration of the topics of all tokens."""
+    words = np.repeat(np.arange(3), counts)
+    total, mean = 0.0, np.zeros(2)
+    for z in itertools.product(range(2), repeat=len(words)):
+        p, seen = 1.0, np.zeros(2)
+        for word, topic in zip(words, z, strict=True):
+            p *= (ALPHA[topic] + seen[topic]) * phi[topic, word]
+            seen[topic] += 1
+        total += p
+        mean += p * seen / max(len(words), 1)
+    return mean / total
+
+
+def test_scores_are_those_of_enumeration():
+    eta = np.array([[[[1.0, -2.0, 0.5], [0.0, 1.0, 3.0]], [[-1.0, 0.5, 2.0], [4.0, 0.0, 1.0]]]])
+    expected = np.mean(
+        [
+            [exact_mean_assignment(row, phi) @ one for row in COUNTS]
+            for phi, one in zip(PHI, eta[0], strict=True)
+        ],
+        axis=0,
+    )
+    found = predict_labels(draws(eta), COUNTS, n_sweeps=20_000, random_seed=1)
+    np.testing.assert_allclose(found["score"], expected, atol=0.03)
+    np.testing.assert_array_equal(found["label"], expected.argmax(axis=1))
+    binary = predict_labels(draws(eta[..., 0]), COUNTS, n_sweeps=20_000, random_seed=1)
+    np.testing.assert_allclose(binary["score"], expected[:, 0], atol=0.03)
+    np.testing.assert_array_equal(binary["label"], np.where(expected[:, 0] > 0, 1, -1))
+
+
+def test_a_part_of_the_draws():
+    eta = np.array([[[1.0, -1.0], [100.0, 300.0]]])
+    first = predict_labels(draws(eta), COUNTS, draws=1, n_sweeps=2000, random_seed=1)["score"]
+    expected = [exact_mean_assignment(row, PHI[0]) @ eta[0, 0] for row in COUNTS]
+    np.testing.assert_allclose(first, expected, atol=0.1)
+    with pytest.raises(ValueError, match="between 1 and the 2 draws"):
+        predict_labels(draws(eta), COUNTS, draws=3)
+
+
+def test_scores_of_labels_are_those_of_scikit_learn():
+    rng = np.random.default_rng(1)
+    labels = rng.integers(4, size=200)
+    predicted = np.where(rng.random(200) < 0.6, labels, rng.integers(4, size=200))
+    found = label_scores(labels, predicted)
+    assert found.accuracy == pytest.approx(accuracy_score(labels, predicted))
+    assert found.f1 == pytest.approx(f1_score(labels, predicted, average="macro"))
+    with pytest.raises(ValueError, match="one length"):
+        label_scores([1, 2], [1])
+
+
+def test_labels_in_two_codings_are_not_compared():
+    with pytest.raises(ValueError, match="never equal: give names for both"):
+        label_scores([0, 1, 1], ["no", "yes", "yes"])
+    with pytest.raises(ValueError, match=r"pass 2 \* labels - 1"):
+        label_scores(np.array([False, True]), [-1, 1])
+    assert label_scores([1, 1], [-1, 1]).accuracy == 0.5
+
+
+def test_features_are_those_of_the_model_of_the_draws():
+    eta, options = np.array([[[1.0, -1.0], [2.0, 0.5]]]), {"n_sweeps": 20, "random_seed": 1}
+    with_theta = draws(eta, theta=np.full((1, 2, 3, 2), 0.5))
+    proportions = predict_labels(with_theta, COUNTS, features="proportions", **options)
+    assignments = predict_labels(draws(eta), COUNTS, features="assignments", **options)
+    assert not np.allclose(proportions["score"], assignments["score"], atol=0.01)
+    xr.testing.assert_equal(predict_labels(with_theta, COUNTS, **options), proportions)
+    xr.testing.assert_equal(predict_labels(draws(eta), COUNTS, **options), assignments)
+
+
+def test_masked_counts_are_refused():
+    with pytest.raises(ValueError, match="`counts` has missing values"):
+        predict_labels(draws(np.ones((1, 2, 2))), np.ma.masked_equal(COUNTS, 3))
+
+
+def test_topics_of_classes():
+    labels = np.array([1, -1, 1])
+    zbar = np.array([[[[0.9, 0.1], [0.3, 0.7], [0.7, 0.3]], [[0.7, 0.3], [0.1, 0.9], [0.5, 0.5]]]])
+    idata = draws(np.zeros((1, 2, 2)), zbar=zbar)
+    table = topics_by_class(idata, labels, list("abc"), n=2)
+    np.testing.assert_allclose(table["proportions"], [[0.2, 0.8], [0.7, 0.3]])
+    assert table["class"].values.tolist() == [-1, 1]
+    assert table["salient"].values.tolist() == [1, 0]
+    mean = PHI.mean(axis=0)
+    expected = [[list("abc")[i] for i in np.argsort(-mean[topic])[:2]] for topic in (1, 0)]
+    assert table["word"].values.tolist() == expected
+    for arguments, message in (
+        (([1, 2],), "one label for each of the 3 documents"),
+        ((labels, ["a"]), "`vocabulary` has 1 words"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            topics_by_class(idata, *arguments)

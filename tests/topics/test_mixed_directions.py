@@ -1,0 +1,166 @@
+"""Variational laws of proportions: moments, derivatives and the climb, against draws and SciPy."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import digamma as scipy_digamma
+from scipy.special import gammaln, polygamma
+
+from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+from pymc_geodesic.runtime.digamma import digamma, trigamma
+from pymc_geodesic.runtime.threads import Workers
+from pymc_geodesic.topics.mixed_directions import (
+    Climb,
+    Sums,
+    TopicMoments,
+    climb_proportions,
+    differentiate_by_topics,
+)
+from pymc_geodesic.topics.topic_directions import TopicLaws, terms_of
+
+K, V = 3, 4
+XI = np.array([18.0, 50.0, 30.0])
+A = np.array([[2.0, 0.7, 3.0]])
+
+
+def test_derivatives_of_log_gamma():
+    x = np.logspace(-6, 6, 200)
+    np.testing.assert_allclose([digamma(v) for v in x], scipy_digamma(x), rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose([trigamma(v) for v in x], polygamma(1, x), rtol=1e-13)
+
+
+@pytest.fixture(scope="module")
+def laws():
+    mu = np.abs(np.random.default_rng(1).normal(size=(K, V)))
+    return TopicLaws(XI[:, None] * mu / np.linalg.norm(mu, axis=1, keepdims=True))
+
+
+@pytest.fixture(scope="module")
+def document():
+    v = np.abs(np.random.default_rng(2).normal(size=V))
+    return v / np.linalg.norm(v)
+
+
+def empty_sums():
+    return Sums(np.zeros((1, K)), np.zeros((1, K)), np.zeros(K), np.zeros(K))
+
+
+def rho(a, cosines, moments, sums=None):
+    return differentiate_by_topics(a, cosines, moments, 1.0, sums or empty_sums())
+
+
+@pytest.fixture(scope="module")
+def drawn(laws, document):
+    """Products v · x and squared lengths x · x of mixtures x of topics, in twenty samples."""
+    rng = np.random.default_rng(3)
+    shape = (20, 40_000)
+    theta = rng.dirichlet(A[0], size=shape)
+    mixture = np.zeros((*shape, V))
+    for k in range(K):
+        directions = np.broadcast_to(laws.direction[k], (*shape, V))
+        beta = draw_von_mises_fisher(rng, directions, np.full(shape, XI[k]), None)
+        mixture += theta[..., k, None] * beta
+    return mixture @ document, np.sum(mixture**2, axis=-1)
+
+
+def by_draws(c, y):
+    """The closed form of ρ with moments of draws, and its standard error."""
+    first, second, third = (part.mean(axis=1) for part in (c, y, c * y))
+    each = 1.5 * first / np.sqrt(second) - 0.5 * third / second**1.5
+    return each.mean(), each.std(ddof=1) / np.sqrt(len(each))
+
+
+def test_expected_cosine_is_that_of_draws(laws, document, drawn):
+    expected, error = by_draws(*drawn)
+    found = rho(A, (document @ laws.mean.T)[None], laws.moments)
+    assert abs(found - expected) < 5 * error
+    exact = (drawn[0] / np.sqrt(drawn[1])).mean()
+    assert drawn[0].min() > 0
+    assert found < exact - 5 * error  # below what it stands for, and not by chance
+
+
+def wrong_diagonal(moments, laws):
+    return moments._replace(gram=laws.mean @ laws.mean.T)
+
+
+def points_instead_of_laws(moments, laws):
+    return moments._replace(isotropic=np.zeros(K), aligned=np.ones(K))
+
+
+@pytest.mark.parametrize("mutant", [wrong_diagonal, points_instead_of_laws])
+def test_draws_tell_wrong_moments(laws, document, drawn, mutant):
+    expected, error = by_draws(*drawn)
+    cosines = (document @ laws.mean.T)[None]
+    assert abs(rho(A, cosines, mutant(laws.moments, laws)) - expected) > 5 * error
+
+
+def difference(function, x, direction, h=1e-6):
+    return (function(x + h * direction) - function(x - h * direction)) / (2 * h)
+
+
+def test_derivatives_by_the_moments_of_topics(laws, document):
+    cosines, moments, sums = (document @ laws.mean.T)[None], laws.moments, empty_sums()
+    rho(A, cosines, moments, sums)
+    for k, unit in enumerate(np.eye(K)):
+        found = difference(lambda c: rho(A, c, moments), cosines, unit)
+        assert found == pytest.approx(sums.by_cosine[0, k], abs=1e-8)
+        for name in ("isotropic", "aligned"):
+            function = lambda x, name=name: rho(A, cosines, moments._replace(**{name: x}))  # noqa: E731
+            found = difference(function, getattr(moments, name), unit)
+            assert found == pytest.approx(getattr(sums, f"by_{name}")[k], abs=1e-8)
+        other = np.eye(K)[(k + 1) % K]
+        both = np.outer(unit, other) + np.outer(other, unit)
+        found = difference(lambda g: rho(A, cosines, moments._replace(gram=g)), moments.gram, both)
+        by_gram = np.outer(sums.by_gram[0], A[0])
+        assert found == pytest.approx(np.sum(by_gram * both), abs=1e-8)
+
+
+def test_derivative_by_the_topics_themselves(laws, document):
+    """Through products, Gram matrix and second moments, as the topics are moved."""
+    workers = Workers(1)
+    vectors = document[None]
+
+    def value(natural):
+        moved = TopicLaws(natural)
+        return terms_of(vectors, A, vectors @ moved.mean.T, moved, 1.0, workers).value
+
+    terms = terms_of(vectors, A, vectors @ laws.mean.T, laws, 1.0, workers)
+    by_mean = terms.pull + terms.coupling @ laws.mean + terms.radial[:, None] * laws.direction
+    rng = np.random.default_rng(4)
+    for _ in range(5):
+        direction = rng.normal(size=(K, V))
+        moved = difference(lambda natural: TopicLaws(natural).mean, laws.natural, direction, 1e-4)
+        found = difference(value, laws.natural, direction, 1e-4)
+        assert found == pytest.approx(np.sum(by_mean * moved), rel=1e-6, abs=1e-10)
+
+
+ALPHA, KAPPA = np.array([1.5, 0.5, 3.0]), 200.0
+
+
+def bound(a, cosines, moments):
+    total = a.sum()
+    divergence = gammaln(total) - gammaln(ALPHA.sum()) - np.sum(gammaln(a) - gammaln(ALPHA))
+    divergence += np.sum((a - ALPHA) * (scipy_digamma(a) - scipy_digamma(total)))
+    return KAPPA * rho(a[None], cosines, moments) - divergence
+
+
+def test_climbs_to_the_maximum_and_never_falls(laws, document):
+    cosines, moments = (document @ laws.mean.T)[None], laws.moments
+    a = ALPHA[None].copy()
+    values = [bound(a[0], cosines, moments)]
+    for _ in range(40):
+        found = climb_proportions(a, cosines, moments, ALPHA, Climb(KAPPA, 1e-13, 1))
+        values.append(found)
+        assert found == pytest.approx(bound(a[0], cosines, moments), rel=1e-12)
+    assert np.all(np.diff(values) >= 0.0)
+    best = minimize(lambda u: -bound(np.exp(u), cosines, moments), np.log(ALPHA), tol=1e-10)
+    assert values[-1] == pytest.approx(-best.fun, abs=1e-6)
+    np.testing.assert_allclose(a[0], np.exp(best.x), rtol=1e-2)
+
+
+def test_proportions_of_a_document_that_says_nothing_are_those_of_the_prior(laws):
+    """Equal topics fit alike in any mixture but for their scatter, which κ = 0 does not see."""
+    a = np.array([[7.0, 0.1, 20.0]])
+    moments = TopicMoments(np.eye(K), np.zeros(K), np.ones(K))
+    climb_proportions(a, np.full((1, K), 0.5), moments, ALPHA, Climb(0.0, 1e-14, 200))
+    np.testing.assert_allclose(a[0], ALPHA, rtol=1e-6)
