@@ -7,8 +7,8 @@ of documents. A function named after a model and a method, such as `lda_gibbs`, 
 
 1. `lda_gibbs`, `medlda_gibbs` or `spherical_admixture_vi`: draws of a corpus that fits in memory.
 2. `align_topics` and `top_words`: one order of the topics in all draws, and their words.
-3. `document_completion_perplexity` (counts) or `log_perplexity` (directions): documents that were
-   held out; `predict_labels` and `label_scores`: their labels.
+3. `perplexity` (counts) or `log_perplexity` (directions) of held-out documents; `predict` and
+   `decision_function`: their labels.
 
 References
 ----------
@@ -33,15 +33,14 @@ Examples
 
 from pymc_geodesic.runtime.convergence import ConvergenceWarning
 from pymc_geodesic.topics.alignment import align_topics
-from pymc_geodesic.topics.completion import completion_probabilities, document_completion_perplexity
 from pymc_geodesic.topics.lda import lda
 from pymc_geodesic.topics.lda_gibbs import lda_gibbs
 from pymc_geodesic.topics.medlda import medlda
 from pymc_geodesic.topics.medlda_gibbs import medlda_gibbs
 from pymc_geodesic.topics.medlda_passive_aggressive import medlda_passive_aggressive
-from pymc_geodesic.topics.medlda_predictions import label_scores, predict_labels, topics_by_class
+from pymc_geodesic.topics.medlda_predictions import decision_function, predict, topics_by_class
 from pymc_geodesic.topics.medlda_ssgrld import medlda_ssgrld
-from pymc_geodesic.topics.perplexity import log_perplexity, plot_perplexity
+from pymc_geodesic.topics.perplexity import completion_probabilities, log_perplexity, perplexity
 from pymc_geodesic.topics.spherical_admixture import spherical_admixture
 from pymc_geodesic.topics.spherical_admixture_vi import spherical_admixture_vi
 from pymc_geodesic.topics.top_words import plot_top_words, top_words
@@ -50,8 +49,7 @@ __all__ = [
     "ConvergenceWarning",
     "align_topics",
     "completion_probabilities",
-    "document_completion_perplexity",
-    "label_scores",
+    "decision_function",
     "lda",
     "lda_gibbs",
     "log_perplexity",
@@ -59,9 +57,9 @@ __all__ = [
     "medlda_gibbs",
     "medlda_passive_aggressive",
     "medlda_ssgrld",
-    "plot_perplexity",
+    "perplexity",
     "plot_top_words",
-    "predict_labels",
+    "predict",
     "spherical_admixture",
     "spherical_admixture_vi",
     "top_words",

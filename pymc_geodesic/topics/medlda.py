@@ -78,7 +78,7 @@ def medlda(
 
     See Also
     --------
-    pymc_geodesic.topics.predict_labels : ``features="proportions"`` for this model.
+    predict : labels of new documents, with ``features="proportions"`` where ``theta`` is not kept.
 
     References
     ----------
