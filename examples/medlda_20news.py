@@ -6,7 +6,7 @@ processed and by seconds of the processor,
 
 - data augmentation (`medlda_gibbs`), with topics drawn given λ as its authors do, and without λ;
 - SSGRLD (`medlda_ssgrld`), minibatches of 64: SCIR and SGRLD for topics, SSGNHT for weights;
-- the same with remembered documents, whose counts have no noise;
+- the same with memoized documents, whose counts have no minibatch noise;
 - online passive-aggressive learning (`medlda_passive_aggressive`), minibatches of 64;
 
 and beside them a support vector machine on all words, one on the topics that LDA finds without
@@ -103,7 +103,7 @@ def samplers(n_topics: int, *, sweeps: int, passes: int) -> dict[str, Callable[.
         "SSGRLD (SGRLD)": lambda *a, **k: ssgrld(
             *a, topics_by="SGRLD", topic_step=PolynomialDecay(0.01, b=10, gamma=0.6), **k
         ),
-        "SSGRLD, remembering": lambda *a, **k: ssgrld(*a, remember=True, **k),
+        "SSGRLD, memoized": lambda *a, **k: ssgrld(*a, memoize=True, **k),
         "passive-aggressive": passive_aggressive,
     }
 

@@ -57,20 +57,21 @@ def lda(
         \log p(c \mid \theta, \varphi)
         = \sum_{d, w} c_{dw} \log \sum_k \theta_{dk} \varphi_{kw}
 
-    The topic of every single word is summed over in the likelihood, which is evaluated on the
-    non-zero counts only. Three ways of sampling it:
+    The likelihood sums over the topics of the single words and is evaluated on the non-zero
+    counts. Three ways to sample it:
 
     - ``SCIR(["topics", "theta"], local=["theta"], minibatch=["counts"], batch_size=50)``, or
       `SGRLD`: collapsed Gibbs sweeps over the words of the documents of each minibatch, as in
       the papers;
-    - ``SGGMC(local=["theta"], minibatch=["counts"], batch_size=50)``: geodesic Monte Carlo of θ;
+    - ``SGGMC(local=["theta"], minibatch=["counts"], batch_size=50)``: geodesic Monte Carlo of θ,
+      for β near or above one;
     - ``pm.sample()``: NUTS, for a few documents.
 
     Parameters
     ----------
     counts : array_like, data frame or scipy.sparse matrix, shape (document, word)
-        How often every word occurs in every document. Documents may be empty. For streams
-        (``batches=``) these are as many documents as the largest block has, such as the first.
+        Number of occurrences of each word in each document. Documents may be empty. For streams
+        (``batches=``) pass the largest block.
     n_topics : int
         K.
     alpha : float or array_like, shape (topic,)
@@ -92,8 +93,8 @@ def lda(
     Raises
     ------
     ValueError
-        If counts are negative, broken or not finite, a number is out of range, or names are too
-        few or too many.
+        If counts are negative, fractional or not finite, a parameter is out of range, or the
+        number of names does not match.
 
     References
     ----------
@@ -126,7 +127,7 @@ def lda(
         data = SparseData("counts", matrix, dims=("document", "word"))
         a = pm.Data("alpha", concentrations["alpha"], dims="topic")
         b = pm.Data("beta", concentrations["beta"], dims="word")
-        # Equal topics would stay equal for long.
+        # Starts at a random draw: equal topics separate slowly.
         topics = DrawnDirichlet("topics", b, dims=("topic", "word"))
         theta = pm.Dirichlet("theta", a, dims=("document", "topic"))
         pm.Potential("words", admixture_log_likelihood(data, theta, topics), dims="document")

@@ -8,7 +8,7 @@ from scipy import stats
 
 import pymc_geodesic as pg
 from pymc_geodesic.topics import decision_function, medlda, predict
-from tests.topics.labelled_documents import corpus
+from tests.topics.labeled_documents import corpus
 
 
 @pytest.mark.parametrize("n_classes", [None, 3])

@@ -62,7 +62,10 @@ def test_labels_are_the_names_of_the_classes():
     eta = np.array([[[[1.0, -2.0], [0.0, 5.0]], [[1.0, -2.0], [0.0, 5.0]]]])
     named = draws(eta)
     named["posterior"] = named["posterior"].to_dataset().assign_coords({"class": ["sun", "sea"]})
-    assert predict(named, COUNTS, random_seed=1).values.tolist() == ["sun", "sun", "sea"]
+    numbers = predict(draws(eta), COUNTS, random_seed=1).values
+    assert len(set(numbers)) == 2
+    expected = np.array(["sun", "sea"])[numbers]
+    np.testing.assert_array_equal(predict(named, COUNTS, random_seed=1), expected)
 
 
 def test_a_part_of_the_draws():
