@@ -1,24 +1,29 @@
-r"""Topic models of documents: what they are about, and which labels they have.
+r"""Topic models: topics of documents, and topics that predict labels.
 
-Counts of words call for `lda`, directions such as normalized tf-idf vectors for
-`spherical_admixture`, and counts with labels for `medlda`, whose topics tell the labels apart.
-These three return a `pymc.Model`, which the step methods of the package sample with minibatches
-of documents. A function named after a model and a method, such as `lda_gibbs`, returns draws.
+Problem: describe each of many documents by its proportions of a few topics. `lda` is for counts of
+words, `spherical_admixture` for documents as directions, such as normalized tf-idf vectors, and
+`medlda` for counts with labels, which its topics predict.
 
-1. `lda_gibbs`, `medlda_gibbs` or `spherical_admixture_vi`: draws of a corpus that fits in memory.
-2. `align_topics` and `top_words`: one order of the topics in all draws, and their words.
-3. `perplexity` (counts) or `log_perplexity` (directions) of held-out documents; `predict` and
-   `decision_function`: their labels.
+1. Fit a corpus that fits in memory with `lda_gibbs`, `medlda_gibbs` or `spherical_admixture_vi`,
+   which return an `xarray.DataTree`. `medlda_ssgrld` (minibatches) and
+   `medlda_passive_aggressive` (one pass) scale to more labeled documents.
+2. Read the topics with `top_words` and `plot_top_words`; for labels, `topics_by_class`. Apply
+   `align_topics` before R-hat and effective sample sizes: topics have no order.
+3. Evaluate held-out documents with `perplexity` (counts, document completion) or
+   `log_perplexity` (directions); predict labels with `predict` and `decision_function`.
+4. For larger corpora and streams, the models `lda`, `spherical_admixture` and `medlda` return a
+   `pymc.Model`; sample it with `pymc_geodesic.SCIR`, `SGRLD` or `SGGMC` and minibatches of
+   documents.
 
 References
 ----------
-Blei, Ng, Jordan (2003), Latent Dirichlet allocation; Patterson, Teh (2013), Stochastic gradient
-Riemannian Langevin dynamics on the probability simplex; Baker, Fearnhead, Fox, Nemeth (2018),
-Large-scale stochastic sampling from the probability simplex. Reisinger, Waters, Silverthorn,
-Mooney (2010), Spherical topic models; Liu, Zhu, Song (2016), Stochastic gradient geodesic MCMC
-methods. Zhu, Chen, Perkins, Zhang (2014), Gibbs max-margin topic models with data augmentation;
-Shi, Zhu (2014), Online Bayesian passive-aggressive learning; Hu, Zhu, Zhang (2015), Fast sampling
-methods for Bayesian max-margin models.
+Blei, Ng, Jordan (2003), Latent Dirichlet allocation; Griffiths, Steyvers (2004), Finding
+scientific topics; Patterson, Teh (2013), Stochastic gradient Riemannian Langevin dynamics on the
+probability simplex; Baker, Fearnhead, Fox, Nemeth (2018), Large-scale stochastic sampling from the
+probability simplex. Reisinger, Waters, Silverthorn, Mooney (2010), Spherical topic models; Liu,
+Zhu, Song (2016), Stochastic gradient geodesic MCMC methods. Zhu, Chen, Perkins, Zhang (2014), Gibbs
+max-margin topic models with data augmentation; Shi, Zhu (2014), Online Bayesian passive-aggressive
+learning; Hu, Zhu, Zhang (2015), Fast sampling methods for Bayesian max-margin models.
 
 Examples
 --------
@@ -27,8 +32,11 @@ Examples
 >>> counts = np.repeat([[5, 4, 0, 0], [0, 0, 4, 5]], 10, axis=0)
 >>> idata = pg.topics.lda_gibbs(counts, 2, vocabulary=["sun", "moon", "sea", "tide"],
 ...                             random_seed=1, progressbar=False)
->>> pg.topics.top_words(idata, n=1).values.ravel().tolist()
-['sun', 'tide']
+>>> pg.topics.top_words(idata, n=2)
+rank      1     2
+topic
+0       sun  moon
+1      tide   sea
 """
 
 from pymc_geodesic.runtime.convergence import ConvergenceWarning

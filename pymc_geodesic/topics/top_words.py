@@ -105,8 +105,7 @@ def plot_top_words(
     var_name: str | None = None,
     coords: Mapping[str, Any] | None = None,
     backend: str | None = None,
-    col_wrap: int = 5,
-    **figure: Any,
+    **pc_kwargs: Any,
 ) -> PlotCollection:
     """Plot the weights of the top words of each topic as horizontal bars, one panel per topic.
 
@@ -124,10 +123,9 @@ def plot_top_words(
         Topics to plot, such as ``{"topic": [0, 3]}``; all by default.
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
-    col_wrap : int
-        Number of panels in a row.
-    **figure
-        Passed to the function of the backend that creates the figure, as ``figsize=``.
+    **pc_kwargs
+        ``col_wrap=``, the number of panels in a row, 5 by default; others are passed to the function
+        of the backend that creates the figure, such as ``figsize=``.
 
     Returns
     -------
@@ -166,8 +164,7 @@ def plot_top_words(
         backend,
         core=("rank",),
         size=(LABEL_WIDTH + LETTER_WIDTH * longest_word, 90 + 18 * n),
-        col_wrap=col_wrap,
-        **figure,
+        **({"col_wrap": 5} | pc_kwargs),
     )
 
     def panel(pen: Pen, part: xr.DataArray, _: str) -> None:
