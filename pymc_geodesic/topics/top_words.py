@@ -124,7 +124,7 @@ def plot_top_words(
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
     **pc_kwargs
-        ``col_wrap=``, the number of panels in a row, 5 by default; others are passed to the function
+        ``col_wrap=``, the number of panels in a row, 5 by default; all others go to the function
         of the backend that creates the figure, such as ``figsize=``.
 
     Returns
