@@ -19,7 +19,7 @@ from pymc_geodesic.distributions import UniformSphere, VonMisesFisher, special
 from pymc_geodesic.distributions.starts import beginning_at
 from pymc_geodesic.distributions.unit_points import unit_points
 from pymc_geodesic.kernels.stick_breaking import sticks_of_weights
-from pymc_geodesic.mixtures.vmf_mixture_em import vmf_mixture_em
+from pymc_geodesic.mixtures.spherical_clustering import vmf_mixture_em
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.runtime.convergence import ConvergenceWarning
 from pymc_geodesic.sparse import SparseData
