@@ -111,8 +111,8 @@ def test_new_rows_have_the_exact_predictive_probability(exact):
     np.testing.assert_allclose(every[:, 3], 1.0)  # a row without tokens
     mean = np.exp(log_predictive(idata, NEW).values)
     np.testing.assert_allclose(mean, every.mean(axis=0), rtol=1e-10)
-    perplexity = np.exp(-np.log(mean).sum() / NEW.sum())
-    assert perplexity(idata, sparse.csr_array(NEW)) == pytest.approx(perplexity)
+    expected = np.exp(-np.log(mean).sum() / NEW.sum())
+    assert perplexity(idata, sparse.csr_array(NEW)) == pytest.approx(expected)
     np.testing.assert_allclose(
         np.bincount(idata.posterior["n_clusters"].values[0], minlength=6)[1:] / 8_000,
         exact.n_clusters,
