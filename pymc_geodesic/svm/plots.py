@@ -27,6 +27,9 @@ LEVELS = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
 FILLS = ("#2166ac", "#67a9cf", "#d1e5f0", "#f7f7f7", "#fddbc7", "#ef8a62", "#b2182b")
 """Diverging color of each region (ColorBrewer RdBu)."""
 
+LABELS = ("#053061", "#67001f")
+"""Colors of the points with the labels −1 and +1."""
+
 
 def plot_decision_band(
     idata: xr.DataTree | LinearClassifier,
@@ -131,7 +134,7 @@ def plot_decision_band(
         if labels is None:
             pen.points(*points[shown].T, color=DARK)
         else:
-            for label, color in ((-1, FILLS[0]), (1, FILLS[-1])):
+            for label, color in ((-1, LABELS[0]), (1, LABELS[1])):
                 chosen = points[shown][labels[shown] == label]
                 if len(chosen):
                     pen.points(*chosen.T, color=color, size=4.0)
