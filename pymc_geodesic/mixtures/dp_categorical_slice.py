@@ -1,9 +1,9 @@
 r"""Dirichlet-process mixture of categoricals by slice sampling.
 
 With a slice :math:`u_i \sim U(0, w_{z_i})` for each row, the joint density of :math:`u_i` and
-:math:`z_i` is :math:`1(u_i < w_{z_i})\, p(x_i \mid \theta_{z_i})`. A row can only be in the finitely
-many components whose weights exceed its slice: sticks are broken until the rest is shorter than the
-smallest slice.
+:math:`z_i` is :math:`1(u_i < w_{z_i})\, p(x_i \mid \theta_{z_i})`. A row can only be in the
+finitely many components whose weights exceed its slice: sticks are broken until the rest is shorter
+than the smallest slice.
 """
 
 from __future__ import annotations
@@ -223,9 +223,9 @@ def dp_categorical_slice(
 
     breaks r into new components by Beta(1, α) proportions until the rest is shorter than the
     smallest slice, with probabilities from the prior, and draws :math:`P(z_i = k) \propto
-    1(w_k > u_i) \prod_w \theta_{kw}^{c_{iw}}`. There is no truncation error. In contrast to Walker's
-    sampler, the weights of the clusters with rows are not ordered, which avoids moves that only
-    relabel clusters.
+    1(w_k > u_i) \prod_w \theta_{kw}^{c_{iw}}`. There is no truncation error. In contrast to
+    Walker's sampler, the weights of the clusters with rows are not ordered, which avoids moves that
+    only relabel clusters.
 
     Parameters
     ----------

@@ -60,7 +60,8 @@ def vmf_mixture(
     weights have a stick-breaking representation, :math:`w_k = v_k \prod_{j<k}(1 - v_j)` with
     :math:`v_k \sim \text{Beta}(\alpha, \alpha (K - k))`, k = 1, …, K − 1, which gives the same
     Dirichlet prior. With ``dirichlet_process=True`` they are those of a Dirichlet process truncated
-    at K components, :math:`v_k \sim \text{Beta}(1, a)` and :math:`a \sim \text{Gamma}(1, 1/\alpha)`.
+    at K components,
+    :math:`v_k \sim \text{Beta}(1, a)` and :math:`a \sim \text{Gamma}(1, 1/\alpha)`.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def vmf_mixture(
         m and s of the prior of κ. The default m = d corresponds to a mean resultant length of about
         0.6 in any dimension.
     start : {"em", "prior"}
-        Initial point: the maximum-likelihood fit of `vmf_mixture_em`, or PyMC's initial point. With
+        Initial point: the maximum-likelihood fit of `vmf_mixture_em`, or the prior. With
         ``"em"`` all chains start in the same mode, so that R-hat does not detect other modes.
     names : sequence, optional
         Coordinates of the dimension ``coordinate``, such as words; by default the columns of a data

@@ -261,8 +261,9 @@ def _validate_probability(ci_prob: float | None) -> float:
 
 def _contour_line(axes: list[np.ndarray], values: np.ndarray, level: float) -> tuple[Any, Any]:
     """Return the contour line of a function on a grid, with NaN between its parts."""
-    contour = contour_generator(*axes, values, line_type=LineType.Separate)
-    return _join(contour.lines(level))
+    x, y = axes
+    lines: Any = contour_generator(x, y, values, line_type=LineType.Separate).lines(level)
+    return _join(lines)
 
 
 def _filled_region(
@@ -272,9 +273,11 @@ def _filled_region(
 
     A hole is connected to the first vertex of its polygon.
     """
-    contour = contour_generator(*axes, values, fill_type=FillType.OuterOffset)
+    x, y = axes
+    contour = contour_generator(x, y, values, fill_type=FillType.OuterOffset)
+    filled: Any = contour.filled(lower, upper)
     polygons = []
-    for vertices, offsets in zip(*contour.filled(lower, upper), strict=True):
+    for vertices, offsets in zip(*filled, strict=True):
         rings = np.split(vertices, offsets[1:-1])
         holes = [np.concatenate([ring, vertices[:1]]) for ring in rings[1:]]
         polygons.append(np.concatenate([rings[0], *holes]))
