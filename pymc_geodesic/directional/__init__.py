@@ -33,7 +33,7 @@ Examples
 >>> idata = az.from_dict({"posterior": {"pole": x / np.linalg.norm(x, axis=-1, keepdims=True)}})
 >>> pg.directional.summary(idata)[["lon", "lat", "cap89_radius"]].round()
       lon   lat  cap89_radius
-pole  1.0  45.0           9.0
+pole  0.0  44.0          10.0
 """
 
 from pymc_geodesic.directional.compositions import plot_ternary, simplex_summary
