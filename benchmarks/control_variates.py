@@ -90,14 +90,14 @@ def main() -> None:
                         minibatch=["x", "t"], batch_size=batch_size, control_variates=order
                     )
                 draws, seconds = sampled(model, step, arguments.draws)
-                settings, size = step.adaptation.settings, effective(draws)
+                parameters, size = step.adaptation.parameters, effective(draws)
                 chosen = f"auto: {step.adaptation.gradient.order}" if order == "auto" else order
                 shift = np.abs(draws.mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0)
                 ratios = draws.std(axis=0) / exact.std(axis=0)
                 worst = ratios[np.argmax(np.abs(np.log(ratios)))]
                 print(
-                    f"| {kind} | {batch_size} | {chosen} | {settings.noise.max():.2g} "
-                    f"| {settings.n_steps} | {size / len(draws):.2f} | {size / seconds:,.0f} "
+                    f"| {kind} | {batch_size} | {chosen} | {parameters.noise.max():.2g} "
+                    f"| {parameters.n_steps} | {size / len(draws):.2f} | {size / seconds:,.0f} "
                     f"| {shift.max():.2f} | {worst:.2f} |",
                     flush=True,
                 )

@@ -116,14 +116,14 @@ MODELS: dict[str, Callable[..., Known]] = {
 
 
 def believed_noise(variance: float, *, only: int | None = None) -> Spoil:
-    """Take off noise that is not there, or add some, in all directions or in one."""
+    """Change the noise that is subtracted, in all directions or in one."""
 
     def spoil(sampler: Any) -> None:
         adapted = sampler.adaptation
-        settings = adapted.settings
-        noise = settings.noise.copy()
+        parameters = adapted.parameters
+        noise = parameters.noise.copy()
         noise[slice(None) if only is None else only] += variance
-        adapted._bounds.settings = replace(settings, noise=noise)
+        adapted._bounded.parameters = replace(parameters, noise=noise)
 
     return spoil
 
@@ -133,14 +133,14 @@ def scaled_step(factor: float) -> Spoil:
 
     def spoil(sampler: Any) -> None:
         adapted = sampler.adaptation
-        step = factor * adapted.settings.step_size
-        adapted._bounds.settings = replace(adapted.settings, step_size=step)
+        step = factor * adapted.parameters.step_size
+        adapted._bounded.parameters = replace(adapted.parameters, step_size=step)
 
     return spoil
 
 
-def moved_anchor(distance: float) -> Spoil:
-    """Put the anchor so many standard deviations away, with the right gradient there."""
+def moved_center(distance: float) -> Spoil:
+    """Move the centering point by so many standard deviations, with the right gradient there."""
 
     def spoil(sampler: Any) -> None:
         adapted = sampler.adaptation
@@ -148,21 +148,21 @@ def moved_anchor(distance: float) -> Spoil:
         z = sampler.z.copy()
         z[: gradient.n_euclidean] = distance
         x = gradient.to_position(z)
-        gradient.anchor_at(x, gradient.gradient_of_all_rows(x))
+        gradient.center_at(x, gradient.gradient_of_all_rows(x))
 
     return spoil
 
 
-def stale_anchor(distance: float) -> Spoil:
-    """Give the anchor the gradient of another place."""
+def stale_center(distance: float) -> Spoil:
+    """Use the gradient of another point as that of the centering point."""
 
     def spoil(sampler: Any) -> None:
         adapted = sampler.adaptation
         gradient = adapted.gradient
         z = np.zeros_like(sampler.z)
-        anchor = gradient.to_position(z)
+        center = gradient.to_position(z)
         z[0] = distance
-        gradient.anchor_at(anchor, gradient.gradient_of_all_rows(gradient.to_position(z)))
+        gradient.center_at(center, gradient.gradient_of_all_rows(gradient.to_position(z)))
 
     return spoil
 
@@ -176,12 +176,12 @@ def stretched_metric(factor: float) -> Spoil:
         if gradient.n_euclidean:
             wrong = metric.factor.copy()
             wrong[0] *= factor
-            gradient.use(replace(metric, factor=wrong))
+            gradient.set_metric(replace(metric, factor=wrong))
         else:
             lengths = metric.lengths * factor
-            gradient.use(replace(metric, lengths=lengths))
+            gradient.set_metric(replace(metric, lengths=lengths))
             adapted.product.scales[-lengths.size :] = lengths
-        sampler.z[:] = gradient.from_position(x)
+        sampler.z[:] = gradient.whiten(x)
 
     return spoil
 
@@ -247,12 +247,12 @@ WRONG = [
         scaled_step(0.001)),
     Run("stuck", "GMC, step_size=1e-6", "regression", _all_rows(pg.GMC, step_size=1e-6)),
     Run("stuck", "SGLD, step_size=1e-6", "logistic", _batches(pg.SGLD, step_size=1e-6)),
-    Run("wrong centre", "SGGMC, anchor 10 sds away in every direction", "logistic",
-        _batches(pg.SGGMC), moved_anchor(10.0)),
-    Run("wrong centre", "SGLD, anchor 10 sds away in every direction", "logistic",
-        _batches(pg.SGLD), moved_anchor(10.0)),
-    Run("wrong centre", "gSGNHT, gradient at the anchor of a place 3 sds off", "regression",
-        _batches(pg.gSGNHT), stale_anchor(3.0)),
+    Run("wrong centre", "SGGMC, centering point 10 sds away in every direction", "logistic",
+        _batches(pg.SGGMC), moved_center(10.0)),
+    Run("wrong centre", "SGLD, centering point 10 sds away in every direction", "logistic",
+        _batches(pg.SGLD), moved_center(10.0)),
+    Run("wrong centre", "gSGNHT, gradient of a point 3 sds from the centering point", "regression",
+        _batches(pg.gSGNHT), stale_center(3.0)),
     Run("wrong centre", "SGGMC, 20 tuning draws from far away", "regression",
         _batches(pg.SGGMC), start=1000.0, tune=20),
     Run("wrong metric", "SGGMC, one coordinate taken to be 100 times narrower", "logistic",

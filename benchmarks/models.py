@@ -75,7 +75,7 @@ def make_step(problem: Problem, n_steps: int) -> SGGMC:
 def kernel_of(step: Any) -> Callable[[np.ndarray], None]:
     """Return a function that runs the kernel of a Langevin step on minibatches."""
     sampler = step.sampler
-    settings, product = sampler.settings(), sampler.adaptation.product
+    settings, product = sampler.parameters, sampler.adaptation.product
 
     def run(minibatches: np.ndarray) -> None:
         sampler.dynamics.run(

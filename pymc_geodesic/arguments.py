@@ -1,4 +1,4 @@
-"""Checks of the numbers that users pass to step methods."""
+"""Validation of the arguments of step methods."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from pymc_geodesic.schedules import Schedule
 
 __all__ = [
+    "DEFAULT_STEPS",
     "check_alternatives",
     "check_batch_size",
     "check_choice",
@@ -21,7 +22,6 @@ __all__ = [
     "check_fraction",
     "check_gradient_noise",
     "check_integers",
-    "check_langevin",
     "check_positive",
     "check_positive_number",
     "check_row_blocks",
@@ -34,9 +34,11 @@ __all__ = [
     "step_size_at",
 ]
 
+DEFAULT_STEPS = 10
+"""Inner steps of a draw in the coordinates of the model, where the user specified no number."""
 
 _ASYMMETRY, _SINGULAR = 1e-8, 1e-12
-"""What rounding may do to a covariance matrix, in units of its scales."""
+"""Rounding error of a covariance matrix and of its smallest eigenvalue, in units of its scales."""
 
 
 def _is_number(value: Any) -> bool:
@@ -46,12 +48,12 @@ def _is_number(value: Any) -> bool:
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Refuse what is no positive number; None and schedules pass.
+    """Validate an optional positive number or schedule.
 
     Raises
     ------
     ValueError
-        The message names the argument.
+        If the value is neither None, nor callable, nor one positive number.
 
     Examples
     --------
@@ -174,47 +176,19 @@ def check_tune_temperature(temperature: Any) -> None:
         )
 
 
-def check_langevin(
-    *,
-    step_size: Any,
-    learning_rate: Any,
-    friction: Any,
-    momentum_decay: Any,
-    gradient_noise: Any,
-    tune_temperature: Any,
-    splitting: Any,
-) -> None:
-    """Check the arguments of Langevin dynamics with a momentum; see `pymc_geodesic.SGGMC`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The message names the argument.
-    """
-    check_positive("step_size", step_size)
-    check_positive_number("learning_rate", learning_rate)
-    check_positive_number("friction", friction)
-    check_positive_number("momentum_decay", momentum_decay)
-    check_alternatives("the step size", step_size=step_size, learning_rate=learning_rate)
-    check_alternatives("the friction", friction=friction, momentum_decay=momentum_decay)
-    check_gradient_noise(gradient_noise)
-    check_tune_temperature(tune_temperature)
-    check_choice("splitting", splitting, ("exact", "paper"))
-
-
 def check_trajectories(name: str, step_size: Any, n_steps: Any, target_accept: Any) -> None:
-    """Check the arguments of Hamiltonian trajectories; see `pymc_geodesic.GMC`.
+    """Validate the arguments of Hamiltonian trajectories; see `pymc_geodesic.GMC`.
 
     Raises
     ------
-    ValueError, TypeError
-        The message names the argument.
+    ValueError
+        If a value is invalid, or the step size a schedule.
     """
     check_positive("step_size", step_size)
     check_count("n_steps", n_steps)
     check_fraction("target_accept", target_accept)
     if callable(step_size):
-        raise ValueError(f"{name} takes a number for step_size=, no schedule")
+        raise ValueError(f"{name} takes a number for step_size=, not a schedule")
 
 
 def check_compile_kwargs(compile_kwargs: Any) -> None:
@@ -263,8 +237,7 @@ def check_row_blocks(batches: Any) -> None:
 def plain_number(value: Any) -> Any:
     """Return a number as a float; None and schedules as they are.
 
-    What is multiplied by an array must not make one of another type, which compiled code would
-    read as if it were of floats.
+    A product with an array then has floats, which is what compiled code reads.
 
     Examples
     --------
@@ -277,12 +250,12 @@ def plain_number(value: Any) -> Any:
 
 
 def check_fraction(name: str, value: Any) -> None:
-    """Refuse what is no number between zero and one.
+    """Validate a number between zero and one.
 
     Raises
     ------
     ValueError
-        The message names the argument.
+        If the value is not one number, or does not lie in (0, 1).
 
     Examples
     --------
@@ -296,12 +269,12 @@ def check_fraction(name: str, value: Any) -> None:
 
 
 def check_containers(names: Any) -> None:
-    """Refuse a ``minibatch=`` that is no name and no list of different names; None passes.
+    """Validate ``minibatch=``: a name, a sequence of different names, or None.
 
     Raises
     ------
     ValueError
-        The message says what to write.
+        For anything else, no name, or a name that occurs twice.
 
     Examples
     --------
@@ -329,12 +302,12 @@ def check_containers(names: Any) -> None:
 
 
 def check_count(name: str, value: Any) -> None:
-    """Refuse what is no integer of at least one; None passes.
+    """Validate an optional positive integer.
 
     Raises
     ------
     ValueError
-        The message names the argument.
+        If the value is neither None nor an integer of at least 1.
 
     Examples
     --------
@@ -351,12 +324,12 @@ def check_count(name: str, value: Any) -> None:
 
 
 def check_batch_size(batch_size: Any, n_rows: int, rows: str = "rows") -> None:
-    """Refuse a size of minibatches that is no integer from 1 to the number of rows; None passes.
+    """Validate an optional size of minibatches.
 
     Raises
     ------
     ValueError
-        The message says how many there are.
+        If it is not an integer from 1 to the number of rows.
 
     Examples
     --------
@@ -374,17 +347,17 @@ def check_batch_size(batch_size: Any, n_rows: int, rows: str = "rows") -> None:
 
 
 def check_integers(**limits: tuple[Any, int]) -> None:
-    """Refuse what is no integer, or is below its least value.
+    """Validate integers with a lower bound.
 
     Parameters
     ----------
     **limits : tuple of (value, int)
-        What was passed under each name, and the least that it may be.
+        Value and lower bound of each argument, by its name.
 
     Raises
     ------
     ValueError
-        The message names the argument.
+        If a value is not an integer, or below its bound.
 
     Examples
     --------
@@ -423,7 +396,7 @@ def step_size_at(schedule: Schedule, draw: int) -> float:
 
 
 def checked_metric(metric: Any) -> str | None:
-    """Return the metric that an argument names.
+    """Validate the name of a metric.
 
     Raises
     ------
@@ -445,12 +418,16 @@ def checked_metric(metric: Any) -> str | None:
 
 
 def checked_metric_or_covariance(metric: Any) -> str | np.ndarray | None:
-    """Return the metric that an argument names, or the covariance that it is.
+    """Validate the name of a metric, or a covariance.
+
+    Returns
+    -------
+    str, ndarray or None
 
     Raises
     ------
     ValueError
-        If the name is unknown, or the array no covariance matrix and no vector of variances.
+        If the name is unknown, or the array neither a covariance matrix nor variances.
 
     Examples
     --------
@@ -498,7 +475,12 @@ def checked_metric_or_covariance(metric: Any) -> str | np.ndarray | None:
 
 
 def checked_control_variates(order: Any) -> str | int:
-    """Return the order of control variates that an argument names, 0 for none.
+    """Validate the order of control variates.
+
+    Returns
+    -------
+    {"auto", 0, 1, 2}
+        0 for none.
 
     Raises
     ------
@@ -518,7 +500,7 @@ def checked_control_variates(order: Any) -> str | int:
         return order
     if order is False:
         return 0
-    # True is no order, though it equals 1
+    # True equals 1, and is not an order
     if _is_number(order) and order in (1, 2):
         return int(order)
     raise ValueError(f'control_variates={order!r} is unknown; choose "auto", 1, 2 or False')

@@ -15,26 +15,10 @@ import numpy as np
 
 from pymc_geodesic.manifolds.blocks import project, scaled_geodesic
 from pymc_geodesic.manifolds.product import Space
+from pymc_geodesic.runtime.branchless import exponential
 from pymc_geodesic.runtime.jit import compiled
-from pymc_geodesic.runtime.kernel import Stream, Vector, part
+from pymc_geodesic.runtime.kernel import Table, Vector, part
 from pymc_geodesic.runtime.streams import fill_normal
-
-__all__ = [
-    "EXACT",
-    "PAPER",
-    "FrictionAndNoise",
-    "Scratch",
-    "State",
-    "Thermostat",
-    "drift",
-    "friction_coefficients",
-    "gradient_times",
-    "kick",
-    "kick_with_friction",
-    "kinetic_temperature",
-    "position_temperature",
-    "refresh_velocity",
-]
 
 EXACT = 0
 PAPER = 1
@@ -58,8 +42,8 @@ class Scratch(NamedTuple):
     Parameters
     ----------
     gradient : ndarray, shape (size,) or longer
-    noise : ndarray
-        As many normal numbers as are drawn at once.
+    noise : ndarray, shape (size,)
+        Normal variates of one inner step.
     """
 
     gradient: Vector
@@ -72,12 +56,14 @@ class FrictionAndNoise(NamedTuple):
     Parameters
     ----------
     friction : ndarray, shape (size,)
-        γ (C in the paper), per unit of time; equal on all coordinates of a point on a manifold.
+        C of the paper, often γ, per unit of time; equal on all coordinates of a point on a
+        manifold.
     known_noise : ndarray, shape (size,)
         V, variance of the gradient estimate that is subtracted from the injected noise; zero where
         it is unknown.
     splitting : {EXACT, PAPER}
-        With ``PAPER`` the friction must be equal on all coordinates of a block.
+        How B O B is composed (`kick_with_friction`). With ``PAPER`` the friction must be equal on
+        all coordinates of a block.
     """
 
     friction: Vector
@@ -94,13 +80,13 @@ class Thermostat(NamedTuple):
         ξ, per unit of time, which kernels change in place.
     inertia : ndarray, shape (n_blocks,)
         Q, a time squared; 1 in the papers. The stationary distribution of ξ has variance 1/(mQ).
-    targets : ndarray, shape (n_blocks,)
-        T, the mean of v·v/m that each thermostat holds.
+    temperatures : ndarray, shape (n_blocks,)
+        T, at which the positions are held; 1 for the posterior, more to anneal.
     """
 
     friction: Vector
     inertia: Vector
-    targets: Vector
+    temperatures: Vector
 
 
 @part
@@ -116,6 +102,13 @@ def refresh_velocity(blocks: np.ndarray, x: np.ndarray, v: np.ndarray, stream: n
     project(blocks, x, v)
 
 
+@part
+def block_slice(blocks: Table, block: int) -> slice:
+    """Coordinates of a variable in the packed vector."""
+    start = blocks[block, 1]
+    return slice(start, start + blocks[block, 2] * blocks[block, 3])
+
+
 @compiled
 def friction_coefficients(
     step_size: float,
@@ -125,26 +118,23 @@ def friction_coefficients(
     decay: np.ndarray,
     spread: np.ndarray,
 ) -> int:
-    r"""Coefficients of `kick_with_friction` for each coordinate.
+    r"""Coefficients e and s of `kick_with_friction` for each coordinate.
 
-    With e = exp(−γε) and V the known variance of the gradient estimate:
+    With friction C and the known variance V of the gradient estimate:
 
-    ========= ========================================
-    splitting spread s
-    ========= ========================================
-    ``EXACT`` sqrt(1 − e² − (ε/2)² (1 + e)² V)
-    ``PAPER`` sqrt(e (2γ − εV) ε)
-    ========= ========================================
-
-    Both are of second order. With ρ = γε, ``PAPER`` leaves a free particle at the kinetic
-    temperature ρ / sinh ρ, ``EXACT`` at 1 for every ρ.
+    ========= ========== ========================================
+    splitting decay e    spread s
+    ========= ========== ========================================
+    ``PAPER`` exp(−Cε)   sqrt(e (2C − εV) ε)
+    ``EXACT`` exp(−Cε)   sqrt(1 − e² − (ε/2)² (1 + e)² V)
+    ========= ========== ========================================
 
     Parameters
     ----------
     step_size : float
         ε, a time.
     friction, known_noise : ndarray, shape (size,)
-        γ, per unit of time, and V.
+        C, per unit of time, and V.
     splitting : {EXACT, PAPER}
     decay, spread : ndarray, shape (size,)
         Receive e and s.
@@ -154,21 +144,16 @@ def friction_coefficients(
     int
         Coordinates whose gradient noise exceeds the noise of the dynamics: s is clipped at 0.
     """
-    clips, clipped = 0, False
+    clips = 0
     for j in range(friction.size):
-        same = j > 0 and friction[j] == friction[j - 1] and known_noise[j] == known_noise[j - 1]
-        if same:  # one exponential for each variable where friction does not differ within it
-            decay[j], spread[j] = decay[j - 1], spread[j - 1]
+        e = exponential(-friction[j] * step_size)
+        if splitting == PAPER:
+            variance = e * (2.0 * friction[j] - step_size * known_noise[j]) * step_size
         else:
-            e = math.exp(-friction[j] * step_size)
-            if splitting == PAPER:
-                variance = e * (2.0 * friction[j] - step_size * known_noise[j]) * step_size
-            else:
-                gradient_time = 0.5 * step_size * (1.0 + e)
-                variance = 1.0 - e * e - gradient_time * gradient_time * known_noise[j]
-            clipped = variance < 0.0
-            decay[j], spread[j] = e, math.sqrt(max(variance, 0.0))
-        clips += clipped
+            gradient_time = 0.5 * step_size * (1.0 + e)
+            variance = 1.0 - e * e - gradient_time * gradient_time * known_noise[j]
+        clips += variance < 0.0
+        decay[j], spread[j] = e, math.sqrt(max(variance, 0.0))
     return clips
 
 
@@ -176,62 +161,76 @@ def friction_coefficients(
 def kick_with_friction(
     v: Vector,
     gradient: Vector,
-    half: float,
-    middle: float,
-    drag: float,
+    noise: Vector,
     decay: Vector,
     spread: Vector,
-    stream: Stream,
-    noise: Vector,
+    drag: float,
+    step_size: float,
+    splitting: int,
 ) -> tuple[float, float]:
-    r"""Kick, friction and noise on the velocities of one variable: the part B O B.
+    r"""Gradient, friction and noise on the velocities of one variable: the part B O B.
 
-    v ← d e (v + h ∇log π) + √d (p ∇log π + s n) + h ∇log π, n ~ N(0, I), with e and s from
-    `friction_coefficients`, and h = ε/2, p = 0 in the exact splitting, h = 0, p = ε√e in that of
-    the paper (`gradient_times`). d is the part exp(−ξε) of a velocity that a thermostat leaves:
-    half of its friction is applied before, half after the rest.
+    With e = exp(−Cε) and normal variates n:
+
+    ==== ========================================== ========================
+    part ``PAPER``, as in algorithm 1               ``EXACT``
+    ==== ========================================== ========================
+    B    v ← √e v                                   v ← v + (ε/2) ∇log π
+    O    v ← v + ε ∇log π + sqrt((2C − εV) ε) n     v ← e v + s n
+    B    v ← √e v                                   v ← v + (ε/2) ∇log π
+    ==== ========================================== ========================
+
+    In one line v ← e (v + h ∇log π) + p ∇log π + s n + h ∇log π, where h = 0 and p = ε√e in the
+    first column, h = ε/2 and p = 0 in the second, and s is that of `friction_coefficients`. Both
+    are of second order. Without a gradient the first leaves a velocity at the variance
+    Cε / sinh Cε, the second, which solves friction and noise together, at 1 for every ε.
+
+    A thermostat multiplies velocities by √d before and after O, d = exp(−ξε): e becomes d e, p and
+    s become √d p and √d s.
 
     Parameters
     ----------
     v : ndarray, shape (size,)
-        Velocities, changed in place; the projection is left to the caller.
+        Velocities, changed in place. The projection Λ(x), which is part of O, is left to the
+        caller: the friction of a point on a manifold is one number, so that Λ(x) may come last.
     gradient : ndarray, shape (size,)
         ∇log π, of a minibatch.
-    half, middle, drag : float
-        h and p, times, and d.
+    noise : ndarray, shape (size,)
+        n.
     decay, spread : ndarray, shape (size,)
         e and s.
-    stream : ndarray of uint64, shape (2,)
-        Random stream, advanced.
-    noise : ndarray
-        Scratch space: as many normal variates as are drawn at once.
+    drag : float
+        d; 1 without a thermostat.
+    step_size : float
+        ε, a time.
+    splitting : {EXACT, PAPER}
 
     Returns
     -------
     square, power : float
         v·v and v·∇log π before, for `position_temperature`.
     """
-    square = power = 0.0
+    half, middle = 0.5 * step_size, 0.0
+    if splitting == PAPER:
+        half, middle = 0.0, step_size * math.sqrt(decay[0])
     root = math.sqrt(drag)
-    for start in range(0, v.size, noise.size):
-        n = min(noise.size, v.size - start)
-        fill_normal(stream, noise[:n])
-        for i in range(n):
-            j = start + i
-            old, force = v[j], gradient[j]
-            square += old * old
-            power += old * force
-            kicked = drag * decay[j] * (old + half * force)
-            v[j] = kicked + root * (middle * force + spread[j] * noise[i]) + half * force
+    square = power = 0.0
+    for j in range(v.size):
+        old, force = v[j], gradient[j]
+        square += old * old
+        power += old * force
+        kicked = drag * decay[j] * (old + half * force)
+        v[j] = kicked + root * (middle * force + spread[j] * noise[j]) + half * force
     return square, power
 
 
 @part
-def gradient_times(step_size: float, decay: float, splitting: int) -> tuple[float, float]:
-    """Return the times h and p for which the gradient acts outside of friction and within it."""
-    if splitting == PAPER:
-        return 0.0, step_size * math.sqrt(decay)
-    return 0.5 * step_size, 0.0
+def velocity_ratio(decay: float, splitting: int) -> float:
+    """Return v·v/m within a kick over the temperature of the positions: 1 or 1 / cosh(ρ/2).
+
+    ``decay`` is exp(−ρ), the part of a velocity that friction leaves.
+    """
+    return 1.0 if splitting == EXACT else 2.0 * math.sqrt(decay) / (1.0 + decay)
 
 
 @part
@@ -242,25 +241,22 @@ def position_temperature(
 
     T = (v·v + (ε/2) v·∇log π) / m in the exact splitting: v·v/m between the halves of a kick, less
     the gradient noise that both halves share. Before and after a kick the mean of v·v/m is
-    T / (1 − ε²λ/4) along a direction of curvature λ. In the paper's splitting ε is replaced by
-    τ = ε / cosh(ρ/2), and T multiplied by ε/τ.
+    T / (1 − ε²λ/4) along a direction of curvature λ. In the paper's splitting cosh(ρ/2) v·v stands
+    for v·v.
 
     Parameters
     ----------
     square, power : float
         v·v and v·∇log π, from `kick_with_friction`.
     decay : float
-        exp(−ρ): the part of a velocity that friction leaves.
+        exp(−ρ), the part of a velocity that friction and thermostat leave.
     step_size : float
         ε, a time.
     splitting : {EXACT, PAPER}
     dim : float
         m, the dimension of the variable.
     """
-    if splitting == EXACT:
-        return (square + 0.5 * step_size * power) / dim
-    ratio = 2.0 * math.sqrt(decay) / (1.0 + decay)
-    return (square + 0.5 * step_size * ratio * power) / (ratio * dim)
+    return (square / velocity_ratio(decay, splitting) + 0.5 * step_size * power) / dim
 
 
 @compiled

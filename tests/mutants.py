@@ -295,7 +295,7 @@ ASYMMETRIC = [
         Mutant(name, kernel, ON_S2, edit)
         for kernel, first in (
             (sggmc, "drift(space, state"),
-            (gsgnht, "drift_with_thermostat(space, state, thermostat"),
+            (gsgnht, "drift_with_thermostat(space, state, thermostat, targets"),
         )
         for name, edit in (
             ("no first half of a geodesic", (f"{first}, 0.5 * step_size)", "pass")),
@@ -314,24 +314,29 @@ ASYMMETRIC = [
         gsgnht,
         ON_S2,
         (
-            "drift_with_thermostat(space, state, thermostat, 0.5 * step_size)",
+            "drift_with_thermostat(space, state, thermostat, targets, 0.5 * step_size)",
             "drift(space, state, 0.5 * step_size)",
         ),
     ),
 ]
 """Mutants that are not of second order."""
 
+LANGEVIN_STEP = "step_size * spread[j] * noise[j]"
+
 BIASED_LANGEVIN = [
-    Mutant("noise 10 % too small", sgld, edit=("+= step_size *", "+= 0.9 * step_size *")),
-    Mutant("whole square of the step", sgld, edit=("drift = 0.5 *", "drift =")),
-    Mutant("gradient 10 % too small", sgld, edit=("drift = 0.5 *", "drift = 0.45 *")),
-    Mutant("sign of the gradient", sgld, edit=("drift = 0.5 *", "drift = -0.5 *")),
+    Mutant(name, sgld, edit=(old, new))
+    for name, old, new in (
+        ("noise 10 % too small", LANGEVIN_STEP, f"0.9 * {LANGEVIN_STEP}"),
+        ("whole square of the step", "drift * gradient[j]", "2.0 * drift * gradient[j]"),
+        ("gradient 10 % too small", "drift * gradient[j]", "0.9 * drift * gradient[j]"),
+        ("sign of the gradient", "drift * gradient[j]", "-drift * gradient[j]"),
+    )
 ]
 """Mutants that leave a Euclidean target."""
 
 BIASED_ADAGRAD = [
-    Mutant("noise not scaled", sgld, edit=("math.sqrt(metric) * normal", "normal")),
-    Mutant("noise scaled twice", sgld, edit=("math.sqrt(metric) * normal", "metric * normal")),
+    Mutant("noise not scaled", sgld, edit=("math.sqrt(metric) * noise", "noise")),
+    Mutant("noise scaled twice", sgld, edit=("math.sqrt(metric) * noise", "metric * noise")),
     Mutant("drift not scaled", sgld, edit=("drift * metric * gradient", "drift * gradient")),
 ]
 """Mutants that leave a Euclidean target where coordinates have steps of their own."""
@@ -339,14 +344,14 @@ BIASED_ADAGRAD = [
 BIASED_AVERAGED_NOISE = [
     Mutant(name, sgld, edit=edit)
     for name, edit in {
-        "the noise of one step only": ("0.5 * (last[j] + noise[i])", "noise[i]"),
-        "noise that is not carried over": ("last[j] = noise[i]", "last[j] = 0.0"),
-        "drift of h²": ("drift = 0.5 *", "drift ="),
-        "noise 20 % too small": ("+= step_size *", "+= 0.8 * step_size *"),
-        "known noise left in": ("step_size * spread[j] *", "step_size *"),
+        "the noise of one step only": ("0.5 * (last[j] + noise[j])", "noise[j]"),
+        "noise that is not carried over": ("last[j] = noise[j]", "last[j] = 0.0"),
+        "drift of h²": ("drift * gradient[j]", "2.0 * drift * gradient[j]"),
+        "noise 20 % too small": (LANGEVIN_STEP, f"0.8 * {LANGEVIN_STEP}"),
+        "known noise left in": (LANGEVIN_STEP, "step_size * noise[j]"),
         "known noise subtracted twice": (
-            "step_size * spread[j] *",
-            "step_size * math.sqrt(2.0 * spread[j] ** 2 - 1.0) *",
+            LANGEVIN_STEP,
+            "step_size * math.sqrt(2.0 * spread[j] ** 2 - 1.0) * noise[j]",
         ),
     }.items()
 ]
@@ -377,7 +382,7 @@ OTHER_RECURSIONS = [
     Mutant(
         "thermostat after the kick",
         ssgnht,
-        edit=("= before - therm", "= kinetic_temperature(v[part], 1.0 * v[part].size) - therm"),
+        edit=("= before - therm", "= kinetic_temperature(v[own], dim) - therm"),
     ),
 ]
 

@@ -10,7 +10,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from scipy import stats
 
 import pymc_geodesic
 from pymc_geodesic.densities.row_density import RowDensity
@@ -21,7 +20,6 @@ from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.orders import MINIBATCH_ORDERS
 from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
 from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.steps.step import GeodesicStep
 
 ROOT = Path(pymc_geodesic.__file__).parent
@@ -63,7 +61,7 @@ def test_manifold(install):
 
 
 def test_manifold_and_gradient_noise(install):
-    """Rows with offsets of their own, which no vector of sum zero feels, are not noise."""
+    """Offsets of rows are orthogonal to vectors of sum zero, and are not noise."""
     ZeroSum = install("manifolds/zero_sum").ZeroSum
     rng = np.random.default_rng(1)
     n_rows, batch_size = 40, 8
@@ -80,19 +78,19 @@ def test_manifold_and_gradient_noise(install):
     rows = y[estimator.source.row_indices(0)]
     tangential = np.var(rows - rows.mean(axis=1, keepdims=True), axis=0, ddof=1)
     tangential *= n_rows**2 / batch_size * (1.0 - batch_size / n_rows)
-    # three directions of four share what the fourth, the normal one, has no noise of
+    # the variance removed from the normal direction is spread over the three tangent ones
     np.testing.assert_allclose(variance, tangential + tangential.sum() / 3 / 4, rtol=1e-9)
 
 
-def test_manifold_without_a_symbolic_projection_is_refused(install):
+def test_manifold_without_a_symbolic_projection_raises(install):
     zero_sum = install("manifolds/zero_sum").ZeroSum
     Incomplete = type("Incomplete", (zero_sum,), {"projected": Manifold.projected})
     with pytest.raises(NotImplementedError, match=r"Incomplete .* no symbolic vectors"):
         tangential_variance(Incomplete(4), pt.zeros(4), pt.zeros((3, 4)))
 
 
-def test_manifold_without_its_branches_is_refused(install):
-    """Points that the compiled functions do not know would stand still."""
+def test_manifold_without_its_branches_raises(install):
+    """Points of a manifold without compiled functions would not move."""
     zero_sum = install("manifolds/zero_sum").ZeroSum
     with pm.Model():
         x = pm.Normal("x", 0.0, 1.0, shape=4)
@@ -105,14 +103,24 @@ def test_no_skeleton_hides_a_file_of_the_package():
         assert not (ROOT / f"{name}.py").exists()
 
 
-def test_samplers_override_nothing(install):
-    """Skeleton and package: `GeodesicStep` is the only base, and a constructor all there is."""
+def test_step_overrides_nothing(install):
+    """`GeodesicStep` is the only base, and the constructor the only method."""
     install("kernels/forgetful_langevin")
-    skeleton = install("steps/forgetful_langevin").ForgetfulLangevin
-    for step_class in (skeleton, pymc_geodesic.SGGMC, pymc_geodesic.SGLD, pymc_geodesic.GMC):
-        assert step_class.__bases__ == (GeodesicStep,)
-        methods = {name for name, value in vars(step_class).items() if inspect.isfunction(value)}
-        assert methods == {"__init__"}
+    step_class = install("steps/forgetful_langevin").ForgetfulLangevin
+    assert step_class.__bases__ == (GeodesicStep,)
+    assert {name for name, each in vars(step_class).items() if callable(each)} == {"__init__"}
+
+
+def test_skeletons_override_no_private_method(install):
+    for name in SKELETONS:
+        module = install(name)
+        for _, found in inspect.getmembers(module, inspect.isclass):
+            if found.__module__ != module.__name__:
+                continue
+            own = {each for each, value in vars(found).items() if inspect.isfunction(value)}
+            inherited = {each for base in found.__mro__[1:] for each in vars(base)}
+            private = {each for each in own & inherited if re.match(r"_[^_]", each)}
+            assert private == set(), found
 
 
 def test_sampler(install):
@@ -140,8 +148,8 @@ def test_sampler(install):
     assert abs(idata.sample_stats["temperature"].mean() - 1.0) < 0.05
 
 
-def test_data_source(install):
-    """Minibatches are spread over the rows, all count the same, and a saved state goes on."""
+def test_order_of_minibatches(install):
+    """Minibatches are spread over the rows, all count the same, and a saved state resumes."""
     SystematicRows = install("minibatches/systematic_rows").SystematicRows
     n_rows, batch_size = 12, 4
     rows = np.arange(n_rows)
@@ -163,7 +171,7 @@ def test_data_source(install):
         SystematicRows({"y": rows}, 5)
 
 
-def test_data_source_is_an_argument_of_every_step(install, monkeypatch):
+def test_order_of_minibatches_is_an_argument_of_every_step(install, monkeypatch):
     """The mean gradient over its minibatches is that of all rows, also of data set later."""
     source_class = install("minibatches/systematic_rows").SystematicRows
     monkeypatch.setitem(MINIBATCH_ORDERS, "systematic", source_class)
@@ -188,39 +196,27 @@ def test_data_source_is_an_argument_of_every_step(install, monkeypatch):
     assert np.isfinite(point["x"])
 
 
-def test_scheme_for_local_variables(install):
-    """Draws of z given m and the data, whose law is known, and the gradient that they give."""
-    module = install("gradients/random_walk_gradient")
-    n_rows, n_draws, m = 60, 2000, 0.4
-    y = np.random.default_rng(2).normal(0.7, np.sqrt(2.0), size=n_rows)
-    with pm.Model() as model:
-        mean = pm.Normal("m", 0.0, 10.0)
-        z = pm.Normal("z", mean, 1.0, shape=n_rows)
-        pm.Normal("x", z, 1.0, observed=pm.Data("y", y))
-    estimate = module.RandomWalkGradient(
-        model,
-        manifold_variables(model, [mean]),
-        manifold_variables(model, [z], by_row=True),
-        source=ShuffledRows({"y": y}, n_rows),
-        total_size=None,
-        n_draws=n_draws,
-        n_discarded=50,
-        n_steps=1,
-    )
-    estimate.read_local(model.initial_point())
-    stream = new_stream(np.random.default_rng(1))
-    arguments, n_grad = estimate.prepare(np.array([m]), 3, stream, tune=True)
-    assert n_grad == n_draws + 51
-    gradient = np.empty(1)
-    evaluate(estimate.field.address, np.array([m]), arguments[0], estimate.field.context, gradient)
-    expected = np.sum(y - m) / 2.0 - m / 100.0
-    # some 20 draws of a row, whose variance is 1/2, say as much as one that is independent
-    assert abs(gradient[0] - expected) < 5 * np.sqrt(n_rows * 10 / n_draws)
-    assert 0.5 < estimate.stats()["acceptance_rate"] < 0.95
-    seen = []
-    for _ in range(40):
-        estimate.prepare(np.array([m]), 3, stream, tune=False)
-        estimate.write_local(point := {})
-        seen.append((point["z"] - (y + m) / 2.0) * np.sqrt(2.0))
-    score = stats.kstest(np.ravel(seen), "norm")
-    assert score.pvalue > 1e-4
+def test_adaptation_rule(install, monkeypatch):
+    """Each coordinate has the friction of the noisiest one, and the draws their variance."""
+    rule = install("adaptation/equal_friction").EqualFrictionRule
+    monkeypatch.setattr("pymc_geodesic.steps.sggmc.UnderdampedRule", rule)
+    rng = np.random.default_rng(1)
+    features = rng.normal(size=(2000, 2)) * [1.0, 10.0]
+    outcomes = features @ [1.0, 0.1] + rng.normal(size=2000)
+    with pm.Model():
+        X, y = pm.Data("X", features), pm.Data("y", outcomes)
+        b = pm.Normal("b", 0.0, 1.0, shape=2)
+        pm.Normal("outcome", X @ b, 1.0, observed=y)
+        interpreted = {"mode": "FAST_COMPILE"}
+        step = pymc_geodesic.SGGMC(batch_size=10, minibatch=["X", "y"], compile_kwargs=interpreted)
+        idata = pm.sample(
+            draws=1000, tune=400, chains=1, cores=1, step=step, random_seed=1, progressbar=False,
+            compute_convergence_checks=False, compile_kwargs=interpreted,
+        )  # fmt: skip
+    friction = step.sampler.parameters.friction
+    assert friction[0] == friction[1] > 1.0
+    covariance = np.linalg.inv(features.T @ features + np.eye(2))
+    sds = np.sqrt(np.diag(covariance))
+    standard = (idata.posterior["b"].values[0] - covariance @ features.T @ outcomes) / sds
+    np.testing.assert_allclose(standard.mean(axis=0), 0.0, atol=0.2)
+    np.testing.assert_allclose(standard.std(axis=0), 1.0, rtol=0.12)

@@ -1,1 +1,1 @@
-"""What a warm-up adapts: coordinates, gradient noise, step size, friction and trajectories."""
+"""Adaptation in the warm-up: mass matrix, control variates, gradient noise, step size, friction."""

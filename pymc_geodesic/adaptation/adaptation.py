@@ -1,14 +1,17 @@
-"""What a Langevin sampler asks of its adaptation."""
+"""Protocols of adaptations: what samplers need of the object that chooses their parameters."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
+from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.kernels.gmc import Leapfrog
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.funnels import Funnel
@@ -18,13 +21,13 @@ LARGER_MINIBATCHES = "larger minibatches"
 """Usual remedy for too much gradient noise."""
 
 
-class MovingState(Protocol):
+class DynamicsState(Protocol):
     """State of Langevin dynamics besides the position; see `pymc_geodesic.samplers.dynamics`.
 
     Attributes
     ----------
     squares : ndarray
-        AdaGrad's sums of squared gradients; empty without.
+        Sums of squared gradients of AdaGrad; empty without.
     """
 
     squares: np.ndarray
@@ -33,10 +36,10 @@ class MovingState(Protocol):
         """Begin a chain."""
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw velocities, or the noise of the step before."""
+        """Draw new velocities, or the noise of the step before."""
 
     def rotate(self, rotation: np.ndarray) -> None:
-        """Follow a rotation of the Euclidean coordinates."""
+        """Apply a rotation of the Euclidean coordinates."""
 
 
 @dataclass(eq=False)
@@ -45,28 +48,33 @@ class LangevinChain:
 
     Attributes
     ----------
-    dynamics : Dynamics
-        Velocity, thermostats or noise of the step before.
+    dynamics : DynamicsState
     z : ndarray, shape (size,)
         Position in the coordinates of the adaptation; empty before the first draw.
     stream : ndarray of uint64
         Random stream.
     n : int
-        Draws so far, warm-up included.
+        Number of draws so far, warm-up included.
     """
 
-    dynamics: MovingState
+    dynamics: DynamicsState
     z: np.ndarray
     stream: np.ndarray
     n: int = 0
 
     def refresh(self, product: Product) -> None:
-        """Draw velocities at the position."""
+        """Draw new velocities at the position."""
         self.dynamics.refresh(product, self.z, self.stream)
+
+    def restart_at(self, z: np.ndarray, product: Product) -> None:
+        """Move to a position, with new velocities and thermostats."""
+        self.z = z
+        self.dynamics.initialize(product)
+        self.refresh(product)
 
 
 class Exploration(NamedTuple):
-    """A Metropolis-corrected transition of the first phase of warm-up."""
+    """A Metropolis-corrected transition of the exploration phase."""
 
     step_size: float
     n_grad: int
@@ -74,17 +82,17 @@ class Exploration(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """What the inner steps of the next draw are run with.
+    """Parameters and minibatches of the next draw.
 
     Attributes
     ----------
-    settings : LangevinSettings
+    parameters : LangevinParameters
     minibatches : ndarray of int64, shape (n_steps,)
     n_grad : int
-        Gradient evaluations that the choice took.
+        Gradient evaluations used to choose them.
     """
 
-    settings: LangevinSettings
+    parameters: LangevinParameters
     minibatches: np.ndarray
     n_grad: int
 
@@ -96,64 +104,52 @@ class LangevinAdaptation(Protocol):
     ----------
     product : Product
         Manifolds of the coordinates.
-    logp_grad : FieldLike
-        Gradient estimate in these coordinates.
-    noise_ratio : float
-        Noise with control variates over noise without; 1 without control variates.
-    is_constant : bool
-        Whether the parameters stay the same after the warm-up.
-    is_whitened : bool
-        Whether the coordinates have unit posterior covariance, as far as is known.
-    needs_warm_up, is_tuned : bool
-        Whether parameters are left to a warm-up, and whether there was one.
-    minibatch_remedy : str
-        What to do about too much gradient noise.
     state : dict
-        All that decides what is chosen later.
+        State that determines later choices.
     """
 
     product: Product
     state: dict[str, Any]
 
     @property
-    def noise_ratio(self) -> float:
-        """Noise with control variates over noise without."""
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether the parameters stay the same after the warm-up."""
-
-    @property
-    def is_whitened(self) -> bool:
-        """Whether the coordinates have unit posterior covariance."""
-
-    @property
-    def needs_warm_up(self) -> bool:
-        """Whether parameters are left to a warm-up."""
-
-    @property
-    def is_tuned(self) -> bool:
-        """Whether there was one."""
-
-    @property
-    def minibatch_remedy(self) -> str:
-        """What to do about too much gradient noise."""
-
-    @property
     def logp_grad(self) -> FieldLike:
         """Gradient estimate in these coordinates."""
 
-    def initialize(self, n_tune: int) -> None:
-        """Begin a chain; without a warm-up, keep what was chosen in the last one."""
+    @property
+    def noise_ratio(self) -> float:
+        """Variance of the gradient estimate with control variates over that without; 1 if none."""
 
-    def start(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coordinates of a position that was set from outside, and the gradient there if known."""
+    @property
+    def is_constant(self) -> bool:
+        """Whether the parameters do not change after the warm-up."""
+
+    @property
+    def is_whitened(self) -> bool:
+        """Whether the warm-up whitens the coordinates."""
+
+    @property
+    def needs_warm_up(self) -> bool:
+        """Whether any parameter is chosen in a warm-up."""
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether a warm-up has chosen the parameters."""
+
+    @property
+    def minibatch_remedy(self) -> str:
+        """Change of the minibatches that reduces gradient noise, for warnings."""
+
+    def initialize(self, n_tune: int) -> None:
+        """Begin a chain; without a warm-up, keep what the last one has chosen."""
+
+    def start(self, x: np.ndarray) -> np.ndarray:
+        """Coordinates of a position of the model that was set from outside."""
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
 
     def explore(self, chain: LangevinChain) -> Exploration | None:
-        """Make a Metropolis-corrected transition; None after the first phase of warm-up."""
+        """Make a Metropolis-corrected transition; None after the exploration phase."""
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Choose parameters and minibatches of the next draw."""
@@ -167,14 +163,14 @@ class LangevinAdaptation(Protocol):
         *,
         diverging: bool,
     ) -> tuple[bool, int]:
-        """Learn from a draw of the warm-up.
+        """Update the adaptation with a draw of the warm-up.
 
         Parameters
         ----------
         chain : LangevinChain
-            After the draw; a draw that is discarded is undone.
+            After the draw, which is undone if it is discarded.
         before : ndarray, shape (size,)
-            z where the draw began.
+            z before the draw.
         proposal : Proposal
         temperature : float
             Kinetic temperature, averaged over dimensions.
@@ -189,7 +185,134 @@ class LangevinAdaptation(Protocol):
         """
 
     def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
-        """Find a variable that sets the scale of another, from the draws of the warm-up."""
+        """Find a variable that sets the scale of another in the draws of the warm-up."""
 
     def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
-        """Describe gradient noise that is poorly known, or that widens the draws."""
+        """Diagnose gradient noise that is poorly known, or that inflates the variance."""
+
+
+class ModelCoordinates(ABC):
+    """Base of the Langevin adaptations that keep the coordinates of the model.
+
+    Parameters
+    ----------
+    estimate : GradientEstimate
+    product : Product
+    """
+
+    def __init__(self, estimate: GradientEstimate, product: Product) -> None:
+        self._estimate, self.product = estimate, product
+
+    @property
+    def logp_grad(self) -> FieldLike:
+        """Gradient estimate in the coordinates of the model."""
+        return self._estimate.field
+
+    @property
+    def noise_ratio(self) -> float:
+        """Return 1: there are no control variates."""
+        return 1.0
+
+    @property
+    def is_whitened(self) -> bool:
+        """Return False."""
+        return False
+
+    def to_position(self, z: np.ndarray) -> np.ndarray:
+        """Return the position."""
+        return z
+
+    def explore(self, chain: LangevinChain) -> Exploration | None:
+        """Return None: there is no exploration phase."""
+        return None
+
+    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
+        """Return None: only whitened coordinates show a funnel."""
+        return None
+
+    @abstractmethod
+    def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
+        """See `LangevinAdaptation`."""
+
+
+class TrajectoryAdaptation(Protocol):
+    """Coordinates, step size and length of Hamiltonian trajectories.
+
+    Attributes
+    ----------
+    product : Product
+        Manifolds of the coordinates.
+    state : dict
+        State that determines later choices.
+    """
+
+    product: Product
+    state: dict[str, Any]
+
+    @property
+    def logp_grad(self) -> FieldLike:
+        """Gradient in these coordinates, followed by the log-density."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the log-density is a fixed function, so that its last value can be reused."""
+
+    @property
+    def is_whitened(self) -> bool:
+        """Whether the warm-up whitens the coordinates."""
+
+    @property
+    def needs_warm_up(self) -> bool:
+        """Whether any parameter is chosen in a warm-up."""
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether a warm-up has chosen the parameters."""
+
+    @property
+    def minibatch_remedy(self) -> str:
+        """Change of the minibatches that reduces gradient noise, for warnings."""
+
+    def initialize(self, n_tune: int) -> None:
+        """Begin a chain; without a warm-up, keep what the last one has chosen."""
+
+    def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
+        """Coordinates of a position of the model that was set from outside.
+
+        Returns
+        -------
+        z : ndarray, shape (size,)
+        gradient : ndarray
+            In the coordinates of the model, at the ``first`` position of a chain with a warm-up;
+            empty otherwise.
+        n_grad : int
+            Gradient evaluations.
+        """
+
+    def to_position(self, z: np.ndarray) -> np.ndarray:
+        """Position in the coordinates of the model."""
+
+    def propose(
+        self, z: np.ndarray, stream: np.ndarray, *, tune: bool
+    ) -> tuple[int, Leapfrog, int]:
+        """Minibatch and trajectory of the next draw, and gradient evaluations of the choice."""
+
+    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+        """Update the adaptation with a draw of the warm-up.
+
+        Returns
+        -------
+        z : ndarray or None
+            The position in the new coordinates; None where these are the same.
+        n_grad : int
+            Gradient evaluations.
+        """
+
+    def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
+        """Find a variable that sets the scale of another in the draws of the warm-up.
+
+        Parameters
+        ----------
+        in_model : collection of (str, str)
+            Pairs of which the model implies it, which need less evidence.
+        """

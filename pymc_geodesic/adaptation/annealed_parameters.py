@@ -1,161 +1,224 @@
-"""Choosing step size and friction so that the kinetic temperature is one."""
+"""Step size and friction for a temperature bias by gradient noise that is annealed to almost zero.
+
+In the coordinates of the model the gradient noise of minibatches raises the kinetic temperature.
+The bias that is allowed begins high, where the chain crosses the posterior quickly, and decreases
+over the warm-up. Step size and friction follow from it, and from running averages of the largest
+curvature and the gradient noise along the chain.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.variance_inflation import (
-    independent_inflation,
-    longest_time,
-    shuffled_inflation,
-)
 from pymc_geodesic.runtime.finite import all_finite
 
-FIRST_EXCESS, LAST_EXCESS = 10.0, 0.02
-"""Excess of the temperature by gradient noise that is allowed first and last."""
 
-NEAR_EXCESS = 0.5
-"""The first where the chain starts in the posterior, whose mode is to be kept."""
+@dataclass(frozen=True)
+class AnnealingSettings:
+    """Constants of the annealing; a bias is that of the kinetic temperature, T − 1.
 
-FAR_BY_NOISE, FAR_BY_CURVATURE = 4.0, 25.0
-"""Squares of a mean gradient from which a start is far, in units of what they are at a draw.
+    Attributes
+    ----------
+    first_bias : float
+        Bias that is allowed at the beginning of the warm-up; chosen by hand.
+    first_bias_with_local : float
+        The same with local variables. Topics of documents that began at 10 ended in worse modes, at
+        perplexities of 3,957 to 4,078 instead of below 3,920 (``docs/experiments.md``).
+    first_euler_bias : float
+        The same for Euler's method. With 150 SSGNHT reaches the posterior of ijcnn1 in 0.5 ms, with
+        10 in 40 ms (``docs/experiments.md``). With 100 to 200 the end of the warm-up is the same;
+        with 200 a chain overshot a posterior of 20,000 rows.
+    near_bias : float
+        Bound of the first bias where the chain starts in the posterior, so that it does not leave
+        its mode; chosen by hand.
+    far_by_noise, far_by_curvature : float
+        Multiples of the variance of the mean gradient, and of its square at a draw of the
+        posterior, above which a start counts as far away: two standard errors, and five posterior
+        standard deviations; chosen by hand.
+    annealing : float
+        Fraction of the warm-up over which the bias decreases; chosen by hand.
+    memory : float
+        Weight of the past in the running averages, about twenty draws; chosen by hand.
+    assumed_weight : float
+        Weight of assumed noise in the averages, negligible compared with measured noise.
+    max_angle : float
+        Bound of the step size times the square root of the largest curvature; chosen by hand.
+    min_decay, max_decay : float
+        Bounds of Cε, the friction of a step; chosen by hand.
+    n_decays : int
+        Number of values of Cε between these bounds.
+    euler_decay : float
+        Cε of Euler's method, which reduces the variance of the positions by half of it. Where
+        gradient noise limits the step size, weak friction costs nothing: a position diffuses by
+        ε²/(Cε) per step, which the bias ε²V/(2Cε) determines for any C.
+    """
 
-That is the variance of the mean, and the curvature: five standard deviations from the mode.
-"""
+    first_bias: float = 10.0
+    first_bias_with_local: float = 100.0
+    first_euler_bias: float = 150.0
+    near_bias: float = 0.5
+    far_by_noise: float = 4.0
+    far_by_curvature: float = 25.0
+    annealing: float = 0.7
+    memory: float = 0.95
+    assumed_weight: float = 1e-9
+    max_angle: float = 0.35
+    min_decay: float = 0.1
+    max_decay: float = 1.0
+    n_decays: int = 25
+    euler_decay: float = 0.05
 
-COOLING = 0.7
-"""Part of the tuning phase over which the allowed excess falls."""
 
-_MEMORY = 0.95
-_GUESS = 1e-9
-"""Weight of noise that was guessed."""
+SETTINGS = AnnealingSettings()
 
 
-class CoolingTuner:
-    """Running averages of curvature and gradient noise, and the excess they may cause.
+# --- measurements ----------------------------------------------------------------------------
 
-    What is allowed falls from hot, where the sampler crosses the posterior quickly, to cold.
+
+@dataclass
+class MeasurementState:
+    """State of `AnnealedMeasurements`: sums and weights of running averages.
+
+    Attributes
+    ----------
+    n_tune : int
+        Draws of the warm-up.
+    first_bias : float
+        Bias that is allowed at its beginning.
+    noise : ndarray, shape (n_noises,)
+    n_draws : int
+        Draws of the warm-up so far.
+    shrinkage : float
+        Factor of every step size, halved at each divergence.
+    """
+
+    n_tune: int
+    first_bias: float
+    noise: np.ndarray
+    noise_weight: float = 0.0
+    curvature: float = 0.0
+    curvature_weight: float = 0.0
+    n_draws: int = 0
+    shrinkage: float = 1.0
+
+
+class AnnealedMeasurements:
+    """Running averages of curvature and gradient noise, and the bias that the noise may cause.
 
     Parameters
     ----------
     n_noises : int
-        Numbers that describe the noise.
-    last_excess, first_excess : float
-        Allowed excess of the temperature at the end and at the beginning of tuning.
-    least_curvature : float
+        Number of values that describe the noise.
+    last_bias, first_bias : float
+        Bias that is allowed at the end and at the beginning of the warm-up.
+    min_curvature : float
         Curvature that bounds the step size where the density is flat.
     """
-
-    _first_excess: float
 
     def __init__(
         self,
         n_noises: int,
-        last_excess: float,
-        least_curvature: float,
-        first_excess: float = FIRST_EXCESS,
+        *,
+        last_bias: float,
+        first_bias: float = SETTINGS.first_bias,
+        min_curvature: float = 0.0,
     ) -> None:
         self._n_noises = n_noises
-        self._usual_excess = max(first_excess, last_excess)
-        self._last_excess = last_excess
-        self._least_curvature = max(least_curvature, 1e-12)
+        self._first_bias, self.last_bias = max(first_bias, last_bias), last_bias
+        self._min_curvature = max(min_curvature, 1e-12)
         self.reset(0)
 
     def reset(self, n_tune: int) -> None:
-        """Forget what was measured."""
-        self._n_tune = n_tune
-        self._first_excess = self._usual_excess
-        self._seen = 0
-        self._curvature = 0.0
-        self._noise = np.zeros(self._n_noises)
-        self._weight = 0.0
-        self._noise_weight = 0.0
-        self._shrink = 1.0
+        """Discard all measurements."""
+        self._state = MeasurementState(n_tune, self._first_bias, np.zeros(self._n_noises))
 
     @property
-    def state(self) -> dict:
-        """All that was measured."""
-        return {name: getattr(self, name) for name in self._STATE}
+    def state(self) -> dict[str, Any]:
+        """Sums and weights of the averages."""
+        return asdict(self._state)
 
     @state.setter
-    def state(self, state: dict) -> None:
-        for name in self._STATE:
-            setattr(self, name, state[name])
-
-    _STATE = (
-        "_n_tune",
-        "_first_excess",
-        "_seen",
-        "_curvature",
-        "_noise",
-        "_weight",
-        "_noise_weight",
-        "_shrink",
-    )
+    def state(self, state: dict[str, Any]) -> None:
+        self._state = MeasurementState(**copy.deepcopy(state))
 
     @property
-    def has_measured(self) -> bool:
-        """Whether there is anything to choose by."""
-        return self._weight > 0.0
+    def is_empty(self) -> bool:
+        """Whether no curvature has been measured."""
+        return self._state.curvature_weight == 0.0
 
     @property
     def curvature(self) -> float:
         """Largest curvature of −log π, the inverse square of a length."""
-        measured = self._curvature / self._weight if self._weight else 0.0
-        return max(measured, self._least_curvature)
+        state = self._state
+        measured = 0.0 if self.is_empty else state.curvature / state.curvature_weight
+        return max(measured, self._min_curvature)
 
     @property
     def noise(self) -> np.ndarray:
-        """What describes the noise, averaged."""
-        return self._noise / self._noise_weight if self._noise_weight else self._noise
-
-    def observe(self, curvature: float, noise: np.ndarray | None, counts: bool = True) -> None:
-        """Take in one measurement, and count it as a draw of the tuning phase or not."""
-        self._seen += counts
-        if math.isfinite(curvature):
-            self._curvature = _MEMORY * self._curvature + (1.0 - _MEMORY) * abs(curvature)
-            self._weight = _MEMORY * self._weight + (1.0 - _MEMORY)
-        if noise is not None and all_finite(noise):
-            self._noise = _MEMORY * self._noise + (1.0 - _MEMORY) * noise
-            self._noise_weight = _MEMORY * self._noise_weight + (1.0 - _MEMORY)
-
-    def shrink(self) -> None:
-        """Halve every step size from now on: the last one was not stable."""
-        self._shrink *= 0.5
-
-    def suppose_noise(self, noise: np.ndarray) -> None:
-        """Go by a guess until noise was measured, which then counts alone."""
-        if self._noise_weight == 0.0:
-            self._noise, self._noise_weight = _GUESS * noise, _GUESS
-
-    def start_near(self) -> None:
-        """Heat little: the chain starts in the posterior."""
-        self._first_excess = max(min(self._first_excess, NEAR_EXCESS), self._last_excess)
+        """Mean of the values that describe the noise."""
+        state = self._state
+        return state.noise / state.noise_weight if state.noise_weight else state.noise
 
     @property
-    def allowed_excess(self) -> float:
-        """Excess of the temperature allowed at this moment of the tuning phase."""
-        progress = min(self._seen / max(COOLING * self._n_tune, 1.0), 1.0)
-        return float(self._first_excess * (self._last_excess / self._first_excess) ** progress)
+    def shrinkage(self) -> float:
+        """Factor of every step size."""
+        return self._state.shrinkage
+
+    @property
+    def allowed_bias(self) -> float:
+        """Bias that is allowed at the present draw of the warm-up."""
+        state = self._state
+        progress = min(state.n_draws / max(SETTINGS.annealing * state.n_tune, 1.0), 1.0)
+        return float(state.first_bias * (self.last_bias / state.first_bias) ** progress)
+
+    def update(self, curvature: float, noise: np.ndarray | None, *, is_draw: bool = True) -> None:
+        """Add a measurement, of a draw of the warm-up or in addition to these."""
+        state, memory = self._state, SETTINGS.memory
+        state.n_draws += is_draw
+        if math.isfinite(curvature):
+            state.curvature = memory * state.curvature + (1.0 - memory) * abs(curvature)
+            state.curvature_weight = memory * state.curvature_weight + (1.0 - memory)
+        if noise is not None and all_finite(noise):
+            state.noise = memory * state.noise + (1.0 - memory) * noise
+            state.noise_weight = memory * state.noise_weight + (1.0 - memory)
+
+    def shrink(self) -> None:
+        """Halve every step size from now on, after a divergence."""
+        self._state.shrinkage *= 0.5
+
+    def assume_noise(self, noise: np.ndarray) -> None:
+        """Use this noise until there is a measurement of it."""
+        if self._state.noise_weight == 0.0:
+            weight = SETTINGS.assumed_weight
+            self._state.noise, self._state.noise_weight = weight * noise, weight
+
+    def start_near(self) -> None:
+        """Bound the first bias, because the chain starts in the posterior."""
+        self._state.first_bias = max(
+            min(self._state.first_bias, SETTINGS.near_bias), self.last_bias
+        )
 
 
 def is_far(
     gradients: np.ndarray, slices: Sequence[slice], dims: np.ndarray, curvature: float
 ) -> bool:
-    r"""Say whether a point is far from the posterior, by the gradients of some minibatches there.
+    r"""Whether a point is far from the posterior, by the gradients of some minibatches there.
 
     At a draw of the posterior the square of the gradient has the expectation tr ∇²(−log π), at most
-    m λ for m coordinates and the largest curvature λ; the mean of K estimates of it adds m V/K.
+    m λ for m coordinates and the largest curvature λ. The mean of K estimates adds m V/K.
 
     Parameters
     ----------
     gradients : ndarray, shape (n, size)
         Tangential gradients of independent minibatches.
     slices : sequence of slice
-        Place of each variable.
+        Coordinates of each variable.
     dims : ndarray, shape (n_blocks,)
         Dimension m of each variable.
     curvature : float
@@ -166,46 +229,23 @@ def is_far(
     squares = ((gradients - mean) ** 2).sum(axis=0) / (n * (n - 1))
     return any(
         mean[part] @ mean[part]
-        > FAR_BY_NOISE * squares[part].sum() + FAR_BY_CURVATURE * dim * curvature
+        > SETTINGS.far_by_noise * squares[part].sum() + SETTINGS.far_by_curvature * dim * curvature
         for part, dim in zip(slices, dims, strict=True)
     )
 
 
-ACCURACY = 0.35
-"""Largest step size in units of the fastest oscillation, ε·sqrt(curvature)."""
-
-FIRST_EXCESS_WITH_LOCAL = 100.0
-"""The same where variables have local ones, which make a posterior of many modes."""
-
-FIRST_EULER_EXCESS = 150.0
-"""Excess that is allowed first for Euler's scheme, whose thermostats do not brake on the way.
-
-From 100 to 200 the end of tuning is the same; with less the way takes longer, and with 200 a
-posterior of 20,000 rows was overshot.
-"""
-
-WEAKEST_DECAY, STRONGEST_DECAY = 0.1, 1.0
-"""Bounds of Cε, the friction of one step."""
-
-EULER_DECAY = 0.05
-"""Cε for Euler's scheme, whose positions are colder by half of it.
-
-Where gradient noise limits the step nothing is lost by little friction: a position diffuses by
-ε²/(Cε) per step, which the allowed excess ε²V/(2Cε) fixes whatever Cε is.
-"""
-
-_N_ANGLES = 25
+# --- temperature bias by gradient noise ------------------------------------------------------
 
 
 def repetition(decay: float, repeats: int) -> float:
-    """How much more noise heats if it stays the same for several steps.
+    """Factor of the temperature bias where the same noise acts in several steps.
 
     Parameters
     ----------
     decay : float
-        exp(−Cε), what is left of a velocity after one step.
+        exp(−Cε), the fraction of a velocity that is left after one step.
     repeats : int
-        Steps that see the same noise.
+        Number of steps with the same noise.
     """
     if repeats == 1:
         return 1.0
@@ -215,198 +255,145 @@ def repetition(decay: float, repeats: int) -> float:
     return float(np.mean(first + later) * (1.0 + decay) / (1.0 - decay))
 
 
-def noise_excess(step_size: float, angle: float, noise: float, repeats: int = 1) -> float:
-    r"""Excess of the kinetic temperature over 1 caused by gradient noise.
+def noise_bias(step_size: float, decay_rate: float, noise: float, repeats: int = 1) -> float:
+    r"""Bias of the kinetic temperature by gradient noise.
 
     Parameters
     ----------
     step_size : float
         ε.
-    angle : float
+    decay_rate : float
         Cε.
     noise : float
         V, variance of a component of the gradient estimate.
     repeats : int
-        Steps that see the same minibatch.
+        Number of steps with the same minibatch.
 
     Returns
     -------
     float
         (ε²V / 4) coth(Cε / 2), times the factor for repeated noise; about εV / (2C).
     """
-    return (
-        0.25 * step_size**2 * noise / math.tanh(0.5 * angle) * repetition(math.exp(-angle), repeats)
-    )
+    factor = repetition(math.exp(-decay_rate), repeats)
+    return 0.25 * step_size**2 * noise / math.tanh(0.5 * decay_rate) * factor
 
 
-def euler_noise_excess(step_size: float, angle: float, noise: float) -> float:
-    r"""Excess of the kinetic temperature over 1 by gradient noise, in Euler's scheme.
+def euler_noise_bias(step_size: float, decay_rate: float, noise: float) -> float:
+    r"""Bias of the kinetic temperature by gradient noise, for Euler's method.
+
+    Parameters
+    ----------
+    step_size, decay_rate, noise
+        See `noise_bias`.
+
+    Returns
+    -------
+    float
+        ε²V / (2Cε), as of v ← (1 − Cε)v + noise of variance 2Cε + ε²V where Cε is small.
+    """
+    return 0.5 * step_size**2 * noise / decay_rate
+
+
+def position_bias(step_size: float, friction: np.ndarray, noise: np.ndarray, repeats: int) -> float:
+    """Largest relative bias of the variance of slow positions by gradient noise.
+
+    Noise that is the same in several steps moves a position that much further than independent
+    noise does, while friction removes most of it from the kinetic temperature.
 
     Parameters
     ----------
     step_size : float
         ε.
-    angle : float
-        Cε.
-    noise : float
-        V, variance of a component of the gradient estimate.
-
-    Returns
-    -------
-    float
-        ε²V / (2Cε), as v ← (1 − Cε)v + noise of variance 2Cε + ε²V has it where Cε is small.
-    """
-    return 0.5 * step_size**2 * noise / angle
-
-
-class TemperatureTuner(CoolingTuner):
-    """Chooses ε and C from the measured curvature and gradient noise.
-
-    The step size is the largest that resolves the fastest oscillation and, with the strongest
-    friction, keeps the excess of the temperature below what is allowed at that moment; the
-    friction is then the weakest that does.
-
-    Parameters
-    ----------
-    n_blocks : int
-        Number of variables; each has its own friction and its own variance of a component of the
-        gradient.
+    friction, noise : ndarray, shape (n_blocks,)
+        C and V of each variable.
     repeats : int
-        Inner steps that see the same minibatch.
-    first_excess, last_excess : float
-        Allowed excess at the beginning and at the end of tuning.
-    least_curvature : float
-        Curvature that bounds the step size where the density is flat.
+        Number of steps with the same minibatch.
+    """
+    return max(
+        noise_bias(step_size, one * step_size, variance) * repeats
+        for one, variance in zip(friction, noise, strict=True)
+    )
+
+
+# --- rules -----------------------------------------------------------------------------------
+
+
+class AnnealingRule(Protocol):
+    """Step size and friction for measured curvature and gradient noise, and their bias."""
+
+    def step_size(self, measured: AnnealedMeasurements) -> float:
+        """Longest ε that resolves the fastest oscillation, within the allowed bias."""
+
+    def friction(self, measured: AnnealedMeasurements, step_size: float) -> np.ndarray:
+        """Weakest C of each variable within the allowed bias, for a step size."""
+
+    def bias(
+        self, measured: AnnealedMeasurements, step_size: float, friction: np.ndarray
+    ) -> np.ndarray:
+        """Bias of the kinetic temperature of each variable."""
+
+
+def _step_size(measured: AnnealedMeasurements, unit_bias: float) -> float:
+    """Step size with a friction at which unit noise has the bias ``unit_bias`` ε²."""
+    step_size = SETTINGS.max_angle / math.sqrt(measured.curvature)
+    largest = float(measured.noise.max())
+    if largest > 0.0:
+        step_size = min(step_size, math.sqrt(measured.allowed_bias / (largest * unit_bias)))
+    return step_size * measured.shrinkage
+
+
+class UnderdampedAnnealing:
+    """Rule for exact friction: the longest step with the strongest friction, then the weakest.
+
+    Parameters
+    ----------
+    repeats : int
+        Number of inner steps with the same minibatch.
     """
 
-    def __init__(
-        self,
-        n_blocks: int,
-        *,
-        repeats: int = 1,
-        first_excess: float = FIRST_EXCESS,
-        last_excess: float = LAST_EXCESS,
-        least_curvature: float = 0.0,
-    ) -> None:
-        self._angles = np.geomspace(WEAKEST_DECAY, STRONGEST_DECAY, _N_ANGLES)
-        self._heat = np.array([noise_excess(1.0, angle, 1.0, repeats) for angle in self._angles])
+    def __init__(self, repeats: int = 1) -> None:
         self._repeats = repeats
-        super().__init__(n_blocks, last_excess, least_curvature, first_excess)
+        self._decays = np.geomspace(SETTINGS.min_decay, SETTINGS.max_decay, SETTINGS.n_decays)
+        self._unit_biases = np.array(
+            [noise_bias(1.0, decay, 1.0, repeats) for decay in self._decays]
+        )
 
-    def step_size(self) -> float:
-        """ε, a time."""
-        step_size = ACCURACY / math.sqrt(self.curvature)
-        worst = float(self.noise.max())
-        if worst > 0.0:
-            step_size = min(step_size, math.sqrt(self.allowed_excess / (worst * self._heat[-1])))
-        return step_size * self._shrink
+    def step_size(self, measured: AnnealedMeasurements) -> float:
+        """Return ε with the strongest friction; see `AnnealingRule`."""
+        return _step_size(measured, self._unit_biases[-1])
 
-    def friction(self, step_size: float) -> np.ndarray:
-        """C of every block, per unit of time, for a given step size."""
-        allowed = self.allowed_excess * (1.0 + 1e-9)
-        enough = np.outer(self.noise * step_size**2, self._heat) <= allowed
+    def friction(self, measured: AnnealedMeasurements, step_size: float) -> np.ndarray:
+        """Return the weakest C on a grid; see `AnnealingRule`."""
+        allowed = measured.allowed_bias * (1.0 + 1e-9)
+        enough = np.outer(measured.noise * step_size**2, self._unit_biases) <= allowed
         first = np.where(enough.any(axis=1), enough.argmax(axis=1), -1)
-        return self._angles[first] / step_size
+        return self._decays[first] / step_size
 
-    def position_excess(self, step_size: float, friction: np.ndarray) -> float:
-        """Largest relative excess of the variance of slow positions by the measured noise.
-
-        The same noise in ``repeats`` steps moves a position that much further than independent
-        noise does, while friction keeps most of it out of the kinetic temperature.
-        """
-        excess = [
-            noise_excess(step_size, one * step_size, noise) * self._repeats
-            for one, noise in zip(friction, self.noise, strict=True)
-        ]
-        return max(excess)
-
-    def annealing(self, step_size: float, friction: np.ndarray) -> np.ndarray:
-        """Kinetic temperature of every block that is wanted at this moment of the tuning phase.
-
-        What the gradient noise makes of it, less what is allowed at the end: 1 where that is
-        little, and after tuning.
-        """
-        excess = [
-            noise_excess(step_size, one * step_size, noise, self._repeats)
-            for one, noise in zip(friction, self.noise, strict=True)
-        ]
-        return 1.0 + np.maximum(np.array(excess) - self._last_excess, 0.0)
+    def bias(
+        self, measured: AnnealedMeasurements, step_size: float, friction: np.ndarray
+    ) -> np.ndarray:
+        """Return T − 1; see `noise_bias`."""
+        return np.array(
+            [
+                noise_bias(step_size, one * step_size, noise, self._repeats)
+                for one, noise in zip(friction, measured.noise, strict=True)
+            ]
+        )
 
 
-class EulerTuner(TemperatureTuner):
-    """`TemperatureTuner` for Euler's scheme, which bears little friction.
+class EulerAnnealing:
+    """Rule for Euler's method, whose friction is weak and the same for all variables."""
 
-    Parameters
-    ----------
-    n_blocks : int
-    last_excess, first_excess : float
-    """
+    def step_size(self, measured: AnnealedMeasurements) -> float:
+        """Return ε; see `AnnealingRule`."""
+        return _step_size(measured, euler_noise_bias(1.0, SETTINGS.euler_decay, 1.0))
 
-    def __init__(
-        self, n_blocks: int, *, last_excess: float, first_excess: float = FIRST_EULER_EXCESS
-    ) -> None:
-        super().__init__(n_blocks, first_excess=first_excess, last_excess=last_excess)
-        self._angles = np.array([EULER_DECAY])
-        self._heat = np.array([euler_noise_excess(1.0, angle, 1.0) for angle in self._angles])
+    def friction(self, measured: AnnealedMeasurements, step_size: float) -> np.ndarray:
+        """Return A, the same for all variables; see `AnnealingRule`."""
+        return np.full(measured.noise.size, SETTINGS.euler_decay / step_size)
 
-    def friction(self, step_size: float) -> np.ndarray:
-        """Return A of every block, per unit of time, for a given step size."""
-        return np.full(self._n_noises, EULER_DECAY / step_size)
-
-    def annealing(self, step_size: float, friction: np.ndarray) -> np.ndarray:
-        """Kinetic temperature of every block; see `TemperatureTuner.annealing`."""
-        excess = euler_noise_excess(1.0, 1.0, 1.0) * self.noise * step_size / friction
-        return 1.0 + np.maximum(excess - self._last_excess, 0.0)
-
-
-LAST_DIFFUSION_EXCESS = 0.05
-"""What is allowed last without a velocity, of the variance of the draws."""
-
-LONGEST_TIME = 0.5
-"""Bound of h² · curvature / 2 for a step without velocity, which diverges from 2 on."""
-
-
-class DiffusionTuner(CoolingTuner):
-    r"""Chooses the step h of Langevin dynamics without velocity.
-
-    Along a direction with curvature λ and gradient noise V a step takes the time a = h²λ/2, and
-    the variance is too large by the factor 1 + (V/λ) i(a) + a/2, where i is `independent_inflation`
-    or `shuffled_inflation` of `pymc_geodesic.adaptation.variance_inflation`: noise that sums to
-    zero over an epoch permits longer steps. h is the longest step whose excess stays below the
-    permitted one for the largest λ and the V below.
-
-    The noise is described by tr S and tr S², S being its covariance matrix, and counts as
-    V = tr S² / tr S: the variance along the noise itself, which is the same in all directions
-    for isotropic noise and close to the largest one otherwise.
-
-    Parameters
-    ----------
-    epoch : int, optional
-        Steps after which the noise of shuffled rows adds up to zero; None for independent noise.
-    last_excess : float
-        Allowed excess at the end of tuning.
-    """
-
-    def __init__(
-        self, *, epoch: int | None = None, last_excess: float = LAST_DIFFUSION_EXCESS
-    ) -> None:
-        super().__init__(2, last_excess, 0.0)
-        self._epoch = epoch
-
-    def excess(self, time: float) -> float:
-        """Excess of the variance for steps of a given time a."""
-        trace, square = self.noise
-        excess = 0.5 * time
-        if trace > 0.0:
-            inflation = (
-                shuffled_inflation(time, self._epoch)
-                if self._epoch is not None
-                else independent_inflation(time)
-            )
-            excess += square / (trace * self.curvature) * inflation
-        return excess
-
-    def step_size(self) -> float:
-        """h, a time."""
-        time = longest_time(self.excess, self.allowed_excess, LONGEST_TIME)
-        return self._shrink * math.sqrt(2.0 * time / self.curvature)
+    def bias(
+        self, measured: AnnealedMeasurements, step_size: float, friction: np.ndarray
+    ) -> np.ndarray:
+        """Return T − 1; see `euler_noise_bias`."""
+        return euler_noise_bias(1.0, 1.0, 1.0) * measured.noise * step_size / friction

@@ -1,172 +1,209 @@
-"""Which control variates make an independent draw cheapest: none, of first or of second order."""
+"""Choice of the order of the control variates that makes an independent draw cheapest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_geodesic.adaptation.gradient_noise import PAIRS_AT_ONCE, NoiseMeasurement, by_place
-from pymc_geodesic.adaptation.langevin_parameters import principal_directions
-from pymc_geodesic.adaptation.noise_variance import NoiseOverPlaces
+from pymc_geodesic.adaptation.gradient_noise import SETTINGS as NOISE
+from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement, squares_by_point
+from pymc_geodesic.adaptation.noise_variance import NoiseVariance
 
-StepsOfDraw = Callable[[np.ndarray, np.ndarray], int]
-
-SECOND_ORDER_COST = 1.5
-"""Cost of a difference of second order, in such of first order."""
-
-MORE_THAN_LEAST = 1.2
-"""What second order has to promise before it is compiled, if it left no noise at all."""
-
-DOUBTFUL_NOISE = 0.01
-"""Error of a temperature, for noise of first order that is known badly, from which second order is
-tried: a few rows make most of that noise, and at points in the tails much more of it."""
-
-USELESS_VARIATES = 0.5
-"""Part of the plain noise from which control variates do not pay."""
+StepsPerDraw = Callable[[np.ndarray, np.ndarray], int]
+"""Variances of the gradient estimate along the coordinates, and their standard deviations over the
+posterior → number of inner steps between independent draws."""
 
 
-class VariatesChoice:
-    """Chooses control variates, and sets those of the gradient that is measured.
+@dataclass(frozen=True)
+class ControlVariateSettings:
+    """Constants of the choice.
+
+    Attributes
+    ----------
+    second_order_cost : float
+        Cost of an inner step with second order over one with first order. In a logistic regression
+        with 28 coefficients it is 1.2 to 1.6 (`benchmarks.control_variates`).
+    min_saving : float
+        Factor by which second order would have to reduce the cost of a draw if it left no noise,
+        for it to be compiled; chosen by hand.
+    uncertain_temperature : float
+        Error of a temperature, by noise of first order that is poorly known, above which second
+        order is tried: a few rows make most of that noise, and more of it in the tails; chosen by
+        hand.
+    max_noise_ratio : float
+        Ratio of the noise with control variates to that without, from which they are not used:
+        each evaluation with control variates takes two gradients.
+    """
+
+    second_order_cost: float = 1.5
+    min_saving: float = 1.2
+    uncertain_temperature: float = 0.01
+    max_noise_ratio: float = 0.5
+
+
+SETTINGS = ControlVariateSettings()
+
+
+def principal_directions(differences: np.ndarray) -> np.ndarray:
+    """Directions along which gradient noise is uncorrelated, in the columns of a rotation (d, d).
+
+    Parameters
+    ----------
+    differences : ndarray, shape (n, d)
+        See `pymc_geodesic.kernels.gradient_pairs.differences_of_pairs`.
+    """
+    covariance = 0.5 * differences.T @ differences / len(differences)
+    return np.linalg.eigh(covariance)[1]
+
+
+class ControlVariateOrder:
+    """Chooses the order of the control variates of a gradient.
 
     Parameters
     ----------
     noise : NoiseMeasurement
+        With the gradient whose order is set.
     order : {"auto", 1, 2, 0}
-        Of control variates; all but ``"auto"`` is a choice already.
+        An order other than ``"auto"`` is used, unless it does not reduce the noise.
     """
 
     def __init__(self, noise: NoiseMeasurement, order: str | int = "auto") -> None:
         self._noise, self._order = noise, order
-        self._may_try = False
+        self._may_try_second = False
 
-    def choose(self, z: np.ndarray, stream: np.ndarray, steps_of_draw: StepsOfDraw) -> np.ndarray:
-        """Choose the order of control variates that makes an independent draw cheapest.
+    def choose(self, z: np.ndarray, stream: np.ndarray, steps_per_draw: StepsPerDraw) -> np.ndarray:
+        """Choose second, first or no order by a first measurement of their noise.
 
         Parameters
         ----------
         z, stream
-            See `differences`.
-        steps_of_draw : callable
-            Variances along coordinates, and their standard deviations over the posterior → inner
-            steps of an independent draw.
+            See `NoiseMeasurement.differences`.
+        steps_per_draw : StepsPerDraw
 
         Returns
         -------
         ndarray, shape (n, size)
-            Differences of pairs of what was chosen.
+            Differences of pairs with the chosen order.
         """
-        gradient = self._noise.gradient
-        self._may_try = gradient.is_anchored and self._order == "auto"
-        if not gradient.is_anchored:
-            return self._noise.differences(z, self._noise.n_wanted, stream)
+        noise, gradient = self._noise, self._noise.gradient
+        self._may_try_second = gradient.is_centered and self._order == "auto"
+        if not gradient.is_centered:
+            return noise.differences(z, noise.n_pairs, stream)
         if self._order == 2:
-            self._expand_for_pairs(z, stream)
-        differences = self._noise.differences(z, self._noise.n_wanted, stream)
-        if self._promises(steps_of_draw(*self._principal_variances(differences)), steps_of_draw):
-            differences = self._try_second_order(z, stream, steps_of_draw)
+            self._use_second_order_of_pairs(z, stream)
+        differences = noise.differences(z, noise.n_pairs, stream)
+        cost = steps_per_draw(*self._principal_variances(differences))
+        if self._is_promising(cost, steps_per_draw):
+            differences = self._try_second_order(z, stream, steps_per_draw)
         order = gradient.order
-        gradient.drop_anchor()
-        plain = self._noise.differences(z, PAIRS_AT_ONCE, stream)
-        self._noise.variates_ratio = float(np.mean(differences**2) / np.mean(plain**2))
-        if not self._noise.variates_ratio < USELESS_VARIATES:
-            self._noise.variates_ratio, self._may_try = 1.0, False
-            return self._noise.differences(z, self._noise.n_wanted, stream)
-        self._go_on_with(order)
+        gradient.remove_control_variates()
+        plain = noise.differences(z, NOISE.pairs_per_chunk, stream)
+        ratio = float(np.mean(differences**2) / np.mean(plain**2))
+        if not ratio < SETTINGS.max_noise_ratio:
+            noise.measured.noise_ratio, self._may_try_second = 1.0, False
+            return noise.differences(z, noise.n_pairs, stream)
+        noise.measured.noise_ratio = ratio
+        self._use(order)
         return differences
 
     def reconsider(
-        self, z: np.ndarray, stream: np.ndarray, steps_of_draw: StepsOfDraw
+        self, z: np.ndarray, stream: np.ndarray, steps_per_draw: StepsPerDraw
     ) -> np.ndarray | None:
-        """Use second order if it pays by the noise measured since, or if that is uncertain.
+        """Change to second order if more measurements show that it pays, or if they are uncertain.
 
-        The pairs that `choose` sees may be without the rows that make most of the noise,
-        and promise little then. Where a few rows make most of the noise of first order, its
-        variance stays uncertain, and it grows with the distance from the anchor.
+        The pairs of `choose` may not contain the rows that make most of the noise. Where a few rows
+        do, its variance remains uncertain, and increases with the distance from the center.
 
         Parameters
         ----------
-        z, stream, steps_of_draw
+        z, stream, steps_per_draw
             See `choose`.
 
         Returns
         -------
         ndarray or None, shape (n, size)
-            Differences of pairs of second order; None where all stays as it is.
+            Differences of pairs with second order; None if the order is not changed.
         """
-        cost = steps_of_draw(self._noise.variances, self._noise.spread)
-        if not self._promises(cost, steps_of_draw, doubt=self._noise.doubt):
+        noise = self._noise
+        cost = steps_per_draw(noise.variances, noise.sd)
+        if not self._is_promising(cost, steps_per_draw, error=noise.temperature_error):
             return None
-        differences = self._try_second_order(z, stream, steps_of_draw, known=True)
-        order = self._noise.gradient.order
-        self._go_on_with(order)
+        differences = self._try_second_order(z, stream, steps_per_draw, is_measured=True)
+        order = noise.gradient.order
+        self._use(order)
         return differences if order == 2 else None
 
-    def _go_on_with(self, order: int) -> None:
-        """Use control variates of an order, the second with the Hessian of all rows."""
+    def _use(self, order: int) -> None:
+        """Set the order, the second with the Hessian over all rows."""
+        gradient = self._noise.gradient
         if order == 2:
-            self._noise.gradient.expand()
+            gradient.use_second_order()
             self._noise.n_grad += self._noise.size
         else:
-            self._noise.gradient.order = order
+            gradient.order = order
 
-    def _expand_for_pairs(self, z: np.ndarray, stream: np.ndarray) -> None:
-        """Use second order without the Hessian of all rows, which cancels in differences."""
-        self._noise.gradient.expand(np.zeros((self._noise.size, self._noise.size)))
+    def _use_second_order_of_pairs(self, z: np.ndarray, stream: np.ndarray) -> None:
+        """Use second order without the Hessian over all rows, which cancels in differences."""
+        self._noise.gradient.use_second_order(np.zeros((self._noise.size, self._noise.size)))
         self._noise.choose_reach(z, stream)
 
-    def _promises(self, first_cost: int, steps_of_draw: StepsOfDraw, *, doubt: float = 0.0) -> bool:
-        """Whether second order, not tried yet, would pay if it left no noise at all."""
+    def _is_promising(
+        self, first_cost: int, steps_per_draw: StepsPerDraw, *, error: float = 0.0
+    ) -> bool:
+        """Whether second order, not tried yet, would pay if it left no noise."""
         nothing = np.zeros(self._noise.size)
-        least = SECOND_ORDER_COST * steps_of_draw(nothing, nothing)
+        least = SETTINGS.second_order_cost * steps_per_draw(nothing, nothing)
         return (
-            self._may_try
-            and (first_cost > MORE_THAN_LEAST * least or doubt > DOUBTFUL_NOISE)
-            and self._noise.gradient.has_second_order()
+            self._may_try_second
+            and (first_cost > SETTINGS.min_saving * least or error > SETTINGS.uncertain_temperature)
+            and self._noise.gradient.compile_second_order()
         )
 
     def _try_second_order(
         self,
         z: np.ndarray,
         stream: np.ndarray,
-        steps_of_draw: StepsOfDraw,
+        steps_per_draw: StepsPerDraw,
         *,
-        known: bool = False,
+        is_measured: bool = False,
     ) -> np.ndarray:
-        """Go over to second order if it pays; return differences of what was chosen.
+        """Set the cheaper order of first and second; return its differences.
 
-        Where the noise of first order is ``known``, the trial tells what part of it is left.
+        If the noise of first order ``is_measured``, the pairs only determine the ratio of both.
         """
-        self._may_try = False
+        self._may_try_second = False
         noise = self._noise
-        variances, spread = noise.variances, noise.spread
-        self._expand_for_pairs(z, stream)
-        # of the same minibatches: where rows have heavy tails a few of them make all the noise
-        first, second = noise.differences_of_orders((1, 2), z, noise.n_wanted, stream)
-        left = float(np.mean(second**2) / np.mean(first**2)) if first.any() else 1.0
-        if known:
-            noises = [(variances, spread), (left * variances, left * spread)]
+        variances, sd = noise.variances, noise.sd
+        self._use_second_order_of_pairs(z, stream)
+        # for the same minibatches: with heavy-tailed rows a few of them make all the noise
+        first, second = noise.differences_of_orders((1, 2), z, noise.n_pairs, stream)
+        ratio = float(np.mean(second**2) / np.mean(first**2)) if first.any() else 1.0
+        if is_measured:
+            of_first, of_second = (variances, sd), (ratio * variances, ratio * sd)
         else:
-            noises = [self._principal_variances(each) for each in (first, second)]
-        noises[1] = (noises[1][0], np.maximum(noises[1][1], noise.tail_spread))
-        costs = [steps_of_draw(*noise) for noise in noises]
-        pays = SECOND_ORDER_COST * costs[1] < costs[0]
-        if known and left * self._noise.doubt < DOUBTFUL_NOISE < self._noise.doubt:
+            of_first, of_second = (self._principal_variances(each) for each in (first, second))
+        first_cost = steps_per_draw(*of_first)
+        second_cost = steps_per_draw(of_second[0], np.maximum(of_second[1], noise.measured.tail_sd))
+        pays = SETTINGS.second_order_cost * second_cost < first_cost
+        error, limit = noise.temperature_error, SETTINGS.uncertain_temperature
+        if is_measured and ratio * error < limit < error:
             pays = True
-        self._noise.gradient.order = 2 if pays else 1
-        if known and pays:
-            self._noise.variates_ratio *= left
+        noise.gradient.order = 2 if pays else 1
+        if is_measured and pays:
+            noise.measured.noise_ratio *= ratio
         return second if pays else first
 
     def _principal_variances(self, differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Variances along the directions that friction may differ in, and their spread."""
+        """Variances along the directions in which friction can differ, and sds over points."""
         d = self._noise.gradient.n_euclidean
         if self._noise.gradient.metric.is_dense and d:
-            rotation, _ = principal_directions(differences[:, :d])
+            rotation = principal_directions(differences[:, :d])
             differences = differences.copy()
             differences[:, :d] @= rotation
-        noise = NoiseOverPlaces(self._noise.size)
-        noise.take(by_place(differences))
-        spread = noise.spread
-        spread[d:] = 0.0
-        return noise.mean, spread
+        variance = NoiseVariance.empty(self._noise.size)
+        variance.add(squares_by_point(differences))
+        sd = variance.sd
+        sd[d:] = 0.0
+        return variance.mean, sd

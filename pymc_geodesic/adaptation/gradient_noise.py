@@ -1,20 +1,21 @@
-"""Gradient noise along each coordinate, measured between pairs of minibatches."""
+"""Gradient noise along each whitened coordinate, measured with pairs of minibatches."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import numpy as np
 
-from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
-from pymc_geodesic.adaptation.manifold_bounds import points_of
-from pymc_geodesic.adaptation.noise_variance import NoiseOverPlaces, heat_in_doubt
+from pymc_geodesic.adaptation.components import curved_points
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
+from pymc_geodesic.adaptation.noise_variance import NoiseVariance
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.metric import Metric
-from pymc_geodesic.gradients.second_order import REACH
+from pymc_geodesic.gradients.second_order import SETTINGS as SECOND_ORDER
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.gradient_pairs import differences_of_pairs
 from pymc_geodesic.manifolds import Product
@@ -22,242 +23,305 @@ from pymc_geodesic.manifolds.blocks import geodesic, project
 from pymc_geodesic.monitoring.diagnosis import Diagnosis, coordinate_names, dominant_coordinate
 from pymc_geodesic.runtime.streams import fill_normal
 
-PAIRS, PAIRS_PER_DIMENSION, MOST_PAIRS = 800, 20, 2000
-PAIRS_AT_PLACE, PAIRS_AT_ONCE = 8, 24
 
-MOST_TIMES, MOST_DOUBT = 7, 0.04
-"""How often as many pairs are measured again, and the error of a temperature that is borne with."""
+@dataclass(frozen=True)
+class GradientNoiseSettings:
+    """Constants of the measurement; distances in posterior standard deviations.
 
-FEWEST_DRAWS, MOST_DRAWS = 50, 100
-"""Draws that say where the posterior is, and how many of them are kept as places."""
+    Attributes
+    ----------
+    min_pairs, pairs_per_dimension, max_pairs : int
+        Pairs of minibatches of a measurement: 800, or 20 for each Euclidean coordinate if that is
+        more, and at most 2,000; the standard error of a variance is 5 % with 800 pairs of normal
+        noise, by calculation.
+    pairs_per_point : int
+        Pairs at the same point, from which noise heterogeneity is estimated; chosen by hand.
+    pairs_per_chunk : int
+        Pairs whose minibatches are requested together, a multiple of `pairs_per_point`; chosen by
+        hand.
+    max_repetitions : int
+        Maximum number of additional measurements, where few minibatches make most of the noise;
+        chosen by hand.
+    max_temperature_error : float
+        Error of a temperature, by noise that is poorly known, up to which no more pairs are
+        measured; chosen by hand.
+    min_draws, max_draws : int
+        Draws of the exploration from which they are the points of the measurement, and the number
+        of them that are used; chosen by hand.
+    tail_distance : float
+        Ratio of the distance of points in the tails to that of the outermost of 100 draws: about 4
+        posterior standard deviations; chosen by hand.
+    tail_draws : int
+        Number of draws that are moved into each tail of a coordinate; chosen by hand.
+    quadratic_ratio : float
+        Ratio of the noise of second order without a bound to that with one, below which the
+        log-density counts as quadratic along a coordinate; chosen by hand.
+    negligible_slope : float
+        Variance of second order, divided by the squared distance, below which it counts as
+        quadratic in any case; chosen by hand.
+    max_draw_distance : float
+        Distance from the center along a coordinate beyond which no noise is measured: at most 1 %
+        of any distribution lies there (Chebyshev), and chains that have left the posterior.
+    min_squares_at_draws : int
+        Squares of differences at draws from which the ratio of the noise there to that around the
+        center is estimated; its standard error is 5 % with 1,000, by calculation.
+    reported_error : float
+        Relative error of a variance, by noise that is poorly known, above which a warning is
+        issued; a convention.
+    """
 
-TAIL, TAIL_DRAWS = 1.6, 2
-"""Distance of points in the tails, in that of the outermost of some 100 draws, about 4 posterior
-standard deviations; and how many draws are moved there along each side of a coordinate."""
+    min_pairs: int = 800
+    pairs_per_dimension: int = 20
+    max_pairs: int = 2000
+    pairs_per_point: int = 8
+    pairs_per_chunk: int = 24
+    max_repetitions: int = 7
+    max_temperature_error: float = 0.04
+    min_draws: int = 50
+    max_draws: int = 100
+    tail_distance: float = 1.6
+    tail_draws: int = 2
+    quadratic_ratio: float = 0.05
+    negligible_slope: float = 1e-6
+    max_draw_distance: float = 10.0
+    min_squares_at_draws: int = 1000
+    reported_error: float = 0.15
 
-QUADRATIC, NEGLIGIBLE_SLOPE = 0.05, 1e-6
-"""Noise of second order without a bound in the tails, as a ratio of that with one, below which the
-log-density counts as quadratic along a coordinate; and variance over z² that always does."""
 
-FARTHEST_DRAW = 10.0
-"""Distance from the center along a coordinate, in posterior standard deviations, beyond which noise
-is not measured: at most 1 % of any distribution lies there, and a chain that ran away may."""
+SETTINGS = GradientNoiseSettings()
 
-ENOUGH_AT_DRAWS = 1000
-"""Squares of differences at draws that tell how much more noise there is than around the centre."""
+
+@dataclass
+class NoiseState:
+    """State of a measurement.
+
+    Attributes
+    ----------
+    around_center, at_draws : NoiseVariance
+        Measurements around the center of the coordinates, and at draws of the dynamics.
+    draws : ndarray, shape (n, size)
+        Points around the center, in the coordinates of the model; a normal distribution if empty.
+    tail_sd : ndarray, shape (size,)
+        √½ b(z)/z² for the variance b of second order at points z in the tails: half the standard
+        deviation that noise proportional to z² has over a normal distribution, because there is
+        less noise near the center. Zero until `NoiseMeasurement.choose_reach`.
+    noise_ratio : float
+        Variance with control variates over that without; 1 without control variates.
+    """
+
+    around_center: NoiseVariance
+    at_draws: NoiseVariance
+    draws: np.ndarray
+    tail_sd: np.ndarray
+    noise_ratio: float = 1.0
+
+    @classmethod
+    def empty(cls, size: int) -> Self:
+        """Return the state before any measurement."""
+        around_center, at_draws = NoiseVariance.empty(size), NoiseVariance.empty(size)
+        return cls(around_center, at_draws, np.empty((0, size)), np.zeros(size))
 
 
 class NoiseMeasurement:
-    """Variance of the gradient estimate in the coordinates of the metric.
+    """Variance of the gradient estimate along each whitened coordinate.
 
     Parameters
     ----------
     gradient : AdaptedGradient
     product : Product
-        Its Euclidean coordinates are one variable, and the first.
-    next_arguments : callable
-        n → arguments of the minibatch field for n evaluations.
+        Manifolds of the whitened coordinates: one for all Euclidean ones, then the others.
+    next_minibatches : callable
+        n → minibatches of the gradient function for n evaluations.
 
     Attributes
     ----------
     gradient : AdaptedGradient
-    variates_ratio : float
-        Noise with control variates over noise without; 1 without variates.
+    measured : NoiseState
+    temperature_error : float
+        Largest error of a temperature by noise that is poorly known; see `refine`.
     n_grad : int
-        Evaluations of minibatch gradients, see `spent`.
-    doubt : float
-        Largest error of a temperature for noise known this badly; see `take_more`.
-    tail_spread : ndarray, shape (size,)
-        √½ b(z)/z² for the variance b of second order at points z in the tails: half the standard
-        deviation that noise which grows like z² has over a normal distribution, for there is less
-        of it near the center. Zero until `choose_reach`.
+        Evaluations of minibatch gradients since the last `pop_n_grad`.
     """
 
     def __init__(
         self,
         gradient: AdaptedGradient,
         product: Product,
-        next_arguments: Callable[[int], np.ndarray],
+        next_minibatches: Callable[[int], np.ndarray],
     ) -> None:
         self.gradient, self._product = gradient, product
-        self._next_arguments = next_arguments
-        self._points = points_of(product)
-        self._widths = gradient.widths
+        self._next_minibatches = next_minibatches
+        self._points = curved_points(product)
         prepare(differences_of_pairs, fill_normal, geodesic)
         self.reset()
 
     def reset(self) -> None:
-        """Forget all that was measured."""
-        self._around = NoiseOverPlaces(self.size)
-        self.forget_draws()
-        self._draws = np.empty((0, self.size))
-        self.tail_spread = np.zeros(self.size)
-        self.n_grad = 0
-        self.doubt = 0.0
-        self.variates_ratio = 1.0
+        """Discard all measurements."""
+        self.measured = NoiseState.empty(self.size)
+        self.temperature_error, self.n_grad = 0.0, 0
 
     @property
     def state(self) -> dict[str, Any]:
         """What was measured."""
-        return {
-            "around": copy.deepcopy(vars(self._around)),
-            "at_draws": copy.deepcopy(vars(self._at_draws)),
-            "draws": self._draws.copy(),
-            "tail_spread": self.tail_spread.copy(),
-            "variates_ratio": self.variates_ratio,
-        }
+        return asdict(self.measured)
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self.reset()
-        vars(self._around).update(copy.deepcopy(state["around"]))
-        vars(self._at_draws).update(copy.deepcopy(state["at_draws"]))
-        self._draws = state["draws"].copy()
-        self.tail_spread = state["tail_spread"].copy()
-        self.variates_ratio = state["variates_ratio"]
+        named = copy.deepcopy(state)
+        around_center = NoiseVariance(**named.pop("around_center"))
+        at_draws = NoiseVariance(**named.pop("at_draws"))
+        self.measured = NoiseState(around_center, at_draws, **named)
 
     @property
     def size(self) -> int:
         """Length of a position."""
         return self._product.size
 
-    def spent(self) -> int:
-        """Count the evaluations of minibatch gradients since this was asked last."""
+    def pop_n_grad(self) -> int:
+        """Return the number of gradient evaluations since the last call."""
         n_grad, self.n_grad = self.n_grad, 0
         return n_grad
 
-    @property
-    def n_wanted(self) -> int:
-        """Pairs that tell the noise along each coordinate."""
-        wanted = max(PAIRS, PAIRS_PER_DIMENSION * self.gradient.n_euclidean)
-        return PAIRS_AT_PLACE * (min(wanted, MOST_PAIRS) // PAIRS_AT_PLACE)
+    # --- results -----------------------------------------------------------------------------
 
     @property
     def variances(self) -> np.ndarray:
-        """Variance b_j of the estimate, one for all coordinates of a point on a manifold.
+        """Variance b_j of the estimate, the same for all coordinates of a point on a manifold.
 
-        Zero where nothing was measured. Draws lie farther from the centre than N(0, I) does where
-        the metric is not all there is to know, and differences to an anchor are noisier there: what
-        was measured around the centre is multiplied by how much more there is at draws.
+        Zero without measurements. Draws are farther from the center than N(0, I) where the
+        posterior is not normal, and control variates are noisier there: variances around the center
+        are multiplied by the mean ratio at draws.
         """
-        around, n_around = self._around.mean, self._around.n_pairs
-        at_draws, n_at_draws = self._at_draws.mean, self._at_draws.n_pairs
-        seen = around > 0.0
-        if n_at_draws * np.count_nonzero(seen) >= ENOUGH_AT_DRAWS:
-            around = around * np.mean(at_draws[seen] / around[seen])
-        noise = (n_around * around + n_at_draws * at_draws) / max(n_around + n_at_draws, 1)
+        around_center, at_draws = self.measured.around_center, self.measured.at_draws
+        around, n_around = around_center.mean, around_center.n_pairs
+        draws, n_draws = at_draws.mean, at_draws.n_pairs
+        positive = around > 0.0
+        if n_draws * np.count_nonzero(positive) >= SETTINGS.min_squares_at_draws:
+            around = around * np.mean(draws[positive] / around[positive])
+        noise = (n_around * around + n_draws * draws) / max(n_around + n_draws, 1)
         for part, dim in self._points:
             noise[part] = noise[part].sum() / dim
         return noise
 
     @property
-    def spread(self) -> np.ndarray:
-        """Standard deviation over the posterior of the variances, none on manifolds.
+    def sd(self) -> np.ndarray:
+        """Standard deviation of b_j over the posterior; zero on manifolds.
 
-        With second order at least `tail_spread`.
+        With second order at least `NoiseState.tail_sd`.
         """
-        spread = (self._around + self._at_draws).spread
+        sd = (self.measured.around_center + self.measured.at_draws).sd
         if self.gradient.order == 2:
-            spread = np.maximum(spread, self.tail_spread)
-        spread[self.gradient.n_euclidean :] = 0.0
-        return spread
+            sd = np.maximum(sd, self.measured.tail_sd)
+        return self._euclidean(sd)
 
     @property
     def error(self) -> np.ndarray:
-        """Standard error of the variances, none on manifolds."""
-        error = (self._around + self._at_draws).error
-        error[self.gradient.n_euclidean :] = 0.0
-        return error
+        """Standard error of b_j; zero on manifolds."""
+        return self._euclidean((self.measured.around_center + self.measured.at_draws).error)
 
-    def take(self, differences: np.ndarray) -> None:
-        """Forget what was measured before, and take in pairs instead.
+    def _euclidean(self, values: np.ndarray) -> np.ndarray:
+        values[self.gradient.n_euclidean :] = 0.0
+        return values
 
-        Parameters
-        ----------
-        differences : ndarray, shape (n, size)
-            As many pairs at a place, one behind the other, as `differences` makes.
-        """
-        self._around = NoiseOverPlaces(self.size)
-        self._around.take(by_place(differences))
-        self.forget_draws()
+    # --- measurements around the center ------------------------------------------------------
 
-    def take_more(
-        self, z: np.ndarray, stream: np.ndarray, choose: Callable[[], LangevinSettings]
-    ) -> None:
-        """Go on while few minibatches make so much of the noise that it is known badly.
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs of a measurement."""
+        n_pairs = max(SETTINGS.min_pairs, SETTINGS.pairs_per_dimension * self.gradient.n_euclidean)
+        at_point = SETTINGS.pairs_per_point
+        return at_point * (min(n_pairs, SETTINGS.max_pairs) // at_point)
 
-        Parameters
-        ----------
-        z, stream
-            See `differences`.
-        choose : callable
-            Settings for what is known by now.
-        """
-        for i in range(MOST_TIMES + 1):
-            if i:
-                self._around.take(by_place(self.differences(z, self.n_wanted, stream)))
-            self.doubt = float(heat_in_doubt(choose(), self.error).max(initial=0.0))
-            if not self.doubt > MOST_DOUBT:
-                return
-
-    def forget_draws(self) -> None:
-        """Forget what was measured at draws: the chain was not where it belongs."""
-        self._at_draws = NoiseOverPlaces(self.size)
-
-    def use_draws(self, positions: np.ndarray) -> None:
-        """Measure at draws from now on, if they are enough to show the posterior.
+    def set_draws(self, positions: np.ndarray) -> None:
+        """Measure at these draws from now on, if there are enough of them.
 
         Parameters
         ----------
         positions : ndarray, shape (n, size)
             In the coordinates of the model.
         """
-        if len(positions) >= FEWEST_DRAWS:
-            some = np.linspace(0, len(positions) - 1, min(len(positions), MOST_DRAWS))
-            self._draws = positions[some.astype(int)]
+        n = len(positions)
+        if n >= SETTINGS.min_draws:
+            every = np.linspace(0, n - 1, min(n, SETTINGS.max_draws))
+            self.measured.draws = positions[every.astype(int)]
+
+    def replace(self, differences: np.ndarray) -> None:
+        """Replace all measurements.
+
+        Parameters
+        ----------
+        differences : ndarray, shape (n, size)
+            Of `differences`.
+        """
+        self.measured.around_center = NoiseVariance.empty(self.size)
+        self.measured.around_center.add(squares_by_point(differences))
+        self.discard_draws()
+
+    def refine(
+        self, z: np.ndarray, stream: np.ndarray, choose: Callable[[], LangevinParameters]
+    ) -> None:
+        """Measure more pairs while few minibatches make so much noise that it is poorly known.
+
+        Parameters
+        ----------
+        z, stream
+            See `differences`.
+        choose : callable
+            Returns the parameters for the present measurements.
+        """
+        for repetition in range(SETTINGS.max_repetitions + 1):
+            if repetition:
+                differences = self.differences(z, self.n_pairs, stream)
+                self.measured.around_center.add(squares_by_point(differences))
+            error = choose().temperature_error(self.error)
+            self.temperature_error = float(error.max(initial=0.0))
+            if not self.temperature_error > SETTINGS.max_temperature_error:
+                return
 
     def differences(self, z: np.ndarray, n_pairs: int, stream: np.ndarray) -> np.ndarray:
-        """Differences of pairs of gradients, each at a place of its own around the centre.
+        """Differences of pairs of gradient estimates at points around the center.
 
         Parameters
         ----------
         z : ndarray, shape (size,)
-            Its coordinates on manifolds are the centre there.
+            Its coordinates on manifolds are the center there.
         n_pairs : int
         stream : ndarray
 
         Returns
         -------
         ndarray, shape (n_pairs, size)
-            Tangent at those places.
+            Tangent at the points, `GradientNoiseSettings.pairs_per_point` in a row at each.
         """
         return self.differences_of_orders((self.gradient.order,), z, n_pairs, stream)[0]
 
     def differences_of_orders(
         self, orders: Sequence[int], z: np.ndarray, n_pairs: int, stream: np.ndarray
     ) -> np.ndarray:
-        """Differences with control variates of each order, from the same minibatches and places."""
-        size = self.size
-        differences = np.empty((len(orders), n_pairs, size))
-        n_places = -(-n_pairs // PAIRS_AT_PLACE)
-        places = np.repeat(self._places(z, n_places, stream), PAIRS_AT_PLACE, axis=0)[:n_pairs]
-        for first in range(0, n_pairs, PAIRS_AT_ONCE):
-            part = slice(first, min(first + PAIRS_AT_ONCE, n_pairs))
-            arguments = self._next_arguments(2 * len(places[part]))
+        """Differences with control variates of each order, for the same minibatches and points."""
+        differences = np.empty((len(orders), n_pairs, self.size))
+        n_points = -(-n_pairs // SETTINGS.pairs_per_point)
+        points = np.repeat(
+            self._points_around(z, n_points, stream), SETTINGS.pairs_per_point, axis=0
+        )[:n_pairs]
+        for first in range(0, n_pairs, SETTINGS.pairs_per_chunk):
+            chunk = slice(first, min(first + SETTINGS.pairs_per_chunk, n_pairs))
+            minibatches = self._next_minibatches(2 * len(points[chunk]))
             for i, order in enumerate(orders):
                 self.gradient.order = order
-                self._compare(arguments, places[part], differences[i, part])
+                self._evaluate_pairs(minibatches, points[chunk], differences[i, chunk])
         for of_order in differences:
-            for place, difference in zip(places, of_order, strict=True):
-                project(self._product.blocks, place, difference)
+            for point, difference in zip(points, of_order, strict=True):
+                project(self._product.blocks, point, difference)
         return differences
 
     def choose_reach(self, z: np.ndarray, stream: np.ndarray) -> None:
-        """Bound differences of second order along coordinates where they add noise in the tails.
+        """Bound second-order terms along coordinates where they add noise in the tails.
 
-        Noise beyond a bound is that of first order, which an exactly quadratic log-density is
-        without. Where third derivatives count, the noise of second order grows faster than that.
-        The noise that is left in the tails is kept as `tail_spread`.
+        Beyond a bound the noise is that of first order, which is larger where the log-density is
+        quadratic. Where third derivatives matter, the noise of second order grows faster than that
+        of first order. The remaining noise in the tails is stored as `NoiseState.tail_sd`.
 
         Parameters
         ----------
@@ -268,98 +332,106 @@ class NoiseMeasurement:
         if not d:
             return
         tails = self._tails(z, stream)
-        places = np.repeat(tails.reshape(-1, self.size), PAIRS_AT_PLACE, axis=0)
-        arguments = self._next_arguments(2 * len(places))
+        points = np.repeat(tails.reshape(-1, self.size), SETTINGS.pairs_per_point, axis=0)
+        minibatches = self._next_minibatches(2 * len(points))
         own = np.arange(d)
         distances = np.mean(tails[own, :, :, own] ** 2, axis=-1)
         slopes = []
-        for bound in (math.inf, REACH):
+        for bound in (math.inf, SECOND_ORDER.reach):
             reach[:] = bound
-            differences = np.empty_like(places)
-            self._compare(arguments, places, differences)
+            differences = np.empty_like(points)
+            self._evaluate_pairs(minibatches, points, differences)
             squares = 0.5 * differences.reshape(d, 2, -1, self.size)[..., :d] ** 2
             slopes.append(np.max(squares.mean(axis=2).max(axis=-1) / distances, axis=1))
         unbounded, bounded = np.nan_to_num(slopes, nan=math.inf, posinf=math.inf)
-        is_quadratic = unbounded <= np.maximum(QUADRATIC * bounded, NEGLIGIBLE_SLOPE)
-        reach[:] = np.where(is_quadratic, math.inf, REACH)
-        self.tail_spread[:d] = math.sqrt(0.5) * np.where(is_quadratic, unbounded, bounded)
+        is_quadratic = unbounded <= np.maximum(
+            SETTINGS.quadratic_ratio * bounded, SETTINGS.negligible_slope
+        )
+        reach[:] = np.where(is_quadratic, math.inf, SECOND_ORDER.reach)
+        slope = np.where(is_quadratic, unbounded, bounded)
+        self.measured.tail_sd[:d] = math.sqrt(0.5) * slope
 
     def _tails(self, z: np.ndarray, stream: np.ndarray) -> np.ndarray:
         """Draws that are outermost along each coordinate, moved farther out along it."""
-        d = self.gradient.n_euclidean
-        places = self._places(z, MOST_DRAWS, stream)
-        order = np.argsort(places[:, :d], axis=0)
-        outermost = np.concatenate([order[:TAIL_DRAWS], order[-TAIL_DRAWS:]]).T
-        tails = places[outermost]
+        d, n = self.gradient.n_euclidean, SETTINGS.tail_draws
+        points = self._points_around(z, SETTINGS.max_draws, stream)
+        order = np.argsort(points[:, :d], axis=0)
+        outermost = np.concatenate([order[:n], order[-n:]]).T
+        tails = points[outermost]
         for j in range(d):
-            tails[j, :, j] *= TAIL
-        return tails.reshape(d, 2, TAIL_DRAWS, self.size)
+            tails[j, :, j] *= SETTINGS.tail_distance
+        return tails.reshape(d, 2, n, self.size)
 
-    def _places(self, z: np.ndarray, n: int, stream: np.ndarray) -> np.ndarray:
-        """Draws around the centre: those that were seen, or such of a normal law."""
-        d = self.gradient.n_euclidean
-        places = np.empty((n, self.size))
-        if len(self._draws):
-            some = np.linspace(0, len(self._draws), n, endpoint=False).astype(int)
-            return np.array([self.gradient.from_position(x) for x in self._draws[some]])
-        fill_normal(stream, places.ravel())
-        for place in places:
-            away = place.copy()
-            place[:d] = 0.0
-            place[d:] = z[d:]
-            project(self._product.blocks, place, away)
-            away[d:] *= np.repeat(self.gradient.metric.lengths, self._widths)
-            geodesic(self._product.blocks, place, away, 1.0)
-        return places
+    def _points_around(self, z: np.ndarray, n: int, stream: np.ndarray) -> np.ndarray:
+        """Points around the center: draws, or a normal distribution where there are too few."""
+        d, draws = self.gradient.n_euclidean, self.measured.draws
+        if len(draws):
+            every = np.linspace(0, len(draws), n, endpoint=False).astype(int)
+            return np.array([self.gradient.whiten(x) for x in draws[every]])
+        points = np.empty((n, self.size))
+        fill_normal(stream, points.ravel())
+        for point in points:
+            away = point.copy()
+            point[:d] = 0.0
+            point[d:] = z[d:]
+            project(self._product.blocks, point, away)
+            away[d:] *= np.repeat(self.gradient.metric.lengths, self.gradient.widths)
+            geodesic(self._product.blocks, point, away, 1.0)
+        return points
 
-    def _compare(self, arguments: np.ndarray, places: np.ndarray, differences: np.ndarray) -> None:
-        """Write the difference of two minibatches at each place."""
-        count, field = len(places), self.gradient.noisy
+    def _evaluate_pairs(
+        self, minibatches: np.ndarray, points: np.ndarray, differences: np.ndarray
+    ) -> None:
+        """Write the difference of the gradients of two minibatches at each point."""
+        n, estimated = len(points), self.gradient.estimated
         differences_of_pairs(
-            field.address,
-            field.context,
-            arguments[:count],
-            arguments[count:],
-            places,
+            estimated.address,
+            estimated.context,
+            minibatches[:n],
+            minibatches[n:],
+            points,
             differences,
         )
-        field.raise_error()
-        self.n_grad += 2 * count
+        estimated.raise_error()
+        self.n_grad += 2 * n
 
-    def look_at(self, z: np.ndarray) -> None:
-        """Take in the pairs of one more place, unless the chain has run away from the posterior.
+    # --- measurements at draws ---------------------------------------------------------------
 
-        One place with noise of 10²⁰ times that of the posterior would decide the mean for good.
+    def measure_at(self, z: np.ndarray) -> None:
+        """Add pairs at a draw, unless the chain has left the posterior.
+
+        A single point with 10²⁰ times the noise of the posterior would determine the mean.
         """
-        if not np.abs(z[: self.gradient.n_euclidean]).max(initial=0.0) <= FARTHEST_DRAW:
+        distance = np.abs(z[: self.gradient.n_euclidean]).max(initial=0.0)
+        if not distance <= SETTINGS.max_draw_distance:
             return
-        places = np.repeat(z[np.newaxis], PAIRS_AT_PLACE, axis=0)
-        differences = np.empty_like(places)
-        self._compare(self._next_arguments(2 * PAIRS_AT_PLACE), places, differences)
+        n_pairs = SETTINGS.pairs_per_point
+        points = np.repeat(z[np.newaxis], n_pairs, axis=0)
+        differences = np.empty_like(points)
+        self._evaluate_pairs(self._next_minibatches(2 * n_pairs), points, differences)
         for difference in differences:
             project(self._product.blocks, z, difference)
         if np.isfinite(differences).all():
-            self._at_draws.take(by_place(differences))
+            self.measured.at_draws.add(squares_by_point(differences))
+
+    def discard_draws(self) -> None:
+        """Discard the measurements at draws, because the chain had left the posterior."""
+        self.measured.at_draws = NoiseVariance.empty(self.size)
 
 
-def by_place(differences: np.ndarray) -> np.ndarray:
-    """Half the squares of differences, shape (places, pairs, size)."""
-    return 0.5 * differences.reshape(-1, PAIRS_AT_PLACE, differences.shape[1]) ** 2
-
-
-MAX_VARIANCE_ERROR = 0.15
-"""Relative error of a variance, from gradient noise that is poorly known, above which a warning is
-issued. A convention, not chosen by a benchmark."""
+def squares_by_point(differences: np.ndarray) -> np.ndarray:
+    """Half the squares of differences, shape (n_points, n_pairs, size)."""
+    return 0.5 * differences.reshape(-1, SETTINGS.pairs_per_point, differences.shape[1]) ** 2
 
 
 def diagnose_noise(
-    settings: LangevinSettings, error: np.ndarray, metric: Metric, names: Sequence[str]
+    parameters: LangevinParameters, error: np.ndarray, metric: Metric, names: Sequence[str]
 ) -> Diagnosis | None:
     """Diagnose subtracted gradient noise whose variance is poorly known.
 
     Parameters
     ----------
-    settings : LangevinSettings
+    parameters : LangevinParameters
     error : ndarray, shape (size,)
         Standard error of the variance of the noise in the coordinates of the metric.
     metric : Metric
@@ -371,25 +443,25 @@ def diagnose_noise(
     >>> import numpy as np
     >>> from pymc_geodesic.adaptation.gradient_noise import diagnose_noise
     >>> from pymc_geodesic.gradients.metric import Metric
-    >>> from pymc_geodesic.adaptation.langevin_parameters import langevin_settings
+    >>> from pymc_geodesic.adaptation.langevin_parameters import underdamped_parameters
     >>> noise, metric = np.array([9.0, 9.0]), Metric(np.zeros(2), np.ones(2))
-    >>> settings = langevin_settings(noise)
-    >>> diagnose_noise(settings, 0.1 * noise, metric, ["a", "b"]) is None
+    >>> parameters = underdamped_parameters(noise)
+    >>> diagnose_noise(parameters, 0.1 * noise, metric, ["a", "b"]) is None
     True
-    >>> diagnose_noise(settings, np.array([0.9, 6.0]), metric, ["a", "b"]).finding
+    >>> diagnose_noise(parameters, np.array([0.9, 6.0]), metric, ["a", "b"]).finding
     "The possible error of the variance of 'b' is 40% (expected at most 15%): the variance of its
     gradient noise is known to 67% only, because few minibatches make most of it, such as those with
     one of a few rows."
     """
-    errors = heat_in_doubt(settings, error)
+    errors = parameters.temperature_error(error)
     worst = int(np.argmax(errors))
-    if not errors[worst] > MAX_VARIANCE_ERROR:
+    if not errors[worst] > SETTINGS.reported_error:
         return None
-    concerned = sorted(np.flatnonzero(errors > MAX_VARIANCE_ERROR), key=lambda i: -errors[i])
+    concerned = sorted(np.flatnonzero(errors > SETTINGS.reported_error), key=lambda i: -errors[i])
     return Diagnosis(
         quantity="possible error of the variance",
         value=float(errors[worst]),
-        expected=MAX_VARIANCE_ERROR,
+        expected=SETTINGS.reported_error,
         limit="at most ",
         number=".0%",
         coordinates=coordinate_names(
@@ -398,7 +470,7 @@ def diagnose_noise(
         n_coordinates=len(names),
         consequence=(
             "the variance of its gradient noise is known to "
-            f"{error[worst] / settings.noise[worst]:.0%} only, because few minibatches make most "
+            f"{error[worst] / parameters.noise[worst]:.0%} only, because few minibatches make most "
             "of it, such as those with one of a few rows"
         ),
         remedy="Use a larger batch_size, or a step with all rows (SubgradientHMC, GMC or NUTS).",

@@ -1,177 +1,109 @@
-r"""Gradient noise in the coordinates of a metric, and the settings of Langevin dynamics it allows.
+r"""Step size, friction and number of steps of Langevin dynamics for known gradient noise.
 
-In coordinates where the posterior has covariance I, a step h of the dynamics
+In whitened coordinates, in which the posterior has covariance I, a step h of the dynamics
 
 .. math:: dx = v\,dt, \qquad dv = (\nabla \log \pi + \text{noise})\,dt - \gamma v\,dt + \ldots
 
-receives gradient noise of variance h² b_j in direction j, b_j the variance of the estimate. With
-the friction γ_j = γ + h b_j / 2 that noise is just what the second part of the friction takes away
-again, and injected noise has to match the first part only.
+receives gradient noise of variance h² b_j along coordinate j, where b_j is the variance of the
+gradient estimate. With the friction γ_j = γ + h b_j / 2 the second term of the friction dissipates
+exactly this noise, and the injected noise has to balance the first term only.
+
+Without a momentum, a step h moves the coordinates by a = h²/2 times the gradient estimate, of
+variance b_j, and by noise whose mean over two steps drives the positions
+(`pymc_geodesic.kernels.sgld`). Their stationary variance is
+
+.. math:: c_j^2 + \frac{a b_j}{2 - a}
+
+for injected noise of the factor c_j: 1 for all h if c_j² = 1 − a b_j / (2 − a).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_geodesic.manifolds import Product
 
-LONGEST_STEP = 0.5
-"""h in posterior standard deviations, with which a skewed posterior errs by 0.2 % of an sd."""
 
-NORMAL_STEP, NEARLY_NORMAL, SHORTEST_STEP = 4.1, 0.7, 0.1
-"""What `step_for_shape` knows: posteriors of regressions are at 0.7 to 0.95 of the normal step, a
-funnel of ten dimensions at 0.6 to 0.65."""
+@dataclass(frozen=True)
+class LangevinParameterSettings:
+    """Constants of the choice of parameters; step sizes in posterior standard deviations.
 
-FRICTION = 1.0
-"""γ at which a normal law of covariance I forgets fastest."""
-
-FEWEST_STEPS, MOST_STEPS = 4, 100
-NOT_A_STEP = 0.1
-"""Part of a step that is not worth another one."""
-
-LARGEST_NOISE = 1.0
-"""Bound of h² b."""
-
-UNEVEN_HEAT = 0.05
-"""Excess of the temperature of a direction on a manifold that has more noise than the mean."""
-
-
-FEW_BESIDE_MANY = 20
-"""Times as many coordinates as a variable has, from which all of the others may lean on it."""
-
-SHARED_STEP = 0.5
-"""Part of the step of trajectories that leaves such a variable right to a tenth of an sd."""
-
-
-def step_for_shape(searched: float, dim: int, *, shared: bool = False) -> float:
-    """Longest step that the shape of a posterior bears, from how trajectories on it were accepted.
-
-    Leapfrog steps on a normal law with covariance I are accepted with probability 0.8 at about
-    (4.1/m)^¼ in m dimensions. Where a search had to take shorter ones the curvature varies, as in
-    a funnel or beside a steep edge, and steps without a correction have to be shorter still.
-
-    Parameters
+    Attributes
     ----------
-    searched : float
-        ε at which 0.8 of the trajectories were accepted.
-    dim : int
-        m.
-    shared : bool
-        Whether many coordinates lean on a few, as the effects of groups do on their scale. The
-        error of a step, which is small in each of them, adds up in those few as √m h²: with 1,000
-        groups log scales were 0.5 to 1.5 sds off at h = 0.5. Trajectories with a correction are
-        accepted at steps that shrink just so.
-
-    Returns
-    -------
-    float
-        h, 0.5 for a posterior that is nearly normal.
-
-    Examples
-    --------
-    >>> from pymc_geodesic.adaptation.langevin_parameters import step_for_shape
-    >>> step_for_shape(0.6, 10), round(step_for_shape(0.5, 10), 2)
-    (0.5, 0.25)
-    >>> round(step_for_shape(0.2, 1000, shared=True), 2)
-    0.1
-    """
-    shape = searched / (NORMAL_STEP / dim) ** 0.25
-    longest = max(LONGEST_STEP * min(shape / NEARLY_NORMAL, 1.0) ** 6, SHORTEST_STEP)
-    return min(longest, SHARED_STEP * searched) if shared else longest
-
-
-def few_beside_many(sizes: Sequence[int]) -> bool:
-    """Whether a variable has so few numbers that all the others may lean on it.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Numbers of each variable.
-
-    Examples
-    --------
-    >>> from pymc_geodesic.adaptation.langevin_parameters import few_beside_many
-    >>> few_beside_many([1, 1, 1000]), few_beside_many([28]), few_beside_many([1, 8])
-    (True, False, False)
-    """
-    return bool(sizes) and min(sizes) * FEW_BESIDE_MANY <= sum(sizes)
-
-
-def principal_directions(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Directions in which the noise is uncorrelated, and its variance along each.
-
-    Parameters
-    ----------
-    differences : ndarray, shape (n, d)
-        See `differences_of_pairs`.
-
-    Returns
-    -------
-    rotation : ndarray, shape (d, d)
-        Directions in its columns.
-    variances : ndarray, shape (d,)
-    """
-    covariance = 0.5 * differences.T @ differences / len(differences)
-    variances, rotation = np.linalg.eigh(covariance)
-    return rotation, np.maximum(variances, 0.0)
-
-
-def largest_square(vectors: np.ndarray) -> float:
-    """Mean square of random vectors along the direction in which it is largest.
-
-    The direction comes from every other vector and the mean square along it from the rest, so that
-    vectors without a direction are not found to have one by chance.
-
-    Parameters
-    ----------
-    vectors : ndarray, shape (n, size)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.langevin_parameters import largest_square
-    >>> float(largest_square(np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [3.0, 2.0]])))
-    9.0
-    """
-    _, _, directions = np.linalg.svd(vectors[::2], full_matrices=False)
-    return float(np.mean((vectors[1::2] @ directions[0]) ** 2))
-
-
-def even_step(variance: float, surplus: float) -> float:
-    """Longest step at which noise that differs by direction heats its worst direction little.
-
-    On a manifold friction and known noise are the same for all directions of a point. What a
-    direction has more than the mean, a variance of ``surplus``, heats it by
-    h²/4 · surplus · coth(γh/2).
-
-    Examples
-    --------
-    >>> from pymc_geodesic.adaptation.langevin_parameters import even_step
-    >>> even_step(4.0, 0.0)
-    0.5
-    >>> round(even_step(4.0, 2.0), 3)
-    0.056
+    max_step_size : float
+        Bound of h with a momentum. With it, the standard deviations of sixteen posteriors are
+        within 5.5 % of their references (`benchmarks.adaptation`).
+    friction : float
+        γ where there is no gradient noise; chosen by hand. With it, four inner steps of 0.5 of a
+        logistic regression gave 0.78 effective draws for means and 0.82 for squares.
+    min_steps, max_steps : int
+        Bounds of the number of inner steps per draw; chosen by hand.
+    step_tolerance : float
+        Fraction of an inner step for which no additional one is made; chosen by hand.
+    max_noise : float
+        Bound of h² b with a momentum. Beyond 1 gradient noise adds more energy than any friction
+        removes; on ijcnn1 the temperature then stayed at 4.6 (``docs/experiments.md``).
+    max_temperature_sd : float
+        Bound of the standard deviation over the posterior of the temperature bias that is left by
+        noise of unequal variance. With it, and second-order control variates, `tau` of a
+        non-centered hierarchy had a mean within 0.10 sds of that of NUTS in twelve runs; without,
+        three of eight chains ended far from the posterior ("Where it fails" in
+        ``docs/adaptation.md``).
+    reference_step_size : float
+        Leapfrog steps of (reference/m)^¼ on a normal distribution with covariance I in m dimensions
+        are accepted with probability 0.8; the exponent is by calculation, the reference measured.
+    near_normal : float
+        Ratio of the explored step size to that on a normal distribution above which h is not
+        bounded. Measured ratios are 0.7 to 0.95 for regressions, and 0.6 to 0.65 for a funnel in
+        ten dimensions.
+    shape_exponent : int
+        Power of that ratio with which h decreases below `near_normal`. With it the means of the
+        non-centered eight schools are within 0.04 sds, with h = 0.5 they were 0.2 sds off
+        (`benchmarks.adaptation`).
+    min_step_size_for_shape : float
+        Lower bound of h there; chosen by hand.
+    shared_scale_fraction : float
+        Bound of h as a fraction of the explored step size where many coordinates depend on a few
+        scales. The error of a step, small in each of them, adds up in the scale as √m h²: with
+        1,000 groups and h = 0.5 log scales were 0.9 sds (centered) and 1.5 sds (non-centered) off,
+        with this fraction within 0.1 (`benchmarks.hierarchies`, ``docs/scale.md``).
+    max_overdamped_step_size : float
+        Bound of h without a momentum: stable, h² λ < 4, up to a curvature λ of sixteen times the
+        average; by calculation.
+    max_overdamped_noise : float
+        Bound of h² b without a momentum: about an eighth of the variance of the positions comes
+        from gradient noise, so that an error of 10 % of b is one of 1.3 % of that variance; by
+        calculation.
     """
 
-    def heat(h: float) -> float:
-        return 0.25 * h * h * surplus / math.tanh(0.5 * h * (FRICTION + 0.5 * h * variance))
+    max_step_size: float = 0.5
+    friction: float = 1.0
+    min_steps: int = 4
+    max_steps: int = 100
+    step_tolerance: float = 0.1
+    max_noise: float = 1.0
+    max_temperature_sd: float = 0.1
+    reference_step_size: float = 4.1
+    near_normal: float = 0.7
+    shape_exponent: int = 6
+    min_step_size_for_shape: float = 0.1
+    shared_scale_fraction: float = 0.5
+    max_overdamped_step_size: float = 0.5
+    max_overdamped_noise: float = 0.5
 
-    if heat(LONGEST_STEP) <= UNEVEN_HEAT:
-        return LONGEST_STEP
-    from scipy.optimize import brentq  # a tenth of a second that few models need
 
-    return float(brentq(lambda h: heat(h) - UNEVEN_HEAT, 1e-12, LONGEST_STEP))
+SETTINGS = LangevinParameterSettings()
 
 
 @dataclass(frozen=True, eq=False)
-class LangevinSettings:
-    """What the kernels of Langevin dynamics are run with.
+class LangevinParameters:
+    """Parameters of Langevin dynamics for one draw.
 
     Attributes
     ----------
@@ -180,15 +112,15 @@ class LangevinSettings:
     friction : ndarray, shape (size,)
         γ_j, per unit of time.
     noise : ndarray, shape (size,)
-        b_j, variance of the gradient estimate.
+        b_j, variance of the gradient estimate that is subtracted from the injected noise.
     n_steps : int
-        Inner steps of a draw.
+        Number of inner steps.
     temperatures : ndarray, shape (n_blocks,), optional
-        Temperature that the thermostat of each block holds; 1 by default, more to anneal.
-    bounds : (float, float), optional
+        Temperature that the thermostat of each block holds; 1 by default.
+    thermostat_bounds : (float, float), optional
         Bounds of ξ/γ after each draw.
     block_friction : ndarray, shape (n_blocks,), optional
-        γ of each block where its coordinates share one.
+        γ of each block whose coordinates share one.
     """
 
     step_size: float
@@ -196,62 +128,241 @@ class LangevinSettings:
     noise: np.ndarray
     n_steps: int
     temperatures: np.ndarray | None = None
-    bounds: tuple[ArrayLike, ArrayLike] | None = None
+    thermostat_bounds: tuple[ArrayLike, ArrayLike] | None = None
     block_friction: np.ndarray | None = None
 
     def temperatures_of(self, product: Product) -> np.ndarray:
-        """Temperature that each block is to have."""
+        """Target temperature of each block."""
         return np.ones(len(product.dims)) if self.temperatures is None else self.temperatures
-
-    def bound(self, thermostat: np.ndarray, friction: np.ndarray) -> None:
-        """Keep thermostats within the bounds, in place."""
-        if self.bounds is not None:
-            least, most = self.bounds
-            np.maximum(thermostat, least * friction, out=thermostat)
-            np.minimum(thermostat, most * friction, out=thermostat)
 
     @cached_property
     def mean_friction(self) -> float:
-        """Mean of γ over blocks, or over coordinates that each have their own."""
+        """Mean of γ over blocks, or over coordinates that have their own."""
         each = self.friction if self.block_friction is None else self.block_friction
         return float(np.mean(each))
 
-    @property
-    def ess_per_step(self) -> float:
-        """Effective draws per inner step, of the direction with the most noise."""
-        slowest = 2.0 * self.friction + self.step_size * self.noise
-        return float(self.step_size / slowest.max())
+    def temperature_error(self, noise_error: np.ndarray) -> np.ndarray:
+        """Error of the temperature along each coordinate, from that of the known noise.
+
+        Subtracting noise of variance b that is not there reduces the temperature by h b / (2 γ),
+        without a momentum by h² b / 4.
+
+        Parameters
+        ----------
+        noise_error : ndarray, shape (size,)
+            Standard error of b_j.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from pymc_geodesic.adaptation.langevin_parameters import underdamped_parameters
+        >>> parameters = underdamped_parameters(np.array([4.0, 1.0]))
+        >>> parameters.temperature_error(np.array([0.4, 0.4])).round(2).tolist()
+        [0.05, 0.08]
+        """
+        h, friction = self.step_size, self.friction
+        per_noise = 0.5 * h / friction if friction.any() else 0.25 * h * h
+        return np.asarray(per_noise * np.minimum(noise_error, self.noise))
 
 
-def langevin_settings(
-    noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
-) -> LangevinSettings:
-    """Step size, friction and number of steps for gradient noise of known variance.
+class ParameterRule(Protocol):
+    """Parameters and bounds of the step size for gradient noise of known variance."""
+
+    def parameters(
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+    ) -> LangevinParameters:
+        """Choose the parameters that are not given.
+
+        Parameters
+        ----------
+        noise : ndarray, shape (size,)
+            b_j, in whitened coordinates.
+        step_size, n_steps : optional
+            Used as given.
+        """
+
+    def max_step_size_for_shape(
+        self, explored: float, dim: int, *, has_shared_scales: bool
+    ) -> float:
+        """Bound of h by the shape of the posterior.
+
+        Parameters
+        ----------
+        explored : float
+            Step size at which Metropolis-corrected trajectories were accepted with probability 0.8.
+        dim : int
+            Dimension of the posterior.
+        has_shared_scales : bool
+            Whether many coordinates depend on a few scale parameters.
+        """
+
+    def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
+        """Bound of h by noise heterogeneity over the posterior.
+
+        Parameters
+        ----------
+        noise, noise_sd : ndarray, shape (size,)
+            Mean of b_j over the posterior, and its standard deviation.
+        """
+
+
+class UnderdampedRule:
+    """Rule for dynamics with a momentum.
 
     Parameters
     ----------
-    noise : ndarray, shape (size,)
-        b_j, in the coordinates of the metric.
-    step_size, n_steps : optional
-        Used as given.
+    max_noise : float
+        Bound of h² b in addition to that of `LangevinParameterSettings`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.langevin_parameters import langevin_settings
-    >>> exact = langevin_settings(np.zeros(3))
+    >>> from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
+    >>> rule = UnderdampedRule()
+    >>> rule.max_step_size_for_shape(0.6, 10, has_shared_scales=False)
+    0.5
+    >>> round(rule.max_step_size_for_shape(0.5, 10, has_shared_scales=False), 2)
+    0.25
+    >>> round(rule.max_step_size_for_shape(0.2, 1000, has_shared_scales=True), 2)
+    0.1
+    >>> rule.max_step_size_for_heterogeneity(np.array([5.0]), np.array([0.5]))
+    inf
+    >>> round(rule.max_step_size_for_heterogeneity(np.array([5.0, 4.0]), np.array([0.5, 4.4])), 3)
+    0.05
+    """
+
+    def __init__(self, max_noise: float = math.inf) -> None:
+        self._max_noise = max_noise
+
+    def parameters(
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+    ) -> LangevinParameters:
+        """Choose the parameters; see `underdamped_parameters`."""
+        chosen = underdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
+        longest = math.sqrt(self._max_noise / _largest(noise))
+        if step_size is not None or chosen.step_size <= longest:
+            return chosen
+        return underdamped_parameters(noise, step_size=longest, n_steps=n_steps)
+
+    def max_step_size_for_shape(
+        self, explored: float, dim: int, *, has_shared_scales: bool
+    ) -> float:
+        """Bound h by the step size of trajectories; see `ParameterRule`.
+
+        Leapfrog steps on a normal distribution with covariance I are accepted with probability 0.8
+        at about (4.1/m)^¼ in m dimensions. Where the exploration needed shorter steps the curvature
+        varies, as in a funnel or next to a steep edge, and steps without a Metropolis correction
+        have to be shorter still.
+        """
+        ratio = explored / (SETTINGS.reference_step_size / dim) ** 0.25
+        relative = min(ratio / SETTINGS.near_normal, 1.0) ** SETTINGS.shape_exponent
+        longest = max(SETTINGS.max_step_size * relative, SETTINGS.min_step_size_for_shape)
+        if not has_shared_scales:
+            return longest
+        return min(longest, SETTINGS.shared_scale_fraction * explored)
+
+    def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
+        """Bound h by noise heterogeneity; see `ParameterRule`.
+
+        With the friction γ + h b/2 the temperature bias at a point where the variance is b + s is
+        h s / (2 γ + h b).
+        """
+        bias = SETTINGS.max_temperature_sd
+        excess = float(np.max(noise_sd - bias * noise, initial=0.0))
+        return 2.0 * SETTINGS.friction * bias / excess if excess > 0.0 else math.inf
+
+
+class OverdampedRule:
+    """Rule for dynamics without a momentum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.langevin_parameters import OverdampedRule
+    >>> sd = np.array([0.0, 15.0])
+    >>> round(OverdampedRule().max_step_size_for_heterogeneity(np.ones(2), sd), 2)
+    0.2
+    """
+
+    def parameters(
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+    ) -> LangevinParameters:
+        """Choose the parameters; see `overdamped_parameters`."""
+        return overdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
+
+    def max_step_size_for_shape(
+        self, explored: float, dim: int, *, has_shared_scales: bool
+    ) -> float:
+        """Return no bound in addition to that by the noise."""
+        return math.inf
+
+    def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
+        """Bound h by noise heterogeneity; see `ParameterRule`.
+
+        The relative bias of the variance where that of the noise is larger by s is h² s / 4.
+        """
+        largest = float(noise_sd.max(initial=0.0))
+        return 2.0 * math.sqrt(SETTINGS.max_temperature_sd / largest) if largest > 0.0 else math.inf
+
+
+def underdamped_parameters(
+    noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+) -> LangevinParameters:
+    """Step size, friction and number of steps with a momentum; see `ParameterRule.parameters`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.langevin_parameters import underdamped_parameters
+    >>> exact = underdamped_parameters(np.zeros(3))
     >>> exact.step_size, exact.friction.tolist(), exact.n_steps
     (0.5, [1.0, 1.0, 1.0], 4)
-    >>> noisy = langevin_settings(np.array([100.0, 0.0]))
+    >>> noisy = underdamped_parameters(np.array([100.0, 0.0]))
     >>> noisy.step_size, noisy.friction.tolist(), noisy.n_steps
     (0.1, [6.0, 1.0], 100)
     """
-    largest = float(noise.max(initial=0.0))
     if step_size is None:
-        step_size = min(LONGEST_STEP, math.sqrt(LARGEST_NOISE / max(largest, 1e-12)))
-    friction = FRICTION + 0.5 * step_size * noise
+        step_size = min(SETTINGS.max_step_size, math.sqrt(SETTINGS.max_noise / _largest(noise)))
+    friction = SETTINGS.friction + 0.5 * step_size * noise
     if n_steps is None:
-        decorrelates = (2.0 * friction.mean() + step_size * noise.mean()) / step_size
-        wanted = math.ceil(decorrelates - NOT_A_STEP)
-        n_steps = int(np.clip(wanted, FEWEST_STEPS, MOST_STEPS))
-    return LangevinSettings(step_size, friction, noise, n_steps)
+        decorrelation = (2.0 * friction.mean() + step_size * noise.mean()) / step_size
+        n_steps = _clip_steps(math.ceil(decorrelation - SETTINGS.step_tolerance))
+    return LangevinParameters(step_size, friction, noise, n_steps)
+
+
+def overdamped_parameters(
+    noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+) -> LangevinParameters:
+    """Step size and number of steps without a momentum; see `ParameterRule.parameters`.
+
+    Along a normal coordinate an inner step multiplies the autocorrelation by 1 − h²/2, and those of
+    a draw by about e⁻².
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.langevin_parameters import overdamped_parameters
+    >>> exact = overdamped_parameters(np.zeros(3))
+    >>> exact.step_size, exact.n_steps
+    (0.5, 16)
+    >>> noisy = overdamped_parameters(np.array([100.0, 0.0]))
+    >>> noisy.step_size, noisy.n_steps
+    (0.1, 100)
+    """
+    if step_size is None:
+        step_size = min(
+            SETTINGS.max_overdamped_step_size,
+            math.sqrt(SETTINGS.max_overdamped_noise / _largest(noise)),
+        )
+    if n_steps is None:
+        n_steps = _clip_steps(math.ceil(4.0 / step_size**2))
+    return LangevinParameters(step_size, np.zeros_like(noise), noise, n_steps)
+
+
+def _largest(noise: np.ndarray) -> float:
+    """Largest variance, as a divisor."""
+    return max(float(noise.max(initial=0.0)), 1e-12)
+
+
+def _clip_steps(n_steps: int) -> int:
+    return int(np.clip(n_steps, SETTINGS.min_steps, SETTINGS.max_steps))

@@ -1,4 +1,7 @@
-"""Scales and correlations that draws and their gradients ask for."""
+"""Estimation of the mass matrix from draws and their gradients, in windows that grow.
+
+The metric whitens the coordinates by x = c + L z; L Lᵀ is the inverse mass matrix.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +15,68 @@ import numpy as np
 from pymc_geodesic.gradients.metric import Factor, LowRank, Metric, diagonal_metric
 from pymc_geodesic.monitoring.funnels import Funnel, find_funnel
 
-_LEAST_VARIANCE = 1e-5
-"""Added to variances in units of the diagonal scales: directions that were not seen keep theirs."""
 
-_SMALLEST, _LARGEST = 1e-150, 1e150
+@dataclass(frozen=True)
+class MassMatrixSettings:
+    """Constants of the estimation.
 
-MOST_DIRECTIONS, MOST_PROPOSED = 10, 20
-"""Directions that a diagonal factor is corrected in, and such as are looked at."""
+    Attributes
+    ----------
+    max_dense : int
+        Euclidean coordinates up to which ``metric="auto"`` has all correlations; chosen by hand.
+    max_directions : int
+        Maximum number of directions of a low-rank factor. A normal distribution of 1,000
+        coordinates with five strong directions has a condition number of 1 then, without them
+        15,736 (`benchmarks.many_coordinates`).
+    max_proposed : int
+        Maximum number of directions that are tested; chosen by hand.
+    draws_per_direction : int
+        Draws for each direction that is tested; chosen by hand.
+    min_variance_ratio : float
+        Ratio of the variance along a direction to the typical one, or its inverse, from which the
+        direction is kept; chosen by hand.
+    max_angle_scale : float
+        Bound of the scale of an angle, in radians: half of the circle.
+    regularization : float
+        Added to variances in units of the diagonal scales, so that directions without draws keep
+        these; chosen by hand.
+    scale_range : (float, float)
+        Bounds of the diagonal scales, against overflow.
+    first_window : int
+        Draws of the first window; chosen by hand.
+    window_growth : float
+        Ratio of the lengths of successive windows; chosen by hand.
+    discarded_fraction : float
+        Fraction of the draws so far that is discarded at the end of a window, because they come
+        from before the chain reached the posterior; chosen by hand.
+    min_draws : int
+        Draws from which a factor is estimated: a variance needs more than two.
+    """
 
-DRAWS_PER_DIRECTION = 6
-"""Draws from which one more direction is proposed."""
+    max_dense: int = 500
+    max_directions: int = 10
+    max_proposed: int = 20
+    draws_per_direction: int = 6
+    min_variance_ratio: float = 1.5
+    max_angle_scale: float = math.pi
+    regularization: float = 1e-5
+    scale_range: tuple[float, float] = (1e-150, 1e150)
+    first_window: int = 10
+    window_growth: float = 1.5
+    discarded_fraction: float = 0.5
+    min_draws: int = 3
 
-UNUSUAL = 1.5
-"""Ratio of variances from which a direction counts."""
+
+SETTINGS = MassMatrixSettings()
 
 
 def geometric_mean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     r"""Factor F of the geometric mean FᵀF of A and B⁻¹, with A = aᵀa and B = bᵀb.
 
     It is the positive definite X with X B X = A. With a singular value decomposition
-    :math:`b a^\top = U S V^\top` it is :math:`a^\top V S^{-1} V^\top a`. Products of A and B
-    have the fourth power of a long way that draws came, which leaves nothing of the directions
-    across it; those of their factors have the square.
+    :math:`b a^\top = U S V^\top` it is :math:`a^\top V S^{-1} V^\top a`. The factors are used
+    because the condition number of a product of A and B is the square of that of a product of
+    theirs: draws on the way to the posterior can make it exceed the floating-point precision.
 
     Parameters
     ----------
@@ -48,26 +91,26 @@ def geometric_mean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     array([[6., 0.],
            [0., 1.]])
     """
-    _, values, turned = np.linalg.svd(b @ a.T)
+    _, values, right = np.linalg.svd(b @ a.T)
     rounding = len(a) * np.finfo(float).eps * values.max(initial=0.0)
     values = np.maximum(values, max(rounding, np.finfo(float).tiny))
-    return (turned @ a) / np.sqrt(values)[:, np.newaxis]
+    return (right @ a) / np.sqrt(values)[:, np.newaxis]
 
 
 def _root(rows: np.ndarray) -> np.ndarray:
-    """Triangle R whose RᵀR is the mean square of rows of shape (n, d), and a little more."""
+    """Triangular R whose RᵀR is the regularized mean square of rows, shape (n, d)."""
     n, d = rows.shape
-    ridge = math.sqrt(_LEAST_VARIANCE) * np.eye(d)
+    ridge = math.sqrt(SETTINGS.regularization) * np.eye(d)
     return np.linalg.qr(np.concatenate([rows / math.sqrt(n), ridge]), mode="r")
 
 
 def diagonal_scale(x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    """Scale of every coordinate by itself, sqrt(sd(x) / sd(g)); see `whitening_factor`."""
-    spread, steepness = x.std(axis=0), gradients.std(axis=0)
-    known = (spread > 0.0) & (steepness > 0.0)
-    scale = np.where(spread > 0.0, spread, 1.0)  # what a constant gradient leaves to the draws
-    scale[known] = np.sqrt(spread[known] / steepness[known])
-    return np.clip(scale, _SMALLEST, _LARGEST)
+    """Scale of each coordinate alone, sqrt(sd(x) / sd(g)); see `whitening_factor`."""
+    sd, gradient_sd = x.std(axis=0), gradients.std(axis=0)
+    known = (sd > 0.0) & (gradient_sd > 0.0)
+    scale = np.where(sd > 0.0, sd, 1.0)  # that of the draws where the gradient is constant
+    scale[known] = np.sqrt(sd[known] / gradient_sd[known])
+    return np.clip(scale, *SETTINGS.scale_range)
 
 
 def _scaled(
@@ -84,16 +127,16 @@ def _stretches(positions: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, n
 
 
 def whitening_factor(x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    r"""Factor L of the metric that draws and their gradients ask for.
+    r"""Factor L of the metric, from draws and their gradients.
 
-    The Gaussian law whose scores are closest to the gradients seen, in mean squares measured by
-    its own covariance, has
+    The normal distribution that minimizes the Fisher divergence, the mean square of the difference
+    of its scores to the gradients in the metric of its own covariance, has
 
     .. math:: L L^\top = \operatorname{cov}(x) \,\#\, \operatorname{cov}(g)^{-1} ,
 
-    the geometric mean. For a normal posterior that is its covariance exactly, however badly the
-    draws have explored it, because g = −Σ⁻¹(x − μ) everywhere: d + 1 points of a trajectory
-    suffice. Draws alone would need to have explored it already.
+    the geometric mean. For a normal posterior this is exactly its covariance for any d + 1 points,
+    because g = −Σ⁻¹(x − μ) everywhere. The covariance of the draws alone needs draws that have
+    explored the posterior.
 
     Parameters
     ----------
@@ -111,11 +154,11 @@ def whitening_factor(x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
     """
     n, d = x.shape
     scale = diagonal_scale(x, gradients)
-    if n < 3 or d == 0:
+    if n < SETTINGS.min_draws or d == 0:
         return np.diag(scale)
     positions, scores = _scaled(x, gradients, scale)
     basis = np.eye(d)
-    if 2 * n < d + 2:  # what was not seen stays as it is
+    if 2 * n < d + 2:  # other directions keep the diagonal scale
         basis, _ = np.linalg.qr(np.concatenate([positions, scores]).T)
     values, vectors = _stretches(positions @ basis, scores @ basis)
     directions = basis @ vectors
@@ -124,12 +167,13 @@ def whitening_factor(x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
 
 
 def low_rank_factor(x: np.ndarray, gradients: np.ndarray) -> LowRank:
-    """Diagonal factor with a few directions in which scales differ much from it.
+    """Diagonal factor with a few directions whose scales differ much from it.
 
-    Every other draw proposes directions: those in which `whitening_factor` would stretch most. The
-    draws in between say how much, and whether at all: a direction that a few draws of many numbers
-    have by chance is not one of others. Then the diagonal is found again from what is left beside
-    these directions, which made the scales of single coordinates larger, and once more directions.
+    Every other draw proposes directions, those in which `whitening_factor` would stretch most. The
+    draws in between determine the variance along them, and which are kept, so that chance
+    correlations of few draws in many dimensions are not. The diagonal is then estimated again from
+    the components orthogonal to these directions, which had increased the scales of single
+    coordinates, and the directions once more.
 
     Parameters
     ----------
@@ -139,7 +183,7 @@ def low_rank_factor(x: np.ndarray, gradients: np.ndarray) -> LowRank:
     Returns
     -------
     LowRank
-        With ten directions at most, and none from fewer than a dozen draws.
+        With at most ten directions, and none from fewer than twelve draws.
 
     References
     ----------
@@ -148,14 +192,14 @@ def low_rank_factor(x: np.ndarray, gradients: np.ndarray) -> LowRank:
     """
     n, d = x.shape
     scale = diagonal_scale(x, gradients)
-    n_proposed = min(MOST_PROPOSED, n // DRAWS_PER_DIRECTION, d)
+    n_proposed = min(SETTINGS.max_proposed, n // SETTINGS.draws_per_direction, d)
     if n_proposed < 2:
         return LowRank(scale, np.empty((d, 0)), np.empty(0))
     positions, scores = _scaled(x, gradients, scale)
     _, directions, _ = _unusual_directions(positions, scores, n_proposed)
     if directions.size:
-        beside = [each - (each @ directions) @ directions.T for each in (positions, scores)]
-        scale = scale * diagonal_scale(*beside)
+        orthogonal = [each - (each @ directions) @ directions.T for each in (positions, scores)]
+        scale = scale * diagonal_scale(*orthogonal)
         positions, scores = _scaled(x, gradients, scale)
     level, directions, values = _unusual_directions(positions, scores, n_proposed)
     return LowRank(math.sqrt(level) * scale, directions, np.sqrt(values / level))
@@ -164,22 +208,22 @@ def low_rank_factor(x: np.ndarray, gradients: np.ndarray) -> LowRank:
 def _unusual_directions(
     positions: np.ndarray, scores: np.ndarray, n_proposed: int
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Variance of most directions, directions whose variance is another, and their variances."""
+    """Typical variance, directions whose variance differs from it, and their variances."""
     basis, _ = np.linalg.qr(np.concatenate([positions[::2], scores[::2]]).T)
     values, vectors = _stretches(positions[::2] @ basis, scores[::2] @ basis)
     level = float(np.exp(np.median(np.log(values))))
     proposed = basis @ vectors[:, np.argsort(np.abs(np.log(values / level)))[-n_proposed:]]
     values, vectors = _stretches(positions[1::2] @ proposed, scores[1::2] @ proposed)
     unusual = np.abs(np.log(values / level))
-    kept = np.argsort(unusual)[-MOST_DIRECTIONS:]
-    kept = kept[unusual[kept] > math.log(UNUSUAL)]
+    kept = np.argsort(unusual)[-SETTINGS.max_directions :]
+    kept = kept[unusual[kept] > math.log(SETTINGS.min_variance_ratio)]
     return level, proposed @ vectors[:, kept], values[kept]
 
 
 def length_scale(x: np.ndarray, gradients: np.ndarray, dim: int, longest: float = 1.0) -> float:
-    r"""Length s in which a posterior on a manifold varies.
+    r"""Length scale s of a posterior on a manifold.
 
-    What `whitening_factor` is to a matrix, with one number for all directions,
+    The equivalent of `whitening_factor` with the same scale in all directions,
 
     .. math:: s^4 = \frac{E|x - \bar x|^2}{E|g|^2} .
 
@@ -192,18 +236,14 @@ def length_scale(x: np.ndarray, gradients: np.ndarray, dim: int, longest: float 
     longest : float
         Bound of the length; 1 on compact manifolds.
     """
-    spread = np.mean(np.sum((x - x.mean(axis=0)) ** 2, axis=1)) / dim
-    steepness = np.mean(np.sum(gradients**2, axis=1)) / dim
-    if not (np.isfinite(spread) and np.isfinite(steepness)) or spread == 0.0 or steepness == 0.0:
+    variance = np.mean(np.sum((x - x.mean(axis=0)) ** 2, axis=1)) / dim
+    square = np.mean(np.sum(gradients**2, axis=1)) / dim
+    if not (np.isfinite(variance) and np.isfinite(square)) or variance == 0.0 or square == 0.0:
         return 1.0
-    return float(min((spread / steepness) ** 0.25, longest))
+    return float(min((variance / square) ** 0.25, longest))
 
 
-LARGEST_DENSE = 500
-"""Euclidean coordinates up to which a metric takes all correlations into account by default."""
-
-LONGEST_ARC = np.pi
-"""Largest scale of an angle, in radians: half of the circle."""
+# --- estimators ------------------------------------------------------------------------------
 
 _ESTIMATES: dict[str, Callable[[np.ndarray, np.ndarray], Factor]] = {
     "dense": whitening_factor,
@@ -213,37 +253,37 @@ _ESTIMATES: dict[str, Callable[[np.ndarray, np.ndarray], Factor]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class FactorRule:
-    """Says what factor draws ask for.
+class FactorEstimator:
+    """Estimator of the factor L of a metric.
 
     Parameters
     ----------
     kind : {"dense", "low rank", "diag"}
-    given : ndarray, optional
-        Factor that stays as it is, whatever draws say.
+    fixed : ndarray, optional
+        User-specified factor, which is not estimated.
     angles : ndarray of int
         Coordinates that are angles, which chains do not wrap.
     """
 
     kind: str
-    given: np.ndarray | None = None
+    fixed: np.ndarray | None = None
     angles: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def mixes(self) -> bool:
-        """Whether a coordinate of the metric belongs to no coordinate of the model."""
+        """Whether whitened coordinates are combinations of several coordinates of the model."""
         return self.kind == "dense"
 
-    def first(self, centre: np.ndarray, gradient: np.ndarray) -> Metric:
+    def initial_metric(self, center: np.ndarray, gradient: np.ndarray) -> Metric:
         """Metric before there are draws; see `diagonal_metric`."""
-        if self.given is not None:
-            return Metric(np.array(centre), self.given)
-        return diagonal_metric(centre, gradient)
+        if self.fixed is not None:
+            return Metric(np.array(center), self.fixed)
+        return diagonal_metric(center, gradient)
 
     def factor(self, x: np.ndarray, gradients: np.ndarray) -> Factor:
         """Factor for positions and gradients there, both of shape (n, d)."""
-        if self.given is not None:
-            return self.given
+        if self.fixed is not None:
+            return self.fixed
         if not self.angles.size:
             return _ESTIMATES[self.kind](x, gradients)
         x = x.copy()
@@ -251,18 +291,20 @@ class FactorRule:
         return self._bounded(_ESTIMATES[self.kind](x, gradients))
 
     def _bounded(self, factor: Factor) -> Factor:
-        """Return the factor with scales of angles of at most `LONGEST_ARC`."""
+        """Bound the scales of angles."""
         rows = factor.dense() if isinstance(factor, LowRank) else factor
         scale = np.linalg.norm(rows, axis=1) if rows.ndim == 2 else rows
-        by = np.ones(len(scale))
-        by[self.angles] = np.minimum(1.0, LONGEST_ARC / np.maximum(scale[self.angles], 1e-300))
+        ratio = np.ones(len(scale))
+        ratio[self.angles] = np.minimum(
+            1.0, SETTINGS.max_angle_scale / np.maximum(scale[self.angles], 1e-300)
+        )
         if isinstance(factor, LowRank):
-            return LowRank(factor.scale * by, factor.directions, factor.stretch)
-        return factor * (by[:, None] if factor.ndim == 2 else by)
+            return LowRank(factor.scale * ratio, factor.directions, factor.stretch)
+        return factor * (ratio[:, None] if factor.ndim == 2 else ratio)
 
 
 def wrapped(angles: np.ndarray) -> np.ndarray:
-    """Return angles within π of their mean direction, shape (n, d), for each column.
+    """Wrap angles to within π of the mean direction of their column, shape (n, d).
 
     Examples
     --------
@@ -276,32 +318,32 @@ def wrapped(angles: np.ndarray) -> np.ndarray:
     return mean + away - 2.0 * np.pi * np.round(away / (2.0 * np.pi))
 
 
-def factor_rule(
+def factor_estimator(
     metric: str | np.ndarray, names: Sequence[str], angles: Collection[str] = ()
-) -> FactorRule:
-    """Rule that an argument asks for.
+) -> FactorEstimator:
+    """Estimator for the argument ``metric`` of a step.
 
     Parameters
     ----------
     metric : {"auto", "dense", "diag"} or ndarray
         An array is the covariance of the posterior, shape (d, d), or its diagonal.
     names : list of str
-        One for each of the d Euclidean coordinates.
+        Variable of each of the d Euclidean coordinates.
     angles : collection of str
-        Those that are angles.
+        Variables that are angles.
 
     Raises
     ------
     ValueError
-        If the array is of another size.
+        If the array has another size.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.mass_matrix import factor_rule
-    >>> factor_rule("auto", ["b"] * 3).kind, factor_rule("auto", ["b"] * 1000).kind
+    >>> from pymc_geodesic.adaptation.mass_matrix import factor_estimator
+    >>> factor_estimator("auto", ["b"] * 3).kind, factor_estimator("auto", ["b"] * 1000).kind
     ('dense', 'low rank')
-    >>> factor_rule(np.array([4.0, 9.0]), ["a", "b"]).given
+    >>> factor_estimator(np.array([4.0, 9.0]), ["a", "b"]).fixed
     array([2., 3.])
     """
     d = len(names)
@@ -312,30 +354,27 @@ def factor_rule(
                 f"this step are {d}: {_listed(names)}, in this order and unconstrained"
             )
         if metric.ndim == 1:
-            return FactorRule("diag", np.sqrt(metric))
-        return FactorRule("dense", np.linalg.cholesky(metric))
+            return FactorEstimator("diag", np.sqrt(metric))
+        return FactorEstimator("dense", np.linalg.cholesky(metric))
     if metric == "auto":
-        metric = "dense" if d <= LARGEST_DENSE else "low rank"
-    return FactorRule(metric, angles=np.flatnonzero([name in angles for name in names]))
+        metric = "dense" if d <= SETTINGS.max_dense else "low rank"
+    return FactorEstimator(metric, angles=np.flatnonzero([name in angles for name in names]))
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Each name once, with the number of its coordinates."""
+    """List each name once, with the number of its coordinates."""
     counts = {name: list(names).count(name) for name in dict.fromkeys(names)}
     return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
 
 
-FIRST_WINDOW = 10
-GROWTH = 1.5
-FORGOTTEN = 0.5
-"""Part of the draws so far that is dropped when a window ends: they come from the way there."""
+# --- windows ---------------------------------------------------------------------------------
 
 
 def window_ends(n: int) -> list[int]:
-    """Draws after which the metric changes, in a phase of ``n`` draws.
+    """Draws after which the metric is updated, in a phase of ``n`` draws.
 
-    Windows grow by half: early ones are short, because what the first draws show is the way to
-    the posterior. The last window ends with the phase.
+    Each window is half as long again as the one before: early ones are short, because the first
+    draws come from before the chain reached the posterior. The last window ends with the phase.
 
     Examples
     --------
@@ -345,108 +384,105 @@ def window_ends(n: int) -> list[int]:
     >>> window_ends(5)
     [5]
     """
-    ends, width = [], float(FIRST_WINDOW)
-    end = FIRST_WINDOW
-    while end + GROWTH * width <= n:
+    ends, end = [], SETTINGS.first_window
+    width = float(end)
+    while end + SETTINGS.window_growth * width <= n:
         ends.append(end)
-        width *= GROWTH
+        width *= SETTINGS.window_growth
         end += int(width)
     if ends and n - ends[-1] < width:
         ends.pop()
     return [*ends, n]
 
 
-class MetricWindows:
-    """Collects draws with their gradients, and says what metric they ask for.
+class MassMatrixWindows:
+    """Draws and gradients of the present window, from which the metric is estimated.
 
     Parameters
     ----------
     n_draws : int
         Draws of the phase.
-    rule : FactorRule
+    estimator : FactorEstimator
     """
 
-    def __init__(self, n_draws: int, rule: FactorRule) -> None:
+    def __init__(self, n_draws: int, estimator: FactorEstimator) -> None:
         self._ends = set(window_ends(n_draws))
-        self._rule = rule
+        self._estimator = estimator
         self._positions: list[np.ndarray] = []
         self._gradients: list[np.ndarray] = []
-        self._seen = 0
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """What was collected."""
-        return {
-            "seen": self._seen,
-            "positions": np.array(self._positions),
-            "gradients": np.array(self._gradients),
-        }
-
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None:
-        self._seen = state["seen"]
-        self._positions = list(state["positions"])
-        self._gradients = list(state["gradients"])
-
-    def observe(self, position: np.ndarray, gradient: np.ndarray) -> bool:
-        """Take in one draw; return whether a window ends with it.
-
-        Parameters
-        ----------
-        position, gradient : ndarray, shape (size,)
-            In the coordinates of the model, the gradient projected on the tangent space. What is
-            not finite is left out.
-        """
-        self._seen += 1
-        if np.isfinite(position).all() and np.isfinite(gradient).all():
-            self._positions.append(position.copy())
-            self._gradients.append(gradient.copy())
-        return self._seen in self._ends
+        self._n_draws = 0
 
     def __len__(self) -> int:
         return len(self._positions)
 
-    def forget(self) -> None:
-        """Drop the earlier draws, which come from the way to the posterior."""
-        first = int(FORGOTTEN * len(self._positions))
+    @property
+    def state(self) -> dict[str, Any]:
+        """Draws and gradients of the present window."""
+        return {
+            "n_draws": self._n_draws,
+            "positions": self.positions,
+            "gradients": self.gradients,
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._n_draws = state["n_draws"]
+        self._positions = list(state["positions"])
+        self._gradients = list(state["gradients"])
+
+    def add(self, position: np.ndarray, gradient: np.ndarray) -> bool:
+        """Add a draw; return whether a window ends with it.
+
+        Parameters
+        ----------
+        position, gradient : ndarray, shape (size,)
+            In the coordinates of the model, the gradient projected on the tangent space. A draw
+            that is not finite is not added.
+        """
+        self._n_draws += 1
+        if np.isfinite(position).all() and np.isfinite(gradient).all():
+            self._positions.append(position.copy())
+            self._gradients.append(gradient.copy())
+        return self._n_draws in self._ends
+
+    def discard_early(self) -> None:
+        """Discard the earlier draws, from before the chain reached the posterior."""
+        first = int(SETTINGS.discarded_fraction * len(self._positions))
         self._positions = self._positions[first:]
         self._gradients = self._gradients[first:]
 
     def factor(self, d: int) -> Factor | None:
-        """Factor that the rule makes of the first ``d`` coordinates; None if nothing was learned.
+        """Estimate the factor of the first ``d`` coordinates; None where that is not possible.
 
-        That is so where there are too few draws, or where all proposals were rejected.
+        That is so if there are too few draws, or if all proposals were rejected.
         """
-        if len(self._positions) < 3 or not np.ptp(self._positions, axis=0).any():
+        if len(self) < SETTINGS.min_draws or not np.ptp(self._positions, axis=0).any():
             return None
-        x, gradients = np.array(self._positions)[:, :d], np.array(self._gradients)[:, :d]
-        factor = self._rule.factor(x, gradients)
-        numbers = factor.times(np.ones(d)) if isinstance(factor, LowRank) else factor
-        return factor if np.isfinite(numbers).all() else None
+        factor = self._estimator.factor(self.positions[:, :d], self.gradients[:, :d])
+        values = factor.times(np.ones(d)) if isinstance(factor, LowRank) else factor
+        return factor if np.isfinite(values).all() else None
 
     def length(self, part: slice, dim: int, longest: float = 1.0) -> float:
         """Length scale of a variable that is not Euclidean; see `length_scale`."""
-        x, gradients = np.array(self._positions)[:, part], np.array(self._gradients)[:, part]
-        return length_scale(x, gradients, dim, longest)
+        return length_scale(self.positions[:, part], self.gradients[:, part], dim, longest)
 
     def funnel(
         self, parts: Mapping[str, slice], in_model: Collection[tuple[str, str]] = ()
     ) -> Funnel | None:
-        """Look for a variable that sets the scale of another; see `find_funnel`."""
-        positions, gradients = np.array(self._positions), np.array(self._gradients)
-        return find_funnel(positions, gradients, parts, in_model)
+        """Find a variable that sets the scale of another; see `find_funnel`."""
+        return find_funnel(self.positions, self.gradients, parts, in_model)
 
     @property
     def positions(self) -> np.ndarray:
-        """Draws that are remembered, shape (n, size)."""
+        """Draws of the present window, shape (n, size)."""
         return np.array(self._positions)
 
     @property
     def gradients(self) -> np.ndarray:
-        """Gradients of the draws that are remembered, shape (n, size)."""
+        """Gradients at these draws, shape (n, size)."""
         return np.array(self._gradients)
 
     @property
     def mean(self) -> np.ndarray:
-        """Mean of the draws that are remembered."""
+        """Mean of these draws."""
         return np.mean(self._positions, axis=0)

@@ -1,46 +1,125 @@
-"""Adaptation of overdamped Langevin dynamics by annealing the variance that a step adds."""
+r"""Adaptation of overdamped Langevin dynamics by annealing, in the coordinates of the model.
+
+Along a direction with curvature λ and gradient noise V a step h takes the time a = h²λ/2, and the
+variance is too large by the factor 1 + (V/λ) i(a) + a/2, where i is `independent_inflation` or
+`shuffled_inflation` of `pymc_geodesic.adaptation.variance_inflation`: noise that sums to zero over
+an epoch permits longer steps. h is the longest step whose bias is allowed at the present draw of
+the warm-up, for the largest λ and the V below.
+
+The noise is described by tr S and tr S², where S is its covariance matrix, and V = tr S² / tr S:
+the variance along the noise itself, which is the same in all directions for isotropic noise and
+close to the largest one otherwise.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptable import NotAdapted
-from pymc_geodesic.adaptation.adaptation import (
-    Exploration,
-    LangevinChain,
-    Proposal,
+from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinates, Proposal
+from pymc_geodesic.adaptation.annealed_parameters import AnnealedMeasurements
+from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
+from pymc_geodesic.adaptation.variance_inflation import (
+    independent_inflation,
+    longest_time,
+    shuffled_inflation,
 )
-from pymc_geodesic.adaptation.annealed_parameters import DiffusionTuner
-from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
 from pymc_geodesic.arguments import step_size_at
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels.sgld import adagrad_preconditioner
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
-from pymc_geodesic.monitoring.funnels import Funnel
-from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.schedules import Schedule
 
-FIRST_MEASUREMENTS = 20
 
-LONGEST_PROBE = 0.1
-"""Length over which curvature is measured at first, where the density is flat."""
+@dataclass(frozen=True)
+class OverdampedAnnealingSettings:
+    """Constants of the measurements and of the step size.
 
-RUNAWAY = 1e6
-"""Distance, in units of that of free noise, from which a draw of the warm-up counts as diverging.
+    Attributes
+    ----------
+    last_bias : float
+        Relative bias of the variance that is allowed at the end of the warm-up; chosen by hand.
+    max_time : float
+        Bound of h² · curvature / 2, a quarter of that from which Euler's method diverges; by
+        calculation.
+    n_start_measurements : int
+        Measurements at the starting point; chosen by hand.
+    max_probe_length : float
+        Length over which curvature is measured before there is a step size, where the density is
+        flat; chosen by hand.
+    runaway_distance : float
+        Distance, in units of that of free noise, above which a draw of the warm-up counts as a
+        divergence. Steps that are too long for the curvature grow without bound, but take many
+        draws to overflow; chosen by hand.
+    """
 
-Steps that are too long for the curvature grow without bound, but take a long time to overflow.
-"""
+    last_bias: float = 0.05
+    max_time: float = 0.5
+    n_start_measurements: int = 20
+    max_probe_length: float = 0.1
+    runaway_distance: float = 1e6
 
 
-class OverdampedAnnealing:
-    """Step size, user-specified or from measured curvature and noise, of Euler's method.
+SETTINGS = OverdampedAnnealingSettings()
+
+
+def variance_bias(measured: AnnealedMeasurements, time: float, epoch: int | None) -> float:
+    """Relative bias of the variance for steps of a time a.
+
+    Parameters
+    ----------
+    measured : AnnealedMeasurements
+        Of tr S and tr S².
+    time : float
+        a.
+    epoch : int or None
+        Steps after which the noise of shuffled rows sums to zero; None for independent noise.
+    """
+    trace, square = measured.noise
+    bias = 0.5 * time
+    if trace > 0.0:
+        inflation = (
+            independent_inflation(time) if epoch is None else shuffled_inflation(time, epoch)
+        )
+        bias += square / (trace * measured.curvature) * inflation
+    return bias
+
+
+@dataclass
+class OverdampedState:
+    """State of a chain besides the measured averages.
+
+    Attributes
+    ----------
+    is_tuned : bool
+        Whether a warm-up has chosen the step size.
+    step_size : float
+        h of the last draw of the warm-up; 0 before the first.
+    direction : ndarray, shape (size,) or (0,)
+        Direction of the power iteration.
+    last_gradient : ndarray, shape (size,) or (0,)
+        Gradient at the position with the last minibatch.
+    last_difference : ndarray, shape (size,) or (0,)
+        Last difference of two such gradients at the same position.
+    """
+
+    is_tuned: bool = False
+    step_size: float = 0.0
+    direction: np.ndarray = field(default_factory=lambda: np.empty(0))
+    last_gradient: np.ndarray = field(default_factory=lambda: np.empty(0))
+    last_difference: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+
+class OverdampedAnnealing(ModelCoordinates):
+    """Step size of Euler's method, user-specified or from measured curvature and noise.
 
     Parameters
     ----------
@@ -49,13 +128,10 @@ class OverdampedAnnealing:
     step_size : float, callable or None
         h, a time, or a schedule; adapted by default.
     n_steps : int
-        Inner steps of a draw.
-    obstacle : NotAdapted
+        Number of inner steps per draw.
+    obstacle : Ineligible
         Why coordinates are not whitened.
     """
-
-    is_whitened = False
-    noise_ratio = 1.0
 
     def __init__(
         self,
@@ -64,13 +140,14 @@ class OverdampedAnnealing:
         *,
         step_size: float | Schedule | None,
         n_steps: int,
-        obstacle: NotAdapted,
+        obstacle: Ineligible,
     ) -> None:
-        self._estimate, self.product = estimate, product
-        self._given, self._n_steps = step_size, n_steps
-        self._tuner = DiffusionTuner(epoch=estimate.source.epoch)
-        self._obstacle, self.needs_warm_up = obstacle, step_size is None
-        self._has_tuned = False
+        super().__init__(estimate, product)
+        self._given, self._n_steps, self._obstacle = step_size, n_steps, obstacle
+        self.needs_warm_up, self.is_constant = step_size is None, not callable(step_size)
+        self._epoch = estimate.source.epoch
+        self._measured = AnnealedMeasurements(2, last_bias=SETTINGS.last_bias)
+        self._state = OverdampedState()
         self.initialize(1)
 
     def __repr__(self) -> str:
@@ -82,70 +159,51 @@ class OverdampedAnnealing:
     @property
     def is_tuned(self) -> bool:
         """Whether a warm-up has chosen the step size."""
-        return self._has_tuned
+        return self._state.is_tuned
 
     @property
     def minibatch_remedy(self) -> str:
-        """What to do about too much gradient noise."""
+        """Change of the minibatches that reduces gradient noise."""
         return self._obstacle.minibatch_remedy
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `LangevinAdaptation`."""
-        self._has_tuned = self._has_tuned and n_tune == 0
-        if n_tune or not self._tuner.has_measured:
-            self._tuner.reset(n_tune)
-            self._step_size = 0.0
-        self._direction = self._last_gradient = self._last_difference = np.empty(0)
-        self._compared = False
+        state, self._state = self._state, OverdampedState()
+        if n_tune or self._measured.is_empty:
+            self._measured.reset(n_tune)
+        else:
+            self._state.step_size = state.step_size
+        self._state.is_tuned = state.is_tuned and n_tune == 0
+        self._has_compared = False
 
-    @property
-    def is_constant(self) -> bool:
-        """Whether the step size is no schedule."""
-        return not callable(self._given)
-
-    @property
-    def logp_grad(self) -> FieldLike:
-        """Gradient estimate in the coordinates of the model."""
-        return self._estimate.field
-
-    def start(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def start(self, x: np.ndarray) -> np.ndarray:
         """Coordinates of a position; see `LangevinAdaptation`."""
-        self._last_gradient = np.empty(0)
-        return x, np.empty(0)
-
-    def to_position(self, z: np.ndarray) -> np.ndarray:
-        """Position in the coordinates of the model."""
-        return z
-
-    def explore(self, chain: LangevinChain) -> Exploration | None:
-        """Explore nothing."""
-        return None
-
-    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
-        """Find nothing: only whitened coordinates show it."""
-        return None
+        self._state.last_gradient = np.empty(0)
+        return x
 
     def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
-        """Find nothing: no noise is measured by coordinate."""
+        """Return None: the noise of each coordinate is not measured."""
         return None
 
+    # --- a draw ------------------------------------------------------------------------------
+
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
-        """Measure curvature, and choose the step by it; see `LangevinAdaptation`."""
+        """Measure curvature, and choose the step size by it; see `LangevinAdaptation`."""
         minibatches, n_grad = self._estimate.prepare(
             chain.z, self._n_steps, chain.stream, tune=tune
         )
-        self._compared, self._squares = False, squares_of(chain).copy()
-        if self._given is None and (tune or not self._tuner.has_measured):
+        self._has_compared, self._squares_before = False, chain.dynamics.squares.copy()
+        if self._given is None and (tune or self._measured.is_empty):
             n_grad += self._measure(chain, minibatches)
         given = self._given
         step_size = step_size_at(given, chain.n) if callable(given) else given
-        settings = LangevinSettings(
-            self._step_size if step_size is None else step_size,
+        parameters = LangevinParameters(
+            self._state.step_size if step_size is None else step_size,
             np.zeros(self.product.size),
             np.empty(0),
             self._n_steps,
         )
-        return Proposal(settings, minibatches, n_grad)
+        return Proposal(parameters, minibatches, n_grad)
 
     def update(
         self,
@@ -156,111 +214,119 @@ class OverdampedAnnealing:
         *,
         diverging: bool,
     ) -> tuple[bool, int]:
-        """Halve the step after a divergence; see `LangevinAdaptation`."""
-        self._has_tuned = True
-        step_size, n_steps = proposal.settings.step_size, proposal.minibatches.size
-        moved = 0.0 if diverging else float(np.abs(chain.z - before).max())
-        if diverging or moved > RUNAWAY * step_size * math.sqrt(n_steps):
-            self._tuner.shrink()
+        """Halve the step size after a divergence; see `LangevinAdaptation`."""
+        self._state.is_tuned = True
+        step_size, n_steps = proposal.parameters.step_size, proposal.minibatches.size
+        distance = 0.0 if diverging else float(np.abs(chain.z - before).max())
+        if diverging or distance > SETTINGS.runaway_distance * step_size * math.sqrt(n_steps):
+            self._measured.shrink()
             chain.z = before
-            squares_of(chain)[:] = self._squares
+            chain.dynamics.squares[:] = self._squares_before
             chain.refresh(self.product)
-            self._last_gradient = np.empty(0)
+            self._state.last_gradient = np.empty(0)
             return True, 0
-        if self._given is None and not (self._compared and n_steps == 1):
+        if self._given is None and not (self._has_compared and n_steps == 1):
             return False, self._remember_gradient(chain.z, int(proposal.minibatches[-1]))
         return False, 0
 
-    def _observe(self, chain: LangevinChain, minibatch: int, *, counts: bool = True) -> None:
-        """Measure curvature and gradient noise here, in the coordinates θ/√P.
+    # --- measurements ------------------------------------------------------------------------
 
-        The square of the product of two differences of gradients estimates tr S² if the differences
-        are independent: no minibatch may enter both.
+    def _measure(self, chain: LangevinChain, minibatches: np.ndarray) -> int:
+        """Measure curvature and noise, and choose h; return gradient evaluations."""
+        n_grad = 2
+        if self._measured.is_empty:
+            n_grad += self._measure_at_start(chain, minibatches)
+        self._measure_once(chain, int(minibatches[0]))
+        self._state.step_size = self._step_size()
+        return n_grad
+
+    def _step_size(self) -> float:
+        """Longest h within the allowed bias."""
+        measured = self._measured
+        time = longest_time(
+            lambda time: variance_bias(measured, time, self._epoch),
+            measured.allowed_bias,
+            SETTINGS.max_time,
+        )
+        return measured.shrinkage * math.sqrt(2.0 * time / measured.curvature)
+
+    def _measure_at_start(self, chain: LangevinChain, minibatches: np.ndarray) -> int:
+        """Measure several times, so that the first step is stable; return gradient evaluations."""
+        n_grad = 2 * SETTINGS.n_start_measurements
+        for i in range(SETTINGS.n_start_measurements):
+            minibatch = int(minibatches[i % minibatches.size])
+            self._measure_once(chain, minibatch, is_draw=False)
+            if not self._has_compared and i + 1 < minibatches.size:
+                n_grad += self._remember_gradient(chain.z, minibatch)
+        self._state.last_difference = np.empty(0)
+        if not self._estimate.source.is_everything:
+            # with few inner steps the noise is still unknown: all of the gradient may be noise
+            gradient = self._estimate.gradient_at(chain.z, int(minibatches[0]))
+            square = float(gradient @ gradient)
+            self._measured.assume_noise(np.array([square, square**2]))
+            n_grad += 1
+        return n_grad
+
+    def _measure_once(self, chain: LangevinChain, minibatch: int, *, is_draw: bool = True) -> None:
+        """Measure curvature and gradient noise at the position, in the coordinates θ/√P.
+
+        The squared product of two differences of gradients is an estimate of tr S² if the
+        differences are independent, that is, have no minibatch in common.
         """
-        x, squares = chain.z, squares_of(chain)
+        x, squares, state = chain.z, chain.dynamics.squares, self._state
         gradient = self._estimate.gradient_at(x, minibatch)
         root: np.ndarray | float = 1.0
         if squares.size:
             root = np.sqrt([adagrad_preconditioner(square) for square in squares + gradient**2])
-        if self._direction.size == 0:
-            self._direction = np.empty(self.product.size)
-            fill_normal(chain.stream, self._direction)
-        direction = self._direction / math.sqrt(self._direction @ self._direction)
-        length = self._step_size
+        if state.direction.size == 0:
+            state.direction = np.empty(self.product.size)
+            fill_normal(chain.stream, state.direction)
+        direction = state.direction / math.sqrt(state.direction @ state.direction)
+        length = state.step_size
         if not length:
-            # over this length the density changes by a factor e, and some kinks are likely crossed
-            size = root * gradient
-            length = 1.0 / max(math.sqrt(size @ size), 1.0 / LONGEST_PROBE)
+            # over this length the density changes by a factor of e, and kinks are likely crossed
+            scaled = root * gradient
+            length = 1.0 / max(math.sqrt(scaled @ scaled), 1.0 / SETTINGS.max_probe_length)
         moved = self._estimate.gradient_at(x + length * root * direction, minibatch)
         change = root * (gradient - moved) / length
         curvature = float(direction @ change)
         noise = None
-        self._compared = self._last_gradient.size > 0
-        if self._compared:
-            difference = root * (gradient - self._last_gradient)
-            if self._last_difference.size:
+        self._has_compared = state.last_gradient.size > 0
+        if self._has_compared:
+            difference = root * (gradient - state.last_gradient)
+            if state.last_difference.size:
                 noise = np.array(
                     [
                         0.5 * difference @ difference,
-                        0.25 * (difference @ self._last_difference) ** 2,
+                        0.25 * (difference @ state.last_difference) ** 2,
                     ]
                 )
-            self._last_difference = difference
-            self._last_gradient = np.empty(0)
-        self._tuner.observe(curvature, noise, counts)
+            state.last_difference = difference
+            state.last_gradient = np.empty(0)
+        self._measured.update(curvature, noise, is_draw=is_draw)
         if math.isfinite(curvature):
-            # a small part of the old direction keeps the power iteration alive between kinks
-            self._direction = change + 1e-3 * max(abs(curvature), 1e-12) * direction
+            # a small component of the old direction keeps the power iteration going between kinks
+            state.direction = change + 1e-3 * max(abs(curvature), 1e-12) * direction
         else:
-            self._direction = self._last_difference = np.empty(0)
+            state.direction = state.last_difference = np.empty(0)
 
     def _remember_gradient(self, x: np.ndarray, minibatch: int) -> int:
-        """Keep the gradient of a minibatch, to compare with that of the next one.
+        """Store the gradient of a minibatch, to compare with that of the next one.
 
         Return the number of gradient evaluations.
         """
         if self._estimate.source.is_everything:
             return 0
-        self._last_gradient = self._estimate.gradient_at(x, minibatch)
+        self._state.last_gradient = self._estimate.gradient_at(x, minibatch)
         return 1
-
-    def _measure(self, chain: LangevinChain, minibatches: np.ndarray) -> int:
-        """Choose h for this draw; return the number of gradient evaluations."""
-        n_grad = 2
-        if not self._tuner.has_measured:
-            for i in range(FIRST_MEASUREMENTS):
-                minibatch = int(minibatches[i % minibatches.size])
-                self._observe(chain, minibatch, counts=False)
-                if not self._compared and i + 1 < minibatches.size:
-                    n_grad += self._remember_gradient(chain.z, minibatch)
-            self._last_difference = np.empty(0)
-            n_grad += 2 * FIRST_MEASUREMENTS
-            if not self._estimate.source.is_everything:
-                # with few inner steps nothing is known of the noise yet: all may be noise
-                gradient = self._estimate.gradient_at(chain.z, int(minibatches[0]))
-                square = float(gradient @ gradient)
-                self._tuner.suppose_noise(np.array([square, square**2]))
-                n_grad += 1
-        self._observe(chain, int(minibatches[0]))
-        self._step_size = self._tuner.step_size()
-        return n_grad
 
     @property
     def state(self) -> dict[str, Any]:
-        """What was measured and chosen."""
-        named = {name: copy.deepcopy(getattr(self, name)) for name in self._STATE}
-        return named | {"tuner": copy.deepcopy(self._tuner.state)}
+        """Measurements, and the step size."""
+        return asdict(self._state) | {"measured": self._measured.state}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        for name in self._STATE:
-            setattr(self, name, copy.deepcopy(state[name]))
-        self._tuner.state = copy.deepcopy(state["tuner"])
-
-    _STATE = ("_step_size", "_direction", "_last_gradient", "_last_difference", "_has_tuned")
-
-
-def squares_of(chain: LangevinChain) -> np.ndarray:
-    """AdaGrad's sums of squared gradients, which the dynamics hold; empty without."""
-    squares: np.ndarray = chain.dynamics.squares
-    return squares
+        named = copy.deepcopy(state)
+        self._measured.state = named.pop("measured")
+        self._state = OverdampedState(**named)

@@ -1,21 +1,38 @@
-"""How much the noise of minibatches widens the law of a process that follows their estimates."""
+"""Inflation of the variance of a process by the noise of the minibatch estimates it follows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
-FIRST_INFLATION, LAST_INFLATION = 10.0, 0.05
-"""Relative excess of the variance that tuning allows first and last."""
 
-COOLING = 0.7
-"""Part of the tuning phase over which the allowed excess falls."""
+@dataclass(frozen=True)
+class VarianceInflationSettings:
+    """Constants of the schedule of the warm-up.
 
-_HALVINGS = 60
+    Attributes
+    ----------
+    first, last : float
+        Relative inflation of the variance that is allowed at the beginning of the warm-up and from
+        the end of the annealing on; chosen by hand.
+    annealing : float
+        Fraction of the warm-up over which it decreases from the first to the last; chosen by hand.
+    n_bisections : int
+        Iterations of the bisection for a step size, which leave no error beyond rounding.
+    """
+
+    first: float = 10.0
+    last: float = 0.05
+    annealing: float = 0.7
+    n_bisections: int = 60
+
+
+SETTINGS = VarianceInflationSettings()
 
 
 def independent_inflation(time: float) -> float:
-    r"""Variance that independent estimates add, in units of the variance of one.
+    r"""Variance added by independent estimates, in units of the variance of one.
 
     A process x' = e⁻ʰ x + (1 − e⁻ʰ) â with estimates â of variance 1 has the stationary variance
     (1 − e⁻ʰ)/(1 + e⁻ʰ) = tanh(h/2).
@@ -33,7 +50,7 @@ def independent_inflation(time: float) -> float:
 
 
 def shuffled_inflation(time: float, n_blocks: int) -> float:
-    r"""Variance that estimates from blocks of shuffled rows add, in units of the variance of one.
+    r"""Variance added by estimates from blocks of shuffled rows, in units of the variance of one.
 
     Over an epoch of E blocks the deviations add up to zero. With q = e⁻ʰ, the p blocks of the
     current epoch and the whole earlier ones contribute
@@ -62,7 +79,7 @@ def shuffled_inflation(time: float, n_blocks: int) -> float:
 
     whole = power_sum(2, epoch) - power_sum(1, epoch) ** 2 / epoch
     earlier = whole / -math.expm1(-2.0 * time * epoch)
-    # The mean over p of the current epoch's part, in closed form.
+    # Mean over p of the contribution of the current epoch, in closed form.
     one, two = -math.expm1(-time), -math.expm1(-2.0 * time)
     mean_two = (1.0 - power_sum(2, epoch) / epoch) / two
     mean_one = (1.0 - 2.0 * power_sum(1, epoch) / epoch + power_sum(2, epoch) / epoch) / one**2
@@ -77,7 +94,7 @@ def longest_time(added: Callable[[float], float], allowed: float, longest: float
     Parameters
     ----------
     added : callable
-        Variance that a time adds, an increasing function.
+        Added variance, an increasing function of the time.
     allowed : float
     longest : float
         Bound of the result.
@@ -85,7 +102,7 @@ def longest_time(added: Callable[[float], float], allowed: float, longest: float
     if added(longest) <= allowed:
         return longest
     low, high = 0.0, longest
-    for _ in range(_HALVINGS):
+    for _ in range(SETTINGS.n_bisections):
         middle = math.sqrt(low * high) if low > 0.0 else 0.1 * high
         if added(middle) <= allowed:
             low = middle
@@ -95,17 +112,17 @@ def longest_time(added: Callable[[float], float], allowed: float, longest: float
 
 
 def allowed_inflation(draw: int, n_tune: int) -> float:
-    """Relative excess of the variance that a draw may have: falling first, then 5 %.
+    """Relative inflation of the variance that is allowed at a draw: decreasing, then 5 %.
 
-    The last draw of the tuning phase, whose step size is kept, has 5 % however short the phase.
+    It is 5 % at the last draw of the warm-up, whose step size is kept, however short the warm-up.
 
     Parameters
     ----------
     draw : int
-        Number of the draw, with tuning.
+        Number of the draw, warm-up included.
     n_tune : int
-        Draws of the tuning phase.
+        Draws of the warm-up.
     """
-    length = min(COOLING * n_tune, n_tune - 1.0)
+    length = min(SETTINGS.annealing * n_tune, n_tune - 1.0)
     progress = min(draw / length, 1.0) if length > 0.0 else 1.0
-    return FIRST_INFLATION * (LAST_INFLATION / FIRST_INFLATION) ** progress
+    return SETTINGS.first * (SETTINGS.last / SETTINGS.first) ** progress

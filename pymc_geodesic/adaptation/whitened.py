@@ -1,42 +1,49 @@
 """Adaptation of Langevin dynamics in whitened coordinates with control variates.
 
-A warm-up has four phases. *Exploration*: trajectories with Metropolis correction find the posterior
-and its covariance. *Centering*: passes over all rows find the centering point of the control
-variates, pairs of minibatches the gradient noise, and both the parameters. *Tuning*: the dynamics
-run, noise and temperature are monitored, and parameters follow. *Sampling*: nothing changes but the
-thermostats.
+The warm-up has four phases.
+
+1. *Exploration*: Metropolis-corrected trajectories on a sample of the rows find the posterior and
+   its covariance, which whitens the coordinates.
+2. *Centering*: passes over all rows find the centering point of the control variates.
+3. *Noise measurement*: pairs of minibatches give the covariance of the gradient noise and the order
+   of the control variates. Step size, friction and number of steps follow from it.
+4. *Tuning*: the dynamics run. Noise is measured where the chain is, the centering point follows the
+   mean of the draws, and the step size is reduced if the kinetic temperature is biased or a draw
+   diverges.
+
+Afterwards, in *sampling*, only the thermostats change.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptable import rows_of_sample
 from pymc_geodesic.adaptation.adaptation import (
     LARGER_MINIBATCHES,
     Exploration,
     LangevinChain,
     Proposal,
 )
-from pymc_geodesic.adaptation.bounded_parameters import BoundedSettings, ParameterRule, hottest_draw
-from pymc_geodesic.adaptation.centering import MOST_PASSES, passes_to_anchor
-from pymc_geodesic.adaptation.control_variates import VariatesChoice
-from pymc_geodesic.adaptation.gradient_noise import (
-    PAIRS_AT_PLACE,
-    NoiseMeasurement,
-    diagnose_noise,
+from pymc_geodesic.adaptation.centering import find_center
+from pymc_geodesic.adaptation.components import curved_points
+from pymc_geodesic.adaptation.control_variates import ControlVariateOrder, principal_directions
+from pymc_geodesic.adaptation.eligibility import sample_rows
+from pymc_geodesic.adaptation.gradient_noise import SETTINGS as NOISE
+from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement, diagnose_noise
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
+from pymc_geodesic.adaptation.step_size_bounds import (
+    BoundedParameters,
+    has_shared_scales,
+    max_step_size_for_anisotropy,
+    max_step_size_of_exploration,
+    runaway_temperature,
 )
-from pymc_geodesic.adaptation.langevin_parameters import (
-    LangevinSettings,
-    few_beside_many,
-    principal_directions,
-)
-from pymc_geodesic.adaptation.manifold_bounds import points_of, step_of_even_heat, step_of_search
-from pymc_geodesic.adaptation.trajectories import WhitenedTrajectories
+from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels.ahead_of_time import prepare
@@ -47,25 +54,44 @@ from pymc_geodesic.monitoring.stationarity_monitors import WhitenedMonitor
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.finite import all_finite
 
-SEARCH, MOST_SEARCH = 0.5, 500
-"""Part of the tuning phase, and draws at most, that look for the posterior and its scales."""
 
-LEAST_SEARCH = 30
-SEARCH_ACCEPTANCE = 0.8
+@dataclass(frozen=True)
+class WhitenedSettings:
+    """Constants of the warm-up.
 
-REMEASURED = (0.25, 0.5, 0.75)
-"""Parts of the tuning phase behind the search after which noise and centre are looked at again."""
+    Attributes
+    ----------
+    exploration_fraction : float
+        Fraction of the warm-up for exploration; chosen by hand.
+    min_exploration, max_exploration : int
+        Bounds of the number of its draws; chosen by hand. The posteriors of
+        `benchmarks.adaptation` are explored in 500.
+    check_points : tuple of float
+        Fractions of the tuning phase at which noise and centering point are updated; chosen by
+        hand.
+    max_mean_square, max_mean : float
+        Mean square of the whitened mean of the draws, and largest component, above which the
+        centering point moves there; chosen by hand. In a hierarchy whose center was 16 sds off in
+        the log scale alone, the noise made that 50 % too wide (``docs/scale.md``).
+    max_divergences : int
+        Number of divergences in succession after which the chain returns to where the tuning phase
+        began; chosen by hand.
+    """
 
-FAR, FARTHEST = 1.0, 2.0
-"""Mean square of whitened coordinates of the mean, and the largest of them, from which the anchor
-follows it: one scale in a thousand coordinates is enough for noise to be another."""
+    exploration_fraction: float = 0.5
+    min_exploration: int = 30
+    max_exploration: int = 500
+    check_points: tuple[float, ...] = (0.25, 0.5, 0.75)
+    max_mean_square: float = 1.0
+    max_mean: float = 2.0
+    max_divergences: int = 4
 
-MOST_LOST = 4
-"""Divergences in a row after which the chain goes back to where the search ended."""
+
+SETTINGS = WhitenedSettings()
 
 
 class Explorer(Protocol):
-    """Metropolis-corrected sampler that finds the posterior and its covariance.
+    """Metropolis-corrected sampler of the exploration phase.
 
     See `pymc_geodesic.samplers.hmc.HMCSampler`.
     """
@@ -81,11 +107,48 @@ class Explorer(Protocol):
         """Set the position."""
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
-        """Draw once."""
+        """Draw once, and return sample stats."""
+
+
+@dataclass
+class WarmUp:
+    """Progress of a warm-up.
+
+    Attributes
+    ----------
+    n_tune, n_exploration : int
+        Number of its draws, and of those of the exploration phase.
+    z_sum : ndarray, shape (size,)
+        Sum of the draws of the tuning phase since the last check point or divergence.
+    z_count : int
+        Number of these draws.
+    home : ndarray, shape (size,) or (0,)
+        Position where the tuning phase began, in the coordinates of the model.
+    n_divergences, n_runaways : int
+        Number of divergences in succession, and of all draws at a runaway temperature.
+    """
+
+    n_tune: int
+    n_exploration: int
+    z_sum: np.ndarray
+    z_count: int = 0
+    home: np.ndarray = field(default_factory=lambda: np.empty(0))
+    n_divergences: int = 0
+    n_runaways: int = 0
+
+    def forget_draws(self) -> None:
+        """Begin the mean of the draws again."""
+        self.z_sum[:], self.z_count = 0.0, 0
+
+    def is_check_point(self, draw: int) -> bool:
+        """Whether noise and centering point are updated at a draw."""
+        n_tuning = self.n_tune - self.n_exploration
+        draw -= self.n_exploration
+        return any(draw == int(fraction * n_tuning) for fraction in SETTINGS.check_points)
 
 
 class WhitenedAdaptation:
-    """Covariance, centering point, gradient noise and parameters, found in the warm-up.
+    """Mass matrix, control variates, gradient noise and parameters, adapted in the warm-up.
 
     Parameters
     ----------
@@ -93,17 +156,22 @@ class WhitenedAdaptation:
     product : Product
         The variables, Euclidean ones first.
     estimate : GradientEstimate
-        Of the gradient in the coordinates of the model; a sample of its rows is explored.
+        Of the gradient in the coordinates of the model.
     explorer : Explorer
-        Of the same gradient.
+        Sampler of the exploration phase, of the same gradient.
     trajectories : WhitenedTrajectories
-        What the explorer adapts.
+        Adaptation of the explorer, and the mass matrix.
     rule : ParameterRule
         Parameters for known gradient noise.
     order : {"auto", 1, 2, 0}
-        Of control variates.
+        Order of the control variates.
     n_steps : int, optional
-        Inner steps of a draw; chosen by default.
+        Number of inner steps per draw; chosen by default.
+
+    Attributes
+    ----------
+    product : Product
+        Manifolds of the whitened coordinates: one for all Euclidean ones, then the others.
     """
 
     is_whitened = is_constant = needs_warm_up = True
@@ -122,34 +190,51 @@ class WhitenedAdaptation:
         n_steps: int | None,
     ) -> None:
         self.gradient, self._estimate = gradient, estimate
-        self._next_arguments = estimate.next_arguments
+        self._next_minibatches = estimate.next_arguments
         prepare(all_finite)
-        self._model_product = product
+        self._model_product, self.product = product, trajectories.product
         self._explorer, self._trajectories = explorer, trajectories
-        self.product = trajectories.product
-        self._noise = NoiseMeasurement(gradient, self.product, estimate.next_arguments)
-        self._order, self._variates = order, VariatesChoice(self._noise, order)
-        self._points = points_of(product)
-        self._bounds = BoundedSettings(rule, n_steps)
+        self._noise = NoiseMeasurement(gradient, self.product, self._next_minibatches)
+        self._order, self._control_variates = order, ControlVariateOrder(self._noise, order)
+        self._points = curved_points(product)
+        self._bounded = BoundedParameters(rule, n_steps)
         self.initialize(0)
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
         parts = [f"metric={self._trajectories.metric_name!r}"]
-        if self.gradient.variates is not None:
+        if self.gradient.control_variates is not None:
             parts.append(f"control_variates={self._order!r}")
         parts.append("step size, friction and n_steps" if self.gradient.has_noise else "step size")
         return f"adapts {', '.join(parts)}."
 
     @property
+    def parameters(self) -> LangevinParameters | None:
+        """Parameters of the dynamics; None before the noise measurement."""
+        return self._bounded.parameters
+
+    @property
     def is_tuned(self) -> bool:
         """Whether a warm-up has chosen the parameters."""
-        return self.settings is not None
+        return self.parameters is not None
+
+    @property
+    def logp_grad(self) -> FieldLike:
+        """Gradient estimate in whitened coordinates."""
+        return self.gradient.estimated
+
+    @property
+    def noise_ratio(self) -> float:
+        """Variance of the gradient estimate with control variates over that without."""
+        return self._noise.measured.noise_ratio
 
     def monitor(self) -> WhitenedMonitor:
-        """Monitor of draws in these coordinates."""
+        """Stationarity monitor in these coordinates."""
         return WhitenedMonitor(
-            self.gradient, self._model_product, self._next_arguments, mixes=self._trajectories.mixes
+            self.gradient,
+            self._model_product,
+            self._next_minibatches,
+            mixes=self._trajectories.mixes,
         )
 
     def use_covariance(self, covariance: np.ndarray) -> None:
@@ -162,107 +247,46 @@ class WhitenedAdaptation:
         """
         self._trajectories.use_covariance(covariance)
 
-    def initialize(self, n_tune: int) -> None:
-        """Begin a chain; see `LangevinAdaptation`."""
-        self._n_tune = n_tune
-        self._n_search = min(max(int(SEARCH * n_tune), LEAST_SEARCH), MOST_SEARCH, n_tune)
-        self._n_lost = self._n_strayed = 0
-        if n_tune or self.settings is None:
-            self._bounds.reset()
-            self.gradient.drop_anchor()
-            self._explorer.initialize(np.zeros(2, dtype=np.uint64), self._n_search, 0)
-            self._noise.reset()
-            self._z_sum, self._z_count = np.zeros(self.product.size), 0
-            self._home = np.empty(0)
-        else:
-            self.gradient.renew_anchor()
-        if n_tune:
-            self._use_sample()
-
-    @property
-    def settings(self) -> LangevinSettings | None:
-        """What the dynamics run with; None before it was chosen."""
-        return self._bounds.settings
-
-    @property
-    def logp_grad(self) -> FieldLike:
-        """Gradient estimate in whitened coordinates."""
-        return self.gradient.noisy
-
-    @property
-    def noise_ratio(self) -> float:
-        """Noise with control variates over noise without; 1 without control variates."""
-        return self._noise.variates_ratio
-
-    def _use_sample(self) -> None:
-        """Explore the posterior of a weighted sample of the rows."""
-        if self._estimate.source.is_everything:
-            return
-        sample = rows_of_sample(self._estimate, self.product.size)
-        self.gradient.use_sample(sample.arrays, sample.counts, sample.weights)
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """All that decides what is chosen later."""
-        named = {name: copy.deepcopy(getattr(self, name)) for name in self._STATE}
-        return named | {
-            "bounds": self._bounds.state,
-            "search": self._explorer.state,
-            "noise": self._noise.state,
-        }
-
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None:
-        self._use_sample()
-        for name in self._STATE:
-            setattr(self, name, copy.deepcopy(state[name]))
-        self._bounds.state = state["bounds"]
-        self._explorer.state = state["search"]
-        self._noise.state = state["noise"]
-
-    _STATE = ("_n_tune", "_n_search", "_home", "_n_lost", "_n_strayed", "_z_sum", "_z_count")
-
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
         return self.gradient.to_position(z)
 
-    def start(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def start(self, x: np.ndarray) -> np.ndarray:
         """Coordinates of a position; see `LangevinAdaptation`."""
         self._explorer.start(x)
-        return self._explorer.z.copy(), np.empty(0)
+        return self._explorer.z.copy()
 
-    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
-        """See `WhitenedTrajectories.funnel`; pairs in the model count without gradient noise."""
-        return self._trajectories.funnel(() if self.gradient.has_noise else in_model)
-
-    def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
-        """Name coordinates whose gradient noise is poorly known."""
-        if not self.gradient.has_noise or self.settings is None:
-            return None
-        return diagnose_noise(self.settings, self._noise.error, self.gradient.metric, names)
-
-    def explore(self, chain: LangevinChain) -> Exploration | None:
-        """Make one transition, on all rows or the sample of them."""
-        if chain.n >= self._n_search:
-            return None
-        unused, self._explorer.stream = self._explorer.stream, chain.stream
-        drawn = self._explorer.draw(tune=True)
-        self._explorer.stream = unused  # so that the state holds one stream, that of the chain
-        chain.z = self._explorer.z.copy()
-        if chain.n == self._n_search - 1:
-            chain.refresh(self.product)
-        return Exploration(drawn["step_size"], drawn["n_grad"], drawn["diverging"])
+    def initialize(self, n_tune: int) -> None:
+        """Begin a chain; see `LangevinAdaptation`."""
+        n_exploration = max(int(SETTINGS.exploration_fraction * n_tune), SETTINGS.min_exploration)
+        n_exploration = min(n_exploration, SETTINGS.max_exploration, n_tune)
+        self._warm_up = WarmUp(n_tune, n_exploration, np.zeros(self.product.size))
+        if not n_tune and self.is_tuned:
+            self.gradient.recompute_center()
+            return
+        self._bounded.reset()
+        self.gradient.remove_control_variates()
+        self._explorer.initialize(np.zeros(2, dtype=np.uint64), n_exploration, 0)
+        self._noise.reset()
+        if n_tune:
+            self._use_sample()
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Choose parameters and minibatches; see `LangevinAdaptation`."""
         n_grad = 0
-        if self.settings is None:
-            n_grad = self._settle(chain)
+        if self.parameters is None:
+            n_grad += self._center(chain)
+            self._bound_step_size()
+            self._set_noise_points(chain)
+            n_grad += self._measure_noise(chain)
+            self._warm_up.home = self.to_position(chain.z)
         elif tune:
-            n_grad = self._look_again(chain)
-        settings = self.settings
-        assert settings is not None
-        return Proposal(settings, self._next_arguments(settings.n_steps), n_grad)
+            n_grad += self._measure_at_draw(chain)
+            if self._warm_up.is_check_point(chain.n):
+                n_grad += self._recenter(chain)
+        parameters = self.parameters
+        assert parameters is not None
+        return Proposal(parameters, self._next_minibatches(parameters.n_steps), n_grad)
 
     def update(
         self,
@@ -273,135 +297,204 @@ class WhitenedAdaptation:
         *,
         diverging: bool,
     ) -> tuple[bool, int]:
-        """Monitor the temperature, and undo a draw that diverged; see `LangevinAdaptation`."""
-        # within an unstable kick v·v can be far below zero, too
-        hottest = hottest_draw(self._model_product.dim, self._n_strayed)
-        strayed = not diverging and abs(temperature) > hottest
-        if diverging or strayed:
-            self._turn_back(chain, before, strayed=strayed)
+        """Check the temperature, and undo a draw that diverged; see `LangevinAdaptation`."""
+        # with an unstable kick v·v is negative where it is read
+        limit = runaway_temperature(self._model_product.dim, self._warm_up.n_runaways)
+        runs_away = not diverging and abs(temperature) > limit
+        if diverging or runs_away:
+            self._undo_draw(chain, before, runs_away=runs_away)
             return True, 0
-        self._n_lost = 0
-        self._bounds.watch(temperature, self._noise.variances)
+        self._warm_up.n_divergences = 0
+        self._bounded.check_temperature(temperature, self._noise.variances)
         return False, 0
 
-    def _settle(self, chain: LangevinChain) -> int:
-        """Find the anchor, the noise, and the settings; return gradient evaluations."""
-        n_grad = 0
-        if self.gradient.variates is not None:
-            x = self.to_position(chain.z)
-            windows = self._trajectories.tuner.windows
-            if windows is not None and len(windows) > 2:
-                d = self.gradient.n_euclidean
-                x[:d] = windows.mean[:d]
-            n_grad += self._anchor(chain, x)
-            chain.refresh(self.product)  # tangent at the anchor
-        searched = self._trajectories.tuner.step_size.recent
-        sizes = [part.stop - part.start for part in self._model_product.slices.values()]
-        longest = self._bounds.rule.longest_step(
-            searched, self._model_product.dim, shared=few_beside_many(sizes)
-        )
-        stable = step_of_search(self._points, self._trajectories.tuner.windows, self.gradient)
-        self._bounds.longest = min(self._bounds.longest, longest, stable)
-        self._use_draws(chain)
-        n_grad += self._measure_noise(chain)
-        self._home = self.to_position(chain.z)
-        return n_grad
+    # --- 1. exploration ----------------------------------------------------------------------
 
-    def _anchor(self, chain: LangevinChain, x: np.ndarray, most_passes: int = MOST_PASSES) -> int:
-        """Move to where the gradient of all rows is small, and estimate differences to it."""
-        place, total, n_passes = passes_to_anchor(
-            self.gradient, self._model_product, x, most_passes
-        )
-        if place is not None and total is not None:
-            self.gradient.anchor_at(place, total)
-            self._trajectories.use(self.gradient.metric.moved(place[: self.gradient.n_euclidean]))
-            chain.z = self.gradient.from_position(place)
+    def explore(self, chain: LangevinChain) -> Exploration | None:
+        """Make one transition, on all rows or the sample of them."""
+        if chain.n >= self._warm_up.n_exploration:
+            return None
+        unused, self._explorer.stream = self._explorer.stream, chain.stream
+        drawn = self._explorer.draw(tune=True)
+        self._explorer.stream = unused  # so that the state has one stream, that of the chain
+        chain.z = self._explorer.z.copy()
+        if chain.n == self._warm_up.n_exploration - 1:
+            chain.refresh(self.product)
+        return Exploration(drawn["step_size"], drawn["n_grad"], drawn["diverging"])
+
+    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
+        """Find a funnel in the draws of the exploration.
+
+        Pairs of the model count as evidence only without gradient noise; see `LangevinAdaptation`.
+        """
+        return self._trajectories.funnel(() if self.gradient.has_noise else in_model)
+
+    def _use_sample(self) -> None:
+        """Let the explorer use a weighted sample of the rows."""
+        if self._estimate.source.is_everything:
+            return
+        sample = sample_rows(self._estimate, self.product.size)
+        self.gradient.set_sample(sample.arrays, sample.counts, sample.weights)
+
+    # --- 2. centering ------------------------------------------------------------------------
+
+    def _center(self, chain: LangevinChain) -> int:
+        """Find a centering point near the mean of the exploration; return passes over all rows."""
+        if self.gradient.control_variates is None:
+            return 0
+        x = self.to_position(chain.z)
+        windows, d = self._trajectories.windows, self.gradient.n_euclidean
+        if len(windows) > 2:
+            x[:d] = windows.mean[:d]
+        n_passes = self._center_near(chain, x)
+        chain.refresh(self.product)  # tangent at the centering point
         return n_passes
 
-    def _measure_noise(self, chain: LangevinChain) -> int:
-        """Measure gradient noise around the centre and choose the settings."""
-        if not self.gradient.has_noise:
-            self._bounds.choose(self._noise.variances)
-            return 0
-        steps_of_draw = self._bounds.steps_of_draw
-        differences = self._variates.choose(chain.z, chain.stream, steps_of_draw)
-        self._take_noise(chain, differences)
-        of_second_order = self._variates.reconsider(chain.z, chain.stream, steps_of_draw)
-        if of_second_order is not None:
-            self._take_noise(chain, of_second_order)
-        return self._noise.spent()
+    def _center_near(self, chain: LangevinChain, x: np.ndarray, **options: int) -> int:
+        """Move chain and metric to a centering point near x; see `find_center`."""
+        center, total, n_passes = find_center(self.gradient, self._model_product, x, **options)
+        if center is not None and total is not None:
+            self.gradient.center_at(center, total)
+            metric = self.gradient.metric.recentered(center[: self.gradient.n_euclidean])
+            self._trajectories.set_metric(metric)
+            chain.z = self.gradient.whiten(center)
+        return n_passes
 
-    def _take_noise(self, chain: LangevinChain, differences: np.ndarray) -> None:
-        """Turn to the principal directions of the noise, and choose settings for it."""
-        d = self.gradient.n_euclidean
-        if self.gradient.metric.is_dense and d:
-            rotation, _ = principal_directions(differences[:, :d])
+    def _bound_step_size(self) -> None:
+        """Bound the step size by the shape of the posterior that was explored."""
+        sizes = [part.stop - part.start for part in self._model_product.slices.values()]
+        by_shape = self._bounded.rule.max_step_size_for_shape(
+            self._trajectories.recent_step_size,
+            self._model_product.dim,
+            has_shared_scales=has_shared_scales(sizes),
+        )
+        by_curvature = max_step_size_of_exploration(
+            self._points, self._trajectories.windows, self.gradient
+        )
+        bounds = self._bounded.bounds
+        bounds.by_shape = min(bounds.by_shape, by_shape, by_curvature)
+
+    # --- 3. noise measurement ----------------------------------------------------------------
+
+    def _set_noise_points(self, chain: LangevinChain) -> None:
+        """Measure noise at the draws of the exploration, moved to the centering point."""
+        windows, d = self._trajectories.windows, self.gradient.n_euclidean
+        if len(windows):
+            x = windows.positions
+            if self.gradient.is_centered:
+                x[:, :d] += self.to_position(chain.z)[:d] - x[:, :d].mean(axis=0)
+            self._noise.set_draws(x)
+
+    def _measure_noise(self, chain: LangevinChain) -> int:
+        """Measure the noise, choose the order of control variates, and the parameters.
+
+        Return the number of gradient evaluations.
+        """
+        if not self.gradient.has_noise:
+            self._bounded.choose(self._noise.variances)
+            return 0
+        n_steps, order = self._bounded.n_steps, self._control_variates
+        self._use_noise(chain, order.choose(chain.z, chain.stream, n_steps))
+        differences = order.reconsider(chain.z, chain.stream, n_steps)
+        if differences is not None:
+            self._use_noise(chain, differences)
+        return self._noise.pop_n_grad()
+
+    def _use_noise(self, chain: LangevinChain, differences: np.ndarray) -> None:
+        """Rotate to the principal directions of the noise, and choose parameters for it."""
+        gradient, noise, d = self.gradient, self._noise, self.gradient.n_euclidean
+        if gradient.metric.is_dense and d:
+            rotation = principal_directions(differences[:, :d])
             chain.z[:d] = rotation.T @ chain.z[:d]
             chain.dynamics.rotate(rotation)
-            self._trajectories.use(self.gradient.metric.rotated(rotation))
-        if self.gradient.order == 2:
-            self._noise.choose_reach(chain.z, chain.stream)
-        if d and (self.gradient.order == 2 or self.gradient.metric.is_dense):
-            # others, for the variances along directions are not what these were chosen by
-            differences = self._noise.differences(chain.z, self._noise.n_wanted, chain.stream)
-        self._noise.take(differences)
-        self._bounds.longest_by_noise = step_of_even_heat(self._points, differences)
-        self._noise.take_more(chain.z, chain.stream, self._choose)
+            self._trajectories.set_metric(gradient.metric.rotated(rotation))
+        if gradient.order == 2:
+            noise.choose_reach(chain.z, chain.stream)
+        if d and (gradient.order == 2 or gradient.metric.is_dense):
+            # other pairs, whose variances are not biased by the choice of directions and bounds
+            differences = noise.differences(chain.z, noise.n_pairs, chain.stream)
+        noise.replace(differences)
+        self._bounded.bounds.by_anisotropy = max_step_size_for_anisotropy(self._points, differences)
+        noise.refine(chain.z, chain.stream, self._choose_parameters)
 
-    def _use_draws(self, chain: LangevinChain) -> None:
-        """Measure noise at the draws of the search, moved to where all rows see the posterior."""
-        windows, d = self._trajectories.tuner.windows, self.gradient.n_euclidean
-        if windows is not None and len(windows):
-            x = windows.positions
-            if self.gradient.is_anchored:
-                x[:, :d] += self.to_position(chain.z)[:d] - x[:, :d].mean(axis=0)
-            self._noise.use_draws(x)
+    def _choose_parameters(self) -> LangevinParameters:
+        """Choose parameters for the present measurements."""
+        variances = self._noise.variances
+        self._bounded.bound_by_heterogeneity(variances, self._noise.sd)
+        return self._bounded.choose(variances)
 
-    def _choose(self) -> LangevinSettings:
-        """Choose settings for the noise that is known by now."""
-        noise = self._noise.variances
-        self._bounds.bound(noise, self._noise.spread)
-        return self._bounds.choose(noise)
+    def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
+        """Name coordinates whose gradient noise is poorly known."""
+        if not self.gradient.has_noise or self.parameters is None:
+            return None
+        return diagnose_noise(self.parameters, self._noise.error, self.gradient.metric, names)
 
-    def _look_again(self, chain: LangevinChain) -> int:
-        """Measure pairs where the chain is, and act on what was measured now and then."""
-        if self.gradient.has_noise and chain.n % PAIRS_AT_PLACE == 0:
-            self._noise.look_at(chain.z)
-        n_grad = self._noise.spent()
-        self._z_sum += chain.z
-        self._z_count += 1
-        behind = self._n_tune - self._n_search
-        if any(chain.n - self._n_search == int(part * behind) for part in REMEASURED):
-            n_grad += self._remeasure(chain)
-        return n_grad
+    # --- 4. tuning ---------------------------------------------------------------------------
 
-    def _remeasure(self, chain: LangevinChain) -> int:
-        d = self.gradient.n_euclidean
-        mean = self._z_sum[:d] / max(self._z_count, 1)
-        self._z_sum[:], self._z_count = 0.0, 0
-        is_far = d > 0 and (float(mean @ mean) / d > FAR or float(np.abs(mean).max()) > FARTHEST)
-        if self.gradient.is_anchored and is_far:
+    def _measure_at_draw(self, chain: LangevinChain) -> int:
+        """Add pairs of minibatches at some draws, and every draw to the mean.
+
+        Return the number of gradient evaluations.
+        """
+        if self.gradient.has_noise and chain.n % NOISE.pairs_per_point == 0:
+            self._noise.measure_at(chain.z)
+        self._warm_up.z_sum += chain.z
+        self._warm_up.z_count += 1
+        return self._noise.pop_n_grad()
+
+    def _recenter(self, chain: LangevinChain) -> int:
+        """Move the centering point to the mean of the draws if that is far; update the parameters.
+
+        Return passes over all rows and evaluations of minibatch gradients.
+        """
+        d, warm_up = self.gradient.n_euclidean, self._warm_up
+        mean = warm_up.z_sum[:d] / max(warm_up.z_count, 1)
+        warm_up.forget_draws()
+        is_far = d > 0 and (
+            float(mean @ mean) / d > SETTINGS.max_mean_square
+            or float(np.abs(mean).max()) > SETTINGS.max_mean
+        )
+        if self.gradient.is_centered and is_far:
             here = self.to_position(chain.z)
             x = here.copy()
             x[:d] = self.gradient.metric.to_position(mean)
-            n_grad = self._anchor(chain, x, most_passes=1)
-            self._use_draws(chain)
-            chain.z = self.gradient.from_position(here)
-            return n_grad + self._measure_noise(chain)
+            n_passes = self._center_near(chain, x, max_passes=1)
+            self._set_noise_points(chain)
+            chain.z = self.gradient.whiten(here)
+            return n_passes + self._measure_noise(chain)
         if self.gradient.has_noise:
-            self._choose()
+            self._choose_parameters()
         return 0
 
-    def _turn_back(self, chain: LangevinChain, before: np.ndarray, *, strayed: bool) -> None:
-        """Go back to where a draw began, or to where the search ended, with half the step."""
-        self._n_lost += 1
-        self._n_strayed += strayed
-        # draws before that were hot as well led away; and after several in a row the place is to
-        # blame, not the step
-        goes_home = strayed or self._n_lost % MOST_LOST == 0
-        chain.z = self.gradient.from_position(self._home) if goes_home else before
-        self._z_sum[:], self._z_count = 0.0, 0
-        self._noise.forget_draws()
-        chain.dynamics.initialize(self.product)
-        chain.refresh(self.product)
-        self._bounds.shorten(0.5, self._noise.variances)
+    def _undo_draw(self, chain: LangevinChain, before: np.ndarray, *, runs_away: bool) -> None:
+        """Return to before a draw, or to where the tuning phase began, and halve the step size."""
+        warm_up = self._warm_up
+        warm_up.n_divergences += 1
+        warm_up.n_runaways += runs_away
+        # the draws before a runaway temperature already led away from the posterior; and several
+        # divergences in succession are due to the position, not to the step size
+        goes_home = runs_away or warm_up.n_divergences % SETTINGS.max_divergences == 0
+        chain.restart_at(self.gradient.whiten(warm_up.home) if goes_home else before, self.product)
+        warm_up.forget_draws()
+        self._noise.discard_draws()
+        self._bounded.reduce_step_size(0.5, self._noise.variances)
+
+    # --- state -------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Progress of the warm-up, and what was measured and chosen."""
+        return {
+            "warm_up": asdict(self._warm_up),
+            "bounded": self._bounded.state,
+            "explorer": self._explorer.state,
+            "noise": self._noise.state,
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._use_sample()
+        self._warm_up = WarmUp(**copy.deepcopy(state["warm_up"]))
+        self._bounded.state = state["bounded"]
+        self._explorer.state = state["explorer"]
+        self._noise.state = state["noise"]

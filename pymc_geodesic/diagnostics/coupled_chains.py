@@ -19,7 +19,6 @@ import numpy as np
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import fill_normal, new_tape
-from pymc_geodesic.samplers.dynamics import Underdamped
 from pymc_geodesic.samplers.langevin import LangevinSampler
 
 __all__ = ["CoupledChains", "check_coupling"]
@@ -48,7 +47,7 @@ class CoupledChains:
     Parameters
     ----------
     sampler : LangevinSampler
-        Its warm-up is over; the chains start from its state.
+        It has drawn since its warm-up; the chains start from its state.
     levels : int
         How many chains; the first has the step size of the sampler.
 
@@ -71,8 +70,9 @@ class CoupledChains:
                 "the step size changes from draw to draw, by a schedule or a preconditioner; give "
                 "a number, or leave it to tuning"
             )
-        settings = sampler.settings()
-        has_momentum = isinstance(sampler.dynamics, Underdamped)
+        settings = sampler.parameters
+        assert settings is not None
+        has_momentum = sampler.dynamics.has_momentum
         factor = 0.5 if has_momentum else math.sqrt(0.5)
         self._settings = [
             replace(settings, step_size=settings.step_size * factor**level, n_steps=2**level)
@@ -87,10 +87,7 @@ class CoupledChains:
         ]
         self._n_steps, self._stream = settings.n_steps, sampler.stream
         self._positions = [sampler.z.copy() for _ in range(levels)]
-        self._dynamics = [copy.copy(sampler.dynamics) for _ in range(levels)]
-        for dynamics in self._dynamics:
-            dynamics.initialize(self._adaptation.product)
-            dynamics.state = sampler.dynamics.state
+        self._dynamics = [copy.deepcopy(sampler.dynamics) for _ in range(levels)]
         source = self._estimate.source
         has_epochs = source.epoch is not None and not source.moves
         self._orders = [copy.deepcopy(source.state) for _ in range(levels)] if has_epochs else []

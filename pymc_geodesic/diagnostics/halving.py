@@ -192,6 +192,7 @@ def step_halving(
     for _ in track(range(tune), description="Tuning", disable=not progressbar):
         point, _ = made.step(point)
     made.stop_tuning()
+    made.step(point)
     chains = CoupledChains(sampler, 3)
     steps = track(range(draws), description="Halving", disable=not progressbar)
     drawn = np.stack([chains.advance() for _ in steps], axis=1)

@@ -89,7 +89,7 @@ class Expansions:
             some: outer products take the place of the Hessian then.
         """
         parts, scale = self._parts(n_rows)
-        output = self._scale * scale * self._total.over(x, parts, rest=0.0)
+        output = self._scale * scale * self._total.sum_over(x, parts, rest=0.0)
         hessian = np.zeros((self._size, self._size))
         if curvature:
             if self._may_have_kinks and far:
@@ -103,7 +103,7 @@ class Expansions:
     def rest(self, x: np.ndarray, *, curvature: bool) -> Expansion:
         """Expand what is no row: the prior, and what was added to it."""
         parts, _ = self._parts(1)
-        output = self._total.over(x, parts) - self._total.over(x, parts, rest=0.0)
+        output = self._total.sum_over(x, parts) - self._total.sum_over(x, parts, rest=0.0)
         hessian = np.zeros((self._size, self._size))
         if curvature:
             hessian = self._hessian(x, parts, rest=1.0) - self._hessian(x, parts, rest=0.0)
@@ -111,7 +111,7 @@ class Expansions:
 
     def seen(self, x: np.ndarray) -> np.ndarray:
         """Gradient of the log-density of the step, all rows of the shard counted."""
-        return self._total.over(x, self._parts(None)[0])[:-1]
+        return self._total.sum_over(x, self._parts(None)[0])[:-1]
 
     def _parts(self, n_rows: int | None) -> tuple[list, float]:
         source = self._estimator.source
@@ -124,7 +124,7 @@ class Expansions:
             self._curvature = self._estimator.row_curvature()
         if self._curvature is None:
             return np.zeros((self._size, self._size))
-        hessian = self._curvature.of_all_rows(x, parts, rest=rest)
+        hessian = self._curvature.hessian(x, parts, rest=rest)
         return 0.5 * (hessian + hessian.T)
 
     def _unless_kinks_hide_it(self, x: np.ndarray, hessian: np.ndarray) -> np.ndarray:
@@ -136,7 +136,7 @@ class Expansions:
             return hessian
         step = LOOKED_AT / np.sqrt(expected) * direction
         rows = self._parts(None)[0]
-        here, there = (self._total.over(place, rows, rest=0.0) for place in (x, x + step))
+        here, there = (self._total.sum_over(place, rows, rest=0.0) for place in (x, x + step))
         change = self._scale * float(step @ (there - here)[:-1])
         missed = abs(change - step @ hessian @ step)
         return instead if missed > HIDDEN * LOOKED_AT**2 else hessian
@@ -149,6 +149,6 @@ class Expansions:
         gradients = np.empty((n, self._size))
         for i in range(n):
             one = {name: array[i : i + 1] for name, array in arrays.items()}
-            gradients[i] = self._scale * self._total.over(x, [(one, 1)], rest=0.0)[:-1]
+            gradients[i] = self._scale * self._total.sum_over(x, [(one, 1)], rest=0.0)[:-1]
         away = gradients - gradients.mean(axis=0)
         return -(n_all / n) * away.T @ away

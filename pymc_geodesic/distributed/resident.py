@@ -259,9 +259,9 @@ class ResidentShard:
         self._step.sampling_state = state
         adaptation = getattr(self._step, "adaptation", None)
         if isinstance(adaptation, WhitenedAdaptation):
-            adaptation.gradient.meet_rows(self._known)
+            adaptation.gradient.recompute_center(self._known)
         if isinstance(self._step, SCIR | SGRLD) and self._local:
-            point = self._step.begin_local_anew(point)
+            point = self._step.restart_local(point)
         return point, walks
 
 

@@ -1,4 +1,4 @@
-"""The fields of a posterior in the coordinates of a metric: of all rows, and of minibatches."""
+"""Gradient functions of a posterior in whitened coordinates: over all rows, and of minibatches."""
 
 from __future__ import annotations
 
@@ -9,65 +9,48 @@ import numpy as np
 
 from pymc_geodesic.gradients.change_of_coordinates import ChangeOfCoordinates
 from pymc_geodesic.gradients.control_variates import ControlVariates
-from pymc_geodesic.gradients.metric import Factor, LowRank, Metric, unit_metric
+from pymc_geodesic.gradients.metric import Metric, unit_metric
 from pymc_geodesic.gradients.row_curvature import RowCurvature
-from pymc_geodesic.gradients.second_order import SecondOrderVariates
+from pymc_geodesic.gradients.second_order import SecondOrderControlVariates
 from pymc_geodesic.gradients.total_gradient import TotalGradient
 from pymc_geodesic.runtime.fields import FieldLike, evaluate
 
 Rows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]
 
 
-def _arrays(factor: Factor) -> dict[str, np.ndarray]:
-    """Arrays that a factor is made of, by name."""
-    if isinstance(factor, LowRank):
-        return {
-            "factor": factor.scale,
-            "directions": factor.directions,
-            "stretch": factor.stretch,
-        }
-    return {"factor": factor}
-
-
-def _factor(arrays: Mapping[str, Any]) -> Factor:
-    """Put a factor together from its arrays."""
-    if "directions" in arrays:
-        return LowRank(arrays["factor"], arrays["directions"], arrays["stretch"])
-    return arrays["factor"]
-
-
 class AdaptedGradient:
-    """What a sampler in the coordinates of a metric evaluates.
+    """Gradient functions whose coordinates and control variates can be changed.
 
     Parameters
     ----------
     size : int
-        Length of a position, whose first part the metric changes.
+        Length of a position, Euclidean coordinates first.
     widths : sequence of int
-        Lengths of the parts behind it, one for each variable.
+        Number of coordinates of each variable that is not Euclidean.
     exact : FieldLike
-        Gradient of all rows, or of a sample of them, with the log-density behind it.
+        Gradient over all rows, or a sample of them, followed by the log-density.
     minibatch : FieldLike, optional
-        Gradient of a minibatch; that of all rows by default.
+        Gradient of a minibatch; `exact` takes its place if there are no minibatches.
     total : TotalGradient, optional
-        Where `exact` gets its rows from.
+        The sum over rows that `exact` evaluates.
     all_rows : callable, optional
-        Parts of all rows, to be summed over by `total`.
-    use_variates : bool
-        Whether differences to an anchor may be estimated.
-    curvature : callable, optional
-        Makes what differences of second order need, or None where there are no such; called when
-        they are asked for.
+        Returns the parts of all rows, over which `total` sums.
+    use_control_variates : bool
+        Whether the minibatch gradient may have control variates.
+    make_curvature : callable, optional
+        Compiles second derivatives of the rows for second-order control variates; returns None
+        where PyTensor has none.
 
     Attributes
     ----------
-    exact, noisy : FieldLike
-        In the coordinates of the metric.
     order : {0, 1, 2}
-        Of the differences to the anchor by which `noisy` is estimated; 0 until `anchor_at` was
-        called, where it is the gradient of a minibatch as it is.
+        Order of the control variates of `estimated`; 0 without a centering point.
     metric : Metric
     widths : list of int
+    control_variates : ControlVariates or None
+        Those of first order; None without minibatches or with ``use_control_variates=False``.
+    second_order : SecondOrderControlVariates or None
+        None until `compile_second_order`.
     """
 
     def __init__(
@@ -79,190 +62,195 @@ class AdaptedGradient:
         total: TotalGradient | None = None,
         all_rows: Rows | None = None,
         *,
-        use_variates: bool = True,
-        curvature: Callable[[], RowCurvature | None] | None = None,
+        use_control_variates: bool = True,
+        make_curvature: Callable[[], RowCurvature | None] | None = None,
     ) -> None:
         self.size, self.n_euclidean = size, size - sum(widths)
         self.widths = list(widths)
         self._total, self._all_rows = total, all_rows
+        self._model_exact = exact
         self._exact = ChangeOfCoordinates(exact, size, widths, n_values=1)
-        self._plain = self._anchored = None
-        self.variates: ControlVariates | None = None
+        self._by_order: list[ChangeOfCoordinates | None] = [None, None, None]
+        self.control_variates: ControlVariates | None = None
         if minibatch is not None:
-            self._plain = ChangeOfCoordinates(minibatch, size, widths)
-            if use_variates:
-                self.variates = ControlVariates(minibatch, size)
-                self._anchored = ChangeOfCoordinates(self.variates.field, size, widths)
-        self._inner_exact = exact
-        self._make_curvature = curvature
-        self._curvature: RowCurvature | None = None
-        self._second: SecondOrderVariates | None = None
-        self._expanded: ChangeOfCoordinates | None = None
+            self._by_order[0] = ChangeOfCoordinates(minibatch, size, widths)
+            if use_control_variates:
+                self.control_variates = ControlVariates(minibatch, size)
+                self._by_order[1] = ChangeOfCoordinates(
+                    self.control_variates.logp_grad, size, widths
+                )
+        self._make_curvature = make_curvature
+        self.curvature: RowCurvature | None = None
+        self.second_order: SecondOrderControlVariates | None = None
         self.order = 0
-        self.use(unit_metric(self.n_euclidean, len(widths)))
+        self.set_metric(unit_metric(self.n_euclidean, len(widths)))
 
     @property
     def exact(self) -> FieldLike:
-        """Gradient and log-density of all rows, or of the sample that is in use."""
-        return self._exact.field
+        """Gradient and log-density over all rows, or over the sample of `set_sample`."""
+        return self._exact.logp_grad
 
     @property
-    def noisy(self) -> FieldLike:
-        """Gradient that the dynamics follow."""
-        estimate = (self._plain, self._anchored, self._expanded)[self.order]
-        if estimate is not None:
-            return estimate.field
-        return self._exact.field
+    def estimated(self) -> FieldLike:
+        """Gradient estimate that Langevin dynamics follow."""
+        return (self._by_order[self.order] or self._exact).logp_grad
 
     @property
     def has_noise(self) -> bool:
         """Whether there are minibatches."""
-        return self._plain is not None
+        return self._by_order[0] is not None
 
-    def use(self, metric: Metric) -> None:
+    # --- coordinates -------------------------------------------------------------------------
+
+    def set_metric(self, metric: Metric) -> None:
         """Change the coordinates."""
         self.metric = metric
-        for coordinates in (self._exact, self._plain, self._anchored, self._expanded):
+        for coordinates in (self._exact, *self._by_order):
             if coordinates is not None:
-                coordinates.use(metric)
-        if self._second is not None:
-            self._second.reach_along(metric)
+                coordinates.set_metric(metric)
+        if self.second_order is not None:
+            self.second_order.set_metric(metric)
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
-        """Coordinates of the model."""
+        """Position in the coordinates of the model."""
         x = z.copy()
         x[: self.n_euclidean] = self.metric.to_position(z[: self.n_euclidean])
         return x
 
-    def from_position(self, x: np.ndarray) -> np.ndarray:
-        """Coordinates of the metric."""
+    def whiten(self, x: np.ndarray) -> np.ndarray:
+        """Whitened coordinates of a position of the model."""
         z = x.copy()
-        z[: self.n_euclidean] = self.metric.from_position(x[: self.n_euclidean])
+        z[: self.n_euclidean] = self.metric.whiten(x[: self.n_euclidean])
         return z
 
-    def use_sample(
+    # --- sums over rows, in the coordinates of the model -------------------------------------
+
+    def set_sample(
         self,
         arrays: Mapping[str, np.ndarray],
         n_rows: int | np.ndarray,
         weight: float | np.ndarray,
     ) -> None:
-        """Let `exact` stand for a sample of the rows with weights; see `TotalGradient.use`."""
+        """Let `exact` sum over a weighted sample of the rows; see `TotalGradient.set_rows`."""
         assert self._total is not None
-        self._total.use(arrays, n_rows, weight)
+        self._total.set_rows(arrays, n_rows, weight)
 
     def exact_gradient(self, x: np.ndarray) -> np.ndarray:
-        """Gradient of what `exact` stands for, in the coordinates of the model."""
+        """Gradient over all rows, or over the sample of `set_sample`."""
         output = np.empty(self.size + 1)
-        field = self._inner_exact
-        evaluate(field.address, x, 0, field.context, output)
-        field.raise_error()
+        exact = self._model_exact
+        evaluate(exact.address, x, 0, exact.context, output)
+        exact.raise_error()
         return output[:-1]
 
     def gradient_of_all_rows(self, x: np.ndarray) -> np.ndarray:
-        """Gradient of all rows, in the coordinates of the model."""
+        """Gradient over all rows, also where `exact` has a sample."""
         parts = None if self._all_rows is None else self._all_rows()
         if self._total is None or parts is None:
             return self.exact_gradient(x)
-        return self._total.over(x, parts)[:-1]
+        return self._total.sum_over(x, parts)[:-1]
+
+    # --- control variates --------------------------------------------------------------------
 
     @property
-    def is_anchored(self) -> bool:
-        """Whether differences to an anchor are estimated."""
+    def is_centered(self) -> bool:
+        """Whether the estimate has control variates."""
         return self.order > 0
 
-    def anchor_at(self, x: np.ndarray, gradient: np.ndarray) -> None:
-        """Estimate differences to the gradient at a place from now on, to first order."""
-        assert self.variates is not None
-        self.variates.use(x, gradient)
+    def center_at(self, x: np.ndarray, gradient: np.ndarray) -> None:
+        """Use first-order control variates with a centering point and the gradient there.
+
+        Parameters
+        ----------
+        x, gradient : ndarray, shape (size,)
+            In the coordinates of the model, the gradient over all rows.
+        """
+        assert self.control_variates is not None
+        self.control_variates.set_center(x, gradient)
         self.order = 1
 
-    def has_second_order(self) -> bool:
-        """Prepare differences of second order, and say whether there are any."""
-        if self._second is None and self._make_curvature is not None:
-            self._curvature = self._make_curvature()
-            if self._curvature is None:
+    def remove_control_variates(self) -> None:
+        """Use plain minibatch gradients."""
+        self.order = 0
+
+    def compile_second_order(self) -> bool:
+        """Compile second-order control variates; return whether the model has them."""
+        if self.second_order is None and self._make_curvature is not None:
+            self.curvature = self._make_curvature()
+            if self.curvature is None:
                 self._make_curvature = None
                 return False
-            self._second = SecondOrderVariates(self._curvature, self.n_euclidean)
-            self._second.reach_along(self.metric)
-            self._expanded = ChangeOfCoordinates(self._second.field, self.size, self.widths)
-            self._expanded.use(self.metric)
-        return self._second is not None
+            self.second_order = SecondOrderControlVariates(self.curvature, self.n_euclidean)
+            self.second_order.set_metric(self.metric)
+            estimate = ChangeOfCoordinates(self.second_order.logp_grad, self.size, self.widths)
+            estimate.set_metric(self.metric)
+            self._by_order[2] = estimate
+        return self.second_order is not None
 
-    def expand(self, hessian: np.ndarray | None = None) -> None:
-        """Estimate differences to second order, where `has_second_order`.
+    def use_second_order(self, hessian: np.ndarray | None = None) -> None:
+        """Use second-order control variates with the centering point of the first-order ones.
 
         Parameters
         ----------
         hessian : ndarray, shape (size, size), optional
-            Of all rows at the anchor; summed over them by default.
+            Hessian over all rows at the centering point; computed by default.
         """
-        variates, second, curvature = self.variates, self._second, self._curvature
-        assert variates is not None
+        first, second, curvature = self.control_variates, self.second_order, self.curvature
+        assert first is not None
         assert second is not None
         assert curvature is not None
         if hessian is None:
             parts = None if self._all_rows is None else self._all_rows()
             assert parts is not None
-            hessian = curvature.of_all_rows(variates.anchor, parts)
-        second.use(variates.anchor, variates.total, hessian)
+            hessian = curvature.hessian(first.center, parts)
+        second.set_center(first.center, first.total, hessian)
         self.order = 2
 
     @property
     def reach(self) -> np.ndarray:
-        """Bounds r_j of differences of second order, which can be changed in place."""
-        assert self._second is not None
-        return self._second.reach
+        """Bounds r_j of the second-order terms, which may be changed in place."""
+        assert self.second_order is not None
+        return self.second_order.reach
 
-    def renew_anchor(self) -> None:
-        """Sum over all rows at the anchor again, for data may have changed since."""
-        self.meet_rows({})
-
-    def meet_rows(self, known: dict[bytes, np.ndarray]) -> None:
-        """Sum over all rows at an anchor that was found with other rows.
+    def recompute_center(self, known: dict[bytes, np.ndarray] | None = None) -> None:
+        """Sum over all rows at the centering point again, because the data may have changed.
 
         Parameters
         ----------
-        known : dict
-            Sums over these rows by order and anchor, to which what is missing is added.
+        known : dict, optional
+            Sums over the present rows, by order and centering point. New ones are added to it.
         """
-        if self.variates is None or not self.order:
+        if self.control_variates is None or not self.order:
             return
-        order, anchor = self.order, self.variates.anchor.copy()
-        of_first, of_second = (bytes([k]) + anchor.tobytes() for k in (1, 2))
-        if of_first not in known:
-            known[of_first] = self.gradient_of_all_rows(anchor)
-        self.anchor_at(anchor, known[of_first])
+        known = {} if known is None else known
+        order, center = self.order, self.control_variates.center.copy()
+        first, second = (bytes([k]) + center.tobytes() for k in (1, 2))
+        if first not in known:
+            known[first] = self.gradient_of_all_rows(center)
+        self.center_at(center, known[first])
         if order > 1:
-            self.expand(known.get(of_second))
-            assert self._second is not None
-            known[of_second] = self._second.hessian.copy()
-
-    def drop_anchor(self) -> None:
-        """Estimate gradients as they are."""
-        self.order = 0
+            self.use_second_order(known.get(second))
+            assert self.second_order is not None
+            known[second] = self.second_order.hessian.copy()
 
     @property
     def state(self) -> dict[str, Any]:
-        """Metric and anchor."""
-        variates = self.variates if self.order else None
-        second = self._second if self.order > 1 else None
-        return {
-            "centre": self.metric.centre,
-            **_arrays(self.metric.factor),
-            "lengths": self.metric.lengths,
-            "anchor": np.empty(0) if variates is None else variates.anchor.copy(),
-            "total": np.empty(0) if variates is None else variates.total.copy(),
-            "hessian": np.empty(0) if second is None else second.hessian.copy(),
-            "reach": np.empty(0) if second is None else second.reach.copy(),
-        }
+        """Metric, and the control variates in use."""
+        state: dict[str, Any] = {"metric": self.metric.state, "order": self.order}
+        if self.control_variates is not None and self.order:
+            state["center"] = self.control_variates.center.copy()
+            state["total"] = self.control_variates.total.copy()
+        if self.second_order is not None and self.order > 1:
+            state["hessian"] = self.second_order.hessian.copy()
+            state["reach"] = self.second_order.reach.copy()
+        return state
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self.use(Metric(state["centre"], _factor(state), state["lengths"]))
-        self.drop_anchor()
-        if state["anchor"].size:
-            self.anchor_at(state["anchor"], state["total"])
-        if state["hessian"].size and self.has_second_order():
-            self.expand(state["hessian"])
+        self.set_metric(Metric.from_state(state["metric"]))
+        self.remove_control_variates()
+        if state["order"]:
+            self.center_at(state["center"], state["total"])
+        if state["order"] > 1 and self.compile_second_order():
+            self.use_second_order(state["hessian"])
             self.reach[:] = state["reach"]

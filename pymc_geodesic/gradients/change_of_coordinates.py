@@ -1,8 +1,8 @@
-r"""A gradient field in the coordinates of a metric.
+r"""Gradient function in whitened coordinates, composed with one in the coordinates of the model.
 
 With x = c + L z the gradient in z is Lᵀ ∇log π(x), and the log-density changes by a constant. On a
-compact manifold the gradient is multiplied by the length s by which the kernel multiplies times.
-The field is made of another field by its address, so that densities know nothing of it.
+compact manifold the gradient is multiplied by the length scale s by which the kernel multiplies
+times. The inner function is called by its address.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def _stretch(directions: np.ndarray, stretch: np.ndarray, vector: np.ndarray) ->
 @part
 def _to_position(
     kind: int,
-    centre: np.ndarray,
+    center: np.ndarray,
     factor: np.ndarray,
     directions: np.ndarray,
     stretch: np.ndarray,
     z: np.ndarray,
     x: np.ndarray,
 ) -> None:
-    """X ← c + L z in the first coordinates, x ← z in the others."""
-    d = centre.size
+    """Set x to c + L z in the Euclidean coordinates, and to z in the others."""
+    d = center.size
     for i in range(z.size):
         x[i] = z[i]
     if kind == _LOW_RANK:
@@ -56,9 +56,9 @@ def _to_position(
             row = factor[i * d : (i + 1) * d]
             for j in range(d):
                 total += row[j] * z[j]
-            x[i] = centre[i] + total
+            x[i] = center[i] + total
         else:
-            x[i] = centre[i] + factor[i] * x[i]
+            x[i] = center[i] + factor[i] * x[i]
 
 
 @part
@@ -72,7 +72,7 @@ def _to_gradient(
     gradient: np.ndarray,
     output: np.ndarray,
 ) -> None:
-    """Lᵀ g in the first coordinates, s g in the others, and the values behind them as they are."""
+    """Set the output to Lᵀ g (Euclidean coordinates), s g (others) and the log-densities."""
     for i in range(lengths.size):
         output[d + i] = lengths[i] * gradient[d + i]
     for i in range(d + lengths.size, output.size):
@@ -91,20 +91,20 @@ def _to_gradient(
 
 
 @compiled_for_c
-def _in_new_coordinates(position: Any, argument: int, context: Any, output: Any) -> float:
+def _in_whitened_coordinates(position: Any, minibatch: int, context: Any, output: Any) -> float:
     table = array_at(context, (14,), np.int64)
     size, n_outputs, d, kind = table[3], table[4], table[5], table[6]
-    centre = array_at(table[7], (d,), np.float64)
+    center = array_at(table[7], (d,), np.float64)
     factor = array_at(table[8], (d * d if kind == _DENSE else d,), np.float64)
     directions = array_at(table[_DIRECTIONS], (table[_COUNT], d), np.float64)
     stretch = array_at(table[_STRETCH], (table[_COUNT],), np.float64)
     scratch = array_at(table[9], (size + n_outputs,), np.float64)
     x, gradient = scratch[:size], scratch[size:]
     _to_position(
-        kind, centre, factor, directions, stretch, array_at(position, (size,), np.float64), x
+        kind, center, factor, directions, stretch, array_at(position, (size,), np.float64), x
     )
     inner_context = array_at(table[1], (table[2],), np.int64)
-    value = evaluate(table[0], x, argument, inner_context, gradient)
+    value = evaluate(table[0], x, minibatch, inner_context, gradient)
     lengths = array_at(table[10], (size - d,), np.float64)
     out = array_at(output, (n_outputs,), np.float64)
     _to_gradient(kind, d, factor, directions, stretch, lengths, gradient, out)
@@ -112,22 +112,22 @@ def _in_new_coordinates(position: Any, argument: int, context: Any, output: Any)
 
 
 class ChangeOfCoordinates:
-    """A field in the coordinates z of x = c + L z.
+    """Gradient function in the coordinates z of x = c + L z.
 
     Parameters
     ----------
     inner : FieldLike
-        Field in the coordinates x.
+        Gradient function in the coordinates x.
     size : int
-        Length of a position, whose first coordinates change and the others stay.
+        Length of a position, Euclidean coordinates first.
     widths : sequence of int
-        How many of the others belong to each variable.
+        Number of coordinates of each variable that is not Euclidean.
     n_values : int
-        How many numbers the field writes behind its gradient.
+        Number of log-densities that the function returns after the gradient.
 
     Attributes
     ----------
-    field : ComposedField
+    logp_grad : ComposedField
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class ChangeOfCoordinates:
         n_euclidean = size - sum(widths)
         self._widths = list(widths)
         self._lengths = np.ones(max(sum(widths), 1))
-        self._centre = np.zeros(n_euclidean)
+        self._center = np.zeros(n_euclidean)
         self._factor = np.ones(n_euclidean)
         self._dense: np.ndarray | None = None
         self._directions, self._stretch = np.empty((1, n_euclidean)), np.empty(1)
@@ -150,7 +150,7 @@ class ChangeOfCoordinates:
                 size + n_values,
                 n_euclidean,
                 _DIAGONAL,
-                self._centre.ctypes.data,
+                self._center.ctypes.data,
                 self._factor.ctypes.data,
                 self._scratch.ctypes.data,
                 self._lengths.ctypes.data,
@@ -160,12 +160,12 @@ class ChangeOfCoordinates:
             ],
             dtype=np.int64,
         )
-        self.field = ComposedField(_in_new_coordinates, context, [inner], self)
+        self.logp_grad = ComposedField(_in_whitened_coordinates, context, [inner], self)
 
-    def use(self, metric: Metric) -> None:
-        """Take over a metric; its arrays are copied."""
-        context = self.field.context
-        self._centre[:] = metric.centre
+    def set_metric(self, metric: Metric) -> None:
+        """Set the metric; its arrays are copied."""
+        context = self.logp_grad.context
+        self._center[:] = metric.center
         if self._widths:
             self._lengths[:] = np.repeat(metric.lengths, self._widths)
         factor = metric.factor

@@ -84,9 +84,6 @@ class LocalGradientEstimator(GradientEstimate):
 
     is_local = True
 
-    scheme: type[RowConditional] = RowConditional
-    """How local variables are drawn."""
-
     def __init__(
         self,
         model: Model,
@@ -117,7 +114,7 @@ class LocalGradientEstimator(GradientEstimate):
                 )
         self._total_size = total_rows(model, self.local, source, total_size)
         self._scale = self.total_size / source.batch_size
-        self.rows = self.scheme(
+        self.rows = RowConditional(
             model,
             self._variables,
             self.local,
@@ -271,12 +268,12 @@ class LocalGradientEstimator(GradientEstimate):
         adaptation = self._adaptation
         step_size = None
         if adaptation is not None:
-            step_size = adaptation.exploring if tune else adaptation.settled
+            step_size = adaptation.current if tune else adaptation.average
         step_size, n_grad = self.sample_local(coordinates, step_size, stream)
         if adaptation is None:
             self._adaptation = DualAveraging(step_size, TARGET_ACCEPT)
         elif tune:
-            adaptation.observe(self.acceptance_rate)
+            adaptation.update(self.acceptance_rate)
         return self.next_arguments(n_steps), n_grad
 
     def next_minibatch(self) -> None:

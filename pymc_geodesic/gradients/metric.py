@@ -1,20 +1,23 @@
-r"""Coordinates in which a posterior has about the same scale in all directions.
+r"""Metrics: linear changes of coordinates in which a posterior has about unit covariance.
 
-Euclidean coordinates change by x = c + L z, so that a posterior with covariance L Lᵀ becomes one
-with covariance I. On a compact manifold a matrix would bend the geodesics, so that each variable
-there has one number, the length that its velocities are multiplied by.
+Euclidean coordinates are whitened by x = c + L z, so that a posterior with covariance L Lᵀ becomes
+one with covariance I. L Lᵀ is the inverse mass matrix of Hamiltonian Monte Carlo. On a compact
+manifold a matrix would bend the geodesics; each variable on one has a single length scale, by which
+its velocities are multiplied.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
-    r"""A diagonal matrix with a few directions of its own scale.
+    r"""A diagonal matrix with a low-rank correction.
 
     .. math:: L = D\,(I + U (S - I) U^\top)
 
@@ -41,15 +44,15 @@ class LowRank:
     directions: np.ndarray
     stretch: np.ndarray
 
-    def _stretched(self, z: np.ndarray, by: np.ndarray) -> np.ndarray:
-        """Return z with its parts along the directions multiplied."""
-        return z + ((z @ self.directions) * (by - 1.0)) @ self.directions.T
+    def _stretched(self, z: np.ndarray, stretch: np.ndarray) -> np.ndarray:
+        """Return z with its components along the directions multiplied by ``stretch``."""
+        return z + ((z @ self.directions) * (stretch - 1.0)) @ self.directions.T
 
     def times(self, z: np.ndarray) -> np.ndarray:
         """Return L z for one vector or rows of vectors."""
         return self._stretched(z, self.stretch) * self.scale
 
-    def solved(self, x: np.ndarray) -> np.ndarray:
+    def solve(self, x: np.ndarray) -> np.ndarray:
         """Return L⁻¹ x."""
         return self._stretched(x / self.scale, 1.0 / self.stretch)
 
@@ -63,20 +66,21 @@ class LowRank:
 
 
 Factor = np.ndarray | LowRank
+"""L as a matrix, shape (d, d), its diagonal, shape (d,), or a diagonal with a low rank."""
 
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """A change of Euclidean coordinates.
+    """Whitened coordinates z of the Euclidean variables, and length scales of the others.
 
     Attributes
     ----------
-    centre : ndarray, shape (d,)
-        c, the origin of the new coordinates.
-    factor : ndarray, shape (d, d) or (d,), or LowRank
-        L, or its diagonal.
+    center : ndarray, shape (d,)
+        c, the origin of the whitened coordinates.
+    factor : Factor
+        L.
     lengths : ndarray, shape (n,)
-        One for each of the variables on a compact manifold.
+        Length scale of each variable that is not Euclidean.
 
     Examples
     --------
@@ -85,17 +89,17 @@ class Metric:
     >>> metric = Metric(np.array([1.0, 0.0]), np.array([[2.0, 0.0], [1.0, 1.0]]))
     >>> metric.to_position(np.array([1.0, 1.0]))
     array([3., 2.])
-    >>> metric.from_position(np.array([3.0, 2.0]))
+    >>> metric.whiten(np.array([3.0, 2.0]))
     array([1., 1.])
     """
 
-    centre: np.ndarray
+    center: np.ndarray
     factor: Factor
     lengths: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @property
     def is_dense(self) -> bool:
-        """Whether all coordinates are mixed."""
+        """Whether L is a matrix with all correlations."""
         return isinstance(self.factor, np.ndarray) and self.factor.ndim == 2
 
     def to_direction(self, z: np.ndarray) -> np.ndarray:
@@ -106,44 +110,57 @@ class Metric:
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Return c + L z for one point or rows of points."""
-        return self.centre + self.to_direction(z)
+        return self.center + self.to_direction(z)
 
-    def from_position(self, x: np.ndarray) -> np.ndarray:
+    def whiten(self, x: np.ndarray) -> np.ndarray:
         """Return L⁻¹ (x − c)."""
-        away = x - self.centre
+        away = x - self.center
         if isinstance(self.factor, LowRank):
-            return self.factor.solved(away)
+            return self.factor.solve(away)
         return np.linalg.solve(self.factor, away.T).T if self.is_dense else away / self.factor
 
     def to_gradient(self, g: np.ndarray) -> np.ndarray:
-        """Return Lᵀ g, the gradient in the new coordinates."""
+        """Return Lᵀ g, the gradient in whitened coordinates."""
         if isinstance(self.factor, LowRank):
             return self.factor.transposed_times(g)
         return g @ self.factor if self.is_dense else g * self.factor
 
     def rotated(self, rotation: np.ndarray) -> Metric:
-        """Return the metric with factor L Q, which whitens as well for orthogonal Q.
-
-        Of dense metrics alone.
-        """
+        """Return the metric with factor L Q for orthogonal Q, where L is dense."""
         assert isinstance(self.factor, np.ndarray)
-        return Metric(self.centre, self.factor @ rotation, self.lengths)
+        return Metric(self.center, self.factor @ rotation, self.lengths)
 
-    def moved(self, centre: np.ndarray) -> Metric:
-        """Return the metric around another centre."""
-        return Metric(np.array(centre), self.factor, self.lengths)
+    def recentered(self, center: np.ndarray) -> Metric:
+        """Return the metric with another origin."""
+        return Metric(np.array(center), self.factor, self.lengths)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Arrays by name."""
+        named = {"center": self.center, "lengths": self.lengths}
+        if isinstance(self.factor, LowRank):
+            return named | vars(self.factor)
+        return named | {"factor": self.factor}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Metric:
+        """Make a metric of the arrays of `state`."""
+        named = dict(state)
+        center, lengths = named.pop("center"), named.pop("lengths")
+        return cls(center, LowRank(**named) if "scale" in named else named["factor"], lengths)
 
 
 def unit_metric(size: int, n_lengths: int = 0) -> Metric:
-    """Coordinates as they are."""
+    """Return the metric of the coordinates of the model."""
     return Metric(np.zeros(size), np.ones(size), np.ones(n_lengths))
 
 
-def diagonal_metric(centre: np.ndarray, gradient: np.ndarray) -> Metric:
-    """First guess from one gradient: a scale of 1/sqrt(|g|) for each coordinate, at most 1.
+def diagonal_metric(center: np.ndarray, gradient: np.ndarray) -> Metric:
+    """Return an initial metric, of scales 1/sqrt(|g|) of each coordinate, at most 1.
 
-    A posterior with scale s whose start is some s away has a gradient of order 1/s; farther away
-    the scale is underestimated, which is the safe side, until draws have been seen.
+    At a distance of the order of s from the mode of a posterior with standard deviation s, the
+    gradient is of order 1/s. Farther away the scale is underestimated, which is stable, until draws
+    are available.
     """
     scale = 1.0 / np.sqrt(np.maximum(np.abs(gradient), 1.0))
-    return Metric(np.array(centre), scale)
+    return Metric(np.array(center), scale)

@@ -1,4 +1,4 @@
-"""Gradient and Hessian of rows at one place: of all of them, and of a minibatch along a vector."""
+"""Hessian over all rows at a point, and Hessian-vector products of minibatches."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pymc_geodesic.runtime.fields import evaluate
 
 
 class RowCurvature:
-    """Field of gradients and of Hessians times a vector, of any number of rows.
+    """Gradients and Hessian-vector products of any number of rows.
 
     Parameters
     ----------
     inner : CompiledField
-        Its position is (x, v), each of length ``size``, and it writes (∇f(x), ∇²f(x) v) of as many
-        rows as its argument says. Its inputs end with one block of rows for each of `names` and
-        the weights of rows and of the rest.
+        Function of (x, v), each of length ``size``, that returns (∇f(x), ∇²f(x) v) for the number
+        of rows in its argument. Its inputs end with one block of rows for each of `names`, the
+        weight of the rows and the weight of the terms that do not depend on them.
     minibatch : CompiledField
-        Gradients of minibatches, whose last inputs are the same blocks.
+        Gradient function of minibatches, whose last inputs are the same blocks.
     size : int
     names : list of str
         Containers of the row blocks.
@@ -31,10 +31,11 @@ class RowCurvature:
     Attributes
     ----------
     weights : ndarray, shape (4,)
-        Of rows and of the rest: in the next evaluation, and for a minibatch, N/n and 1.
+        Weights of the rows and of the other terms: in the next evaluation, and of a minibatch, N/n
+        and 1.
     inputs : ndarray of int64, shape (len(names), 3)
-        Of every block the place in the context of ``inner``, that in the context of ``minibatch``,
-        and the bytes of a row.
+        For each block, its index in the context of ``inner``, that in the context of
+        ``minibatch``, and the number of bytes of a row.
     """
 
     def __init__(
@@ -66,29 +67,29 @@ class RowCurvature:
     def _row_bytes(block: FixedArray) -> int:
         return int(np.prod(block.shape[1:], dtype=int)) * np.dtype(block.dtype).itemsize
 
-    def of_all_rows(
+    def hessian(
         self,
         x: np.ndarray,
         parts: Iterable[tuple[Mapping[str, np.ndarray], int]],
         *,
         rest: float = 1.0,
     ) -> np.ndarray:
-        """Hessian of the log-density of all rows, which come in parts.
+        """Hessian of the log-density over all rows, which come in parts.
 
-        Rows are looked at in chunks that stay in the cache for all columns.
+        Rows are evaluated in chunks that stay in the cache for all columns.
 
         Parameters
         ----------
         x : ndarray, shape (size,)
         parts : iterable of (arrays, number of rows)
         rest : float
-            How often what is no row counts.
+            Weight of the terms that do not depend on the rows.
 
         Returns
         -------
         ndarray, shape (size, size)
         """
-        size, field = self.size, self.inner
+        size, inner = self.size, self.inner
         position, output = np.zeros(2 * size), np.empty(2 * size)
         position[:size] = x
         hessian = np.zeros((size, size))
@@ -97,11 +98,11 @@ class RowCurvature:
             for start in range(0, n_rows, CHUNK):
                 count = min(CHUNK, n_rows - start)
                 for i, name in enumerate(self._names):
-                    field.point_at(self._first + i, arrays[name][start : start + count])
+                    inner.point_at(self._first + i, arrays[name][start : start + count])
                 for column in range(size):
                     position[size + column] = 1.0
-                    evaluate(field.address, position, count, field.context, output)
-                    field.raise_error()
+                    evaluate(inner.address, position, count, inner.context, output)
+                    inner.raise_error()
                     position[size + column] = 0.0
                     hessian[:, column] += output[size:]
                 self.weights[1] = 0.0

@@ -147,10 +147,10 @@ class PosteriorScore:
                 row[part] = variable.coordinates(point[variable.value_name]).ravel()
         return positions
 
-    def anchor(self, position: np.ndarray) -> ControlVariates:
-        """Control variates around a place, for minibatches."""
+    def control_variates(self, position: np.ndarray) -> ControlVariates:
+        """First-order control variates of the minibatches, with a centering point."""
         variates = ControlVariates(self.estimator.field, self.product.size)
-        variates.use(position, self._of_all_rows(position)[:-1])
+        variates.set_center(position, self._of_all_rows(position)[:-1])
         return variates
 
     def __call__(
@@ -183,7 +183,7 @@ class PosteriorScore:
             centre = positions.mean(axis=0)
             spread = positions.std(axis=0) + np.finfo(float).tiny
             nearest = np.argmin(np.sum(((positions - centre) / spread) ** 2, axis=1))
-            field = self.anchor(positions[nearest]).field
+            field = self.control_variates(positions[nearest]).logp_grad
             self.estimator.source.reset(seed)
             for position, row in zip(positions, output, strict=True):
                 argument = int(self.estimator.next_arguments(1)[0])
@@ -209,7 +209,7 @@ class PosteriorScore:
     def _of_all_rows(self, position: np.ndarray) -> np.ndarray:
         """Gradient and log-density, shape (size + 1,)."""
         if self._total is not None:
-            return self._total.over(position, self.estimator.source.all_rows() or ())
+            return self._total.sum_over(position, self.estimator.source.all_rows() or ())
         output = np.empty(self.product.size + 1)
         field = self.estimator.field
         evaluate(field.address, position, 0, field.context, output)

@@ -1,4 +1,4 @@
-"""Log-density and gradient of all rows, or of a sample of them that stands for all, in chunks."""
+"""Log-density and gradient over all rows, or a weighted sample of them, summed in chunks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled_for_c
 
 CHUNK = 2048
-"""Rows that are looked at together: what comes in between stays in the cache."""
+"""Rows that are evaluated together, so that intermediate results stay in the cache; chosen by hand.
+A plain number, because compiled code reads it."""
 
-_FIELD, _CONTEXT, _N_CONTEXT, _SIZE, _OUTPUTS, _STRATA, _INPUTS, _TABLE, _WEIGHTS, _PART = range(10)
+_LOGP_GRAD, _CONTEXT, _N_CONTEXT, _SIZE, _OUTPUTS, _STRATA, _INPUTS, _TABLE, _WEIGHTS, _PART = (
+    range(10)
+)
 _COUNTS, _STRATUM_WEIGHTS, _LENGTH = 10, 11, 12
 
 
 @compiled_for_c
-def _sum_of_chunks(position: Any, argument: int, context: Any, output: Any) -> float:
-    """Add up the fields of all chunks; what is no row counts in the first of them only."""
+def _sum_of_chunks(position: Any, minibatch: int, context: Any, output: Any) -> float:
+    """Sum over chunks; terms that do not depend on the rows are added once, with the first."""
     table = array_at(context, (_LENGTH,), np.int64)
     size, outputs, n_inputs = table[_SIZE], table[_OUTPUTS], table[_INPUTS]
     counts = array_at(table[_COUNTS], (table[_STRATA],), np.int64)
@@ -41,7 +44,7 @@ def _sum_of_chunks(position: Any, argument: int, context: Any, output: Any) -> f
             count = min(CHUNK, last - start)
             for i in range(n_inputs):
                 inner_context[inputs[i, 0]] = inputs[i, 1] + start * inputs[i, 2]
-            evaluate(table[_FIELD], x, count, inner_context, part)
+            evaluate(table[_LOGP_GRAD], x, count, inner_context, part)
             for i in range(outputs):
                 total[i] += part[i]
             weights[1] = 0.0
@@ -50,13 +53,14 @@ def _sum_of_chunks(position: Any, argument: int, context: Any, output: Any) -> f
 
 
 class TotalGradient:
-    """Field of the log-density and its gradient, summed over rows.
+    """Gradient and log-density, summed over rows.
 
     Parameters
     ----------
     inner : CompiledField
-        Field of a chunk, with the number of its rows as the argument and one value. Its inputs
-        end with one block of rows for each of `names` and the weights of rows and of the rest.
+        Gradient function of a chunk, whose argument is the number of rows, with the log-density.
+        Its inputs end with one block of rows for each of `names`, the weight of the rows and the
+        weight of the terms that do not depend on them.
     size : int
         Length of a position.
     names : list of str
@@ -64,15 +68,15 @@ class TotalGradient:
 
     Attributes
     ----------
-    field : ComposedField
-        Sum over the rows that were last put in use; the log-density stands behind the gradient.
+    logp_grad : ComposedField
+        Sum over the rows of the last `set_rows`; the log-density follows the gradient.
     """
 
     def __init__(self, inner: CompiledField, size: int, names: list[str]) -> None:
         self._inner = inner
         self._size = size
         self._names = names
-        self._weights = np.array([1.0, 1.0, 1.0])  # of rows, of the rest now, of the rest at first
+        self._weights = np.array([1.0, 1.0, 1.0])  # rows, other terms now, other terms first
         self._part = np.empty(size + 1)
         self._inputs = np.zeros((len(names), 3), dtype=np.int64)
         self._arrays: list[np.ndarray] = []
@@ -80,59 +84,59 @@ class TotalGradient:
         for i in range(2):
             inner.point_at(self._first + len(names) + i, self._weights[i : i + 1].reshape(()))
         context = np.zeros(_LENGTH, dtype=np.int64)
-        context[_FIELD], context[_CONTEXT] = inner.address, inner.context.ctypes.data
+        context[_LOGP_GRAD], context[_CONTEXT] = inner.address, inner.context.ctypes.data
         context[_N_CONTEXT] = inner.context.size
         context[_SIZE], context[_OUTPUTS], context[_INPUTS] = size, size + 1, len(names)
         context[_TABLE], context[_WEIGHTS] = self._inputs.ctypes.data, self._weights.ctypes.data
         context[_PART] = self._part.ctypes.data
-        self.field = ComposedField(_sum_of_chunks, context, [inner], self)
-        self._use_strata(0, 1.0)
+        self.logp_grad = ComposedField(_sum_of_chunks, context, [inner], self)
+        self._set_strata(0, 1.0)
 
-    def use(
+    def set_rows(
         self,
         arrays: Mapping[str, np.ndarray],
         n_rows: int | np.ndarray,
         weight: float | np.ndarray = 1.0,
     ) -> None:
-        """Let the field sum over the first rows of arrays.
+        """Set the rows that are summed over: the first ones of arrays.
 
         Parameters
         ----------
         arrays : mapping of str to ndarray
             C-contiguous rows by container; they are not copied.
         n_rows : int or ndarray of int, shape (n_strata,)
-            Of each stratum, one after the other, where the rows are a stratified sample.
+            Number of rows, or of those of each stratum of a stratified sample, in order.
         weight : float or ndarray, shape (n_strata,)
-            Rows of the data per row of the stratum.
+            Number of rows of the data per row of the stratum.
         """
         self._arrays = [arrays[name] for name in self._names]
         for i, array in enumerate(self._arrays):
             self._inner.point_at(self._first + i, array)
             self._inputs[i] = self._first + i, array.ctypes.data, array.strides[0]
-        self._use_strata(n_rows, weight)
+        self._set_strata(n_rows, weight)
 
-    def _use_strata(self, n_rows: int | np.ndarray, weight: float | np.ndarray) -> None:
+    def _set_strata(self, n_rows: int | np.ndarray, weight: float | np.ndarray) -> None:
         self._counts = np.atleast_1d(np.array(n_rows, dtype=np.int64))
         self._stratum_weights = np.atleast_1d(np.array(weight, dtype=np.float64))
-        context = self.field.context
+        context = self.logp_grad.context
         context[_STRATA], context[_COUNTS] = self._counts.size, self._counts.ctypes.data
         context[_STRATUM_WEIGHTS] = self._stratum_weights.ctypes.data
 
-    def over(
+    def sum_over(
         self,
         position: np.ndarray,
         parts: Iterable[tuple[Mapping[str, np.ndarray], int]],
         *,
         rest: float = 1.0,
     ) -> np.ndarray:
-        """Gradient of all rows, which come in parts, and the log-density behind it.
+        """Sum gradient and log-density over all rows, which come in parts.
 
         Parameters
         ----------
         position : ndarray, shape (size,)
         parts : iterable of (arrays, number of rows)
         rest : float
-            How often what is no row counts.
+            Weight of the terms that do not depend on the rows.
 
         Returns
         -------
@@ -141,9 +145,9 @@ class TotalGradient:
         total, part = np.zeros(self._size + 1), np.empty(self._size + 1)
         self._weights[2] = rest
         for arrays, n_rows in parts:
-            self.use(arrays, n_rows)
-            evaluate(self.field.address, position, 0, self.field.context, part)
-            self.field.raise_error()
+            self.set_rows(arrays, n_rows)
+            evaluate(self.logp_grad.address, position, 0, self.logp_grad.context, part)
+            self.logp_grad.raise_error()
             total += part
             self._weights[2] = 0.0
         self._weights[2] = 1.0

@@ -1,8 +1,8 @@
 """Markov kernels, one sampler per file: state in, state and information out, no PyMC."""
 
 from pymc_geodesic.kernels.gmc import gmc
-from pymc_geodesic.kernels.gsgnht import gsgnht, thermostat_targets, update_curvature
-from pymc_geodesic.kernels.probe import probe, probe_in_turn
+from pymc_geodesic.kernels.gsgnht import gsgnht
+from pymc_geodesic.kernels.probe import probe, probe_minibatches
 from pymc_geodesic.kernels.sggmc import sggmc
 from pymc_geodesic.kernels.sgld import sgld
 from pymc_geodesic.kernels.ssgnht import ssgnht
@@ -11,10 +11,8 @@ __all__ = [
     "gmc",
     "gsgnht",
     "probe",
-    "probe_in_turn",
+    "probe_minibatches",
     "sggmc",
     "sgld",
     "ssgnht",
-    "thermostat_targets",
-    "update_curvature",
 ]

@@ -14,7 +14,7 @@ from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels.gmc import gmc
 from pymc_geodesic.kernels.gradient_pairs import differences_of_pairs
 from pymc_geodesic.kernels.gsgnht import gsgnht
-from pymc_geodesic.kernels.probe import probe, probe_in_turn
+from pymc_geodesic.kernels.probe import probe, probe_minibatches
 from pymc_geodesic.kernels.sggmc import sggmc
 from pymc_geodesic.kernels.ssgnht import ssgnht
 from pymc_geodesic.manifolds.blocks import geodesic, project
@@ -34,7 +34,7 @@ SIGNATURES: dict[Any, tuple[Any, ...]] = {
     all_finite: (_VECTOR,),
     differences_of_pairs: (int64, _INTEGERS, _INTEGERS, _INTEGERS, _MATRIX, _MATRIX),
     probe: signature_of(probe),
-    probe_in_turn: signature_of(probe_in_turn),
+    probe_minibatches: signature_of(probe_minibatches),
     sggmc: signature_of(sggmc),
     evaluate: (int64, _VECTOR, int64, _INTEGERS, _VECTOR),
     fill_normal: (_STREAM, _VECTOR),

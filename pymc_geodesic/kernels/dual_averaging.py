@@ -1,23 +1,76 @@
-"""The step size of a sampler with Metropolis correction, by dual averaging."""
+"""Dual averaging of the step size of Metropolis-corrected samplers."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, dataclass
+from typing import Any
 
-_SHRINKAGE, _DELAY, _FORGETTING = 0.05, 10.0, 0.75
-_FIRST_FACTOR = 10.0
-_RECENT = 0.05
+
+@dataclass(frozen=True)
+class DualAveragingSettings:
+    """Constants of dual averaging.
+
+    The first four are those of Hoffman and Gelman (2014), section 3.2.1.
+
+    Attributes
+    ----------
+    shrinkage : float
+        γ, weight of the shrinkage of log ε towards `initial_factor` times the initial ε.
+    delay : float
+        t₀, number of iterations by which the first ones are damped.
+    decay : float
+        κ, exponent with which the weight of an iteration in the average decreases.
+    initial_factor : float
+        Ratio of the step size towards which log ε is shrunk to the initial one.
+    recent_weight : float
+        Weight of an iteration in the average of the recent step sizes, about the last twenty;
+        chosen by hand.
+    """
+
+    shrinkage: float = 0.05
+    delay: float = 10.0
+    decay: float = 0.75
+    initial_factor: float = 10.0
+    recent_weight: float = 0.05
+
+
+SETTINGS = DualAveragingSettings()
+
+
+@dataclass
+class DualAveragingState:
+    """Averages over the iterations so far.
+
+    Attributes
+    ----------
+    log_shrunk_to : float
+        μ, logarithm of the step size towards which log ε is shrunk.
+    log_step, log_average, log_recent : float
+        Logarithms of the next step size, of the weighted average of all, and of the recent ones.
+    error : float
+        H̄, damped average of the target minus the acceptance probability.
+    count : int
+        Number of iterations.
+    """
+
+    log_shrunk_to: float
+    log_step: float
+    log_average: float
+    log_recent: float
+    error: float = 0.0
+    count: int = 0
 
 
 class DualAveraging:
-    """Finds the step size at which proposals are accepted with the probability wanted.
+    """Step size at which proposals are accepted with a target probability.
 
     Parameters
     ----------
-    first : float
-        ε to begin with; the search is drawn towards ten times as much.
+    initial : float
+        Initial step size ε.
     target : float
-        Acceptance probability wanted.
+        Target acceptance probability.
 
     References
     ----------
@@ -26,65 +79,58 @@ class DualAveraging:
     Examples
     --------
     >>> from pymc_geodesic.kernels.dual_averaging import DualAveraging
-    >>> tuner = DualAveraging(0.1, target=0.8)
+    >>> averaging = DualAveraging(0.1, target=0.8)
     >>> for _ in range(2000):
-    ...     tuner.observe(1.0 / (1.0 + tuner.exploring))  # 0.8 at a step of 0.25
-    >>> round(tuner.settled, 2)
+    ...     averaging.update(1.0 / (1.0 + averaging.current))  # 0.8 at a step size of 0.25
+    >>> round(averaging.average, 2)
     0.25
     """
 
-    def __init__(self, first: float, target: float) -> None:
+    def __init__(self, initial: float, target: float) -> None:
         self.target = target
-        self.restart(first)
+        self.restart(initial)
 
-    def restart(self, first: float) -> None:
-        """Begin again from another step size."""
-        self._drawn_to = math.log(_FIRST_FACTOR * first)
-        self._log_step = self._mean_log_step = self._recent_log_step = math.log(first)
-        self._missing = 0.0
-        self._count = 0
-
-    @property
-    def exploring(self) -> float:
-        """ε to try next."""
-        return math.exp(self._log_step)
+    def restart(self, initial: float) -> None:
+        """Discard all iterations and begin with another step size."""
+        log_step = math.log(initial)
+        self._state = DualAveragingState(
+            math.log(SETTINGS.initial_factor * initial), log_step, log_step, log_step
+        )
 
     @property
-    def settled(self) -> float:
-        """ε averaged over what was tried, to sample with."""
-        return math.exp(self._mean_log_step)
+    def current(self) -> float:
+        """Step size of the next iteration of the warm-up."""
+        return math.exp(self._state.log_step)
 
     @property
-    def recent(self) -> float:
-        """ε averaged over about the last twenty that were tried, which has forgotten the first."""
-        return math.exp(self._recent_log_step)
-
-    def observe(self, acceptance: float) -> None:
-        """Take in the mean acceptance probability of a trajectory."""
-        self._count += 1
-        weight = 1.0 / (self._count + _DELAY)
-        self._missing += weight * (self.target - acceptance - self._missing)
-        self._log_step = self._drawn_to - math.sqrt(self._count) / _SHRINKAGE * self._missing
-        weight = self._count**-_FORGETTING
-        self._mean_log_step += weight * (self._log_step - self._mean_log_step)
-        weight = max(1.0 / self._count, _RECENT)
-        self._recent_log_step += weight * (self._log_step - self._recent_log_step)
+    def average(self) -> float:
+        """Averaged step size, to sample with after the warm-up."""
+        return math.exp(self._state.log_average)
 
     @property
-    def state(self) -> dict[str, float]:
-        """All that decides the step sizes to come."""
-        return {
-            "drawn_to": self._drawn_to,
-            "log_step": self._log_step,
-            "mean_log_step": self._mean_log_step,
-            "recent_log_step": self._recent_log_step,
-            "missing": self._missing,
-            "count": self._count,
-        }
+    def recent_average(self) -> float:
+        """Step size averaged over about the last twenty iterations."""
+        return math.exp(self._state.log_recent)
+
+    def update(self, acceptance: float) -> None:
+        """Update the step size with the mean acceptance probability of a trajectory."""
+        state = self._state
+        state.count += 1
+        weight = 1.0 / (state.count + SETTINGS.delay)
+        state.error += weight * (self.target - acceptance - state.error)
+        state.log_step = (
+            state.log_shrunk_to - math.sqrt(state.count) / SETTINGS.shrinkage * state.error
+        )
+        weight = state.count**-SETTINGS.decay
+        state.log_average += weight * (state.log_step - state.log_average)
+        weight = max(1.0 / state.count, SETTINGS.recent_weight)
+        state.log_recent += weight * (state.log_step - state.log_recent)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Averages over the iterations so far, as a dictionary."""
+        return asdict(self._state)
 
     @state.setter
-    def state(self, state: dict[str, float]) -> None:
-        self._drawn_to, self._missing = state["drawn_to"], state["missing"]
-        self._log_step, self._mean_log_step = state["log_step"], state["mean_log_step"]
-        self._recent_log_step = state["recent_log_step"]
-        self._count = int(state["count"])
+    def state(self, state: dict[str, Any]) -> None:
+        self._state = DualAveragingState(**state)

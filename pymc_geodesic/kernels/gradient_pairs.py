@@ -10,28 +10,28 @@ from pymc_geodesic.runtime.jit import compiled
 
 @compiled
 def differences_of_pairs(
-    field: int,
+    logp_grad: int,
     context: np.ndarray,
     first: np.ndarray,
     second: np.ndarray,
-    places: np.ndarray,
+    points: np.ndarray,
     differences: np.ndarray,
 ) -> None:
-    """Differences of two independent gradient estimates, each pair at a place of its own.
+    """Differences of two independent gradient estimates, one pair at each point.
 
     Parameters
     ----------
-    field, context
-        Field of minibatch gradients; see `pymc_geodesic.runtime.fields`.
+    logp_grad, context
+        Gradient function of a minibatch, by address; see `pymc_geodesic.runtime.fields`.
     first, second : ndarray of int64, shape (n,)
-        Arguments of the field: two minibatches for each pair.
-    places : ndarray, shape (n, size)
+        The two minibatches of each pair.
+    points : ndarray, shape (n, size)
     differences : ndarray, shape (n, size)
         Receives the differences, whose covariance is twice that of the estimate.
     """
-    other = np.empty(places.shape[1])
+    other = np.empty(points.shape[1])
     for pair in range(first.size):
-        evaluate(field, places[pair], first[pair], context, differences[pair])
-        evaluate(field, places[pair], second[pair], context, other)
+        evaluate(logp_grad, points[pair], first[pair], context, differences[pair])
+        evaluate(logp_grad, points[pair], second[pair], context, other)
         for i in range(other.size):
             differences[pair, i] -= other[i]

@@ -7,39 +7,44 @@ import math
 import numpy as np
 
 from pymc_geodesic.integrators import (
-    PAPER,
     FrictionAndNoise,
     Scratch,
     State,
     Thermostat,
+    block_slice,
     drift,
     friction_coefficients,
-    gradient_times,
     kick_with_friction,
     kinetic_temperature,
     position_temperature,
+    velocity_ratio,
 )
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.jit import borrow
 from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, Vector, kernel, part
+from pymc_geodesic.runtime.streams import fill_normal
 
 LARGEST_LAG = 0.9
 """Bound of ε²λ/4, which reaches 1 where a step is no longer stable."""
+
+CURVATURE_MEMORY = 0.98
+"""Fraction of the sums for the mean curvature that is kept from draw to draw."""
 
 OUTLIER = 10.0
 """Ratio of v·v to its target beyond which nothing is learned about the curvature."""
 
 
 @part
-def drift_with_thermostat(space: Space, state: State, thermostat: Thermostat, time: float) -> None:
-    """Move along geodesics, and ξ ← ξ + time · (v·v/m − T)/Q, both exact: v·v stays as it is."""
+def drift_with_thermostat(
+    space: Space, state: State, thermostat: Thermostat, targets: Vector, time: float
+) -> None:
+    """Step A: move along geodesics, and ξ ← ξ + time · (v·v/m − T)/Q, where v·v stays as it is."""
     blocks = space.blocks
     for block in range(blocks.shape[0]):
-        part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-        kinetic = kinetic_temperature(state.v[part], space.dims[block])
-        deviation = kinetic - thermostat.targets[block]
+        v = state.v[block_slice(blocks, block)]
+        deviation = kinetic_temperature(v, space.dims[block]) - targets[block]
         thermostat.friction[block] += time * deviation / thermostat.inertia[block]
     drift(space, state, time)
 
@@ -51,30 +56,42 @@ def gsgnht(
     space: Space,
     state: State,
     thermostat: Thermostat,
+    curvature_sums: Matrix,
     step_size: float,
     friction: FrictionAndNoise,
     stream: Stream,
     scratch: Scratch,
     temperatures: Vector,
-    work: Matrix,
 ) -> int:
-    r"""Run the inner steps of one gSGNHT draw, in place.
+    r"""Run the inner steps of one gSGNHT draw, in place: the loop over l of algorithm 2.
 
-    SGGMC whose friction adapts, one thermostat for each block, driven towards v·v/m = T:
-    dv = Λ(x)(∇log π dt − (γ + ξ) v dt + N(0, 2γ dt)), dξ = (v·v/m − T)/Q dt. The thermostat moves
-    with the geodesics, along which v·v is constant, so that ξ is exact there too. The ξ of the
-    paper, which starts at C, is γ + ξ here: ξ starts at 0, and what it settles at is the friction
-    that unknown gradient noise takes.
+    SGGMC whose friction adapts, with one thermostat for each variable, driven towards v·v/m = T:
+    dv = Λ(x)(∇log π dt − (C + ξ) v dt + N(0, 2C dt)), dξ = (v·v/m − T)/Q dt. The ξ of the paper,
+    which starts at C, is C + ξ here: ξ starts at 0, and its mean is the friction that balances
+    unknown gradient noise. The paper has T = Q = 1. In the pattern A B O B A:
 
-    Along geodesics the mean of v·v/m is not the temperature of the positions but exceeds it by a
-    factor 1 / (1 − ε²λ/4), λ being the mean curvature; ``work`` tells how large it is.
+    ===== ============================================================== ========================
+    step  algorithm 2 with C + ξ for its ξ, U = −log π                   here
+    ===== ============================================================== ========================
+    A     (x, v) along the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2     `drift_with_thermostat`
+    B     v ← exp(−(C + ξ) ε/2) v                                        `kick_with_friction`
+    O     v ← v + Λ(x)(−ε ∇Ũ(x) + N(0, (2C − εV) ε))                     and, for Λ(x),
+    B     v ← exp(−(C + ξ) ε/2) v                                        `project`
+    A     (x, v) along the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2     `drift_with_thermostat`
+    ===== ============================================================== ========================
+
+    Merged steps, minibatches and the splitting ``EXACT`` are as in `pymc_geodesic.kernels.sggmc`.
+
+    Along geodesics the mean of v·v/m is not the temperature of the positions but exceeds it, by a
+    factor that tends to 1 with ε: `target_along_geodesics` stands for the 1 of the algorithm.
 
     Parameters
     ----------
     thermostat : Thermostat
-        Its targets are the means of v·v/m along geodesics.
-    work : ndarray, shape (n_blocks, 2)
-        Receives the sums over inner steps of v·v and of v·∇log π before each kick.
+        ξ, Q and the temperature T of the positions.
+    curvature_sums : ndarray, shape (n_blocks, 2)
+        Sums of v·v and of λ v·v, where λ is the curvature of −log π along v, which
+        `update_curvature` keeps from draw to draw; zeros at first, for λ = 0.
     logp_grad, minibatches, space, state, step_size, friction, stream, scratch, temperatures
         See `pymc_geodesic.kernels.sggmc`.
 
@@ -88,86 +105,78 @@ def gsgnht(
     Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, eq. 6 and 8, algorithm 2.
     """
     space, state, thermostat = borrow(space), borrow(state), borrow(thermostat)
-    stream, scratch, work = borrow(stream), borrow(scratch), borrow(work)
-    temperatures = borrow(temperatures)
-    blocks, x, v, gradient = space.blocks, state.x, state.v, scratch.gradient
-    n_steps = minibatches.size
+    stream, scratch, temperatures = borrow(stream), borrow(scratch), borrow(temperatures)
+    blocks, x, v, xi = space.blocks, state.x, state.v, thermostat.friction
+    gradient, noise, splitting = scratch.gradient, scratch.noise, friction.splitting
+    n_steps, n_blocks = minibatches.size, blocks.shape[0]
     decay, spread = np.empty(x.size), np.empty(x.size)
     clips = friction_coefficients(
-        step_size, friction.friction, friction.known_noise, friction.splitting, decay, spread
+        step_size, friction.friction, friction.known_noise, splitting, decay, spread
     )
-    temperatures[:], work[:] = 0.0, 0.0
-    drift_with_thermostat(space, state, thermostat, 0.5 * step_size)
+    work, targets = np.zeros((n_blocks, 2)), np.empty(n_blocks)
+    for block in range(n_blocks):
+        temperatures[block] = 0.0
+        whole_decay = math.exp(-xi[block] * step_size) * decay[blocks[block, 1]]
+        targets[block] = target_along_geodesics(
+            thermostat.temperatures[block], curvature_sums[block], whole_decay, step_size, splitting
+        )
+    drift_with_thermostat(space, state, thermostat, targets, 0.5 * step_size)  # A
     for step in range(n_steps):
         evaluate(logp_grad.address, x, minibatches[step], logp_grad.context, gradient)
-        for block in range(blocks.shape[0]):
-            start = blocks[block, 1]
-            part = slice(start, start + blocks[block, 2] * blocks[block, 3])
-            half, middle = gradient_times(step_size, decay[start], friction.splitting)
-            drag = math.exp(-thermostat.friction[block] * step_size)
-            square, power = kick_with_friction(
-                v[part], gradient[part], half, middle, drag, decay[part], spread[part],
-                stream, scratch.noise,
+        fill_normal(stream, noise)
+        for block in range(n_blocks):
+            own = block_slice(blocks, block)
+            drag = math.exp(-xi[block] * step_size)
+            square, power = kick_with_friction(  # B O B
+                v[own], gradient[own], noise[own], decay[own], spread[own], drag, step_size,
+                splitting,
             )  # fmt: skip
             work[block, 0] += square
             work[block, 1] += power
-            temperatures[block] += (
-                position_temperature(
-                    square, power, drag * decay[start], step_size, friction.splitting,
-                    space.dims[block],
-                )
-                / n_steps
-            )  # fmt: skip
-        project(blocks, x, v)
+            temperatures[block] += position_temperature(
+                square, power, drag * decay[own.start], step_size, splitting, space.dims[block]
+            )
+        project(blocks, x, v)  # Λ(x)
         time = step_size if step < n_steps - 1 else 0.5 * step_size
-        drift_with_thermostat(space, state, thermostat, time)
+        drift_with_thermostat(space, state, thermostat, targets, time)  # A, and the next A
+    for block in range(n_blocks):
+        temperatures[block] /= n_steps
+        targets[block] *= n_steps * space.dims[block]
+    update_curvature(curvature_sums, work, targets, step_size)
     return clips
 
 
-@compiled
-def thermostat_targets(
-    temperatures: Vector,
-    curvature_sums: Matrix,
-    friction: Vector,
-    step_size: float,
-    splitting: int,
-    targets: Vector,
-) -> None:
-    r"""Mean of v·v/m along geodesics at which the positions have a given temperature.
+@part
+def target_along_geodesics(
+    temperature: float, curvature_sums: Vector, decay: float, step_size: float, splitting: int
+) -> float:
+    r"""Mean of v·v/m along geodesics at which the positions of a variable have a temperature.
 
     T r / (1 − r ε²λ/4), where λ is the mean curvature along the velocities and r is 1 in the exact
-    splitting, 1 / cosh(ρ/2) in that of the paper.
+    splitting, 1 / cosh(ρ/2) in that of the paper (`pymc_geodesic.integrators.velocity_ratio`).
 
     Parameters
     ----------
-    temperatures : ndarray, shape (n_blocks,)
-        T of the positions; 1 for the posterior, more to anneal.
-    curvature_sums : ndarray, shape (n_blocks, 2)
-        From `update_curvature`; zero where nothing was learned, for λ = 0.
-    friction : ndarray, shape (n_blocks,)
-        ρ/ε, all friction of a block, per unit of time.
+    temperature : float
+        T of the positions.
+    curvature_sums : ndarray, shape (2,)
+        From `update_curvature`; zeros for λ = 0.
+    decay : float
+        exp(−ρ), the part of a velocity that friction and thermostat leave.
     step_size : float
         ε, a time.
     splitting : {EXACT, PAPER}
-    targets : ndarray, shape (n_blocks,)
-        Receives the result.
     """
-    for block in range(temperatures.size):
-        ratio = 1.0 / math.cosh(0.5 * friction[block] * step_size) if splitting == PAPER else 1.0
-        lag = 0.0
-        if curvature_sums[block, 0] > 0.0:
-            curvature = curvature_sums[block, 1] / curvature_sums[block, 0]
-            lag = min(max(0.25 * ratio * step_size**2 * curvature, 0.0), LARGEST_LAG)
-        targets[block] = temperatures[block] * ratio / (1.0 - lag)
+    ratio, lag = velocity_ratio(decay, splitting), 0.0
+    if curvature_sums[0] > 0.0:
+        curvature = curvature_sums[1] / curvature_sums[0]
+        lag = min(max(0.25 * ratio * step_size**2 * curvature, 0.0), LARGEST_LAG)
+    return temperature * ratio / (1.0 - lag)
 
 
-@compiled
+@part
 def update_curvature(
-    curvature_sums: Matrix,
-    work: Matrix,
-    expected: Vector,
-    step_size: float,
-    memory: float,
+    curvature_sums: Matrix, work: Matrix, expected: Vector, step_size: float
 ) -> None:
     r"""Add the curvature that the velocities of some steps met to fading sums, in place.
 
@@ -179,20 +188,18 @@ def update_curvature(
     curvature_sums : ndarray, shape (n_blocks, 2)
         Sums of v·v and of λ v·v.
     work : ndarray, shape (n_blocks, 2)
-        From `gsgnht`.
+        Sums over inner steps of v·v and of v·∇log π before each kick.
     expected : ndarray, shape (n_blocks,)
         The target of the sum of v·v. Nothing is learned where the sum is `OUTLIER` times as large.
     step_size : float
         ε, a time.
-    memory : float
-        Fraction of the sums that is kept.
     """
     for block in range(expected.size):
         square, power = work[block, 0], work[block, 1]
         if not (square < OUTLIER * expected[block] and math.isfinite(power)):
             return
     for block in range(expected.size):
-        curvature_sums[block, 0] = memory * curvature_sums[block, 0] + work[block, 0]
-        curvature_sums[block, 1] = (
-            memory * curvature_sums[block, 1] - 2.0 / step_size * work[block, 1]
-        )
+        square, power = work[block, 0], work[block, 1]
+        old_square, old_product = curvature_sums[block, 0], curvature_sums[block, 1]
+        curvature_sums[block, 0] = CURVATURE_MEMORY * old_square + square
+        curvature_sums[block, 1] = CURVATURE_MEMORY * old_product - 2.0 / step_size * power

@@ -1,4 +1,4 @@
-"""Curvature and gradient noise at a point, from differences of gradients."""
+"""Largest curvature and gradient noise at a point, from differences of gradients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 @part
 def inner(first: Vector, second: Vector) -> float:
-    """Inner product. Loops compile in a third of the time that array expressions need."""
+    """Inner product, as a loop, which compiles three times faster than an array expression."""
     total = 0.0
     for i in range(first.size):
         total += first[i] * second[i]
@@ -45,7 +45,7 @@ def inner(first: Vector, second: Vector) -> float:
 def measure_noise(
     space: Space, x: Vector, gradient: Vector, previous: Vector, noise: Vector
 ) -> None:
-    """Half the mean square of a tangential component of a difference of gradients, by block."""
+    """Variance of a tangential component of the gradient, from a difference, for each block."""
     blocks, size = space.blocks, x.size
     difference = np.empty(size)
     for i in range(size):
@@ -61,13 +61,13 @@ def measure_noise(
 
 @kernel
 def probe(
-    field: Callback,
-    argument: int,
+    logp_grad: Callback,
+    minibatch: int,
     space: Space,
     line: Line,
     previous: Vector,
     noise: Vector,
-    values: int,
+    n_values: int,
 ) -> float:
     r"""Measure the largest curvature and the variance of the gradient estimate.
 
@@ -76,24 +76,23 @@ def probe(
     γ by a finite difference over its length, and the next direction is that difference of
     gradients.
 
-    Two independent estimates of the gradient at the same point, whose difference has twice the
-    variance of one, give the noise.
+    The noise is that of two independent estimates of the gradient at the same point, whose
+    difference has twice the variance of one.
 
     Parameters
     ----------
-    field : Callback
-        Gradient field (`pymc_geodesic.runtime.fields`).
-    argument : int
-        Passed on to the field.
+    logp_grad : Callback
+        Gradient function (`pymc_geodesic.runtime.fields`).
+    minibatch : int
     space : Space
         The product manifold.
     line : Line
     previous : ndarray, shape (size,) or (0,)
-        Gradient at ``x`` from another minibatch, if there is one.
+        Gradient at ``x`` from another minibatch; empty if there is none.
     noise : ndarray, shape (n_blocks,)
         Receives the mean variance of a tangential component of the gradient estimate.
-    values : int
-        How many log-densities the field writes behind its gradient.
+    n_values : int
+        Number of log-densities that the function returns after the gradient.
 
     Returns
     -------
@@ -103,15 +102,15 @@ def probe(
     """
     blocks, x, direction, time = space.blocks, line.x, line.direction, line.length
     size = x.size
-    output = np.empty(size + values)
-    moved_output = np.empty(size + values)
+    output = np.empty(size + n_values)
+    moved_output = np.empty(size + n_values)
     gradient = output[:size]
     moved_gradient = moved_output[:size]
     moved = np.empty(size)
     for i in range(size):
         moved[i] = x[i]
 
-    evaluate(field.address, x, argument, field.context, output)
+    evaluate(logp_grad.address, x, minibatch, logp_grad.context, output)
     project(blocks, x, gradient)
     if previous.size:
         measure_noise(space, x, gradient, previous, noise)
@@ -126,12 +125,12 @@ def probe(
         velocity[i] = direction[i]
     along = inner(gradient, velocity)
     geodesic(blocks, moved, velocity, time)
-    evaluate(field.address, moved, argument, field.context, moved_output)
+    evaluate(logp_grad.address, moved, minibatch, logp_grad.context, moved_output)
     curvature = (along - inner(moved_gradient, velocity)) / time
     project(blocks, moved, moved_gradient)
     if not math.isfinite(curvature):
         return np.nan
-    # the small part of the old direction keeps the iteration alive where the density is flat
+    # a small component of the old direction keeps the iteration going where the density is flat
     scale = 1e-3 * max(abs(curvature), 1e-12)
     for i in range(size):
         direction[i] = (gradient[i] - moved_gradient[i]) / time + scale * direction[i]
@@ -139,9 +138,9 @@ def probe(
 
 
 @kernel
-def probe_in_turn(
-    field: Callback,
-    arguments: Integers,
+def probe_minibatches(
+    logp_grad: Callback,
+    minibatches: Integers,
     space: Space,
     line: Line,
     stream: Stream,
@@ -149,29 +148,31 @@ def probe_in_turn(
     curvatures: Vector,
     noises: Matrix,
 ) -> None:
-    """Measure with one minibatch after the other at the same point; see `probe`.
+    """Measure with several minibatches at the same point, one after another; see `probe`.
 
     Parameters
     ----------
-    arguments : ndarray of int64, shape (n,)
-        One argument of the field for each measurement.
+    minibatches : ndarray of int64, shape (n,)
+        Minibatch of each measurement.
     stream : ndarray of uint64, shape (2,)
-        Random stream: the power iteration begins anew where a gradient is not finite.
+        Random stream, from which a new direction is drawn if a gradient is not finite.
     last_gradient : ndarray, shape (size,) or (0,)
-        Receives the gradient at ``x`` of the last argument; empty where all arguments are the
-        same minibatch, and noise cannot be measured.
+        Receives the gradient at ``x`` of the last minibatch; empty where all are the same
+        minibatch, and noise cannot be measured.
     curvatures : ndarray, shape (n,)
         Receives the curvatures.
     noises : ndarray, shape (n, n_blocks)
-        Receives the variances, those of the first measurement excepted.
-    field, space, line
+        Receives the variances, except at the first measurement.
+    logp_grad, space, line
         See `probe`.
     """
     no_values: Any = np.int64(0)  # no literal, for which `probe` would be compiled once more
-    for i in range(arguments.size):
+    for i in range(minibatches.size):
         previous = last_gradient[: last_gradient.size if i else 0]
-        curvatures[i] = probe(field, arguments[i], space, line, previous, noises[i], no_values)
-        if not math.isfinite(curvatures[i]) and i < arguments.size - 1:
+        curvatures[i] = probe(
+            logp_grad, minibatches[i], space, line, previous, noises[i], no_values
+        )
+        if not math.isfinite(curvatures[i]) and i < minibatches.size - 1:
             refresh_velocity(space.blocks, line.x, line.direction, stream)
         if last_gradient.size:
-            evaluate(field.address, line.x, arguments[i], field.context, last_gradient)
+            evaluate(logp_grad.address, line.x, minibatches[i], logp_grad.context, last_gradient)

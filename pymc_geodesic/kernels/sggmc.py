@@ -8,9 +8,9 @@ from pymc_geodesic.integrators import (
     FrictionAndNoise,
     Scratch,
     State,
+    block_slice,
     drift,
     friction_coefficients,
-    gradient_times,
     kick_with_friction,
     position_temperature,
 )
@@ -19,6 +19,7 @@ from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow
 from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel
+from pymc_geodesic.runtime.streams import fill_normal
 
 
 @kernel
@@ -33,27 +34,40 @@ def sggmc(
     scratch: Scratch,
     temperatures: Vector,
 ) -> int:
-    r"""Run the inner steps of one SGGMC draw, in place.
+    r"""Run the inner steps of one SGGMC draw, in place: the loop over l of algorithm 1.
 
-    The dynamics dx = v dt, dv = Λ(x)(∇log π dt − γ v dt + N(0, 2γ dt)) on a product of manifolds,
-    in the pattern A B O B A: half a geodesic, gradient, friction and noise, half a geodesic. The
-    half geodesics of neighboring steps are merged. The splitting of algorithm 1 and the exact one
-    differ in the order within B O B; see `pymc_geodesic.integrators.friction_coefficients`.
+    The dynamics dx = v dt, dv = Λ(x)(∇log π dt − C v dt + N(0, 2C dt)) on a product of manifolds,
+    Λ(x) the projection onto the tangent space at x, in the pattern A B O B A:
+
+    ===== ============================================================== ======================
+    step  algorithm 1, U = −log π                                        here
+    ===== ============================================================== ======================
+    A     (x, v) along the geodesic for ε/2                              `drift`
+    B     v ← exp(−Cε/2) v                                               `kick_with_friction`
+    O     v ← v + Λ(x)(−ε ∇Ũ(x) + N(0, (2C − εV) ε))                     and, for Λ(x),
+    B     v ← exp(−Cε/2) v                                               `project`
+    A     (x, v) along the geodesic for ε/2                              `drift`
+    ===== ============================================================== ======================
+
+    Half geodesics of neighboring steps are merged. The algorithm takes one minibatch for all steps
+    of a draw, the kernel one for each step. With the splitting ``EXACT`` B is half of the gradient
+    and O is friction and noise (`pymc_geodesic.integrators.kick_with_friction`).
 
     Parameters
     ----------
     logp_grad : Callback
-        Gradient of the log-density (`pymc_geodesic.runtime.fields`).
-    minibatches : ndarray of int64, shape (n_steps,)
+        Gradient of the log-density, −∇Ũ (`pymc_geodesic.runtime.fields`).
+    minibatches : ndarray of int64, shape (L,)
         One for each inner step, usually its first row.
     space : Space
         The product manifold. Block b moves for ``scales[b]`` times ε, and its gradient comes
         multiplied by as much.
     state : State
-        Position and velocity.
+        Position x and velocity v.
     step_size : float
         ε, a time; in whitened coordinates in posterior standard deviations.
     friction : FrictionAndNoise
+        C and V of each coordinate.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     scratch : Scratch
@@ -73,30 +87,29 @@ def sggmc(
     """
     space, state, scratch = borrow(space), borrow(state), borrow(scratch)
     stream, temperatures = borrow(stream), borrow(temperatures)
-    blocks, x, v, gradient = space.blocks, state.x, state.v, scratch.gradient
+    blocks, x, v = space.blocks, state.x, state.v
+    gradient, noise, splitting = scratch.gradient, scratch.noise, friction.splitting
     n_steps = minibatches.size
     decay, spread = np.empty(x.size), np.empty(x.size)
     clips = friction_coefficients(
-        step_size, friction.friction, friction.known_noise, friction.splitting, decay, spread
+        step_size, friction.friction, friction.known_noise, splitting, decay, spread
     )
     temperatures[:] = 0.0
-    drift(space, state, 0.5 * step_size)
+    drift(space, state, 0.5 * step_size)  # A
     for step in range(n_steps):
         evaluate(logp_grad.address, x, minibatches[step], logp_grad.context, gradient)
+        fill_normal(stream, noise)
         for block in range(blocks.shape[0]):
-            start = blocks[block, 1]
-            part = slice(start, start + blocks[block, 2] * blocks[block, 3])
-            half, middle = gradient_times(step_size, decay[start], friction.splitting)
-            square, power = kick_with_friction(
-                v[part], gradient[part], half, middle, 1.0, decay[part], spread[part],
-                stream, scratch.noise,
+            own = block_slice(blocks, block)
+            square, power = kick_with_friction(  # B O B
+                v[own], gradient[own], noise[own], decay[own], spread[own], 1.0, step_size,
+                splitting,
             )  # fmt: skip
-            temperatures[block] += (
-                position_temperature(
-                    square, power, decay[start], step_size, friction.splitting, space.dims[block]
-                )
-                / n_steps
+            temperatures[block] += position_temperature(
+                square, power, decay[own.start], step_size, splitting, space.dims[block]
             )
-        project(blocks, x, v)
-        drift(space, state, step_size if step < n_steps - 1 else 0.5 * step_size)
+        project(blocks, x, v)  # Λ(x)
+        drift(space, state, step_size if step < n_steps - 1 else 0.5 * step_size)  # A, and next A
+    for block in range(blocks.shape[0]):
+        temperatures[block] /= n_steps
     return clips

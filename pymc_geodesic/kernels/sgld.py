@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow, compiled
-from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel
+from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
 DAMPING = 1.0
@@ -21,23 +20,6 @@ the noise: no preconditioner is larger than 1.
 """
 
 
-class NoiseOfStep(NamedTuple):
-    """Noise of the steps, and what is known of that of the gradient.
-
-    Parameters
-    ----------
-    last : ndarray, shape (size,) or (0,)
-        ν, the normal variates of the last step, half of which drive the next one; replaced. Empty
-        for Euler's method, whose steps have noise of their own.
-    known : ndarray, shape (size,) or (0,)
-        Variance b of the gradient estimate in whitened coordinates, which is subtracted from the
-        noise; empty where it is unknown.
-    """
-
-    last: Vector
-    known: Vector
-
-
 @compiled(inline="always")
 def adagrad_preconditioner(square: float) -> float:
     """P of a coordinate whose squared gradients sum to ``square``."""
@@ -46,7 +28,7 @@ def adagrad_preconditioner(square: float) -> float:
 
 @compiled
 def remaining_noise(step_size: float, known: np.ndarray, spread: np.ndarray) -> int:
-    """Compute the sd of the noise to inject, relative to that for an exact gradient.
+    """Compute c, the sd of the noise to inject relative to that for an exact gradient.
 
     With a = h²/2 and gradients −x + N(0, b) the variance of the positions is c² + ab/(2 − a), so
     that c² = 1 − ab/(2 − a) leaves it at 1.
@@ -66,6 +48,43 @@ def remaining_noise(step_size: float, known: np.ndarray, spread: np.ndarray) -> 
     return clips
 
 
+@part
+def average_with_last(noise: Vector, last: Vector) -> None:
+    """(ν, ν′) becomes ((ν + ν′)/2, ν′): the noise of a step, and the last noise of the next."""
+    for j in range(last.size):
+        mean = 0.5 * (last[j] + noise[j])
+        last[j] = noise[j]
+        noise[j] = mean
+
+
+@part
+def langevin_step(
+    x: Vector, gradient: Vector, noise: Vector, step_size: float, spread: Vector
+) -> float:
+    """X ← x + (h²/2) ∇log π + h c n; return −x·∇log π before."""
+    drift = 0.5 * step_size * step_size
+    total = 0.0
+    for j in range(x.size):
+        total -= x[j] * gradient[j]
+        x[j] += drift * gradient[j] + step_size * spread[j] * noise[j]
+    return total
+
+
+@part
+def adagrad_step(
+    x: Vector, gradient: Vector, noise: Vector, step_size: float, spread: Vector, squares: Vector
+) -> float:
+    """G ← G + (∇log π)², x ← x + (h²/2) P ∇log π + h c √P n; return −x·∇log π before."""
+    drift = 0.5 * step_size * step_size
+    total = 0.0
+    for j in range(x.size):
+        total -= x[j] * gradient[j]
+        squares[j] += gradient[j] * gradient[j]
+        metric = adagrad_preconditioner(squares[j])
+        x[j] += drift * metric * gradient[j] + step_size * spread[j] * math.sqrt(metric) * noise[j]
+    return total
+
+
 @kernel
 def sgld(
     logp_grad: Callback,
@@ -73,7 +92,8 @@ def sgld(
     x: Vector,
     step_size: float,
     squares: Vector,
-    injected: NoiseOfStep,
+    last_noise: Vector,
+    known_noise: Vector,
     stream: Stream,
     scratch: Scratch,
 ) -> tuple[float, int]:
@@ -100,8 +120,11 @@ def sgld(
         h, a time: the standard deviation of the noise of one step where P = c = 1.
     squares : ndarray, shape (size,) or (0,)
         G, changed in place; empty for P = 1.
-    injected : NoiseOfStep
-        Its known variance, in whitened coordinates, gives c; c = 1 without.
+    last_noise : ndarray, shape (size,) or (0,)
+        ν, replaced; empty for Euler's method.
+    known_noise : ndarray, shape (size,) or (0,)
+        Variance b of the gradient estimate in whitened coordinates, which is subtracted from the
+        injected noise and gives c; empty where it is unknown, for c = 1.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     scratch : Scratch
@@ -123,28 +146,19 @@ def sgld(
     Sampling, eq. 1.5; Ahn, Korattikara, Welling (2012), Bayesian Posterior Sampling via Stochastic
     Gradient Fisher Scoring, eq. 15.
     """
-    x, squares, injected = borrow(x), borrow(squares), borrow(injected)
+    x, squares, last_noise = borrow(x), borrow(squares), borrow(last_noise)
     stream, scratch = borrow(stream), borrow(scratch)
-    gradient, noise, last = scratch.gradient, scratch.noise, injected.last
-    drift = 0.5 * step_size * step_size
+    gradient, noise = scratch.gradient, scratch.noise
     spread = np.empty(x.size)
-    clips = remaining_noise(step_size, injected.known, spread)
+    clips = remaining_noise(step_size, known_noise, spread)
     total = 0.0
     for minibatch in minibatches:
         evaluate(logp_grad.address, x, minibatch, logp_grad.context, gradient)
-        for start in range(0, x.size, noise.size):
-            n = min(noise.size, x.size - start)
-            fill_normal(stream, noise[:n])
-            for i in range(n):
-                j = start + i
-                normal, metric = noise[i], 1.0
-                if last.size:
-                    normal = 0.5 * (last[j] + noise[i])
-                    last[j] = noise[i]
-                if squares.size:
-                    squares[j] += gradient[j] * gradient[j]
-                    metric = adagrad_preconditioner(squares[j])
-                total -= x[j] * gradient[j]
-                x[j] += drift * metric * gradient[j]
-                x[j] += step_size * spread[j] * math.sqrt(metric) * normal
+        fill_normal(stream, noise)
+        if last_noise.size:
+            average_with_last(noise, last_noise)
+        if squares.size:
+            total += adagrad_step(x, gradient, noise, step_size, spread, squares)
+        else:
+            total += langevin_step(x, gradient, noise, step_size, spread)
     return total / (minibatches.size * x.size), clips

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import math
 
-from pymc_geodesic.integrators import Scratch, State, Thermostat, kinetic_temperature
+from pymc_geodesic.integrators import (
+    Scratch,
+    State,
+    Thermostat,
+    block_slice,
+    kinetic_temperature,
+)
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow
@@ -16,20 +22,15 @@ from pymc_geodesic.runtime.streams import fill_normal
 def euler_kick(
     v: Vector,
     gradient: Vector,
+    noise: Vector,
     step_size: float,
     friction: float,
     diffusion: float,
-    stream: Stream,
-    noise: Vector,
 ) -> None:
     """V ← (1 − hξ) v + h ∇log π + sqrt(2Ah) n on the velocities of one variable."""
     decay, spread = 1.0 - friction * step_size, math.sqrt(2.0 * diffusion * step_size)
-    for start in range(0, v.size, noise.size):
-        n = min(noise.size, v.size - start)
-        fill_normal(stream, noise[:n])
-        for i in range(n):
-            j = start + i
-            v[j] = decay * v[j] + step_size * gradient[j] + spread * noise[i]
+    for j in range(v.size):
+        v[j] = decay * v[j] + step_size * gradient[j] + spread * noise[j]
 
 
 @kernel
@@ -67,7 +68,7 @@ def ssgnht(
     state : State
         Position and velocity.
     thermostat : Thermostat
-        Its targets are 1 for the posterior, more to anneal.
+        ξ, which A is part of, Q and T of each block.
     step_size : float
         h, a time.
     diffusion : ndarray, shape (n_blocks,)
@@ -89,20 +90,19 @@ def ssgnht(
     space, state, thermostat = borrow(space), borrow(state), borrow(thermostat)
     stream, scratch = borrow(stream), borrow(scratch)
     blocks, x, v, xi = space.blocks, state.x, state.v, thermostat.friction
+    gradient, noise = scratch.gradient, scratch.noise
     total = 0.0
     for minibatch in minibatches:
-        evaluate(logp_grad.address, x, minibatch, logp_grad.context, scratch.gradient)
+        evaluate(logp_grad.address, x, minibatch, logp_grad.context, gradient)
+        fill_normal(stream, noise)
         for block in range(blocks.shape[0]):
-            part = slice(blocks[block, 1], blocks[block, 1] + blocks[block, 2] * blocks[block, 3])
-            before = kinetic_temperature(v[part], space.dims[block])
-            euler_kick(
-                v[part], scratch.gradient[part], step_size, xi[block], diffusion[block], stream,
-                scratch.noise,
-            )  # fmt: skip
-            deviation = before - thermostat.targets[block]
+            own, dim = block_slice(blocks, block), space.dims[block]
+            before = kinetic_temperature(v[own], dim)
+            euler_kick(v[own], gradient[own], noise[own], step_size, xi[block], diffusion[block])
+            deviation = before - thermostat.temperatures[block]
             xi[block] += step_size * deviation / thermostat.inertia[block]
             xi[block] = min(xi[block], 1.0 / step_size)
-            total += kinetic_temperature(v[part], space.dims[block])
+            total += kinetic_temperature(v[own], dim)
         for i in range(x.size):
             x[i] += step_size * v[i]
     return total / (minibatches.size * blocks.shape[0])

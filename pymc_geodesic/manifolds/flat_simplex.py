@@ -145,8 +145,10 @@ class FlatSimplex(Manifold):
         """Give 1/n everywhere; see `Manifold.normal_diagonal`."""
         return xp.full_like(x, 1.0 / self.n)
 
-    def _project_rows(self, x: Floats, v: Floats) -> None:
+    def project_rows(self, x: Floats, v: Floats) -> None:
+        """Project the rows of `v` in place; see `Manifold.project_rows`."""
         project(x, v)
 
-    def _geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+    def geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+        """Move the rows of `x` and `v` in place; see `Manifold.geodesic_rows`."""
         geodesic(x, v, time)

@@ -94,12 +94,25 @@ class Manifold(ABC):
         return self.dim < self.size
 
     @abstractmethod
-    def _project_rows(self, x: Floats, v: Floats) -> None:
-        """Project the rows of `v` in place."""
+    def project_rows(self, x: Floats, v: Floats) -> None:
+        """Project velocities onto the tangent spaces, in place.
+
+        Parameters
+        ----------
+        x, v : array, shape ``(rows, *shape)``
+            Points and ambient vectors, C-contiguous.
+        """
 
     @abstractmethod
-    def _geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
-        """Move the rows of `x` and `v` in place."""
+    def geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+        """Move points and velocities along geodesics, in place.
+
+        Parameters
+        ----------
+        x, v : array, shape ``(rows, *shape)``
+            Points and tangent vectors, C-contiguous.
+        time : float
+        """
 
     @abstractmethod
     def random_point(self, rng: np.random.Generator, size: int | Shape = ()) -> Floats:
@@ -155,7 +168,7 @@ class Manifold(ABC):
         if xp is not np:
             return self.projected(x, v, xp)
         rows, vectors, batch = self._paired_rows(x, v)
-        self._project_rows(rows, vectors)
+        self.project_rows(rows, vectors)
         return vectors.reshape(batch + self.shape)
 
     def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
@@ -243,7 +256,7 @@ class Manifold(ABC):
             End point and the velocity there.
         """
         rows, vectors, batch = self._paired_rows(x, v)
-        self._geodesic_rows(rows, vectors, float(time))
+        self.geodesic_rows(rows, vectors, float(time))
         return rows.reshape(batch + self.shape), vectors.reshape(batch + self.shape)
 
     def tangent_noise(self, x: Floats, rng: np.random.Generator) -> Floats:

@@ -258,11 +258,13 @@ class Product(Manifold):
         ]
         return xp.concatenate(parts, axis=-1)
 
-    def _project_rows(self, x: Floats, v: Floats) -> None:
+    def project_rows(self, x: Floats, v: Floats) -> None:
+        """Project the rows of `v` in place; see `Manifold.project_rows`."""
         for position, vector in zip(x, v, strict=True):
             project(self.blocks, position, vector)
 
-    def _geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+    def geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+        """Move the rows of `x` and `v` in place; see `Manifold.geodesic_rows`."""
         for position, vector in zip(x, v, strict=True):
             geodesic(self.blocks, position, vector, time)
 

@@ -116,10 +116,12 @@ class Simplex(Manifold):
         """Square the coordinates, as on the sphere; see `Manifold.normal_diagonal`."""
         return sphere.Sphere(self.n).normal_diagonal(x, xp)
 
-    def _project_rows(self, x: Floats, v: Floats) -> None:
+    def project_rows(self, x: Floats, v: Floats) -> None:
+        """Project the rows of `v` in place; see `Manifold.project_rows`."""
         project(x, v)
 
-    def _geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+    def geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+        """Move the rows of `x` and `v` in place; see `Manifold.geodesic_rows`."""
         geodesic(x, v, time)
 
 

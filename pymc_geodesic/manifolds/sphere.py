@@ -132,8 +132,10 @@ class Sphere(Manifold):
         """Return (n − 1) x; see `Manifold.mean_gradient`."""
         return (self.n - 1.0) * x
 
-    def _project_rows(self, x: Floats, v: Floats) -> None:
+    def project_rows(self, x: Floats, v: Floats) -> None:
+        """Project the rows of `v` in place; see `Manifold.project_rows`."""
         project(x, v)
 
-    def _geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+    def geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+        """Move the rows of `x` and `v` in place; see `Manifold.geodesic_rows`."""
         geodesic(x, v, time)

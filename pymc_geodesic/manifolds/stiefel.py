@@ -216,8 +216,10 @@ class Stiefel(Manifold):
         """Return (n − (p + 1)/2) X; see `Manifold.mean_gradient`."""
         return (self.n - 0.5 * (self.p + 1.0)) * x
 
-    def _project_rows(self, x: Floats, v: Floats) -> None:
+    def project_rows(self, x: Floats, v: Floats) -> None:
+        """Project the rows of `v` in place; see `Manifold.project_rows`."""
         project(x, v, self.n, self.p)
 
-    def _geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+    def geodesic_rows(self, x: Floats, v: Floats, time: float) -> None:
+        """Move the rows of `x` and `v` in place; see `Manifold.geodesic_rows`."""
         geodesic(x, v, time, self.n, self.p)

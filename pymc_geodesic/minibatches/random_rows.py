@@ -50,7 +50,8 @@ class RandomRows(RowSource):
         """All rows at once."""
         yield {name: np.ascontiguousarray(a) for name, a in self._data.items()}, self.n_rows
 
-    def _take_rows(self, name: str, rows: np.ndarray) -> None:
+    def replace_rows(self, name: str, rows: np.ndarray) -> None:
+        """Replace the rows of a container; see `RowSource.replace_rows`."""
         self._data[name] = rows
 
     def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], None]:

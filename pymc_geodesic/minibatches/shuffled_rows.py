@@ -63,7 +63,8 @@ class ShuffledRows(RowSource):
         """All rows at once, in their shuffled order."""
         yield self.arrays, self.n_rows
 
-    def _take_rows(self, name: str, rows: np.ndarray) -> None:
+    def replace_rows(self, name: str, rows: np.ndarray) -> None:
+        """Replace the rows of a container; see `RowSource.replace_rows`."""
         np.take(rows, self._circle, axis=0, out=self.arrays[name], mode="clip")
 
     def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:

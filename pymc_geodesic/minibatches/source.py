@@ -176,11 +176,18 @@ class RowSource(ABC):
                 )
                 raise ValueError(see(message, "changed-data"))
             check_numbers(name, value)
-            self._take_rows(name, value)
+            self.replace_rows(name, value)
             self._copied[name] = behind
 
-    def _take_rows(self, name: str, rows: np.ndarray) -> None:
-        """Put other rows in the place of those of a container."""
+    def replace_rows(self, name: str, rows: np.ndarray) -> None:
+        """Replace the resident rows of a container that `pymc.set_data` has changed.
+
+        Parameters
+        ----------
+        name : str
+        rows : ndarray, shape (n_rows, ...)
+            In the order of the container.
+        """
         raise NotImplementedError(f"{type(self).__name__} copies no rows of data containers")
 
     def in_order_of_rows(

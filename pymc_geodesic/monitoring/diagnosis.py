@@ -192,7 +192,7 @@ def dominant_coordinate(metric: Metric, whitened: int) -> int:
     >>> dominant_coordinate(Metric(np.zeros(2), np.array([[0.1, 1.0], [5.0, 0.0]])), 0)
     1
     """
-    if whitened >= metric.centre.size or not metric.is_dense:
+    if whitened >= metric.center.size or not metric.is_dense:
         return whitened
     factor = np.asarray(metric.factor)
     return int(np.argmax(np.abs(factor[:, whitened]) / np.sqrt(np.sum(factor**2, axis=1))))

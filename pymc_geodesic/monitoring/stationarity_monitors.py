@@ -129,7 +129,7 @@ class WhitenedMonitor:
 
     def _mean_gradient(self, z: np.ndarray, n_grad: int) -> np.ndarray:
         """Mean of the gradients of unused minibatches."""
-        field = self._gradient.noisy
+        field = self._gradient.estimated
         gradient, total = np.zeros(z.size + 1), np.zeros(z.size + 1)
         for minibatch in self._next_minibatches(n_grad):
             evaluate(field.address, z, int(minibatch), field.context, gradient)
@@ -423,7 +423,7 @@ def _model_coordinates(
     stationarity: Stationarity, metric: Metric, deviations: Sequence[Deviation]
 ) -> list[int]:
     """Coordinates of the model on which those that deviate depend most, the worst first."""
-    whitened, d = _coordinates(deviations), metric.centre.size
+    whitened, d = _coordinates(deviations), metric.center.size
     coordinates = [dominant_coordinate(metric, each) for each in whitened]
     if not metric.is_dense or deviations[0].kind != "mean" or whitened[0] >= d:
         return coordinates

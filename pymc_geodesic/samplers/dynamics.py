@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.integrators import (
     EXACT,
     FrictionAndNoise,
@@ -16,35 +15,19 @@ from pymc_geodesic.integrators import (
     Thermostat,
     refresh_velocity,
 )
-from pymc_geodesic.kernels import gsgnht, sggmc, sgld, ssgnht, thermostat_targets, update_curvature
+from pymc_geodesic.kernels import gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.kernels.ahead_of_time import prepare
-from pymc_geodesic.kernels.sgld import NoiseOfStep
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
 
-__all__ = [
-    "Dynamics",
-    "EulerNoseHoover",
-    "GeodesicLangevin",
-    "GeodesicNoseHoover",
-    "OverdampedLangevin",
-    "by_block",
-]
-
 SMALL_DIMENSION = 20.0
-"""Dimension m below which a thermostat needs more inertia than 1/γ², which is (1 + 20/m)/γ².
+"""Dimension m below which a thermostat needs more inertia than 1/C², which is (1 + 20/m)/C².
 
 A single v·v varies much there, and a thermostat that responds within a few steps distorts the
-distribution of the positions: −8 % in the variance at m = 2 and γε = 1
+distribution of the positions: −8 % in the variance at m = 2 and Cε = 1
 (`benchmarks.thermostat_step`).
 """
-
-CURVATURE_MEMORY = 0.98
-"""Fraction of the sums for the mean curvature that is kept from draw to draw."""
-
-NOISE_CHUNK = 512
-"""Normal variates that are drawn at once: few enough to stay in the first cache."""
 
 
 class Dynamics(Protocol):
@@ -52,17 +35,23 @@ class Dynamics(Protocol):
 
     Attributes
     ----------
+    has_momentum : bool
+        Whether an inner step takes the time h; h²/2 without a momentum.
     state : dict
         All that the dynamics keep besides the position.
-    thermostat : ndarray, shape (n_blocks,)
-        ξ, the friction of each block that thermostats add; zeros without thermostats.
+    thermostat : ndarray, shape (n_blocks,), or None
+        ξ, the friction of each block that thermostats add.
     squares : ndarray
         AdaGrad's sums of squared gradients; empty without.
     """
 
+    has_momentum: bool
     state: dict[str, Any]
-    thermostat: np.ndarray
     squares: np.ndarray
+
+    @property
+    def thermostat(self) -> np.ndarray | None:
+        """Friction of each block that thermostats add."""
 
     def initialize(self, product: Product) -> None:
         """Begin a chain on a product of manifolds."""
@@ -79,7 +68,7 @@ class Dynamics(Protocol):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Move z by one inner step for each minibatch, in place.
@@ -92,103 +81,38 @@ class Dynamics(Protocol):
         """
 
 
-def by_block(product: Product, of_coordinates: np.ndarray) -> np.ndarray:
-    """Smallest value in each block of a vector."""
-    return np.minimum.reduceat(of_coordinates, product.blocks[:, 1])
-
-
-def scratch_of(size: int) -> Scratch:
-    """Memory for kernels on so many coordinates."""
-    return Scratch(np.empty(size + 1), np.empty(min(max(size, 1), NOISE_CHUNK)))
-
-
-class Underdamped(ABC):
-    """Dynamics with a momentum, and the state that all of them have.
-
-    Attributes
-    ----------
-    v : ndarray, shape (size,)
-        Velocity.
-    thermostat : ndarray, shape (n_blocks,)
-        ξ, the friction of each block that thermostats add; zeros without thermostats.
-    friction : ndarray, shape (n_blocks,) or (0,)
-        γ of each block at the last draw; empty before the first.
-    curvature_sums : ndarray, shape (n_blocks, 2)
-        See `pymc_geodesic.kernels.gsgnht.update_curvature`.
-    """
-
-    def initialize(self, product: Product) -> None:
-        """Begin a chain with ξ = 0; see `Dynamics`."""
-        n_blocks = len(product.dims)
-        self.v, self.friction, self.squares = np.empty(0), np.empty(0), np.empty(0)
-        self.thermostat, self.curvature_sums = np.zeros(n_blocks), np.zeros((n_blocks, 2))
-        self._scratch = scratch_of(product.size)
-        self._work, self._targets = np.empty((n_blocks, 2)), np.empty(n_blocks)
-        self._settings: LangevinSettings | None = None
-
-    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw velocities from N(0, I) on the tangent space."""
-        self.v = np.empty_like(z)
-        refresh_velocity(product.blocks, z, self.v, stream)
-
-    def rotate(self, rotation: np.ndarray) -> None:
-        """Rotate velocities; see `Dynamics`."""
-        d = len(rotation)
-        self.v[:d] = rotation.T @ self.v[:d]
-
-    @abstractmethod
-    def run(
-        self,
-        logp_grad: FieldLike,
-        minibatches: np.ndarray,
-        product: Product,
-        z: np.ndarray,
-        settings: LangevinSettings,
-        stream: np.ndarray,
-    ) -> tuple[np.ndarray, int]:
-        """Run the kernel; see `Dynamics`."""
-
-    def _follow(self, product: Product, settings: LangevinSettings) -> None:
-        """Take the parameters of a draw, where they are not those of the last one.
-
-        ξ changes in proportion to the friction of its block.
-        """
-        if settings is self._settings:
-            return
-        friction = by_block(product, settings.friction)
-        if self.friction.size:
-            self.thermostat *= friction / self.friction
-        self.friction, self._settings = friction, settings
-        self._wanted = settings.temperatures_of(product)
-        self._inertias = inertia_of(self._inertia, product, friction, self._wanted)
-
-    _inertia: float | None = None
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """Velocity and thermostats."""
-        return {name: getattr(self, name).copy() for name in self._STATE}
-
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None:
-        for name in self._STATE:
-            setattr(self, name, state[name].copy())
-        self._settings = None
-
-    _STATE = ("v", "thermostat", "friction", "curvature_sums")
-
-
-class GeodesicLangevin(Underdamped):
+class GeodesicLangevin:
     """Underdamped Langevin dynamics, `pymc_geodesic.kernels.sggmc`.
 
     Parameters
     ----------
     splitting : {EXACT, PAPER}
+
+    Attributes
+    ----------
+    v : ndarray, shape (size,)
+        Velocity.
     """
+
+    has_momentum = True
+    thermostat = None
 
     def __init__(self, splitting: int = EXACT) -> None:
         self._splitting = splitting
         prepare(sggmc, refresh_velocity)
+
+    def initialize(self, product: Product) -> None:
+        """Begin a chain; see `Dynamics`."""
+        self.v, self.squares = np.empty(0), np.empty(0)
+        self._scratch = scratch_of(product.size)
+
+    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
+        """Draw velocities; see `Dynamics`."""
+        self.v = draw_velocity(product, z, stream)
+
+    def rotate(self, rotation: np.ndarray) -> None:
+        """Rotate velocities; see `Dynamics`."""
+        self.v = rotated(self.v, rotation)
 
     def run(
         self,
@@ -196,7 +120,7 @@ class GeodesicLangevin(Underdamped):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
@@ -206,28 +130,66 @@ class GeodesicLangevin(Underdamped):
             minibatches,
             product.space,
             State(z, self.v),
-            settings.step_size,
-            FrictionAndNoise(settings.friction, settings.noise, self._splitting),
+            parameters.step_size,
+            FrictionAndNoise(parameters.friction, parameters.noise, self._splitting),
             stream,
             self._scratch,
             temperatures,
         )
         return temperatures, clips
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """Velocity."""
+        return {"v": self.v.copy()}
 
-class GeodesicNoseHoover(Underdamped):
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.v = state["v"].copy()
+
+
+class GeodesicNoseHoover:
     """Underdamped Langevin dynamics with thermostats, `pymc_geodesic.kernels.gsgnht`.
 
     Parameters
     ----------
     splitting : {EXACT, PAPER}
     inertia : float, optional
-        Q, a time squared; (1 + 20/m)/γ² by default.
+        Q, a time squared; (1 + 20/m)/C² by default.
+
+    Attributes
+    ----------
+    v : ndarray, shape (size,)
+        Velocity.
+    curvature_sums : ndarray, shape (n_blocks, 2)
+        See `pymc_geodesic.kernels.gsgnht`.
     """
 
+    has_momentum = True
+
     def __init__(self, splitting: int = EXACT, inertia: float | None = None) -> None:
-        self._splitting, self._inertia = splitting, inertia
-        prepare(gsgnht, refresh_velocity, thermostat_targets, update_curvature)
+        self._splitting, self._thermostats = splitting, Thermostats(inertia)
+        prepare(gsgnht, refresh_velocity)
+
+    @property
+    def thermostat(self) -> np.ndarray:
+        """ξ of each block."""
+        return self._thermostats.xi
+
+    def initialize(self, product: Product) -> None:
+        """Begin a chain with ξ = 0; see `Dynamics`."""
+        self.v, self.squares = np.empty(0), np.empty(0)
+        self._thermostats.initialize(product)
+        self.curvature_sums = np.zeros((len(product.dims), 2))
+        self._scratch = scratch_of(product.size)
+
+    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
+        """Draw velocities; see `Dynamics`."""
+        self.v = draw_velocity(product, z, stream)
+
+    def rotate(self, rotation: np.ndarray) -> None:
+        """Rotate velocities; see `Dynamics`."""
+        self.v = rotated(self.v, rotation)
 
     def run(
         self,
@@ -235,51 +197,78 @@ class GeodesicNoseHoover(Underdamped):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
-        self._follow(product, settings)
-        targets, work, temperatures = self._targets, self._work, np.empty(len(product.dims))
-        thermostat_targets(
-            self._wanted,
-            self.curvature_sums,
-            self.friction + self.thermostat,
-            settings.step_size,
-            self._splitting,
-            targets,
-        )
+        thermostats, temperatures = self._thermostats, np.empty(len(product.dims))
+        thermostats.follow(product, parameters)
         clips = gsgnht.call(
             logp_grad.callback,
             minibatches,
             product.space,
             State(z, self.v),
-            Thermostat(self.thermostat, self._inertias, targets),
-            settings.step_size,
-            FrictionAndNoise(settings.friction, settings.noise, self._splitting),
+            Thermostat(thermostats.xi, thermostats.inertia, thermostats.temperatures),
+            self.curvature_sums,
+            parameters.step_size,
+            FrictionAndNoise(parameters.friction, parameters.noise, self._splitting),
             stream,
             self._scratch,
             temperatures,
-            work,
         )
-        expected = minibatches.size * product.dims * targets
-        update_curvature(self.curvature_sums, work, expected, settings.step_size, CURVATURE_MEMORY)
-        settings.bound(self.thermostat, self.friction)
+        thermostats.bound()
         return temperatures, clips
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """Velocity, thermostats and curvature."""
+        own = {"v": self.v.copy(), "curvature_sums": self.curvature_sums.copy()}
+        return own | self._thermostats.state
 
-class EulerNoseHoover(Underdamped):
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.v, self.curvature_sums = state["v"].copy(), state["curvature_sums"].copy()
+        self._thermostats.state = state
+
+
+class EulerNoseHoover:
     """Euler's method for thermostats on Euclidean coordinates, `pymc_geodesic.kernels.ssgnht`.
 
     Parameters
     ----------
     inertia : float, optional
         Q, a time squared; (1 + 20/m)/A² by default.
+
+    Attributes
+    ----------
+    v : ndarray, shape (size,)
+        Velocity.
     """
 
+    has_momentum = True
+
     def __init__(self, inertia: float | None = None) -> None:
-        self._inertia = inertia
+        self._thermostats = Thermostats(inertia)
         prepare(ssgnht, refresh_velocity)
+
+    @property
+    def thermostat(self) -> np.ndarray:
+        """ξ of each block, in addition to A; that of the kernel is the sum."""
+        return self._thermostats.xi
+
+    def initialize(self, product: Product) -> None:
+        """Begin a chain with ξ = 0; see `Dynamics`."""
+        self.v, self.squares = np.empty(0), np.empty(0)
+        self._thermostats.initialize(product)
+        self._scratch = scratch_of(product.size)
+
+    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
+        """Draw velocities; see `Dynamics`."""
+        self.v = draw_velocity(product, z, stream)
+
+    def rotate(self, rotation: np.ndarray) -> None:
+        """Rotate velocities; see `Dynamics`."""
+        self.v = rotated(self.v, rotation)
 
     def run(
         self,
@@ -287,27 +276,38 @@ class EulerNoseHoover(Underdamped):
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
-        self._follow(product, settings)
-        diffusion = self.friction
-        total = diffusion + self.thermostat
+        thermostats = self._thermostats
+        thermostats.follow(product, parameters)
+        diffusion = thermostats.friction
+        total = diffusion + thermostats.xi
         temperature = ssgnht.call(
             logp_grad.callback,
             minibatches,
             product.space,
             State(z, self.v),
-            Thermostat(total, self._inertias, self._wanted),
-            settings.step_size,
+            Thermostat(total, thermostats.inertia, thermostats.temperatures),
+            parameters.step_size,
             diffusion,
             stream,
             self._scratch,
         )
-        self.thermostat = total - diffusion
-        settings.bound(self.thermostat, diffusion)
+        thermostats.xi = total - diffusion
+        thermostats.bound()
         return np.full(len(product.dims), temperature), 0
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Velocity and thermostats."""
+        return {"v": self.v.copy()} | self._thermostats.state
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.v = state["v"].copy()
+        self._thermostats.state = state
 
 
 class OverdampedLangevin:
@@ -329,6 +329,9 @@ class OverdampedLangevin:
         Sums of squared gradients; empty without AdaGrad.
     """
 
+    has_momentum = False
+    thermostat = None
+
     def __init__(self, *, averaged: bool, adagrad: bool = False) -> None:
         self._averaged, self._adagrad = averaged, adagrad
         prepare(sgld)
@@ -337,7 +340,6 @@ class OverdampedLangevin:
         """Begin a chain; see `Dynamics`."""
         self.last_noise = np.empty(0)
         self.squares = np.zeros(product.size if self._adagrad else 0)
-        self.thermostat = np.zeros(len(product.dims))
         self._scratch = scratch_of(product.size)
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
@@ -349,7 +351,7 @@ class OverdampedLangevin:
     def rotate(self, rotation: np.ndarray) -> None:
         """Rotate the noise of the step before; see `Dynamics`."""
         if self._averaged:
-            self.last_noise = rotation.T @ self.last_noise
+            self.last_noise = rotated(self.last_noise, rotation)
 
     def run(
         self,
@@ -357,7 +359,7 @@ class OverdampedLangevin:
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
-        settings: LangevinSettings,
+        parameters: LangevinParameters,
         stream: np.ndarray,
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
@@ -365,9 +367,10 @@ class OverdampedLangevin:
             logp_grad.callback,
             minibatches,
             z,
-            settings.step_size,
+            parameters.step_size,
             self.squares,
-            NoiseOfStep(self.last_noise, settings.noise),
+            self.last_noise,
+            parameters.noise,
             stream,
             self._scratch,
         )
@@ -383,6 +386,65 @@ class OverdampedLangevin:
         self.last_noise, self.squares = state["last_noise"].copy(), state["squares"].copy()
 
 
+class Thermostats:
+    """Thermostats of a chain, one for each block.
+
+    Parameters
+    ----------
+    inertia : float, optional
+        Q at temperature 1, a time squared; (1 + 20/m)/C² by default.
+
+    Attributes
+    ----------
+    xi : ndarray, shape (n_blocks,)
+        ξ, in addition to C.
+    friction : ndarray, shape (n_blocks,) or (0,)
+        C of each block at the last draw; empty before the first.
+    inertia, temperatures : ndarray, shape (n_blocks,)
+        Q, and the temperature that each block is to have.
+    """
+
+    def __init__(self, inertia: float | None) -> None:
+        self._inertia = inertia
+
+    def initialize(self, product: Product) -> None:
+        """Begin a chain with ξ = 0."""
+        self.xi, self.friction = np.zeros(len(product.dims)), np.empty(0)
+        self._parameters: LangevinParameters | None = None
+
+    def follow(self, product: Product, parameters: LangevinParameters) -> None:
+        """Take the parameters of a draw, where they are not those of the last one.
+
+        ξ changes in proportion to the friction of its block.
+        """
+        if parameters is self._parameters:
+            return
+        friction = np.minimum.reduceat(parameters.friction, product.blocks[:, 1])
+        if self.friction.size:
+            self.xi *= friction / self.friction
+        self.friction, self._parameters = friction, parameters
+        self.temperatures = parameters.temperatures_of(product)
+        self.inertia = inertia_of(self._inertia, product, friction, self.temperatures)
+        self._bounds = [each * friction for each in parameters.thermostat_bounds or ()]
+
+    def bound(self) -> None:
+        """Keep ξ within the bounds of the parameters, if there are any."""
+        if self._bounds:
+            least, most = self._bounds
+            np.maximum(self.xi, least, out=self.xi)
+            np.minimum(self.xi, most, out=self.xi)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Thermostats, and the friction that they belong to."""
+        return {"thermostat": self.xi.copy(), "friction": self.friction.copy()}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.xi, self.friction = state["thermostat"].copy(), state["friction"].copy()
+        self._parameters = None
+
+
 def inertia_of(
     given: float | None, product: Product, friction: np.ndarray, temperatures: np.ndarray
 ) -> np.ndarray:
@@ -390,3 +452,21 @@ def inertia_of(
     if given is None:
         return (1.0 + SMALL_DIMENSION / product.dims) / friction**2 * temperatures
     return given * temperatures
+
+
+def scratch_of(size: int) -> Scratch:
+    """Memory for kernels on so many coordinates."""
+    return Scratch(np.empty(size + 1), np.empty(size))
+
+
+def draw_velocity(product: Product, z: np.ndarray, stream: np.ndarray) -> np.ndarray:
+    """Draw v ~ N(0, I) on the tangent space at z."""
+    v = np.empty_like(z)
+    refresh_velocity(product.blocks, z, v, stream)
+    return v
+
+
+def rotated(vector: np.ndarray, rotation: np.ndarray) -> np.ndarray:
+    """Rotate the Euclidean coordinates of a vector, which come first."""
+    d = len(rotation)
+    return np.concatenate([rotation.T @ vector[:d], vector[d:]])

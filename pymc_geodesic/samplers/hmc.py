@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo: a Markov chain with Metropolis correction on a vector."""
+"""Hamiltonian Monte Carlo: a Markov chain on a vector, with Metropolis correction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.trajectories import TrajectoryAdaptation
+from pymc_geodesic.adaptation.adaptation import TrajectoryAdaptation
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
@@ -24,14 +24,16 @@ __all__ = ["HMCSampler"]
 class HMCSampler:
     """Geodesic Hamiltonian Monte Carlo with the trajectories of an adaptation.
 
-    One draw is one transition of `pymc_geodesic.kernels.gmc`: a velocity from N(0, I) on the
-    tangent space, leapfrog steps along geodesics, and acceptance with probability min(1, exp(−ΔH)).
+    One draw is one transition of `pymc_geodesic.kernels.gmc`, algorithm 1 of Byrne and Girolami
+    (2013): a velocity from N(0, I) on the tangent space, leapfrog steps along geodesics, and
+    acceptance with probability min(1, exp(−ΔH)).
 
     Parameters
     ----------
     adaptation : TrajectoryAdaptation
+        Coordinates, step size and number of leapfrog steps.
     estimate : GradientEstimate, optional
-        What has sample stats of its own, the draws of local variables.
+        Gradient in the coordinates of the model, whose sample stats are reported.
     square_frames : sequence of (slice, int)
         Coordinates of each orthogonal n × n matrix, and n; see `_flip_columns`.
 
@@ -72,20 +74,14 @@ class HMCSampler:
         return self.adaptation.to_position(self.z) if self.z.size else self.z
 
     def start(self, x: np.ndarray) -> None:
-        """Set the position.
-
-        Raises
-        ------
-        NotFiniteError
-            If the gradient is not finite there.
-        """
+        """Set the position; see `Sampler`."""
         self.z, gradient, self._n_grad = self.adaptation.start(x, first=self._n == 0)
         self._current[:] = math.nan
         if not all_finite(gradient):
             raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
-        """Do nothing: the gradient estimate takes these values."""
+        """Do nothing: the gradient estimate has the values of other variables."""
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
         """Draw once, and return sample stats by name.
@@ -93,12 +89,12 @@ class HMCSampler:
         Raises
         ------
         NotFiniteError
-            If the log-density is not finite where the chain starts.
+            If the gradient or log-density is not finite where the chain starts.
         """
         adaptation = self.adaptation
-        n_flips = self._flip_columns()
-        minibatch, trajectory, n_grad = adaptation.propose(self.z, self.stream, tune=tune)
-        n_grad += n_flips
+        n_grad, self._n_grad = self._n_grad + self._flip_columns(), 0
+        minibatch, trajectory, more = adaptation.propose(self.z, self.stream, tune=tune)
+        n_grad += more
         if math.isnan(trajectory.step_size):
             raise NotFiniteError("gradient", trajectory.step_size, self.z)
         if not adaptation.is_fixed:
@@ -114,8 +110,7 @@ class HMCSampler:
             self._record,
         )
         logp_grad.raise_error()
-        n_grad += more + self._n_grad
-        self._n_grad = 0
+        n_grad += more
         if divergences and self._n == 0:
             self._check_start(minibatch)
         acceptance = float(self._record.acceptance[0])
@@ -168,13 +163,13 @@ class HMCSampler:
         return float(output[-1])
 
     def _check_start(self, minibatch: int) -> None:
-        """Raise an error where the log-density is not finite, which no proposal would leave."""
+        """Raise an error if the log-density is not finite where the chain starts."""
         if not math.isfinite(self._log_density_at(self.z, minibatch)):
             raise NotFiniteError("log-density", math.nan, np.empty(0), at_start=True)
 
     @property
     def state(self) -> dict[str, Any]:
-        """State of the chain, and apart from it that of the adaptation."""
+        """State of the chain, and nested in it that of the adaptation."""
         return {
             "z": self.z.copy(),
             "stream": self.stream.copy(),

@@ -1,15 +1,16 @@
-"""Langevin sampler: a Markov chain without Metropolis correction on a vector."""
+"""Langevin sampler: a Markov chain on a vector, without Metropolis correction."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation, LangevinChain, Proposal
-from pymc_geodesic.adaptation.langevin_parameters import LangevinSettings
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
@@ -23,21 +24,38 @@ from pymc_geodesic.samplers.sampler import NotFiniteError
 
 __all__ = ["LangevinSampler"]
 
+EXPLORATION_STATS = {
+    "temperature": 1.0,  # each transition draws a new velocity
+    "friction": 0.0,
+    "diffusion": 0.0,
+    "thermostat": 0.0,
+    "largest_thermostat": 0.0,
+    "noise_clips": 0,
+    "n_steps": 0,
+    "phase": "search",
+}
+"""Sample stats of a Metropolis-corrected transition, which has no friction and no noise."""
+
 
 class LangevinSampler:
     """Langevin dynamics in the coordinates, and with the parameters, of an adaptation.
 
-    One draw is
+    The sampling procedure is that of Liu, Zhu and Song (2016), algorithms 1 and 2, line by line:
 
-    1. in the first phase of a warm-up that has one, a Metropolis-corrected transition;
-    2. else the choice of step size, friction, known noise and minibatches (`propose`),
-       ``n_steps`` inner steps of the kernel, and in the warm-up an update of the adaptation, which
-       may discard the draw.
+    - x⁰ and v⁰ ← Λ(x⁰) v*, v* ~ N(0, I), ξ⁰: `start`.
+    - Sample a subset S: in `draw`, the minibatches of `LangevinAdaptation.propose`, one for each
+      inner step, and with them the step size ε, the friction C and the known noise V.
+    - For l = 1, …, L the steps A B O B A: in `draw`, ``dynamics.run``, which calls the kernel.
+    - (xⁿ, vⁿ, ξⁿ) ← (x_L, v_L, ξ_L), no Metropolis–Hastings test: the kernel moves position and
+      velocity in place, and `draw` keeps them.
+
+    In the warm-up a draw may instead be a Metropolis-corrected transition (`explore`), and the
+    adaptation learns from each draw and may undo it (`update`).
 
     Parameters
     ----------
     dynamics : Dynamics
-        Which kernel runs, and what it keeps from draw to draw.
+        Kernel, and the state that it keeps besides the position: velocity, thermostats.
     estimate : GradientEstimate
         Of the gradient in the coordinates of the model.
     adaptation : LangevinAdaptation
@@ -47,8 +65,14 @@ class LangevinSampler:
     Attributes
     ----------
     adaptation : LangevinAdaptation
+    parameters : LangevinParameters or None
+        Parameters of the last draw; None before the first.
     position : ndarray, shape (size,)
         In the coordinates of the model; empty before the first draw.
+    z : ndarray, shape (size,)
+        In the coordinates of the adaptation; empty before the first draw.
+    stream : ndarray of uint64, shape (2,)
+        Random stream.
     """
 
     def __init__(
@@ -63,33 +87,14 @@ class LangevinSampler:
         prepare(all_finite, evaluate, *((gmc, split_stream) if estimate.is_local else ()))
         self.initialize(np.zeros(2, dtype=np.uint64), 0, 0)
 
-    def initialize(self, stream: np.ndarray, n_tune: int, n_draws: int) -> None:
-        """Begin a chain.
-
-        Parameters
-        ----------
-        stream : ndarray of uint64, shape (2,)
-            Random stream.
-        n_tune, n_draws : int
-            Draws of the warm-up, and behind it. Without a warm-up the parameters of the last one
-            are used.
-        """
-        self.n_tune = n_tune
-        self.adaptation.initialize(n_tune)
-        self.dynamics.initialize(self.adaptation.product)
-        self._chain = LangevinChain(self.dynamics, np.empty(0), stream)
-        if self.monitor is not None:
-            self.monitor.initialize(n_draws)
-
     @property
     def position(self) -> np.ndarray:
         """Position in the coordinates of the model."""
-        z = self._chain.z
-        return self.adaptation.to_position(z) if z.size else z
+        return self.adaptation.to_position(self.z) if self.z.size else self.z
 
     @property
     def z(self) -> np.ndarray:
-        """Position in the coordinates of the adaptation; empty before the first draw."""
+        """Position in the coordinates of the adaptation."""
         return self._chain.z
 
     @property
@@ -97,25 +102,22 @@ class LangevinSampler:
         """Random stream."""
         return self._chain.stream
 
-    def settings(self) -> LangevinSettings:
-        """Parameters of the next draw after the warm-up."""
-        return self.adaptation.propose(self._chain, tune=False).settings
+    def initialize(self, stream: np.ndarray, n_tune: int, n_draws: int) -> None:
+        """Begin a chain; see `Sampler`."""
+        self.adaptation.initialize(n_tune)
+        self.dynamics.initialize(self.adaptation.product)
+        self._chain = LangevinChain(self.dynamics, np.empty(0), stream)
+        self.parameters: LangevinParameters | None = None
+        if self.monitor is not None:
+            self.monitor.initialize(n_draws)
 
     def start(self, x: np.ndarray) -> None:
-        """Set the position: that of the first draw, or where another step moved the variables.
-
-        Raises
-        ------
-        NotFiniteError
-            If the gradient is not finite there.
-        """
-        self._chain.z, gradient = self.adaptation.start(x)
-        if not all_finite(gradient):
-            raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
-        self._chain.refresh(self.adaptation.product)
+        """Set the position and draw a velocity; see `Sampler`."""
+        self._chain.z = self.adaptation.start(x)
+        self.dynamics.refresh(self.adaptation.product, self.z, self.stream)
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
-        """Do nothing: the gradient estimate takes these values."""
+        """Do nothing: the gradient estimate has the values of other variables."""
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
         """Draw once.
@@ -131,107 +133,96 @@ class LangevinSampler:
             If position or velocity is not finite, after the warm-up or at the first draw.
         """
         chain, adaptation = self._chain, self.adaptation
+        monitor = None if tune else self.monitor
         explored = adaptation.explore(chain) if tune else None
         if explored is not None:
             chain.n += 1
-            return self._stats(
-                step_size=explored.step_size,
-                temperature=1.0,  # velocities are drawn anew for each transition
-                n_grad=explored.n_grad,
-                diverging=explored.diverging and chain.n > 1,
-                phase="search",
-            )
+            return EXPLORATION_STATS | {
+                "step_size": explored.step_size,
+                "n_grad": explored.n_grad,
+                "diverging": explored.diverging and chain.n > 1,
+                **self._stats_of_parts(None),
+            }
+        # step size, friction, known noise, and one minibatch for each inner step
         proposal = adaptation.propose(chain, tune=tune)
-        n_grad = proposal.n_grad + len(proposal.minibatches)
-        if not tune and self.monitor is not None:
-            n_grad += self.monitor.before_draw(chain.z, proposal.minibatches)
-        before = chain.z.copy() if tune or chain.n == 0 else chain.z
-        temperatures, clips = self.dynamics.run(
+        self.parameters, minibatches = proposal.parameters, proposal.minibatches
+        n_grad = proposal.n_grad + len(minibatches)
+        if monitor is not None:
+            n_grad += monitor.before_draw(chain.z, minibatches)
+        before = chain.z.copy()
+        # L inner steps A B O B A, in place; no Metropolis–Hastings test
+        temperatures, noise_clips = self.dynamics.run(
             adaptation.logp_grad,
-            proposal.minibatches,
+            minibatches,
             adaptation.product,
             chain.z,
-            proposal.settings,
+            proposal.parameters,
             chain.stream,
         )
         adaptation.logp_grad.raise_error()
         diverging = not (all_finite(temperatures) and all_finite(chain.z))
-        if diverging and (not tune or chain.n == 0):
-            self._check_start(before, proposal)
-            if not tune:
-                what = "velocity" if all_finite(chain.z) else "position"
-                raise NotFiniteError(what, proposal.settings.step_size, chain.z)
+        if diverging:
+            self._check_divergence(before, proposal, tune=tune)
         if tune:
             dims = adaptation.product.dims
-            mean = float(dims @ temperatures) / adaptation.product.dim
-            diverging, more = adaptation.update(chain, before, proposal, mean, diverging=diverging)
+            kinetic = float(dims @ temperatures) / adaptation.product.dim
+            diverging, more = adaptation.update(
+                chain, before, proposal, kinetic, diverging=diverging
+            )
             n_grad += more
-        elif self.monitor is not None:
-            n_grad += self.monitor.after_draw(chain.n, chain.z, len(proposal.minibatches))
+        elif monitor is not None:
+            n_grad += monitor.after_draw(chain.n, chain.z, len(minibatches))
         chain.n += 1
-        settings = proposal.settings
-        friction = settings.block_friction
-        thermostat = self.dynamics.thermostat + (
-            settings.mean_friction if friction is None else friction
-        )
-        return self._stats(
-            step_size=settings.step_size,
-            temperature=math.nan if diverging else mean_of(temperatures),
-            friction=settings.mean_friction,
-            thermostat=mean_of(thermostat),
-            largest_thermostat=float(max(thermostat)),
-            noise_clips=clips,
-            n_steps=len(proposal.minibatches),
-            n_grad=n_grad,
-            diverging=diverging,
-            phase="tune" if tune else "sample",
-        )
-
-    def _stats(
-        self,
-        *,
-        step_size: float,
-        temperature: float,
-        n_grad: int,
-        diverging: bool,
-        phase: str,
-        friction: float = 0.0,
-        thermostat: float = 0.0,
-        largest_thermostat: float = 0.0,
-        noise_clips: int = 0,
-        n_steps: int = 0,
-    ) -> dict[str, Any]:
-        monitor = self.monitor if phase == "sample" else None
         return {
-            "step_size": step_size,
-            "temperature": temperature,
-            "friction": friction,
-            "diffusion": friction,
-            "thermostat": thermostat,
-            "largest_thermostat": largest_thermostat,
+            "temperature": math.nan if diverging else fmean(temperatures.tolist()),
             "noise_clips": noise_clips,
-            "n_steps": n_steps,
+            "n_steps": len(minibatches),
             "n_grad": n_grad,
             "diverging": diverging,
-            "phase": phase,
-            "noise_ratio": self.adaptation.noise_ratio,
+            "phase": "tune" if tune else "sample",
+            **self._friction_stats(proposal.parameters),
+            **self._stats_of_parts(monitor),
+        }
+
+    def _check_divergence(self, before: np.ndarray, proposal: Proposal, *, tune: bool) -> None:
+        """Raise an error for a draw that is not finite, unless the warm-up can undo it."""
+        chain = self._chain
+        if chain.n == 0:
+            x = self.adaptation.to_position(before)
+            for minibatch in proposal.minibatches:
+                gradient = self.estimate.gradient_at(x, int(minibatch))
+                if not all_finite(gradient):
+                    raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
+        if not tune:
+            what = "velocity" if all_finite(chain.z) else "position"
+            raise NotFiniteError(what, proposal.parameters.step_size, chain.z)
+
+    def _friction_stats(self, parameters: LangevinParameters) -> dict[str, Any]:
+        """Step size and friction of a draw, and the thermostats after it."""
+        friction, thermostat = parameters.mean_friction, self.dynamics.thermostat
+        thermostats = [friction]
+        if thermostat is not None:
+            own = friction if parameters.block_friction is None else parameters.block_friction
+            thermostats = (own + thermostat).tolist()
+        return {
+            "step_size": parameters.step_size,
+            "friction": friction,
+            "diffusion": friction,
+            "thermostat": fmean(thermostats),
+            "largest_thermostat": max(thermostats),
+        }
+
+    def _stats_of_parts(self, monitor: StationarityMonitor | None) -> dict[str, Any]:
+        """Sample stats of monitor, adaptation and gradient estimate."""
+        return {
             "configurational_temperature": math.nan if monitor is None else monitor.temperature,
             "whitened_gradient": math.nan if monitor is None else monitor.largest_gradient,
+            "noise_ratio": self.adaptation.noise_ratio,
             **self.estimate.stats(),
         }
 
-    def _check_start(self, before: np.ndarray, proposal: Proposal) -> None:
-        """Blame the gradient where the first draw began, if it is not finite there."""
-        if self._chain.n > 0:
-            return
-        x = self.adaptation.to_position(before)
-        for minibatch in proposal.minibatches:
-            gradient = self.estimate.gradient_at(x, int(minibatch))
-            if not all_finite(gradient):
-                raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
-
     def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
-        """Diagnose draws that contradict their gradients, or gradient noise that is poorly known.
+        """Diagnose a stationary distribution that is not the posterior, or noise poorly known.
 
         Parameters
         ----------
@@ -243,12 +234,11 @@ class LangevinSampler:
 
     @property
     def state(self) -> dict[str, Any]:
-        """State of the chain, and apart from it that of adaptation and monitor."""
+        """State of the chain, and nested in it those of dynamics, adaptation and monitor."""
         return {
             "z": self._chain.z.copy(),
             "stream": self._chain.stream.copy(),
             "n": self._chain.n,
-            "n_tune": self.n_tune,
             "dynamics": self.dynamics.state,
             "adaptation": self.adaptation.state,
             "monitor": {} if self.monitor is None else self.monitor.state,
@@ -256,14 +246,8 @@ class LangevinSampler:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self.n_tune = state["n_tune"]
         self._chain.z, self._chain.n = state["z"].copy(), state["n"]
         self._chain.stream = state["stream"].copy()
         self.dynamics.state, self.adaptation.state = state["dynamics"], state["adaptation"]
         if self.monitor is not None and state["monitor"]:
             self.monitor.state = state["monitor"]
-
-
-def mean_of(values: np.ndarray) -> float:
-    """Mean of a few numbers, in less time than NumPy takes for it."""
-    return math.fsum(values) / values.size

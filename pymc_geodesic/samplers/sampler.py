@@ -1,4 +1,4 @@
-"""A Markov chain on a vector, as step methods see it."""
+"""Markov chains on a vector: the protocol of samplers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class NotFiniteError(ArithmeticError):
     what : str
         Name of the quantity.
     step_size : float
-        Of the draw.
+        Step size of the draw.
     vector : ndarray, shape (size,)
-        Its values, from which the variables are named.
+        Values of the quantity; the error message names the variables that are not finite.
     at_start : bool
-        Whether it is not finite where the chain starts, so that no step size helps.
+        Whether it is not finite where the chain starts, for every step size.
     """
 
     def __init__(
@@ -40,8 +40,7 @@ class Sampler(Protocol):
     adaptation
         With ``needs_warm_up``, ``is_tuned``, ``is_whitened`` and ``minibatch_remedy``.
     state : dict
-        All that decides the draws to come: that of the chain, and nested in it that of the
-        adaptation.
+        Determines all draws to come: state of the chain, and nested in it that of the adaptation.
     """
 
     adaptation: Any
@@ -52,13 +51,39 @@ class Sampler(Protocol):
         """Position in the coordinates of the model; empty before the first draw."""
 
     def initialize(self, stream: np.ndarray, n_tune: int, n_draws: int) -> None:
-        """Begin a chain; without a warm-up, with the parameters of the last one."""
+        """Begin a chain.
+
+        Parameters
+        ----------
+        stream : ndarray of uint64, shape (2,)
+            Random stream.
+        n_tune, n_draws : int
+            Draws of the warm-up, and after it. Without a warm-up the parameters of the last one
+            are used.
+        """
 
     def start(self, x: np.ndarray) -> None:
-        """Set the position."""
+        """Set the position, at the first draw and where another step has moved the variables.
+
+        Parameters
+        ----------
+        x : ndarray, shape (size,)
+            In the coordinates of the model.
+
+        Raises
+        ------
+        NotFiniteError
+            If the gradient is not finite there.
+        """
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
-        """Draw once, and return sample stats by name."""
+        """Draw once, and return sample stats by name.
+
+        Raises
+        ------
+        NotFiniteError
+            If the draw is not finite, and the warm-up cannot undo it.
+        """
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
-        """Take the values of variables that other step methods sample."""
+        """Set the values of variables that other step methods sample."""

@@ -1,4 +1,4 @@
-"""Step methods for `pymc.sample`: thin adaptors between PyMC points and kernels."""
+"""Step methods for `pymc.sample`."""
 
 from pymc_geodesic.steps.gmc import GMC
 from pymc_geodesic.steps.gsgnht import gSGNHT

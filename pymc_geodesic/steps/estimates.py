@@ -1,4 +1,4 @@
-"""Gradient and count estimates that the arguments of a step ask for."""
+"""Estimates of gradients and of counts from the arguments of a step."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.counts.estimate import CountEstimate
 from pymc_geodesic.counts.gradient_counts import CountEstimator, LikelihoodDensity
 from pymc_geodesic.counts.priors import ConjugatePriors, family_of
@@ -33,11 +34,22 @@ class LocalArguments:
         Transitions that are averaged over, and transitions before them.
     steps : int
         Leapfrog steps of each.
+
+    Raises
+    ------
+    ValueError
+        If one of them is not an integer, or below 1 (``tune``: below 0).
     """
 
     draws: int
     tune: int
     steps: int
+
+    def __post_init__(self) -> None:
+        """Validate the numbers."""
+        check_integers(
+            local_draws=(self.draws, 1), local_tune=(self.tune, 0), local_steps=(self.steps, 1)
+        )
 
 
 def gradient_estimate(
@@ -57,7 +69,7 @@ def gradient_estimate(
     ----------
     model : pymc.Model
     variables, local : list of ManifoldVariable
-        Those to differentiate by, and those with one point for each row.
+        Variables of the gradient, and variables with one value for each row.
     minibatches : MinibatchArguments
     local_arguments : LocalArguments, optional
     noise : RowNoise

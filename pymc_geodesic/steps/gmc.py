@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.trajectories import step_by_curvature
+from pymc_geodesic.adaptation.step_size import step_size_by_curvature
 from pymc_geodesic.arguments import (
-    check_integers,
     check_trajectories,
     checked_metric_or_covariance,
     plain_number,
@@ -27,6 +26,7 @@ from pymc_geodesic.steps.hmc import (
     trajectory_adaptation,
     trajectory_monitors,
 )
+from pymc_geodesic.steps.progress_bar import TRAJECTORY_PROGRESS
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
 
@@ -45,8 +45,8 @@ class GMC(GeodesicStep):
         v \leftarrow v + \tfrac{\varepsilon}{2} \Lambda(x) \nabla \log \pi(x)
 
     and accepts with probability min(1, exp(−ΔH)), H = −log π(x) + v·v/2, so that the posterior
-    is exact. On Euclidean variables this is Hamiltonian Monte Carlo, in coordinates that are found
-    in the tuning phase.
+    is exact. On Euclidean variables this is Hamiltonian Monte Carlo, in coordinates that are
+    adapted during tuning.
 
     Parameters
     ----------
@@ -111,16 +111,17 @@ class GMC(GeodesicStep):
 
     Notes
     -----
-    Every draw uses ε(1 + 0.2 U(−1, 1)), or half of that spread where the length is random
-    too, which breaks periodic orbits.
+    Every draw uses ε(1 + 0.2 U(−1, 1)), or ε(1 + 0.1 U(−1, 1)) if the length is random too, which
+    breaks periodic orbits.
 
     Orthogonal matrices, frames of n columns in n dimensions, have determinant +1 or −1, and no
-    trajectory leads from one to the other. Before each draw the opposite sign of a random column
-    is proposed, and accepted with the probability min(1, π(proposal) / π(x)).
+    trajectory leads from one to the other. Before each draw the opposite sign of a random column is
+    proposed, and accepted with probability min(1, π(proposal) / π(x)).
 
-    Sample stats: ``step_size``, ``acceptance_rate``, ``diverging`` (ΔH > 1000 or not finite),
-    ``n_grad``, and as PyMC's HMC has them ``lp`` (log π at the draw, in the coordinates that the
-    step moves) and ``energy`` (H of the draw and its velocity).
+    Sample stats: ``step_size`` (ε, in posterior standard deviations if coordinates are adapted),
+    ``acceptance_rate`` (with ``local`` that of the local variables), ``diverging`` (ΔH > 1000 or
+    not finite), ``n_grad`` (gradient evaluations), ``lp`` (log π at the draw, in the coordinates
+    that the step moves) and ``energy`` (H of the draw and its velocity), as in PyMC's HMC.
 
     References
     ----------
@@ -142,10 +143,7 @@ class GMC(GeodesicStep):
 
     name = "gmc"
     stats_dtypes_shapes: dict = TRAJECTORY_STATS
-    _progress_stats = (
-        ("step_size", ".2e", "Step size"),
-        ("acceptance_rate", ".2f", "Acceptance"),
-    )
+    _progress_stats = TRAJECTORY_PROGRESS
 
     def __init__(
         self,
@@ -170,9 +168,6 @@ class GMC(GeodesicStep):
         blocked: bool = True,
     ) -> None:
         check_trajectories("GMC", step_size, n_steps, target_accept)
-        check_integers(
-            local_draws=(local_draws, 1), local_tune=(local_tune, 0), local_steps=(local_steps, 1)
-        )
         metric = checked_metric_or_covariance(metric)
         minibatches = MinibatchArguments(
             batch_size=batch_size,
@@ -180,6 +175,7 @@ class GMC(GeodesicStep):
             total_size=total_size,
             minibatch_order=minibatch_order,
         )
+        local_arguments = LocalArguments(local_draws, local_tune, local_steps)
         if local is None and (minibatch is not None or batch_size is not None):
             message = (
                 "GMC corrects with the log-density of all the data and takes minibatch= only with "
@@ -201,7 +197,7 @@ class GMC(GeodesicStep):
             self.variables,
             minibatches,
             local=self.local,
-            local_arguments=LocalArguments(local_draws, local_tune, local_steps),
+            local_arguments=local_arguments,
             with_value=True,
             compile_kwargs=compile_kwargs,
         )
@@ -214,7 +210,7 @@ class GMC(GeodesicStep):
             target_accept=target_accept,
             metric=metric,
             angles=angles_of(self.variables),
-            first_step=step_by_curvature,
+            initial_step_size=step_size_by_curvature,
         )
         self.sampler = HMCSampler(
             self.adaptation,

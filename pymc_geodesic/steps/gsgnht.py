@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.annealing import UserParameters
-from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
+from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
 from pymc_geodesic.arguments import (
+    check_choice,
     check_count,
-    check_integers,
-    check_langevin,
+    check_gradient_noise,
     check_positive_number,
+    check_tune_temperature,
     checked_control_variates,
     checked_metric_or_covariance,
     plain_number,
@@ -32,19 +32,22 @@ from pymc_geodesic.steps.langevin import (
     SPLITTINGS,
     langevin_adaptation,
     langevin_monitors,
-    monitor_of,
+    minibatch_noise,
     report_adaptation,
-    row_noise,
+    stationarity_monitor,
+    underdamped_annealing,
+    user_parameters,
 )
+from pymc_geodesic.steps.progress_bar import LANGEVIN_PROGRESS
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["gSGNHT"]
 
-LAST_EXCESS = 0.05
-"""Excess of the kinetic temperature by gradient noise where coordinates are not adapted.
+LAST_BIAS = 0.05
+"""Temperature bias by gradient noise, without a thermostat, at the end of annealing.
 
-A thermostat holds the mean over the coordinates of a variable; some are hotter and others colder.
+A thermostat compensates its mean over the coordinates of a variable, and not the differences.
 """
 
 
@@ -174,26 +177,32 @@ class gSGNHT(GeodesicStep):
 
     Notes
     -----
-    With nothing set of step, friction and noise, the dynamics are those of `SGGMC` in the
-    coordinates of a metric, with one thermostat for all directions, which takes up what was
-    measured only roughly. What follows is for dynamics that were set.
+    By default the warm-up is that of `SGGMC`, with one thermostat for all Euclidean coordinates,
+    which compensates the error of the measured noise.
 
-    A thermostat holds the temperature at 1 on average over the coordinates of a variable. Where
-    gradient noise differs between coordinates some are hotter and others colder, so tuning still
-    bounds the excess the noise would cause, at 5 %.
+    Coordinates are not adapted if a parameter of the dynamics is specified, with ``local``, on
+    simplices, and for streams with few minibatches per epoch. ``step.adaptation`` shows what is
+    adapted. There a thermostat keeps the mean temperature over the coordinates of a variable at 1,
+    and coordinates with more gradient noise than the mean above it; the parameters that are not
+    specified are adapted so that the temperature bias without a thermostat would be 5 %.
 
-    Steps of length ε have v·v/m larger along geodesics than the temperature of the positions, by
-    the factor 1 / (1 − ε²λ/4) for curvature λ. The thermostats hold that multiple, with λ as the
-    velocities meet it on the way, so that the positions have their variance at every step size
-    (and, with the splitting of the paper, at every friction).
+    With steps of length ε the mean of v·v/m along geodesics exceeds the temperature of the
+    positions by the factor 1 / (1 − ε²λ/4), λ the mean curvature along the velocities. The
+    thermostats keep v·v/m at this multiple, λ being estimated along the way, so that the positions
+    have their variance at every step size and, with ``splitting="paper"``, at every friction.
 
-    Sample stats: ``step_size``, ``temperature`` (of the positions: v·v/m between the halves of a
-    kick, averaged over inner steps and variables), ``thermostat`` and ``friction`` (ξ and C, means
-    over variables), ``noise_clips``, ``diverging``, ``n_grad``.
+    Sample stats: ``step_size`` (ε, in posterior standard deviations if coordinates are adapted),
+    ``temperature`` (of the positions: v·v/m between the halves of a kick, averaged over inner steps
+    and variables), ``thermostat`` and ``friction`` (ξ and C, means over variables), ``noise_clips``
+    (coordinates whose known noise exceeds the noise of the dynamics), ``diverging`` (draw that is
+    not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"search"``, ``"tune"`` or
+    ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
+    monitor), ``noise_ratio`` (variance of the gradient with control variates over that without);
+    with ``local`` also ``acceptance_rate`` (of the local variables).
 
     References
     ----------
-    Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, algorithm 2.
+    Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, eq. 6 and 8, algorithm 2.
 
     Examples
     --------
@@ -227,11 +236,7 @@ class gSGNHT(GeodesicStep):
         "warning": (SamplerWarning, None),
         "thermostat": (np.float64, []),
     }
-    _progress_stats = (
-        ("phase", "6s", "Phase"),
-        ("step_size", ".2e", "Step size"),
-        ("temperature", ".3f", "Temperature"),
-    )
+    _progress_stats = LANGEVIN_PROGRESS
 
     def __init__(
         self,
@@ -264,22 +269,19 @@ class gSGNHT(GeodesicStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
-        check_langevin(
+        check_choice("splitting", splitting, SPLITTINGS)
+        check_gradient_noise(gradient_noise)
+        check_tune_temperature(tune_temperature)
+        check_positive_number("thermostat_inertia", thermostat_inertia)
+        check_count("n_steps", n_steps)
+        metric = checked_metric_or_covariance(metric)
+        order = checked_control_variates(control_variates)
+        parameters = user_parameters(
             step_size=step_size,
             learning_rate=learning_rate,
             friction=friction,
             momentum_decay=momentum_decay,
-            gradient_noise=gradient_noise,
-            tune_temperature=tune_temperature,
-            splitting=splitting,
         )
-        check_positive_number("thermostat_inertia", thermostat_inertia)
-        check_count("n_steps", n_steps)
-        check_integers(
-            local_draws=(local_draws, 1), local_tune=(local_tune, 0), local_steps=(local_steps, 1)
-        )
-        metric = checked_metric_or_covariance(metric)
-        order = checked_control_variates(control_variates)
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -288,6 +290,7 @@ class gSGNHT(GeodesicStep):
             minibatch_order=minibatch_order,
             draws_per_block=draws_per_block,
         )
+        local_arguments = LocalArguments(local_draws, local_tune, local_steps)
         super().__init__(
             vars,
             minibatches=minibatches,
@@ -296,12 +299,6 @@ class gSGNHT(GeodesicStep):
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
-        )
-        parameters = UserParameters(
-            plain_number(step_size),
-            plain_number(learning_rate),
-            plain_number(friction),
-            plain_number(momentum_decay),
         )
         whitens = (
             metric is not None
@@ -317,14 +314,15 @@ class gSGNHT(GeodesicStep):
             self.variables,
             minibatches,
             local=self.local,
-            local_arguments=LocalArguments(local_draws, local_tune, local_steps),
-            noise=row_noise(
+            local_arguments=local_arguments,
+            noise=minibatch_noise(
+                whitens=whitens,
+                has_control_variates=bool(order) and self.samples_all,
+                noise_is_known=gradient_noise is not None,
+                has_thermostats=True,
                 is_local=bool(self.local),
-                needs_white=True,
-                is_subtracted=gradient_noise is not None
-                or (whitens and not (self.samples_all and order)),
             ),
-            with_value=whitens and minibatches.minibatch is None,
+            with_value=whitens and minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         self.adaptation = langevin_adaptation(
@@ -332,24 +330,30 @@ class gSGNHT(GeodesicStep):
             self.product,
             parameters,
             whitens=whitens,
-            rule=UnderdampedRule(),
             metric=metric,
             angles=angles_of(self.variables),
             control_variates=order,
+            rule=UnderdampedRule(),
+            annealing=underdamped_annealing(
+                self.estimator,
+                self.product,
+                noise_is_known=gradient_noise is not None,
+                tune_temperature=tune_temperature,
+                last_bias=LAST_BIAS,
+                n_steps=n_steps,
+            ),
             gradient_noise=gradient_noise,
             tune_temperature=tune_temperature,
-            last_excess=LAST_EXCESS,
             n_steps=n_steps,
         )
         self.sampler = LangevinSampler(
             GeodesicNoseHoover(SPLITTINGS[splitting], plain_number(thermostat_inertia)),
             self.estimator,
             self.adaptation,
-            monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
+            stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
         temperature = TemperatureMonitor(self.adaptation.product.dims)
         self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)
         report_adaptation(self, self.adaptation)
-
         if self.local:
             self.report_local_acceptance()

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.trajectories import (
-    FirstStep,
-    StepSizeAdaptation,
-    TrajectoryAdaptation,
-    WhitenedTrajectories,
-    compact_parts,
-)
+from pymc_geodesic.adaptation.adaptation import TrajectoryAdaptation
+from pymc_geodesic.adaptation.components import curved_variables
+from pymc_geodesic.adaptation.step_size import InitialStepSize, StepSizeAdaptation
+from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
+from pymc_geodesic.arguments import DEFAULT_STEPS
 from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
@@ -26,7 +24,7 @@ from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.pymc_parts import SamplerWarning
-from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = [
     "TRAJECTORY_STATS",
@@ -49,7 +47,7 @@ TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {
 
 
 def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArguments) -> None:
-    """Raise an error where an estimate is not that of all rows, once each.
+    """Validate that the gradient and log-density are those of all rows, once each.
 
     Parameters
     ----------
@@ -57,19 +55,24 @@ def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArg
         Of the step.
     estimate : GradientEstimate
     minibatches : MinibatchArguments
+
+    Raises
+    ------
+    ValueError
+        If they are estimated from a minibatch.
     """
     if estimate.is_exact:
         return
     if not estimate.is_local:
         message = (
-            f"the model sees a pm.Minibatch, but {name} corrects with the log-density of all "
-            "the data; give the model all rows, or use SGGMC or gSGNHT"
+            f"the model has a pm.Minibatch, but {name} corrects with the log-density of all "
+            "the data; write the model with all rows, or use SGGMC or gSGNHT"
         )
     else:
         message = (
             f"{name} corrects with the log-density of all rows, once each, but "
             f"batch_size={estimate.source.batch_size}, total_size={estimate.total_size} and "
-            f"minibatch_order={minibatches.minibatch_order!r} ask for others; leave them out, or "
+            f"minibatch_order={minibatches.minibatch_order!r} select others; omit them, or "
             "use SGGMC or gSGNHT"
         )
     raise ValueError(see(message, "exact"))
@@ -84,25 +87,25 @@ def trajectory_adaptation(
     target_accept: float,
     metric: str | np.ndarray | None,
     angles: Collection[str],
-    first_step: FirstStep,
+    initial_step_size: InitialStepSize,
 ) -> TrajectoryAdaptation:
-    """Choose what adapts the trajectories.
+    """Choose the adaptation of Hamiltonian trajectories.
 
-    Whitened coordinates where the step size is not user-specified and there are no local variables,
-    else the step size alone, or nothing.
+    `WhitenedTrajectories` where the step size is not user-specified and there are no local
+    variables, else `StepSizeAdaptation`, which keeps a user-specified step size.
 
     Parameters
     ----------
     estimate : GradientEstimate
         With the log-density.
     product : Product
-    first_step : FirstStep
-        Step size that dual averaging begins with in the coordinates of the model.
+    initial_step_size : InitialStepSize
+        Initial step size of dual averaging in the coordinates of the model.
     step_size, n_steps, target_accept, metric
         See `pymc_geodesic.GMC`.
     """
     if metric is not None and step_size is None and not estimate.is_local:
-        parts = compact_parts(product)
+        parts = curved_variables(product)
         return WhitenedTrajectories(
             AdaptedGradient(
                 product.size, [part.stop - part.start for part, _ in parts], estimate.field
@@ -121,9 +124,9 @@ def trajectory_adaptation(
         step_size=step_size,
         n_steps=n_steps or DEFAULT_STEPS,
         target_accept=target_accept,
-        first_step=first_step,
+        initial_step_size=initial_step_size,
         # a free particle goes half around the smallest compact manifold
-        longest_step=math.pi / math.sqrt(max(dims)) if dims else math.inf,
+        max_step_size=math.pi / math.sqrt(max(dims)) if dims else math.inf,
         reason="metric=None or local variables exclude whitened coordinates",
     )
 

@@ -9,38 +9,49 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptable import NotAdapted, adapted_gradient
 from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES, LangevinAdaptation
+from pymc_geodesic.adaptation.annealed_parameters import SETTINGS as ANNEALING
 from pymc_geodesic.adaptation.annealed_parameters import (
-    FIRST_EXCESS,
-    FIRST_EXCESS_WITH_LOCAL,
-    TemperatureTuner,
+    AnnealedMeasurements,
+    AnnealingRule,
+    UnderdampedAnnealing,
 )
-from pymc_geodesic.adaptation.annealing import (
+from pymc_geodesic.adaptation.eligibility import Ineligible, adapted_gradient
+from pymc_geodesic.adaptation.fixed import (
     FixedParameters,
     KnownNoise,
-    TemperatureAnnealing,
     UserParameters,
+    noise_by_coordinate,
 )
-from pymc_geodesic.adaptation.bounded_parameters import ParameterRule
-from pymc_geodesic.adaptation.known_noise import noise_by_coordinate
-from pymc_geodesic.adaptation.trajectories import WhitenedTrajectories
+from pymc_geodesic.adaptation.langevin_parameters import ParameterRule
+from pymc_geodesic.adaptation.temperature_annealing import SETTINGS as THERMOSTATS
+from pymc_geodesic.adaptation.temperature_annealing import TemperatureAnnealing
 from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
+from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
+from pymc_geodesic.arguments import (
+    DEFAULT_STEPS,
+    check_alternatives,
+    check_positive,
+    check_positive_number,
+    plain_number,
+)
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.orders import RowNoise
-from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
+from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
+from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.monitoring.stationarity_monitors import (
     FixedParameterMonitor,
     StationarityMonitor,
 )
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
-from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
+from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = [
     "ADAPTATION_STATS",
@@ -48,10 +59,11 @@ __all__ = [
     "check_unused_covariance",
     "langevin_adaptation",
     "langevin_monitors",
-    "monitor_of",
+    "minibatch_noise",
     "report_adaptation",
-    "row_noise",
-    "temperature_tuner",
+    "stationarity_monitor",
+    "underdamped_annealing",
+    "user_parameters",
     "whitened_adaptation",
 ]
 
@@ -65,63 +77,121 @@ ADAPTATION_STATS: dict[str, tuple[Any, list[int]]] = {
     "whitened_gradient": (np.float64, []),
     "noise_ratio": (np.float64, []),
 }
-"""Types and shapes of the sample stats that every step has which can whiten its coordinates."""
+"""Types and shapes of the sample stats of every step that can whiten its coordinates."""
 
-EXPLORING_ACCEPTANCE = 0.8
+EXPLORATION_ACCEPTANCE = 0.8
 """Acceptance rate of the trajectories of the first phase of a warm-up."""
 
-LAST_EXCESS_OF_KNOWN_NOISE = 0.5
+LAST_BIAS_OF_KNOWN_NOISE = 0.5
 """Fraction of the noise of the dynamics that gradient noise of known variance may replace."""
 
 LARGEST_MONITORED = 50_000
-"""Coordinates beyond which sums over gradients would fill the memory."""
+"""Maximum number of coordinates with a stationarity monitor, whose sums take memory."""
 
 
-def row_noise(*, is_local: bool, needs_white: bool, is_subtracted: bool) -> RowNoise:
-    """Return what the dynamics assume of the noise of minibatches.
+def user_parameters(
+    *,
+    step_size: float | Schedule | None,
+    learning_rate: float | None = None,
+    friction: float | None = None,
+    momentum_decay: float | None = None,
+) -> UserParameters:
+    """Validate the step size and friction that the user specified.
 
     Parameters
     ----------
-    is_local : bool
-        Whether rows have local variables.
-    needs_white : bool
-        Whether gradient noise must be independent from one inner step to the next.
-    is_subtracted : bool
-        Whether all the noise of minibatches is subtracted from the injected noise.
+    step_size, learning_rate, friction, momentum_decay
+        See `pymc_geodesic.SGGMC`.
+
+    Returns
+    -------
+    UserParameters
+        With numbers of any type as floats.
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive, or if two arguments set the same parameter.
     """
-    if is_local or not needs_white:
+    check_positive("step_size", step_size)
+    check_positive_number("learning_rate", learning_rate)
+    check_positive_number("friction", friction)
+    check_positive_number("momentum_decay", momentum_decay)
+    check_alternatives("the step size", step_size=step_size, learning_rate=learning_rate)
+    check_alternatives("the friction", friction=friction, momentum_decay=momentum_decay)
+    return UserParameters(
+        plain_number(step_size),
+        plain_number(learning_rate),
+        plain_number(friction),
+        plain_number(momentum_decay),
+    )
+
+
+def minibatch_noise(
+    *,
+    whitens: bool,
+    has_control_variates: bool,
+    noise_is_known: bool = False,
+    has_thermostats: bool = False,
+    is_local: bool = False,
+) -> RowNoise:
+    """Return what the dynamics assume of the noise of successive minibatches.
+
+    Parameters
+    ----------
+    whitens : bool
+        Whether noise is measured in the warm-up and subtracted from the injected noise.
+    has_control_variates : bool
+    noise_is_known : bool
+        Whether the user specified a variance to subtract.
+    has_thermostats : bool
+        Whether thermostats compensate noise of unknown variance.
+    is_local : bool
+        Whether rows have local variables, so that one minibatch serves for all inner steps.
+    """
+    if is_local:
         return RowNoise.ANY
-    return RowNoise.TAKEN_OFF if is_subtracted else RowNoise.WHITE
+    if noise_is_known or (whitens and not has_control_variates):
+        return RowNoise.TAKEN_OFF
+    return RowNoise.WHITE if whitens or has_thermostats else RowNoise.ANY
 
 
 def whitened_adaptation(
     estimate: GradientEstimate,
     product: Product,
     *,
-    rule: ParameterRule,
-    metric: str | np.ndarray,
+    whitens: bool,
+    metric: str | np.ndarray | None,
     angles: Collection[str],
     control_variates: str | int,
+    rule: ParameterRule,
     n_steps: int | None,
-) -> WhitenedAdaptation | NotAdapted:
-    """Adaptation in whitened coordinates, where the estimate allows it, or why not.
+) -> WhitenedAdaptation | Ineligible:
+    """Adaptation in whitened coordinates, or the reason why there is none.
 
     Parameters
     ----------
     estimate : GradientEstimate
     product : Product
+    whitens : bool
+        Whether the arguments of the step leave the coordinates to adaptation.
+    angles : collection of str
+        Euclidean variables that are angles.
     rule : ParameterRule
-        Parameters for known gradient noise.
+        Step size, friction and number of steps for gradient noise of known variance.
     metric, control_variates, n_steps
         See `pymc_geodesic.SGGMC`.
     """
+    if not whitens:
+        return Ineligible("user-specified arguments or local variables exclude them")
+    assert metric is not None
     gradient = adapted_gradient(estimate, product, control_variates=control_variates)
-    if isinstance(gradient, NotAdapted):
+    if isinstance(gradient, Ineligible):
         return gradient
     trajectories = WhitenedTrajectories(
         gradient,
         product,
-        target_accept=EXPLORING_ACCEPTANCE,
+        target_accept=EXPLORATION_ACCEPTANCE,
         metric=metric,
         angles=angles,
     )
@@ -137,48 +207,27 @@ def whitened_adaptation(
     )
 
 
-def temperature_tuner(
-    product: Product,
-    *,
-    n_steps: int,
-    is_local: bool,
-    noise_is_known: bool,
-    tune_temperature: float | None,
-    last_excess: float,
-) -> TemperatureTuner:
-    """Tuner of step size and friction for dynamics whose coordinates are not adapted."""
-    first = FIRST_EXCESS_WITH_LOCAL if is_local else FIRST_EXCESS
-    return TemperatureTuner(
-        len(product.dims),
-        repeats=n_steps if is_local else 1,
-        first_excess=first if tune_temperature is None else tune_temperature - 1.0,
-        last_excess=LAST_EXCESS_OF_KNOWN_NOISE if noise_is_known else last_excess,
-        least_curvature=max(
-            (0.25 * m.dim for _, m, _ in product.components if m.is_compact), default=0.0
-        ),
-    )
-
-
 def langevin_adaptation(
     estimate: GradientEstimate,
     product: Product,
     parameters: UserParameters,
     *,
     whitens: bool,
-    rule: ParameterRule,
     metric: str | np.ndarray | None,
     angles: Collection[str],
     control_variates: str | int,
-    gradient_noise: ArrayLike | str | None,
+    rule: ParameterRule,
+    annealing: tuple[AnnealingRule, AnnealedMeasurements],
+    gradient_noise: ArrayLike | str | None = None,
     tune_temperature: float | None,
-    last_excess: float,
+    max_annealed_thermostat: float = THERMOSTATS.max_thermostat,
     n_steps: int | None,
 ) -> LangevinAdaptation:
-    """Choose what adapts the dynamics of SGGMC and gSGNHT.
+    """Choose the adaptation of dynamics with a momentum.
 
-    Whitened coordinates with control variates where nothing is user-specified and rows and
-    manifolds allow them, else temperature annealing, or nothing where step size and friction are
-    user-specified.
+    `WhitenedAdaptation` where the user specified nothing, and rows and manifolds allow it;
+    `FixedParameters` where step size and friction are user-specified; else `TemperatureAnnealing`,
+    which adapts both or one of them in the coordinates of the model.
 
     Parameters
     ----------
@@ -186,60 +235,90 @@ def langevin_adaptation(
     product : Product
     parameters : UserParameters
     whitens : bool
-        Whether the arguments leave the coordinates to adaptation.
-    rule : ParameterRule
+        Whether the arguments of the step leave the coordinates to adaptation.
     angles : collection of str
         Euclidean variables that are angles.
-    last_excess : float
-        Excess of the kinetic temperature by gradient noise at the end of annealing.
+    rule : ParameterRule
+        Parameters in whitened coordinates, for gradient noise of known variance.
+    annealing : (AnnealingRule, AnnealedMeasurements)
+        Parameters in the coordinates of the model, and the measurements that they follow from.
+    max_annealed_thermostat : float
+        Bound of (γ + ξ)/γ where a temperature above 1 is wanted.
     metric, control_variates, gradient_noise, tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
 
     Raises
     ------
     ValueError
-        If a covariance is given that nothing uses.
+        If a covariance is given that nothing uses, or ``gradient_noise`` has another size.
     """
-    obstacle = NotAdapted("user-specified arguments or local variables exclude them")
-    if whitens:
-        assert metric is not None
-        whitened = whitened_adaptation(
-            estimate,
-            product,
-            rule=rule,
-            metric=metric,
-            angles=angles,
-            control_variates=control_variates,
-            n_steps=n_steps,
-        )
-        if isinstance(whitened, WhitenedAdaptation):
-            return whitened
-        obstacle = whitened
+    whitened = whitened_adaptation(
+        estimate,
+        product,
+        whitens=whitens,
+        metric=metric,
+        angles=angles,
+        control_variates=control_variates,
+        rule=rule,
+        n_steps=n_steps,
+    )
+    if isinstance(whitened, WhitenedAdaptation):
+        return whitened
     check_unused_covariance(metric)
-    fixed_steps = n_steps or DEFAULT_STEPS
     by_rows = estimate.compile_noise() if isinstance(gradient_noise, str) else None
-    variance = noise_by_coordinate(gradient_noise, product.size)
-    known = KnownNoise(variance if variance.size else np.zeros(product.size), by_rows)
+    known_noise = KnownNoise(noise_by_coordinate(gradient_noise, product.size), by_rows)
     if parameters.has_step_size and parameters.has_friction:
-        return FixedParameters(estimate, product, parameters, known, n_steps=fixed_steps)
+        return FixedParameters(
+            estimate, product, parameters, known_noise, n_steps=n_steps or DEFAULT_STEPS
+        )
     return TemperatureAnnealing(
         estimate,
         product,
-        temperature_tuner(
-            product,
-            n_steps=fixed_steps,
-            is_local=estimate.is_local,
-            noise_is_known=gradient_noise is not None,
-            tune_temperature=tune_temperature,
-            last_excess=last_excess,
-        ),
+        *annealing,
         parameters,
-        known,
+        known_noise,
         noise_is_known=gradient_noise is not None,
-        n_steps=fixed_steps,
+        n_steps=n_steps or DEFAULT_STEPS,
         starts_anywhere=tune_temperature is not None or estimate.is_local,
-        obstacle=obstacle,
+        max_annealed_thermostat=max_annealed_thermostat,
+        obstacle=whitened,
     )
+
+
+def underdamped_annealing(
+    estimate: GradientEstimate,
+    product: Product,
+    *,
+    noise_is_known: bool,
+    tune_temperature: float | None,
+    last_bias: float,
+    n_steps: int | None,
+) -> tuple[UnderdampedAnnealing, AnnealedMeasurements]:
+    """Rule for step size and friction of SGGMC and gSGNHT, and its measurements.
+
+    Parameters
+    ----------
+    estimate : GradientEstimate
+    product : Product
+    noise_is_known : bool
+        Whether the user specified the variance of the gradient.
+    last_bias : float
+        Bias of the kinetic temperature by gradient noise at the end of annealing.
+    tune_temperature, n_steps
+        See `pymc_geodesic.SGGMC`.
+    """
+    is_local = estimate.is_local
+    first_bias = ANNEALING.first_bias_with_local if is_local else ANNEALING.first_bias
+    measured = AnnealedMeasurements(
+        len(product.dims),
+        first_bias=first_bias if tune_temperature is None else tune_temperature - 1.0,
+        last_bias=LAST_BIAS_OF_KNOWN_NOISE if noise_is_known else last_bias,
+        min_curvature=max(
+            (0.25 * m.dim for _, m, _ in product.components if m.is_compact), default=0.0
+        ),
+    )
+    repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
+    return UnderdampedAnnealing(repeats=repeats), measured
 
 
 def check_unused_covariance(metric: str | np.ndarray | None) -> None:
@@ -253,7 +332,7 @@ def check_unused_covariance(metric: str | np.ndarray | None) -> None:
         )
 
 
-def monitor_of(
+def stationarity_monitor(
     estimate: GradientEstimate,
     product: Product,
     adaptation: LangevinAdaptation,
@@ -272,21 +351,20 @@ def monitor_of(
 
 
 def langevin_monitors(
-    step: GeodesicStep, sampler: LangevinSampler, *temperature: DrawMonitor
+    step: GeodesicStep, sampler: LangevinSampler, temperature: TemperatureMonitor | None = None
 ) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
     """Make monitors, and list the diagnoses in the order in which they are reported."""
     adaptation = sampler.adaptation
     size = EffectiveSizeMonitor(step.product, angles_of(step.variables))
-    temperatures = [monitor.diagnosis for monitor in temperature]
+    monitors: list[DrawMonitor] = [size] if temperature is None else [temperature, size]
+    diagnoses: list[Diagnose] = [] if temperature is None else [temperature.diagnosis]
     if not adaptation.is_whitened:
-        return [*temperature, size], [*temperatures, size.diagnosis, sampler.diagnosis]
-    diagnoses = [
-        lambda _: step.funnel_diagnosis(adaptation.funnel),
-        *temperatures,
-        sampler.diagnosis,
-        size.diagnosis,
-    ]
-    return [*temperature, size], diagnoses
+        return monitors, [*diagnoses, size.diagnosis, sampler.diagnosis]
+
+    def funnel(names: Sequence[str]) -> Diagnosis | None:
+        return step.funnel_diagnosis(adaptation.funnel)
+
+    return monitors, [funnel, *diagnoses, sampler.diagnosis, size.diagnosis]
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:

@@ -1,4 +1,4 @@
-"""What step methods take from PyMC that it does not publish, in one place."""
+"""Private names of PyMC that the step methods use."""
 
 from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError

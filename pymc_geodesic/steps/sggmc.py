@@ -8,15 +8,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.annealing import UserParameters
-from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
+from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
 from pymc_geodesic.arguments import (
+    check_choice,
     check_count,
-    check_integers,
-    check_langevin,
+    check_gradient_noise,
+    check_tune_temperature,
     checked_control_variates,
     checked_metric_or_covariance,
-    plain_number,
 )
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Manifold
@@ -31,17 +30,20 @@ from pymc_geodesic.steps.langevin import (
     SPLITTINGS,
     langevin_adaptation,
     langevin_monitors,
-    monitor_of,
+    minibatch_noise,
     report_adaptation,
-    row_noise,
+    stationarity_monitor,
+    underdamped_annealing,
+    user_parameters,
 )
+from pymc_geodesic.steps.progress_bar import LANGEVIN_PROGRESS
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["SGGMC"]
 
-LAST_EXCESS = 0.02
-"""Excess of the kinetic temperature by gradient noise where coordinates are not adapted."""
+LAST_BIAS = 0.02
+"""Temperature bias by gradient noise at the end of annealing."""
 
 
 class SGGMC(GeodesicStep):
@@ -164,27 +166,34 @@ class SGGMC(GeodesicStep):
 
     Notes
     -----
-    With nothing set of step, friction and noise, the tuning phase first looks for the posterior by
-    `GMC` on a sample of the rows and finds the metric, then an anchor, then the variance b_j of the
-    gradient estimate along every coordinate. There h = min(½, b^(−½)) in posterior standard
-    deviations, the friction is 1 + h b_j / 2, and the noise that the gradient brings along is taken
-    off the injected noise. Simplices and ``local=`` variables are not among these dynamics.
+    By default the warm-up runs `GMC` on a subsample of the rows and adapts the metric, evaluates
+    the gradient of all rows at the centering point of the control variates, and measures the
+    variance b_j of the gradient estimate along each coordinate. The step size is
+    h = min(1/2, b_max^(−1/2)), in posterior standard deviations, the friction C_j = 1 + h b_j / 2,
+    and the injected noise is that of this friction minus b_j.
 
-    Otherwise gradient noise heats: the kinetic temperature exceeds 1 by about εV/(2C), and the
-    posterior is wider by as much. What is left as None is chosen so that the excess is 2 %. The
-    sample stat ``temperature`` shows what became of it.
+    Coordinates are not adapted if a parameter of the dynamics is specified, with ``local``, on
+    simplices, and for streams with few minibatches per epoch. ``step.adaptation`` shows what is
+    adapted. There gradient noise of variance V raises the kinetic temperature above 1 by about
+    εV / (2C), and the variance of the draws by the same factor; the parameters that are not
+    specified are adapted so that this temperature bias is 2 %.
 
-    Sample stats: ``step_size``, ``temperature`` (v·v/dim between the halves of a kick, averaged
-    over inner steps and variables), ``friction`` (mean over variables), ``noise_clips``,
-    ``diverging``, ``n_grad``.
+    Sample stats: ``step_size`` (ε, in posterior standard deviations if coordinates are adapted),
+    ``temperature`` (kinetic temperature v·v/m between the halves of a kick, averaged over inner
+    steps and variables), ``friction`` (mean over variables), ``noise_clips`` (coordinates whose
+    known noise exceeds the noise of the dynamics), ``diverging`` (draw that is not finite),
+    ``n_grad`` (gradient evaluations), ``phase`` (``"search"``, ``"tune"`` or ``"sample"``),
+    ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
+    ``noise_ratio`` (variance of the gradient with control variates over that without); with
+    ``local`` also ``acceptance_rate`` (of the local variables).
 
-    A step that was tuned with ``cores=1`` keeps what it chose: sampling again with ``tune=0`` in
-    the same process uses that step size and friction, and starts at the last draws if they are
-    passed as ``initvals=``. The initial point of the model is rejected, as there is no burn-in.
+    A step that was tuned with ``cores=1`` keeps its parameters: sampling again with ``tune=0`` in
+    the same process uses them, and starts at the last draws if they are passed as ``initvals=``.
+    The initial point of the model raises an error, as there is no burn-in.
 
     References
     ----------
-    Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, algorithm 1.
+    Liu, Zhu, Song (2016), Stochastic Gradient Geodesic MCMC Methods, eq. 5 and 8, algorithm 1.
 
     Examples
     --------
@@ -217,11 +226,7 @@ class SGGMC(GeodesicStep):
         **ADAPTATION_STATS,
         "warning": (SamplerWarning, None),
     }
-    _progress_stats = (
-        ("phase", "6s", "Phase"),
-        ("step_size", ".2e", "Step size"),
-        ("temperature", ".3f", "Temperature"),
-    )
+    _progress_stats = LANGEVIN_PROGRESS
 
     def __init__(
         self,
@@ -253,21 +258,18 @@ class SGGMC(GeodesicStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
-        check_langevin(
+        check_choice("splitting", splitting, SPLITTINGS)
+        check_gradient_noise(gradient_noise)
+        check_tune_temperature(tune_temperature)
+        check_count("n_steps", n_steps)
+        metric = checked_metric_or_covariance(metric)
+        order = checked_control_variates(control_variates)
+        parameters = user_parameters(
             step_size=step_size,
             learning_rate=learning_rate,
             friction=friction,
             momentum_decay=momentum_decay,
-            gradient_noise=gradient_noise,
-            tune_temperature=tune_temperature,
-            splitting=splitting,
         )
-        check_count("n_steps", n_steps)
-        check_integers(
-            local_draws=(local_draws, 1), local_tune=(local_tune, 0), local_steps=(local_steps, 1)
-        )
-        metric = checked_metric_or_covariance(metric)
-        order = checked_control_variates(control_variates)
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -276,6 +278,7 @@ class SGGMC(GeodesicStep):
             minibatch_order=minibatch_order,
             draws_per_block=draws_per_block,
         )
+        local_arguments = LocalArguments(local_draws, local_tune, local_steps)
         super().__init__(
             vars,
             minibatches=minibatches,
@@ -284,12 +287,6 @@ class SGGMC(GeodesicStep):
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
-        )
-        parameters = UserParameters(
-            plain_number(step_size),
-            plain_number(learning_rate),
-            plain_number(friction),
-            plain_number(momentum_decay),
         )
         whitens = (
             metric is not None
@@ -304,14 +301,14 @@ class SGGMC(GeodesicStep):
             self.variables,
             minibatches,
             local=self.local,
-            local_arguments=LocalArguments(local_draws, local_tune, local_steps),
-            noise=row_noise(
+            local_arguments=local_arguments,
+            noise=minibatch_noise(
+                whitens=whitens,
+                has_control_variates=bool(order) and self.samples_all,
+                noise_is_known=gradient_noise is not None,
                 is_local=bool(self.local),
-                needs_white=whitens or gradient_noise is not None,
-                is_subtracted=gradient_noise is not None
-                or (whitens and not (self.samples_all and order)),
             ),
-            with_value=whitens and minibatches.minibatch is None,
+            with_value=whitens and minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         self.adaptation = langevin_adaptation(
@@ -319,24 +316,30 @@ class SGGMC(GeodesicStep):
             self.product,
             parameters,
             whitens=whitens,
-            rule=UnderdampedRule(),
             metric=metric,
             angles=angles_of(self.variables),
             control_variates=order,
+            rule=UnderdampedRule(),
+            annealing=underdamped_annealing(
+                self.estimator,
+                self.product,
+                noise_is_known=gradient_noise is not None,
+                tune_temperature=tune_temperature,
+                last_bias=LAST_BIAS,
+                n_steps=n_steps,
+            ),
             gradient_noise=gradient_noise,
             tune_temperature=tune_temperature,
-            last_excess=LAST_EXCESS,
             n_steps=n_steps,
         )
         self.sampler = LangevinSampler(
             GeodesicLangevin(SPLITTINGS[splitting]),
             self.estimator,
             self.adaptation,
-            monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
+            stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
         temperature = TemperatureMonitor(self.adaptation.product.dims)
         self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)
         report_adaptation(self, self.adaptation)
-
         if self.local:
             self.report_local_acceptance()

@@ -8,12 +8,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptable import NotAdapted
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
-from pymc_geodesic.adaptation.bounded_parameters import OverdampedRule
+from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.langevin_parameters import OverdampedRule
 from pymc_geodesic.adaptation.overdamped_annealing import OverdampedAnnealing
-from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
 from pymc_geodesic.arguments import (
+    DEFAULT_STEPS,
     check_choice,
     check_count,
     check_positive,
@@ -33,12 +33,12 @@ from pymc_geodesic.steps.langevin import (
     ADAPTATION_STATS,
     check_unused_covariance,
     langevin_monitors,
-    monitor_of,
     report_adaptation,
+    stationarity_monitor,
     whitened_adaptation,
 )
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
-from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["SGLD", "SSGLD"]
 
@@ -57,13 +57,16 @@ class SGLD(GeodesicStep):
     identity, or the diagonal preconditioner of AdaGrad. Every variable, also a unit vector or a
     simplex, is moved in PyMC's unconstrained space, with the Jacobian of its transform.
 
-    By default θ are coordinates in which the posterior has unit covariance. The tuning phase finds
-    them, a place to which gradients are estimated as differences (control variates), and the
-    variance of the estimate in every direction, which is taken off the noise. There ν is the mean
-    of two normal numbers, (ν′ + ν″)/2, of which the next step uses one again (Leimkuhler and
-    Matthews): the same dynamics, but a scheme of second order, whose variance is right for a normal
-    posterior at every step. What is set by hand, ``step_size`` or ``preconditioner``, or
-    ``metric=None`` runs the first equation as it stands.
+    By default θ are coordinates in which the posterior has unit covariance, gradients have control
+    variates, and the measured variance of the gradient estimate is subtracted from the injected
+    noise. There ν is the mean of two normal variates, (ν′ + ν″)/2, the second of which the next
+    step uses again (Leimkuhler and Matthews): a scheme of second order for the same equation, with
+    the exact variance of a normal posterior at every stable step size. With ``step_size``,
+    ``preconditioner`` or ``metric=None`` the first equation runs in the coordinates of the model.
+
+    `SSGLD`, stochastic subgradient Langevin dynamics (Hu, Zhu and Zhang, eq. 26, who prefer
+    ``preconditioner="adagrad"``), is another name of this class, which messages call SGLD: at a
+    kink PyTensor's gradient is an element of the subdifferential.
 
     Parameters
     ----------
@@ -138,25 +141,27 @@ class SGLD(GeodesicStep):
 
     Notes
     -----
-    Along a direction in which −log π has the curvature λ and the gradient estimate the variance V,
-    the variance of a normal posterior comes out too large by the factor
-    (1 + h²V/4) / (1 − h²λ/4) by the first equation if the noise is independent from step to step,
-    and by less in shuffled order, in which it adds up to zero over an epoch. An independent draw
-    takes about 2/(h²λ) inner steps. With ``metric=None`` the step size is chosen in tuning so
-    that the excess is 5 % where it is largest. In the coordinates of a metric it is the longest,
-    up to 0.5, with h²V ≤ 0.5: then about an eighth of the variance comes from gradient noise, whose
-    V was measured.
+    For a normal posterior of curvature λ and a gradient estimate of variance V, the first equation
+    inflates the variance by the factor (1 + h²V/4) / (1 − h²λ/4) if the noise is independent from
+    step to step. In shuffled order the noise sums to zero over an epoch, and the factor is smaller.
+    An independent draw takes about 2/(h²λ) inner steps. With ``metric=None`` the step size is
+    adapted so that the variance is 5 % too large along the worst direction. In whitened coordinates
+    h is at most 0.5, with h²V ≤ 0.5: about an eighth of the variance then comes from gradient noise
+    of measured variance.
 
-    Sample stats: ``step_size`` (h), ``diverging``, ``n_grad``, ``phase``. There is no velocity and
-    so no kinetic temperature; the default dynamics also report ``configurational_temperature``,
-    ``whitened_gradient`` and ``noise_ratio``, see `SGGMC`.
+    Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
+    ``diverging`` (draw that is not finite), ``n_grad`` (gradient evaluations), ``phase``
+    (``"search"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and
+    ``whitened_gradient`` (of the stationarity monitor), ``noise_ratio`` (variance of the gradient
+    with control variates over that without). Without a velocity there is no kinetic temperature.
 
     References
     ----------
     Welling, Teh (2011), Bayesian Learning via Stochastic Gradient Langevin Dynamics, eq. 4;
     Hu, Zhu, Zhang, Fast Sampling Methods for Bayesian Max-Margin Models, eq. 26;
+    Duchi, Hazan, Singer (2011), Adaptive Subgradient Methods, figure 1;
     Leimkuhler, Matthews (2013), Rational Construction of Stochastic Numerical Methods for Molecular
-    Sampling.
+    Sampling, eq. 1.5.
 
     Examples
     --------
@@ -233,27 +238,21 @@ class SGLD(GeodesicStep):
             self.variables,
             minibatches,
             noise=RowNoise.WHITE if whitens else RowNoise.ANY,
-            with_value=whitens and minibatches.minibatch is None,
+            with_value=whitens and minibatch is None,
             compile_kwargs=compile_kwargs,
         )
-        self.adaptation: LangevinAdaptation
-        whitened: WhitenedAdaptation | NotAdapted = NotAdapted(
-            "user-specified arguments exclude whitening"
+        whitened = whitened_adaptation(
+            self.estimator,
+            self.product,
+            whitens=whitens,
+            metric=metric,
+            angles=angles_of(self.variables),
+            control_variates=order,
+            rule=OverdampedRule(),
+            n_steps=n_steps,
         )
-        if whitens:
-            assert metric is not None
-            whitened = whitened_adaptation(
-                self.estimator,
-                self.product,
-                rule=OverdampedRule(),
-                metric=metric,
-                angles=angles_of(self.variables),
-                control_variates=order,
-                n_steps=n_steps,
-            )
-        if isinstance(whitened, WhitenedAdaptation):
-            self.adaptation = whitened
-        else:
+        self.adaptation: LangevinAdaptation
+        if isinstance(whitened, Ineligible):
             check_unused_covariance(metric)
             self.adaptation = OverdampedAnnealing(
                 self.estimator,
@@ -262,19 +261,19 @@ class SGLD(GeodesicStep):
                 n_steps=n_steps or DEFAULT_STEPS,
                 obstacle=whitened,
             )
+        else:
+            self.adaptation = whitened
         self.sampler = LangevinSampler(
             OverdampedLangevin(
                 averaged=self.adaptation.is_whitened, adagrad=preconditioner is not None
             ),
             self.estimator,
             self.adaptation,
-            monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
+            stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
         self.monitors, self.diagnoses = langevin_monitors(self, self.sampler)
         report_adaptation(self, self.adaptation)
 
 
 SSGLD = SGLD
-"""Stochastic subgradient Langevin dynamics: `SGLD`, which takes what PyTensor's gradient gives at a
-kink, an element of the subdifferential. The name is that of Hu, Zhu and Zhang, eq. 26, who prefer
-``preconditioner="adagrad"``."""
+"""Stochastic subgradient Langevin dynamics: another name of `SGLD`."""

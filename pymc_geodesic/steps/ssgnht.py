@@ -8,20 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptable import NotAdapted
-from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
-from pymc_geodesic.adaptation.annealed_parameters import FIRST_EULER_EXCESS, EulerTuner
-from pymc_geodesic.adaptation.annealing import (
-    FixedParameters,
-    KnownNoise,
-    TemperatureAnnealing,
-    UserParameters,
-)
-from pymc_geodesic.adaptation.bounded_parameters import UnderdampedRule
-from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
+from pymc_geodesic.adaptation.annealed_parameters import SETTINGS as ANNEALING
+from pymc_geodesic.adaptation.annealed_parameters import AnnealedMeasurements, EulerAnnealing
+from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
 from pymc_geodesic.arguments import (
     check_count,
-    check_positive,
     check_positive_number,
     check_tune_temperature,
     checked_control_variates,
@@ -39,26 +30,28 @@ from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimates import gradient_estimate
 from pymc_geodesic.steps.langevin import (
     ADAPTATION_STATS,
-    check_unused_covariance,
+    langevin_adaptation,
     langevin_monitors,
-    monitor_of,
+    minibatch_noise,
     report_adaptation,
-    row_noise,
-    whitened_adaptation,
+    stationarity_monitor,
+    user_parameters,
 )
+from pymc_geodesic.steps.progress_bar import LANGEVIN_PROGRESS
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
-from pymc_geodesic.steps.step import DEFAULT_STEPS, GeodesicStep
+from pymc_geodesic.steps.step import GeodesicStep
 
 __all__ = ["SSGNHT"]
 
-LAST_EXCESS = 0.05
-"""Excess of the kinetic temperature by gradient noise where coordinates are not adapted."""
+LAST_BIAS = 0.05
+"""Temperature bias by gradient noise, without a thermostat, at the end of annealing."""
 
 LARGEST_NOISE = 0.5
-"""Bound of h² b: near kinks the noise is known less well, and at 1 an sd was 8 % too wide."""
+"""Bound of h² b, half of that of gSGNHT: near kinks the measured noise is less exact, and at 1 a
+standard deviation was 8 % too large."""
 
-LARGEST_WHILE_ANNEALING = 1.0
-"""Bound of ξ/A while annealing: more would act as friction on the force towards the posterior."""
+MAX_ANNEALED_THERMOSTAT = 1.0
+"""Bound of (A + ξ)/A while annealing: more friction would slow the way to the posterior."""
 
 
 class SSGNHT(GeodesicStep):
@@ -78,13 +71,12 @@ class SSGNHT(GeodesicStep):
     that of the rows. Every variable, also a unit vector or a simplex, is moved in PyMC's
     unconstrained space, with the Jacobian of its transform.
 
-    By default, with neither ``step_size`` nor ``diffusion`` nor ``thermostat_inertia`` given, the
-    same dynamics are integrated by a symmetric splitting, as in `gSGNHT`: Euler's method would need
-    steps twelve times as short to have positions of the right variance. They run in coordinates in
-    which the posterior has unit covariance, with gradients estimated as differences to that of all
-    rows at one place (control variates), and with the variance of the estimate in every direction
-    taken off the noise, all found in the tuning phase. Any of these arguments, ``tune_temperature``
-    or ``metric=None`` runs the equations above, eq. 30 of the paper, as they stand.
+    By default the same dynamics are integrated by a symmetric splitting, as in `gSGNHT`, since
+    Euler's method needs steps twelve times as short for the same error of the variance. They run in
+    coordinates in which the posterior has unit covariance, with control variates, and the measured
+    variance of the gradient estimate is subtracted from the injected noise. With any of
+    ``step_size``, ``diffusion``, ``thermostat_inertia`` and ``tune_temperature``, or
+    ``metric=None``, the equations above run in the coordinates of the model.
 
     Parameters
     ----------
@@ -168,28 +160,34 @@ class SSGNHT(GeodesicStep):
 
     Notes
     -----
-    The thermostat holds the kinetic temperature v·v/m at 1, but Euler's method leaves positions
-    with 1 − ξh/2 times their variance. Where that is off by more than 10 % a sampler warning says
-    so; tuning chooses Ah = 0.05. The splitting has no such error, and its stat ``temperature`` is
-    that of the positions. Gradient noise of variance V raises ξ by hV/2; along directions where it
-    differs from the average Euler's method, which does not know it by direction, leaves the
-    temperature off by h(V − average)/(2A), which tuning keeps below 5 %.
+    The thermostat keeps the kinetic temperature v·v/m at 1, but Euler's method leaves the positions
+    with 1 − ξh/2 times their variance. A warning is issued if this deviates by more than 10 %; the
+    adapted parameters have Ah = 0.05. The splitting has no such error, and its stat ``temperature``
+    is that of the positions.
 
-    With Euler's method a thermostat does not grow beyond 1/h, where friction takes all of a
-    velocity: more of it would heat. Steps so long that h²V > 1 end there, with the paper's Q = 1
-    only after many draws, and stay hot; a sampler warning says so.
+    Gradient noise of variance V raises ξ by hV/2. Along coordinates where V differs from the mean,
+    Euler's method leaves the temperature off by h(V − mean)/(2A); the adapted parameters keep this
+    below 5 %.
 
-    Sample stats: ``step_size``, ``temperature`` (v·v/m averaged over inner steps and variables),
-    ``thermostat`` (mean over variables), ``diffusion`` (A, mean over variables), ``diverging``,
-    ``n_grad``.
+    With Euler's method ξ is bounded by 1/h, where friction removes all of a velocity. Steps with
+    h²V > 1 end at this bound, with Q = 1 after many draws, and at a temperature above 1; a warning
+    is issued.
+
+    Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
+    ``temperature`` (v·v/m averaged over inner steps and variables), ``thermostat`` and
+    ``diffusion`` (ξ and A, means over variables), ``diverging`` (draw that is not finite),
+    ``n_grad`` (gradient evaluations), ``phase`` (``"search"``, ``"tune"`` or ``"sample"``),
+    ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
+    ``noise_ratio`` (variance of the gradient with control variates over that without).
 
     References
     ----------
-    Hu, Zhu, Zhang, Fast Sampling Methods for Bayesian Max-Margin Models, eq. 30.
+    Hu, Zhu, Zhang, Fast Sampling Methods for Bayesian Max-Margin Models, eq. 30;
+    Ding et al. (2014), Bayesian Sampling Using Stochastic Gradient Thermostats, algorithm 2.
 
     Examples
     --------
-    A classifier with hinge loss, from minibatches of 50 of its 500 rows:
+    A classifier with hinge loss, with minibatches of 50 of its 500 rows:
 
     >>> import numpy as np
     >>> import pymc as pm
@@ -221,11 +219,7 @@ class SSGNHT(GeodesicStep):
         **ADAPTATION_STATS,
         "warning": (SamplerWarning, None),
     }
-    _progress_stats = (
-        ("phase", "6s", "Phase"),
-        ("step_size", ".2e", "Step size"),
-        ("temperature", ".3f", "Temperature"),
-    )
+    _progress_stats = LANGEVIN_PROGRESS
 
     def __init__(
         self,
@@ -249,13 +243,14 @@ class SSGNHT(GeodesicStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
     ) -> None:
-        check_positive("step_size", step_size)
         check_positive_number("diffusion", diffusion)
         check_positive_number("thermostat_inertia", thermostat_inertia)
         check_tune_temperature(tune_temperature)
         check_count("n_steps", n_steps)
         metric = checked_metric_or_covariance(metric)
         order = checked_control_variates(control_variates)
+        parameters = user_parameters(step_size=step_size, friction=diffusion)
+        inertia = plain_number(thermostat_inertia)
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -272,8 +267,6 @@ class SSGNHT(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        parameters = UserParameters(plain_number(step_size), friction=plain_number(diffusion))
-        inertia = plain_number(thermostat_inertia)
         whitens = (
             metric is not None
             and not (parameters.has_step_size or parameters.has_friction)
@@ -284,68 +277,51 @@ class SSGNHT(GeodesicStep):
             self.model,
             self.variables,
             minibatches,
-            noise=row_noise(
-                is_local=False,
-                needs_white=True,
-                is_subtracted=whitens and not (self.samples_all and order),
+            noise=minibatch_noise(
+                whitens=whitens,
+                has_control_variates=bool(order) and self.samples_all,
+                has_thermostats=True,
             ),
-            with_value=whitens and minibatches.minibatch is None,
+            with_value=whitens and minibatch is None,
             compile_kwargs=compile_kwargs,
         )
-        fixed_steps = n_steps or DEFAULT_STEPS
-        tuner = EulerTuner(
-            len(self.variables),
-            last_excess=LAST_EXCESS,
-            first_excess=(
-                FIRST_EULER_EXCESS if tune_temperature is None else tune_temperature - 1.0
+        self.adaptation = langevin_adaptation(
+            self.estimator,
+            self.product,
+            parameters,
+            whitens=whitens,
+            metric=metric,
+            angles=angles_of(self.variables),
+            control_variates=order,
+            rule=UnderdampedRule(LARGEST_NOISE),
+            annealing=(
+                EulerAnnealing(),
+                AnnealedMeasurements(
+                    len(self.variables),
+                    first_bias=(
+                        ANNEALING.first_euler_bias
+                        if tune_temperature is None
+                        else tune_temperature - 1.0
+                    ),
+                    last_bias=LAST_BIAS,
+                ),
             ),
+            max_annealed_thermostat=MAX_ANNEALED_THERMOSTAT,
+            tune_temperature=tune_temperature,
+            n_steps=n_steps,
         )
-        self.adaptation: LangevinAdaptation
         dynamics: Dynamics
-        whitened: WhitenedAdaptation | NotAdapted = NotAdapted(
-            "user-specified arguments exclude whitening"
-        )
-        if whitens:
-            assert metric is not None
-            whitened = whitened_adaptation(
-                self.estimator,
-                self.product,
-                rule=UnderdampedRule(LARGEST_NOISE),
-                metric=metric,
-                angles=angles_of(self.variables),
-                control_variates=order,
-                n_steps=n_steps,
-            )
-        if isinstance(whitened, WhitenedAdaptation):
-            dynamics, self.adaptation = GeodesicNoseHoover(EXACT), whitened
+        if self.adaptation.is_whitened:
+            dynamics = GeodesicNoseHoover(EXACT)
         else:
-            check_unused_covariance(metric)
             dynamics = EulerNoseHoover(
                 1.0 if inertia is None and diffusion is not None else inertia
             )
-            known = KnownNoise(np.zeros(self.product.size))
-            if parameters.has_step_size and parameters.has_friction:
-                self.adaptation = FixedParameters(
-                    self.estimator, self.product, parameters, known, n_steps=fixed_steps
-                )
-            else:
-                self.adaptation = TemperatureAnnealing(
-                    self.estimator,
-                    self.product,
-                    tuner,
-                    parameters,
-                    known,
-                    noise_is_known=False,
-                    n_steps=fixed_steps,
-                    starts_anywhere=tune_temperature is not None,
-                    largest_while_annealing=LARGEST_WHILE_ANNEALING,
-                    obstacle=whitened,
-                )
         self.sampler = LangevinSampler(
             dynamics,
             self.estimator,
             self.adaptation,
-            monitor_of(self.estimator, self.product, self.adaptation, n_steps=n_steps),
+            stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
         temperature = TemperatureMonitor(
             self.adaptation.product.dims,

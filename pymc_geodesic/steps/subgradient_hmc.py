@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.trajectories import step_by_acceptance
+from pymc_geodesic.adaptation.step_size import step_size_by_acceptance
 from pymc_geodesic.arguments import (
     check_trajectories,
     checked_metric_or_covariance,
@@ -24,6 +24,7 @@ from pymc_geodesic.steps.hmc import (
     trajectory_adaptation,
     trajectory_monitors,
 )
+from pymc_geodesic.steps.progress_bar import TRAJECTORY_PROGRESS
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
 
@@ -85,17 +86,17 @@ class SubgradientHMC(GeodesicStep):
     Notes
     -----
     The draws are exact although U has kinks: between kinks a leapfrog step preserves volume, it is
-    its own inverse after a change of sign of v whatever function of θ stands for ∂U, and
-    Metropolis corrects the rest. A kink costs accuracy, though: the energy error of a step that
-    crosses one is of order h and not h³, so that the step must be shorter than for a smooth
-    posterior of the same width.
+    its own inverse after a change of sign of v for any function ∂U of θ, and the Metropolis
+    correction accounts for the energy error. This error is of order h, and not h³, in a step that
+    crosses a kink, so that steps are shorter than for a smooth posterior of the same width.
 
-    Every draw uses h(1 + 0.2 U(−1, 1)), so that the length of its path is random, which breaks
-    periodic orbits.
+    Every draw uses h(1 + 0.2 U(−1, 1)), or h(1 + 0.1 U(−1, 1)) if the length is random too, which
+    breaks periodic orbits.
 
-    Sample stats: ``step_size``, ``acceptance_rate``, ``diverging`` (ΔH > 1000 or not finite),
-    ``n_grad``, and as PyMC's HMC has them ``lp`` (log π at the draw, with the Jacobians of the
-    transforms) and ``energy`` (H of the draw and its velocity).
+    Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
+    ``acceptance_rate``, ``diverging`` (ΔH > 1000 or not finite), ``n_grad`` (gradient evaluations),
+    ``lp`` (log π at the draw, with the Jacobians of the transforms) and ``energy`` (H of the draw
+    and its velocity), as in PyMC's HMC.
 
     References
     ----------
@@ -117,10 +118,7 @@ class SubgradientHMC(GeodesicStep):
 
     name = "subgradient_hmc"
     stats_dtypes_shapes: dict = TRAJECTORY_STATS
-    _progress_stats = (
-        ("step_size", ".2e", "Step size"),
-        ("acceptance_rate", ".2f", "Acceptance"),
-    )
+    _progress_stats = TRAJECTORY_PROGRESS
 
     def __init__(
         self,
@@ -159,7 +157,7 @@ class SubgradientHMC(GeodesicStep):
             target_accept=target_accept,
             metric=metric,
             angles=angles_of(self.variables),
-            first_step=step_by_acceptance,
+            initial_step_size=step_size_by_acceptance,
         )
         self.sampler = HMCSampler(self.adaptation, self.estimator)
         self.monitors, self.diagnoses = trajectory_monitors(self, self.sampler, target_accept)

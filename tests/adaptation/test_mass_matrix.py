@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from pymc_geodesic.adaptation.mass_matrix import (
-    LONGEST_ARC,
-    FactorRule,
-    MetricWindows,
+    SETTINGS,
+    FactorEstimator,
+    MassMatrixWindows,
     diagonal_scale,
-    factor_rule,
+    factor_estimator,
     geometric_mean,
     low_rank_factor,
     whitening_factor,
@@ -175,7 +175,7 @@ def test_low_rank_is_its_matrix():
     np.testing.assert_allclose(factor.dense(), matrix, atol=1e-12)
     np.testing.assert_allclose(factor.times(z), z @ matrix.T, atol=1e-12)
     np.testing.assert_allclose(factor.transposed_times(z), z @ matrix, atol=1e-12)
-    np.testing.assert_allclose(factor.solved(z), np.linalg.solve(matrix, z.T).T, atol=1e-10)
+    np.testing.assert_allclose(factor.solve(z), np.linalg.solve(matrix, z.T).T, atol=1e-10)
 
 
 def test_metric_there_and_back_and_chain_rule():
@@ -185,7 +185,7 @@ def test_metric_there_and_back_and_chain_rule():
     for factor in (rng.normal(size=(3, 3)), np.array([2.0, 0.5, 3.0]), low_rank):
         metric = Metric(rng.normal(size=3), factor)
         z = rng.normal(size=(4, 3))
-        np.testing.assert_allclose(metric.from_position(metric.to_position(z)), z, atol=1e-12)
+        np.testing.assert_allclose(metric.whiten(metric.to_position(z)), z, atol=1e-12)
         g = rng.normal(size=3)
         step = 1e-6 * np.eye(3)
         slopes = [
@@ -202,15 +202,15 @@ def test_metric_there_and_back_and_chain_rule():
 
 def test_windows_forget_the_way_to_the_posterior():
     rng = np.random.default_rng(7)
-    windows = MetricWindows(60, FactorRule("dense"))
+    windows = MassMatrixWindows(60, FactorEstimator("dense"))
     ended = []
     for draw in range(60):
         far = 1e3 * np.exp(-draw / 3.0)
         x = rng.standard_normal(2) * [1.0, 10.0] + far
         curvature = [1.0 + far, 0.01 + far]  # another curvature on the way
-        ended.append(windows.observe(x, -x * curvature))
+        ended.append(windows.add(x, -x * curvature))
         if ended[-1]:
-            windows.forget()
+            windows.discard_early()
             factor = windows.factor(2)
     assert [i + 1 for i, end in enumerate(ended) if end] == window_ends(60)
     spread = whitened_spread(factor, np.diag([1.0, 100.0]))
@@ -218,24 +218,27 @@ def test_windows_forget_the_way_to_the_posterior():
 
 
 def test_what_is_not_finite_is_left_out():
-    windows = MetricWindows(10, FactorRule("dense"))
+    windows = MassMatrixWindows(10, FactorEstimator("dense"))
     for draw in range(10):
-        windows.observe(np.full(2, np.nan if draw % 2 else draw), np.array([-draw, np.inf]))
+        windows.add(np.full(2, np.nan if draw % 2 else draw), np.array([-draw, np.inf]))
     assert windows.factor(2) is None
 
 
 def test_windows_resume():
     rng = np.random.default_rng(8)
     draws = rng.normal(size=(20, 2, 3))
-    whole, first = MetricWindows(20, FactorRule("dense")), MetricWindows(20, FactorRule("dense"))
+    whole, first = (
+        MassMatrixWindows(20, FactorEstimator("dense")),
+        MassMatrixWindows(20, FactorEstimator("dense")),
+    )
     for x, g in draws:
-        whole.observe(x, g)
+        whole.add(x, g)
     for x, g in draws[:7]:
-        first.observe(x, g)
-    second = MetricWindows(20, FactorRule("dense"))
+        first.add(x, g)
+    second = MassMatrixWindows(20, FactorEstimator("dense"))
     second.state = first.state
     for x, g in draws[7:]:
-        second.observe(x, g)
+        second.add(x, g)
     np.testing.assert_array_equal(whole.factor(3), second.factor(3))
 
 
@@ -248,10 +251,10 @@ def test_scales_of_angles_are_those_of_the_circle(kind):
     x = np.column_stack([near, rng.uniform(-np.pi, np.pi, n), 20.0 * rng.normal(size=n)])
     gradients = np.column_stack([-(near - np.pi) / 0.01, 1e-4 * np.sin(x[:, 1]), -x[:, 2] / 400.0])
     x[:, :2] += 2.0 * np.pi * rng.integers(-30, 30, size=(n, 2))
-    rule = factor_rule(kind, ["a", "b", "x"], angles=["a", "b"])
-    factor = rule.factor(x, gradients)
+    estimator = factor_estimator(kind, ["a", "b", "x"], angles=["a", "b"])
+    factor = estimator.factor(x, gradients)
     dense = factor.dense() if isinstance(factor, LowRank) else factor
     scales = np.linalg.norm(dense, axis=1) if dense.ndim == 2 else dense
     assert scales[0] == pytest.approx(0.1, rel=0.2)
-    assert scales[1] <= LONGEST_ARC * (1.0 + 1e-9)
+    assert scales[1] <= SETTINGS.max_angle_scale * (1.0 + 1e-9)
     assert scales[2] == pytest.approx(20.0, rel=0.2)

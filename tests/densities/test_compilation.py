@@ -15,6 +15,7 @@ from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
 from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.fields import evaluate
+from tests.grids import slow
 from tests.processes import in_its_own_process
 
 POSITION = np.array([0.6, 0.0, 0.8, 0.3, -0.2])
@@ -53,7 +54,7 @@ def output_of(model, mode):
     return np.concatenate(results)
 
 
-@pytest.mark.parametrize("mode", [None, "CVM"])
+@pytest.mark.parametrize("mode", [None, slow("CVM")])
 def test_gradient_and_value_do_not_depend_on_the_backend(model, mode):
     np.testing.assert_allclose(
         output_of(model, mode), output_of(model, "FAST_COMPILE"), rtol=1e-9, atol=1e-9

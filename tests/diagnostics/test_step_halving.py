@@ -126,7 +126,7 @@ def test_noise_of_the_wrong_variance_is_seen(normal, monkeypatch):
     monkeypatch.setattr(
         coupled_chains,
         "new_tape",
-        lambda noise: tape(noise * (1.2 if len(noise) == step.sampler.settings().n_steps else 1.0)),
+        lambda noise: tape(noise * (1.2 if len(noise) == step.sampler.parameters.n_steps else 1.0)),
     )
     drawn = np.stack([chains.advance() for _ in range(1500)], axis=1)[:, 100:]
     assert np.all(drawn[0].std(axis=0) * np.sqrt(2000) > 1.08)
@@ -211,10 +211,11 @@ def test_the_step_itself_stays_as_it_is(normal):
     with normal:
         step = pg.SGLD(step_size=0.01, n_steps=4)
     step_halving(normal, step, draws=20, tune=5, random_seed=1)
-    settings = step.sampler.settings()
+    settings = step.sampler.parameters
     assert (settings.step_size, settings.n_steps) == (0.01, 4)
 
 
+@pytest.mark.slow
 def test_directions_are_coupled():
     with pm.Model() as model:
         mu = pg.UniformSphere("mu", shape=3)

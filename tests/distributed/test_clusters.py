@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,8 +31,10 @@ def draws_of(client, **arguments):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
+@pytest.mark.slow
 def test_workers_that_are_threads_draw_what_one_process_does(monkeypatch):
-    monkeypatch.setattr(gradient_noise, "MOST_PAIRS", 24)
+    few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)
+    monkeypatch.setattr(gradient_noise, "SETTINGS", few_pairs)
     with (
         LocalCluster(processes=False, n_workers=2, dashboard_address=":0") as cluster,
         Client(cluster) as client,

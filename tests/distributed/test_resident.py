@@ -144,6 +144,7 @@ def test_surrogates_of_the_wrong_shards_are_found(regression):
     assert not agrees(regression)
 
 
+@pytest.mark.slow
 def test_state_holds_no_row_and_does_not_grow_with_them(regression):
     """What travels is as long whatever the number of rows."""
     lengths = []
@@ -174,6 +175,7 @@ def test_visits_do_not_depend_on_who_was_there_before(regression):
     assert not np.array_equal(first[1].values["beta"], other[1].values["beta"])
 
 
+@pytest.mark.slow
 def test_kinks_that_hide_the_curvature_are_told_by_outer_products():
     """The Hessian of a hinge loss is zero; what gradients of rows scatter by is near its curvature.
 

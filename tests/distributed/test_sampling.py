@@ -2,6 +2,7 @@
 
 import functools
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -34,7 +35,8 @@ def drawn(client, step=None, **arguments):
     model, shards, *_ = sorted_regression()
     arguments = {"draws": 30, "tune": 60, "chains": 2, "random_seed": 5} | arguments
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gradient_noise, "MOST_PAIRS", 24)  # as no test here rests on it
+        few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)  # as no test here rests on it
+        patch.setattr(gradient_noise, "SETTINGS", few_pairs)
         return pg.distributed.sample(
             model, step or step_of(), client, shards=shards, **arguments, **QUIET
         )

@@ -57,6 +57,7 @@ def test_likelihood_of_a_sparse_shard_is_that_of_the_dense_one():
     assert (np.diagonal(told[0].hessian) < 0).all()
 
 
+@pytest.mark.slow
 def test_files_of_sparse_matrices_give_the_draws_of_matrices(tmp_path):
     shards = [rows_of(60, seed) for seed in (1, 2)]
     paths = []

@@ -116,6 +116,7 @@ def test_widening_by_long_visits_is_foretold_and_warned_of(caplog):
     assert f"widens the variance by {100 * told:.0f} %" in caplog.text
 
 
+@pytest.mark.slow
 def test_shards_that_are_copies_are_not_unlike(caplog):
     parts = [unlike_parts()[1]] * 3
     idata = sampled(parts=parts, visit=10)
@@ -222,6 +223,7 @@ def resident(documents, **options):
     return shard, model.initial_point(random_seed=1)
 
 
+@pytest.mark.slow
 def test_state_is_as_long_whatever_the_number_of_documents():
     lengths = []
     for n in (10, 400):
@@ -257,7 +259,7 @@ def test_mutant_that_goes_on_with_the_proportions_of_other_visits(monkeypatch):
         step._has_local_values = True
         return point
 
-    monkeypatch.setattr(pg.SCIR, "begin_local_anew", go_on)
+    monkeypatch.setattr(pg.SCIR, "restart_local", go_on)
     assert not same_after_other_visits()
 
 
@@ -285,6 +287,7 @@ def test_mutant_whose_walks_begin_anew_leaves_documents_out(monkeypatch):
     assert len(documents_of_six_visits()) < 30
 
 
+@pytest.mark.slow
 def test_what_depends_on_proportions_is_left_out():
     with lda(np.ones((2, 4)), 2, alpha=0.5, beta=0.5) as model:
         pm.Deterministic("mean_theta", model["theta"].mean(axis=0))

@@ -28,6 +28,7 @@ def exact(data):
     return quadrature(*data, **LOSS)
 
 
+@pytest.mark.slow
 def test_quadrature_integrates_a_normal_law(data):
     """With no cost the posterior is the prior, with a huge margin a shifted normal law."""
     X, y = data
@@ -40,6 +41,7 @@ def test_quadrature_integrates_a_normal_law(data):
     np.testing.assert_allclose(linear.covariance, np.diag(LOSS["prior_scale"] ** 2), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_quadrature_does_not_depend_on_its_grid(data, exact):
     finer = quadrature(*data, **LOSS, cells=700, spread=8.0)
     np.testing.assert_allclose(finer.mean, exact.mean, atol=1e-4)
@@ -65,16 +67,19 @@ def sweeps_from_exact_draws(data, exact, n, loss):
     return ends
 
 
+@pytest.mark.slow
 def test_gibbs_keeps_exact_draws_exact(data, exact):
     assert np.abs(z_scores(sweeps_from_exact_draws(data, exact, 10_000, LOSS), exact)).max() < 4
 
 
 @pytest.mark.parametrize("wrong", [{"cost": 2.0}, {"margin": 1.0}, {"prior_scale": 0.8}])
+@pytest.mark.slow
 def test_another_loss_is_found_out(data, exact, wrong):
     ends = sweeps_from_exact_draws(data, exact, 10_000, LOSS | wrong)
     assert np.abs(z_scores(ends, exact)).max() > 6
 
 
+@pytest.mark.slow
 def test_gibbs_reaches_the_posterior(data, exact):
     draws = DataAugmentationGibbs(*data, **LOSS, random_seed=1, start=[9.0, 9.0]).sample(
         10_000, 200
@@ -88,12 +93,14 @@ def test_gibbs_reaches_the_posterior(data, exact):
             assert abs(values.mean() - expected) < 4 * error
 
 
+@pytest.mark.slow
 def test_a_row_on_the_kink_is_no_trouble(data):
     X, y = data
     gibbs = DataAugmentationGibbs(X[:1], y[:1], margin=0.0)
     assert np.all(np.isfinite(gibbs.sample(50)))
 
 
+@pytest.mark.slow
 def test_random_walk_that_reads_all_rows_is_exact(data, exact):
     walk = StochasticRandomWalk(*data, **LOSS, scale=0.35, batch_size=20, level=0.0, random_seed=1)
     draws = walk.sample(15_000, tune=500, thin=8)
@@ -107,6 +114,7 @@ def test_random_walk_that_reads_all_rows_is_exact(data, exact):
             assert abs(values.mean() - expected) < 4 * error
 
 
+@pytest.mark.slow
 def test_sequential_test_reads_fewer_rows():
     rng = np.random.default_rng(3)
     X = rng.uniform(-1, 2, size=(5000, 2))
@@ -121,6 +129,7 @@ def test_sequential_test_reads_fewer_rows():
     assert np.all(np.abs(draws.std(axis=0) / target.sd - 1) < 0.3)
 
 
+@pytest.mark.slow
 def test_pegasos_finds_the_mode(data):
     X, y = data
     found = pegasos(X, y, **LOSS, n_steps=300_000, random_seed=1)

@@ -122,15 +122,15 @@ class Setup:
         """Gradient of all rows, and the log-density behind it."""
         return values(self._full.estimator.field, x, x.size + 1)
 
-    def anchor(self, x: np.ndarray) -> None:
-        self.gradient.anchor_at(x, self.gradient.gradient_of_all_rows(x))
+    def center(self, x: np.ndarray) -> None:
+        self.gradient.center_at(x, self.gradient.gradient_of_all_rows(x))
 
     def estimates(self, x: np.ndarray) -> np.ndarray:
         """Of all the minibatches of consecutive rows there are, or of some random ones.
 
         Where the rows divide into minibatches, those that share no row stand for all of them.
         """
-        field = self.gradient.noisy
+        field = self.gradient.estimated
         if self.case.order == "random":
             starts = self.step.estimator.next_arguments(20)
         else:

@@ -46,15 +46,15 @@ def test_total_is_the_full_gradient(setup):
 
 def test_value_of_all_rows_changes_as_the_log_density(setup):
     arrays, n_rows = next(iter(setup.source.all_rows()))
-    setup.gradient.use_sample(arrays, n_rows, 1.0)
+    setup.gradient.set_sample(arrays, n_rows, 1.0)
     size = setup.here.size + 1
-    found = [values(setup.gradient._inner_exact, x, size)[-1] for x in (setup.here, setup.there)]
+    found = [values(setup.gradient._model_exact, x, size)[-1] for x in (setup.here, setup.there)]
     expected = [setup.full(x)[-1] for x in (setup.here, setup.there)]
     assert np.diff(found) == pytest.approx(np.diff(expected), rel=tolerance(setup))
 
 
-def test_estimates_are_exact_at_the_anchor(setup):
-    setup.anchor(setup.here)
+def test_estimates_are_exact_at_the_center(setup):
+    setup.center(setup.here)
     for estimate in setup.estimates(setup.here):
         assert error(estimate, setup.full(setup.here)[:-1]) < tolerance(setup)
 
@@ -62,11 +62,11 @@ def test_estimates_are_exact_at_the_anchor(setup):
 def test_mean_over_all_minibatches_is_the_full_gradient(setup):
     if setup.case.order == "random":
         pytest.skip("rows with replacement have more minibatches than can be listed")
-    setup.anchor(setup.here)
+    setup.center(setup.here)
     estimates = setup.estimates(setup.there)
     assert error(estimates.mean(axis=0), setup.full(setup.there)[:-1]) < tolerance(setup)
     assert estimates.std(axis=0).max() > 1e-3
-    setup.gradient.drop_anchor()
+    setup.gradient.remove_control_variates()
     plain = setup.estimates(setup.there)
     assert error(plain.mean(axis=0), setup.full(setup.there)[:-1]) < tolerance(setup)
 
@@ -75,7 +75,7 @@ def test_sample_stands_for_all_rows(plain):
     n = 24
     arrays, _ = plain.source.example_rows(n)
     weight = plain.case.n_rows / n
-    plain.gradient.use_sample(arrays, n, weight)
+    plain.gradient.set_sample(arrays, n, weight)
     found = plain.gradient.exact_gradient(plain.here)
     case = plain.case._replace(n_rows=n, total_size=plain.case.n_rows)
     reference = Setup.__new__(Setup)
@@ -90,12 +90,12 @@ def test_strata_of_a_sample_have_their_own_weights(plain):
     parts = []
     for part in (slice(0, 7), slice(7, 30)):
         rows = {name: np.ascontiguousarray(array[part]) for name, array in arrays.items()}
-        plain.gradient.use_sample(rows, part.stop - part.start, 1.0)
+        plain.gradient.set_sample(rows, part.stop - part.start, 1.0)
         parts.append(plain.gradient.exact_gradient(plain.here))
-        plain.gradient.use_sample(rows, part.stop - part.start, 2.0)
+        plain.gradient.set_sample(rows, part.stop - part.start, 2.0)
         parts.append(plain.gradient.exact_gradient(plain.here) - parts[-1])  # without the prior
     prior = parts[0] - parts[1]
-    plain.gradient.use_sample(arrays, counts, weights)
+    plain.gradient.set_sample(arrays, counts, weights)
     found = plain.gradient.exact_gradient(plain.here)
     assert error(found, prior + 1.0 * parts[1] + 4.2 * parts[3]) < 1e-10
 
@@ -114,9 +114,9 @@ def test_coordinates_of_a_metric(plain, kind):
         else:
             whole = np.diag(factor)
     lengths = np.array([0.3])
-    plain.gradient.use(Metric(rng.normal(size=d), factor, lengths))
-    plain.anchor(plain.here)
-    z = plain.gradient.from_position(plain.there)
+    plain.gradient.set_metric(Metric(rng.normal(size=d), factor, lengths))
+    plain.center(plain.here)
+    z = plain.gradient.whiten(plain.there)
     np.testing.assert_allclose(plain.gradient.to_position(z), plain.there, atol=1e-12)
     expected = plain.full(plain.there)[:-1]
     slices = list(plain.step.product.slices.values())[2:]
@@ -127,77 +127,82 @@ def test_coordinates_of_a_metric(plain, kind):
     assert error(plain.estimates(z).mean(axis=0), expected) < 1e-10
     # against differences of the log-density along whitened coordinates
     arrays, n_rows = next(iter(plain.source.all_rows()))
-    plain.gradient.use_sample(arrays, n_rows, 1.0)
+    plain.gradient.set_sample(arrays, n_rows, 1.0)
     for i in range(d):
         step = 1e-6 * np.eye(z.size)[i]
         up, down = (values(plain.gradient.exact, z + s * step, z.size + 1)[-1] for s in (1, -1))
         assert (up - down) / 2e-6 == pytest.approx(expected[i], rel=1e-4, abs=1e-3)
-    plain.gradient.use(Metric(np.zeros(d), np.ones(d), np.ones(1)))
+    plain.gradient.set_metric(Metric(np.zeros(d), np.ones(d), np.ones(1)))
 
 
 def worst_errors(setup: Setup) -> tuple[float, float]:
-    """At the anchor, and of the mean over all minibatches elsewhere."""
-    at_anchor = max(error(g, setup.full(setup.here)[:-1]) for g in setup.estimates(setup.here))
+    """At the centering point, and of the mean over all minibatches elsewhere."""
+    at_center = max(error(g, setup.full(setup.here)[:-1]) for g in setup.estimates(setup.here))
     mean = setup.estimates(setup.there).mean(axis=0)
-    return at_anchor, error(mean, setup.full(setup.there)[:-1])
+    return at_center, error(mean, setup.full(setup.there)[:-1])
 
 
-def anchored_at_another_minibatch(setup):
-    source = inspect.getsource(control_variates._difference.py_func)
-    line = "evaluate(table[0], anchor, argument,"
+def centered_with_another_minibatch(setup):
+    source = inspect.getsource(control_variates._first_order_estimate.py_func)
+    line = "evaluate(table[0], center, minibatch,"
     assert source.count(line) == 1
     scope = dict(vars(control_variates))
-    source = source[source.index("def ") :].replace(line, line.replace("argument", "argument + 1"))
-    exec(source, scope)
-    scope["_difference"] = njit(scope["_difference"])
-    context = setup.gradient.variates.field.context
-    variates = control_variates.ComposedField(
-        scope["_difference"], context, [setup.step.estimator.field], setup.gradient.variates
+    source = source[source.index("def ") :].replace(
+        line, line.replace("minibatch", "minibatch + 1")
     )
-    coordinates = type(setup.gradient._plain)(variates, setup.here.size, [3])
-    setup.gradient._anchored = coordinates
+    exec(source, scope)
+    scope["_first_order_estimate"] = njit(scope["_first_order_estimate"])
+    context = setup.gradient.control_variates.logp_grad.context
+    variates = control_variates.ComposedField(
+        scope["_first_order_estimate"],
+        context,
+        [setup.step.estimator.field],
+        setup.gradient.control_variates,
+    )
+    coordinates = type(setup.gradient._by_order[0])(variates, setup.here.size, [3])
+    setup.gradient._by_order[1] = coordinates
 
 
 def stale_total(setup):
-    setup.gradient.anchor_at(setup.here, setup.gradient.gradient_of_all_rows(setup.there))
+    setup.gradient.center_at(setup.here, setup.gradient.gradient_of_all_rows(setup.there))
 
 
-def stale_anchor(setup):
-    setup.gradient.anchor_at(setup.there, setup.gradient.gradient_of_all_rows(setup.here))
+def stale_center(setup):
+    setup.gradient.center_at(setup.there, setup.gradient.gradient_of_all_rows(setup.here))
 
 
 def wrong_number_of_rows(setup):
     arrays, n_rows = next(iter(setup.source.all_rows()))
-    setup.gradient.use_sample(arrays, n_rows, 1.1)
-    setup.gradient.anchor_at(setup.here, setup.gradient.exact_gradient(setup.here))
+    setup.gradient.set_sample(arrays, n_rows, 1.1)
+    setup.gradient.center_at(setup.here, setup.gradient.exact_gradient(setup.here))
 
 
 def lacks_the_last_rows(setup):
     arrays, n_rows = next(iter(setup.source.all_rows()))
-    setup.gradient.use_sample(arrays, n_rows - n_rows % setup.case.batch_size, 1.0)
-    setup.gradient.anchor_at(setup.here, setup.gradient.exact_gradient(setup.here))
+    setup.gradient.set_sample(arrays, n_rows - n_rows % setup.case.batch_size, 1.0)
+    setup.gradient.center_at(setup.here, setup.gradient.exact_gradient(setup.here))
 
 
 @pytest.mark.parametrize(
     "fault",
     [
         stale_total,
-        stale_anchor,
+        stale_center,
         wrong_number_of_rows,
         lacks_the_last_rows,
-        anchored_at_another_minibatch,
+        centered_with_another_minibatch,
     ],
 )
 def test_faults_are_noticed(plain, fault):
-    plain.anchor(plain.here)
+    plain.center(plain.here)
     assert max(worst_errors(plain)) < 1e-10
-    coordinates = plain.gradient._anchored
+    coordinates = plain.gradient._by_order[1]
     fault(plain)
     assert max(worst_errors(plain)) > 1e-3
-    plain.gradient._anchored = coordinates
+    plain.gradient._by_order[1] = coordinates
 
 
-def test_new_data_move_total_and_anchor():
+def test_new_data_move_total_and_center():
     setup = Setup(CASE)
     x, y = rows_of(setup.case)
     setup.step.setup_chain(np.random.default_rng(1), 40, 2)
@@ -207,16 +212,18 @@ def test_new_data_move_total_and_anchor():
         if setup.step.draw == 40:
             setup.step.stop_tuning()
     gradient = setup.step.adaptation.gradient
-    assert gradient.is_anchored
-    anchor = gradient.variates.anchor.copy()
+    assert gradient.is_centered
+    center = gradient.control_variates.center.copy()
     with setup.model:
         pm.set_data({"x": 2.0 * x, "t": y - 1.0})
     setup.take_full(2.0 * x, y - 1.0)
     setup.step.setup_chain(np.random.default_rng(2), 0, 2)
-    assert gradient.is_anchored
-    np.testing.assert_array_equal(gradient.variates.anchor, anchor)
-    assert error(gradient.variates.total, setup.full(anchor)[:-1]) < 1e-10
-    estimates = [values(gradient.variates.field, setup.there, anchor.size, s) for s in range(101)]
+    assert gradient.is_centered
+    np.testing.assert_array_equal(gradient.control_variates.center, center)
+    assert error(gradient.control_variates.total, setup.full(center)[:-1]) < 1e-10
+    estimates = [
+        values(gradient.control_variates.logp_grad, setup.there, center.size, s) for s in range(101)
+    ]
     assert error(np.mean(estimates, axis=0), setup.full(setup.there)[:-1]) < 1e-10
 
 
@@ -228,7 +235,7 @@ def test_variables_of_other_steps_are_taken_over():
     rows = {"minibatch": ["x", "t"], "batch_size": 30}
     step = pg.SGGMC(variables, model=model, compile_kwargs=INTERPRETED, **rows)
     gradient = step.adaptation.gradient
-    assert gradient.variates is None
+    assert gradient.control_variates is None
     reference = pg.SGGMC(variables, model=full_model(case, x, y), compile_kwargs=INTERPRETED)
     for seed in (1, 2):
         point = model.initial_point(random_seed=seed)
@@ -292,14 +299,14 @@ def test_sparse_rows():
     here, there = rng.normal(size=(2, 6))
     total = gradient.gradient_of_all_rows(here)
     assert error(total, values(reference.estimator.field, here, 7)[:-1]) < 1e-10
-    gradient.anchor_at(here, total)
-    found = [values(gradient.noisy, there, 6, start) for start in range(101)]
+    gradient.center_at(here, total)
+    found = [values(gradient.estimated, there, 6, start) for start in range(101)]
     assert error(np.mean(found, axis=0), values(reference.estimator.field, there, 7)[:-1]) < 1e-10
-    at_anchor = [values(gradient.noisy, here, 6, start) for start in range(101)]
-    assert max(error(g, total) for g in at_anchor) < 1e-10
+    at_center = [values(gradient.estimated, here, 6, start) for start in range(101)]
+    assert max(error(g, total) for g in at_center) < 1e-10
 
 
-def test_step_above_the_rows_has_a_value_to_search_with():
+def test_step_above_the_rows_has_a_log_density_to_explore():
     # the rows belong to another step's part of the model
     x, y = rows_of(CASE)
     with pm.Model() as model:
@@ -310,7 +317,7 @@ def test_step_above_the_rows_has_a_value_to_search_with():
         step = pg.SGGMC(["scale"], compile_kwargs=INTERPRETED)
     point = model.initial_point(random_seed=1)
     point["b"] = np.array([1.0, -2.0, 0.5, 3.0])
-    step.setup_chain(np.random.default_rng(1), 50, 1)  # which chooses the rows to search with
+    step.setup_chain(np.random.default_rng(1), 50, 1)  # which chooses the sample of the rows
     step.estimator.set_others(point)
     field = step.adaptation.gradient.exact
 

@@ -27,20 +27,20 @@ from tests.grids import by_default
 @pytest.fixture(scope="module", params=by_default(BY_DEFAULT, of=CASES), ids=str)
 def setup(request):
     setup = Setup(CASES[request.param])
-    assert setup.gradient.has_second_order()
+    assert setup.gradient.compile_second_order()
     return setup
 
 
 @pytest.fixture(scope="module")
 def plain():
     setup = Setup(CASE)
-    assert setup.gradient.has_second_order()
+    assert setup.gradient.compile_second_order()
     return setup
 
 
-def expand(setup: Setup) -> None:
-    setup.anchor(setup.here)
-    setup.gradient.expand()
+def use_second_order(setup: Setup) -> None:
+    setup.center(setup.here)
+    setup.gradient.use_second_order()
 
 
 def difference_hessian(setup: Setup, x: np.ndarray) -> np.ndarray:
@@ -49,16 +49,16 @@ def difference_hessian(setup: Setup, x: np.ndarray) -> np.ndarray:
     return np.array([setup.full(x + e)[:-1] - setup.full(x - e)[:-1] for e in steps]).T / 2e-5
 
 
-def test_hessian_is_that_of_all_rows_and_of_what_is_none(setup):
-    setup.anchor(setup.here)
-    setup.gradient.expand()
-    found = setup.gradient._second.hessian
+def test_hessian_is_that_of_all_rows_and_other_terms(setup):
+    setup.center(setup.here)
+    setup.gradient.use_second_order()
+    found = setup.gradient.second_order.hessian
     assert error(found, difference_hessian(setup, setup.here)) < 1e3 * tolerance(setup)
     assert error(found, found.T) < tolerance(setup)
 
 
-def test_estimates_are_exact_at_the_anchor(setup):
-    expand(setup)
+def test_estimates_are_exact_at_the_center(setup):
+    use_second_order(setup)
     for estimate in setup.estimates(setup.here):
         assert error(estimate, setup.full(setup.here)[:-1]) < tolerance(setup)
 
@@ -66,7 +66,7 @@ def test_estimates_are_exact_at_the_anchor(setup):
 def test_mean_over_all_minibatches_is_the_full_gradient(setup):
     if setup.case.order == "random":
         pytest.skip("rows with replacement have more minibatches than can be listed")
-    expand(setup)
+    use_second_order(setup)
     estimates = setup.estimates(setup.there)
     assert error(estimates.mean(axis=0), setup.full(setup.there)[:-1]) < tolerance(setup)
     assert estimates.std(axis=0).max() > 1e-3
@@ -74,7 +74,7 @@ def test_mean_over_all_minibatches_is_the_full_gradient(setup):
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_noise_falls_with_the_order(plain, order):
-    expand(plain)
+    use_second_order(plain)
     plain.gradient.order = order
     direction = plain.there - plain.here
     noise = [
@@ -85,11 +85,11 @@ def test_noise_falls_with_the_order(plain, order):
 
 
 FAR = 8.0
-"""Distance from the anchor, in numbers of the model, which are those of the metric here."""
+"""Distance from the centering point, in coordinates of the model, here also those of the metric."""
 
 
 def far_estimates(setup: Setup, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Estimates at a place where rows say little of a scale that the anchor is far from."""
+    """Estimates where the rows are uninformative about a scale, far from the centering point."""
     far = setup.here.copy()
     far[setup.step.product.slices["log_sd"]] += FAR
     setup.gradient.order = order
@@ -103,12 +103,12 @@ def noise_far_away(setup: Setup) -> float:
 
 
 def test_noise_far_away_is_no_more_than_the_reach_makes(plain):
-    expand(plain)
-    plain.gradient.reach[:] = second_order.REACH
+    use_second_order(plain)
+    plain.gradient.reach[:] = second_order.SETTINGS.reach
     estimates, exact = far_estimates(plain, 2)
     assert error(estimates.mean(axis=0), exact) < tolerance(plain)
-    # derivatives of a power exp(-2 s) at the anchor: 1, and 1 + 2 r with second order
-    bound = 1.0 + 2.0 * second_order.REACH
+    # derivatives of a power exp(-2 s) at the centering point: 1, and 1 + 2 r with second order
+    bound = 1.0 + 2.0 * second_order.SETTINGS.reach
     assert noise_far_away(plain) < 1.1 * bound
     plain.gradient.reach[:] = np.inf
     assert noise_far_away(plain) > 2.0 * bound
@@ -117,7 +117,7 @@ def test_noise_far_away_is_no_more_than_the_reach_makes(plain):
 @pytest.mark.parametrize(
     "reach", [np.full(3, 0.5), np.full(3, np.inf), np.array([np.inf, 0.1, 2.0])], ids=str
 )
-def test_coordinates_of_a_metric_are_bounded(reach):
+def test_whitened_coordinates_are_clipped(reach):
     rng = np.random.default_rng(1)
     factor = rng.normal(size=(3, 3)) + 2.0 * np.eye(3)
     z = np.array([0.3, -1.0, 4.0])
@@ -129,84 +129,84 @@ def test_coordinates_of_a_metric_are_bounded(reach):
 
 def test_reach_follows_the_metric():
     setup = Setup(CASE)
-    assert setup.gradient.has_second_order()
-    expand(setup)
+    assert setup.gradient.compile_second_order()
+    use_second_order(setup)
     d = setup.gradient.n_euclidean
-    setup.gradient.reach[:] = second_order.REACH
+    setup.gradient.reach[:] = second_order.SETTINGS.reach
     before = noise_far_away(setup)
-    setup.gradient.use(Metric(np.zeros(d), 10.0 * np.eye(d), np.ones(1)))
-    assert noise_far_away(setup) > 2.0 * before  # eight numbers are less than one sd now
+    setup.gradient.set_metric(Metric(np.zeros(d), 10.0 * np.eye(d), np.ones(1)))
+    assert noise_far_away(setup) > 2.0 * before  # the distance of 8 is less than one sd now
 
 
 def worst_errors(setup: Setup) -> tuple[float, float]:
-    """At the anchor, and of the change from there of the mean over all minibatches."""
+    """At the centering point, and of the change from there of the mean over all minibatches."""
     known = setup.full(setup.here)[:-1]
-    at_anchor = max(error(g, known) for g in setup.estimates(setup.here))
+    at_center = max(error(g, known) for g in setup.estimates(setup.here))
     mean, exact = setup.estimates(setup.there).mean(axis=0), setup.full(setup.there)[:-1]
-    return at_anchor, float(np.abs((mean - exact) / (exact - known)).max())
+    return at_center, float(np.abs((mean - exact) / (exact - known)).max())
 
 
 def hessian_of_some_rows(setup):
     arrays, n_rows = next(iter(setup.source.all_rows()))
     n_rows -= n_rows % setup.case.batch_size
-    curvature = setup.gradient._curvature
-    setup.gradient.expand(curvature.of_all_rows(setup.here, [(arrays, n_rows)]))
+    curvature = setup.gradient.curvature
+    setup.gradient.use_second_order(curvature.hessian(setup.here, [(arrays, n_rows)]))
 
 
 def hessian_of_rows_alone(setup):
     prior = np.diag(np.full(setup.here.size, -0.25))
-    setup.gradient.expand(setup.gradient._second.hessian - prior)
+    setup.gradient.use_second_order(setup.gradient.second_order.hessian - prior)
 
 
 def hessian_by_half_of_the_rows_twice(setup):
     arrays, n_rows = next(iter(setup.source.all_rows()))
     half = [(arrays, n_rows // 2)] * 2
-    setup.gradient.expand(setup.gradient._curvature.of_all_rows(setup.here, half))
+    setup.gradient.use_second_order(setup.gradient.curvature.hessian(setup.here, half))
 
 
 def stale_hessian(setup):
     parts = setup.source.all_rows()
-    setup.gradient.expand(setup.gradient._curvature.of_all_rows(setup.there, parts))
+    setup.gradient.use_second_order(setup.gradient.curvature.hessian(setup.there, parts))
 
 
 def stale_total(setup):
-    hessian = setup.gradient._second.hessian.copy()
-    setup.gradient.anchor_at(setup.here, setup.gradient.gradient_of_all_rows(setup.there))
-    setup.gradient.expand(hessian)
+    hessian = setup.gradient.second_order.hessian.copy()
+    setup.gradient.center_at(setup.here, setup.gradient.gradient_of_all_rows(setup.there))
+    setup.gradient.use_second_order(hessian)
 
 
-def stale_centre(setup):
-    setup.gradient._second.anchor[:] = setup.there
+def stale_center(setup):
+    setup.gradient.second_order.center[:] = setup.there
 
 
 def minibatch_counts_once(setup):
-    setup.gradient._curvature.weights[2] = 1.0
+    setup.gradient.curvature.weights[2] = 1.0
 
 
 def edited(setup, old, new):
     """Let a mutant of the estimate run in the place of the right one."""
-    source = inspect.getsource(second_order._expanded_difference.py_func)
+    source = inspect.getsource(second_order._second_order_estimate.py_func)
     assert source.count(old) == 1
     scope = dict(vars(second_order))
     exec(source[source.index("def ") :].replace(old, new), scope)
-    second = setup.gradient._second
+    second = setup.gradient.second_order
     field = second_order.ComposedField(
-        njit(scope["_expanded_difference"]), second.field.context, [], second
+        njit(scope["_second_order_estimate"]), second.logp_grad.context, [], second
     )
-    coordinates = type(setup.gradient._plain)(field, setup.here.size, setup.gradient.widths)
-    setup.gradient._expanded = coordinates
+    coordinates = type(setup.gradient._by_order[0])(field, setup.here.size, setup.gradient.widths)
+    setup.gradient._by_order[2] = coordinates
 
 
 def curvature_of_another_minibatch(setup):
-    edited(setup, "+ argument * blocks", "+ (argument + 1) * blocks")
+    edited(setup, "+ minibatch * blocks", "+ (minibatch + 1) * blocks")
 
 
 def wrong_sign(setup):
-    edited(setup, "- there[size + i]", "+ there[size + i]")
+    edited(setup, "- at_center[size + i]", "+ at_center[size + i]")
 
 
 def curvature_along_the_position(setup):
-    edited(setup, "x[i] - place[i]", "x[i]")
+    edited(setup, "x[i] - center[i]", "x[i]")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def curvature_along_the_position(setup):
         hessian_by_half_of_the_rows_twice,
         stale_hessian,
         stale_total,
-        stale_centre,
+        stale_center,
         minibatch_counts_once,
         curvature_of_another_minibatch,
         wrong_sign,
@@ -225,39 +225,39 @@ def curvature_along_the_position(setup):
     ],
 )
 def test_faults_are_noticed(plain, fault):
-    expand(plain)
+    use_second_order(plain)
     assert max(worst_errors(plain)) < 1e-10
-    coordinates, weights = plain.gradient._expanded, plain.gradient._curvature.weights.copy()
+    coordinates, weights = plain.gradient._by_order[2], plain.gradient.curvature.weights.copy()
     fault(plain)
     assert max(worst_errors(plain)) > 1e-6
-    plain.gradient._expanded = coordinates
-    plain.gradient._curvature.weights[:] = weights
+    plain.gradient._by_order[2] = coordinates
+    plain.gradient.curvature.weights[:] = weights
 
 
 def test_state_takes_the_hessian_along(plain):
-    expand(plain)
+    use_second_order(plain)
     plain.gradient.reach[:] = 0.5 + np.arange(plain.gradient.n_euclidean)
     state, expected = plain.gradient.state, plain.estimates(plain.there)
-    plain.anchor(plain.there)
+    plain.center(plain.there)
     plain.gradient.reach[:] = np.inf
     plain.gradient.state = state
     assert plain.gradient.order == 2
     np.testing.assert_array_equal(plain.estimates(plain.there), expected)
-    plain.gradient.drop_anchor()
-    assert plain.gradient.state["hessian"].size == 0
+    plain.gradient.remove_control_variates()
+    assert "hessian" not in plain.gradient.state
 
 
 def test_new_data_move_the_hessian():
     setup = Setup(CASE)
-    assert setup.gradient.has_second_order()
-    expand(setup)
+    assert setup.gradient.compile_second_order()
+    use_second_order(setup)
     x, y = rows_of(setup.case)
     with setup.model:
         pm.set_data({"x": 2.0 * x, "t": y - 1.0})
     setup.take_full(2.0 * x, y - 1.0)
     setup.step.setup_chain(np.random.default_rng(1), 0, 2)
     setup.gradient.order = 2
-    setup.gradient.renew_anchor()
+    setup.gradient.recompute_center()
     assert setup.gradient.order == 2
     assert max(worst_errors(setup)) < 1e-10
 
@@ -274,14 +274,14 @@ def test_sparse_rows_have_second_derivatives():
         step = pg.SGGMC(minibatch=["x", "t"], batch_size=30, control_variates=2)
     gradient = step.adaptation.gradient
     here, there = np.random.default_rng(5).normal(size=(2, 6))
-    gradient.anchor_at(here, gradient.gradient_of_all_rows(here))
-    gradient.expand()
+    gradient.center_at(here, gradient.gradient_of_all_rows(here))
+    gradient.use_second_order()
     step.estimator.next_arguments(1)
-    estimates = [values(gradient.noisy, there, 6, start) for start in range(101)]
+    estimates = [values(gradient.estimated, there, 6, start) for start in range(101)]
     assert error(np.mean(estimates, axis=0), gradient.gradient_of_all_rows(there)) < 1e-10
     odds = 1.0 / (1.0 + np.exp(-x @ here))
     hessian = -(x.toarray().T * (odds * (1.0 - odds))) @ x.toarray() - 0.25 * np.eye(6)
-    assert error(gradient._second.hessian, hessian) < 1e-10
+    assert error(gradient.second_order.hessian, hessian) < 1e-10
     assert model is step.model
 
 

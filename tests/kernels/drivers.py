@@ -16,7 +16,6 @@ from pymc_geodesic.integrators import (
 )
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
-from pymc_geodesic.kernels.sgld import NoiseOfStep
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.fields import Callback, Field, array_at, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
@@ -155,21 +154,22 @@ def run_langevin(
     frictions = friction_of(product.size, friction, known_noise, splitting)
     scratch = Scratch(np.empty(product.size), np.empty(product.size))
     temperatures, thermostats = np.empty((n, n_blocks)), np.zeros((n, n_blocks))
-    work: tuple[np.ndarray, ...] = ()
     if inertia is not None:
         spread = 1.0 / np.sqrt(product.dims * inertia)
         normal = np.random.default_rng(4).standard_normal((n, n_blocks))
         thermostats = balance + spread * normal
-        inertias, targets = np.full(n_blocks, inertia), np.ones(n_blocks)
-        work = (np.empty((n_blocks, 2)),)
+        inertias = np.full(n_blocks, inertia)
     kernel = kernel or (sggmc if inertia is None else gsgnht)
     for chain in range(n):
         thermostat = ()
         if inertia is not None:
-            thermostat = (Thermostat(thermostats[chain], inertias, targets),)
+            thermostat = (
+                Thermostat(thermostats[chain], inertias, np.ones(n_blocks)),
+                np.zeros((n_blocks, 2)),
+            )
         kernel(
             callback, arguments, space, State(x[chain], v[chain]), *thermostat, step_size,
-            frictions, streams[chain], scratch, temperatures[chain], *work,
+            frictions, streams[chain], scratch, temperatures[chain],
         )  # fmt: skip
     return Ends(x, v, thermostats, temperatures)
 
@@ -225,8 +225,8 @@ def run_sgld(
     scratch = Scratch(np.empty(x.shape[1]), np.empty(x.shape[1]))
     for chain in range(n):
         kernel(
-            callback, arguments, x[chain], step_size, squares.copy(),
-            NoiseOfStep(np.empty(0), np.empty(0)), streams[chain], scratch,
+            callback, arguments, x[chain], step_size, squares.copy(), np.empty(0), np.empty(0),
+            streams[chain], scratch,
         )  # fmt: skip
     return x
 

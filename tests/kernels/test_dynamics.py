@@ -46,14 +46,17 @@ def run(
     """State after some steps, the noise silenced by a known variance that leaves nothing of it."""
     product = target.product
     state = [part.copy() for part in state]
-    own = (Thermostat(state[2], INERTIA, np.ones(len(product.dims))),) if kernel is gsgnht else ()
-    work = (np.empty((len(product.dims), 2)),) if kernel is gsgnht else ()
+    n_blocks = len(product.dims)
+    own: tuple = ()
+    if kernel is gsgnht:  # with v·v/m held at 1 in both splittings
+        angle = step_size * (friction[product.blocks[:, 1]] + state[2])
+        temperatures = np.ones(n_blocks) if splitting == EXACT else np.cosh(0.5 * angle)
+        own = (Thermostat(state[2], INERTIA, temperatures), np.zeros((n_blocks, 2)))
     (compiled or kernel)(
         called(field), np.zeros(n_steps, dtype=np.int64), product.space, State(*state[:2]), *own,
         step_size, friction_of(product.size, friction[: product.size], 1e300, splitting),
         new_stream(np.random.default_rng(1)),
-        Scratch(np.empty(product.size), np.empty(product.size)), np.empty(len(product.dims)),
-        *work,
+        Scratch(np.empty(product.size), np.empty(product.size)), np.empty(n_blocks),
     )  # fmt: skip
     return state
 

@@ -5,7 +5,7 @@ import pytest
 from numba import njit, types
 from scipy.optimize import brentq
 
-from pymc_geodesic.adaptation.annealed_parameters import noise_excess, repetition
+from pymc_geodesic.adaptation.annealed_parameters import noise_bias, repetition
 from pymc_geodesic.integrators import Scratch, State
 from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.runtime.fields import array_at, native_field
@@ -53,7 +53,7 @@ def run(noisy, known, **options):
 
 @pytest.mark.parametrize("known", [0.0, 0.5])
 def test_unknown_noise_adds_the_predicted_temperature(noisy, known):
-    excess = noise_excess(STEP, FRICTION * STEP, (1.0 - known) * NOISE)
+    excess = noise_bias(STEP, FRICTION * STEP, (1.0 - known) * NOISE)
     assert 0.05 < excess < 0.3
     ends = run(noisy, known * NOISE)
     assert TARGET.worst(ends.x) > LIMIT
@@ -69,7 +69,7 @@ def balance_of(known):
 
     def excess(xi):
         whole = np.exp(-xi * STEP) * decay
-        of_gradient = noise_excess(STEP, (FRICTION + xi) * STEP, NOISE)
+        of_gradient = noise_bias(STEP, (FRICTION + xi) * STEP, NOISE)
         return np.exp(-xi * STEP) * injected / (1.0 - whole**2) + of_gradient - 1.0
 
     return brentq(excess, 0.0, 2.0 * FRICTION)
@@ -104,11 +104,11 @@ def test_clips_are_counted(noisy):
 
 
 @pytest.mark.parametrize("angle", [0.05, 0.4, 1.0, 2.5])
-def test_noise_excess_is_the_stationary_variance(angle):
+def test_noise_bias_is_the_stationary_variance(angle):
     """Var of v ← e^{−ρ} v + push·noise, push = ε(1 + e^{−ρ})/2."""
     decay = np.exp(-angle)
     expected = (0.1 * 0.5 * (1.0 + decay)) ** 2 * 7.0 / (1.0 - decay**2)
-    assert noise_excess(0.1, angle, 7.0) == pytest.approx(expected, rel=1e-12)
+    assert noise_bias(0.1, angle, 7.0) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 5, 20])

@@ -115,8 +115,6 @@ FAULTS = [
     "sggmc: known noise left in",
     "sggmc: friction of the first coordinate",
     "gsgnht: known noise left in",
-    "gsgnht: scales ignored",
-    "gsgnht: gradient 10 % too small",
     "gsgnht: sign of the thermostat",
 ]
 """One of each kind; the others are slow."""

@@ -36,7 +36,7 @@ def test_drift_off_the_sphere(n_steps):
     temperatures = np.empty(1)
     sggmc(
         called(field), np.zeros(n_steps, dtype=np.int64), product.space, State(x, v), 0.003,
-        friction_of(SIZE, 30.0, 0.0), stream, Scratch(np.empty(SIZE), np.empty(512)), temperatures,
+        friction_of(SIZE, 30.0, 0.0), stream, Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
     )  # fmt: skip
     assert abs(np.linalg.norm(x) - 1.0) < 1e-10
     assert abs(x @ v) / np.linalg.norm(v) < 1e-10

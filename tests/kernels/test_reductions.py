@@ -7,6 +7,7 @@ from numba import njit
 from pymc_geodesic.integrators import EXACT, PAPER, Scratch, State, Thermostat
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
+from pymc_geodesic.kernels.gsgnht import CURVATURE_MEMORY
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, uniform
@@ -131,19 +132,45 @@ def test_gsgnht_is_sgnht(state, splitting):
         xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - target) / inertia
         expected_x += 0.5 * STEP * expected_v
 
-    thermostat, work, temperatures = np.array([0.4]), np.empty((1, 2)), np.empty(1)
+    thermostat, sums, temperatures = np.array([0.4]), np.zeros((1, 2)), np.empty(1)
+    angle = (FRICTION[splitting][0] + thermostat[0]) * STEP
+    held = target if splitting == EXACT else target * np.cosh(0.5 * angle)
     gsgnht(
         called(native_field(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
-        FLAT.space, State(x, v), Thermostat(thermostat, np.array([inertia]), np.array([target])),
-        STEP, friction_of(SIZE, FRICTION[splitting], KNOWN, splitting), stream,
-        Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures, work,
+        FLAT.space, State(x, v), Thermostat(thermostat, np.array([inertia]), np.array([held])),
+        sums, STEP, friction_of(SIZE, FRICTION[splitting], KNOWN, splitting), stream,
+        Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(v, expected_v, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(stream, same_stream)
     assert thermostat[0] == pytest.approx(xi, rel=1e-12)
     assert temperatures[0] == pytest.approx(np.mean(expected_temperatures), rel=1e-12)
-    np.testing.assert_allclose(work[0], expected_work, rtol=1e-12)
+    square, power = expected_work
+    np.testing.assert_allclose(sums[0], [square, -2.0 / STEP * power], rtol=1e-12)
+
+
+def test_curvature_raises_the_target_of_gsgnht(state):
+    """T/(1 − ε²λ/4) without friction and noise, and sums of v·v and λv·v that fade."""
+    x, v, stream = state
+    inertia, curvature, temperature = 0.7, 5.0, 1.3
+    xi, sums = np.zeros(1), np.array([[2.0, 2.0 * curvature]])
+    target = temperature / (1.0 - 0.25 * STEP**2 * curvature)
+    middle = x + 0.5 * STEP * v
+    square, power = v @ v, v @ gradient(middle)
+    expected = 0.5 * STEP * (square / SIZE - target)
+    # the thermostat of the first half brakes the kick
+    drag = np.exp(-expected / inertia * STEP)
+    kicked = drag * (v + 0.5 * STEP * gradient(middle)) + 0.5 * STEP * gradient(middle)
+    expected += 0.5 * STEP * (kicked @ kicked / SIZE - target)
+    gsgnht(
+        called(native_field(compiled_density, SIZE)), np.zeros(1, dtype=np.int64), FLAT.space,
+        State(x, v), Thermostat(xi, np.array([inertia]), np.array([temperature])), sums, STEP,
+        friction_of(SIZE, 0.0, 0.0), stream, Scratch(np.empty(SIZE), np.empty(SIZE)), np.empty(1),
+    )  # fmt: skip
+    assert xi[0] == pytest.approx(expected / inertia, rel=1e-12)
+    found = CURVATURE_MEMORY * np.array([2.0, 2.0 * curvature]) + [square, -2.0 / STEP * power]
+    np.testing.assert_allclose(sums[0], found, rtol=1e-12)
 
 
 def test_gmc_is_hmc(state):

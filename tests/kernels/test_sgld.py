@@ -10,12 +10,17 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.kernels import sgld
-from pymc_geodesic.kernels.sgld import NoiseOfStep
 from pymc_geodesic.runtime.fields import native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.grids import by_default
 from tests.kernels.drivers import called, gradient_field, run_sgld
-from tests.mutants import BIASED_ADAGRAD, BIASED_AVERAGED_NOISE, BIASED_LANGEVIN, Mutant
+from tests.mutants import (
+    BIASED_ADAGRAD,
+    BIASED_AVERAGED_NOISE,
+    BIASED_LANGEVIN,
+    LANGEVIN_STEP,
+    Mutant,
+)
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
 
 N_CHAINS = 20_000
@@ -37,10 +42,9 @@ def rugged(position, argument, context, output):
 
 
 def run(field, x, step_size, arguments, squares, stream, kernel=sgld, last=NOTHING, known=NOTHING):
-    """Run the kernel with scratch space of three variates, so that noise comes in chunks."""
-    scratch = Scratch(np.empty(x.size), np.empty(3))
-    noise = NoiseOfStep(last, known)
-    return kernel(called(field), arguments, x, step_size, squares, noise, stream, scratch)
+    """Run the kernel."""
+    scratch = Scratch(np.empty(x.size), np.empty(x.size))
+    return kernel(called(field), arguments, x, step_size, squares, last, known, stream, scratch)
 
 
 def by_hand(x, step_size, arguments, squares, stream, last, known):
@@ -49,7 +53,7 @@ def by_hand(x, step_size, arguments, squares, stream, last, known):
     left = np.sqrt(1.0 - pull * known / (2.0 - pull)) if known.size else 1.0
     for argument in arguments:
         gradient = -(1.0 + argument) * (x + np.arange(SIZE) * np.cos(x))
-        noise = np.concatenate([draws(stream, 3), draws(stream, 2)])
+        noise = draws(stream, SIZE)
         metric = np.ones(SIZE)
         if squares.size:
             squares += gradient**2
@@ -85,7 +89,7 @@ def test_recursion_by_hand(squares, last, known):
 
 def test_first_order_in_the_square_of_the_step():
     """Without noise the kernel is Euler's method for dx = ½ ∇log π dt."""
-    silent = Mutant("no noise", sgld, edit=("+= step_size *", "+= 0.0 *")).compile()
+    silent = Mutant("no noise", sgld, edit=(LANGEVIN_STEP, "0.0")).compile()
     ends = []
     for n in (50, 100, 200):
         x, stream = np.linspace(-2.0, 2.0, SIZE), new_stream(np.random.default_rng(2))

@@ -58,14 +58,14 @@ def recursion_by_hand(step_size, arguments, stream):
     for argument in arguments:
         gradient = -(1.0 + argument) * (x + np.arange(SIZE) * np.cos(x))
         old, v, old_xi = v, v.copy(), xi.copy()
+        noise = np.empty(SIZE)
+        fill_normal(stream, noise)
         for b, part in enumerate(PARTS):
-            noise = np.empty(part.stop - part.start)
-            fill_normal(stream, noise)
             v[part] = (
                 old[part]
                 - old_xi[b] * old[part] * step_size
                 + step_size * gradient[part]
-                + np.sqrt(2.0 * DIFFUSION[b] * step_size) * noise
+                + np.sqrt(2.0 * DIFFUSION[b] * step_size) * noise[part]
             )
             xi[b] += step_size / INERTIA[b] * (np.mean(old[part] ** 2) - TARGETS[b])
             temperatures.append(np.mean(v[part] ** 2))

@@ -73,6 +73,7 @@ def test_a_million_steps_on_a_sphere_leave_no_drift():
     assert np.linalg.norm(v) == pytest.approx(speed, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_many_steps_on_frames_leave_no_drift():
     @numba.njit
     def walk(x, v, n_steps):

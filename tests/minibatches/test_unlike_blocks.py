@@ -212,7 +212,7 @@ def regression(batches, **settings):
 
 @pytest.mark.parametrize("settings", [{}, {"step_size": 1e-3, "friction": 100.0}], ids=str)
 def test_steps_tell(settings):
-    """With dynamics that are found, in the pass at the anchor, and with those that are given."""
+    """With adapted dynamics, in the pass at the centering point, and with user-specified ones."""
     for kind, times in (("sorted", 1), ("shuffled", 0)):
         batches = row_blocks(*arrays_of(kind), block_size=300)
         assert len(said(lambda batches=batches: regression(batches, **settings))) == times

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from pymc_geodesic.adaptation.gradient_noise import diagnose_noise
-from pymc_geodesic.adaptation.langevin_parameters import langevin_settings
-from pymc_geodesic.adaptation.noise_variance import NoiseOverPlaces
-from pymc_geodesic.adaptation.overdamped_parameters import overdamped_settings
+from pymc_geodesic.adaptation.langevin_parameters import (
+    overdamped_parameters,
+    underdamped_parameters,
+)
+from pymc_geodesic.adaptation.noise_variance import NoiseVariance
 from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.monitoring.diagnosis import SETTINGS, Diagnosis
 from pymc_geodesic.monitoring.stationarity import Stationarity
@@ -93,13 +95,13 @@ def test_text_of_a_warning():
 def test_a_long_list_is_cut():
     """Of rare indicators there may be hundreds."""
     d = SETTINGS.max_names + 7
-    settings = langevin_settings(np.full(d, 9.0))
+    parameters = underdamped_parameters(np.full(d, 9.0))
     metric, names = Metric(np.zeros(d), np.ones(d)), [f"b[{i}]" for i in range(d)]
-    many = diagnose_noise(settings, np.full(d, 6.0), metric, names)
+    many = diagnose_noise(parameters, np.full(d, 6.0), metric, names)
     assert len(many.coordinates) == d
     assert f"This concerns {d} of {d} coordinates: 'b[0]', 'b[1]', " in many.finding
     assert many.finding.endswith(f"'b[{SETTINGS.max_names - 1}]' and 7 more.")
-    one = diagnose_noise(settings, np.eye(d)[3] * 6.0, metric, names)
+    one = diagnose_noise(parameters, np.eye(d)[3] * 6.0, metric, names)
     assert "'b[3]'" in one.finding
     assert "This concerns" not in one.finding
 
@@ -128,18 +130,18 @@ def test_noise_that_few_minibatches_make_is_named(has_momentum):
     rng = np.random.default_rng(1)
     differences = rng.standard_normal((100, 8, 3))
     differences[..., 2] *= np.sqrt(200.0) * (rng.random((100, 8)) < 1.0 / 200.0)
-    noise = NoiseOverPlaces(3)
-    noise.take(20.0 * differences**2)
-    make = langevin_settings if has_momentum else overdamped_settings
-    settings = make(noise.mean)
+    noise = NoiseVariance.empty(3)
+    noise.add(20.0 * differences**2)
+    make = underdamped_parameters if has_momentum else overdamped_parameters
+    parameters = make(noise.mean)
     for factor, expected in ((np.ones(3), "c"), (swapping(), "b")):
-        found = diagnose_noise(settings, noise.error, Metric(np.zeros(3), factor), NAMES)
+        found = diagnose_noise(parameters, noise.error, Metric(np.zeros(3), factor), NAMES)
         # without a momentum so little of the noise is subtracted that it does no harm
         assert (found is not None) == has_momentum
         if has_momentum:
             assert found.coordinates[0] == expected
             assert found.value > found.expected
-    even = NoiseOverPlaces(3)
-    even.take(20.0 * rng.standard_normal((100, 8, 3)) ** 2)
+    even = NoiseVariance.empty(3)
+    even.add(20.0 * rng.standard_normal((100, 8, 3)) ** 2)
     metric = Metric(np.zeros(3), np.ones(3))
     assert diagnose_noise(make(even.mean), even.error, metric, NAMES) is None

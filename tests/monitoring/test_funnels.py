@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.adaptation.mass_matrix import FactorRule, MetricWindows
+from pymc_geodesic.adaptation.mass_matrix import FactorEstimator, MassMatrixWindows
 from pymc_geodesic.monitoring.funnels import find_funnel
 
 N, D = 200, 8
@@ -93,7 +93,7 @@ def test_long_vectors_are_no_scales():
 
 
 def test_windows_find_funnels_among_their_draws():
-    windows = MetricWindows(N, FactorRule("dense"))
+    windows = MassMatrixWindows(N, FactorEstimator("dense"))
     for position, gradient in zip(*centered(1.0), strict=True):
-        windows.observe(position, gradient)
+        windows.add(position, gradient)
     assert windows.funnel(PARTS).scale == "v"

@@ -141,6 +141,7 @@ def test_importance_draws_agree(integral, n, d, error):
     assert abs(integral(n, d) - exact) < error + 4.0 * standard_error
 
 
+@pytest.mark.slow
 def test_four_columns_without_their_remainder_are_further_off(integral, monkeypatch):
     exact, _ = by_importance(4, (100.0, 100.0, 100.0, 100.0))
     found = integral(4, [100.0] * 4)
@@ -179,6 +180,7 @@ def test_jax_finds_the_same(of_two):
         np.testing.assert_allclose(here, there, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_second_derivatives_are_covariances_at_zero():
     """log E exp tr FᵀX = |d|² / 2n + …, also where no singular value differs from zero."""
     d = pt.tensor("d", shape=(2,))

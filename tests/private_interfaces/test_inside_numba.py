@@ -14,7 +14,6 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import np_cfarray
 
 from pymc_geodesic.runtime import jit
-from tests.grids import slow
 
 
 def test_arrays_inside_an_intrinsic():
@@ -59,7 +58,8 @@ def test_machine_code_of_a_signature():
     assert len(total.signatures) == 2, "a dispatcher looks at them"
 
 
-@pytest.mark.parametrize("forceinline", [slow(False), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("forceinline", [False, True])
 def test_part_in_the_place_of_its_call(forceinline):
     """`kernel.part` becomes code of the kernel that calls it, with ``forceinline``.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def as_often_as_told() -> Iterator[None]:
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(chain_module, "_SHARE", np.inf)
-        patch.setattr(gradient_noise, "MOST_PAIRS", 24)  # no test here rests on it
+        few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)  # no test here rests on it
+        patch.setattr(gradient_noise, "SETTINGS", few_pairs)
         yield
 
 

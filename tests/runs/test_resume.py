@@ -103,6 +103,7 @@ def test_a_chain_begins_as_if_there_had_been_none(model, name):
     assert difference(before, begin(), "step") == ""
 
 
+@pytest.mark.slow
 def test_a_step_that_has_sampled_before(model, tmp_path):
     """`NUTS` begins with what it has learnt then, and a step made anew has to know it."""
 
@@ -142,6 +143,7 @@ def test_blocks_of_rows(model, tmp_path):
     assert_same_trees(expected, pg.resume(tmp_path / "run", model, step=make(), **QUIET))
 
 
+@pytest.mark.slow
 def test_nuts_that_pymc_chose(model, tmp_path):
     kwargs = {"nuts_sampler": "pymc", "step": None, **KWARGS}
     expected = sample(model, **kwargs)
@@ -150,6 +152,7 @@ def test_nuts_that_pymc_chose(model, tmp_path):
     assert_same_trees(expected, again)
 
 
+@pytest.mark.slow
 def test_stopped_twice_and_made_longer(model, tmp_path):
     make = STEPS["SGGMC"]
     expected = sample(model, make(model), **(KWARGS | {"draws": 40}))

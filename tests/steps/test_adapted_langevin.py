@@ -11,14 +11,14 @@ import pytest
 from pymc.exceptions import SamplingError
 
 import pymc_geodesic as pg
-from pymc_geodesic.adaptation.bounded_parameters import THERMOSTAT_BOUNDS
-from pymc_geodesic.adaptation.langevin_parameters import (
-    LangevinSettings,
-    even_step,
-    langevin_settings,
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, underdamped_parameters
+from pymc_geodesic.adaptation.mass_matrix import FactorEstimator, MassMatrixWindows
+from pymc_geodesic.adaptation.step_size_bounds import (
+    SETTINGS,
+    max_step_size_for_anisotropy,
+    max_step_size_for_curvature,
+    max_step_size_for_excess_noise,
 )
-from pymc_geodesic.adaptation.manifold_bounds import stable_step, step_of_even_heat
-from pymc_geodesic.adaptation.mass_matrix import FactorRule, MetricWindows
 from pymc_geodesic.manifolds import HalfLine
 from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
@@ -28,7 +28,7 @@ from tests.grids import slow
 from tests.kernels.drivers import called, gradient_field
 from tests.targets import LAPLACE
 
-N, N_TUNE, N_SEARCH = 90, 60, 30
+N, N_TUNE, N_EXPLORATION = 90, 60, 30
 
 
 def mixed_model() -> pm.Model:
@@ -66,7 +66,9 @@ def advance(step, point, n, n_tune=N_TUNE):
 
 
 @pytest.mark.parametrize(
-    "draw", [1, 20, N_SEARCH, N_SEARCH + 1, 50, N_TUNE, N_TUNE + 5], ids=lambda d: f"draw {d}"
+    "draw",
+    [1, 20, N_EXPLORATION, N_EXPLORATION + 1, 50, N_TUNE, N_TUNE + 5],
+    ids=lambda d: f"draw {d}",
 )
 def test_replays_from_a_saved_state_in_every_phase(step, draw):
     point, _ = advance(step, begin(step), draw)
@@ -89,8 +91,8 @@ def test_chains_do_not_depend_on_those_before(step):
     np.testing.assert_array_equal(first, again)
 
 
-@pytest.mark.parametrize("draw", [10, N_SEARCH, 45, N_TUNE + 5])
-def test_goes_on_from_where_another_step_puts_the_variables(step, draw, monkeypatch):
+@pytest.mark.parametrize("draw", [10, N_EXPLORATION, 45, N_TUNE + 5])
+def test_continues_where_another_step_puts_the_variables(step, draw, monkeypatch):
     point, _ = advance(step, begin(step), draw)
     moved = point | {"level": point["level"] + 0.25}
     began = []
@@ -112,22 +114,22 @@ def test_goes_on_from_where_another_step_puts_the_variables(step, draw, monkeypa
 def test_short_tuning_phases(step, n_tune):
     _, draws = advance(step, begin(step, n_tune), n_tune + 20, n_tune)
     assert np.isfinite(draws).all()
-    assert step.adaptation.settings is not None
+    assert step.adaptation.parameters is not None
     assert step.product.contains(step.product.from_coordinates(draws), 1e-10).all()
 
 
 def test_velocity_is_tangent_where_the_dynamics_begin(step, monkeypatch):
-    point, _ = advance(step, begin(step), N_SEARCH)
+    point, _ = advance(step, begin(step), N_EXPLORATION)
     seen = []
     dynamics = step.sampler.dynamics
     run = dynamics.run
 
-    def watched(logp_grad, minibatches, product, z, settings, stream):
+    def watched(logp_grad, minibatches, product, z, parameters, stream):
         v = dynamics.v
         tangent = v.copy()
         project(product.blocks, z, tangent)
         seen.append(np.abs(tangent - v).max())
-        return run(logp_grad, minibatches, product, z, settings, stream)
+        return run(logp_grad, minibatches, product, z, parameters, stream)
 
     monkeypatch.setattr(dynamics, "run", watched)
     advance(step, point, 1)
@@ -135,39 +137,39 @@ def test_velocity_is_tangent_where_the_dynamics_begin(step, monkeypatch):
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_known_noise_is_not_walked_in_epochs():
-    # over an epoch it would add up to zero, and slow positions never feel what is taken off
+def test_rows_are_independent_where_noise_is_subtracted():
+    # over an epoch the noise sums to zero, and slow positions would lack what is subtracted
     model = mixed_model()
     rows = {"model": model, "minibatch": ["x", "t"], "batch_size": 20}
     assert isinstance(pg.SGGMC(**rows).estimator.source, IndependentRows)
     assert type(pg.SGGMC(metric=None, **rows).estimator.source) is ShuffledRows
 
 
-def test_step_that_diverged_is_not_tried_again(step):
+def test_bound_of_the_step_size_is_kept(step):
     adapted = step.adaptation
-    point, _ = advance(step, begin(step), N_SEARCH + 1)
-    before = adapted.settings.step_size
-    adapted._bounds.longest = 0.5 * before
-    adapted._bounds.choose(adapted._noise.variances)
-    assert adapted.settings.step_size == pytest.approx(0.5 * before)
-    advance(step, point, N_TUNE - N_SEARCH)
-    assert adapted.settings.step_size <= 0.5 * before
+    point, _ = advance(step, begin(step), N_EXPLORATION + 1)
+    before = adapted.parameters.step_size
+    adapted._bounded.bounds.by_shape = 0.5 * before
+    adapted._bounded.choose(adapted._noise.variances)
+    assert adapted.parameters.step_size == pytest.approx(0.5 * before)
+    advance(step, point, N_TUNE - N_EXPLORATION)
+    assert adapted.parameters.step_size <= 0.5 * before
 
 
 def test_divergence_halves_the_step(step, monkeypatch):
     adapted = step.adaptation
-    point, _ = advance(step, begin(step), N_SEARCH + 1)
-    before = adapted.settings.step_size
+    point, _ = advance(step, begin(step), N_EXPLORATION + 1)
+    before = adapted.parameters.step_size
     with monkeypatch.context() as patch:
         patch.setattr(step.sampler.dynamics, "run", lambda *args: (np.full(2, math.inf), 0))
         advance(step, point, 2)
-    assert adapted.settings.step_size == pytest.approx(0.25 * before)
+    assert adapted.parameters.step_size == pytest.approx(0.25 * before)
     _, draws = advance(step, point, N_TUNE)
     assert np.isfinite(draws).all()
-    assert adapted.settings.step_size <= 0.25 * before
+    assert adapted.parameters.step_size <= 0.25 * before
 
 
-def test_noise_along_directions_is_not_what_they_were_chosen_by():
+def test_noise_is_measured_with_other_pairs_than_its_directions():
     """The plain noise is N/n times the covariance of the rows, which is 1 in all directions."""
     rng = np.random.default_rng(2)
     d = 60
@@ -180,9 +182,9 @@ def test_noise_along_directions_is_not_what_they_were_chosen_by():
         )
     step.setup_chain(np.random.default_rng(1), 120, 1)
     point = model.initial_point(random_seed=1)
-    while step.adaptation.settings is None:
+    while step.adaptation.parameters is None:
         point, _ = step.step(point)
-    noise = step.adaptation.settings.noise
+    noise = step.adaptation.parameters.noise
     assert noise.max() < 2.0 * noise.min()
 
 
@@ -215,49 +217,49 @@ def test_half_lines_of_any_scale(rate):
     assert 0.4 < step.adaptation.gradient.metric.lengths[0] * rate < 2.5
 
 
-def test_windows_in_which_nothing_moved_teach_nothing():
-    windows = MetricWindows(10, FactorRule("dense"))
+def test_no_factor_from_windows_in_which_nothing_moved():
+    windows = MassMatrixWindows(10, FactorEstimator("dense"))
     for _ in range(10):
-        windows.observe(np.array([1e6, 3.0]), np.array([0.1, -2.0]))
+        windows.add(np.array([1e6, 3.0]), np.array([0.1, -2.0]))
     assert windows.factor(2) is None
 
 
-def test_even_noise_bounds_no_step_and_uneven_noise_does():
+def test_anisotropic_noise_bounds_the_step_size():
     rng = np.random.default_rng(5)
     points = [(slice(0, 10), 9)]
     even = 3.0 * rng.normal(size=(400, 10))
-    assert step_of_even_heat(points, even) > 0.1
+    assert max_step_size_for_anisotropy(points, even) > 0.1
     uneven = even.copy()
     uneven[:, 3] *= 4.0
-    h = step_of_even_heat(points, uneven)
-    # the excess heat of one direction by the recursion of its velocity
+    h = max_step_size_for_anisotropy(points, uneven)
+    # the temperature bias of one direction by the recursion of its velocity
     b = 0.5 * 9.0
     mean = b * (9.0 + 16.0) / 9.0
-    settings = langevin_settings(np.array([mean]), step_size=h)
-    decay = math.exp(-settings.friction[0] * h)
-    push = 0.5 * h * (1.0 + decay)
-    assert push**2 * (16.0 * b - mean) / (1.0 - decay**2) == pytest.approx(0.05, rel=0.2)
+    parameters = underdamped_parameters(np.array([mean]), step_size=h)
+    decay = math.exp(-parameters.friction[0] * h)
+    kick = 0.5 * h * (1.0 + decay)
+    assert kick**2 * (16.0 * b - mean) / (1.0 - decay**2) == pytest.approx(0.05, rel=0.2)
 
 
 @pytest.mark.parametrize("variance", [0.1, 4.0, 300.0])
-def test_even_step_heats_by_a_twentieth(variance):
-    h = even_step(variance, variance)
+def test_temperature_bias_at_the_bound_by_excess_noise(variance):
+    h = max_step_size_for_excess_noise(variance, variance)
     decay = math.exp(-h * (1.0 + 0.5 * h * variance))
-    heat = (0.5 * h * (1.0 + decay)) ** 2 * variance / (1.0 - decay**2)
-    assert heat <= 0.05 + 1e-9
-    assert h == 0.5 or heat == pytest.approx(0.05, rel=1e-6)
+    bias = (0.5 * h * (1.0 + decay)) ** 2 * variance / (1.0 - decay**2)
+    assert bias <= 0.05 + 1e-9
+    assert h == 0.5 or bias == pytest.approx(0.05, rel=1e-6)
 
 
-def test_stiff_directions_of_a_sphere_shorten_the_step():
+def test_curvature_of_a_sphere_bounds_the_step_size():
     rng = np.random.default_rng(6)
     gradients = rng.normal(size=(200, 6)) * [1.0, 1.0, 1.0, 8.0, 0.1, 0.1]
-    assert stable_step([(slice(0, 3), 2)], gradients) > 0.4
-    h = stable_step([(slice(0, 3), 2), (slice(3, 6), 2)], gradients)
+    assert max_step_size_for_curvature([(slice(0, 3), 2)], gradients) > 0.4
+    h = max_step_size_for_curvature([(slice(0, 3), 2), (slice(3, 6), 2)], gradients)
     assert h == pytest.approx(0.5 / 8.0, rel=0.15)
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_routes_without_all_that_is_set():
+def test_arguments_that_exclude_whitening():
     model = mixed_model()
     rows = {"model": model, "minibatch": ["x", "t"], "batch_size": 20}
     assert pg.SGGMC(**rows).adaptation.is_whitened
@@ -277,19 +279,19 @@ def test_a_runaway_temperature_of_either_sign_is_a_divergence(step, monkeypatch,
         return np.full_like(temperatures, temperature), clips
 
     monkeypatch.setattr(step.sampler.dynamics, "run", hot)
-    before = step.adaptation.settings.step_size
+    before = step.adaptation.parameters.step_size
     _, (stats,) = step.step(point)
     assert stats["diverging"]
-    assert step.adaptation.settings.step_size < before
+    assert step.adaptation.parameters.step_size < before
     if math.isfinite(temperature):
-        # the draws before led away as well: the chain begins anew where the search ended
+        # the draws before led away as well: the chain returns to where the tuning phase began
         adapted = step.adaptation
-        home = adapted.gradient.from_position(adapted._home)
+        home = adapted.gradient.whiten(adapted._warm_up.home)
         np.testing.assert_allclose(step.sampler.z, home, atol=1e-12)
-        assert adapted._noise._at_draws.n_places == 0
+        assert adapted._noise.measured.at_draws.n_points == 0
 
 
-def test_a_chain_that_is_hot_on_its_way_is_let_go(step, monkeypatch):
+def test_bound_of_the_temperature_grows_with_each_runaway(step, monkeypatch):
     point, _ = advance(step, begin(step), 45)
     run = step.sampler.dynamics.run
     hot = np.full(2, 60.0)  # of the Euclidean coordinates and of the direction
@@ -301,16 +303,19 @@ def test_a_chain_that_is_hot_on_its_way_is_let_go(step, monkeypatch):
     assert diverging == [True, False, False, False]
 
 
-def test_thermostat_leaves_half_of_the_smallest_friction():
+def test_thermostat_is_bounded_to_half_of_the_smallest_friction():
     dynamics, z = GeodesicNoseHoover(), np.ones(2)
     stream = new_stream(np.random.default_rng(1))
     dynamics.initialize(LAPLACE.product)
     dynamics.refresh(LAPLACE.product, z, stream)
     dynamics.thermostat[:] = -1.5
-    settings = LangevinSettings(0.1, np.array([3.0, 2.0]), np.zeros(2), 1, bounds=THERMOSTAT_BOUNDS)
+    bounds = SETTINGS.thermostat_bounds
+    parameters = LangevinParameters(
+        0.1, np.array([3.0, 2.0]), np.zeros(2), 1, thermostat_bounds=bounds
+    )
     gradient = gradient_field(LAPLACE)
     field = SimpleNamespace(callback=called(gradient))
-    dynamics.run(field, np.zeros(1, dtype=np.int64), LAPLACE.product, z, settings, stream)
+    dynamics.run(field, np.zeros(1, dtype=np.int64), LAPLACE.product, z, parameters, stream)
     np.testing.assert_array_equal(dynamics.thermostat, -1.0)
 
 

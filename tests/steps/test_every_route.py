@@ -241,7 +241,7 @@ def refusal(step: str, route: str, kind: Kind) -> str | None:
     if step == "GMC" and route == "minibatch":
         return "takes minibatch= only with local="
     if step in METROPOLIS and route == "pm.Minibatch":
-        return "the model sees a pm.Minibatch, but"
+        return "the model has a pm.Minibatch, but"
     if kind.parent and route == "pm.Minibatch":
         return rf"\['{kind.parent}'\] would be sampled by another step method.*pm.Minibatch"
     if isinstance(kind, Sibling) and "batches" in route:

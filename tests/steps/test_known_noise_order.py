@@ -78,7 +78,7 @@ def test_order_within_blocks_from_disk(step_class):
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(gSGNHT), slow(SGLD)])
-def test_blocks_from_disk_are_adapted_to_around_an_anchor_alone(step_class):
+def test_blocks_from_disk_need_control_variates_to_be_whitened(step_class):
     """The noise of a block stays with it, and is not what differences of its minibatches show.
 
     Ten passes over blocks of 4,000 rows made the variance of SGGMC seven times what it is.

@@ -88,7 +88,7 @@ def test_what_is_set_by_hand_runs_as_it_stands(model, step_class, given):
     step.setup_chain(np.random.default_rng(1), tune=10, draws=10)
     assert not step.adaptation.is_whitened
     step.step(model.initial_point())
-    assert step.sampler.settings().n_steps == 10
+    assert step.sampler.parameters.n_steps == 10
     if step_class is not SSGNHT:
         assert type(step.estimator.source) is ShuffledRows
 

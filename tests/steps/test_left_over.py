@@ -75,7 +75,7 @@ def test_a_model_of_all_rows_has_one_log_density():
     assert "s" in sample(model, step, chains=1).posterior
 
 
-STREAMED_OVER = r"\['b'\] would be sampled by another step method from what the model holds of"
+STREAMED_OVER = r"\['b'\] would be sampled by another step method from the values of"
 
 
 @pytest.fixture(scope="module")

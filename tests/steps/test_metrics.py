@@ -123,6 +123,7 @@ def thousand(d: int = 1000, n_strong: int = 5):
     return model, directions / scales[:, np.newaxis], variances
 
 
+@pytest.mark.slow
 def test_strong_directions_of_a_thousand_coordinates_are_found():
     model, directions, variances = thousand()
     found = {}

@@ -129,11 +129,12 @@ def test_noise_of_langevin(rows, n_steps, monkeypatch):
         step = SGLD(
             minibatch="rows", batch_size=50, n_steps=n_steps, metric=None, minibatch_order="random"
         )
-    seen, observe = [], step.adaptation._tuner.observe
+    seen, measured = [], step.adaptation._measured
+    update = measured.update
     monkeypatch.setattr(
-        step.adaptation._tuner,
-        "observe",
-        lambda c, noise, counts=True: seen.append(noise) or observe(c, noise, counts),
+        measured,
+        "update",
+        lambda c, noise, is_draw=True: seen.append(noise) or update(c, noise, is_draw=is_draw),
     )
     sample(model, step, draws=2, tune=1000, **NUMBA)
     trace, square = np.mean([noise for noise in seen if noise is not None], axis=0)

@@ -21,7 +21,7 @@ from pymc_geodesic import (
     UniformSphere,
     gSGNHT,
 )
-from pymc_geodesic.adaptation.annealed_parameters import FIRST_EXCESS, NEAR_EXCESS
+from pymc_geodesic.adaptation.annealed_parameters import SETTINGS
 from pymc_geodesic.datasets import make_vmf_mixture
 from tests.grids import slow
 from tests.steps.runs import INTERPRETED, sample, start, walk
@@ -73,15 +73,15 @@ def regression():
     return model, slopes
 
 
-def first_excess(step):
-    """Excess of the temperature that annealing begins with."""
-    return step.adaptation.state["tuner"]["_first_excess"]
+def first_bias(step):
+    """Bias of the temperature with which annealing begins."""
+    return step.adaptation.state["measured"]["first_bias"]
 
 
 @pytest.mark.parametrize(
     "step_class", [gSGNHT, slow(SGGMC), SSGNHT], ids=lambda step: step.__name__
 )
-def test_heat_where_the_start_is_far(regression, step_class):
+def test_first_temperature_depends_on_the_start(regression, step_class):
     """From zero, hundreds of standard deviations away, and from the right place."""
     model, slopes = regression
     with model:
@@ -90,16 +90,16 @@ def test_heat_where_the_start_is_far(regression, step_class):
         )
     point = start(model, step, tune=100, draws=10)
     walk(step, point, 1)
-    far = first_excess(step)
+    far = first_bias(step)
     step.setup_chain(np.random.default_rng(1), 100, 10)
     walk(step, {**point, "w": slopes}, 1)
-    assert far == (150.0 if step_class is SSGNHT else FIRST_EXCESS)
-    assert first_excess(step) == NEAR_EXCESS
+    assert far == (150.0 if step_class is SSGNHT else SETTINGS.first_bias)
+    assert first_bias(step) == SETTINGS.near_bias
 
 
 def test_temperature_of_tuning_may_be_said(regression):
     model, slopes = regression
-    for temperature, excess in ((1.0, 0.02), (1.5, 0.5), (4.0, 3.0)):
+    for temperature, bias in ((1.0, 0.02), (1.5, 0.5), (4.0, 3.0)):
         with model:
             step = SGGMC(
                 minibatch=["X", "y"], batch_size=100, tune_temperature=temperature,
@@ -107,7 +107,7 @@ def test_temperature_of_tuning_may_be_said(regression):
             )  # fmt: skip
         point = start(model, step, tune=100, draws=10)
         walk(step, {**point, "w": slopes}, 1)
-        assert first_excess(step) == pytest.approx(excess)
+        assert first_bias(step) == pytest.approx(bias)
     for step_class in (SGGMC, gSGNHT, SSGNHT):
         with model, pytest.raises(ValueError, match=r"tune_temperature=0\.5 .* at least 1"):
             step_class(tune_temperature=0.5, compile_kwargs=INTERPRETED)
@@ -193,9 +193,9 @@ def test_friction_is_the_mean_over_variables():
         pm.Normal("b")
         step = SGGMC(step_size=0.1, compile_kwargs=INTERPRETED)
     point = start(model, step, tune=0, draws=2)
-    step.adaptation._tuner.observe(1.0, np.array([1000.0, 0.0]))
+    step.adaptation._measured.update(1.0, np.array([1000.0, 0.0]))
     _, (stat, *_) = walk(step, point, 2)
-    friction = step.sampler.settings().friction  # of a[0], a[1] and b
+    friction = step.sampler.parameters.friction  # of a[0], a[1] and b
     assert friction[0] > 2.0 * friction[2]
     assert stat["friction"] == pytest.approx(0.5 * (friction[0] + friction[2]))
 

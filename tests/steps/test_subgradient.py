@@ -18,9 +18,9 @@ from pymc_geodesic import (
     gSGNHT,
 )
 from pymc_geodesic.adaptation.annealed_parameters import (
-    DiffusionTuner,
-    EulerTuner,
-    euler_noise_excess,
+    AnnealedMeasurements,
+    EulerAnnealing,
+    euler_noise_bias,
 )
 from pymc_geodesic.diagnostics import temperature_summary
 from pymc_geodesic.manifolds import Euclidean, Product
@@ -337,52 +337,58 @@ def test_errors(model, step_class, arguments, message):
         make(model, step_class, **arguments)
 
 
-def tuned(tuner, curvature, noise, n=300):
-    """Make a tuner that has seen the same measurement many times and is done with cooling."""
-    tuner.reset(10)
+def measurements(n_noises, curvature, noise, n=300, last_bias=0.05, **options):
+    """Many equal measurements, after the end of the annealing."""
+    measured = AnnealedMeasurements(n_noises, last_bias=last_bias, **options)
+    measured.reset(10)
     for _ in range(n):
-        tuner.observe(curvature, noise)
-    return tuner
+        measured.update(curvature, noise)
+    return measured
 
 
-class TestDiffusionTuner:
+def overdamped_step_size(model, measured, epoch=None):
+    """Step size that `SGLD` chooses."""
+    adaptation = make(model, SGLD, metric=None).adaptation
+    adaptation._measured, adaptation._epoch = measured, epoch
+    return adaptation._step_size()
+
+
+class TestOverdampedStepSize:
     @pytest.mark.parametrize("noise", [0.0, 10.0, 1e4])
-    def test_excess_is_what_is_allowed(self, noise):
+    def test_bias_is_what_is_allowed(self, model, noise):
         """(V/λ) tanh(h²λ/4) + h²λ/4, for noise along one direction and for isotropic noise."""
         for dim in (1, 7):
-            measured = np.array([dim * noise, dim * noise**2])
-            step_size = tuned(DiffusionTuner(last_excess=0.05), 4.0, measured).step_size()
-            pull = step_size**2 * 4.0 / 4.0
+            measured = measurements(2, 4.0, np.array([dim * noise, dim * noise**2]))
+            pull = overdamped_step_size(model, measured) ** 2 * 4.0 / 4.0
             assert noise / 4.0 * np.tanh(pull) + pull == pytest.approx(0.05, rel=1e-9)
 
-    def test_noise_that_adds_up_to_zero_allows_longer_steps(self):
-        noise = np.array([1e4, 1e8])
-        independent = tuned(DiffusionTuner(), 1.0, noise).step_size()
-        shuffled = [tuned(DiffusionTuner(epoch=n), 1.0, noise).step_size() for n in (2, 20, 10**7)]
+    def test_noise_that_adds_up_to_zero_allows_longer_steps(self, model):
+        measured = measurements(2, 1.0, np.array([1e4, 1e8]))
+        independent = overdamped_step_size(model, measured)
+        shuffled = [overdamped_step_size(model, measured, epoch) for epoch in (2, 20, 10**7)]
         assert shuffled[0] > shuffled[1] > 1.5 * independent
         assert shuffled[2] == pytest.approx(independent, rel=0.01)
 
-    def test_hot_steps_stay_stable(self):
-        tuner = DiffusionTuner()
-        tuner.reset(1000)
-        tuner.observe(9.0, None)
-        assert tuner.allowed_excess > 1.0
-        assert tuner.step_size() ** 2 * 9.0 <= 1.0 + 1e-9
+    def test_first_steps_are_stable(self, model):
+        measured = AnnealedMeasurements(2, last_bias=0.05)
+        measured.reset(1000)
+        measured.update(9.0, None)
+        assert measured.allowed_bias > 1.0
+        assert overdamped_step_size(model, measured) ** 2 * 9.0 <= 1.0 + 1e-9
 
 
-def test_annealing_of_euler():
-    """The heat of the noise beyond what is allowed at the end; the thermostat then stays at A."""
-    tuner = EulerTuner(2, last_excess=0.05)
-    tuner.reset(10)
-    tuner.observe(1e-6, np.array([1e4, 0.0]))
-    step_size = tuner.step_size()
-    targets = tuner.annealing(step_size, tuner.friction(step_size))
-    np.testing.assert_allclose(targets, [1.0 + tuner.allowed_excess - 0.05, 1.0])
-    assert targets[0] > 30.0
+def test_bias_of_euler_is_what_is_allowed():
+    rule, measured = EulerAnnealing(), AnnealedMeasurements(2, last_bias=0.05, first_bias=150.0)
+    measured.reset(10)
+    measured.update(1e-6, np.array([1e4, 0.0]))
+    step_size = rule.step_size(measured)
+    bias = rule.bias(measured, step_size, rule.friction(measured, step_size))
+    np.testing.assert_allclose(bias, [measured.allowed_bias, 0.0])
+    assert bias[0] > 30.0
 
 
 def test_thermostats_of_tuning(model):
-    """At A while noise is to heat, free when it no longer is."""
+    """ξ is at A while the target temperature is above 1, and free afterwards."""
     step = make(model, SSGNHT, metric=None, batch_size=BATCH, minibatch=["X", "y"])
     _, stats = walk(step, start(model, step, tune=100, draws=1), 100)
     friction = np.array([stat["diffusion"] for stat in stats])
@@ -391,11 +397,11 @@ def test_thermostats_of_tuning(model):
     assert not np.any(thermostat[75:] == friction[75:])
 
 
-def test_friction_of_euler_is_small():
-    tuner = tuned(EulerTuner(2, last_excess=0.05), 1.0, np.array([1e4, 10.0]))
-    step_size = tuner.step_size()
-    np.testing.assert_allclose(tuner.friction(step_size) * step_size, 0.05)
-    assert euler_noise_excess(step_size, 0.05, 1e4) == pytest.approx(0.05)
+def test_friction_of_euler_is_weak():
+    rule, measured = EulerAnnealing(), measurements(2, 1.0, np.array([1e4, 10.0]))
+    step_size = rule.step_size(measured)
+    np.testing.assert_allclose(rule.friction(measured, step_size) * step_size, 0.05)
+    assert euler_noise_bias(step_size, 0.05, 1e4) == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(
@@ -405,4 +411,4 @@ def test_epochs_that_tuning_counts_on(model, order, epoch):
     step = make(
         model, SGLD, metric=None, batch_size=BATCH, minibatch=["X", "y"], minibatch_order=order
     )
-    assert step.adaptation._tuner._epoch == epoch
+    assert step.adaptation._epoch == epoch

@@ -19,11 +19,10 @@ from pymc_geodesic import (
     gSGNHT,
 )
 from pymc_geodesic.adaptation.annealed_parameters import (
-    ACCURACY,
-    COOLING,
-    FIRST_EXCESS,
-    TemperatureTuner,
-    noise_excess,
+    SETTINGS,
+    AnnealedMeasurements,
+    UnderdampedAnnealing,
+    noise_bias,
 )
 from pymc_geodesic.monitoring.kinetic_temperature import temperature_error
 from tests.grids import by_default, cross, slow
@@ -287,59 +286,65 @@ def test_gmc_refuses_what_is_not_finite(cliff):
     assert all(np.isfinite(point["a"]).all() for point in later)
 
 
-class TestTuner:
-    def test_what_is_allowed_cools_geometrically(self):
-        tuner = TemperatureTuner(1, last_excess=0.02)
-        tuner.reset(100)
+class TestAnnealing:
+    """Step size and friction for measured curvature and noise."""
+
+    def test_allowed_bias_decreases_geometrically(self):
+        measured = AnnealedMeasurements(1, last_bias=0.02)
+        measured.reset(100)
         allowed = []
         for _ in range(100):
-            allowed.append(tuner.allowed_excess)
-            tuner.observe(1.0, None)
-        assert allowed[0] == FIRST_EXCESS
-        cooled = round(100 * COOLING)
-        np.testing.assert_allclose(allowed[cooled:], 0.02)
-        ratios = np.diff(np.log(allowed[:cooled]))
+            allowed.append(measured.allowed_bias)
+            measured.update(1.0, None)
+        assert allowed[0] == SETTINGS.first_bias
+        annealed = round(100 * SETTINGS.annealing)
+        np.testing.assert_allclose(allowed[annealed:], 0.02)
+        ratios = np.diff(np.log(allowed[:annealed]))
         np.testing.assert_allclose(ratios, ratios[0])
 
     def test_step_resolves_the_curvature(self):
-        tuner = TemperatureTuner(1)
+        rule, measured = UnderdampedAnnealing(), AnnealedMeasurements(1, last_bias=0.02)
         for _ in range(300):
-            tuner.observe(25.0, None)
-        assert tuner.step_size() * 5.0 == pytest.approx(ACCURACY)
-        softer = TemperatureTuner(1)
-        softer.observe(4.0, None)
-        assert softer.step_size() == pytest.approx(2.5 * tuner.step_size())
+            measured.update(25.0, None)
+        step_size = rule.step_size(measured)
+        assert step_size * 5.0 == pytest.approx(SETTINGS.max_angle)
+        softer = AnnealedMeasurements(1, last_bias=0.02)
+        softer.update(4.0, None)
+        assert rule.step_size(softer) == pytest.approx(2.5 * step_size)
 
-    def test_noise_heats_by_what_is_allowed_and_no_more(self):
+    def test_bias_by_noise_is_what_is_allowed(self):
         """The noisiest block is at the limit; the others have weaker friction."""
-        tuner = TemperatureTuner(2, last_excess=0.03)
-        tuner.reset(10)
+        rule, measured = UnderdampedAnnealing(), AnnealedMeasurements(2, last_bias=0.03)
+        measured.reset(10)
         for _ in range(300):
-            tuner.observe(1.0, np.array([1e4, 10.0]))
-        step_size = tuner.step_size()
-        angles = tuner.friction(step_size) * step_size
-        hot = noise_excess(step_size, angles[0], 1e4)
-        cold = noise_excess(step_size, angles[1], 10.0)
-        assert hot == pytest.approx(0.03, rel=1e-6)
-        assert cold <= 0.03
-        assert angles[1] < angles[0]
+            measured.update(1.0, np.array([1e4, 10.0]))
+        step_size = rule.step_size(measured)
+        decays = rule.friction(measured, step_size) * step_size
+        assert noise_bias(step_size, decays[0], 1e4) == pytest.approx(0.03, rel=1e-6)
+        assert noise_bias(step_size, decays[1], 10.0) <= 0.03
+        assert decays[1] < decays[0]
+        expected = [noise_bias(step_size, *pair) for pair in zip(decays, [1e4, 10.0], strict=True)]
+        found = rule.bias(measured, step_size, decays / step_size)
+        np.testing.assert_allclose(found, expected)
 
-    def test_annealing_leaves_the_heat_of_the_noise(self):
-        """Beyond what is allowed at the end; nothing where there is no noise, or little."""
-        tuner = TemperatureTuner(3, last_excess=0.03)
-        tuner.reset(10)
-        noise = np.array([1e4, 10.0, 0.0])
-        tuner.observe(1.0, noise)
-        friction = np.array([3.0, 2.0, 1.0])
-        targets = tuner.annealing(0.1, friction)
-        heat = [noise_excess(0.1, 0.1 * c, v) for c, v in zip(friction, noise, strict=True)]
-        assert heat[0] > 1.0
-        np.testing.assert_allclose(targets, 1.0 + np.maximum(np.array(heat) - 0.03, 0.0))
-        assert targets[2] == 1.0
+    def test_target_temperature_is_that_of_the_noise(self, normal):
+        """Less the bias that is allowed at the end; 1 with little noise."""
+        with normal:
+            step = SGGMC(metric=None, compile_kwargs=INTERPRETED)
+        adaptation = step.adaptation
+        last_bias = adaptation._measured.last_bias
+        for noise, friction in ((1e4, 3.0), (10.0, 2.0), (0.0, 1.0)):
+            adaptation._measured.reset(10)
+            adaptation._measured.update(1.0, np.array([noise]))
+            bias = noise_bias(0.1, 0.1 * friction, noise)
+            found = adaptation._temperatures(0.1, np.array([friction]))
+            np.testing.assert_allclose(found, 1.0 + max(bias - last_bias, 0.0))
+            assert (found[0] > 2.0) == (noise == 1e4)
+            assert (found[0] == 1.0) == (noise == 0.0)
 
-    def test_measurements_that_are_not_finite_are_passed_over(self):
-        tuner = TemperatureTuner(1)
-        tuner.observe(4.0, np.array([2.0]))
-        tuner.observe(np.nan, np.array([np.inf]))
-        assert tuner.curvature == pytest.approx(4.0)
-        assert tuner.noise == pytest.approx([2.0])
+    def test_measurements_that_are_not_finite_are_ignored(self):
+        measured = AnnealedMeasurements(1, last_bias=0.02)
+        measured.update(4.0, np.array([2.0]))
+        measured.update(np.nan, np.array([np.inf]))
+        assert measured.curvature == pytest.approx(4.0)
+        assert measured.noise == pytest.approx([2.0])

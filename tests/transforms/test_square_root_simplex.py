@@ -69,6 +69,7 @@ def test_a_dirichlet_is_normalised_over_y(concentration):
     assert density.sum() * (axis[1] - axis[0]) ** dim == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_nuts_draws_the_moments_of_a_dirichlet():
     concentration = np.array([4.0, 6.0, 9.0, 5.0])
     total = concentration.sum()

@@ -1,4 +1,4 @@
-"""Which order of control variates a chain settles on, and that it keeps it."""
+"""Choice of the order of control variates, and that a chain keeps it."""
 
 import pickle
 
@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
-from pymc_geodesic.adaptation.control_variates import SECOND_ORDER_COST, VariatesChoice
+from pymc_geodesic.adaptation.control_variates import SETTINGS, ControlVariateOrder
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from tests.grids import slow
 
@@ -28,11 +28,11 @@ def regression(kind: str) -> pm.Model:
     return model
 
 
-def settled(step, n_draws: int = 0):
-    """Draw until the settings are chosen, and then some more; return point and positions."""
+def tuned(step, n_draws: int = 0):
+    """Draw until the parameters are chosen, and then some more; return point and positions."""
     step.setup_chain(np.random.default_rng(1), N_TUNE, 100)
     point = step.model.initial_point(random_seed=1)
-    while step.adaptation.settings is None:
+    while step.adaptation.parameters is None:
         point, _ = step.step(point)
     return advance(step, point, n_draws)
 
@@ -57,7 +57,7 @@ def step_of(kind: str, **options):
 )
 def test_order(batch_size, control_variates, order):
     step = step_of("logistic", batch_size=batch_size, control_variates=control_variates)
-    settled(step)
+    tuned(step)
     assert step.adaptation.gradient.order == order
 
 
@@ -91,23 +91,25 @@ def test_auto_chooses_the_cheaper_draw():
     costs = {}
     for order in (1, 2):
         step = step_of("logistic", batch_size=1, control_variates=order)
-        settled(step)
-        costs[order] = step.adaptation.settings.n_steps * (SECOND_ORDER_COST if order == 2 else 1.0)
+        tuned(step)
+        costs[order] = step.adaptation.parameters.n_steps * (
+            SETTINGS.second_order_cost if order == 2 else 1.0
+        )
     assert costs[2] < 0.5 * costs[1]
 
 
 def test_pairs_without_the_noisy_rows_do_not_decide(monkeypatch):
-    def nothing_seen(self, differences):
+    def no_noise(self, differences):
         return np.zeros(differences.shape[1]), np.zeros(differences.shape[1])
 
-    monkeypatch.setattr(VariatesChoice, "_principal_variances", nothing_seen)
+    monkeypatch.setattr(ControlVariateOrder, "_principal_variances", no_noise)
     step = step_of("logistic", batch_size=2)
-    settled(step)
+    tuned(step)
     assert step.adaptation.gradient.order == 2
-    second = step.adaptation._noise.variates_ratio
+    second = step.adaptation._noise.measured.noise_ratio
     first = step_of("logistic", batch_size=2, control_variates=1)
-    settled(first)
-    assert second < 0.5 * first.adaptation._noise.variates_ratio
+    tuned(first)
+    assert second < 0.5 * first.adaptation._noise.measured.noise_ratio
 
 
 def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):
@@ -117,16 +119,16 @@ def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):
     monkeypatch.setattr(GradientEstimator, "row_curvature", compile_nothing)
     for kind, batch_size in (("hinge", 1), ("logistic", 100)):
         step = step_of(kind, batch_size=batch_size)
-        settled(step)
+        tuned(step)
         assert step.adaptation.gradient.order < 2
     step = step_of("logistic", batch_size=1)
     with pytest.raises(AssertionError, match="compiled"):
-        settled(step)
+        tuned(step)
 
 
 def test_replays_with_second_order():
     step = step_of("logistic", batch_size=2)
-    point, _ = settled(step, 5)
+    point, _ = tuned(step, 5)
     assert step.adaptation.gradient.order == 2
     state = pickle.loads(pickle.dumps(step.sampling_state))
     _, expected = advance(step, point, 80)
@@ -139,11 +141,11 @@ def test_replays_with_second_order():
 
 def test_another_chain_without_tuning_goes_on_with_second_order():
     step = step_of("logistic", batch_size=2)
-    settled(step, N_TUNE)
-    hessian = step.adaptation.gradient._second.hessian.copy()
+    tuned(step, N_TUNE)
+    hessian = step.adaptation.gradient.second_order.hessian.copy()
     step.setup_chain(np.random.default_rng(2), 0, 100)
     assert step.adaptation.gradient.order == 2
-    np.testing.assert_allclose(step.adaptation.gradient._second.hessian, hessian, rtol=1e-12)
+    np.testing.assert_allclose(step.adaptation.gradient.second_order.hessian, hessian, rtol=1e-12)
 
 
 def test_what_has_no_second_derivative_is_named(monkeypatch):
@@ -151,7 +153,7 @@ def test_what_has_no_second_derivative_is_named(monkeypatch):
     with pytest.raises(ValueError, match=r"control_variates=2 .* 'y'.* choose control_variates=1"):
         step_of("logistic", batch_size=10, control_variates=2)
     step = step_of("logistic", batch_size=1)
-    settled(step)
+    tuned(step)
     assert step.adaptation.gradient.order == 1
 
 

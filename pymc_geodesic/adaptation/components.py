@@ -1,0 +1,72 @@
+"""Euclidean and other components of a product of manifolds, Euclidean ones first."""
+
+from __future__ import annotations
+
+import math
+
+from pymc_geodesic.manifolds import Euclidean, Product
+
+
+def euclidean_names(product: Product) -> list[str]:
+    """Variable of each Euclidean coordinate."""
+    return [
+        name
+        for name, manifold, rows in product.components
+        if manifold.is_flat
+        for _ in range(rows * manifold.size)
+    ]
+
+
+def curved_variables(product: Product) -> list[tuple[slice, int]]:
+    """Slice and dimension of each variable that is not Euclidean."""
+    return [
+        (product.slices[name], rows * manifold.dim)
+        for name, manifold, rows in product.components
+        if not manifold.is_flat
+    ]
+
+
+def max_length_scales(product: Product) -> list[float]:
+    """Bound of the length scale of each variable of `curved_variables`; none for half lines."""
+    return [
+        1.0 if manifold.is_compact else math.inf
+        for _, manifold, _ in product.components
+        if not manifold.is_flat
+    ]
+
+
+def curved_points(product: Product) -> list[tuple[slice, int]]:
+    """Slice and dimension of each point that is not Euclidean, on half lines of each coordinate.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.manifolds import Euclidean, Product, Sphere
+    >>> from pymc_geodesic.adaptation.components import curved_points
+    >>> curved_points(Product([("b", Euclidean(2), 1), ("mu", Sphere(3), 2)]))
+    [(slice(2, 5, None), 2), (slice(5, 8, None), 2)]
+    """
+    points = []
+    for name, manifold, _ in product.components:
+        if manifold.is_flat:
+            continue
+        part = product.slices[name]
+        width, dim = (manifold.size, manifold.dim) if manifold.is_constrained else (1, 1)
+        points += [(slice(i, i + width), dim) for i in range(part.start, part.stop, width)]
+    return points
+
+
+def join_euclidean(product: Product) -> Product:
+    """Product with one component for all Euclidean variables.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.adaptation.components import join_euclidean
+    >>> from pymc_geodesic.manifolds import Euclidean, Product, Sphere
+    >>> both = Product([("a", Euclidean(2), 1), ("b", Euclidean(3), 1), ("mu", Sphere(3), 4)])
+    >>> join_euclidean(both).names
+    ('Euclidean coordinates', 'mu')
+    """
+    curved = [component for component in product.components if not component[1].is_flat]
+    width = product.size - sum(rows * manifold.size for _, manifold, rows in curved)
+    euclidean = [("Euclidean coordinates", Euclidean(width), 1)] if width else []
+    return Product([*euclidean, *curved])

@@ -1,0 +1,264 @@
+"""Models and data for which coordinates can be whitened and control variates used.
+
+Also the sample of the rows that the exploration phase uses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
+from pymc_geodesic.failure_modes import see
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.manifolds import Product
+from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.minibatches.stratified_sample import RowSample, stratified_sample
+
+
+@dataclass(frozen=True)
+class EligibilitySettings:
+    """Limits of the exploration and of control variates; a value is one number of 8 bytes.
+
+    Attributes
+    ----------
+    sample_rows, sample_rows_per_dimension : int
+        Rows of the sample of the exploration: 5,000, or 50 for each coordinate if that is more;
+        chosen by hand. Sixteen posteriors were explored on at most 5,000 (`benchmarks.adaptation`).
+    max_sample_cost : int
+        Bound of the rows of the sample times the geometric mean of the values of a row and the
+        number of coordinates; chosen by hand.
+    min_minibatches : int
+        Minimum size of the sample, in minibatches; chosen by hand.
+    max_values : int
+        Bound of the rows of so many minibatches times the number of coordinates: beyond it the
+        exploration takes too long; chosen by hand.
+    max_second_order : int
+        Coordinates up to which ``control_variates="auto"`` may use second order, which takes a pass
+        over all rows for each; chosen by hand. With 28 coordinates the Hessian over all rows took
+        20 to 30 times as long as the gradient (`benchmarks.control_variates`).
+    min_epoch : int
+        Minibatches of an epoch below which the noise of single minibatches is a poor estimate of
+        the noise of their sum; chosen by hand.
+    """
+
+    sample_rows: int = 5000
+    sample_rows_per_dimension: int = 50
+    max_sample_cost: int = 20_000_000
+    min_minibatches: int = 10
+    max_values: int = 100_000_000
+    max_second_order: int = 64
+    min_epoch: int = 100
+
+
+SETTINGS = EligibilitySettings()
+
+
+# --- sample of the rows ----------------------------------------------------------------------
+
+
+def sample_size(n_rows: int, size: int, batch_size: int, row_values: int) -> int:
+    """Return the number of rows of the sample of the exploration.
+
+    The gradient of a row costs between the values it has, as where codes select group effects, and
+    the number of coordinates: the geometric mean is used.
+
+    Parameters
+    ----------
+    n_rows, size, batch_size : int
+        Rows of the data, coordinates, and rows of a minibatch.
+    row_values : int
+        Values of a row.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.adaptation.eligibility import sample_size
+    >>> sample_size(1_000, 10, 100, 10), sample_size(10**6, 10, 100, 10)
+    (1000, 5000)
+    >>> sample_size(10**6, 1_000, 100, 1_000), sample_size(100_000, 4_000, 100, 5)
+    (20000, 100000)
+    >>> sample_size(10**6, 20_000, 300, 20_000)
+    3000
+    """
+    wanted = max(SETTINGS.sample_rows, SETTINGS.sample_rows_per_dimension * size)
+    cost = math.sqrt(min(row_values, size) * size)
+    affordable = max(int(SETTINGS.max_sample_cost / cost), SETTINGS.min_minibatches * batch_size)
+    return min(n_rows, wanted, affordable)
+
+
+def values_per_row(source: RowSource) -> int:
+    """Return the number of values of a row, at least 1."""
+    return max(1, sum(math.prod(rows.shape[1:]) for rows in source.arrays.values()))
+
+
+def sample_rows(estimate: GradientEstimate, size: int) -> RowSample:
+    """Weighted sample of the rows for the exploration; all of them if they are few.
+
+    Rows in memory are stratified where a simple random sample would miss levels or indicators,
+    whose coordinates would then have the scale of the prior.
+
+    Parameters
+    ----------
+    estimate : GradientEstimate
+    size : int
+        Number of coordinates.
+    """
+    source = estimate.source
+    n_rows = source.n_rows
+    wanted = sample_size(n_rows, size, source.batch_size, values_per_row(source))
+    if wanted == n_rows and not source.moves:
+        arrays, _ = next(iter(source.all_rows() or ()))
+        return RowSample.simple(arrays, n_rows, n_rows)
+    if not source.passes_by:
+        arrays, _ = next(iter(source.all_rows() or ()))
+        sample = stratified_sample(arrays, n_rows, wanted, estimate.row_shares(arrays))
+        if sample is not None:
+            return sample
+    arrays, count = source.sample_rows(wanted)
+    return RowSample.simple(arrays, count, n_rows)
+
+
+# --- eligibility -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ineligible:
+    """Why coordinates, control variates and friction are not adapted.
+
+    Attributes
+    ----------
+    reason : str
+    remedy : str
+        An imperative; empty if there is none.
+    largest_batch : int or None
+        Rows of a minibatch up to which they are adapted, where a smaller one is the remedy.
+    """
+
+    reason: str
+    remedy: str = ""
+    largest_batch: int | None = None
+
+    def instead_of_whitening(self, adapted: str) -> str:
+        """Describe what is adapted instead, and why."""
+        remedy = f" {self.remedy}." if self.remedy else ""
+        return (
+            f"{adapted} in the coordinates of the model, without a metric and without control "
+            f"variates: {self.reason}.{remedy}"
+        )
+
+    @property
+    def minibatch_remedy(self) -> str:
+        """Change of the minibatches that reduces gradient noise, or its consequences."""
+        if self.largest_batch is None:
+            return LARGER_MINIBATCHES
+        return f"batch_size <= {self.largest_batch}, with which the step adapts"
+
+
+def _check_cost(source: RowSource, size: int) -> Ineligible | None:
+    """Check the cost of the exploration; see `EligibilitySettings.max_values`."""
+    n_rows = min(SETTINGS.min_minibatches * source.batch_size, source.n_rows)
+    if n_rows * size <= SETTINGS.max_values:
+        return None
+    reason = (
+        f"{n_rows} rows ({SETTINGS.min_minibatches} minibatches of "
+        f"batch_size={source.batch_size}) times {size} coordinates exceed {SETTINGS.max_values} "
+        "numbers"
+    )
+    largest = SETTINGS.max_values // (SETTINGS.min_minibatches * size)
+    if largest < 1:
+        return Ineligible(reason, "Set step_size and friction")
+    return Ineligible(reason, f"Use batch_size <= {largest}", largest)
+
+
+def check_eligibility(
+    estimate: GradientEstimate, product: Product, *, has_control_variates: bool
+) -> Ineligible | None:
+    """Return why coordinates cannot be adapted; None if they can.
+
+    A manifold with an edge excludes it, because a density may have a pole there, for which neither
+    one length scale nor the noise around one point is informative. So do rows in short epochs,
+    whose noise sums to zero and cannot be subtracted as if it were independent, and rows in epochs
+    or blocks without control variates, where the noise of a block sums to as much as is subtracted.
+    """
+    if any(manifold.has_edge for _, manifold, _ in product.components):
+        return Ineligible("a variable is on a manifold with an edge, such as a simplex")
+    source = estimate.source
+    if source.is_everything:
+        return None
+    if source.all_rows() is None:
+        return Ineligible(
+            "the rows cannot be read more than once",
+            "Use batches= that can be iterated over repeatedly, such as a list or a DataLoader",
+        )
+    too_costly = _check_cost(source, product.size)
+    if too_costly is not None:
+        return too_costly
+    if source.walks_epochs and source.n_rows < SETTINGS.min_epoch * source.batch_size:
+        largest = source.n_rows // SETTINGS.min_epoch
+        return Ineligible(
+            f"an epoch of {source.n_rows} rows has fewer than {SETTINGS.min_epoch} minibatches of "
+            f"batch_size={source.batch_size}",
+            f"Use batch_size <= {largest}" if largest else "",
+            largest or None,
+        )
+    if (source.walks_epochs or source.stays_in_blocks) and not has_control_variates:
+        return Ineligible(
+            "rows come in epochs or blocks, and there are no control variates",
+            "Leave control_variates at its default and sample all variables with this step",
+        )
+    return None
+
+
+def adapted_gradient(
+    estimate: GradientEstimate, product: Product, *, control_variates: str | int
+) -> AdaptedGradient | Ineligible:
+    """Gradient functions whose coordinates can be whitened, or why there are none.
+
+    Parameters
+    ----------
+    estimate : GradientEstimate
+    product : Product
+    control_variates : {"auto", 1, 2, False}
+        With ``"auto"`` second order is possible if the gradient has no kinks, and the coordinates
+        are few.
+
+    Raises
+    ------
+    ValueError
+        For ``control_variates=2``, if PyTensor has no second derivatives of the model.
+    """
+    has_control_variates = bool(control_variates) and not estimate.depends_on_others
+    obstacle = check_eligibility(estimate, product, has_control_variates=has_control_variates)
+    if obstacle is not None:
+        return obstacle
+    widths = [
+        rows * manifold.size for _, manifold, rows in product.components if not manifold.is_flat
+    ]
+    source = estimate.source
+    if source.is_everything:
+        return AdaptedGradient(product.size, widths, estimate.field)
+    total = estimate.total_gradient()
+    if total is None:
+        return Ineligible("the rows are drawn in several independent groups")
+    may_use_second_order = control_variates == 2
+    if control_variates == "auto":
+        may_use_second_order = product.size <= SETTINGS.max_second_order and not estimate.has_kinks
+    gradient = AdaptedGradient(
+        product.size,
+        widths,
+        total.logp_grad,
+        estimate.field,
+        total,
+        source.all_rows,
+        use_control_variates=has_control_variates,
+        make_curvature=estimate.row_curvature if may_use_second_order else None,
+    )
+    if control_variates == 2 and has_control_variates and not gradient.compile_second_order():
+        message = (
+            "control_variates=2 needs second derivatives of the log-density of "
+            f"{', '.join(map(repr, estimate.row_names))}, and PyTensor has none for an operation "
+            'in it; choose control_variates=1 or "auto"'
+        )
+        raise ValueError(see(message, "second-derivatives"))
+    return gradient

@@ -1,0 +1,230 @@
+"""User-specified parameters of Langevin dynamics, in the coordinates of the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pymc_geodesic.adaptation.adaptation import (
+    LARGER_MINIBATCHES,
+    LangevinChain,
+    ModelCoordinates,
+    Proposal,
+)
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
+from pymc_geodesic.arguments import step_size_at
+from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.manifolds import Product
+from pymc_geodesic.monitoring.diagnosis import Diagnosis
+from pymc_geodesic.runtime.fields import FieldLike, evaluate
+from pymc_geodesic.schedules import Schedule
+
+
+@dataclass(frozen=True)
+class FixedParameterSettings:
+    """Constants of dynamics in the coordinates of the model.
+
+    Attributes
+    ----------
+    runaway_temperature : float
+        Kinetic temperature in the warm-up above which a draw counts as a divergence. Steps that are
+        too long for the curvature grow without bound, but where the density has tails like a normal
+        density they take many draws to overflow; chosen by hand.
+    """
+
+    runaway_temperature: float = 1e9
+
+
+SETTINGS = FixedParameterSettings()
+
+
+@dataclass(frozen=True)
+class UserParameters:
+    """Step size and friction as the user specified them, each in one of two ways.
+
+    Attributes
+    ----------
+    step_size : float, callable or None
+        ε, a time, or a schedule.
+    learning_rate : float or None
+        γ with ε = sqrt(γ / N).
+    friction : float or None
+        C, per unit of time.
+    momentum_decay : float or None
+        ρ with C = ρ / ε.
+    """
+
+    step_size: float | Schedule | None = None
+    learning_rate: float | None = None
+    friction: float | None = None
+    momentum_decay: float | None = None
+
+    @property
+    def has_step_size(self) -> bool:
+        """Whether the step size is specified."""
+        return self.step_size is not None or self.learning_rate is not None
+
+    @property
+    def has_friction(self) -> bool:
+        """Whether the friction is specified."""
+        return self.friction is not None or self.momentum_decay is not None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the step size is no schedule."""
+        return not callable(self.step_size)
+
+    def step_size_of(self, draw: int, n_rows: int) -> float | None:
+        """ε of a draw, with N rows; None if it is not specified."""
+        if callable(self.step_size):
+            return step_size_at(self.step_size, draw)
+        if self.step_size is None and self.learning_rate is not None:
+            return math.sqrt(self.learning_rate / n_rows)
+        return self.step_size
+
+    def friction_of(self, step_size: float) -> float | None:
+        """C for a step size; None if it is not specified."""
+        return self.friction if self.momentum_decay is None else self.momentum_decay / step_size
+
+
+def noise_by_coordinate(gradient_noise: ArrayLike | str | None, size: int) -> np.ndarray:
+    """Variance of the gradient estimate along each coordinate, from the argument of a step.
+
+    Returns
+    -------
+    ndarray, shape (size,)
+        Zeros for None and for ``"fisher"``, with which the rows determine it.
+
+    Raises
+    ------
+    ValueError
+        If it is negative, or has another size.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.adaptation.fixed import noise_by_coordinate
+    >>> noise_by_coordinate(0.5, 3)
+    array([0.5, 0.5, 0.5])
+    """
+    if gradient_noise is None or isinstance(gradient_noise, str):
+        return np.zeros(size)
+    noise = np.asarray(gradient_noise, dtype=float)
+    if not np.all(noise >= 0):
+        raise ValueError("gradient_noise= is a variance and must not be negative")
+    if noise.size not in (1, size):
+        raise ValueError(
+            f"gradient_noise= has {noise.size} elements; give one or {size}, one per coordinate of "
+            "the sampled variables"
+        )
+    return np.broadcast_to(noise.ravel(), (size,)).copy()
+
+
+class KnownNoise:
+    """Variance of the gradient estimate that is subtracted from the injected noise.
+
+    Parameters
+    ----------
+    variance : ndarray, shape (size,)
+        Zeros if it is unknown.
+    by_rows : FieldLike, optional
+        Computes it from the rows of a minibatch, the empirical Fisher information.
+    """
+
+    def __init__(self, variance: np.ndarray, by_rows: FieldLike | None = None) -> None:
+        self._variance, self._by_rows = variance, by_rows
+
+    def at(self, position: np.ndarray, minibatch: int) -> np.ndarray:
+        """Variance at a position, shape (size,)."""
+        by_rows = self._by_rows
+        if by_rows is not None:
+            evaluate(by_rows.address, position, minibatch, by_rows.context, self._variance)
+        return self._variance
+
+
+class FixedParameters(ModelCoordinates):
+    """Step size and friction that the user specified.
+
+    Parameters
+    ----------
+    estimate : GradientEstimate
+    product : Product
+    parameters : UserParameters
+        With step size and friction.
+    known_noise : KnownNoise
+    n_steps : int
+        Number of inner steps per draw.
+    """
+
+    needs_warm_up = is_tuned = False
+    minibatch_remedy = LARGER_MINIBATCHES
+
+    def __init__(
+        self,
+        estimate: GradientEstimate,
+        product: Product,
+        parameters: UserParameters,
+        known_noise: KnownNoise,
+        *,
+        n_steps: int,
+    ) -> None:
+        super().__init__(estimate, product)
+        self._user, self._known_noise, self._n_steps = parameters, known_noise, n_steps
+        self.is_constant = parameters.is_constant
+        self._last: LangevinParameters | None = None
+
+    def __repr__(self) -> str:
+        """Describe what is adapted."""
+        return "adapts nothing: step size and friction are user-specified."
+
+    def initialize(self, n_tune: int) -> None:
+        """Begin a chain; see `LangevinAdaptation`."""
+
+    def start(self, x: np.ndarray) -> np.ndarray:
+        """Coordinates of a position; see `LangevinAdaptation`."""
+        return x
+
+    def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
+        """Return None: no noise is measured."""
+        return None
+
+    def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
+        """Return the parameters; see `LangevinAdaptation`."""
+        minibatches, n_grad = self._estimate.prepare(
+            chain.z, self._n_steps, chain.stream, tune=tune
+        )
+        step_size = self._user.step_size_of(chain.n, self._estimate.total_size)
+        assert step_size is not None
+        noise = self._known_noise.at(chain.z, int(minibatches[0]))
+        if self._last is None or step_size != self._last.step_size:
+            friction = np.full(self.product.size, self._user.friction_of(step_size))
+            self._last = LangevinParameters(step_size, friction, noise, self._n_steps)
+        return Proposal(self._last, minibatches, n_grad)
+
+    def update(
+        self,
+        chain: LangevinChain,
+        before: np.ndarray,
+        proposal: Proposal,
+        temperature: float,
+        *,
+        diverging: bool,
+    ) -> tuple[bool, int]:
+        """Undo a draw that diverged; see `LangevinAdaptation`."""
+        diverging |= abs(temperature) > SETTINGS.runaway_temperature
+        if diverging:
+            chain.restart_at(before, self.product)
+        return diverging, 0
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Return an empty dictionary: nothing is adapted."""
+        return {}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        pass

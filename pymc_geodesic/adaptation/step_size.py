@@ -1,0 +1,230 @@
+"""Adaptation of the step size of Hamiltonian trajectories, in the coordinates of the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
+from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.integrators import refresh_velocity
+from pymc_geodesic.kernels import gmc, probe
+from pymc_geodesic.kernels.dual_averaging import DualAveraging
+from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
+from pymc_geodesic.kernels.probe import Line
+from pymc_geodesic.manifolds import Product
+from pymc_geodesic.monitoring.funnels import Funnel
+from pymc_geodesic.runtime.fields import FieldLike, evaluate
+
+
+@dataclass(frozen=True)
+class StepSizeSettings:
+    """Constants of the adaptation.
+
+    Attributes
+    ----------
+    jitter : float
+        Relative half-width of the uniform distribution of the step size of a trajectory, which
+        breaks periodic orbits; chosen by hand.
+    n_power_iterations : int
+        Iterations for the largest curvature at the starting point; chosen by hand.
+    probe_length : float
+        Length of the finite differences of the gradient.
+    initial_angle : float
+        Initial step size times the square root of the curvature; chosen by hand.
+    min_curvature : float
+        Curvature that is assumed where the density is flat; chosen by hand.
+    first_trial : float
+        First step size whose acceptance is evaluated; chosen by hand.
+    max_trials : int
+        Maximum number of times that it is doubled or halved.
+    """
+
+    jitter: float = 0.2
+    n_power_iterations: int = 10
+    probe_length: float = 1e-6
+    initial_angle: float = 0.1
+    min_curvature: float = 1e-2
+    first_trial: float = 0.1
+    max_trials: int = 60
+
+
+SETTINGS = StepSizeSettings()
+
+
+class InitialStepSize(Protocol):
+    """Finds the step size with which dual averaging begins."""
+
+    def __call__(
+        self, estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
+    ) -> tuple[float, int]:
+        """Return the step size, NaN if the gradient is not finite, and gradient evaluations."""
+
+
+class StepSizeAdaptation:
+    """The step size, user-specified or by dual averaging, in the coordinates of the model.
+
+    Parameters
+    ----------
+    estimate : GradientEstimate
+    product : Product
+    step_size : float, optional
+        ε, a time; adapted by default.
+    n_steps : int
+        Number of leapfrog steps per draw.
+    target_accept : float
+    initial_step_size : InitialStepSize
+    max_step_size : float
+        Bound of the adapted step size.
+    reason : str
+        Why nothing else is adapted.
+    """
+
+    is_fixed = is_whitened = False
+    minibatch_remedy = LARGER_MINIBATCHES
+
+    def __init__(
+        self,
+        estimate: GradientEstimate,
+        product: Product,
+        *,
+        step_size: float | None,
+        n_steps: int,
+        target_accept: float,
+        initial_step_size: InitialStepSize,
+        max_step_size: float,
+        reason: str,
+    ) -> None:
+        self._estimate, self.product = estimate, product
+        self._given, self._n_steps = step_size, n_steps
+        self._initial_step_size, self._max_step_size = initial_step_size, max_step_size
+        self._averaging = DualAveraging(1.0, target_accept)
+        self.is_tuned = self._has_initial = False
+        self._reason = reason
+        self.needs_warm_up = step_size is None
+
+    def __repr__(self) -> str:
+        """Describe what is adapted."""
+        if self._given is not None:
+            return "adapts nothing: the step size is user-specified."
+        return f"adapts the step size in the coordinates of the model: {self._reason}."
+
+    def initialize(self, n_tune: int) -> None:
+        """Begin a chain; see `TrajectoryAdaptation`."""
+        self.is_tuned = self.is_tuned and n_tune == 0
+        self._has_initial = self.is_tuned
+
+    @property
+    def logp_grad(self) -> FieldLike:
+        """Gradient in the coordinates of the model, followed by the log-density."""
+        return self._estimate.field
+
+    def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
+        """Coordinates of a position; see `TrajectoryAdaptation`."""
+        return x, np.empty(0), 0
+
+    def to_position(self, z: np.ndarray) -> np.ndarray:
+        """Position in the coordinates of the model."""
+        return z
+
+    def propose(
+        self, z: np.ndarray, stream: np.ndarray, *, tune: bool
+    ) -> tuple[int, Leapfrog, int]:
+        """Choose the step size; see `TrajectoryAdaptation`."""
+        minibatches, n_grad = self._estimate.prepare(z, 1, stream, tune=tune)
+        step_size = self._given
+        if step_size is None:
+            if not self._has_initial:
+                initial, more = self._initial_step_size(self._estimate, self.product, z, stream)
+                self._averaging.restart(initial)
+                self._has_initial = True
+                n_grad += more
+            adapted = self._averaging.current if tune else self._averaging.average
+            step_size = min(adapted, self._max_step_size)
+        return int(minibatches[0]), Leapfrog(step_size, self._n_steps, SETTINGS.jitter), n_grad
+
+    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+        """Adapt the step size; see `TrajectoryAdaptation`."""
+        if self._given is None:
+            self.is_tuned = True
+            self._averaging.update(acceptance)
+        return None, 0
+
+    def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
+        """Return None: only whitened coordinates show a funnel."""
+        return None
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Dual averages."""
+        return {
+            "averaging": self._averaging.state,
+            "is_tuned": self.is_tuned,
+            "has_initial": self._has_initial,
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._averaging.state = state["averaging"]
+        self.is_tuned, self._has_initial = state["is_tuned"], state["has_initial"]
+
+
+def step_size_by_curvature(
+    estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
+) -> tuple[float, int]:
+    """Step size that resolves the largest curvature at a point; see `InitialStepSize`."""
+    direction = np.empty(product.size)
+    refresh_velocity(product.blocks, x, direction, stream)
+    curvature = math.nan
+    for _ in range(SETTINGS.n_power_iterations):
+        curvature = probe.call(
+            estimate.field.callback,
+            0,
+            product.space,
+            Line(x, direction, SETTINGS.probe_length),
+            np.empty(0),
+            np.empty(len(product.dims)),
+            1,
+        )
+        estimate.field.raise_error()
+    step_size = SETTINGS.initial_angle / math.sqrt(max(abs(curvature), SETTINGS.min_curvature))
+    return step_size, 2 * SETTINGS.n_power_iterations
+
+
+def step_size_by_acceptance(
+    estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
+) -> tuple[float, int]:
+    """Double or halve a step size until the acceptance of one leapfrog step crosses ½.
+
+    Where the gradient has kinks its finite differences are zero between them, and do not show the
+    curvature; see `InitialStepSize`.
+    """
+    output = np.empty(product.size + 1)
+    evaluate(estimate.field.address, x, 0, estimate.field.context, output)
+    estimate.field.raise_error()
+    if not np.isfinite(output).all():
+        return math.nan, 1
+    n_grad, step_size, factor = 1, SETTINGS.first_trial, 0.0
+    acceptance, none_kept = np.empty(1), np.empty((0, product.size))
+    for _ in range(SETTINGS.max_trials):
+        _, more = gmc.call(
+            estimate.field.callback,
+            0,
+            product.space,
+            Chains(1, x.copy(), np.full(product.size + 1, math.nan)),
+            Leapfrog(step_size, 1, 0.0),
+            stream,
+            Record(1, none_kept, acceptance, np.empty((2, 0))),
+        )
+        estimate.field.raise_error()
+        n_grad += more
+        wanted = 2.0 if acceptance[0] > 0.5 else 0.5
+        if factor not in (0.0, wanted):
+            break
+        factor = wanted
+        step_size *= factor
+    return step_size, n_grad

@@ -1,0 +1,403 @@
+"""Bounds of the step size of Langevin dynamics in whitened coordinates.
+
+The step size for the measured noise is bounded by the shape of the posterior, by noise
+heterogeneity over it, by directions of a manifold with more noise or curvature than others, where
+neither metric nor friction can differ by direction, and by temperatures and divergences of the
+warm-up.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
+from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
+from pymc_geodesic.adaptation.mass_matrix import MassMatrixWindows
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+
+
+@dataclass(frozen=True)
+class StepSizeBoundSettings:
+    """Constants of the bounds; step sizes in posterior standard deviations.
+
+    Attributes
+    ----------
+    n_temperatures : int
+        Draws over which the kinetic temperature is averaged before it is checked; chosen by hand.
+    temperature_tolerance : float
+        Bias of the mean temperature that is accepted; chosen by hand.
+    temperature_errors : float
+        Number of standard errors by which the bias has to exceed the tolerance; chosen by hand.
+    reduction : float
+        Factor of the step size, or of the subtracted noise, where the temperature is biased; chosen
+        by hand.
+    runaway_temperature, runaway_square : float
+        A draw at a temperature above 10 + 100/m in m dimensions counts as a divergence: mean square
+        and sum of squares that no velocity of a normal distribution comes near; by calculation.
+    runaway_growth : float
+        Factor of that bound after each such draw; chosen by hand.
+    min_step_size_after_divergence : float
+        Step size below which divergences reduce it no further; chosen by hand.
+    min_step_size_for_heterogeneity : float
+        Step size below which noise heterogeneity reduces it no further; chosen by hand.
+    thermostat_bounds : (float, float)
+        Bounds of ξ/γ: a thermostat removes at most half of the friction; chosen by hand.
+    max_anisotropy_bias : float
+        Bound of the temperature bias of the direction of a manifold with the most noise; chosen by
+        hand.
+    min_gradients : int
+        Number of gradients from which the direction of largest curvature is estimated; chosen by
+        hand.
+    shared_scale_ratio : int
+        Minimum ratio of all coordinates to those of a variable for which that variable counts as a
+        hierarchical scale; chosen by hand.
+    """
+
+    n_temperatures: int = 40
+    temperature_tolerance: float = 0.05
+    temperature_errors: float = 4.0
+    reduction: float = 0.7
+    runaway_temperature: float = 10.0
+    runaway_square: float = 100.0
+    runaway_growth: float = 3.0
+    min_step_size_after_divergence: float = 0.01
+    min_step_size_for_heterogeneity: float = 0.03
+    thermostat_bounds: tuple[float, float] = (-0.5, math.inf)
+    max_anisotropy_bias: float = 0.05
+    min_gradients: int = 10
+    shared_scale_ratio: int = 20
+
+
+SETTINGS = StepSizeBoundSettings()
+
+
+class TemperatureCheck:
+    """Checks the mean kinetic temperature of successive windows of draws.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.adaptation.step_size_bounds import TemperatureCheck
+    >>> check = TemperatureCheck()
+    >>> sum(check.update(1.0 + 0.1 * (-1) ** draw) for draw in range(400))
+    0
+    >>> [check.update(1.3 + 0.1 * (-1) ** draw) for draw in range(40)][-1]
+    1
+    >>> [check.update(0.7 + 0.1 * (-1) ** draw) for draw in range(40)][-1]
+    -1
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new window, because the parameters have changed."""
+        self.sums = np.zeros(3)
+
+    def update(self, temperature: float) -> int:
+        """Add a draw; return the sign of a significant temperature bias, and 0 if there is none."""
+        self.sums += (1.0, temperature, temperature**2)
+        count, total, squares = self.sums
+        if count < SETTINGS.n_temperatures:
+            return 0
+        mean = total / count
+        error = math.sqrt(max(squares / count - mean**2, 0.0) / count)
+        self.reset()
+        if abs(mean - 1.0) <= SETTINGS.temperature_tolerance + SETTINGS.temperature_errors * error:
+            return 0
+        return 1 if mean > 1.0 else -1
+
+
+@dataclass
+class StepSizeBounds:
+    """Bounds of the step size.
+
+    Attributes
+    ----------
+    by_shape : float
+        By the shape of the posterior, and by temperatures and divergences of the warm-up.
+    by_anisotropy : float
+        By noise that differs between directions of a manifold.
+    by_heterogeneity : float
+        By noise that differs over the posterior.
+    """
+
+    by_shape: float = math.inf
+    by_anisotropy: float = math.inf
+    by_heterogeneity: float = math.inf
+
+
+class BoundedParameters:
+    """Parameters for measured noise, within bounds of the step size.
+
+    Parameters
+    ----------
+    rule : ParameterRule
+    n_steps : int, optional
+        Number of inner steps per draw; chosen by default.
+
+    Attributes
+    ----------
+    parameters : LangevinParameters or None
+        None before the first choice.
+    bounds : StepSizeBounds
+    """
+
+    def __init__(self, rule: ParameterRule, n_steps: int | None) -> None:
+        self.rule, self._n_steps = rule, n_steps
+        self.reset()
+
+    def reset(self) -> None:
+        """Discard parameters and bounds."""
+        self.parameters: LangevinParameters | None = None
+        self.bounds = StepSizeBounds()
+        self._noise_fraction = 1.0
+        self._check = TemperatureCheck()
+
+    def n_steps(self, noise: np.ndarray, noise_sd: np.ndarray) -> int:
+        """Return the number of inner steps between independent draws.
+
+        Parameters
+        ----------
+        noise, noise_sd : ndarray, shape (size,)
+            Mean over the posterior of the variance of the gradient estimate along each coordinate,
+            and its standard deviation.
+        """
+        by_heterogeneity = self._max_step_size_for_heterogeneity(noise, noise_sd)
+        bounds = replace(self.bounds, by_heterogeneity=by_heterogeneity)
+        return self._within(bounds, noise, None).n_steps
+
+    def bound_by_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> None:
+        """Bound the step size by noise heterogeneity; see `n_steps`."""
+        self.bounds.by_heterogeneity = self._max_step_size_for_heterogeneity(noise, noise_sd)
+
+    def _max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
+        return max(
+            self.rule.max_step_size_for_heterogeneity(noise, noise_sd),
+            SETTINGS.min_step_size_for_heterogeneity,
+        )
+
+    def _within(
+        self, bounds: StepSizeBounds, noise: np.ndarray, n_steps: int | None
+    ) -> LangevinParameters:
+        parameters = self.rule.parameters(noise, n_steps=n_steps)
+        longest = min(bounds.by_shape, bounds.by_anisotropy, bounds.by_heterogeneity)
+        if parameters.step_size > longest:
+            return self.rule.parameters(noise, step_size=longest, n_steps=n_steps)
+        return parameters
+
+    def choose(self, noise: np.ndarray) -> LangevinParameters:
+        """Choose the parameters for noise of this variance along each coordinate."""
+        parameters = self._within(self.bounds, noise, self._n_steps)
+        self.parameters = replace(
+            parameters,
+            noise=self._noise_fraction * parameters.noise,
+            thermostat_bounds=SETTINGS.thermostat_bounds,
+        )
+        return self.parameters
+
+    def reduce_step_size(self, factor: float, noise: np.ndarray) -> None:
+        """Bound the step size by a fraction of the present one, after a divergence or a bias."""
+        assert self.parameters is not None
+        reduced = factor * self.parameters.step_size
+        self.bounds.by_shape = max(reduced, SETTINGS.min_step_size_after_divergence)
+        self._check.reset()
+        self.choose(noise)
+
+    def check_temperature(self, temperature: float, noise: np.ndarray) -> None:
+        """Reduce the step size where the temperature is above 1, as next to a pole of the density.
+
+        Where it is below 1, more noise is subtracted than there is: its variance differs over the
+        posterior. The subtracted noise is reduced.
+        """
+        sign = self._check.update(temperature)
+        if sign > 0:
+            self.reduce_step_size(SETTINGS.reduction, noise)
+        elif sign < 0 and noise.any():
+            self._noise_fraction *= SETTINGS.reduction
+            self.choose(noise)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Parameters and bounds."""
+        return {
+            "parameters": {} if self.parameters is None else asdict(self.parameters),
+            "bounds": asdict(self.bounds),
+            "noise_fraction": self._noise_fraction,
+            "temperature_sums": self._check.sums.copy(),
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        parameters = copy.deepcopy(state["parameters"])
+        self.parameters = LangevinParameters(**parameters) if parameters else None
+        self.bounds = StepSizeBounds(**state["bounds"])
+        self._noise_fraction = state["noise_fraction"]
+        self._check.sums = state["temperature_sums"].copy()
+
+
+def runaway_temperature(dim: int, n_before: int = 0) -> float:
+    """Temperature of a draw above which the chain counts as diverging.
+
+    A chain that leaves the posterior has a high temperature long before it overflows, and is far
+    away by then. If the temperature is as high with shorter steps, the chain moves towards the
+    posterior: the bound grows.
+
+    Parameters
+    ----------
+    dim : int
+    n_before : int
+        Number of draws at such a temperature before.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.adaptation.step_size_bounds import runaway_temperature
+    >>> runaway_temperature(1), runaway_temperature(100), runaway_temperature(100, n_before=2)
+    (110.0, 11.0, 99.0)
+    """
+    bound = SETTINGS.runaway_temperature + SETTINGS.runaway_square / max(dim, 1)
+    return bound * SETTINGS.runaway_growth ** min(n_before, 100)
+
+
+def has_shared_scales(sizes: Sequence[int]) -> bool:
+    """Whether many coordinates may depend on a variable that has few.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Number of coordinates of each variable.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.adaptation.step_size_bounds import has_shared_scales
+    >>> has_shared_scales([1, 1, 1000]), has_shared_scales([28]), has_shared_scales([1, 8])
+    (True, False, False)
+    """
+    return bool(sizes) and min(sizes) * SETTINGS.shared_scale_ratio <= sum(sizes)
+
+
+# --- manifolds -------------------------------------------------------------------------------
+
+
+def largest_square(vectors: np.ndarray) -> float:
+    """Mean square of random vectors along the direction in which it is largest.
+
+    Every other vector determines the direction, and the rest the mean square along it, which is
+    unbiased for vectors without a preferred direction.
+
+    Parameters
+    ----------
+    vectors : ndarray, shape (n, size)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.step_size_bounds import largest_square
+    >>> float(largest_square(np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [3.0, 2.0]])))
+    9.0
+    """
+    _, _, directions = np.linalg.svd(vectors[::2], full_matrices=False)
+    return float(np.mean((vectors[1::2] @ directions[0]) ** 2))
+
+
+def max_step_size_for_excess_noise(variance: float, excess: float) -> float:
+    """Bound of h by the direction of a manifold that has more noise than the mean.
+
+    Friction and known noise are the same for all directions of a point. An excess of the variance
+    in one direction raises the temperature there by h²/4 · excess · coth(γh/2).
+
+    Parameters
+    ----------
+    variance, excess : float
+        Mean variance of the gradient estimate over directions, and excess of the largest one.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.adaptation.step_size_bounds import max_step_size_for_excess_noise
+    >>> max_step_size_for_excess_noise(4.0, 0.0)
+    0.5
+    >>> round(max_step_size_for_excess_noise(4.0, 2.0), 3)
+    0.056
+    """
+
+    def bias(h: float) -> float:
+        return 0.25 * h * h * excess / math.tanh(0.5 * h * (LANGEVIN.friction + 0.5 * h * variance))
+
+    longest = LANGEVIN.max_step_size
+    if bias(longest) <= SETTINGS.max_anisotropy_bias:
+        return longest
+    from scipy.optimize import brentq  # takes 0.1 s to import, and few models need it
+
+    return float(brentq(lambda h: bias(h) - SETTINGS.max_anisotropy_bias, 1e-12, longest))
+
+
+def max_step_size_for_anisotropy(
+    points: Sequence[tuple[slice, int]], differences: np.ndarray
+) -> float:
+    """Bound of h by gradient noise that differs between directions of manifolds.
+
+    Parameters
+    ----------
+    points
+        See `pymc_geodesic.adaptation.components.curved_points`.
+    differences : ndarray, shape (n, size)
+        See `pymc_geodesic.kernels.gradient_pairs.differences_of_pairs`.
+    """
+    longest = math.inf
+    for part, dim in points:
+        if dim > 1:
+            here = differences[:, part]
+            variance = 0.5 * float(np.mean(np.sum(here**2, axis=1))) / dim
+            excess = max(0.5 * largest_square(here) - variance, 0.0)
+            longest = min(longest, max_step_size_for_excess_noise(variance, excess))
+    return longest
+
+
+def max_step_size_for_curvature(
+    points: Sequence[tuple[slice, int]], gradients: np.ndarray
+) -> float:
+    """Bound of h by the largest curvature of the log-density along a direction of a manifold.
+
+    The mean square of the gradient along a direction of curvature λ is λ, which no metric reduces
+    there.
+
+    Parameters
+    ----------
+    points
+        See `pymc_geodesic.adaptation.components.curved_points`.
+    gradients : ndarray, shape (n, size)
+        Gradients of the log-density at draws, multiplied by the length scales.
+    """
+    longest = math.inf
+    for part, _ in points:
+        curvature = largest_square(gradients[:, part])
+        longest = min(longest, LANGEVIN.max_step_size / math.sqrt(max(curvature, 1.0)))
+    return longest
+
+
+def max_step_size_of_exploration(
+    points: Sequence[tuple[slice, int]],
+    windows: MassMatrixWindows | None,
+    gradient: AdaptedGradient,
+) -> float:
+    """Bound of h by the gradients of the exploration; none where these are few.
+
+    Parameters
+    ----------
+    points
+        See `pymc_geodesic.adaptation.components.curved_points`.
+    windows : MassMatrixWindows or None
+        Draws and gradients of the exploration.
+    gradient : AdaptedGradient
+        With the metric of the exploration.
+    """
+    if windows is None or len(windows) < SETTINGS.min_gradients:
+        return math.inf
+    gradients, d = windows.gradients, gradient.n_euclidean
+    gradients[:, d:] *= np.repeat(gradient.metric.lengths, gradient.widths)
+    return max_step_size_for_curvature(points, gradients)

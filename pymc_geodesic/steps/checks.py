@@ -1,0 +1,271 @@
+"""Checks of models, variables and starting points, and the errors of step methods.
+
+Each message names the step and the variables, and what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pymc
+
+from pymc_geodesic.counts.refusals import moving_level, moving_support
+from pymc_geodesic.densities.edges import edges
+from pymc_geodesic.densities.jumps import jumps
+from pymc_geodesic.densities.log_terms import LogTerms
+from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.densities.written_terms import terms_as_written
+from pymc_geodesic.failure_modes import see
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.samplers.sampler import NotFiniteError
+from pymc_geodesic.steps.packing import StartError
+from pymc_geodesic.steps.pymc_parts import Model, PointType, SamplingError
+
+__all__ = [
+    "another_model",
+    "check_burn_in",
+    "check_log_density",
+    "check_smoothness",
+    "global_variables",
+    "invalid_start",
+    "not_finite",
+    "not_tuned",
+    "warn_of_square_frames",
+]
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def global_variables(
+    name: str,
+    model: Model,
+    every: Sequence[ManifoldVariable],
+    local: Sequence[ManifoldVariable],
+) -> list[ManifoldVariable]:
+    """Variables that are not local, Euclidean ones first: a metric joins these.
+
+    Parameters
+    ----------
+    name : str
+        Of the step.
+    model : pymc.Model
+    every, local : sequence of ManifoldVariable
+        All variables to sample, and those with one value for each row.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    local_values = [variable.value for variable in local]
+    found = sorted(
+        (variable for variable in every if variable.value not in local_values),
+        key=lambda variable: not variable.manifold.is_flat,
+    )
+    if not every:
+        free = [rv.name for rv in model.free_RVs]
+        raise ValueError(
+            f"{name} samples continuous variables, and none of the free variables {free} is one; "
+            "leave them to PyMC's steps, pm.sample()"
+        )
+    if not found:
+        raise ValueError("local= names every variable; leave at least one global variable")
+    return found
+
+
+def check_smoothness(
+    name: str,
+    model: Model,
+    variables: Sequence[ManifoldVariable],
+    minibatches: MinibatchArguments,
+) -> None:
+    """Validate that gradients see all that the log-density does where variables move.
+
+    Parameters
+    ----------
+    name : str
+        Of the step, which has no Metropolis correction.
+    model : pymc.Model
+    variables : sequence of ManifoldVariable
+    minibatches : MinibatchArguments
+
+    Raises
+    ------
+    ValueError
+        If a term has a moving edge, beyond which the density is zero, or a jump.
+    """
+    terms = terms_as_written(model)
+    for term, names in edges(model, variables, terms):
+        raise ValueError(moving_support(name, term, names))
+    for term, names in jumps(model, variables, terms, minibatches.minibatch):
+        raise ValueError(moving_level(name, term, names))
+
+
+def warn_of_square_frames(name: str, variables: Sequence[ManifoldVariable]) -> None:
+    """Warn of orthogonal matrices, whose determinant keeps its sign along a chain."""
+    for variable in variables:
+        if variable.manifold.is_connected:
+            continue
+        message = (
+            f"{variable.name!r} is an orthogonal matrix of shape {variable.shape}, and {name} "
+            "never changes the sign of its determinant: each chain samples the component of its "
+            "initial value. Use GMC, which proposes the other sign, or set initvals= of one "
+            "component if it holds all of the posterior"
+        )
+        warnings.warn(
+            see(message, "square-frames"),
+            UserWarning,
+            skip_file_prefixes=(_PACKAGE, os.path.dirname(pymc.__file__)),
+        )
+
+
+def another_model(name: str, own: Model, other: Model) -> ValueError:
+    """Error of a step that was made in one model and is used in another."""
+    made, used = (_described(each) for each in (own, other))
+    again = "; the model was built again after the step was made" if made == used else ""
+    message = (
+        f"{name} was made in {made} and is used in another model, {used}{again}. Make the step in "
+        f"the model that is sampled: with model: step = {name}(...)"
+    )
+    return ValueError(see(message, "another-model"))
+
+
+def _described(model: Model) -> str:
+    """Name of a model, if it has one, and its free variables."""
+    named = f"model {model.name!r}" if model.name else "a model"
+    return f"{named} with the free variables {[rv.name for rv in model.free_RVs]}"
+
+
+def not_tuned(name: str) -> SamplingError:
+    """Error of a step that needs a warm-up and has had none."""
+    message = (
+        f"{name} has not been tuned in this process, and tune=0 leaves no warm-up. "
+        "Sample with tune > 0, or specify the dynamics, such as step_size=. Settings "
+        "tuned with cores > 1 stay in the processes of the chains; to use them again "
+        "with tune=0, tune with cores=1."
+    )
+    return SamplingError(see(message, "tune-0"))
+
+
+def check_burn_in(
+    name: str, model: Model, variables: Sequence[ManifoldVariable], point: PointType
+) -> None:
+    """Validate that a chain of a tuned step does not start at the model's initial point.
+
+    Parameters
+    ----------
+    name : str
+        Of the step.
+    model : pymc.Model
+    variables : sequence of ManifoldVariable
+    point : dict
+        Where a chain without warm-up starts.
+
+    Raises
+    ------
+    SamplingError
+        If a variable has its initial value, since there is no burn-in.
+    """
+    initial = model.initial_point()
+    names = [
+        variable.name
+        for variable in variables
+        if np.allclose(point[variable.value_name], initial[variable.value_name])
+    ]
+    if not names:
+        return
+    every = [rv.name for rv in model.free_RVs]
+    values = ", ".join(f'"{each}": posterior["{each}"].values[c, -1]' for each in every)
+    message = (
+        f"tune=0 continues with the settings that {name} tuned before, but "
+        f"{', '.join(map(repr, names))} would start at the initial point of the model "
+        "without burn-in, and the first draws would enter the result. Pass the last draws "
+        f"of the tuned chains as starting points, initvals=[{{{values}}} for c in "
+        "range(chains)], or sample with tune > 0."
+    )
+    raise SamplingError(see(message, "tune-0"))
+
+
+def check_log_density(
+    name: str,
+    variables: Sequence[ManifoldVariable],
+    log_terms: LogTerms,
+    point: PointType,
+    *,
+    thoroughly: bool = False,
+) -> None:
+    """Validate the log-density of each term where a chain starts.
+
+    Parameters
+    ----------
+    name : str
+        Of the step.
+    variables : sequence of ManifoldVariable
+    log_terms : LogTerms
+    point : dict
+    thoroughly : bool
+        Whether terms of much data are evaluated too.
+
+    Raises
+    ------
+    SamplingError
+        If a term is not finite, which no proposal would leave.
+    """
+    if not (thoroughly or log_terms.fails(point)):
+        return
+    report = log_terms.report(point)
+    if report is not None:
+        message = (
+            f"the log-density is not finite where {name} starts to sample "
+            f"{_names(variables)}, and no step size helps. {report}."
+        )
+        raise SamplingError(see(message, "start"))
+
+
+def invalid_start(name: str, error: StartError) -> ValueError:
+    """Error of an initial value that has no coordinates on its manifold."""
+    message = (
+        f"{name} cannot start from the value of {error.name!r}: "
+        f"{error.reason} Give {error.name!r} another initial value (initval= or initvals=)."
+    )
+    return ValueError(see(message, "start"))
+
+
+def not_finite(
+    name: str, variables: Sequence[ManifoldVariable], error: NotFiniteError, where: str, draw: int
+) -> SamplingError:
+    """Error of a position, velocity, gradient or log-density that is not finite.
+
+    Parameters
+    ----------
+    name : str
+        Of the step.
+    variables : sequence of ManifoldVariable
+    error : NotFiniteError
+        From the sampler.
+    where : str
+        Variables whose coordinates are not finite; empty if that is unknown.
+    draw : int
+    """
+    sampled = _names(variables)
+    if error.at_start:
+        message = (
+            f"the {error.what} in {where or sampled} is not finite "
+            f"where {name} starts: no step size helps. Check the data for NaN and use other "
+            "initial values (initval=); model.debug() shows which term is not finite."
+        )
+        return SamplingError(see(message, "start"))
+    message = (
+        f"{name} diverged at draw {draw}: {where or error.what} is not finite while sampling "
+        f"{sampled} with step size {error.step_size:.3g}. Use a smaller step_size or more tuning "
+        "draws; model.debug() at the starting point shows terms that are not finite."
+    )
+    return SamplingError(see(message, "not-finite"))
+
+
+def _names(variables: Sequence[ManifoldVariable]) -> str:
+    return ", ".join(repr(variable.name) for variable in variables)
