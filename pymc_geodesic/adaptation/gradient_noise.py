@@ -27,6 +27,10 @@ __all__ = ["PAIRS_AT_ONCE", "PAIRS_AT_PLACE", "NoiseMeasurement", "by_place"]
 PAIRS, PAIRS_PER_DIMENSION, MOST_PAIRS = 800, 20, 2000
 PAIRS_AT_PLACE, PAIRS_AT_ONCE = 8, 24
 
+ENOUGH_NOISY, MOST_NOISY_PAIRS, MOST_NUMBERS = 100.0, 20_000, 10_000_000
+"""Expected minibatches with a row that makes the noise of a rare coordinate, whose variance is then
+measured with a relative standard error of some 20 %; and pairs, and numbers of them, at most."""
+
 MOST_TIMES, MOST_DOUBT = 7, 0.04
 """How often as many pairs are measured again, and the error of a temperature that is borne with."""
 
@@ -44,9 +48,6 @@ log-density counts as quadratic along a coordinate; and variance over z² that a
 FARTHEST_DRAW = 10.0
 """Distance from the center along a coordinate, in posterior standard deviations, beyond which noise
 is not measured: at most 1 % of any distribution lies there, and a chain that ran away may."""
-
-ENOUGH_AT_DRAWS = 1000
-"""Squares of differences at draws that tell how much more noise there is than around the centre."""
 
 
 class NoiseMeasurement:
@@ -67,6 +68,8 @@ class NoiseMeasurement:
         Noise with control variates over noise without; 1 without variates.
     n_grad : int
         Evaluations of minibatch gradients, see `spent`.
+    noisy_rate : float
+        Probability that a minibatch holds one of the rows that make the noise of a rare coordinate.
     doubt : float
         Largest error of a temperature for noise known this badly; see `take_more`.
     tail_spread : ndarray, shape (size,)
@@ -85,6 +88,7 @@ class NoiseMeasurement:
         self._next_arguments = next_arguments
         self._points = points_of(product)
         self._widths = gradient.widths
+        self.noisy_rate = 1.0
         prepare(differences_of_pairs, fill_normal, geodesic)
         self.reset()
 
@@ -131,6 +135,13 @@ class NoiseMeasurement:
     @property
     def n_wanted(self) -> int:
         """Pairs that tell the noise along each coordinate."""
+        most = min(MOST_NOISY_PAIRS, MOST_NUMBERS // self.size)
+        rare = min(0.5 * ENOUGH_NOISY / self.noisy_rate, most)
+        return PAIRS_AT_PLACE * (max(self._n_usual, int(rare)) // PAIRS_AT_PLACE)
+
+    @property
+    def _n_usual(self) -> int:
+        """Pairs where no row makes much of the noise."""
         wanted = max(PAIRS, PAIRS_PER_DIMENSION * self.gradient.n_euclidean)
         return PAIRS_AT_PLACE * (min(wanted, MOST_PAIRS) // PAIRS_AT_PLACE)
 
@@ -138,16 +149,10 @@ class NoiseMeasurement:
     def variances(self) -> np.ndarray:
         """Variance b_j of the estimate, one for all coordinates of a point on a manifold.
 
-        Zero where nothing was measured. Draws lie farther from the centre than N(0, I) does where
-        the metric is not all there is to know, and differences to an anchor are noisier there: what
-        was measured around the centre is multiplied by how much more there is at draws.
+        The mean over all points, those around the center and those of the chain. Zero where nothing
+        was measured.
         """
-        around, n_around = self._around.mean, self._around.n_pairs
-        at_draws, n_at_draws = self._at_draws.mean, self._at_draws.n_pairs
-        seen = around > 0.0
-        if n_at_draws * np.count_nonzero(seen) >= ENOUGH_AT_DRAWS:
-            around = around * np.mean(at_draws[seen] / around[seen])
-        noise = (n_around * around + n_at_draws * at_draws) / max(n_around + n_at_draws, 1)
+        noise = (self._around + self._at_draws).mean
         for part, dim in self._points:
             noise[part] = noise[part].sum() / dim
         return noise
@@ -197,7 +202,7 @@ class NoiseMeasurement:
         """
         for i in range(MOST_TIMES + 1):
             if i:
-                self._around.take(by_place(self.differences(z, self.n_wanted, stream)))
+                self._around.take(by_place(self.differences(z, self._n_usual, stream)))
             self.doubt = float(heat_in_doubt(choose(), self.error).max(initial=0.0))
             if not self.doubt > MOST_DOUBT:
                 return
@@ -270,7 +275,8 @@ class NoiseMeasurement:
         if not d:
             return
         tails = self._tails(z, stream)
-        places = np.repeat(tails.reshape(-1, self.size), PAIRS_AT_PLACE, axis=0)
+        n_pairs = PAIRS_AT_PLACE * (self.n_wanted // self._n_usual)
+        places = np.repeat(tails.reshape(-1, self.size), n_pairs, axis=0)
         arguments = self._next_arguments(2 * len(places))
         own = np.arange(d)
         distances = np.mean(tails[own, :, :, own] ** 2, axis=-1)

@@ -56,6 +56,10 @@ FAR, FARTHEST = 1.0, 2.0
 """Mean square of whitened coordinates of the mean, and the largest of them, from which the anchor
 follows it: one scale in a thousand coordinates is enough for noise to be another."""
 
+SAFETY = 1.2
+"""Standard errors of the noise by which the step is bounded like by noise that differs over the
+posterior; more than one, for those of rare noise are underestimated."""
+
 MOST_LOST = 4
 """Divergences in a row after which the chain goes back to where the search ended."""
 
@@ -196,6 +200,8 @@ class WhitenedAdaptation:
             return
         sample = rows_of_sample(self._estimate, self.product.size)
         self.gradient.use_sample(sample.arrays, sample.counts, sample.weights)
+        source = self._estimate.source
+        self._noise.noisy_rate = min(sample.n_noisy * source.batch_size / source.n_rows, 1.0)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -359,7 +365,8 @@ class WhitenedAdaptation:
     def _choose(self) -> LangevinSettings:
         """Choose settings for the noise that is known by now."""
         noise = self._noise.variances
-        self._bounds.bound(noise, self._noise.spread)
+        uncertain = np.hypot(self._noise.spread, SAFETY * self._noise.error)
+        self._bounds.bound(noise, uncertain)
         return self._bounds.choose(noise)
 
     def _look_again(self, chain: LangevinChain) -> int:

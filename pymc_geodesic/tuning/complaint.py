@@ -39,7 +39,7 @@ _REMEDY_OF_STANDSTILL = (
 )
 
 
-_DOUBTFUL_HEAT = 0.15
+_DOUBTFUL_HEAT = 0.1
 """Error of a temperature, for noise that is known badly, that is worth a word."""
 
 

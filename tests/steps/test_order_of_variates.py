@@ -61,19 +61,21 @@ def test_order(batch_size, control_variates, order):
     assert step.adaptation.gradient.order == order
 
 
-@pytest.mark.parametrize("step_class", [pg.SGGMC, pg.SGLD])
-def test_second_order_is_exact_where_the_posterior_is_normal(step_class):
-    """Five of 4,000 rows inform a coordinate: one minibatch in eighty has all of its noise."""
+def draw_with_indicator(step_class, n, n_informed, batch_size, seed):
+    """Draws of two coefficients, in exact posterior sds, and the last warning.
+
+    The second is that of an indicator which few rows have.
+    """
     rng = np.random.default_rng(3)
-    n, n_informed, tune, draws = 4000, 5, 300, 2000
+    tune, draws = 300, 2000
     x = np.column_stack([np.ones(n), np.arange(n) < n_informed])[rng.permutation(n)]
     y = x @ [0.5, 0.3] + rng.normal(size=n)
     with pm.Model() as model:
         rows = pm.Data("x", x)
         b = pm.Normal("b", 0.0, 5.0, shape=2)
         pm.Normal("y", rows @ b, 1.0, observed=pm.Data("t", y))
-        step = step_class(minibatch=["x", "t"], batch_size=10)
-    step.setup_chain(np.random.default_rng(3), tune, draws)
+        step = step_class(minibatch=["x", "t"], batch_size=batch_size)
+    step.setup_chain(np.random.default_rng(seed), tune, draws)
     point, drawn = model.initial_point(random_seed=1), []
     for draw in range(tune + draws):
         if draw == tune:
@@ -81,10 +83,26 @@ def test_second_order_is_exact_where_the_posterior_is_normal(step_class):
         point, _ = step.step(point)
         drawn.append(point["b"])
     covariance = np.linalg.inv(x.T @ x + np.eye(2) / 25.0)
-    z = (drawn[tune:] - covariance @ x.T @ y) / np.sqrt(np.diag(covariance))
+    return (drawn[tune:] - covariance @ x.T @ y) / np.sqrt(np.diag(covariance))
+
+
+def assert_exact(z):
     assert np.abs(z).max() < 5.0
     assert np.abs(z.mean(axis=0)).max() < 0.15
     assert np.abs(z.std(axis=0) - 1.0).max() < 0.1
+
+
+@pytest.mark.parametrize("step_class", [pg.SGGMC, pg.SGLD])
+def test_second_order_is_exact_where_the_posterior_is_normal(step_class):
+    """Five of 4,000 rows inform a coordinate: one minibatch in eighty has all of its noise."""
+    assert_exact(draw_with_indicator(step_class, 4000, 5, batch_size=10, seed=3))
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+@pytest.mark.parametrize("step_class", [pg.SGGMC, pg.SGLD, slow(pg.gSGNHT), slow(pg.SSGNHT)])
+def test_noise_of_rows_that_hardly_any_minibatch_has_is_measured(step_class, seed):
+    """One minibatch in 4,000 has all of the noise of the second coordinate."""
+    assert_exact(draw_with_indicator(step_class, 20_000, 5, batch_size=1, seed=seed))
 
 
 def test_auto_chooses_the_cheaper_draw():
