@@ -148,7 +148,7 @@ def trajectory_monitors(
     """Make monitors, in the order in which their diagnoses are reported."""
     return [
         AcceptanceMonitor(target_accept),
-        Report(lambda _: step.funnel_diagnosis(lambda _: sampler.adaptation.funnel())),
+        Report(lambda _: step.funnel_diagnosis(sampler.adaptation.funnel)),
         EffectiveSizeMonitor(
             step.product, angles_of(step.variables), minibatch_remedy="larger minibatches"
         ),
