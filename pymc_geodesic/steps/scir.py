@@ -121,7 +121,9 @@ class SCIR(GeodesicStep):
     Where the sum of the counts changes with ω, as in mixtures and topics that share words, the
     drift of a Dirichlet variable has the further term ωⱼ(M − Σn̂), with the mean M of Σn over the
     tuning phase. The law of θ under which ω has the posterior is then invariant for h → 0; without
-    the term it is not. With ``local=`` the term is left out. See the page on simplex samplers.
+    the term it is not. With ``local=`` the term is left out, and the draws are biased at every step
+    size, the more the fewer words a topic has: for two topics of one text of 12 words the sd would
+    be .3179 instead of .3262. See the page on simplex samplers.
 
     It applies to likelihoods with non-negative ω ∂ log p / ∂ω: Categorical and Multinomial data
     with the variable as probabilities, mixtures of them, discrete variables of other steps

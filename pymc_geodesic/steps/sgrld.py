@@ -45,7 +45,9 @@ class SGRLD(GeodesicStep):
     component and everything for one near zero. It samples every Dirichlet and Gamma
     variable with a differentiable likelihood, also where counts are negative and `SCIR` declines.
     Where a component has α < 1 the posterior may have an infinite density at zero; the error in ω
-    then falls slowly with h, about as h^α, and no practical step size removes it. Use `SCIR` there.
+    then falls slowly with h, about as h^α, and no practical step size removes it, nor does tuning:
+    for two topics of one text of 12 words with α = 0.3 the sd is .302 at h = 0.002 and .288 at
+    h = 0.01 instead of .3262. Use `SCIR` there.
 
     Parameters
     ----------

@@ -51,6 +51,8 @@ from pymc_geodesic.steps.pymc_parts import (
     TensorVariable,
     WarningType,
     WithSamplingState,
+    backend_of,
+    compile_kwargs_of_sample,
     dataclass_state,
     get_random_generator,
     modelcontext,
@@ -172,6 +174,8 @@ class GeodesicStep(BlockedStep):
         check_compile_kwargs(compile_kwargs)
         name = type(self).__name__
         self.model = modelcontext(model)
+        self._mode = dict(compile_kwargs or {}).get("mode")
+        self._ignored: Mapping[str, Any] | None = None
         self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         every = manifold_variables(self.model, vars, manifolds, everywhere=everywhere)
         self.variables = global_variables(name, self.model, every, self.local)
@@ -211,11 +215,33 @@ class GeodesicStep(BlockedStep):
         model = Model.get_context(error_if_none=False, allow_block_model_access=True)
         if isinstance(model, Model) and not set(self._vars) <= set(model.value_vars):
             raise ValueError(another_model(type(self).__name__, self.model, model))
+        self._warn_of_ignored_backend()
         return self._vars
 
     @vars.setter
     def vars(self, values: list[TensorVariable]) -> None:
         self._vars = values
+
+    def _warn_of_ignored_backend(self) -> None:
+        """Warn once of a `pymc.sample` whose backend is not that of the step."""
+        given = compile_kwargs_of_sample()
+        if not given or given is self._ignored:
+            return
+        self._ignored = given
+        wanted, own = backend_of(given.get("mode", self._mode)), backend_of(self._mode)
+        if wanted == own:
+            return
+        name = type(self).__name__
+        message = (
+            f"pm.sample(backend=...) has no effect on {name}, which was made before and compiles "
+            f'its gradients in mode "{own}", not "{wanted}". Set compile_kwargs={{"mode": '
+            f'"{wanted}"}} in {name}(...)'
+        )
+        warnings.warn(
+            see(message, "backend"),
+            UserWarning,
+            skip_file_prefixes=(_PACKAGE, os.path.dirname(pymc.__file__)),
+        )
 
     @property
     def samples_all(self) -> bool:
