@@ -29,7 +29,7 @@ def make(model, step_class=SCIR, vars=("w",), compile_kwargs=INTERPRETED, **kwar
 def draws_of(model, step_class, draws=1500, tune=200, **kwargs):
     """Long runs, for which it is worth while to compile."""
     step = make(model, step_class, compile_kwargs=None, **kwargs)
-    return sample(model, step, draws=draws, tune=tune, compile_kwargs=None)
+    return sample(model, step, draws=draws, tune=tune)
 
 
 def assert_posterior(draws, exact, sds=0.15, rtol=0.1):
@@ -88,7 +88,7 @@ N_POSTERIORS = 2000
 def independent_draws(model, **kwargs):
     """Draws of a model of many posteriors that do not depend on each other."""
     step = make(model, compile_kwargs=None, n_steps=50, **kwargs)
-    idata = sample(model, step, draws=20, tune=20, compile_kwargs=None)
+    idata = sample(model, step, draws=20, tune=20)
     return idata.posterior["w"].values[0]
 
 

@@ -160,7 +160,7 @@ def test_predictions_are_those_of_the_posterior_predictive(rows, signs):
     with model:
         idata = pm.sample(
             400, tune=200, chains=2, cores=1, random_seed=1, progressbar=False,
-            step=pg.GMC(), compute_convergence_checks=False, compile_kwargs=interpreted,
+            step=pg.GMC(), compute_convergence_checks=False,
         )  # fmt: skip
         pm.set_data({"X": new, "y": np.ones(3)})
         predicted = pm.sample_posterior_predictive(

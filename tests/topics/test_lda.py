@@ -21,7 +21,6 @@ QUIET = {
     "compute_convergence_checks": False,
     "random_seed": 1,
     "chains": 1,
-    "compile_kwargs": INTERPRETED,
 }
 
 
