@@ -13,7 +13,7 @@ import json
 
 import numpy as np
 
-from pymc_geodesic.directional import credible_cap, directional_hdi, directional_hdr
+from pymc_geodesic.directional import credible_cap, hdi, hdr
 from pymc_geodesic.distributions.draws import draw_uniform_directions, draw_von_mises_fisher
 
 KAPPA, N_DATA, N_DRAWS = 3.0, 5, 400
@@ -28,10 +28,10 @@ def coverage(d: int, n_sets: int, prob: float = 0.9, seed: int = 1) -> dict[str,
         length = np.linalg.norm(total)
         draws = draw_von_mises_fisher(rng, total / length, length, (N_DRAWS,))
         cap = credible_cap(draws, ci_prob=prob, unit="rad")
-        held["cap"].append(bool(np.arccos(np.clip(cap.centre @ truth, -1, 1)) <= cap.radius))
-        held["region"].append(bool(directional_hdr(draws, ci_prob=prob).contains(truth)))
+        held["cap"].append(bool(np.arccos(np.clip(cap.center @ truth, -1, 1)) <= cap.radius))
+        held["region"].append(bool(hdr(draws, ci_prob=prob).contains(truth)))
         if d == 2:
-            low, high = directional_hdi(np.arctan2(draws[:, 1], draws[:, 0]), ci_prob=prob)
+            low, high = hdi(np.arctan2(draws[:, 1], draws[:, 0]), ci_prob=prob)
             angle = np.arctan2(truth[1], truth[0])
             held["arc"].append(bool((angle - low) % (2 * np.pi) <= (high - low) % (2 * np.pi)))
     return {name: float(np.mean(each)) for name, each in held.items()}

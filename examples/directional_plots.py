@@ -74,7 +74,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def figures(draws: int) -> dict[str, Any]:
     """Make every plot of the page."""
     made, winds = made_draws(), sampled_winds(draws)
-    print(pg.directional.directional_summary(made, axial="axis", round_to=2).T)
+    print(pg.directional.summary(made, axial="axis", round_to=2).T)
     return {
         "rose": pg.directional.plot_rose(made, compass=True),
         "circular_density": pg.directional.plot_circular_density(made),
@@ -84,12 +84,12 @@ def figures(draws: int) -> dict[str, Any]:
         ),
         "sphere_mollweide": pg.directional.plot_sphere(made, "pole", projection="mollweide"),
         "sphere_globe": pg.directional.plot_sphere(
-            made, "pole", projection="3d", centre=[0, 1, 0.3]
+            made, "pole", projection="3d", center=[0, 1, 0.3]
         ),
         "ternary": pg.directional.plot_ternary(made),
-        "direction_trace": pg.directional.plot_direction_trace(winds),
+        "trace": pg.directional.plot_trace(winds),
         "warmup": pg.diagnostics.plot_warmup(winds),
-        "directional_ppc": pg.directional.plot_directional_ppc(winds),
+        "ppc_dist": pg.directional.plot_ppc_dist(winds),
     }
 
 

@@ -1,4 +1,4 @@
-"""Unit vectors as longitude and latitude, and as declination and inclination."""
+"""Conversion of unit vectors to longitude and latitude, and declination and inclination."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike
 PACKAGE = str(Path(__file__).parents[2])
 
 TWO_TURNS = 4.0 * np.pi
+"""Largest absolute value of angles in radians without a warning."""
 
 UNITS = {"deg": 180.0 / np.pi, "degrees": 180.0 / np.pi, "rad": 1.0, "radians": 1.0}
 
 
 def units_per_radian(unit: str) -> float:
-    """Return how many of the unit one radian is.
+    """Return one radian in another unit.
 
     Raises
     ------
@@ -34,20 +35,20 @@ def units_per_radian(unit: str) -> float:
     return UNITS[unit]
 
 
-def warn_of_degrees(name: str, angles: np.ndarray) -> None:
-    """Warn of angles that go beyond two turns if they are radians, as degrees do.
+def warn_if_degrees(name: str, angles: np.ndarray) -> None:
+    """Warn of angles in radians that exceed 4π in absolute value, as angles in degrees do.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.directional.coordinates import warn_of_degrees
-    >>> warn_of_degrees("wind", np.array([0.1, 6.2]))
+    >>> from pymc_geodesic.directional.coordinates import warn_if_degrees
+    >>> warn_if_degrees("wind", np.array([0.1, 6.2]))
     """
     largest = float(np.max(np.abs(angles), initial=0.0, where=np.isfinite(angles)))
     if largest > TWO_TURNS:
         warnings.warn(
-            f"the angles of {name!r} go to {largest:.4g} and are taken for radians: if they are "
-            "degrees, np.radians makes radians of them",
+            f"The angles of {name!r} are interpreted as radians, but their largest absolute value "
+            f"is {largest:.4g}. Convert degrees with np.radians.",
             UserWarning,
             skip_file_prefixes=(PACKAGE,),
         )
@@ -62,7 +63,7 @@ def to_lonlat(vectors: ArrayLike, *, unit: str = "deg") -> tuple[np.ndarray, np.
     Parameters
     ----------
     vectors : array_like, shape (..., 3)
-        Vectors of any length but zero.
+        Nonzero vectors.
     unit : {"deg", "rad"}
         Unit of both angles.
 
@@ -71,12 +72,12 @@ def to_lonlat(vectors: ArrayLike, *, unit: str = "deg") -> tuple[np.ndarray, np.
     lon : numpy.ndarray, shape (...)
         From −180° to 180°.
     lat : numpy.ndarray, shape (...)
-        From −90° to 90°, positive where z is.
+        From −90° to 90°, with the sign of z.
 
     Raises
     ------
     ValueError
-        If the last axis has not three entries, or `unit` is unknown.
+        If the length of the last axis is not 3, or `unit` is unknown.
 
     Examples
     --------
@@ -86,18 +87,18 @@ def to_lonlat(vectors: ArrayLike, *, unit: str = "deg") -> tuple[np.ndarray, np.
     (90.0, 45.0)
     """
     x, y, z = _components(vectors)
-    # y + 0 is never −0, whose longitude behind the pole would be −180°.
+    # y + 0.0 is never −0.0, whose longitude for x < 0 would be −180°.
     scale = units_per_radian(unit)
     return scale * np.arctan2(y + 0.0, x), scale * np.arctan2(z, np.hypot(x, y))
 
 
 def from_lonlat(lon: ArrayLike, lat: ArrayLike, *, unit: str = "deg") -> np.ndarray:
-    r"""Make unit vectors :math:`(\cos\varphi\cos\lambda, \cos\varphi\sin\lambda, \sin\varphi)`.
+    r"""Return unit vectors :math:`(\cos\varphi\cos\lambda, \cos\varphi\sin\lambda, \sin\varphi)`.
 
     Parameters
     ----------
     lon, lat : array_like
-        Longitude and latitude, broadcast against each other.
+        Longitude and latitude, with shapes that broadcast.
     unit : {"deg", "rad"}
         Unit of both.
 
@@ -108,7 +109,7 @@ def from_lonlat(lon: ArrayLike, lat: ArrayLike, *, unit: str = "deg") -> np.ndar
     Raises
     ------
     ValueError
-        If a latitude is beyond a pole, or `unit` is unknown.
+        If a latitude is not between −90° and 90°, or `unit` is unknown.
 
     Examples
     --------
@@ -120,8 +121,8 @@ def from_lonlat(lon: ArrayLike, lat: ArrayLike, *, unit: str = "deg") -> np.ndar
     lon, lat = np.broadcast_arrays(np.asarray(lon, float) / scale, np.asarray(lat, float) / scale)
     if (np.abs(lat) > np.pi / 2 + 1e-12).any():
         raise ValueError(
-            f"`lat` must lie between −90° and 90°, or in radians between −π/2 and π/2; it goes to "
-            f"{np.abs(lat).max() * scale:.6g} with unit={unit!r}."
+            f"`lat` must lie between −90° and 90°, or in radians between −π/2 and π/2; the largest "
+            f"absolute value is {np.abs(lat).max() * scale:.6g} with unit={unit!r}."
         )
     return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
 
@@ -129,11 +130,10 @@ def from_lonlat(lon: ArrayLike, lat: ArrayLike, *, unit: str = "deg") -> np.ndar
 def to_declination_inclination(
     vectors: ArrayLike, *, unit: str = "deg"
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Declination and inclination of vectors that point north, east and down.
+    r"""Declination and inclination of vectors with the components north, east and down.
 
-    Palaeomagnetists measure the declination :math:`D = \operatorname{atan2}(\text{east},
-    \text{north})` clockwise from north, and the inclination positive downward (Butler 1992,
-    *Paleomagnetism*, chapter 1).
+    The declination :math:`D = \operatorname{atan2}(\text{east}, \text{north})` is clockwise from
+    north, the inclination positive downward (Butler 1992, *Paleomagnetism*, chapter 1).
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def to_declination_inclination(
     Raises
     ------
     ValueError
-        If the last axis has not three entries, or `unit` is unknown.
+        If the length of the last axis is not 3, or `unit` is unknown.
 
     Examples
     --------
@@ -168,12 +168,12 @@ def to_declination_inclination(
 def from_declination_inclination(
     declination: ArrayLike, inclination: ArrayLike, *, unit: str = "deg"
 ) -> np.ndarray:
-    r"""Make unit vectors :math:`(\cos I\cos D, \cos I\sin D, \sin I)`: north, east, down.
+    r"""Return unit vectors :math:`(\cos I\cos D, \cos I\sin D, \sin I)`: north, east, down.
 
     Parameters
     ----------
     declination, inclination : array_like
-        D, clockwise from north, and I, positive downward; broadcast against each other.
+        D, clockwise from north, and I, positive downward, with shapes that broadcast.
     unit : {"deg", "rad"}
         Unit of both.
 
@@ -184,7 +184,7 @@ def from_declination_inclination(
     Raises
     ------
     ValueError
-        If an inclination is steeper than vertical, or `unit` is unknown.
+        If an inclination is not between −90° and 90°, or `unit` is unknown.
 
     Examples
     --------
@@ -201,7 +201,5 @@ def from_declination_inclination(
 def _components(vectors: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     vectors = np.asarray(vectors, dtype=float)
     if vectors.shape[-1:] != (3,):
-        raise ValueError(
-            f"The last axis must hold the three components; the shape is {vectors.shape}."
-        )
+        raise ValueError(f"The last axis must hold three components; the shape is {vectors.shape}.")
     return vectors[..., 0], vectors[..., 1], vectors[..., 2]

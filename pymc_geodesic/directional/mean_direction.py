@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
+from scipy.stats import directional_stats
 
 from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS
-from pymc_geodesic.directional.kinds import chosen, group_of
+from pymc_geodesic.directional.direction_variables import dataset_of, select_variables
 
 PACKAGE = str(Path(__file__).parents[2])
 
-LOST = 0.1
-"""Resultant length below which a first moment counts as vanished."""
+SMALL_RESULTANT = 0.1
+"""Mean resultant length below which the first moment counts as zero."""
 
-DISTINCT = 0.1
-"""By how much the largest share of second moments must exceed 1 / d to show an axis."""
+AXIAL_EXCESS = 0.1
+"""Least excess over 1 / d of the largest eigenvalue of the second moments of axial draws."""
 
 
-class Centre(NamedTuple):
-    """Where draws lie and how close together: the mean, its resultant length, the draws' side."""
+class DirectionalMean(NamedTuple):
+    """Mean direction or principal axis of draws, and their mean resultant length."""
 
     mean: np.ndarray
     resultant_length: float
@@ -32,14 +33,14 @@ class Centre(NamedTuple):
 
 
 def unit_rows(points: ArrayLike, name: str = "points") -> np.ndarray:
-    """Return unit vectors as rows, or say what they should have been.
+    """Validate unit vectors and return them as rows.
 
     Parameters
     ----------
     points : array_like, shape (..., d)
         Unit vectors.
     name : str
-        What to call them in an error.
+        Name in error messages.
 
     Returns
     -------
@@ -48,7 +49,7 @@ def unit_rows(points: ArrayLike, name: str = "points") -> np.ndarray:
     Raises
     ------
     ValueError
-        If there are none, or their length is not one.
+        If there are no vectors, or their length is not one.
 
     Examples
     --------
@@ -71,12 +72,12 @@ def unit_rows(points: ArrayLike, name: str = "points") -> np.ndarray:
     return rows / length[:, None]
 
 
-def looks_axial(rows: np.ndarray) -> bool:
-    """Whether the first moment of unit vectors vanishes while they lie along an axis."""
-    if np.linalg.norm(rows.mean(axis=0)) >= LOST:
+def appears_axial(rows: np.ndarray) -> bool:
+    """Return whether the first moment of unit vectors vanishes and the second shows an axis."""
+    if np.linalg.norm(rows.mean(axis=0)) >= SMALL_RESULTANT:
         return False
     largest, _ = principal_axis(rows)
-    return bool(largest - 1.0 / rows.shape[1] > DISTINCT)
+    return bool(largest - 1.0 / rows.shape[1] > AXIAL_EXCESS)
 
 
 def principal_axis(rows: np.ndarray) -> tuple[float, np.ndarray]:
@@ -90,29 +91,30 @@ def principal_axis(rows: np.ndarray) -> tuple[float, np.ndarray]:
     return float(values[-1]), axis / np.linalg.norm(axis)
 
 
-def centre_of(rows: np.ndarray, axial: bool) -> Centre:
+def directional_mean(rows: np.ndarray, axial: bool) -> DirectionalMean:
     r"""Return the mean direction of unit vectors, or their principal axis.
 
     The direction is :math:`\bar x / \lVert\bar x\rVert`; the axis is the leading eigenvector of
     :math:`\frac1n\sum x_i x_i^\top` (Mardia and Jupp 2000, section 10.2), its largest component
-    positive, and the resultant length is that of the draws on its side.
+    positive, and the resultant length is that of the draws aligned with it.
     """
     if axial:
         _, mean = principal_axis(rows)
         mean = mean * np.sign(mean[np.argmax(np.abs(mean))])
-        return Centre(mean, float(np.linalg.norm(to_side(rows, mean).mean(axis=0))), True)
-    total = rows.mean(axis=0)
-    length = float(np.linalg.norm(total))
-    mean = total / length if length > 0 else np.full(rows.shape[1], np.nan)
-    return Centre(mean, length, False)
+        return DirectionalMean(
+            mean, float(np.linalg.norm(align_to_axis(rows, mean).mean(axis=0))), True
+        )
+    with np.errstate(invalid="ignore"):  # draws that cancel have no mean direction: NaN
+        found = directional_stats(rows, normalize=False)
+    return DirectionalMean(found.mean_direction, float(found.mean_resultant_length), False)
 
 
-def to_side(rows: np.ndarray, axis: np.ndarray) -> np.ndarray:
-    """Turn unit vectors to the side of an axis."""
+def align_to_axis(rows: np.ndarray, axis: np.ndarray) -> np.ndarray:
+    """Flip the sign of unit vectors with a negative inner product with an axis."""
     return np.where(rows @ axis < 0, -1.0, 1.0)[..., None] * rows
 
 
-def frame_centre(frames: np.ndarray) -> Centre:
+def mean_frame(frames: np.ndarray) -> DirectionalMean:
     r"""Return the extrinsic mean of orthonormal frames, shape (n, rows, columns).
 
     The polar factor :math:`U V^\top` of the mean matrix :math:`U S V^\top` is the frame with the
@@ -121,21 +123,23 @@ def frame_centre(frames: np.ndarray) -> Centre:
     :math:`\lVert\bar x\rVert` for one column.
     """
     left, scale, right = np.linalg.svd(frames.mean(axis=0), full_matrices=False)
-    return Centre(left @ right, float(scale.mean()), False)
+    return DirectionalMean(left @ right, float(scale.mean()), False)
 
 
 def mean_direction(
     idata: xr.DataTree,
     var_names: str | Sequence[str] | None = None,
     *,
-    axial: bool | str | Sequence[str] | None = None,
     group: str = "posterior",
+    coords: Mapping[Any, Any] | None = None,
+    sample_dims: str | Sequence[str] | None = None,
+    axial: bool | str | Sequence[str] | None = None,
 ) -> xr.Dataset:
-    r"""Posterior means that lie on the manifold: of directions, axes and orthonormal frames.
+    r"""Extrinsic posterior means of directions, axes and orthonormal frames.
 
     A direction has the mean :math:`\bar x / \lVert\bar x\rVert`, an axis the leading eigenvector
-    of the second moments, a frame the polar factor of the mean matrix, which is its Fréchet mean in
-    the Frobenius distance.
+    of the second moments, a frame the polar factor of the mean matrix, which is the Fréchet mean in
+    the Frobenius distance. All lie on the manifold.
 
     Parameters
     ----------
@@ -143,11 +147,16 @@ def mean_direction(
         Draws.
     var_names : str or sequence of str, optional
         Directions or frames; by default all, see `direction_variables`.
-    axial : bool, str, sequence of str or None
-        Whether x and −x are the same, for all directions or those named. None decides, with a
-        warning, where the first moment vanishes and the second shows an axis.
     group : str
         Group of the tree.
+    coords : mapping, optional
+        Labels to select along dimensions, as in ArviZ.
+    sample_dims : str or sequence of str, optional
+        Dimensions of the draws, ``chain`` and ``draw`` by default.
+    axial : bool, str, sequence of str or None
+        Whether x and −x are equivalent, for all directions or those named. With None a direction
+        is treated as an axis, with a warning, if the first moment vanishes and the second shows an
+        axis.
 
     Returns
     -------
@@ -171,51 +180,59 @@ def mean_direction(
     (True, True)
     """
     check_axial(axial, idata, group)
+    variables = select_variables(
+        idata,
+        var_names,
+        ("direction", "frame"),
+        group=group,
+        coords=coords,
+        sample_dims=sample_dims,
+    )
     result = {}
-    for name, variable in chosen(idata, var_names, ("direction", "frame"), group=group).items():
+    for name, variable in variables.items():
         core = 2 if variable.attrs["manifold"] == "frame" else 1
-        batches = as_batches(variable, core)
+        batches = stack_batches(variable, core)
         if core == 2:
-            means = [frame_centre(each.reshape(-1, *each.shape[2:])).mean for each in batches]
+            means = [mean_frame(each.reshape(-1, *each.shape[2:])).mean for each in batches]
         else:
             rows = [each.reshape(-1, each.shape[-1]) for each in batches]
-            means = [centre_of(each, is_axial(each, name, axial)).mean for each in rows]
+            means = [directional_mean(each, resolve_axial(each, name, axial)).mean for each in rows]
         template = variable.isel(dict.fromkeys(SAMPLE_DIMS, 0), drop=True)
         result[name] = template.copy(data=np.reshape(means, template.shape))
     return xr.Dataset(result)
 
 
 def check_axial(axial: bool | str | Sequence[str] | None, idata: Any, group: str) -> None:
-    """Refuse names of axes that no variable has: axes would be taken for directions."""
+    """Raise ``ValueError`` if `axial` names a variable that the group does not hold."""
     if axial is None or isinstance(axial, bool):
         return
-    held = list(map(str, group_of(idata, group).data_vars))
+    names = list(map(str, dataset_of(idata, group).data_vars))
     for name in [axial] if isinstance(axial, str) else axial:
-        if name not in held:
+        if name not in names:
             raise ValueError(
-                f"`axial` names {name!r}, but the group {group!r} holds {', '.join(held)}."
+                f"`axial` names {name!r}, but the group {group!r} holds {', '.join(names)}."
             )
 
 
-def is_axial(rows: np.ndarray, name: str, axial: bool | str | Sequence[str] | None) -> bool:
-    """Decide whether a variable is an axis, with a warning where nobody has said so."""
+def resolve_axial(rows: np.ndarray, name: str, axial: bool | str | Sequence[str] | None) -> bool:
+    """Return whether a variable is an axis, with a warning if `axial` is None and it appears so."""
     if isinstance(axial, bool):
         return axial
     if axial is not None:
         return name in ([axial] if isinstance(axial, str) else axial)
-    if not looks_axial(rows):
+    if not appears_axial(rows):
         return False
     warnings.warn(
-        f"The mean of the draws of {name!r} vanishes and they lie along an axis: it is summarised "
-        "as an axis, x and −x the same. `axial=True` says so without this warning, `axial=False` "
-        "keeps the direction.",
+        f"The mean of the draws of {name!r} vanishes and they lie along an axis: it is summarized "
+        "as an axis, with x and −x equivalent. Set `axial=True` to silence this warning, or "
+        "`axial=False` to summarize a direction.",
         UserWarning,
         skip_file_prefixes=(PACKAGE,),
     )
     return True
 
 
-def as_batches(variable: xr.DataArray, core: int) -> np.ndarray:
+def stack_batches(variable: xr.DataArray, core: int) -> np.ndarray:
     """Return draws with the shape (batch, chain, draw, ...core)."""
     missing = [dim for dim in SAMPLE_DIMS if dim not in variable.dims]
     if missing:

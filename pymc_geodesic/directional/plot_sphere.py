@@ -1,8 +1,9 @@
-"""Directions in space, on maps and on the globe."""
+"""Plots of directions in space, on maps and on a globe."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,54 +13,278 @@ from numpy.typing import ArrayLike
 from pymc_geodesic.diagnostics.plots.panels import (
     COLOURS,
     DARK,
+    GREY,
+    LIGHT,
     Pen,
     backend_name,
     draw,
     panels,
 )
-from pymc_geodesic.directional.density import directional_density, thinned
-from pymc_geodesic.directional.kinds import chosen
-from pymc_geodesic.directional.maps import Globe, Map, Mollweide, Scene, Schmidt
-from pymc_geodesic.directional.mean_direction import centre_of
-from pymc_geodesic.directional.outlines import outline
-from pymc_geodesic.directional.regions import probabilities, regions_of
+from pymc_geodesic.directional.coordinates import from_lonlat
+from pymc_geodesic.directional.density import kernel_density, thin
+from pymc_geodesic.directional.direction_variables import select_variables
+from pymc_geodesic.directional.mean_direction import directional_mean
+from pymc_geodesic.directional.projections import (
+    break_at_jumps,
+    density_contour,
+    equal_area,
+    from_equal_area,
+    graticule,
+    mollweide,
+    rotation_to_viewer,
+)
+from pymc_geodesic.directional.regions import highest_density_regions, resolve_probabilities
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
-from pymc_geodesic.diagnostics.plots.canvas import pyplot
-from pymc_geodesic.directional.kinds import directions
+
+_FULL_TURN = np.linspace(0.0, 2 * np.pi, 181)
+
+
+class Map(ABC):
+    """Map of unit vectors; subclasses implement a projection.
+
+    Parameters
+    ----------
+    pen : Pen
+        Drawing functions of one panel.
+    """
+
+    title_suffix = ""
+
+    def __init__(self, pen: Pen) -> None:
+        self.pen = pen
+
+    @abstractmethod
+    def draw_graticule(self) -> None:
+        """Draw the rim, meridians and parallels."""
+
+    @abstractmethod
+    def points(self, rows: np.ndarray, **style: Any) -> None:
+        """Draw unit vectors, shape (n, 3)."""
+
+    @abstractmethod
+    def line(self, rows: np.ndarray, **style: Any) -> None:
+        """Draw a line through unit vectors, shape (n, 3), with gaps at NaN."""
+
+    def is_visible(self, rows: np.ndarray) -> np.ndarray:
+        """Return which unit vectors, shape (n, 3), are on the map."""
+        return np.ones(len(rows), dtype=bool)
+
+    def label_compass(self) -> None:  # noqa: B027
+        """Label north, east, south and west at the rim of a lower-hemisphere map."""
+
+    def title(self, string: str) -> None:
+        """Set the title of the panel."""
+        self.pen.title(string)
+
+
+class LambertMap(Map):
+    """Lambert azimuthal equal-area map out to an angle from its center."""
+
+    def __init__(self, pen: Pen, center: np.ndarray, extent: float) -> None:
+        super().__init__(pen)
+        self.center, self.extent = center, extent
+        self.radius = 2.0 * np.sin(extent / 2.0)
+        self.title_suffix = f", rim at {np.degrees(extent):g}°"
+
+    def draw_graticule(self) -> None:
+        """Draw the rim and the graticule."""
+        step = next(
+            s for s in (0.02, 0.1, 0.5, 2, 10, 30) if s * 6 >= np.degrees(self.extent) / 1.1
+        )
+        self.line(self._net(step), color=LIGHT, width=0.6)
+        x, y = self.radius * np.cos(_FULL_TURN), self.radius * np.sin(_FULL_TURN)
+        self.pen.line(x, y, color=GREY, width=1.2)
+        edge = 1.04 * self.radius
+        self.pen.picture((-edge, edge), (-edge, edge))
+
+    def is_visible(self, rows: np.ndarray) -> np.ndarray:
+        """Return which unit vectors are within the rim."""
+        return np.linalg.norm(equal_area(rows, self.center), axis=1) <= self.radius
+
+    def points(self, rows: np.ndarray, **style: Any) -> None:
+        """Draw the points within the rim."""
+        plane = equal_area(rows[self.is_visible(rows)], self.center)
+        self.pen.points(plane[:, 0], plane[:, 1], **style)
+
+    def label_compass(self) -> None:
+        """Label north at the top and east on the right."""
+        for name, x, y in (("N", 0, 1), ("E", 1, 0), ("S", 0, -1), ("W", -1, 0)):
+            self.pen.text(1.08 * self.radius * x, 1.08 * self.radius * y, name)
+        edge = 1.16 * self.radius
+        self.pen.picture((-edge, edge), (-edge, edge))
+
+    def line(self, rows: np.ndarray, **style: Any) -> None:
+        """Draw the part of a line within the rim."""
+        plane = equal_area(rows, self.center)
+        plane[~(np.linalg.norm(plane, axis=1) <= 1.001 * self.radius)] = np.nan
+        plane = break_at_jumps(plane, self.radius)
+        self.pen.line(plane[:, 0], plane[:, 1], **style)
+
+    def _net(self, step: float) -> np.ndarray:
+        """Return meridians and parallels, or circles and rays if the extent is small."""
+        if step >= 30:
+            return graticule(step)
+        lines = []
+        for ring in np.arange(step, np.degrees(self.extent) + step / 2, step):
+            radius = 2.0 * np.sin(np.radians(ring) / 2.0)
+            lines.append(radius * np.stack([np.cos(_FULL_TURN), np.sin(_FULL_TURN)], axis=1))
+        lines.extend(
+            np.outer(np.linspace(0.0, self.radius, 9), [np.cos(ray), np.sin(ray)])
+            for ray in np.arange(0.0, 2 * np.pi, np.pi / 6)
+        )
+        gap = np.full((1, 3), np.nan)
+        return np.concatenate(
+            [part for each in lines for part in (from_equal_area(each, self.center), gap)]
+        )
+
+
+class MollweideMap(Map):
+    """Mollweide map of the whole sphere."""
+
+    def __init__(self, pen: Pen, central_longitude: float) -> None:
+        super().__init__(pen)
+        self.longitude = central_longitude
+        if central_longitude:
+            self.title_suffix = f", {np.degrees(central_longitude):g}° in the map_center"
+
+    def draw_graticule(self) -> None:
+        """Draw the ellipse and the graticule."""
+        self.line(graticule(), color=LIGHT, width=0.6)
+        a, b = 2 * np.sqrt(2.0), np.sqrt(2.0)
+        self.pen.line(a * np.cos(_FULL_TURN), b * np.sin(_FULL_TURN), color=GREY, width=1.2)
+        self.pen.picture((-1.03 * a, 1.03 * a), (-1.06 * b, 1.06 * b))
+
+    def points(self, rows: np.ndarray, **style: Any) -> None:
+        """Draw points."""
+        plane = mollweide(rows, self.longitude)
+        self.pen.points(plane[:, 0], plane[:, 1], **style)
+
+    def line(self, rows: np.ndarray, **style: Any) -> None:
+        """Draw a line, interrupted at the edges of the map."""
+        plane = break_at_jumps(mollweide(rows, self.longitude), 1.5)
+        self.pen.line(plane[:, 0], plane[:, 1], **style)
+
+
+class OrthographicMap(Map):
+    """Orthographic view of the sphere, with the far side lighter."""
+
+    def __init__(self, pen: Pen, center: np.ndarray) -> None:
+        super().__init__(pen)
+        # Oblique, so that a direction and its antipode do not coincide.
+        self.rotation = rotation_to_viewer(_oblique_view(center))
+
+    def draw_graticule(self) -> None:
+        """Draw the rim and the graticule."""
+        self.line(graticule(), color=GREY, width=0.5)
+        self.pen.line(np.cos(_FULL_TURN), np.sin(_FULL_TURN), color=GREY, width=1.2)
+        self.pen.picture((-1.04, 1.04), (-1.04, 1.04))
+
+    def points(self, rows: np.ndarray, *, alpha: float = 1.0, **style: Any) -> None:
+        """Draw points, lighter on the far side."""
+        rotated = rows @ self.rotation.T
+        near = rotated[:, 2] >= 0
+        for side, opacity in ((~near, 0.25), (near, 1.0)):
+            if side.any():
+                self.pen.points(rotated[side, 0], rotated[side, 1], alpha=opacity * alpha, **style)
+
+    def line(self, rows: np.ndarray, **style: Any) -> None:
+        """Draw a line, lighter on the far side."""
+        rotated = rows @ self.rotation.T
+        for side, opacity in ((rotated[:, 2] < 0.0, 0.25), (rotated[:, 2] >= -0.02, 1.0)):
+            part = np.where(side[:, None], rotated, np.nan)
+            if np.isfinite(part).any():
+                self.pen.line(part[:, 0], part[:, 1], alpha=opacity, **style)
+
+
+class PlotlyGlobe(Map):
+    """Interactive globe in plotly."""
+
+    def __init__(self, pen: Pen, center: np.ndarray) -> None:
+        super().__init__(pen)
+        self.eye = 1.25 * _oblique_view(center)
+
+    def draw_graticule(self) -> None:
+        """Draw a translucent sphere and its graticule."""
+        import plotly.graph_objects as go
+
+        lon, lat = np.meshgrid(np.linspace(-180, 180, 49), np.linspace(-90, 90, 25))
+        ball = np.moveaxis(0.99 * from_lonlat(lon, lat), -1, 0)
+        surface = go.Surface(x=ball[0], y=ball[1], z=ball[2], opacity=0.35, showscale=False,
+                             colorscale=[[0, "white"], [1, "white"]], hoverinfo="skip")  # fmt: skip
+        self.pen.target.add_trace(surface)
+        self.line(graticule(), color=LIGHT, width=1.0)
+        hidden = {"visible": False}
+        figure, pen = self.pen.target.figure, self.pen.target
+        figure.update_scenes(
+            xaxis=hidden, yaxis=hidden, zaxis=hidden, aspectmode="data",
+            camera_eye=dict(zip("xyz", self.eye.tolist(), strict=True)), row=pen.row, col=pen.col,
+        )  # fmt: skip
+
+    def points(self, rows: np.ndarray, **style: Any) -> None:
+        """Draw points."""
+        size, opacity = 0.7 * style.get("size", 3.0), style.get("alpha", 1.0)
+        marker = {"color": style.get("color", DARK), "size": size, "opacity": opacity}
+        self._trace(rows, mode="markers", marker=marker)
+
+    def line(self, rows: np.ndarray, **style: Any) -> None:
+        """Draw a line."""
+        line = {"color": style.get("color", DARK), "width": 2 * style.get("width", 1.5)}
+        self._trace(rows, mode="lines", line=line)
+
+    def _trace(self, rows: np.ndarray, **options: Any) -> None:
+        import plotly.graph_objects as go
+
+        x, y, z = rows.T
+        self.pen.target.add_trace(go.Scatter3d(x=x, y=y, z=z, showlegend=False, **options))
+
+    def title(self, string: str) -> None:
+        """Set the annotation that serves as the title of a plotly panel."""
+        pen, figure = self.pen.target, self.pen.target.figure
+        columns = len(figure._grid_ref[0])
+        figure.layout.annotations[(pen.row - 1) * columns + pen.col - 1].text = string
+
+
+def _oblique_view(center: np.ndarray) -> np.ndarray:
+    """Return a direction at 35° from another."""
+    right, up, toward = rotation_to_viewer(center)
+    angle = np.radians(35.0)
+    return np.cos(angle) * toward + np.sin(angle) * (0.8 * right + 0.6 * up)
+
 
 PROJECTIONS = ("equal_area", "mollweide", "3d")
 
-SEEN_FROM_ABOVE = {
+LOWER_HEMISPHERE = {
     "east_north_up": np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, -1.0]]),
     "north_east_down": np.diag([-1.0, 1.0, 1.0]),
 }
-"""Rows times this are south, east and down, whose map around (0, 0, 1) is what one sees looking
-down, from within, with east on the right and north at the top."""
+"""Rotations of row vectors to the components south, east and down: the map around (0, 0, 1) then is
+the lower hemisphere from within, with north at the top and east on the right."""
 
 
 def plot_sphere(
     idata: xr.DataTree,
     var_names: str | Sequence[str] | None = None,
     *,
-    projection: Literal["equal_area", "mollweide", "3d"] = "equal_area",
-    ci_probs: float | Sequence[float] | None = None,
+    group: str = "posterior",
+    coords: Mapping[Any, Any] | None = None,
+    sample_dims: str | Sequence[str] | None = None,
     axial: bool = False,
-    centre: ArrayLike | None = None,
+    projection: Literal["equal_area", "mollweide", "3d"] = "equal_area",
+    center: ArrayLike | None = None,
     extent: float | None = None,
     lower_hemisphere: Literal["east_north_up", "north_east_down"] | None = None,
     max_points: int = 1000,
-    group: str = "posterior",
+    ci_probs: float | Sequence[float] | None = None,
     backend: str | None = None,
-    **figure: Any,
+    **pc_kwargs: Any,
 ) -> PlotCollection:
-    r"""Directions in space with outlines of their highest-density regions.
+    r"""Directions in space with contours of their highest-density regions.
 
-    Two maps keep areas, so that equal numbers of points cover equal areas where the density is
-    the same: Lambert's azimuthal one, the Schmidt net of geologists, and Mollweide's of the
-    whole sphere. The third is the globe from outside, with the far side paler; plotly's
-    can be turned.
+    The Lambert azimuthal map (Schmidt net) and the Mollweide map of the whole sphere are
+    equal-area projections. The third is an orthographic view of the globe, with the far side
+    lighter; it is interactive in plotly.
 
     Parameters
     ----------
@@ -67,32 +292,36 @@ def plot_sphere(
         Draws.
     var_names : str or sequence of str, optional
         Directions with three components; by default all, see `direction_variables`.
-    projection : {"equal_area", "mollweide", "3d"}
-        The map.
-    ci_probs : float or sequence of float, optional
-        Probabilities of the regions that are outlined; 0.5 and ``rcParams["stats.ci_prob"]`` by
-        default, none with ``()``.
-    axial : bool
-        Whether x and −x are the same: both are shown.
-    centre : array_like, shape (3,), optional
-        Direction in the middle of the map, the mean direction by default, seen from outside with
-        z upward. Of Mollweide's map it sets the longitude, by default 0°, or 180° where the mean
-        direction is within 60° of it.
-    extent : float, optional
-        Degrees from the middle of an equal-area map to its rim; by default the draws fit in. The
-        title says how many are beyond it.
-    lower_hemisphere : {"east_north_up", "north_east_down"}, optional
-        Geologists' equal-area net: the lower hemisphere seen from above, north at the top and east
-        on the right. It says what the three components are; declination and inclination make
-        vectors of the second kind, see `from_declination_inclination`.
-    max_points : int
-        Draws are thinned evenly to this number.
     group : str
         Group of the tree.
+    coords : mapping, optional
+        Labels to select along dimensions, as in ArviZ.
+    sample_dims : str or sequence of str, optional
+        Dimensions of the draws, ``chain`` and ``draw`` by default.
+    axial : bool
+        Whether x and −x are equivalent; both are shown.
+    projection : {"equal_area", "mollweide", "3d"}
+        Map projection.
+    center : array_like, shape (3,), optional
+        Direction at the center of the map, seen from outside with z upward; by default the mean
+        direction. On the Mollweide map it sets the central longitude, by default 0°, or 180° if
+        the mean direction is within 60° of it.
+    extent : float, optional
+        Angle between center and rim of the equal-area map in degrees; by default all draws are
+        on the map. The title states the percentage beyond the rim.
+    lower_hemisphere : {"east_north_up", "north_east_down"}, optional
+        Components of the directions, for the equal-area map of structural geology: the lower
+        hemisphere seen from above, with north at the top and east on the right.
+        `from_declination_inclination` returns vectors of the second kind.
+    max_points : int
+        Draws are thinned evenly to this number.
+    ci_probs : float or sequence of float, optional
+        Probabilities of the highest-density regions; 0.5 and ``rcParams["stats.ci_prob"]`` by
+        default, none with ``()``.
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
-    **figure
-        Passed to the back end's function that makes the figure, as ``figsize=``.
+    **pc_kwargs
+        Arguments ``figure_kwargs`` and ``col_wrap`` of ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------
@@ -103,8 +332,9 @@ def plot_sphere(
     ImportError
         If the back end is not installed.
     ValueError
-        If there is no such variable, `projection` or `lower_hemisphere`, `centre` is no vector in
-        space, or the lower hemisphere is asked for with another map, centre or extent.
+        If there is no such variable, `projection` or `lower_hemisphere` is unknown, `center` is not
+        a vector of three components, or `lower_hemisphere` is combined with another projection,
+        center or extent.
 
     Examples
     --------
@@ -118,63 +348,77 @@ def plot_sphere(
     """
     if projection not in PROJECTIONS:
         raise ValueError(f"`projection` must be one of {PROJECTIONS}, got {projection!r}.")
-    if centre is not None and np.shape(centre) != (3,):
+    if center is not None and np.shape(center) != (3,):
         raise ValueError(
-            f"`centre` must be a vector of 3 components, got the shape {np.shape(centre)}; "
-            "`from_lonlat` makes one of a longitude and a latitude."
+            f"`center` must be a vector of 3 components, got the shape {np.shape(center)}; "
+            "`from_lonlat` converts longitude and latitude."
         )
-    turn = np.eye(3)
+    rotation = np.eye(3)
     if lower_hemisphere is not None:
-        turn = _seen_from_above(lower_hemisphere, projection, centre, extent)
-        centre, extent = (0.0, 0.0, 1.0), 90.0
-    variables = chosen(idata, var_names, ("direction",), group=group, length=3)
-    probs = probabilities(ci_probs)
-    collection = sphere_panels(variables, projection, backend, **figure)
+        rotation = _rotation_of_lower_hemisphere(lower_hemisphere, projection, center, extent)
+        center, extent = (0.0, 0.0, 1.0), 90.0
+    probs = resolve_probabilities(ci_probs)
+    variables = select_variables(
+        idata,
+        var_names,
+        ("direction",),
+        group=group,
+        coords=coords,
+        sample_dims=sample_dims,
+        length=3,
+    )
+    collection = sphere_panels(variables, projection, backend, **pc_kwargs)
 
     def panel(pen: Pen, part: xr.DataArray, name: str) -> None:
-        rows = part.transpose(..., "component_").values.reshape(-1, 3) @ turn
-        mean = centre_of(rows, axial).mean
+        rows = part.transpose(..., "component_").values.reshape(-1, 3) @ rotation
+        mean = directional_mean(rows, axial).mean
         shown = np.concatenate([rows, -rows]) if axial else rows
-        net = make_map(pen, projection, shown, mean, centre, extent)
-        net.frame()
-        net.points(thinned(shown, max_points), color=COLOURS[0], alpha=0.35)
-        draw_regions(net, rows, mean, probs, axial)
-        net.points(np.stack([mean, -mean]) if axial else mean[None], color=DARK, size=7.0)
+        sphere_map = make_map(pen, projection, shown, mean, center, extent)
+        sphere_map.draw_graticule()
+        sphere_map.points(thin(shown, max_points), color=COLOURS[0], alpha=0.35)
+        draw_regions(sphere_map, rows, mean, probs, axial)
+        sphere_map.points(np.stack([mean, -mean]) if axial else mean[None], color=DARK, size=7.0)
         if lower_hemisphere is not None:
-            net.name_quarters()
-        net.title(_title(name, net, probs) + _left_out(net, shown, len(rows)))
+            sphere_map.label_compass()
+        sphere_map.title(
+            _title(name, sphere_map, probs) + _proportion_beyond(sphere_map, shown, len(rows))
+        )
 
     draw(collection, "sphere", panel)
     return collection
 
 
-def _seen_from_above(
-    components: str, projection: str, centre: ArrayLike | None, extent: float | None
+def _rotation_of_lower_hemisphere(
+    components: str, projection: str, center: ArrayLike | None, extent: float | None
 ) -> np.ndarray:
-    """Return the matrix that turns rows for the lower hemisphere; see `plot_sphere`."""
-    if components not in SEEN_FROM_ABOVE:
+    """Return the rotation of row vectors for the lower hemisphere; see `plot_sphere`."""
+    if components not in LOWER_HEMISPHERE:
         raise ValueError(
-            f"`lower_hemisphere` must be one of {tuple(SEEN_FROM_ABOVE)}, what the components of "
-            f"the directions are; got {components!r}."
+            f"`lower_hemisphere` must be one of {tuple(LOWER_HEMISPHERE)}, the components of the "
+            f"directions; got {components!r}."
         )
-    if projection != "equal_area" or centre is not None or extent is not None:
+    if projection != "equal_area" or center is not None or extent is not None:
         raise ValueError(
-            "`lower_hemisphere` is an equal-area map around the direction down, out to 90°: leave "
-            "`projection`, `centre` and `extent` out."
+            "`lower_hemisphere` fixes the map: equal-area, centered on the direction down, out to "
+            "90°. Omit `projection`, `center` and `extent`."
         )
-    return SEEN_FROM_ABOVE[components]
+    return LOWER_HEMISPHERE[components]
 
 
-def _left_out(net: Map, shown: np.ndarray, n_draws: int) -> str:
-    """Say which share of the draws a map has no place for."""
-    share = 1.0 - min(np.count_nonzero(net.holds(shown)) / n_draws, 1.0)
-    return f", {max(share, 0.005):.0%} beyond it" if share > 0 else ""
+def _proportion_beyond(sphere_map: Map, shown: np.ndarray, n_draws: int) -> str:
+    """Return the part of the title that states the percentage of draws beyond the rim."""
+    proportion = 1.0 - min(np.count_nonzero(sphere_map.is_visible(shown)) / n_draws, 1.0)
+    return f", {max(proportion, 0.005):.0%} beyond it" if proportion > 0 else ""
 
 
 def sphere_panels(
-    variables: dict[str, xr.DataArray], projection: str, backend: str | None, **figure: Any
+    variables: dict[str, xr.DataArray],
+    projection: str,
+    backend: str | None,
+    figure_kwargs: Mapping[str, Any] | None = None,
+    col_wrap: int | None = None,
 ) -> PlotCollection:
-    """Make a panel for every direction in space; see `panels`."""
+    """Create a panel for each direction in space; see `panels`."""
     data = xr.Dataset(
         {
             name: each.rename({each.dims[-1]: "component_"}).drop_vars(
@@ -184,7 +428,8 @@ def sphere_panels(
         }
     )
     size = (560, 320) if projection == "mollweide" else (420, 440)
-    wrap = 2 if projection == "mollweide" else 3
+    wrap = (2 if projection == "mollweide" else 3) if col_wrap is None else col_wrap
+    figure = dict(figure_kwargs or {})
     if projection == "3d" and backend_name(backend) == "plotly":
         apart = [dim for dim in data.dims if dim not in ("chain", "draw", "component_")]
         number = sum(
@@ -193,7 +438,9 @@ def sphere_panels(
         )
         columns = min(number, wrap)
         figure.setdefault("specs", [[{"type": "scene"}] * columns] * -(-number // columns))
-    return panels(data, backend, core=("component_",), size=size, col_wrap=wrap, **figure)
+    return panels(
+        data, backend, core=("component_",), size=size, col_wrap=wrap, figure_kwargs=figure
+    )
 
 
 def make_map(
@@ -201,120 +448,43 @@ def make_map(
     projection: str,
     shown: np.ndarray,
     mean: np.ndarray,
-    centre: ArrayLike | None,
+    center: ArrayLike | None,
     extent: float | None,
 ) -> Map:
-    """Choose the map, its middle and how much of the sphere it shows."""
-    middle = None if centre is None else np.asarray(centre, dtype=float)
-    if middle is not None:
-        middle = middle / np.linalg.norm(middle)
+    """Create the map with its center and extent."""
+    map_center = None if center is None else np.asarray(center, dtype=float)
+    if map_center is not None:
+        map_center = map_center / np.linalg.norm(map_center)
     if projection == "mollweide":
-        if middle is None:
+        if map_center is None:
             far = mean[0] < -0.5 * np.hypot(mean[0], mean[1])
-            middle = np.array([-1.0 if far else 1.0, 0.0, 0.0])
-        return Mollweide(pen, float(np.arctan2(middle[1], middle[0])))
+            map_center = np.array([-1.0 if far else 1.0, 0.0, 0.0])
+        return MollweideMap(pen, float(np.arctan2(map_center[1], map_center[0])))
     if projection == "3d":
-        return (Scene if pen.backend == "plotly" else Globe)(
-            pen, mean if middle is None else middle
+        return (PlotlyGlobe if pen.backend == "plotly" else OrthographicMap)(
+            pen, mean if map_center is None else map_center
         )
-    middle = mean if middle is None else middle
+    map_center = mean if map_center is None else map_center
     if extent is None:
-        furthest = np.degrees(2 * np.arcsin(np.linalg.norm(shown - middle, axis=1).max() / 2))
+        furthest = np.degrees(2 * np.arcsin(np.linalg.norm(shown - map_center, axis=1).max() / 2))
         rims = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0)
         extent = next((rim for rim in rims if rim >= 1.1 * furthest), 180.0)
-    return Schmidt(pen, middle, float(np.radians(extent)))
+    return LambertMap(pen, map_center, float(np.radians(extent)))
 
 
 def draw_regions(
-    net: Map, rows: np.ndarray, mean: np.ndarray, probs: Sequence[float], axial: bool = False
+    sphere_map: Map, rows: np.ndarray, mean: np.ndarray, probs: Sequence[float], axial: bool = False
 ) -> None:
-    """Outline highest-density regions."""
+    """Draw contours of highest-density regions."""
     if not probs:
         return
-    density = directional_density(rows, axial=axial)
-    for index, region in enumerate(regions_of(density, rows, sorted(probs))):
-        net.line(outline(density, region.level, mean), color=COLOURS[2], width=2.5 - index)
+    density = kernel_density(rows, axial=axial)
+    for index, region in enumerate(highest_density_regions(density, rows, sorted(probs))):
+        sphere_map.line(
+            density_contour(density, region.level, mean), color=COLOURS[2], width=2.5 - index
+        )
 
 
-def _title(name: str, net: Map, probs: Sequence[float]) -> str:
+def _title(name: str, sphere_map: Map, probs: Sequence[float]) -> str:
     regions = " and ".join(f"{prob:.0%}" for prob in sorted(probs))
-    return name + (f": {regions} regions" if regions else "") + net.remark
-
-
-# One circle every 30 degrees.
-GRID_LINES = 12
-
-
-def plot_sphere_points(
-    draws: xr.DataTree | np.ndarray,
-    var_name: str | None = None,
-    *,
-    group: str = "posterior",
-    label: str | None = None,
-    max_points: int = 2000,
-    ax: Any | None = None,
-    **scatter: Any,
-) -> Any:
-    """Scatter draws of a unit vector over a wire-frame sphere.
-
-    Parameters
-    ----------
-    draws : xarray.DataTree or array_like, shape (..., 3)
-        Draws of a unit vector in space.
-    var_name : str, optional
-        Name of the variable in the tree.
-    group : str
-        Group of the tree.
-    label : str, optional
-        Label in the legend.
-    max_points : int
-        Draws are thinned evenly to this number.
-    ax : matplotlib.axes.Axes, optional
-        Axes with the projection ``"3d"`` to draw into; a new figure by default.
-    **scatter
-        Passed to the ``scatter`` method of the axes.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    ValueError
-        If the draws are not vectors of length 3.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.datasets import make_vmf_mixture
-    >>> from pymc_geodesic.directional import plot_sphere_points
-    >>> points, _ = make_vmf_mixture(np.eye(3), 50.0, 300, random_seed=1)
-    >>> plot_sphere_points(points, label="mixture").name
-    '3d'
-    """
-    points = directions(draws, var_name, 3, group)
-    if len(points) > max_points:
-        points = points[np.linspace(0, len(points) - 1, max_points).round().astype(int)]
-    if ax is None:
-        figure = pyplot().figure(figsize=(5, 5), layout="constrained")
-        ax = figure.add_subplot(projection="3d")
-        _wire_frame(ax)
-    ax.scatter(*points.T, label=label, **({"s": 4} | scatter))
-    if label is not None:
-        ax.legend()
-    return ax
-
-
-def _wire_frame(ax: Any) -> None:
-    """Draw the sphere itself and give all axes one scale."""
-    longitude = np.linspace(0, 2 * np.pi, 2 * GRID_LINES + 1)
-    latitude = np.linspace(0, np.pi, GRID_LINES + 1)
-    ax.plot_wireframe(
-        np.outer(np.cos(longitude), np.sin(latitude)),
-        np.outer(np.sin(longitude), np.sin(latitude)),
-        np.outer(np.ones_like(longitude), np.cos(latitude)),
-        color="lightgrey",
-        linewidth=0.5,
-    )
-    ax.set_box_aspect((1, 1, 1))
-    ax.set(xlabel="x", ylabel="y", zlabel="z")
+    return name + (f": {regions} regions" if regions else "") + sphere_map.title_suffix

@@ -17,14 +17,15 @@ from pymc_geodesic.distributions.unit_points import unit_points
 Array = NDArray[np.float64]
 
 N_HARMONICS = 40
-"""Degrees of spherical harmonics in the limit law of Giné's statistics; the rest is its mean."""
+"""Degrees of spherical harmonics in the limit distribution of Giné's statistics; higher degrees
+are replaced by their mean."""
 
 BATCH_ENTRIES = 2**18
-"""Numbers of simulated samples that are in memory at a time, about."""
+"""Approximate number of simulated entries in memory at a time."""
 
 
 class DirectionalTestResult(NamedTuple):
-    """Result of a test.
+    """Statistic and p-value of a test of directions.
 
     Attributes
     ----------
@@ -44,7 +45,7 @@ class DirectionalTestResult(NamedTuple):
 
 
 def in_batches(n: int, entries: int) -> Iterator[int]:
-    """Yield numbers of samples that sum to n, of so many entries each, to work on at once."""
+    """Yield batch sizes that sum to n, for samples with a number of entries each."""
     most = max(1, BATCH_ENTRIES // entries)
     for start in range(0, n, most):
         yield min(most, n - start)
@@ -66,8 +67,7 @@ def _bingham(x: Array) -> Array:
     b0 = (2.0 * d * d + 3.0 * d + 4.0) / (6.0 * (d + 4.0))
     b1 = -(4.0 * d * d + 3.0 * d - 4.0) / (3.0 * (d + 4.0) * square)
     b2 = 4.0 * (d * d - 4.0) / (3.0 * (d + 4.0) * square * (square + 4.0))
-    # The correction is for samples that may be uniform. Beyond its largest value, where they are
-    # anything but that, it would take the statistic back to zero and below.
+    # The correction is not monotone; the statistic is capped at its maximum, far in the tail.
     largest = (np.sqrt(b1 * b1 + 3.0 * b2 * (n - b0)) - b1) / (3.0 * b2) if b2 else np.inf
     plain = np.minimum(plain, largest)
     return plain * (1.0 - (b0 + b1 * plain + b2 * plain**2) / n)
@@ -80,7 +80,7 @@ def _kernels(angle: Array, d: int) -> tuple[Array, Array]:
 
 
 def gine_statistic(x: Array, antipodal: bool = False) -> Array:
-    """Return Giné's F, or G, which sees x and −x as the same, for each sample of shape (n, d)."""
+    """Return Giné's F, or G if x and −x are equivalent, for each sample of shape (n, d)."""
     n, d = x.shape[-2:]
     angle = np.arccos(np.clip(x @ np.swapaxes(x, -1, -2), -1.0, 1.0))
     angle[..., np.arange(n), np.arange(n)] = 0.0
@@ -88,8 +88,8 @@ def gine_statistic(x: Array, antipodal: bool = False) -> Array:
     return (even if antipodal else even + odd).sum(axis=(-2, -1)) / n
 
 
-class _LimitLaw(NamedTuple):
-    """Sum of chi-squared variables: their weights, their degrees of freedom, and a constant."""
+class _LimitDistribution(NamedTuple):
+    """Weighted sum of independent chi-squared variables, plus a constant."""
 
     weights: Array
     freedom: Array
@@ -97,11 +97,11 @@ class _LimitLaw(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _limit_law(d: int, antipodal: bool) -> _LimitLaw:
-    """Return the law to which Giné's statistics converge.
+def _limit_distribution(d: int, antipodal: bool) -> _LimitDistribution:
+    """Return the limit distribution of Giné's statistics.
 
-    The weights are the eigenvalues of the kernel, by the formula of Funk and Hecke; the spherical
-    harmonics of each degree share one.
+    The weights are the eigenvalues of the kernel by the Funk–Hecke formula, one for the spherical
+    harmonics of each degree.
     """
     nodes, weights = np.polynomial.legendre.leggauss(600)
     angle = 0.5 * np.pi * (nodes + 1.0)
@@ -121,19 +121,19 @@ def _limit_law(d: int, antipodal: bool) -> _LimitLaw:
         degree > 1, special.binom(d + degree - 3, np.maximum(degree - 2, 0)), 0.0
     )
     seen = eigenvalues > 1e-15
-    return _LimitLaw(
+    return _LimitDistribution(
         eigenvalues[seen], count[seen], total - float(np.sum((count * eigenvalues)[seen]))
     )
 
 
-def _tail(value: float, law: _LimitLaw) -> float:
-    """Return the probability of more than `value`, also where it is small, to many digits.
+def _survival_function(value: float, limit: _LimitDistribution) -> float:
+    """Return the probability of more than `value`, with a small relative error in the tail.
 
     It is the integral of M(s) exp(−s v) / (2πi s), with the moment generating function M, along a
     line or a parabola through the saddle point between the pole at zero and the singularities of
-    M. On the parabola, which passes around them, the integrand dies away for large v as well.
+    M. The parabola passes around them, and the integrand decays along it also for large v.
     """
-    weights, freedom, constant = law
+    weights, freedom, constant = limit
     rest = value - constant
     if rest <= 0.0:
         return 1.0
@@ -151,7 +151,7 @@ def _tail(value: float, law: _LimitLaw) -> float:
     s = saddle + 1j * up + bend * up**2
     ds = width * np.cosh(t) * (1j + 2.0 * bend * up)
     away = -2.0 * weights * s[:, None]
-    # NumPy's log1p of complex numbers loses the digits of small ones, of which there are many.
+    # NumPy's log1p of small complex numbers is inaccurate.
     log_length = 0.5 * np.log1p(2.0 * away.real + away.real**2 + away.imag**2)
     log_moment = -0.5 * (log_length + 1j * np.arctan2(away.imag, 1.0 + away.real)) @ freedom
     integral = np.sum(np.exp(log_moment - s * rest) / s * ds) * (t[1] - t[0])
@@ -199,14 +199,15 @@ def uniformity_test(
     x : array_like of float, shape (n, d)
         Unit vectors.
     test : {"rayleigh", "bingham", "gine", "gine_gn"}
-        ``"rayleigh"`` sees a mean direction, ``"bingham"`` axes, ``"gine"`` (F) every departure,
-        ``"gine_gn"`` (G) every departure that is the same at x and −x.
+        Powerful against a mean direction (``"rayleigh"``), a preferred axis or plane
+        (``"bingham"``), all alternatives (``"gine"``, F), or all antipodally symmetric ones
+        (``"gine_gn"``, G).
     method : {"asymptotic", "monte-carlo"}
-        Limit law, or simulation of uniform samples, which is exact for every n.
+        Limit distribution, or simulation of uniform samples, which is exact for every n.
     n_resamples : int
         Number of simulated samples.
     random_seed : int or numpy.random.Generator, optional
-        Of the simulation.
+        Seed of the simulation.
 
     Returns
     -------
@@ -216,11 +217,11 @@ def uniformity_test(
     Raises
     ------
     ValueError
-        If rows are not unit vectors, there are fewer than two, or an argument is unknown.
+        If rows are not unit vectors, there are fewer than two, or an argument is invalid.
 
     Notes
     -----
-    Giné's statistics take memory and time of n².
+    Giné's statistics take memory and time proportional to n².
 
     References
     ----------
@@ -232,7 +233,7 @@ def uniformity_test(
     --------
     >>> import numpy as np
     >>> from pymc_geodesic.directional import uniformity_test
-    >>> axes = np.concatenate([np.eye(3), -np.eye(3)])  # far apart, and balanced
+    >>> axes = np.concatenate([np.eye(3), -np.eye(3)])  # balanced
     >>> result = uniformity_test(axes, "gine")
     >>> result.pvalue > 0.9
     True
@@ -259,4 +260,6 @@ def uniformity_test(
         return DirectionalTestResult(value, float(stats.chi2.sf(value, d)))
     if test == "bingham":
         return DirectionalTestResult(value, float(stats.chi2.sf(value, (d - 1) * (d + 2) / 2)))
-    return DirectionalTestResult(value, _tail(value, _limit_law(d, test == "gine_gn")))
+    return DirectionalTestResult(
+        value, _survival_function(value, _limit_distribution(d, test == "gine_gn"))
+    )

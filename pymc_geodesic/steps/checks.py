@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pymc
 
-from pymc_geodesic.counts.refusals import moving_level, moving_support
-from pymc_geodesic.densities.edges import edges
-from pymc_geodesic.densities.jumps import jumps
+from pymc_geodesic.densities.edges import edges, support_message
+from pymc_geodesic.densities.jumps import jump_message, jumps
 from pymc_geodesic.densities.log_terms import LogTerms
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.densities.written_terms import terms_as_written
@@ -100,9 +99,9 @@ def check_smoothness(
     """
     terms = terms_as_written(model)
     for term, names in edges(model, variables, terms):
-        raise ValueError(moving_support(name, term, names))
+        raise ValueError(support_message(name, term, names))
     for term, names in jumps(model, variables, terms, minibatches.minibatch):
-        raise ValueError(moving_level(name, term, names))
+        raise ValueError(jump_message(name, term, names))
 
 
 def warn_of_square_frames(name: str, variables: Sequence[ManifoldVariable]) -> None:

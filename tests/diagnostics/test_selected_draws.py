@@ -8,7 +8,7 @@ import xarray as xr
 
 from pymc_geodesic import VonMisesFisher
 from pymc_geodesic.diagnostics import ksd, stein_thinning
-from pymc_geodesic.directional import directional_summary, mean_direction
+from pymc_geodesic.directional import mean_direction, summary
 
 MEANS = np.array([[0.0, 5.0], [-5.0, 20.0]])
 POLE = np.array([0.0, 0.6, 0.8])
@@ -71,7 +71,7 @@ def test_one_chain_without_its_axis(model, posterior):
     xr.testing.assert_equal(few["posterior"].to_dataset(), same["posterior"].to_dataset())
     assert np.all(few["sample_stats"]["source_chain"] == 1)
     xr.testing.assert_equal(mean_direction(one, "mu"), mean_direction(listed, "mu"))
-    assert directional_summary(one, "mu", hdr=False).shape == (1, 8)
+    assert summary(one, "mu", hdr=False).shape == (1, 8)
 
 
 def test_the_group_itself(model, posterior):
@@ -89,6 +89,6 @@ def test_stacked_draws_are_refused(model, posterior):
     with pytest.raises(ValueError, match=r"stacked along 'sample'.*what pm\.sample returned"):
         ksd(tree(stacked), model)
     with pytest.raises(ValueError, match="stacked along 'sample'"):
-        directional_summary(tree(stacked))
+        summary(tree(stacked))
     with pytest.raises(ValueError, match=r"no dimension 'chain'.*with a list"):
         ksd(tree(posterior.isel(chain=0).drop_vars("chain")), model)

@@ -6,26 +6,24 @@ import pytest
 
 from pymc_geodesic.directional import (
     credible_cap,
-    directional_hdi,
-    directional_hdr,
     from_lonlat,
-    plot_circle_density,
+    hdi,
+    hdr,
     plot_circular_density,
-    plot_direction_trace,
-    plot_directional_ppc,
+    plot_ppc_dist,
     plot_rose,
     plot_sphere,
-    plot_sphere_points,
     plot_ternary,
+    plot_trace,
 )
-from pymc_geodesic.directional.outlines import outline
-from pymc_geodesic.directional.plot_direction_trace import angles_from_mean
-from pymc_geodesic.directional.plot_ternary import CORNERS, region_outlines
+from pymc_geodesic.directional.compositions import CORNERS, ternary_contours
+from pymc_geodesic.directional.plot_checks import angles_from_mean
 from pymc_geodesic.directional.projections import (
+    break_at_jumps,
+    density_contour,
     equal_area,
     from_equal_area,
     mollweide,
-    without_jumps,
 )
 from tests.back_ends import BACKENDS, assert_drawn, panels_of, require
 from tests.grids import cross
@@ -80,8 +78,8 @@ PLOTS = {
     "Mollweide": (plot_sphere, {"projection": "mollweide"}, 2),
     "globe": (plot_sphere, {"projection": "3d"}, 2),
     "ternary": (plot_ternary, {}, 1),
-    "trace": (plot_direction_trace, {}, 3),
-    "predictive": (plot_directional_ppc, {}, 1),
+    "trace": (plot_trace, {}, 3),
+    "predictive": (plot_ppc_dist, {}, 1),
 }
 
 
@@ -98,7 +96,7 @@ def test_an_idata_alone_is_drawn(idata, backend, name):
 def test_angles_by_name(idata, backend):
     rng = np.random.default_rng(2)
     wind = az.from_dict({"posterior": {"wind": rng.vonmises(3.0, 2.0, size=(2, 60, 3))}})
-    for plot in (plot_rose, plot_circular_density, plot_direction_trace):
+    for plot in (plot_rose, plot_circular_density, plot_trace):
         assert len(panels_of(plot(wind, angles="wind", backend=backend))) == 3
     with pytest.raises(ValueError, match="No variable of the group 'posterior'"):
         plot_rose(wind, backend=backend)
@@ -125,7 +123,7 @@ def test_rose_shows_mean_and_arc(idata):
     rows = idata["posterior"]["heading"].values.reshape(-1, 2)
     rim = np.linalg.norm(arc[0]) / 0.97
     np.testing.assert_allclose(mean[1] / rim, rows.mean(axis=0), atol=1e-9)
-    low, high = directional_hdi(np.arctan2(rows[:, 1], rows[:, 0]), ci_prob=0.8)
+    low, high = hdi(np.arctan2(rows[:, 1], rows[:, 0]), ci_prob=0.8)
     np.testing.assert_allclose(np.arctan2(arc[0, 1], arc[0, 0]), low)
     np.testing.assert_allclose(np.arctan2(arc[-1, 1], arc[-1, 0]), high)
 
@@ -142,7 +140,7 @@ def test_a_compass_refuses_labels_in_the_other_order(labels):
         dims={"wind": ["site", "axis"]},
         coords={"axis": labels},
     )
-    for plot in (plot_rose, plot_circular_density, plot_directional_ppc):
+    for plot in (plot_rose, plot_circular_density, plot_ppc_dist):
         with pytest.raises(ValueError, match=r"mirrored. Swap them: idata.isel\(axis=\[1, 0\]\)"):
             plot(idata, "wind", compass=True)
     plot_rose(idata.isel(site=0), "wind")
@@ -172,14 +170,14 @@ def test_density_integrates_to_one_and_the_filled_part_to_its_share(idata):
 def test_maps_keep_areas():
     rng = np.random.default_rng(3)
     points = unit(rng.normal(size=(200, 3)))
-    centre = unit(np.array([0.3, -0.8, 0.2]))
-    points = points[(points @ centre > -0.95) & (np.abs(points[:, 2]) < 0.99)]
+    center = unit(np.array([0.3, -0.8, 0.2]))
+    points = points[(points @ center > -0.95) & (np.abs(points[:, 2]) < 0.99)]
     seam = np.abs(np.arctan2(points[:, 1], points[:, 0])) > 3.0
     east = unit(np.cross([0.0, 0.0, 1.0], points))
     north = np.cross(points, east)
     step = 1e-5
     for project, keep in (
-        (lambda x: equal_area(x, centre), np.ones(len(points), bool)),
+        (lambda x: equal_area(x, center), np.ones(len(points), bool)),
         (mollweide, ~seam),
     ):
         columns = [
@@ -193,10 +191,10 @@ def test_maps_keep_areas():
 def test_equal_area_there_and_back():
     rng = np.random.default_rng(3)
     points = unit(rng.normal(size=(50, 3)))
-    for centre in (np.array([0.0, 0.0, -1.0]), unit(np.array([1.0, 2.0, 3.0]))):
-        plane = equal_area(points, centre)
-        np.testing.assert_allclose(from_equal_area(plane, centre), points, atol=1e-9)
-        angle = np.arccos(points @ centre)
+    for center in (np.array([0.0, 0.0, -1.0]), unit(np.array([1.0, 2.0, 3.0]))):
+        plane = equal_area(points, center)
+        np.testing.assert_allclose(from_equal_area(plane, center), points, atol=1e-9)
+        angle = np.arccos(points @ center)
         np.testing.assert_allclose(np.linalg.norm(plane, axis=1), 2 * np.sin(angle / 2))
     assert np.isnan(from_equal_area([2.1, 0.0], [1.0, 0.0, 0.0])).all()
     # North is up, and east to the right.
@@ -209,7 +207,7 @@ def test_mollweide_of_known_places():
     np.testing.assert_allclose(mollweide([0.0, 0.0, -1.0]), [0.0, -np.sqrt(2)], atol=1e-3)
     np.testing.assert_allclose(mollweide(from_lonlat(50.0, 0.0), np.radians(50.0)), 0.0, atol=1e-12)
     there_and_back = mollweide(from_lonlat(np.array([170.0, -170.0]), 0.0))
-    assert np.isnan(without_jumps(there_and_back, 1.5)[1]).all()
+    assert np.isnan(break_at_jumps(there_and_back, 1.5)[1]).all()
 
 
 @pytest.mark.parametrize(("spread", "axial"), cross([0.3, 0.01, 1.2], [True, False]))
@@ -218,9 +216,9 @@ def test_outline_of_a_region_holds_its_share(spread, axial):
     rng = np.random.default_rng(4)
     mean = np.array([0.0, 0.6, 0.8])
     rows = around(rng, mean, spread, (1500,))
-    region = directional_hdr(rows, ci_prob=0.7, axial=axial)
+    region = hdr(rows, ci_prob=0.7, axial=axial)
     assert region.contains(rows).mean() == pytest.approx(0.7, abs=0.05)
-    line = outline(region.density, region.level, mean)
+    line = density_contour(region.density, region.level, mean)
     begin, end = line[::3], line[1::3]
     height = region.density(np.concatenate([begin, end]))
     np.testing.assert_allclose(height, region.level, rtol=0.08)
@@ -239,7 +237,7 @@ def test_sphere_plots_draws_and_outlines_where_they_are(idata):
     offsets = ax.collections[0].get_offsets()
     np.testing.assert_allclose(offsets, equal_area(rows, mean), atol=1e-9)
     np.testing.assert_allclose(ax.collections[1].get_offsets(), [[0.0, 0.0]], atol=1e-7)
-    region = directional_hdr(rows, ci_prob=0.6)
+    region = hdr(rows, ci_prob=0.6)
     line = ax.lines[-1].get_xydata()
     inside = from_equal_area(line[np.isfinite(line[:, 0])], mean)
     np.testing.assert_allclose(region.density(inside), region.level, rtol=0.05)
@@ -275,9 +273,9 @@ def test_lower_hemisphere_is_seen_from_above(components, vectors):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lower_hemisphere": True}, "what the components of the directions are; got True"),
-        ({"centre": [0, 0, 1]}, "leave `projection`, `centre` and `extent` out"),
-        ({"projection": "mollweide"}, "leave `projection`, `centre` and `extent` out"),
+        ({"lower_hemisphere": True}, "the components of the directions; got True"),
+        ({"center": [0, 0, 1]}, "Omit `projection`, `center` and `extent`"),
+        ({"projection": "mollweide"}, "Omit `projection`, `center` and `extent`"),
     ],
 )
 def test_lower_hemisphere_that_is_none(idata, options, message):
@@ -289,7 +287,7 @@ def test_lower_hemisphere_that_is_none(idata, options, message):
 def test_globe_shows_the_near_side_darker():
     both = np.broadcast_to(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]])[None], (2, 2, 3))
     idata = az.from_dict({"posterior": {"x": both.copy()}})
-    ax = panel(plot_sphere(idata, projection="3d", centre=[0, 0, 1], ci_probs=(), axial=False), "x")
+    ax = panel(plot_sphere(idata, projection="3d", center=[0, 0, 1], ci_probs=(), axial=False), "x")
     far, near = ax.collections[:2]
     assert len(far.get_offsets()) == len(near.get_offsets()) == 2
     assert far.get_alpha() < near.get_alpha()
@@ -302,19 +300,19 @@ def test_ternary_puts_shares_where_they_belong(idata):
     names = {each.get_text(): each.get_position() for each in ax.texts}
     for k, name in enumerate(["red", "green", "blue"]):
         np.testing.assert_allclose(names[name], CORNERS[k], atol=0.07)
-    line = region_outlines(shares, [0.8])[0]
+    line = ternary_contours(shares, [0.8])[0]
     known = line[np.isfinite(line[:, 0])]
     np.testing.assert_allclose(known.sum(axis=1), 1.0)
-    region = directional_hdr(np.sqrt(shares), ci_prob=0.8)
+    region = hdr(np.sqrt(shares), ci_prob=0.8)
     np.testing.assert_allclose(region.density(np.sqrt(known)), region.level, rtol=0.05)
 
 
 def test_trace_shows_angles_from_the_mean(idata):
-    collection = plot_direction_trace(idata, ci_prob=0.7, backend="matplotlib")
+    collection = plot_trace(idata, ci_prob=0.7, backend="matplotlib")
     draws = idata["posterior"]["mu"].values[:, :, 0]
     cap = credible_cap(draws, ci_prob=0.7)
     ax = panel(collection, "mu", mu_dim_0=0)
-    expected = np.degrees(np.arccos(draws[1] @ cap.centre))
+    expected = np.degrees(np.arccos(draws[1] @ cap.center))
     np.testing.assert_allclose(ax.lines[1].get_ydata(), expected, rtol=1e-6)
     np.testing.assert_allclose(ax.lines[2].get_ydata(), cap.radius)
     # In the plane with a sign, and without a jump at ±180°.
@@ -324,27 +322,27 @@ def test_trace_shows_angles_from_the_mean(idata):
 
 
 def test_predictive_check_counts_the_data_in_each_region(idata):
-    title = panel(plot_directional_ppc(idata, backend="matplotlib"), "y").get_title()
+    title = panel(plot_ppc_dist(idata, backend="matplotlib"), "y").get_title()
     seen = idata["observed_data"]["y"].values
     drawn = idata["posterior_predictive"]["y"].values.reshape(-1, 3)
-    share = directional_hdr(drawn, ci_prob=0.5).contains(seen).mean()
+    share = hdr(drawn, ci_prob=0.5).contains(seen).mean()
     found = title.split(" of data in 50%")[0].split()[-1]
     assert float(found.strip("%")) / 100 == pytest.approx(share, abs=0.03)
     assert title.endswith("of data in 89%")
     without = az.from_dict({"observed_data": {"y": seen}})
     with pytest.raises(ValueError, match="sample_posterior_predictive"):
-        plot_directional_ppc(without)
+        plot_ppc_dist(without)
 
 
 def test_what_cannot_be_drawn_is_refused(idata):
     with pytest.raises(ValueError, match="`projection` must be one of"):
         plot_sphere(idata, projection="mercator")
-    with pytest.raises(ValueError, match=r"`centre` must be a vector of 3 .*`from_lonlat`"):
-        plot_sphere(idata, centre=[10.0, 20.0])
+    with pytest.raises(ValueError, match=r"`center` must be a vector of 3 .*`from_lonlat`"):
+        plot_sphere(idata, center=[10.0, 20.0])
     with pytest.raises(ValueError, match="`kind` must be"):
         plot_circular_density(idata, kind="pie")
     with pytest.raises(ValueError, match="`projection` must be"):
-        plot_directional_ppc(idata, projection="3d")
+        plot_ppc_dist(idata, projection="3d")
     with pytest.raises(ValueError, match="`backend` must be one of"):
         plot_rose(idata, backend="gnuplot")
 
@@ -355,34 +353,20 @@ def test_sectors_in_no_possible_number(idata, bins):
         plot_rose(idata, "heading", bins=bins)
 
 
-@pytest.fixture
-def points():
-    rng = np.random.default_rng(1)
-    circle = rng.normal([2.0, 0.0], size=(2, 50, 2))
-    return az.from_dict({"posterior": {"circle": circle, "sphere": rng.normal(size=(2, 50, 3))}})
+def test_observations_as_draws():
+    """Data are plotted with their own dimension as that of the draws."""
+    x = unit(np.random.default_rng(1).normal([0.0, 0.0, 3.0], size=(40, 3)))
+    data = az.from_dict({"observed_data": {"x": x}}, dims={"x": ["obs", "axis"]})
+    options = {"group": "observed_data", "sample_dims": "obs", "backend": "matplotlib"}
+    ax = panel(plot_sphere(data, ci_probs=(), **options), "x")
+    assert len(ax.collections[0].get_offsets()) == 40
 
 
-def test_circle_histogram_and_density_integrate_to_one(points):
-    ax = plot_circle_density(points, "circle", density=lambda angle: 3 * np.exp(np.cos(angle)))
-    height, edges, _ = ax.patches[0].get_data()
-    assert (height * np.diff(edges)).sum() == pytest.approx(1)
-    angle, density = ax.lines[0].get_data()
-    assert np.trapezoid(density, angle) == pytest.approx(1)
-    # The draws lean towards angle 0 and the bins must show it.
-    middle = edges[:-1] + np.diff(edges) / 2
-    assert height[np.abs(middle) < 1].sum() > 5 * height[np.abs(middle) > 2].sum()
-
-
-def test_sphere_shows_all_points_or_thins_them(points):
-    ax = plot_sphere_points(points, "sphere")
-    assert len(ax.collections[-1]._offsets3d[0]) == 100
-    ax = plot_sphere_points(points, "sphere", max_points=10, ax=ax)
-    assert len(ax.collections[-1]._offsets3d[0]) == 10
-
-
-@pytest.mark.parametrize(("plot", "dimension"), [(plot_circle_density, 2), (plot_sphere_points, 3)])
-def test_wrong_vectors_are_refused(points, plot, dimension):
-    with pytest.raises(ValueError, match=f"vectors of length {dimension}"):
-        plot(np.ones((4, 7)))
-    with pytest.raises(ValueError, match="holds no variable 'missing'"):
-        plot(points, "missing")
+def test_arguments_of_the_plot_collection(idata):
+    options = {"coords": {"mu_dim_0": 1}, "figure_kwargs": {"figsize": (300, 310)}}
+    collection = plot_sphere(idata, "mu", ci_probs=(), backend="matplotlib", **options)
+    figure = collection.get_viz("figure")
+    assert len(panels_of(collection)) == 1
+    np.testing.assert_allclose(figure.get_size_inches() * figure.dpi, [300, 310])
+    wrapped = plot_trace(idata, col_wrap=1, backend="matplotlib")
+    assert wrapped.get_viz("figure").axes[0].get_gridspec().ncols == 1

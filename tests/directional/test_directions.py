@@ -14,19 +14,19 @@ from benchmarks.coverage_of_regions import coverage
 from pymc_geodesic.directional import (
     credible_cap,
     direction_variables,
-    directional_density,
-    directional_hdi,
-    directional_hdr,
-    directional_summary,
     from_declination_inclination,
     from_lonlat,
+    hdi,
+    hdr,
     mean_direction,
     simplex_summary,
+    summary,
     to_declination_inclination,
     to_lonlat,
 )
-from pymc_geodesic.directional.kinds import kind_of
-from pymc_geodesic.directional.mean_direction import as_batches
+from pymc_geodesic.directional.density import kernel_density
+from pymc_geodesic.directional.direction_variables import kind_of
+from pymc_geodesic.directional.mean_direction import stack_batches
 
 
 def unit(x):
@@ -135,26 +135,26 @@ def test_single_precision_and_values_that_are_not_finite(idata):
 
 def test_what_is_no_direction_is_refused(idata):
     with pytest.raises(ValueError, match="'numbers' should be a direction or"):
-        directional_summary(idata, "numbers")
+        summary(idata, "numbers")
     with pytest.raises(ValueError, match=r"'share' should be .* a simplex of length 3"):
-        directional_summary(idata, "share")
+        summary(idata, "share")
     with pytest.raises(ValueError, match="holds no variable 'missing'"):
-        directional_summary(idata, "missing")
+        summary(idata, "missing")
     with pytest.raises(ValueError, match="no group 'prior'"):
-        directional_summary(idata, group="prior")
+        summary(idata, group="prior")
     only = az.from_dict({"posterior": {"x": np.zeros((2, 10))}})
     with pytest.raises(ValueError, match="No variable of the group 'posterior'"):
-        directional_summary(only)
+        summary(only)
     with pytest.raises(ValueError, match="`coordinates` must be"):
-        directional_summary(idata, coordinates="utm")
+        summary(idata, coordinates="utm")
     with pytest.raises(ValueError, match="`fmt` must be"):
-        directional_summary(idata, fmt="long")
+        summary(idata, fmt="long")
     with pytest.raises(ValueError, match="`ci_prob` must lie"):
-        directional_summary(idata, ci_prob=94)
+        summary(idata, ci_prob=94)
     with pytest.raises(ValueError, match="lengths go from"):
         credible_cap(np.ones((5, 3)))
     with pytest.raises(ValueError, match="in the plane and in space"):
-        directional_hdr(unit(np.ones((5, 4))))
+        hdr(unit(np.ones((5, 4))))
 
 
 def test_mean_of_frames_is_the_nearest_frame(rng):
@@ -176,7 +176,7 @@ def test_one_column_of_a_frame_is_a_direction(rng):
     x = von_mises_fisher(rng, np.array([0.0, 0.6, 0.8]), 20.0, (2, 300))
     both = az.from_dict({"posterior": {"x": x, "F": x[..., None]}})
     assert direction_variables(both) == {"x": "direction", "F": "frame"}
-    table = directional_summary(both, hdr=False, coordinates="vector")
+    table = summary(both, hdr=False, coordinates="vector")
     np.testing.assert_allclose(table.loc["F"], table.loc["x"])
 
 
@@ -189,20 +189,20 @@ def test_mean_of_an_axis_does_not_see_signs(rng):
     assert mean["axis"].values @ mean["x"].values > 0.9999
     told = mean_direction(idata, axial=["axis"])
     np.testing.assert_array_equal(told["axis"], mean["axis"])
-    table = directional_summary(idata, axial="axis", hdr=False)
+    table = summary(idata, axial="axis", hdr=False)
     np.testing.assert_allclose(
         table.loc["axis", ["resultant_length", "cap89_radius", "lat"]],
         table.loc["x", ["resultant_length", "cap89_radius", "lat"]],
         rtol=0.02,
     )
-    for summarise in (mean_direction, directional_summary):  # a name with a slip of the pen
+    for summarise in (mean_direction, summary):  # a name with a slip of the pen
         with pytest.raises(ValueError, match=r"`axial` names 'axes', but .* holds x, axis"):
             summarise(idata, "axis", axial="axes")
     # Axes in chains that sit on opposite sides have converged; directions have not.
     x[0] *= -1
     opposite = az.from_dict({"posterior": {"x": x}})
-    assert directional_summary(opposite, axial=True, hdr=False)["r_hat_max"].item() < 1.05
-    assert directional_summary(opposite, axial=False, hdr=False)["r_hat_max"].item() > 1.5
+    assert summary(opposite, axial=True, hdr=False)["r_hat_max"].item() < 1.05
+    assert summary(opposite, axial=False, hdr=False)["r_hat_max"].item() > 1.5
 
 
 def test_a_uniform_direction_is_no_axis(rng):
@@ -218,7 +218,7 @@ def test_cap_and_region_beside_the_closed_form(rng, kappa):
     cap = credible_cap(x, ci_prob=0.9, unit="rad")
     radius = cap_radius(kappa, 0.9) if kappa < 1e6 else np.sqrt(2 * np.log(10) / kappa)
     assert cap.radius == pytest.approx(radius, rel=0.02)
-    region = directional_hdr(x, ci_prob=0.9)
+    region = hdr(x, ci_prob=0.9)
     assert region.area == pytest.approx(4 * np.pi * np.sin(radius / 2) ** 2, rel=0.05)
     assert region.area_deg2 == pytest.approx(region.area * (180 / np.pi) ** 2)
     assert region.contains(x).mean() == pytest.approx(0.9, abs=0.02)
@@ -226,11 +226,11 @@ def test_cap_and_region_beside_the_closed_form(rng, kappa):
 
 def test_region_of_two_modes_is_not_the_cap(rng):
     modes = np.concatenate([von_mises_fisher(rng, np.array(m), 400.0, 2000) for m in np.eye(3)[:2]])
-    region = directional_hdr(modes, ci_prob=0.9)
+    region = hdr(modes, ci_prob=0.9)
     radius = cap_radius(400.0, 0.9)
     assert region.area == pytest.approx(2 * 4 * np.pi * np.sin(radius / 2) ** 2, rel=0.08)
     assert not region.contains(unit(np.array([1.0, 1.0, 0.0])))
-    axes = directional_hdr(modes, ci_prob=0.9, axial=True)
+    axes = hdr(modes, ci_prob=0.9, axial=True)
     assert axes.area == pytest.approx(2 * region.area, rel=0.08)
     assert axes.contains([-1.0, 0.0, 0.0])
 
@@ -239,7 +239,7 @@ def test_region_on_the_circle(rng):
     from scipy.stats import vonmises
 
     x = von_mises_fisher(rng, np.array([-1.0, 0.0]), 8.0, 20_000)
-    region = directional_hdr(x, ci_prob=0.9)
+    region = hdr(x, ci_prob=0.9)
     assert region.area == pytest.approx(2 * vonmises(8.0).ppf(0.95), rel=0.04)
     assert region.area_deg2 == pytest.approx(np.degrees(region.area))
 
@@ -249,12 +249,12 @@ def test_region_on_the_circle(rng):
 def test_density_integrates_to_one(rng, kappa, axial):
     plane = von_mises_fisher(rng, np.array([0.0, 1.0]), kappa, 400)
     turn = np.linspace(0.0, 2 * np.pi, 4000, endpoint=False)
-    density = directional_density(plane, axial=axial)
+    density = kernel_density(plane, axial=axial)
     assert density(np.stack([np.cos(turn), np.sin(turn)], axis=-1)).mean() * 2 * np.pi == (
         pytest.approx(1.0)
     )
     space = von_mises_fisher(rng, np.array([0.0, 0.6, 0.8]), max(kappa, 1e-3), 400)
-    density = directional_density(space, axial=axial)
+    density = kernel_density(space, axial=axial)
     assert density(lattice(20_000)).mean() * 4 * np.pi == pytest.approx(1.0, rel=2e-3)
 
 
@@ -262,13 +262,13 @@ def test_density_is_near_the_law(rng):
     angle = np.linspace(-np.pi, np.pi, 200)
     grid = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
     law = np.exp(3 * np.cos(angle)) / (2 * np.pi * i0(3.0))
-    found = directional_density(von_mises_fisher(rng, np.array([1.0, 0.0]), 3.0, 20_000))(grid)
+    found = kernel_density(von_mises_fisher(rng, np.array([1.0, 0.0]), 3.0, 20_000))(grid)
     assert np.abs(found - law).max() < 0.08 * law.max()
 
 
 def test_a_chain_that_stays_does_not_narrow_the_kernels(rng):
     x = von_mises_fisher(rng, np.array([0.0, 0.6, 0.8]), 20.0, 300)
-    moving, staying = directional_density(x), directional_density(np.repeat(x, 2, axis=0))
+    moving, staying = kernel_density(x), kernel_density(np.repeat(x, 2, axis=0))
     assert staying.concentration < 2 * moving.concentration
 
 
@@ -280,14 +280,14 @@ def shortest_arc(turn, count):
 
 def test_hdi_is_the_shortest_arc(rng):
     turn = np.pi + rng.vonmises(0.0, 2.0, size=99)
-    low, high = directional_hdi(turn, ci_prob=0.8)
+    low, high = hdi(turn, ci_prob=0.8)
     assert -np.pi < high < low <= np.pi  # crosses π
     assert (high - low) % (2 * np.pi) == pytest.approx(shortest_arc(turn, 80))
     both = np.concatenate([turn, turn + np.pi])
-    axis = directional_hdi(both, ci_prob=0.8, axial=True, unit="rad")
+    axis = hdi(both, ci_prob=0.8, axial=True, unit="rad")
     assert (axis[1] - axis[0]) % np.pi < (high - low) % (2 * np.pi)
     with pytest.raises(ValueError, match="at least one value"):
-        directional_hdi([])
+        hdi([])
 
 
 def test_axes_in_the_plane_lie_in_the_half_turn_of_their_arc(rng):
@@ -295,7 +295,7 @@ def test_axes_in_the_plane_lie_in_the_half_turn_of_their_arc(rng):
     angle = np.radians(100.0 + rng.normal(size=(2, 200))) + np.pi * rng.integers(2, size=(2, 200))
     axis = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
     idata = az.from_dict({"posterior": {"axis": axis}})
-    row = directional_summary(idata, axial=True, hdr=False, ci_prob=0.9).loc["axis"]
+    row = summary(idata, axial=True, hdr=False, ci_prob=0.9).loc["axis"]
     assert row["angle"] == pytest.approx(-80.0, abs=0.5)
     assert row["arc90_lb"] < row["angle"] < row["arc90_ub"]
 
@@ -303,7 +303,7 @@ def test_axes_in_the_plane_lie_in_the_half_turn_of_their_arc(rng):
 @pytest.mark.parametrize(("prob", "label"), [(0.58, "58"), (0.94, "94"), (0.999, "99.9")])
 def test_columns_name_their_probability(rng, prob, label):
     angle = rng.normal(size=(2, 600))
-    table = directional_summary(
+    table = summary(
         az.from_dict({"posterior": {"angle": angle}}), angles="angle", hdr=False, ci_prob=prob
     )
     assert f"cap{label}_radius" in table.columns
@@ -311,7 +311,7 @@ def test_columns_name_their_probability(rng, prob, label):
 
 
 def test_summary_of_every_kind(idata):
-    table = directional_summary(idata, angles="angle", hdr=False)
+    table = summary(idata, angles="angle", hdr=False)
     assert list(table.index) == [
         *(f"mu[{site}]" for site in "abcd"), "plane", "long", "frame", "angle",
     ]  # fmt: skip
@@ -319,7 +319,7 @@ def test_summary_of_every_kind(idata):
     assert abs(table.loc["plane", "angle"]) == pytest.approx(180, abs=2)
     assert table.loc["frame"].notna().sum() == 6
     np.testing.assert_allclose(table["resultant_length"] + table["spherical_variance"], 1.0)
-    radians = directional_summary(idata, unit="rad", angles="angle", hdr=False)
+    radians = summary(idata, unit="rad", angles="angle", hdr=False)
     for column in ("lon", "lat", "angle", "cap89_radius", "arc89_lb"):
         np.testing.assert_allclose(np.radians(table[column]), radians[column])
     np.testing.assert_array_equal(table["r_hat_max"], radians["r_hat_max"])
@@ -327,13 +327,13 @@ def test_summary_of_every_kind(idata):
 
 def test_summary_writes_means_as_asked(idata):
     mean = mean_direction(idata)
-    table = directional_summary(idata, ["mu", "long"], coordinates="vector", hdr=False)
+    table = summary(idata, ["mu", "long"], coordinates="vector", hdr=False)
     np.testing.assert_allclose(table.loc["mu[b]", ["x0", "x1", "x2"]], mean["mu"].sel(site="b"))
     np.testing.assert_allclose(table.loc["long", [f"x{i}" for i in range(7)]], mean["long"])
-    table = directional_summary(idata, "mu", coordinates="declination_inclination", hdr=False)
+    table = summary(idata, "mu", coordinates="declination_inclination", hdr=False)
     vectors = from_declination_inclination(table["declination"], table["inclination"])
     np.testing.assert_allclose(vectors, mean["mu"])
-    rounded = directional_summary(idata, "mu", hdr=False, round_to=1)
+    rounded = summary(idata, "mu", hdr=False, round_to=1)
     np.testing.assert_array_equal(rounded, rounded.round(1))
 
 
@@ -345,14 +345,14 @@ def test_angles_do_not_break_where_they_jump(idata):
     jumping[0] = wrapped[0] % (2 * np.pi)
     tree = xr.DataTree.from_dict({"posterior": xr.Dataset({"angle": jumping})})
     assert az.rhat(jumping).item() > 1.2
-    table = directional_summary(tree, angles="angle")
+    table = summary(tree, angles="angle")
     assert table["r_hat_max"].item() < 1.05
-    same = directional_summary(idata, "angle", angles="angle")
+    same = summary(idata, "angle", angles="angle")
     np.testing.assert_allclose(table, same, rtol=1e-3)  # R-hat feels ties of rounded numbers
 
 
 def test_summary_merges_with_that_of_arviz(idata):
-    ours = directional_summary(idata, angles="angle", fmt="xarray")
+    ours = summary(idata, angles="angle", fmt="xarray")
     for kind in ("eti", "hdi"):
         theirs = az.summary(idata, fmt="xarray", ci_kind=kind, round_to="none")
         assert not {*ours["summary"].values} & {*theirs["summary"].values}
@@ -364,8 +364,8 @@ def test_summary_merges_with_that_of_arviz(idata):
 
 
 def test_columns_are_in_one_order(idata):
-    first = directional_summary(idata, ["plane", "mu"])
-    assert list(first.columns) == list(directional_summary(idata, ["mu", "plane"]).columns)
+    first = summary(idata, ["plane", "mu"])
+    assert list(first.columns) == list(summary(idata, ["mu", "plane"]).columns)
 
 
 def test_simplex_summary_orders_the_labels(idata):
@@ -391,12 +391,10 @@ def test_names_of_intervals_of_shares(idata, prob, name):
 
 def test_documented_columns_are_those_of_the_default_probability(idata):
     """The docstring and the guide list the columns as they are named by default."""
-    page = (Path(__file__).parents[2] / "docs" / "directional_plots.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "directional.md").read_text()
     of_regions = re.compile(r"`((?:cap|arc|hdr)\d+_\w+)`")
-    expected = {
-        each for each in directional_summary(idata).columns if of_regions.match(f"`{each}`")
-    }
-    documented = set(of_regions.findall(directional_summary.__doc__))
+    expected = {each for each in summary(idata).columns if of_regions.match(f"`{each}`")}
+    documented = set(of_regions.findall(summary.__doc__))
     assert expected <= documented
     assert {name.split("_")[0] for name in documented} == {"cap89", "arc89", "hdr89"}
     in_page = set(of_regions.findall(page)) - {"cap94_radius"}  # of `ci_prob=0.94`
@@ -417,7 +415,7 @@ def test_simplices_of_a_batch_keep_their_labels(rng):
 
 def test_batches_need_chains(rng):
     with pytest.raises(ValueError, match="no dimension 'chain'"):
-        as_batches(xr.DataArray(np.zeros((5, 3)), dims=("draw", "x"), name="x"), 1)
+        stack_batches(xr.DataArray(np.zeros((5, 3)), dims=("draw", "x"), name="x"), 1)
 
 
 @pytest.mark.slow
@@ -438,11 +436,11 @@ def test_names_and_groups_are_those_of_arviz(idata):
     every = list(direction_variables(idata))
     assert list(direction_variables(idata.posterior)) == every
     assert list(direction_variables(idata, f"~{every[0]}")) == every[1:]
-    table = directional_summary(idata, ["~" + every[0]], hdr=False)
+    table = summary(idata, ["~" + every[0]], hdr=False)
     assert not table.index.str.startswith(every[0]).any()
-    with pytest.raises(ValueError, match="the draws hold the group 'posterior'"):
+    with pytest.raises(ValueError, match="Groups of the tree: posterior"):
         direction_variables(idata.posterior, group="prior")
-    with pytest.raises(ValueError, match="no variable 'nothing' to leave out"):
+    with pytest.raises(ValueError, match="no variable 'nothing' to exclude"):
         direction_variables(idata, "~nothing")
 
 
@@ -451,7 +449,7 @@ def test_refusals_name_what_can_be_done(rng):
     gap = np.where(np.arange(50)[:, None] == 3, np.nan, x)
     draws = az.from_dict({"posterior": {"x": x, "gap": gap, "angle": x[..., 0]}})
     with pytest.raises(ValueError, match=r"nothing of the kind, as 2 of its draws are not finite"):
-        directional_summary(draws, "gap")
+        summary(draws, "gap")
     with pytest.raises(ValueError, match="a sum of one") as told:
         simplex_summary(draws)
     assert "angles=" not in str(told.value)
@@ -467,7 +465,7 @@ def test_too_few_draws_for_a_probability_warn(rng):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             credible_cap(x, ci_prob=0.9)
-            directional_hdi(np.arctan2(x[:, 0], x[:, 2]), ci_prob=0.9)
+            hdi(np.arctan2(x[:, 0], x[:, 2]), ci_prob=0.9)
         told = [str(each.message) for each in caught if "too few" in str(each.message)]
         assert len(told) == (2 if warns else 0)
         assert all(f"{n} draws are too few for 90 %: take at least 9" in each for each in told)
@@ -486,11 +484,11 @@ def test_a_direction_along_an_axis_is_no_share(rng):
 def test_vectors_are_no_angles(rng):
     angle = rng.vonmises(0.5, 5.0, size=(2, 30))
     with pytest.raises(ValueError, match=r"hold unit vectors.*arctan2"):
-        directional_hdi(np.stack([np.cos(angle), np.sin(angle)], axis=-1))
+        hdi(np.stack([np.cos(angle), np.sin(angle)], axis=-1))
     with pytest.raises(ValueError, match=r"hold unit vectors.*credible_cap"):
-        directional_hdi(unit(rng.normal(size=(40, 3))))
-    row = directional_hdi(np.array([[0.6, 0.8]]), ci_prob=0.5)
-    assert directional_hdi(angle).shape == row.shape == (2,)
+        hdi(unit(rng.normal(size=(40, 3))))
+    row = hdi(np.array([[0.6, 0.8]]), ci_prob=0.5)
+    assert hdi(angle).shape == row.shape == (2,)
 
 
 def test_a_cap_around_a_mean_that_vanishes_warns(rng):
@@ -503,10 +501,10 @@ def test_a_cap_around_a_mean_that_vanishes_warns(rng):
 def test_degrees_that_are_taken_for_radians_warn():
     degrees = np.random.default_rng(1).normal(200.0, 10.0, size=(2, 60))
     idata = az.from_dict({"posterior": {"wind": degrees}})
-    with pytest.warns(UserWarning, match=r"angles of 'wind' go to 2\d\d.* np.radians"):
+    with pytest.warns(UserWarning, match=r"angles of 'wind' .* value is 2\d\d.* np.radians"):
         direction_variables(idata, angles="wind")
-    with pytest.warns(UserWarning, match=r"angles of 'angles' go to"):
-        directional_hdi(degrees)
-    low, high = directional_hdi(degrees, unit="deg", ci_prob=0.5)
+    with pytest.warns(UserWarning, match=r"angles of 'angles' are interpreted as radians"):
+        hdi(degrees)
+    low, high = hdi(degrees, unit="deg", ci_prob=0.5)
     assert low < high
     assert abs(0.5 * (low + high) + 160.0) < 5.0

@@ -8,9 +8,9 @@ from pymc_geodesic.directional import uniformity_test
 from pymc_geodesic.directional.uniformity import (
     _STATISTICS,
     BATCH_ENTRIES,
-    _limit_law,
-    _LimitLaw,
-    _tail,
+    _limit_distribution,
+    _LimitDistribution,
+    _survival_function,
     in_batches,
 )
 from pymc_geodesic.distributions.draws import draw_uniform_directions, draw_von_mises_fisher
@@ -37,20 +37,20 @@ def test_statistics_by_their_formulas_on_the_sphere():
     assert uniformity_test(x, "gine").statistic == pytest.approx(f, rel=1e-6)
 
 
-def test_limit_law_has_the_published_critical_value():
+def test_limit_distribution_has_the_published_critical_value():
     """F on the sphere: 2.748 at 5 % (Keilson, Petrondas, Sumita and Wellner 1983)."""
-    assert _tail(2.748, _limit_law(3, False)) == pytest.approx(0.05, abs=2e-4)
+    assert _survival_function(2.748, _limit_distribution(3, False)) == pytest.approx(0.05, abs=2e-4)
 
 
-def test_weights_of_the_limit_law_in_closed_form():
+def test_weights_of_the_limit_distribution_in_closed_form():
     """Fourier series of the kernels on the circle; squares of integrals of sgn on spheres."""
     k = np.arange(1, 11)
     even, odd = 1 / (2 * (4 * k**2 - 1)), 4 / (np.pi * (2 * k - 1)) ** 2
-    np.testing.assert_allclose(_limit_law(2, True).weights[:10], even, rtol=1e-4)
+    np.testing.assert_allclose(_limit_distribution(2, True).weights[:10], even, rtol=1e-4)
     both = np.ravel(np.column_stack([odd, even]))
-    np.testing.assert_allclose(_limit_law(2, False).weights[:20], both, rtol=1e-4)
+    np.testing.assert_allclose(_limit_distribution(2, False).weights[:20], both, rtol=1e-4)
     for d in (3, 5, 8):
-        law = _limit_law(d, False)
+        law = _limit_distribution(d, False)
         order = d / 2 - 1
         for degree in (1, 3, 5):
             half, _ = integrate.quad(
@@ -69,12 +69,12 @@ def test_weights_of_the_limit_law_in_closed_form():
 def test_tail_against_gamma_laws():
     """One weight makes a gamma law, far out in both tails; the constant shifts it."""
     for freedom in (2.0, 9.0, 4000.0):
-        law = _LimitLaw(np.array([0.3]), np.array([freedom]), 0.1)
+        law = _LimitDistribution(np.array([0.3]), np.array([freedom]), 0.1)
         exact = stats.gamma(freedom / 2, loc=0.1, scale=0.6)
         # With two degrees of freedom the integrand dies away only on the parabola.
         for p in (0.3, 1e-3, 1e-9, 1e-60) if freedom == 2 else (1 - 1e-9, 0.6, 1e-3, 1e-9, 1e-60):
-            assert _tail(exact.isf(p), law) == pytest.approx(p, rel=1e-6)
-        assert _tail(0.05, law) == 1.0
+            assert _survival_function(exact.isf(p), law) == pytest.approx(p, rel=1e-6)
+        assert _survival_function(0.05, law) == 1.0
 
 
 LEVELS = np.array([0.05, 0.1, 0.3, 0.5, 0.7, 0.9])
@@ -88,9 +88,11 @@ def samples(request):
 
 def reached_levels(values, law):
     """Return how many statistics exceed the critical values of each of `LEVELS`."""
-    if isinstance(law, _LimitLaw):
+    if isinstance(law, _LimitDistribution):
         critical = [
-            optimize.brentq(lambda v, p=p: _tail(v, law) - p, law.constant, 50.0, rtol=1e-6)
+            optimize.brentq(
+                lambda v, p=p: _survival_function(v, law) - p, law.constant, 50.0, rtol=1e-6
+            )
             for p in LEVELS
         ]
     else:
@@ -101,7 +103,7 @@ def reached_levels(values, law):
 def limit_law(test, d):
     """Return the law to which a statistic converges."""
     chi_squared = {"rayleigh": stats.chi2(d), "bingham": stats.chi2((d - 1) * (d + 2) / 2)}
-    return chi_squared.get(test) or _limit_law(d, test == "gine_gn")
+    return chi_squared.get(test) or _limit_distribution(d, test == "gine_gn")
 
 
 @pytest.mark.parametrize("test", TESTS)

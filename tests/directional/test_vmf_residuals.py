@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pymc_geodesic.directional import vmf_residual_test
-from pymc_geodesic.directional.vmf_residuals import (
+from pymc_geodesic.directional.goodness_of_fit import (
     _colatitude_cdf,
     _fit,
     _statistics,

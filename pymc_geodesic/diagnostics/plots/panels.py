@@ -208,6 +208,7 @@ def panels(
     core: Sequence[str] = (),
     size: tuple[int, int] = (400, 400),
     col_wrap: int = 3,
+    figure_kwargs: Mapping[str, Any] | None = None,
     **figure: Any,
 ) -> PlotCollection:
     """Make one panel for each variable and each place along its dimensions.
@@ -224,8 +225,10 @@ def panels(
         Pixels of one panel.
     col_wrap : int
         Panels side by side.
-    **figure
+    figure_kwargs : mapping, optional
         Passed to the back end's function that makes the figure.
+    **figure
+        The same, as keyword arguments.
 
     Returns
     -------
@@ -251,6 +254,7 @@ def panels(
         int(np.prod([each.sizes[dim] for dim in apart if dim in each.dims]))
         for each in data.data_vars.values()
     )
+    figure = {**(figure_kwargs or {}), **figure}
     columns = min(number, col_wrap)
     rows = -(-number // columns)
     figure.setdefault("figsize", (size[0] * columns, size[1] * rows))
