@@ -314,9 +314,11 @@ class GeodesicStep(BlockedStep):
                 diagnosis = diagnose(names)
                 if diagnosis is not None:
                     return self._warning(diagnosis)
+        if self.draw > 0 or self._n_tune:
+            return None
         adaptation = self.sampler.adaptation
-        lacks_warm_up = adaptation.needs_warm_up and not (self._n_tune or adaptation.is_tuned)
-        return self._warning(UNTUNED) if self.draw == 0 and lacks_warm_up else None
+        is_untuned = adaptation.needs_warm_up and not adaptation.is_tuned
+        return self._warning(UNTUNED) if is_untuned else None
 
     def _warning(self, diagnosis: Diagnosis) -> SamplerWarning:
         sampled = ", ".join(variable.name for variable in self.variables)
