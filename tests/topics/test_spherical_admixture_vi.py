@@ -254,7 +254,7 @@ def test_starts_where_it_is_told(corpus, truth):
         ({"local_steps": 0}, "local_steps"),
         ({"draws": 0}, "draws"),
         ({"step_size": -0.1}, "step_size"),
-        ({"start": np.eye(2)}, "start must be 3 topics of 12 words"),
+        ({"start": np.eye(2)}, "start must be 3 nonzero topics of 12 words"),
         ({"vocabulary": ["a"]}, "vocabulary"),
     ],
 )
