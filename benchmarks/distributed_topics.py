@@ -23,7 +23,7 @@ import pymc_geodesic as pg
 from benchmarks.distributed import Killer, cluster
 from pymc_geodesic.datasets import hold_out_words, load_20news_different, load_wikipedia
 from pymc_geodesic.distributed import sampling
-from pymc_geodesic.topics import document_completion_perplexity
+from pymc_geodesic.topics import perplexity
 
 ALPHA, BETA = 0.1, 0.01
 BATCH, N_STEPS = 50, 10
@@ -68,10 +68,7 @@ def in_one_process(counts, n_topics: int, *, passing: bool):
 def line(name: str, idata, seconds: float, tested) -> str:
     """Perplexity of each chain, and what the shards say of each other."""
     topics = idata.posterior["topics"].values[:, -JUDGED:]
-    found = [
-        document_completion_perplexity(chain, *tested, alpha=ALPHA, random_seed=1)
-        for chain in topics
-    ]
+    found = [perplexity(chain, *tested, alpha=ALPHA, random_seed=1) for chain in topics]
     told = ("", "", "")
     if "shards" in idata.children:
         report = idata["shards"]

@@ -15,8 +15,7 @@ use_one_core()
 import numpy as np
 from numba import njit
 
-from pymc_geodesic.kernels.expected_counts import CountsAt
-from pymc_geodesic.kernels.positive_numbers import SIMPLEX, Prior
+from pymc_geodesic.kernels.counts import SIMPLEX, CountsAt, Prior
 from pymc_geodesic.kernels.scir import scir
 from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.streams import new_stream

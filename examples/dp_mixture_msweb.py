@@ -31,9 +31,9 @@ from script_parts import options_parser, save_figure
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
 from pymc_geodesic.mixtures import (
     dp_categorical_gibbs,
-    dp_categorical_mixture,
     dp_categorical_slice,
-    mixture_log_predictive,
+    dp_categorical_stochastic_slice,
+    log_predictive,
 )
 
 ORIGIN = (
@@ -76,7 +76,7 @@ def contestants(n_sweeps: int, n_iterations: int) -> dict[str, tuple[Callable[..
     """Samplers by name, with iterations and chains."""
 
     def stochastic(method: str, start: dict[str, int]) -> Callable[..., Any]:
-        return lambda users, **options: dp_categorical_mixture(
+        return lambda users, **options: dp_categorical_stochastic_slice(
             users, beta=BETA, method=method, batch_size=BATCH,
             step_size={"scir": 0.01, "sgrld": 3e-4}[method], **(start | options),
         )  # fmt: skip
@@ -125,7 +125,7 @@ def describe(trees: list[xr.DataTree], others: Any, first: float, last: float) -
     visits = float(others.sum())
     curves, halves, both = [], [], []
     for tree in trees:
-        log_p = mixture_log_predictive(tree, others, average=False).values[0]
+        log_p = log_predictive(tree, others, average=False).values[0]
         curves.append(np.exp(-log_p.sum(axis=1) / visits))
         half = log_p[len(log_p) // 2 :]
         both.append(half)

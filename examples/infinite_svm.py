@@ -29,10 +29,9 @@ from sklearn.svm import SVC, LinearSVC
 
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
 from pymc_geodesic.mixtures import (
-    dp_multinomial_logit,
-    expert_probabilities,
-    expert_votes,
+    dp_multinomial_logit_sgnht,
     infinite_svm,
+    predict,
 )
 
 PROTEIN = (
@@ -91,14 +90,12 @@ def score(
         "random_seed": SEED, "progressbar": False, **SETTINGS[name],
     }  # fmt: skip
     if method == "dpMNL":
-        idata = dp_multinomial_logit(X, y, **STEPS[name], **options)
-        predict = expert_probabilities
+        idata = dp_multinomial_logit_sgnht(X, y, **STEPS[name], **options)
     else:
         steps = STEPS[name] if method == "infinite SVM, SSGNHT" else {"method": "augmentation"}
         idata = infinite_svm(X, y, **steps, **options)
-        predict = expert_votes
     seconds = time.process_time() - began
-    chosen = predict(idata, X_test, n_draws=None).argmax("class")
+    chosen = predict(idata, X_test, n_draws=None)
     stats = idata.sample_stats
     share = float(stats["weights_time"].sum() / stats["perf_counter_diff"].sum())
     return {

@@ -10,7 +10,7 @@ sizes come from a grid search of twenty passes.
 
 Beside them are online variational Bayes of scikit-learn and gensim and the collapsed Gibbs sampler
 of tomotopy, where they are installed. All may use two cores, and all topics are judged by the same
-`document_completion_perplexity`.
+`perplexity`.
 
     python examples/lda_wikipedia.py --data FOLDER                       # everything
     python examples/lda_wikipedia.py --data FOLDER --only SCIR --seeds 2 # adds to earlier results
@@ -38,7 +38,7 @@ from script_parts import parse_options
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import CompletionCorpus, load_wikipedia
-from pymc_geodesic.topics.completion import completion_probabilities, perplexity_of
+from pymc_geodesic.topics import completion_probabilities
 
 N_TOPICS = 50
 BATCH_SIZE = 50
@@ -198,6 +198,12 @@ def tomotopy(train: sparse.csr_matrix, total: int, seed: int) -> Iterator[Snapsh
         for topic in range(N_TOPICS):
             topics[topic, known] = model.get_topic_word_dist(topic)
         yield seconds, sweeps * train.shape[0], topics, np.asarray(model.alpha, dtype=float)
+
+
+def perplexity_of(probabilities: np.ndarray, held_out: sparse.csr_array) -> float:
+    """Return the perplexity of held-out words by their probabilities."""
+    counts = sparse.csr_array(held_out).data
+    return float(np.exp(-np.sum(counts * np.log(probabilities)) / np.sum(counts)))
 
 
 def watch(

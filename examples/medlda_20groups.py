@@ -18,7 +18,7 @@ from typing import Any
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
-from medlda_20news import ORIGIN, follow, timed
+from medlda_20news import ORIGIN, follow, label_scores, timed
 from scipy import sparse
 from script_parts import options_parser, save_figure
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
@@ -26,7 +26,6 @@ from sklearn.svm import LinearSVC
 
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
 from pymc_geodesic.topics import (
-    label_scores,
     medlda_gibbs,
     medlda_passive_aggressive,
     medlda_ssgrld,
@@ -100,7 +99,7 @@ def linear_machine(texts: dict[str, Any]) -> dict[str, float]:
     train, test = texts["all"]
     machine = LinearSVC(random_state=0).fit(tfidf.fit_transform(train), texts["labels"])
     label = texts["groups"][machine.predict(tfidf.transform(test))]
-    return label_scores(texts["test_labels"], label)._asdict()
+    return label_scores(texts["test_labels"], label)
 
 
 def plot(curves: dict[str, dict[str, Any]], machine: float, table: Any, folder: Path) -> Path:

@@ -6,7 +6,7 @@ processed and by seconds of the processor,
 
 - data augmentation (`medlda_gibbs`), with topics drawn given λ as its authors do, and without λ;
 - SSGRLD (`medlda_ssgrld`), minibatches of 64: SCIR and SGRLD for topics, SSGNHT for weights;
-- the same with remembered documents, whose counts have no noise;
+- the same with memoized documents, whose counts have no minibatch noise;
 - online passive-aggressive learning (`medlda_passive_aggressive`), minibatches of 64;
 
 and beside them a support vector machine on all words, one on the topics that LDA finds without
@@ -31,17 +31,17 @@ import numpy as np
 from scipy import sparse
 from script_parts import options_parser, save_figure
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
+from sklearn.metrics import accuracy_score, f1_score
 from sklearn.svm import LinearSVC
 from topic_baselines import supervised_lda, topics_by_others
 
 from pymc_geodesic.datasets.folder import read_arrays, sparse_rows
 from pymc_geodesic.schedules import PolynomialDecay
 from pymc_geodesic.topics import (
-    label_scores,
     medlda_gibbs,
     medlda_passive_aggressive,
     medlda_ssgrld,
-    predict_labels,
+    predict,
     topics_by_class,
 )
 
@@ -103,7 +103,7 @@ def samplers(n_topics: int, *, sweeps: int, passes: int) -> dict[str, Callable[.
         "SSGRLD (SGRLD)": lambda *a, **k: ssgrld(
             *a, topics_by="SGRLD", topic_step=PolynomialDecay(0.01, b=10, gamma=0.6), **k
         ),
-        "SSGRLD, remembering": lambda *a, **k: ssgrld(*a, remember=True, **k),
+        "SSGRLD, memoized": lambda *a, **k: ssgrld(*a, memoize=True, **k),
         "passive-aggressive": passive_aggressive,
     }
 
@@ -118,6 +118,14 @@ def timed(sampler: Callable[..., Any], texts: dict[str, Any], **more: Any) -> An
     return idata
 
 
+def label_scores(labels: Any, predicted: Any) -> dict[str, float]:
+    """Return the accuracy of predicted labels, and F1 averaged over the classes."""
+    return {
+        "accuracy": float(accuracy_score(labels, predicted)),
+        "f1": float(f1_score(labels, predicted, average="macro")),
+    }
+
+
 def follow(
     idata: Any, texts: dict[str, Any], n_points: int, seed: int, *, last: int = LAST, **sweeps: int
 ) -> dict[str, Any]:
@@ -129,12 +137,12 @@ def follow(
     found: dict[str, Any] = {"documents": [], "seconds": [], "accuracy": [], "f1": []}
     for draw in at:
         recent = idata.isel(draw=slice(draw - min(last, 1 + draw // 4), draw))
-        label = predict_labels(recent, texts["test"], random_seed=seed, **sweeps)["label"].values
+        label = predict(recent, texts["test"], random_seed=seed, **sweeps).values
         scores = label_scores(texts["test_labels"], label)
         found["documents"].append(int(stats["documents"].values[0, draw - 1]))
         found["seconds"].append(float(seconds[draw - 1]))
-        found["accuracy"].append(scores.accuracy)
-        found["f1"].append(scores.f1)
+        found["accuracy"].append(scores["accuracy"])
+        found["f1"].append(scores["f1"])
     found["training_accuracy"] = float(stats["accuracy"].values[0, -1])
     return found
 
@@ -174,17 +182,17 @@ def baselines(texts: dict[str, Any], n_topics: int, *, sweeps: int, seed: int) -
         label = machine.predict(tfidf.transform(test))
         scores = label_scores(texts["test_labels"], label)
         seconds = time.process_time() - began
-        found[name] = {"accuracy": scores.accuracy, "f1": scores.f1, "seconds": seconds}
+        found[name] = scores | {"seconds": seconds}
     concentrations = {name: SETTINGS[name] for name in ("alpha", "beta")}
     for name, theta_of in topics_by_others(
         n_topics, **concentrations, sweeps=sweeps, seed=seed
     ).items():
         began = time.process_time()
-        learn, predict = theta_of(texts["train"], texts["test"])
+        learn, unseen = theta_of(texts["train"], texts["test"])
         machine = LinearSVC(C=10.0, random_state=seed).fit(learn, texts["labels"])
-        scores = label_scores(texts["test_labels"], machine.predict(predict))
+        scores = label_scores(texts["test_labels"], machine.predict(unseen))
         seconds = time.process_time() - began
-        found[name] = {"accuracy": scores.accuracy, "f1": scores.f1, "seconds": seconds}
+        found[name] = scores | {"seconds": seconds}
     if importlib.util.find_spec("tomotopy"):
         began = time.process_time()
         label = supervised_lda(
@@ -193,9 +201,7 @@ def baselines(texts: dict[str, Any], n_topics: int, *, sweeps: int, seed: int) -
         )  # fmt: skip
         scores = label_scores(texts["test_labels"], label)
         seconds = time.process_time() - began
-        found["supervised LDA by tomotopy"] = {
-            "accuracy": scores.accuracy, "f1": scores.f1, "seconds": seconds
-        }  # fmt: skip
+        found["supervised LDA by tomotopy"] = scores | {"seconds": seconds}
     return found
 
 

@@ -196,7 +196,7 @@ def main() -> None:
             corpus[:200],
             alpha=settings["alpha"],
             kappa=settings["kappa"],
-            draws=15,
+            n_draws=15,
             random_seed=SEED,
         )
         print(

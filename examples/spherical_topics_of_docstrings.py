@@ -17,6 +17,7 @@ from typing import Any
 
 import arviz as az
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -130,10 +131,16 @@ def write_plots(
     end = max(seconds[-1] for seconds in explored.seconds.values())
     for name, (seconds, values) in perplexity_over_time(sampled, corpus, settings).items():
         curves[name] = end + seconds, values
-    perplexity = pg.topics.plot_perplexity(curves, baselines=reference, log_time=False)
+    perplexity_figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+    for name, (seconds, values) in curves.items():
+        ax.plot(seconds, values, marker=".", label=name)
+    for style, (name, value) in zip(("--", ":"), reference.items(), strict=True):
+        ax.axhline(value, color="grey", linestyle=style, label=name)
+    ax.set(xlabel="wall time (seconds)", ylabel="held-out log-perplexity (nats per document)")
+    ax.legend()
     figures = {
-        "perplexity": perplexity.figure,
-        "topics": pg.topics.plot_top_words(sampled.idata, corpus.vocabulary, columns=3),
+        "perplexity": perplexity_figure,
+        "topics": pg.topics.plot_top_words(sampled.idata, corpus.vocabulary, col_wrap=3),
         "temperature": pg.diagnostics.plot_temperature(sampled.idata),
     }
     for name, figure in figures.items():
@@ -185,7 +192,7 @@ def main() -> None:
 
     reference = baselines(corpus, options.topics, settings)
     print("\nHeld-out log-perplexity (nats per document, smaller is better)")
-    fitted = pg.topics.log_perplexity(sampled.idata, corpus.test, draws=15, random_seed=SEED)
+    fitted = pg.topics.log_perplexity(sampled.idata, corpus.test, n_draws=15, random_seed=SEED)
     for name, value in (reference | {"SGGMC, 15 draws averaged": fitted}).items():
         print(f"  {name:<32}{value:10.1f}")
     temperature = pg.diagnostics.temperature_summary(sampled.idata)["mean"].values

@@ -6,7 +6,7 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 
-from pymc_geodesic.counts.priors import family_of
+from pymc_geodesic.counts.layout import family_of
 
 COPIES = {
     "copy": copy.deepcopy,

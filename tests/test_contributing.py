@@ -138,7 +138,6 @@ def test_sampler(install):
             random_seed=1,
             progressbar=False,
             compute_convergence_checks=False,
-            compile_kwargs={"mode": "FAST_COMPILE"},
         )
     z, mu = idata.posterior["z"].values, idata.posterior["mu"].values
     assert abs(z.mean() - 1.0) < 0.15

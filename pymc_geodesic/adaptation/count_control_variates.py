@@ -1,32 +1,47 @@
-"""Control variates of count estimates: n(ω*) + n̂(ω) − n̂(ω*)."""
+"""Control variates of count estimates, n(ω*) + n̂(ω) − n̂(ω*), and the drift that they estimate."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pymc_geodesic.counts.estimate import CountEstimate, DescribeNegative, LikelihoodError
 from pymc_geodesic.counts.layout import CountLayout
-from pymc_geodesic.kernels.expected_counts import CountsAt
+from pymc_geodesic.kernels.counts import CountsAt
 
-CENTERINGS = (0.25, 0.5, 0.75, 1.0)
-"""Fractions of the warm-up after which the control variates are centered at the mean since."""
+
+@dataclass(frozen=True)
+class CountControlVariateSettings:
+    """Constants of the control variates.
+
+    Attributes
+    ----------
+    updates : tuple of float
+        Fractions of the warm-up at which the centering point is set to the mean of the positions
+        since the previous update.
+    """
+
+    updates: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
+
+
+SETTINGS = CountControlVariateSettings()
 
 
 class CountControlVariates:
     """Centering point of the control variates, and the counts of all rows there.
 
-    The centering point ω* is the mean of the draws of a quarter of the warm-up, and at first the
-    position where the chain starts.
+    The centering point ω* is the initial position at first, and from the end of each quarter of
+    the warm-up the mean of the positions of that quarter.
 
     Parameters
     ----------
     estimate : CountEstimate
     layout : CountLayout
     describe_negative : callable
-        Index, count and exposure → message of the error.
+        Index, count and exposure → error message.
 
     Attributes
     ----------
@@ -54,11 +69,11 @@ class CountControlVariates:
         Parameters
         ----------
         n_tune : int
-            Draws of the warm-up.
+            Number of warm-up draws.
         keep : bool
-            Whether the centering point of the last chain is used.
+            Whether to keep the centering point of the previous chain.
         """
-        self._times = [math.ceil(part * n_tune) - 1 for part in CENTERINGS]
+        self._times = [math.ceil(fraction * n_tune) - 1 for fraction in SETTINGS.updates]
         if self._fixed is not None:
             self.center = self._fixed
         elif not keep:
@@ -66,12 +81,12 @@ class CountControlVariates:
         self._sum, self._n = np.zeros(self._layout.size), 0
 
     def fix_center(self, center: CountsAt) -> None:
-        """Use this centering point, and these counts of all rows, in all chains to come.
+        """Use a given centering point and counts in all chains from now on.
 
         Parameters
         ----------
         center : CountsAt
-            ω*, and counts and exposures there of all rows, also of those on other machines.
+            ω*, and counts and exposures of all rows there, including rows on other machines.
         """
         self._fixed = center
 
@@ -81,12 +96,19 @@ class CountControlVariates:
         return self.center.values.size > 0
 
     def update(self, draw: int, log_state: np.ndarray) -> bool:
-        """Observe the position before a draw, and move the centering point at some draws.
+        """Add the position before a draw to the mean, and set the centering point if it is due.
+
+        Parameters
+        ----------
+        draw : int
+            Number of the draw, warm-up included.
+        log_state : ndarray, shape (size,)
+            log θ.
 
         Returns
         -------
         bool
-            Whether it was moved, which takes one estimate of all rows.
+            Whether the centering point was changed, which takes one estimate from all rows.
 
         Raises
         ------
@@ -105,7 +127,7 @@ class CountControlVariates:
         return True
 
     def count_all_rows(self, values: np.ndarray) -> CountsAt:
-        """Estimate counts and exposures from all rows.
+        """Compute counts and exposures of all rows.
 
         Parameters
         ----------
@@ -127,32 +149,32 @@ class CountControlVariates:
     def correct(
         self, minibatch: int, counts: np.ndarray, exposures: np.ndarray, stream: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Add what the minibatch misses at the centering point to its estimates.
+        """Apply the control variates to the estimates from one minibatch.
 
         Parameters
         ----------
         minibatch : int
         counts, exposures : ndarray, shape (size,)
-            Estimates of the minibatch.
+            n̂(ω) and ĉ(ω).
         stream : ndarray of uint64, shape (2,)
             Random stream.
 
         Returns
         -------
         counts, exposures : ndarray, shape (size,)
-            n(ω*) + n̂(ω) − n̂(ω*), and the same of the exposures.
+            n(ω*) + n̂(ω) − n̂(ω*), and likewise for the exposures.
         """
         if not self.is_centered:
             return counts, exposures
         values, all_counts, all_exposures = self.center
-        there, exposed = np.empty(values.size), np.empty(values.size)
-        if self._estimate.estimate(values, minibatch, stream, there, exposed) >= 0:
+        at_center, exposed = np.empty(values.size), np.empty(values.size)
+        if self._estimate.estimate(values, minibatch, stream, at_center, exposed) >= 0:
             return counts, exposures
-        return counts + all_counts - there, exposures + all_exposures - exposed
+        return counts + all_counts - at_center, exposures + all_exposures - exposed
 
     @property
     def state(self) -> dict[str, Any]:
-        """Centering point, and the sum of the draws since it was moved."""
+        """Centering point, and the sum of the positions since it was set."""
         return {
             **{name: array.copy() for name, array in self.center._asdict().items()},
             "is_fixed": self._fixed is not None,
@@ -167,3 +189,77 @@ class CountControlVariates:
         self._fixed = self.center if state["is_fixed"] else None
         self._times = list(state["times"])
         self._sum, self._n = state["sum"].copy(), state["n"]
+
+
+class CountDrift:
+    r"""Drift of the process due to the likelihood, estimated from one minibatch.
+
+    It is n̂ − ĉθ for a Gamma variable, Â − B̂ log θ for a LogNormal variable and n̂ − ω Σn̂ for a
+    Dirichlet variable: the part of the drift that changes ω, without what only changes Σθ.
+
+    Parameters
+    ----------
+    estimate : CountEstimate
+    layout : CountLayout
+    control_variates : CountControlVariates, optional
+    allows_negative : bool
+        Whether the dynamics accept negative counts.
+
+    Attributes
+    ----------
+    estimate, layout, control_variates
+        As above.
+    counts, exposures : ndarray, shape (size,)
+        Estimates of the last call, without control variates.
+    """
+
+    def __init__(
+        self,
+        estimate: CountEstimate,
+        layout: CountLayout,
+        control_variates: CountControlVariates | None = None,
+        *,
+        allows_negative: bool,
+    ) -> None:
+        self.estimate, self.layout, self.control_variates = estimate, layout, control_variates
+        self._allows_negative = allows_negative
+        self.counts, self.exposures = np.zeros(layout.size), np.zeros(layout.size)
+
+    @property
+    def n_grad(self) -> int:
+        """Gradient evaluations of one estimate of the drift, and of one inner step."""
+        return self.estimate.evaluations * (1 if self.control_variates is None else 2)
+
+    def __call__(
+        self, values: np.ndarray, log_state: np.ndarray, minibatch: int, stream: np.ndarray
+    ) -> np.ndarray | None:
+        """Estimate the drift.
+
+        Parameters
+        ----------
+        values : ndarray, shape (size,)
+            ω for Dirichlet variables, θ for others.
+        log_state : ndarray, shape (size,)
+            log θ.
+        minibatch : int
+        stream : ndarray of uint64, shape (2,)
+            Random stream, advanced if the estimate is random.
+
+        Returns
+        -------
+        ndarray, shape (size,), or None
+            None if the counts are negative or not finite and the dynamics cannot use them.
+        """
+        failed = self.estimate.estimate(values, minibatch, stream, self.counts, self.exposures)
+        if self._allows_negative:
+            is_valid = bool(np.isfinite(self.counts).all() and np.isfinite(self.exposures).all())
+        else:
+            is_valid = failed < 0
+        if not is_valid:
+            return None
+        counts, exposures = self.counts, self.exposures
+        if self.control_variates is not None:
+            counts, exposures = self.control_variates.correct(minibatch, counts, exposures, stream)
+        layout = self.layout
+        drift = counts - exposures * np.where(layout.is_log_normal, log_state, values)
+        return drift - np.where(layout.is_simplex, values * layout.row_sums(drift), 0.0)

@@ -34,6 +34,13 @@ class GradientNoiseSettings:
         Pairs of minibatches of a measurement: 800, or 20 for each Euclidean coordinate if that is
         more, and at most 2,000; the standard error of a variance is 5 % with 800 pairs of normal
         noise, by calculation.
+    rare_minibatches : float
+        Expected number of minibatches with a row that makes the noise of a rare coordinate, for
+        which more pairs are measured; the relative standard error of its variance is then about
+        20 %.
+    max_rare_pairs, max_rare_values : int
+        Bounds of the number of these pairs, and of that number times the coordinates; chosen by
+        hand.
     pairs_per_point : int
         Pairs at the same point, from which noise heterogeneity is estimated; chosen by hand.
     pairs_per_chunk : int
@@ -62,9 +69,6 @@ class GradientNoiseSettings:
     max_draw_distance : float
         Distance from the center along a coordinate beyond which no noise is measured: at most 1 %
         of any distribution lies there (Chebyshev), and chains that have left the posterior.
-    min_squares_at_draws : int
-        Squares of differences at draws from which the ratio of the noise there to that around the
-        center is estimated; its standard error is 5 % with 1,000, by calculation.
     reported_error : float
         Relative error of a variance, by noise that is poorly known, above which a warning is
         issued; a convention.
@@ -73,6 +77,9 @@ class GradientNoiseSettings:
     min_pairs: int = 800
     pairs_per_dimension: int = 20
     max_pairs: int = 2000
+    rare_minibatches: float = 100.0
+    max_rare_pairs: int = 20_000
+    max_rare_values: int = 10_000_000
     pairs_per_point: int = 8
     pairs_per_chunk: int = 24
     max_repetitions: int = 7
@@ -84,8 +91,7 @@ class GradientNoiseSettings:
     quadratic_ratio: float = 0.05
     negligible_slope: float = 1e-6
     max_draw_distance: float = 10.0
-    min_squares_at_draws: int = 1000
-    reported_error: float = 0.15
+    reported_error: float = 0.1
 
 
 SETTINGS = GradientNoiseSettings()
@@ -137,6 +143,8 @@ class NoiseMeasurement:
     ----------
     gradient : AdaptedGradient
     measured : NoiseState
+    noisy_rate : float
+        Probability that a minibatch has one of the rows that make the noise of a rare coordinate.
     temperature_error : float
         Largest error of a temperature by noise that is poorly known; see `refine`.
     n_grad : int
@@ -152,6 +160,7 @@ class NoiseMeasurement:
         self.gradient, self._product = gradient, product
         self._next_minibatches = next_minibatches
         self._points = curved_points(product)
+        self.noisy_rate = 1.0
         prepare(differences_of_pairs, fill_normal, geodesic)
         self.reset()
 
@@ -189,17 +198,10 @@ class NoiseMeasurement:
     def variances(self) -> np.ndarray:
         """Variance b_j of the estimate, the same for all coordinates of a point on a manifold.
 
-        Zero without measurements. Draws are farther from the center than N(0, I) where the
-        posterior is not normal, and control variates are noisier there: variances around the center
-        are multiplied by the mean ratio at draws.
+        The mean over all points, those around the center and those at draws; zero without
+        measurements.
         """
-        around_center, at_draws = self.measured.around_center, self.measured.at_draws
-        around, n_around = around_center.mean, around_center.n_pairs
-        draws, n_draws = at_draws.mean, at_draws.n_pairs
-        positive = around > 0.0
-        if n_draws * np.count_nonzero(positive) >= SETTINGS.min_squares_at_draws:
-            around = around * np.mean(draws[positive] / around[positive])
-        noise = (n_around * around + n_draws * draws) / max(n_around + n_draws, 1)
+        noise = (self.measured.around_center + self.measured.at_draws).mean
         for part, dim in self._points:
             noise[part] = noise[part].sum() / dim
         return noise
@@ -228,7 +230,15 @@ class NoiseMeasurement:
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs of a measurement."""
+        """Number of pairs of a measurement, also for noise that few rows make."""
+        most = min(SETTINGS.max_rare_pairs, SETTINGS.max_rare_values // self.size)
+        n_rare = min(0.5 * SETTINGS.rare_minibatches / self.noisy_rate, most)
+        at_point = SETTINGS.pairs_per_point
+        return at_point * (max(self._n_usual_pairs, int(n_rare)) // at_point)
+
+    @property
+    def _n_usual_pairs(self) -> int:
+        """Number of pairs of a measurement where no row makes much of the noise."""
         n_pairs = max(SETTINGS.min_pairs, SETTINGS.pairs_per_dimension * self.gradient.n_euclidean)
         at_point = SETTINGS.pairs_per_point
         return at_point * (min(n_pairs, SETTINGS.max_pairs) // at_point)
@@ -272,7 +282,7 @@ class NoiseMeasurement:
         """
         for repetition in range(SETTINGS.max_repetitions + 1):
             if repetition:
-                differences = self.differences(z, self.n_pairs, stream)
+                differences = self.differences(z, self._n_usual_pairs, stream)
                 self.measured.around_center.add(squares_by_point(differences))
             error = choose().temperature_error(self.error)
             self.temperature_error = float(error.max(initial=0.0))
@@ -332,7 +342,8 @@ class NoiseMeasurement:
         if not d:
             return
         tails = self._tails(z, stream)
-        points = np.repeat(tails.reshape(-1, self.size), SETTINGS.pairs_per_point, axis=0)
+        n_pairs = SETTINGS.pairs_per_point * (self.n_pairs // self._n_usual_pairs)
+        points = np.repeat(tails.reshape(-1, self.size), n_pairs, axis=0)
         minibatches = self._next_minibatches(2 * len(points))
         own = np.arange(d)
         distances = np.mean(tails[own, :, :, own] ** 2, axis=-1)
@@ -449,7 +460,7 @@ def diagnose_noise(
     >>> diagnose_noise(parameters, 0.1 * noise, metric, ["a", "b"]) is None
     True
     >>> diagnose_noise(parameters, np.array([0.9, 6.0]), metric, ["a", "b"]).finding
-    "The possible error of the variance of 'b' is 40% (expected at most 15%): the variance of its
+    "The possible error of the variance of 'b' is 40% (expected at most 10%): the variance of its
     gradient noise is known to 67% only, because few minibatches make most of it, such as those with
     one of a few rows."
     """

@@ -1,19 +1,20 @@
-"""Sums that are the same number wherever on a simplex a variable lies.
+"""Detection of sums that are constant on a simplex.
 
-Such a sum is told by its values. What does not depend on a simplex and may ever change (rows of
-a minibatch, data containers, variables of other steps, and all that is computed from them) is
-cut out of the graph, and takes random values there: what is the same number for whatever values,
-is so for those that it will have. Data themselves would not do, the rows of a minibatch least of
-all, for they may be zero where others are not.
+A sum is evaluated at several points of the simplex and compared. Everything else that may change
+(rows of a minibatch, data containers, variables of other steps, and what is computed from them) is
+replaced in the graph by random values: a sum that is constant for these is constant for all values.
+The data themselves would not be reliable, since rows of a minibatch may be zero where others are
+not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytensor
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.math import Sum
 from pytensor.tensor.shape import Shape, Shape_i
@@ -22,13 +23,30 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.log_density import rebuilt
 
-__all__ = ["constant_sums"]
 
-_SETTINGS = 6
-_PLACES = 3
-_SAME = 1e-9
-_LARGEST_NUMBER = 100
-"""Whole numbers below it stand for those that index nothing."""
+@dataclass(frozen=True)
+class ConstantSumSettings:
+    """Constants of the comparison.
+
+    Attributes
+    ----------
+    n_values : int
+        Sets of random values of everything that is not on a simplex.
+    n_points : int
+        Points of the simplex for each of them.
+    relative_tolerance : float
+        Largest relative difference of two sums that counts as rounding.
+    largest_integer : int
+        Upper bound of random integers that are not used as indices.
+    """
+
+    n_values: int = 6
+    n_points: int = 3
+    relative_tolerance: float = 1e-9
+    largest_integer: int = 100
+
+
+SETTINGS = ConstantSumSettings()
 
 
 def constant_sums(
@@ -38,41 +56,41 @@ def constant_sums(
     examples: Mapping[TensorVariable, np.ndarray],
     fixed: Collection[Variable] = (),
 ) -> list[Variable]:
-    """Find the sums that depend on a simplex but not on the place on it.
+    """Find sums that depend on the entries of a simplex variable but are constant on the simplex.
 
     Parameters
     ----------
-    terms : list of TensorVariable
-        Graphs to look through; they themselves are left out.
-    simplices : list of TensorVariable
-        Rows on simplices, each of a known shape. All lie on them.
+    terms : sequence of TensorVariable
+        Graphs to search. The terms themselves are not returned.
+    simplices : sequence of TensorVariable
+        All variables with rows on simplices, each of a known shape.
     own : TensorVariable
-        The one of them that is looked at.
+        The variable of these that is examined.
     examples : mapping
-        One value for every input of the graphs. Only shapes are taken from it.
+        One value for every input of the graphs, of which only the shape is used.
     fixed : collection of Variable
         Inputs that never change.
 
     Returns
     -------
     list of Variable
-        Outputs of sums; a sum that is zero is none of them.
+        Outputs of sums. A sum that is zero is not returned.
     """
-    every = list(io_toposort([], terms))
-    above_own = _depending_on([own], every)
-    above_any = _depending_on(simplices, every)
-    never = {*fixed}
+    nodes = list(io_toposort([], terms))
+    depend_on_own = _depending_on([own], nodes)
+    depend_on_any = _depending_on(simplices, nodes)
+    never_change = {*fixed}
     found = []
-    for node in every:
+    for node in nodes:
         total = node.outputs[0]
-        if isinstance(node.op, Sum) and total in above_own and total not in terms:
-            part = _Part(total, above_any, never)
-            if part.is_constant(own, simplices, examples):
+        if isinstance(node.op, Sum) and total in depend_on_own and total not in terms:
+            subgraph = _Subgraph(total, depend_on_any, never_change)
+            if subgraph.is_constant(own, simplices, examples):
                 found.append(total)
     return found
 
 
-def _depending_on(variables: Sequence[Variable], nodes: Sequence) -> set[Variable]:
+def _depending_on(variables: Sequence[Variable], nodes: Sequence[Apply]) -> set[Variable]:
     found = set(variables)
     for node in nodes:
         if not found.isdisjoint(node.inputs):
@@ -80,43 +98,41 @@ def _depending_on(variables: Sequence[Variable], nodes: Sequence) -> set[Variabl
     return found
 
 
-class _Part:
-    """The part of a graph between simplices and a sum.
+class _Subgraph:
+    """Subgraph between simplex variables and a sum.
 
     Parameters
     ----------
     total : Variable
-    moving : set of Variable
-        All that depends on a simplex.
+        The sum.
+    dependent : set of Variable
+        Everything that depends on a simplex variable.
     fixed : set of Variable
         Inputs that never change.
     """
 
-    def __init__(self, total: Variable, moving: set[Variable], fixed: set[Variable]) -> None:
-        nodes = [n for n in io_toposort([], [total]) if not moving.isdisjoint(n.outputs)]
+    def __init__(self, total: Variable, dependent: set[Variable], fixed: set[Variable]) -> None:
+        nodes = [n for n in io_toposort([], [total]) if not dependent.isdisjoint(n.outputs)]
         self._total = total
-        steady = _steady([total], fixed)
-        cut = dict.fromkeys(
+        constants = _constant_variables([total], fixed)
+        inputs = [
             each
             for node in nodes
             for each in node.inputs
-            if each not in moving and each not in steady and hasattr(each.type, "dtype")
-        )
-        self._cut = list(cut)
-        self._lengths: dict[Variable, set[int]] = {}
+            if each not in dependent and each not in constants
+        ]
+        self._replaced = list(dict.fromkeys(i for i in inputs if hasattr(i.type, "dtype")))
+        replaced = set(self._replaced)
+        self._has_other_inputs = any(each not in replaced for each in inputs)
+        # Lengths of the axes that a replaced variable is an index into.
+        self._axis_lengths: dict[Variable, set[int]] = {}
         for node in nodes:
             if not isinstance(node.op, BaseSubtensor):
                 continue
             for index in node.inputs[1:]:
-                if index in cut:
+                if index in replaced:
                     lengths = {n for n in node.inputs[0].type.shape if n is not None}
-                    self._lengths.setdefault(index, set()).update(lengths)
-        self._without_value = [
-            each
-            for node in nodes
-            for each in node.inputs
-            if each not in moving and each not in steady and each not in cut
-        ]
+                    self._axis_lengths.setdefault(index, set()).update(lengths)
 
     def is_constant(
         self,
@@ -124,61 +140,61 @@ class _Part:
         simplices: Sequence[TensorVariable],
         examples: Mapping[TensorVariable, np.ndarray],
     ) -> bool:
-        """Whether the sum is the same for all places of ``own``, and not zero."""
-        if self._without_value or not all(self._lengths.values()):
+        """Whether the sum is the same at all values of ``own``, and not zero."""
+        if self._has_other_inputs or not all(self._axis_lengths.values()):
             return False
-        shapes = _shapes_of(self._cut, examples)
-        holes = [each.type() for each in self._cut]
-        (total,) = rebuilt([self._total], dict(zip(self._cut, holes, strict=True)))
-        steady = [each for each in examples if each not in simplices]
+        shapes = _shapes_of(self._replaced, examples)
+        inputs = [each.type() for each in self._replaced]
+        (total,) = rebuilt([self._total], dict(zip(self._replaced, inputs, strict=True)))
+        others = [each for each in examples if each not in simplices]
         mode = pytensor.compile.mode.get_mode("FAST_COMPILE")
         function = pytensor.function(
-            [*simplices, *steady, *holes],
+            [*simplices, *others, *inputs],
             total,
             mode=mode.including("local_remove_check_parameter"),
             on_unused_input="ignore",
         )
         rng = np.random.default_rng(1)
 
-        def places() -> list[np.ndarray]:
-            return [_place(rng, examples[each].shape) for each in simplices]
+        def points() -> list[np.ndarray]:
+            return [_simplex_point(rng, examples[each].shape) for each in simplices]
 
         position = list(simplices).index(own)
-        values = [examples[each] for each in steady]
-        bounds = sorted(set().union(*self._lengths.values()), reverse=True) or [1]
+        other_values = [examples[each] for each in others]
+        bounds = sorted(set().union(*self._axis_lengths.values()), reverse=True) or [1]
         for bound in bounds:
             size = min((int(np.prod(shape)) for shape in shapes), default=1) or 1
-            settings = max(_SETTINGS, -(-bound // size) if self._lengths else 0)
+            n_values = max(SETTINGS.n_values, -(-bound // size) if self._axis_lengths else 0)
             try:
-                for setting in range(settings):
-                    filled = [
-                        _filling(rng, each, shape, setting, bound * (each in self._lengths))
-                        for each, shape in zip(self._cut, shapes, strict=True)
+                for i in range(n_values):
+                    values = [
+                        _random_values(rng, each, shape, i, bound * (each in self._axis_lengths))
+                        for each, shape in zip(self._replaced, shapes, strict=True)
                     ]
-                    arguments = places()
+                    arguments = points()
                     results = []
-                    for _ in range(_PLACES):
-                        arguments[position] = places()[position]
-                        results.append(np.asarray(function(*arguments, *values, *filled)))
-                    if not _same(results):
+                    for _ in range(SETTINGS.n_points):
+                        arguments[position] = points()[position]
+                        results.append(np.asarray(function(*arguments, *other_values, *values)))
+                    if not _are_equal(results):
                         return False
                 return True
-            except IndexError:  # there is a shorter axis
+            except IndexError:  # an indexed axis is shorter: try the next bound
                 continue
-            except ValueError:  # of a check of parameters
+            except ValueError:  # a parameter check failed
                 return False
         return False
 
 
-def _steady(graphs: Sequence[Variable], fixed: set[Variable]) -> set[Variable]:
-    """Variables of graphs that are made of constants and shapes alone."""
-    steady = set(fixed)
-    steady.update(each for each in ancestors(graphs) if isinstance(each, Constant))
+def _constant_variables(graphs: Sequence[Variable], fixed: set[Variable]) -> set[Variable]:
+    """Variables of graphs that are computed from constants and shapes alone."""
+    found = set(fixed)
+    found.update(each for each in ancestors(graphs) if isinstance(each, Constant))
     for node in io_toposort([], graphs):
-        of_shape = isinstance(node.op, Shape | Shape_i)
-        if of_shape or all(each in steady for each in node.inputs):
-            steady.update(node.outputs)
-    return steady
+        is_shape = isinstance(node.op, Shape | Shape_i)
+        if is_shape or all(each in found for each in node.inputs):
+            found.update(node.outputs)
+    return found
 
 
 def _shapes_of(
@@ -199,37 +215,37 @@ def _shapes_of(
     return [found.get(each, each.type.shape) for each in variables]
 
 
-def _place(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def _simplex_point(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     weights = rng.gamma(0.5, size=shape) + 1e-3
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def _filling(
+def _random_values(
     rng: np.random.Generator,
     like: Variable,
     shape: tuple[int, ...],
-    setting: int,
+    number: int,
     bound: int,
 ) -> np.ndarray:
-    """Random numbers that are not zero, of both signs every other time; indices run through."""
+    """Random nonzero values, of both signs in every second set; indices enumerate all values."""
     kind = np.dtype(like.type.dtype).kind
     if kind == "b":
-        draws = np.full(shape, setting == 0) if setting < 2 else rng.random(shape) < 0.5
+        draws = np.full(shape, number == 0) if number < 2 else rng.random(shape) < 0.5
     elif kind in "iu" and not bound:
-        draws = rng.integers(1, _LARGEST_NUMBER, shape)
+        draws = rng.integers(1, SETTINGS.largest_integer, shape)
     elif kind in "iu":
-        # The largest index comes first, so that one that is too large is noticed.
+        # The largest index comes first, so that one out of bounds is detected.
         size = int(np.prod(shape))
-        draws = (bound - 1 - setting * size - np.arange(size)).reshape(shape) % bound
+        draws = (bound - 1 - number * size - np.arange(size)).reshape(shape) % bound
     else:
         draws = rng.gamma(0.5, size=shape) + 0.1
-        if setting % 2:
+        if number % 2:
             draws = np.where(rng.random(shape) < 0.5, -draws, draws)
     return np.asarray(draws, dtype=like.type.dtype)
 
 
-def _same(results: Sequence[np.ndarray]) -> bool:
+def _are_equal(results: Sequence[np.ndarray]) -> bool:
     first = results[0]
     return bool(np.any(first)) and all(
-        np.allclose(each, first, rtol=_SAME, atol=0.0) for each in results[1:]
+        np.allclose(each, first, rtol=SETTINGS.relative_tolerance, atol=0.0) for each in results[1:]
     )

@@ -1,103 +1,60 @@
-"""Interface of count estimates, for samplers of Dirichlet, Gamma and LogNormal variables."""
+"""Interface of count estimates of Dirichlet, Gamma and LogNormal variables.
+
+Implemented by `pymc_geodesic.counts.gradient_counts.CountEstimator`, from gradients, and
+`pymc_geodesic.counts.topic_counts.TopicCountEstimator`, from Gibbs sampling of topics of words.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.counts.word_counts import TopicCounts
-from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.gradients.estimate import Estimate
-from pymc_geodesic.runtime.threads import Workers
 
-__all__ = [
-    "AssignsTopics",
-    "CountEstimate",
-    "CountKernels",
-    "DescribeNegative",
-    "EstimateOfAllRows",
-    "LikelihoodError",
-]
+CountAllRows = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
+"""Function of values that fills counts and exposures of all rows; see `CountEstimate.estimate`."""
+
+DescribeNegative = Callable[[int, float, float], str]
+"""Index of a negative estimate, its count and its exposure → error message with a remedy."""
 
 
 class LikelihoodError(ArithmeticError):
-    """A likelihood with negative counts, found while sampling.
+    """A likelihood with negative counts, detected while sampling.
 
-    Its message names the variable, and what to do.
+    The message names the variable and a remedy.
     """
-
-
-class AssignsTopics(Protocol):
-    """An estimate that assigns the words of a minibatch to topics.
-
-    Attributes
-    ----------
-    workers : Workers
-        What threads there are.
-    """
-
-    workers: Workers
-
-    def assign(
-        self, log_state: np.ndarray, log_totals: np.ndarray, argument: int, stream: np.ndarray
-    ) -> TopicCounts:
-        """Sample the topics of the words of a minibatch; see `TopicCountEstimator.assign`."""
-
-
-class CountKernels(Protocol):
-    """The two kernels of a sampler: for a compiled gradient, and for topics of words.
-
-    Both take the minibatches of the inner steps and the step size, run the inner steps of a draw,
-    and return the index of a coordinate that failed, or −1, and further sample stats.
-    """
-
-    def run_gradient_kernel(
-        self, logp_grad: CompiledField, minibatches: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run the kernel that reads counts off the gradient of each minibatch."""
-
-    def run_topic_kernel(
-        self, topics: AssignsTopics, minibatches: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run the kernel that assigns the words of each minibatch to topics."""
-
-
-EstimateOfAllRows = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
-"""Takes values, and fills counts and exposures of all rows; see `CountEstimate.estimate`."""
-
-DescribeNegative = Callable[[int, float, float], str]
-"""Index of a negative estimate, count and exposure → which variable has it, and what to do."""
 
 
 class CountEstimate(Estimate):
-    """An estimate of what data say of Dirichlet, Gamma and LogNormal variables.
+    """Estimate of the counts and exposures of a likelihood from minibatches.
+
+    The counts are n = ω ⊙ ∂ log p / ∂ω; see `pymc_geodesic.kernels.counts`.
 
     Attributes
     ----------
-    repeats : bool
-        Whether an estimate from the same minibatch at the same place is the same again, so that
-        differences of estimates tell how counts change with the place.
+    is_deterministic : bool
+        Whether the estimate is a function of the values and the minibatch, so that differences of
+        estimates show how the counts depend on the values.
     """
 
-    repeats: bool
+    is_deterministic: bool
 
     @property
     @abstractmethod
     def evaluations(self) -> int:
-        """Gradient evaluations that one estimate stands for."""
+        """Gradient evaluations of one estimate."""
 
     @abstractmethod
-    def share(self, argument: int) -> float:
-        """Rows of a minibatch, divided by those of the largest one."""
+    def share(self, minibatch: int) -> float:
+        """Return the rows of a minibatch, divided by those of the largest minibatch."""
 
     @abstractmethod
     def estimate(
         self,
         values: np.ndarray,
-        argument: int,
+        minibatch: int,
         stream: np.ndarray,
         counts: np.ndarray,
         exposures: np.ndarray,
@@ -107,11 +64,11 @@ class CountEstimate(Estimate):
         Parameters
         ----------
         values : ndarray, shape (size,)
-            ω.
-        argument : int
-            Which minibatch.
+            ω for Dirichlet variables, θ for others.
+        minibatch : int
+            Entry of `next_arguments`.
         stream : ndarray of uint64, shape (2,)
-            Random stream, advanced where the estimate is random.
+            Random stream, advanced if the estimate is random.
         counts, exposures : ndarray, shape (size,)
             Receive the estimates.
 
@@ -122,20 +79,11 @@ class CountEstimate(Estimate):
         """
 
     @abstractmethod
-    def advance(
-        self, kernels: CountKernels, minibatches: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run the kernel that suits the estimate; see `CountKernels`."""
-
-    def compile_all_rows(self) -> EstimateOfAllRows:
-        """Compile the counts of all rows at once, for control variates.
+    def compile_all_rows(self) -> CountAllRows:
+        """Compile the counts of all rows, for control variates.
 
         Raises
         ------
         ValueError
-            If there is no such thing.
+            If control variates are not available.
         """
-        raise ValueError(
-            "control_variates= is not available with local=: how words are assigned to topics is "
-            "random, and changes with the topics; leave it out"
-        )

@@ -1,4 +1,4 @@
-"""The priors of variables that exact transitions can sample, and their parameters."""
+"""Priors of the variables of SCIR and SGRLD: selection by distribution, and their parameters."""
 
 from __future__ import annotations
 
@@ -8,57 +8,76 @@ from typing import Any
 import numpy as np
 import pytensor
 from pymc.logprob.utils import replace_rvs_by_values
-from pymc.model import Model
+from pymc.model import Model, modelcontext
 from pymc.util import get_value_vars_from_user_vars
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.basic import DirichletRV, GammaRV, LogNormalRV
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.variables import ManifoldVariable
-
-__all__ = ["ConjugatePriors", "family_of", "variables_of_families"]
-
-_FAMILIES = {DirichletRV: "Dirichlet", GammaRV: "Gamma", LogNormalRV: "LogNormal"}
+from pymc_geodesic.counts.layout import family_of
+from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
+from pymc_geodesic.manifolds import FlatSimplex, HalfLine, Manifold
 
 _HINT = "(Write Exponential(λ) as Gamma(1, λ), and Beta(a, b) as a component of Dirichlet([a, b]).)"
 
 
-def family_of(rv: TensorVariable) -> str | None:
-    """Name of the distribution of a variable: Dirichlet, Gamma, LogNormal, or None for others."""
-    op = None if rv.owner is None else rv.owner.op
-    return next((name for kind, name in _FAMILIES.items() if isinstance(op, kind)), None)
-
-
 def variables_of_families(
-    model: Model,
-    vars: Sequence[TensorVariable | str] | TensorVariable | str | None,
-    families: Sequence[str],
     sampler: str,
-) -> list[TensorVariable]:
-    """Random variables to be sampled by a method that knows some families only.
+    model: Model | None,
+    vars: Sequence[TensorVariable | str] | TensorVariable | str | None,
+    local: Sequence[TensorVariable | str] | TensorVariable | str | None,
+    families: Sequence[str],
+) -> tuple[list[TensorVariable], Mapping[str, type[Manifold]]]:
+    """Select the global variables of a step, and their manifolds.
 
     Parameters
     ----------
-    model : pymc.Model
-    vars : variables or names
-        All free variables of the families when None.
-    families : list of str
     sampler : str
-        Name of the step method, for messages.
+        Name of the step method, for error messages.
+    model : pymc.Model, optional
+        The model of the context by default.
+    vars : variables or names, optional
+        All free variables of the families by default.
+    local : variables or names, optional
+        Variables to leave out, since the step samples them by row.
+    families : sequence of str
+        Names of the supported distributions.
+
+    Returns
+    -------
+    variables : list of TensorVariable
+    manifolds : mapping of str to Manifold class
+        By name.
 
     Raises
     ------
     ValueError
-        For a variable of another family, an unknown one, or if there is none at all.
+        For a variable with another distribution or an unknown name, or if there is none.
     """
-    known = f"{', '.join(families[:-1])} and {families[-1]}"
+    model = modelcontext(model)
+    by_row = [] if local is None else manifold_variables(model, local, by_row=True)
+    left_out = [variable.rv for variable in by_row]
+    found = _free_variables(sampler, model, vars, families)
+    sampled = [rv for rv in found if rv not in left_out]
+    return sampled, {
+        rv.name: FlatSimplex if family_of(rv) == "Dirichlet" else HalfLine for rv in sampled
+    }
+
+
+def _free_variables(
+    sampler: str,
+    model: Model,
+    vars: Sequence[TensorVariable | str] | TensorVariable | str | None,
+    families: Sequence[str],
+) -> list[TensorVariable]:
+    supported = f"{', '.join(families[:-1])} and {families[-1]}"
     if vars is None:
         found = [rv for rv in model.free_RVs if family_of(rv) in families]
         if not found:
             names = [rv.name for rv in model.free_RVs]
             raise ValueError(
-                f"{sampler} samples {known} variables; this model has none, but {names}. {_HINT}"
+                f"{sampler} samples {supported} variables; this model has none, but {names}. "
+                f"{_HINT}"
             )
         return found
     if isinstance(vars, str | TensorVariable):
@@ -72,27 +91,32 @@ def variables_of_families(
     for rv in rvs:
         if family_of(rv) not in families:
             raise ValueError(
-                f"{sampler} samples {known} variables, and {rv.name!r} is none of them; leave it "
-                f"to another step method, such as SGGMC, GMC or NUTS. {_HINT}"
+                f"{sampler} samples {supported} variables, and {rv.name!r} is none of them; leave "
+                f"it to another step method, such as SGGMC, GMC or NUTS. {_HINT}"
             )
     return rvs
 
 
 class ConjugatePriors:
-    """Parameters of the priors of variables, as a function of the variables of other steps.
+    """Parameters of the priors of the variables, as a function of the variables of other steps.
 
     Parameters
     ----------
     model : pymc.Model
-    variables : list of ManifoldVariable
+    variables : sequence of ManifoldVariable
         Dirichlet, Gamma or LogNormal variables.
-    minibatched : list of str
-        Names of the data containers of which only some rows are looked at.
+    minibatched : sequence of str
+        Names of the data containers that are subsampled.
+
+    Attributes
+    ----------
+    depends_on_others : bool
+        Whether the parameters depend on variables that other step methods sample.
 
     Raises
     ------
     ValueError
-        If a parameter depends on a sampled variable or on rows of a minibatch.
+        If a parameter depends on a variable of the step or on rows of a minibatch.
     """
 
     def __init__(
@@ -112,8 +136,8 @@ class ConjugatePriors:
             self._check(model, variables, variables[i // 2], graph, minibatched)
         needed = set(ancestors(graphs))
         values = [value for value in model.value_vars if value in needed]
-        self.names = [value.name for value in values]
-        self.changes = bool(values)
+        self._names = [value.name for value in values]
+        self.depends_on_others = bool(values)
         self._function = pytensor.function(values, graphs, mode="FAST_COMPILE")
 
     @staticmethod
@@ -131,37 +155,42 @@ class ConjugatePriors:
         graph: TensorVariable,
         minibatched: Sequence[str],
     ) -> None:
-        above = set(ancestors([graph]))
+        inputs = set(ancestors([graph]))
         for other in variables:
-            if other.value in above:
+            if other.value in inputs:
                 raise ValueError(
                     f"the prior of {variable.name!r} depends on {other.name!r}, which the same "
                     f"step samples; sample {other.name!r} by another step method"
                 )
         for name in minibatched:
             container: Any = model.named_vars.get(name)
-            if isinstance(container, SharedVariable) and container in above:
+            if isinstance(container, SharedVariable) and container in inputs:
                 raise ValueError(
                     f"the prior of {variable.name!r} depends on rows of {name!r}, which "
-                    "minibatch= divides; only likelihoods can be divided"
+                    "minibatch= subsamples; only likelihoods may depend on them"
                 )
 
     def __call__(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Parameters at a point, each in one vector in the order of the variables.
+        """Parameters at a point, each as one vector in the order of the variables.
+
+        Parameters
+        ----------
+        point : mapping of str to ndarray
+            Values of the value variables by name.
 
         Returns
         -------
-        first, second : ndarray, shape (size,)
-            Shape and rate of a Gamma, concentration and ones of a Dirichlet, μ/σ² and 1/σ² of a
-            LogNormal variable.
+        shape, rate : ndarray, shape (size,)
+            Shape and rate of a Gamma variable, concentration and ones for a Dirichlet variable,
+            μ/σ² and 1/σ² for a LogNormal variable.
 
         Raises
         ------
         ValueError
             If a parameter that must be positive is not.
         """
-        results = self._function(*(point[name] for name in self.names))
-        firsts, seconds = [], []
+        results = self._function(*(point[name] for name in self._names))
+        shapes, rates = [], []
         for i, variable in enumerate(self._variables):
             family = family_of(variable.rv)
             first, second = (np.asarray(r, dtype=float) for r in results[2 * i : 2 * i + 2])
@@ -176,6 +205,6 @@ class ConjugatePriors:
                         f"the {family} prior of {variable.name!r} has a parameter that is not "
                         f"positive and finite: {parameter[~(parameter > 0.0)].ravel()[:3]}"
                     )
-            firsts.append(np.broadcast_to(first, variable.shape).ravel())
-            seconds.append(np.broadcast_to(second, variable.shape).ravel())
-        return np.concatenate(firsts), np.concatenate(seconds)
+            shapes.append(np.broadcast_to(first, variable.shape).ravel())
+            rates.append(np.broadcast_to(second, variable.shape).ravel())
+        return np.concatenate(shapes), np.concatenate(rates)

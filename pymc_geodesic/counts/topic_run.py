@@ -1,54 +1,99 @@
-"""Inner steps of a sampler of topics: assign the words of a minibatch, then move the topics."""
+"""Inner steps of SCIR and SGRLD for topics: assign words to topics, then update the topics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_geodesic.counts.estimate import AssignsTopics
-from pymc_geodesic.counts.word_counts import TopicCounts
+from pymc_geodesic.counts.topic_counts import TopicCountEstimator, TopicCounts
 from pymc_geodesic.kernels.topic_assignments import collect_words, sample_documents
-from pymc_geodesic.kernels.topic_updates import add_counts, read_words, sum_words
+from pymc_geodesic.kernels.topic_updates import (
+    add_counts,
+    read_words,
+    scir_words,
+    sgrld_words,
+    sum_words,
+)
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import parts_of
 
-__all__ = ["TOPIC_KERNELS", "MoveWords", "run_topics"]
 
-WORDS_OF_PART = 500
-"""Words that are moved together; their order is fixed, whatever the number of cores."""
+@dataclass(frozen=True)
+class TopicRunSettings:
+    """Constants of the inner steps.
+
+    Attributes
+    ----------
+    words_per_part : int
+        Words that are updated together with one random stream. It does not depend on the number of
+        cores, so that neither do the draws.
+    """
+
+    words_per_part: int = 500
+
+
+SETTINGS = TopicRunSettings()
 
 TOPIC_KERNELS = (
     collect_words, read_words, split_stream, sample_documents, sum_words, add_counts
 )  # fmt: skip
-"""Compiled functions that every minibatch of documents needs, apart from the move of the words."""
+"""Compiled functions of every minibatch of documents, apart from the update of the words."""
 
-MoveWords = Callable[[np.ndarray, np.ndarray, np.ndarray, TopicCounts, float, np.ndarray], None]
-"""Move of some words: log θ and â of shape (V, K), log Σθ, counts, step size and stream."""
+UpdateWords = Callable[[np.ndarray, np.ndarray, np.ndarray, TopicCounts, float, np.ndarray], None]
+"""Update of some words: log θ and â of shape (V, K), log Σθ, counts, duration, random stream."""
+
+
+def update_words_exactly(
+    log_state: np.ndarray,
+    shape: np.ndarray,
+    log_totals: np.ndarray,
+    counts: TopicCounts,
+    time: float,
+    stream: np.ndarray,
+) -> None:
+    """Draw from the exact transition of SCIR; see `UpdateWords`."""
+    scir_words(log_state, shape, time, stream)
+
+
+def update_words_by_euler(
+    log_state: np.ndarray,
+    shape: np.ndarray,
+    log_totals: np.ndarray,
+    counts: TopicCounts,
+    time: float,
+    stream: np.ndarray,
+) -> None:
+    """Take the reflected Euler step of SGRLD; see `UpdateWords`."""
+    sgrld_words(log_state, shape, log_totals, counts.totals, time, stream)
 
 
 def run_topics(
-    estimator: AssignsTopics,
-    move: MoveWords,
+    estimator: TopicCountEstimator,
+    update: UpdateWords,
     position: np.ndarray,
     prior_shape: np.ndarray,
-    arguments: np.ndarray,
+    minibatches: np.ndarray,
     step_size: float,
     stream: np.ndarray,
 ) -> None:
     """Take one inner step with every minibatch, in place.
 
+    The drift of SCIR is α + n̂ − θ, without the term ω (M − Σn̂) of `pymc_geodesic.kernels.scir.scir`
+    for counts with a sum that depends on ω. Draws of topics are therefore biased; the notes of
+    `pymc_geodesic.SCIR` state by how much.
+
     Parameters
     ----------
-    estimator : AssignsTopics
-    move : MoveWords
-        Kernel of the sampler.
+    estimator : TopicCountEstimator
+    update : UpdateWords
     position, prior_shape : ndarray, shape (K, V)
-        log θ and β.
-    arguments : ndarray of int64, shape (n_steps,)
-        One argument of the estimator for each step.
+        log θ, and the concentration of the prior of the topics.
+    minibatches : ndarray of int64, shape (n_steps,)
+        Argument of ``estimator.assign`` for each step.
     step_size : float
-        h, a time; minibatches with fewer documents than the largest are followed for less.
+        h. Minibatches with fewer documents than the largest are followed for less time.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     """
@@ -56,31 +101,31 @@ def run_topics(
     prior = np.ascontiguousarray(prior_shape.T)
     shape = np.empty_like(prior)
     n_words, n_topics = log_state.shape
-    parts = parts_of(n_words, -(-n_words // WORDS_OF_PART))
-    tops, sums = np.empty((len(parts), n_topics)), np.empty((len(parts), n_topics))
+    parts = parts_of(n_words, -(-n_words // SETTINGS.words_per_part))
+    largest, sums = np.empty((len(parts), n_topics)), np.empty((len(parts), n_topics))
 
     def add_up(i: int) -> None:
-        sum_words(log_state[parts[i]], tops[i], sums[i])
+        sum_words(log_state[parts[i]], largest[i], sums[i])
 
     estimator.workers.run(add_up, len(parts))
-    for argument in arguments:
-        top = tops.max(axis=0)
-        log_totals = top + np.log(np.sum(sums * np.exp(tops - top), axis=0))
-        found = estimator.assign(log_state, log_totals, int(argument), stream)
-        time = step_size * found.share
+    for minibatch in minibatches:
+        top = largest.max(axis=0)
+        log_totals = top + np.log(np.sum(sums * np.exp(largest - top), axis=0))
+        counts = estimator.assign(log_state, log_totals, int(minibatch), stream)
+        time = step_size * counts.share
         streams = split_stream(stream, len(parts))
 
-        def move_part(
+        def update_part(
             i: int,
             log_totals: np.ndarray = log_totals,
-            found: TopicCounts = found,
+            counts: TopicCounts = counts,
             time: float = time,
             streams: np.ndarray = streams,
         ) -> None:
             part = parts[i]
-            add_counts(prior[part], found.slots[part], found.parts, found.scale, shape[part])
-            move(log_state[part], shape[part], log_totals, found, time, streams[i])
+            add_counts(prior[part], counts.slots[part], counts.parts, counts.scale, shape[part])
+            update(log_state[part], shape[part], log_totals, counts, time, streams[i])
             add_up(i)
 
-        estimator.workers.run(move_part, len(parts))
+        estimator.workers.run(update_part, len(parts))
     position[:] = log_state.T

@@ -22,8 +22,9 @@ from pymc_geodesic.densities.inequalities import (
 )
 from pymc_geodesic.densities.interpreted import function_as_written
 from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.failure_modes import see
 
-__all__ = ["edges"]
+__all__ = ["edges", "support_message"]
 
 _SCALES = np.logspace(-1.0, 1.0, 10)
 """Distances from the initial point, in PyMC's values, at which an edge is looked for."""
@@ -101,3 +102,23 @@ def _crosses(inside: pytensor.compile.Function, model: Model, point: dict[str, n
         return not inside(*values)
     except ParameterValueError:
         return False
+
+
+def support_message(sampler: str, term: str, names: Sequence[str]) -> str:
+    """Error message for a term whose support depends on variables of an uncorrected sampler.
+
+    Parameters
+    ----------
+    sampler, term : str
+        Names of the step method, and of the random variable or potential.
+    names : sequence of str
+        Variables that the support depends on.
+    """
+    sampled = ", ".join(repr(name) for name in names)
+    return see(
+        f"the support of {term!r} depends on {sampled}: its log-density ends at an edge, which "
+        f"gradients do not show, and {sampler} has no Metropolis correction that rejects points "
+        f"beyond the edge. Sample {sampled} with GMC or NUTS, and pass the other variables to "
+        f"{sampler} by name",
+        "edge",
+    )

@@ -33,8 +33,9 @@ from pymc_geodesic.densities.inequalities import is_minus_infinity, scalar_op, w
 from pymc_geodesic.densities.interpreted import function_as_written
 from pymc_geodesic.densities.log_density import rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.failure_modes import see
 
-__all__ = ["jumps"]
+__all__ = ["jump_message", "jumps"]
 
 _IN_STEPS = (Floor, Ceil, IntDiv, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)
 """What makes steps of a number that moves, beside comparisons and integers."""
@@ -223,3 +224,24 @@ class _Look:
 
 def _same(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(some, others, strict=True))
+
+
+def jump_message(sampler: str, term: str, names: Sequence[str]) -> str:
+    """Error message for a term that is discontinuous in variables of an uncorrected sampler.
+
+    Parameters
+    ----------
+    sampler, term : str
+        Names of the step method, and of the random variable or potential.
+    names : sequence of str
+        Variables in which the term jumps.
+    """
+    sampled = ", ".join(repr(name) for name in names)
+    return see(
+        f"the log-density of {term!r} jumps where {sampled} moves, as with comparisons, rounding "
+        f"or step functions: gradients do not show a jump, and {sampler} has no Metropolis "
+        f"correction. Sample {sampled} with pm.Slice, GMC or NUTS, pass the other variables to "
+        f"{sampler} by name, or write a smooth change, such as pm.math.sigmoid((time - tau) / "
+        "width) for time > tau",
+        "jump",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -66,6 +66,10 @@ class RowDensity:
         Where the rows come from.
     total_size : int, optional
         N, where it is not the number of rows of the source.
+    without : sequence of TensorVariable
+        Random variables whose own terms are left out.
+    rewrite : callable, optional
+        Changes each log-density that is built, in place.
 
     Attributes
     ----------
@@ -87,10 +91,14 @@ class RowDensity:
         variables: Sequence[ManifoldVariable],
         source: RowSource,
         total_size: int | None = None,
+        *,
+        without: Sequence[TensorVariable] = (),
+        rewrite: Callable[[Density], None] | None = None,
     ) -> None:
         self.model = model
         self.variables = list(variables)
         self.source = source
+        self._without, self._rewrite = list(without), rewrite
         self.total_size = total_size or source.n_rows
         self.minibatch = self.of_rows()
         self._indices = IndexCheck(model, self.variables, self.minibatch, source)
@@ -124,13 +132,16 @@ class RowDensity:
         seen = self.source.seen(n_rows)
         if arrays is not None and seen.arrays:
             seen = replace(seen, arrays=arrays)
-        return density_of(
+        density = density_of(
             self.model,
             self.variables,
             seen,
             scale=self.total_size / self.source.batch_size if scale is None else scale,
-            without=self._left_out,
+            without=self._without,
         )
+        if self._rewrite is not None:
+            self._rewrite(density)
+        return density
 
     def check_data(self) -> None:
         """Refuse data in memory that point beyond an array; see `IndexCheck`."""
@@ -141,8 +152,3 @@ class RowDensity:
     ) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
         """Compute the indices of rows into arrays, with the containers that hold them."""
         return self._indices.levels(rows)
-
-    @property
-    def _left_out(self) -> list[TensorVariable]:
-        """Random variables whose own terms are no part of it."""
-        return []

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.counts.logarithms import log_of_value
+from pymc_geodesic.counts.layout import log_of_value
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.samplers.cir import ExactCIR
 from pymc_geodesic.steps.pymc_parts import PointType
 from pymc_geodesic.steps.scir import SCIR
 from pymc_geodesic.steps.sgrld import SGRLD
@@ -74,7 +73,7 @@ class DocumentCounts:
         prior = step.sampler.priors(point)[0].reshape(values.shape)
         spread = ((prior + counts.mean(axis=0)) * (1.0 - values))[:, words]
         rate = 1.0
-        if not isinstance(step.sampler, ExactCIR):  # the likelihood moves ω alone
+        if not step.sampler.inner_steps.adds_counts_to_total:  # the likelihood changes ω alone
             in_topics = counts.mean(axis=0).sum(axis=1)
             rate += in_topics @ (in_topics / prior.sum(axis=1)) / max(in_topics.sum(), 1.0)
         return TopicPushes(away[..., words], float(spread.sum()), float(rate))

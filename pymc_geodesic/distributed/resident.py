@@ -20,7 +20,7 @@ from pymc_geodesic.distributed.row_counts import RowCounts
 from pymc_geodesic.distributed.shard_model import ConduciveTerm, place_rows
 from pymc_geodesic.distributed.shards import Shard, load_rows
 from pymc_geodesic.distributed.surrogates import Quadratic
-from pymc_geodesic.kernels.expected_counts import CountsAt
+from pymc_geodesic.kernels.counts import CountsAt
 from pymc_geodesic.steps.scir import SCIR
 from pymc_geodesic.steps.sgrld import SGRLD
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_geodesic.kernels.expected_counts import CountsAt
-from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, SIMPLEX
+from pymc_geodesic.kernels.counts import LOG_NORMAL, SIMPLEX, CountsAt
 from pymc_geodesic.steps.pymc_parts import PointType
 from pymc_geodesic.steps.scir import SCIR
 
@@ -55,7 +54,7 @@ class RowCounts:
         """Mean of the variables, the logarithm of log-normal ones, if the counts were data."""
         shape, rate = self._shape + found.counts, self._rate + found.exposures
         values = shape / rate
-        for kind, start, rows, width in self._layout.blocks:
+        for kind, start, rows, width in self._layout.table:
             part = slice(start, start + rows * width)
             if kind == LOG_NORMAL:
                 values[part] = np.exp(values[part])

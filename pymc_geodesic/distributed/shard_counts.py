@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pymc_geodesic.distributed.crew import Crew
-from pymc_geodesic.kernels.expected_counts import CountsAt
+from pymc_geodesic.kernels.counts import CountsAt
 
 __all__ = ["common_counts", "shifts_of_counts"]
 

@@ -39,6 +39,16 @@ def _array_input(variable: TensorVariable) -> FixedArray:
     return (ResizedArray if shape[:1] == (None,) else FixedArray)(variable, shape)
 
 
+def field_inputs(density: Density) -> list[FixedArray]:
+    """List the inputs of a compiled gradient: values of other steps, data, and blocks of rows."""
+    inputs: list[FixedArray] = [
+        FixedArray(variable, variable.type.shape) for variable in density.others.values()
+    ]
+    inputs += [_array_input(variable) for variable in density.arrays]
+    inputs += [RowBlock(row.block, row.block.type.shape) for row in density.rows]
+    return inputs
+
+
 class GradientEstimator(GradientEstimate):
     """Compiled gradient of a model with the rows it sees next.
 
@@ -74,7 +84,7 @@ class GradientEstimator(GradientEstimate):
         total = minibatch.total
         self.has_value = with_value and not minibatch.rows
         gradients = gradients_of(total, minibatch.coordinates, density.model, density.variables)
-        self._inputs = self._field_inputs(minibatch)
+        self._inputs = field_inputs(minibatch)
         self.field = compile_field(
             minibatch.coordinates,
             self._inputs,
@@ -85,15 +95,6 @@ class GradientEstimator(GradientEstimate):
         self._fields = [self.field]
         self._other_values: dict[str, np.ndarray] = {}
         self.refresh_data()
-
-    @staticmethod
-    def _field_inputs(density: Density) -> list[FixedArray]:
-        inputs: list[FixedArray] = [
-            FixedArray(variable, variable.type.shape) for variable in density.others.values()
-        ]
-        inputs += [_array_input(variable) for variable in density.arrays]
-        inputs += [RowBlock(row.block, row.block.type.shape) for row in density.rows]
-        return inputs
 
     def refresh_data(self) -> None:
         """Point the context at the present values of the data containers."""
@@ -275,7 +276,7 @@ class GradientEstimator(GradientEstimate):
         total = weights[0] * pt.add(*parts)
         if density.other_terms:
             total = total + weights[1] * pt.add(*[pt.sum(term) for term in density.other_terms])
-        inputs = self._field_inputs(density)[: len(density.others) + len(density.arrays)]
+        inputs = field_inputs(density)[: len(density.others) + len(density.arrays)]
         inputs += [RowBlock(block, block.type.shape) for block in blocks.values()]
         inputs += [FixedArray(weight, ()) for weight in weights]
         return total, inputs

@@ -1,4 +1,4 @@
-"""Stochastic gradient Riemannian Langevin dynamics on the probability simplex."""
+"""Stochastic gradient Riemannian Langevin dynamics (SGRLD) on the probability simplex."""
 
 from __future__ import annotations
 
@@ -6,43 +6,48 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.kernels.positive_numbers import SIMPLEX, SMALLEST_VALUE, Prior, expand_values
+from pymc_geodesic.kernels.counts import SIMPLEX, SMALLEST_VALUE, Prior, values_from_logs
 from pymc_geodesic.runtime.fields import Callback, evaluate
 from pymc_geodesic.runtime.jit import borrow
 from pymc_geodesic.runtime.kernel import Integers, Stream, Table, Vector, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
 LARGEST_STATE = 1e300
+"""θ above which a step counts as diverged."""
 
 
 @part
 def euler_step(
-    blocks: Table,
+    layout: Table,
     log_state: Vector,
     prior: Prior,
     gradient: Vector,
     values: Vector,
     step_size: float,
     unit: Vector,
-    moved: Vector,
+    new_state: Vector,
 ) -> int:
-    r"""Take the reflected Euler step of the expanded mean.
+    r"""Take the reflected Euler step of the expanded mean; see `sgrld`.
 
     Parameters
     ----------
+    layout, log_state, prior, step_size, unit
+        See `sgrld`.
     gradient : ndarray, shape (size,)
         ∂ log p / ∂ω.
-    moved : ndarray, shape (size,)
-        Standard normal numbers; receives log θ after the step.
+    values : ndarray, shape (size,)
+        ω.
+    new_state : ndarray, shape (size,)
+        Contains standard normal numbers; receives log θ after the step.
 
     Returns
     -------
     int
-        Index of a number that was not finite, −1 if there was none.
+        Index of a coordinate that is not finite, or −1.
     """
-    prior, log_state, moved = borrow(prior), borrow(log_state), borrow(moved)
-    for block in range(blocks.shape[0]):
-        kind, first, rows, width = blocks[block]
+    prior, log_state, new_state = borrow(prior), borrow(log_state), borrow(new_state)
+    for variable in range(layout.shape[0]):
+        kind, first, rows, width = layout[variable]
         for row in range(rows):
             start = first + row * width
             total = 0.0
@@ -54,8 +59,8 @@ def euler_step(
                 time = step_size / unit[i]
                 drift = prior.shape[i] + values[i] * (gradient[i] - total)
                 drift -= prior.rate[i] * state
-                state += time * drift + math.sqrt(2.0 * time * state) * moved[i]
-                moved[i] = math.log(max(abs(state), SMALLEST_VALUE))
+                state += time * drift + math.sqrt(2.0 * time * state) * new_state[i]
+                new_state[i] = math.log(max(abs(state), SMALLEST_VALUE))
                 if not abs(state) <= LARGEST_STATE:
                     return i
     return -1
@@ -63,9 +68,9 @@ def euler_step(
 
 @kernel
 def sgrld(
-    field: Callback,
-    arguments: Integers,
-    blocks: Table,
+    logp_grad: Callback,
+    minibatches: Integers,
+    layout: Table,
     log_state: Vector,
     prior: Prior,
     step_size: float,
@@ -84,23 +89,24 @@ def sgrld(
         \textstyle\sum_i \hat n_i - \theta_j\bigr) + \sqrt{2h\theta_j}\,\eta_j\Bigr|, \qquad
         \eta_j \sim N(0, 1),
 
-    with n̂ = ω ∂ log p / ∂ω of the minibatch, times N/n. Positive variables have
-    α + θ ∂ log p / ∂θ − βθ instead of the parenthesis, and h / b̄ instead of h.
+    with n̂ = ω ∂ log p / ∂ω of the minibatch, times N/n. For Gamma variables the parenthesis is
+    α + θ ∂ log p / ∂θ − βθ, and h / b̄ replaces h.
 
     Parameters
     ----------
+    logp_grad, minibatches, layout, log_state, prior, unit, stream
+        See `pymc_geodesic.kernels.scir.scir`.
     step_size : float
-        h, half of the authors' ε: the same unit of time as that of `pymc_geodesic.kernels.scir`.
+        h, half of the ε of Patterson and Teh: the same unit of time as in
+        `pymc_geodesic.kernels.scir.scir`.
     values : ndarray, shape (size,)
         Receives ω before the last step.
-    field, arguments, blocks, log_state, prior, unit, stream
-        See `pymc_geodesic.kernels.scir`.
 
     Returns
     -------
     int
-        Index of a number that was not finite, −1 if there was none. The state is then that before
-        the step that failed.
+        Index of a coordinate that is not finite, or −1. The state is then that before the step
+        that failed.
 
     References
     ----------
@@ -109,14 +115,14 @@ def sgrld(
     """
     log_state, prior, unit = borrow(log_state), borrow(prior), borrow(unit)
     size = log_state.size
-    gradient, moved = np.empty(size), np.empty(size)
-    for argument in arguments:
-        expand_values(blocks, log_state, values)
-        evaluate(field.address, values, argument, field.context, gradient)
-        fill_normal(stream, moved)
-        failed = euler_step(blocks, log_state, prior, gradient, values, step_size, unit, moved)
+    gradient, new_state = np.empty(size), np.empty(size)
+    for minibatch in minibatches:
+        values_from_logs(layout, log_state, values)
+        evaluate(logp_grad.address, values, minibatch, logp_grad.context, gradient)
+        fill_normal(stream, new_state)
+        failed = euler_step(layout, log_state, prior, gradient, values, step_size, unit, new_state)
         if failed >= 0:
             return failed
         for i in range(size):
-            log_state[i] = moved[i]
+            log_state[i] = new_state[i]
     return -1

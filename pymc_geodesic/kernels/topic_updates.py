@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from pymc_geodesic.kernels.cox_ingersoll_ross import cir_transition
-from pymc_geodesic.kernels.positive_numbers import SMALLEST_VALUE
+from pymc_geodesic.kernels.counts import SMALLEST_VALUE
+from pymc_geodesic.kernels.scir import cir_transition
 from pymc_geodesic.runtime.branchless import exponential
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.kernel import Matrix, SmallIntegers, Stack, Stream, Vector

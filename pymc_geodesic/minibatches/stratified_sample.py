@@ -34,11 +34,15 @@ class RowSample:
     weights : ndarray, shape (n_strata,)
         Rows of the data per row of the sample. The sum of counts times weights is the number of
         rows of the data.
+    n_noisy : float
+        Effective number of rows that make the gradient noise of rare levels and indicators, at most
+        the number of all rows: (Σ sᵢ²)² / Σ sᵢ⁴ for rows with the shares sᵢ.
     """
 
     arrays: Mapping[str, np.ndarray]
     counts: np.ndarray
     weights: np.ndarray
+    n_noisy: float = math.inf
 
     @classmethod
     def simple(cls, arrays: Mapping[str, np.ndarray], count: int, n_rows: int) -> RowSample:
@@ -199,6 +203,7 @@ def stratified_sample(
         {name: np.ascontiguousarray(array[rows]) for name, array in arrays.items()},
         np.array([len(each) for each in chosen]),
         np.array(weights),
+        float((largest**2).sum() ** 2 / (largest**4).sum()),
     )
 
 

@@ -1,24 +1,32 @@
-r"""Mixtures: clusters of directions, of categorical rows, and of classifiers.
+r"""Mixture models: clusters of unit vectors, clusters of counts, and mixtures of classifiers.
 
-`vmf_mixture` returns a `pymc.Model` of von Mises–Fisher clusters of unit vectors, with a fixed
-number of components or a Dirichlet process; `vmf_mixture_em` and `spherical_kmeans` fit the same
-clusters by maximum likelihood. Rows of counts are clustered by `dp_categorical_gibbs`,
-`dp_categorical_slice` and, with minibatches, `dp_categorical_mixture`; classifiers that differ
-between regions of the features by `infinite_svm` and `dp_multinomial_logit`. These return draws.
+`vmf_mixture` returns a `pymc.Model`: a mixture of von Mises–Fisher distributions with a fixed
+number of components, or a truncated Dirichlet process. Dirichlet-process mixtures without
+truncation are not models of a fixed number of variables; the functions named model + method, and
+`infinite_svm`, sample them and return an `xarray.DataTree`.
 
-1. `vmf_mixture_em`, `dp_categorical_gibbs` or `infinite_svm`, according to the data.
-2. `component_probabilities`: clusters of points; `mixture_perplexity` and
-   `mixture_log_predictive`: rows that were held out; `expert_votes` and `expert_probabilities`:
-   labels of new rows.
+=================================  ==========================================================
+Data                               First function
+=================================  ==========================================================
+unit vectors, dense or sparse      `vmf_mixture_em` (maximum likelihood), then `vmf_mixture` with
+                                   ``pm.sample(step=pg.GMC())``; `spherical_kmeans` as a baseline
+rows of counts                     `dp_categorical_gibbs` (exact and fast); `dp_categorical_slice`;
+                                   `dp_categorical_stochastic_slice` with minibatches
+features and labels                `infinite_svm` (hinge), `dp_multinomial_logit_sgnht` (logit)
+=================================  ==========================================================
+
+Then, from the draws: `component_probabilities` of unit vectors, `perplexity` and `log_predictive`
+of held-out counts, `predict` and `predict_proba` of the labels of new rows.
 
 References
 ----------
 Banerjee, Dhillon, Ghosh, Sra (2005), Clustering on the unit hypersphere using von Mises–Fisher
-distributions. Neal (2000), Markov chain sampling methods for Dirichlet process mixture models;
-Jain, Neal (2004), A split-merge Markov chain Monte Carlo procedure; Walker (2007), Sampling the
-Dirichlet mixture model with slices. Zhu, Chen, Xing (2011), Infinite SVM; Shahbaba, Neal (2009),
-Nonlinear models using Dirichlet process mixtures. Baker, Fearnhead, Fox, Nemeth (2018),
-Large-scale stochastic sampling from the probability simplex, section 4.2.
+distributions. Neal (2000), Markov chain sampling methods for Dirichlet process mixture models.
+Jain, Neal (2004), A split-merge Markov chain Monte Carlo procedure. Walker (2007), Sampling the
+Dirichlet mixture model with slices. Baker, Fearnhead, Fox, Nemeth (2018), Large-scale stochastic
+sampling from the probability simplex, section 4.2. Zhu, Chen, Xing (2011), Infinite SVM. Hu, Zhu,
+Zhang (2015), Fast sampling methods for Bayesian max-margin models. Shahbaba, Neal (2009),
+Nonlinear models using Dirichlet process mixtures.
 
 Examples
 --------
@@ -31,29 +39,27 @@ array([1., 1., 1.])
 """
 
 from pymc_geodesic.mixtures.dp_categorical_gibbs import dp_categorical_gibbs
-from pymc_geodesic.mixtures.dp_categorical_mixture import dp_categorical_mixture
 from pymc_geodesic.mixtures.dp_categorical_slice import dp_categorical_slice
-from pymc_geodesic.mixtures.dp_multinomial_logit import dp_multinomial_logit
-from pymc_geodesic.mixtures.expert_votes import expert_probabilities, expert_votes
-from pymc_geodesic.mixtures.infinite_svm import infinite_svm
-from pymc_geodesic.mixtures.mixture_predictive import mixture_log_predictive, mixture_perplexity
-from pymc_geodesic.mixtures.spherical_kmeans import spherical_kmeans
+from pymc_geodesic.mixtures.dp_categorical_stochastic_slice import dp_categorical_stochastic_slice
+from pymc_geodesic.mixtures.expert_predictions import predict, predict_proba
+from pymc_geodesic.mixtures.log_predictive import log_predictive, perplexity
+from pymc_geodesic.mixtures.mixture_of_experts import dp_multinomial_logit_sgnht, infinite_svm
+from pymc_geodesic.mixtures.spherical_clustering import spherical_kmeans, vmf_mixture_em
 from pymc_geodesic.mixtures.vmf_mixture import component_probabilities, vmf_mixture
-from pymc_geodesic.mixtures.vmf_mixture_em import vmf_mixture_em
 from pymc_geodesic.runtime.convergence import ConvergenceWarning
 
 __all__ = [
     "ConvergenceWarning",
     "component_probabilities",
     "dp_categorical_gibbs",
-    "dp_categorical_mixture",
     "dp_categorical_slice",
-    "dp_multinomial_logit",
-    "expert_probabilities",
-    "expert_votes",
+    "dp_categorical_stochastic_slice",
+    "dp_multinomial_logit_sgnht",
     "infinite_svm",
-    "mixture_log_predictive",
-    "mixture_perplexity",
+    "log_predictive",
+    "perplexity",
+    "predict",
+    "predict_proba",
     "spherical_kmeans",
     "vmf_mixture",
     "vmf_mixture_em",

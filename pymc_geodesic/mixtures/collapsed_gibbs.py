@@ -1,6 +1,6 @@
 r"""Collapsed Gibbs sampling of a Dirichlet-process mixture of categoricals.
 
-The probabilities of the categories in every cluster are integrated out. A row x of tokens
+The probabilities of the categories in each cluster are integrated out. A row x of tokens
 :math:`w_1, …, w_m` belongs to cluster k with probability
 
 .. math::
@@ -9,8 +9,8 @@ The probabilities of the categories in every cluster are integrated out. A row x
     \frac{\beta_{w_t} + n_{k w_t}^{-i} + \#\{s < t : w_s = w_t\}}
     {\sum_w \beta_w + n_{k \cdot}^{-i} + t - 1},
 
-and to a new one in proportion to the same with α in place of :math:`n_k` and no other tokens. So
-an empty cluster is a cluster like all others, with another weight.
+and to a new cluster with the same expression for a cluster without tokens, with α in place of
+:math:`n_k`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def move_row(
     table: np.ndarray,
     totals: np.ndarray,
 ) -> None:
-    """Put a row into a cluster, or take it out."""
+    """Add a row to the counts of a cluster (``sign=1``) or remove it (``sign=-1``)."""
     sizes[cluster] += sign
     totals[cluster] += sign * tokens.size
     for token in tokens:
@@ -51,22 +51,22 @@ def count_clusters(
     table: np.ndarray,
     totals: np.ndarray,
 ) -> None:
-    """Count the rows, the tokens of each category and all tokens of every cluster.
+    """Count the rows, the tokens of each category and all tokens of each cluster.
 
     Parameters
     ----------
     starts : ndarray of int64, shape (n + 1,)
-        Where the tokens of each row begin, and the number of tokens.
+        Offsets of the tokens of each row; the last entry is the number of tokens.
     tokens : ndarray of int32, shape (n_tokens,)
-        Category of every token, in the order of the categories within a row.
+        Category of each token, sorted within a row.
     which : ndarray of int64, shape (m,)
         The rows to count.
     assignments : ndarray of int32, shape (n,)
-        Cluster of every row.
+        Cluster of each row.
     sizes : ndarray, shape (K,)
     table : ndarray, shape (V, K)
     totals : ndarray, shape (K,)
-        Receive the counts.
+        Overwritten with the counts.
     """
     sizes[:] = 0.0
     table[:] = 0.0
@@ -88,7 +88,7 @@ def _weigh(
     totals: np.ndarray,
     weights: np.ndarray,
 ) -> float:
-    """Write what the clusters weigh for one row, and return the sum."""
+    """Compute the unnormalized probabilities of the clusters for a row; return their sum."""
     weights[:] = sizes[: weights.size]
     weights[fresh] = alpha
     repeats = 0
@@ -113,7 +113,7 @@ def _weigh_by_logarithms(
     totals: np.ndarray,
     weights: np.ndarray,
 ) -> float:
-    """Do the same for a row so long that products of its probabilities vanish."""
+    """Compute the same by logarithms, for rows whose products underflow."""
     top = -np.inf
     for k in range(weights.size):
         weight = alpha if k == fresh else sizes[k]
@@ -150,10 +150,10 @@ def collapsed_rows(
     Parameters
     ----------
     starts, tokens, assignments, sizes, table, totals
-        See `count_clusters`; the counts are kept up to date. Clusters may be empty, and a row may
-        be in none, with the assignment −1.
+        See `count_clusters`; the counts are updated. Clusters may be empty, and a row without a
+        cluster has the assignment −1.
     first : int
-        The row to begin with.
+        First row of the sweep.
     beta : ndarray, shape (V,)
         Concentrations of the probabilities of the categories in a cluster.
     alpha : float
@@ -164,8 +164,8 @@ def collapsed_rows(
     Returns
     -------
     int
-        The number of rows; or, if there is no room for a new cluster, the row to go on with once
-        there is.
+        The number of rows after a complete sweep; otherwise the row at which the sweep stopped
+        since all clusters have rows, to be resumed with larger arrays.
 
     References
     ----------
@@ -181,7 +181,7 @@ def collapsed_rows(
             width = k + 1
     fresh = -1
     for row in range(first, n_rows):
-        # The lowest empty cluster is the new one, so that the others stay few.
+        # The first empty cluster becomes the new one, which keeps `width` small.
         if fresh < 0:
             fresh = 0
             while fresh < capacity and sizes[fresh] > 0.0:
@@ -230,7 +230,7 @@ def log_beta(stream: np.ndarray, first: float, second: float) -> tuple[float, fl
 def draw_concentration(
     stream: np.ndarray, alpha: float, n_clusters: int, n_rows: int, shape: float, rate: float
 ) -> float:
-    r"""Draw α given the number of clusters, from the conditional law of one Gibbs step.
+    r"""Draw α given the number of clusters, by one Gibbs step with an auxiliary variable η.
 
     .. math::
 
@@ -244,7 +244,7 @@ def draw_concentration(
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     alpha : float
-        The present value.
+        Current value.
     n_clusters, n_rows : int
         K and n, at least one.
     shape, rate : float
@@ -271,7 +271,7 @@ def draw_concentration(
 def draw_concentration_of_sticks(
     stream: np.ndarray, alpha: float, sizes: np.ndarray, shape: float, rate: float
 ) -> float:
-    r"""Draw α given the rows of components that are sticks in a given order.
+    r"""Draw α given the numbers of rows of ordered stick-breaking components.
 
     .. math::
 
@@ -279,17 +279,17 @@ def draw_concentration_of_sticks(
         \qquad
         \alpha \mid V \sim \text{Gamma}\bigl(a + K,\; b - \textstyle\sum_k \log(1 - V_k)\bigr).
 
-    The shares V are drawn for this alone, as η is by Escobar and West: what order the components
-    have tells of α too.
+    The stick-breaking proportions V are auxiliary variables. In contrast to `draw_concentration`,
+    the order of the components is informative about α.
 
     Parameters
     ----------
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     alpha : float
-        The present value.
+        Current value.
     sizes : ndarray, shape (K,)
-        Rows of each component, of the last one at least one.
+        Number of rows of each component, positive for the last one.
     shape, rate : float
         a and b of the prior Gamma(a, rate b).
 

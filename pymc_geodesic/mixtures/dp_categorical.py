@@ -1,4 +1,4 @@
-"""What the samplers of Dirichlet-process mixtures of categoricals share: data, prior, draws."""
+"""Dirichlet-process mixture of categoricals: data, prior, cluster counts and draws."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from pymc_geodesic.runtime.log_gamma import fill_log_gamma
 from pymc_geodesic.sparse.count_matrices import axis_coords, concentration, word_counts
 
 SMALLEST_PROBABILITY = 1e-290
+"""Lower bound of the probabilities of categories, whose logarithms must be finite."""
 
 
 class RowTokens(NamedTuple):
-    """Counts written out as tokens: ``starts`` (n + 1,) and the category of each, in order."""
+    """Tokens of the rows: offsets ``starts`` (n + 1,) and categories ``tokens``, sorted by row."""
 
     starts: np.ndarray
     tokens: np.ndarray
 
     @classmethod
     def of(cls, matrix: sparse.csr_array) -> RowTokens:
-        """Write out a matrix of counts."""
+        """Convert a matrix of counts."""
         matrix.sort_indices()
         times = matrix.data.astype(np.int64)
         lengths = np.asarray(matrix.sum(axis=1)).ravel().astype(np.int64)
@@ -45,8 +46,8 @@ class RowTokens(NamedTuple):
         """Return some of the rows."""
         lengths = np.diff(self.starts)[which]
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(starts[-1]) + np.repeat(self.starts[which] - starts[:-1], lengths)
-        return RowTokens(starts, self.tokens[places])
+        index = np.arange(starts[-1]) + np.repeat(self.starts[which] - starts[:-1], lengths)
+        return RowTokens(starts, self.tokens[index])
 
     @property
     def n_rows(self) -> int:
@@ -56,7 +57,7 @@ class RowTokens(NamedTuple):
 
 @dataclass(frozen=True)
 class Mixture:
-    """Rows, and the prior of their clusters.
+    """Data and prior of a Dirichlet-process mixture of categoricals.
 
     Attributes
     ----------
@@ -64,11 +65,11 @@ class Mixture:
     beta : ndarray, shape (V,)
         Concentrations of the probabilities of the categories.
     alpha : float, optional
-        Concentration of the Dirichlet process where it is known.
+        Concentration of the Dirichlet process if it is fixed.
     alpha_prior : tuple of float
-        Shape and rate of its prior where it is not.
+        Shape and rate of its gamma prior otherwise.
     coords : dict
-        Of the dimensions ``row`` and ``category``.
+        Coordinates of the dimensions ``row`` and ``category``.
     """
 
     rows: RowTokens
@@ -86,7 +87,7 @@ class Mixture:
         rows: Sequence[Any] | None = None,
         categories: Sequence[Any] | None = None,
     ) -> Mixture:
-        """Take what users pass, or raise ValueError."""
+        """Validate the arguments of a sampler; raise ValueError."""
         matrix = word_counts(counts)
         prior = np.asarray(alpha, dtype=float)
         if prior.shape not in ((), (2,)) or not np.all((prior > 0) & np.isfinite(prior)):
@@ -106,24 +107,24 @@ class Mixture:
 
     @property
     def first_alpha(self) -> float:
-        """α at the start of a chain: what is known, or the mean of the prior."""
+        """Initial value of α: the fixed value or the prior mean."""
         return self.alpha_prior[0] / self.alpha_prior[1] if self.alpha is None else self.alpha
 
     def draw_alpha(self, stream: np.ndarray, alpha: float, n_clusters: int) -> float:
-        """Draw α given the number of clusters, unless it is known."""
+        """Draw α given the number of clusters, unless it is fixed."""
         if self.alpha is not None:
             return self.alpha
         return draw_concentration(stream, alpha, n_clusters, self.rows.n_rows, *self.alpha_prior)
 
     def draw_alpha_of_sticks(self, stream: np.ndarray, alpha: float, sizes: np.ndarray) -> float:
-        """Draw α given the rows of each stick, unless it is known."""
+        """Draw α given the number of rows of each stick, unless it is fixed."""
         if self.alpha is not None:
             return self.alpha
         return draw_concentration_of_sticks(stream, alpha, sizes, *self.alpha_prior)
 
 
 class Counts(NamedTuple):
-    """What clusters hold: rows (K,), tokens by category (V, K) and all tokens (K,)."""
+    """Counts of the clusters: rows (K,), tokens by category (V, K) and all tokens (K,)."""
 
     sizes: np.ndarray
     table: np.ndarray
@@ -131,7 +132,7 @@ class Counts(NamedTuple):
 
     @classmethod
     def empty(cls, n_categories: int, capacity: int) -> Counts:
-        """Make room for clusters."""
+        """Return zero counts for ``capacity`` clusters."""
         return cls(np.zeros(capacity), np.zeros((n_categories, capacity)), np.zeros(capacity))
 
     @classmethod
@@ -144,7 +145,7 @@ class Counts(NamedTuple):
         which: np.ndarray | None = None,
         capacity: int | None = None,
     ) -> Counts:
-        """Count what clusters 0, …, K − 1 hold of all rows, or of some."""
+        """Count the clusters of all rows, or of the rows ``which``."""
         capacity = int(assignments.max()) + 1 if capacity is None else capacity
         counts = cls.empty(n_categories, capacity)
         which = np.arange(rows.n_rows) if which is None else which
@@ -152,16 +153,16 @@ class Counts(NamedTuple):
         return counts
 
     def enlarged(self) -> Counts:
-        """Twice the room."""
-        room = Counts.empty(len(self.table), 2 * self.sizes.size)
+        """Return the counts with twice the capacity."""
+        larger = Counts.empty(len(self.table), 2 * self.sizes.size)
         size = self.sizes.size
-        room.sizes[:size] = self.sizes
-        room.table[:, :size] = self.table
-        room.totals[:size] = self.totals
-        return room
+        larger.sizes[:size] = self.sizes
+        larger.table[:, :size] = self.table
+        larger.totals[:size] = self.totals
+        return larger
 
     def log_probability(self, alpha: float, beta: np.ndarray) -> float:
-        r"""Log-probability of partition and tokens given α.
+        r"""Log-probability of the partition and the tokens given α.
 
         .. math::
 
@@ -191,17 +192,17 @@ class Draw(NamedTuple):
 
 
 class Chain(Protocol):
-    """One run of a sampler."""
+    """One chain of a sampler."""
 
     def advance(self) -> None:
-        """Go on by one iteration."""
+        """Run one iteration."""
 
     def draw(self) -> Draw:
-        """Describe the present state."""
+        """Return the current state."""
 
 
 def draw_dirichlet(stream: np.ndarray, shapes: np.ndarray) -> np.ndarray:
-    """Draw from Dirichlet laws, by rows, no component below 10⁻²⁹⁰."""
+    """Draw from Dirichlet distributions, one for each row; components are at least 10⁻²⁹⁰."""
     flat = np.empty(shapes.size)
     fill_log_gamma(stream, np.ascontiguousarray(shapes, dtype=float).ravel(), flat)
     log_draws = flat.reshape(shapes.shape)
@@ -212,7 +213,7 @@ def draw_dirichlet(stream: np.ndarray, shapes: np.ndarray) -> np.ndarray:
 def draw_given_clusters(
     mixture: Mixture, stream: np.ndarray, counts: Counts, alpha: float, assignments: np.ndarray
 ) -> Draw:
-    """Draw weights and probabilities of the clusters that hold rows."""
+    """Draw the weights and probabilities of the clusters that have rows."""
     used = np.flatnonzero(counts.sizes)
     weights = draw_dirichlet(stream, np.append(counts.sizes[used], alpha))
     topics = draw_dirichlet(stream, counts.table[:, used].T + mixture.beta)
@@ -221,19 +222,19 @@ def draw_given_clusters(
 
 
 class RowBatches:
-    """Rows in random order, so many at a time, each once in an epoch.
+    """Minibatches of rows in random order, shuffled for each epoch.
 
     Parameters
     ----------
     n_rows : int
     batch_size : int, optional
-        Rows of a batch, all by default; the last batch of an epoch may be shorter.
+        Rows of a minibatch, all by default; the last one of an epoch may be smaller.
     rng : numpy.random.Generator
 
     Raises
     ------
     ValueError
-        If ``batch_size`` is no integer, or there are not as many rows.
+        If ``batch_size`` is not an integer or exceeds the number of rows.
     """
 
     def __init__(self, n_rows: int, batch_size: int | None, rng: np.random.Generator) -> None:
@@ -241,17 +242,17 @@ class RowBatches:
         self._size = n_rows if batch_size is None else int(batch_size)
         self._rng = rng
         self._order = np.arange(n_rows)
-        self._place = n_rows
+        self._position = n_rows
 
     def next(self) -> np.ndarray:
-        """Return the next batch, shape (m,)."""
+        """Return the rows of the next minibatch, shape (m,)."""
         if self._size == self._order.size:
             return self._order
-        if self._place >= self._order.size:
+        if self._position >= self._order.size:
             self._order = self._rng.permutation(self._order.size)
-            self._place = 0
-        batch = self._order[self._place : self._place + self._size]
-        self._place += self._size
+            self._position = 0
+        batch = self._order[self._position : self._position + self._size]
+        self._position += self._size
         return batch
 
 
@@ -268,7 +269,7 @@ def sample_chains(
     random_seed: int | np.random.Generator | None,
     progressbar: bool,
 ) -> xr.DataTree:
-    """Run chains one after the other and gather their draws, the largest components first."""
+    """Run chains one after the other; return their draws, components sorted by weight."""
     check_integers(
         draws=(draws, 1),
         tune=(tune, 0),
@@ -302,7 +303,7 @@ def _tree(
     *,
     keep_assignments: bool,
 ) -> xr.DataTree:
-    """Bring draws of several sizes into one shape."""
+    """Return the draws, padded with weight 0 to the largest number of components."""
     most = max(draw.weights.size for kept in found for draw in kept)
     size = most if n_components is None else min(int(n_components), most)
     shape = (len(found), len(found[0]))

@@ -1,11 +1,11 @@
 r"""Dirichlet-process mixture of categoricals by collapsed Gibbs sampling.
 
-Splits and merges of whole clusters, where moves of one row at a time pass through bad ones.
-
-Two rows are chosen. If they share a cluster, a split is proposed that puts each into its own part;
-if not, a merge of their two clusters. The split is drawn by *restricted* Gibbs sweeps: all other
-rows of the cluster choose between two parts, one after the other at first, then given those of all
-others, with the probabilities of the categories integrated out,
+Optional split-merge proposals move whole clusters, since updates of one row at a time cross
+partitions of low probability. Two rows are drawn. If they are in the same cluster, a split is
+proposed that assigns them to different parts; otherwise a merge of their clusters. The split is
+drawn by *restricted* Gibbs sweeps, in which each other row of the cluster is assigned to one of two
+parts, sequentially in the first sweep and then given all others, with the probabilities of the
+categories integrated out,
 
 .. math::
 
@@ -14,7 +14,7 @@ others, with the probabilities of the categories integrated out,
     {\beta_{w_t} + n_{0 w_t} + \#\{s < t : w_s = w_t\}}
     \cdot \frac{\sum\beta + n_{0\cdot} + t - 1}{\sum\beta + n_{1\cdot} + t - 1}.
 
-The last sweep alone has a probability q that counts: that of the parts given those before it.
+The proposal probability q is that of the last sweep given the parts before it.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.streams import new_stream, uniform
 
 LARGEST_PRODUCT = 1e100
-"""Where a product of ratios is taken to its logarithm, well before it leaves the numbers."""
+"""Product of ratios above which (or below its inverse) its logarithm is taken."""
 
 
 @compiled
 def _choose_pair(
     stream: np.ndarray, split: bool, assignments: np.ndarray, sizes: np.ndarray
 ) -> tuple[int, int]:
-    """Choose a row, and another in its cluster or outside: −1 if there is none."""
+    """Draw a row and another one inside or outside its cluster; −1 if there is none."""
     n = assignments.size
     first = int(uniform(stream) * n)
     cluster = assignments[first]
@@ -67,7 +67,7 @@ def _choose_pair(
 def _log_marginal(
     table: np.ndarray, total: float, first: int, second: int, beta: np.ndarray, beta_sum: float
 ) -> float:
-    """Log-probability of the tokens of one cluster, or of two taken as one."""
+    """Return the log marginal likelihood of a cluster, or of the union of two."""
     value = math.lgamma(beta_sum) - math.lgamma(beta_sum + total)
     for category in range(beta.size):
         count = table[category, first]
@@ -89,7 +89,7 @@ def _log_split_ratio(
     table: np.ndarray,
     totals: np.ndarray,
 ) -> float:
-    """Log-ratio of the laws of two clusters and of their union, and of choosing the two rows."""
+    """Log-ratio of the posteriors of two clusters and their union, with the choice of the rows."""
     beta_sum = beta.sum()
     both = sizes[first] + sizes[second]
     value = math.log(alpha) + math.lgamma(sizes[first]) + math.lgamma(sizes[second])
@@ -104,7 +104,7 @@ def _log_split_ratio(
 def _log_odds(
     tokens: np.ndarray, beta: np.ndarray, beta_sum: float, table: np.ndarray, totals: np.ndarray
 ) -> float:
-    """Log-odds of a row in part 1 of two, sizes aside."""
+    """Return the log-odds of part 1 for a row, without the factor of the sizes."""
     value, product = 0.0, 1.0
     repeats = 0
     for t in range(tokens.size):
@@ -132,7 +132,7 @@ def _restricted_sweep(
     table: np.ndarray,
     totals: np.ndarray,
 ) -> float:
-    """Draw the part of every member, or take the given one; return the log-probability of that."""
+    """Draw the part of each member, or use the given one; return the log-probability."""
     beta_sum = beta.sum()
     log_q = 0.0
     for i in range(members.size):
@@ -153,7 +153,7 @@ def _restricted_sweep(
 def _shuffled_members(
     stream: np.ndarray, first: int, second: int, assignments: np.ndarray, n_members: int
 ) -> np.ndarray:
-    """All rows of the clusters of two but these two, in random order."""
+    """Return all other rows of the clusters of two rows, in random order."""
     members = np.empty(n_members, dtype=np.int64)
     n = 0
     for row in range(assignments.size):
@@ -180,39 +180,40 @@ def split_or_merge(
     table: np.ndarray,
     totals: np.ndarray,
 ) -> int:
-    r"""Propose to split a cluster or to merge two, half of the time each, in place.
+    r"""Propose a split of a cluster or a merge of two, with probability 1/2 each, in place.
 
-    A row i is chosen, and j inside its cluster or outside. A split is accepted with probability
+    A row i is drawn, and j inside or outside its cluster. A split is accepted with probability
 
     .. math::
 
         \min\Bigl(1, \frac{p(z')}{p(z)}\, \frac{1}{q(z')}\, \frac{n_k - 1}{n - n'_i}\Bigr),
 
-    where :math:`n_k` is the size of the cluster and :math:`n'_i` of the part that i would be in,
-    and a merge with the inverse. As q is at most 1, most merges are refused before it is computed.
+    where :math:`n_k` is the size of the cluster and :math:`n'_i` that of the part of i, and a merge
+    with the inverse ratio. Since q ≤ 1, most merges are rejected before q is computed.
 
     Parameters
     ----------
     starts, tokens, assignments, sizes, table, totals
-        See `pymc_geodesic.mixtures.collapsed_gibbs.count_clusters`; the counts are kept
-        up to date. Every row is in a cluster, and at least one cluster is empty.
+        See `pymc_geodesic.mixtures.collapsed_gibbs.count_clusters`; the counts are updated. Each
+        row has a cluster, and at least one cluster is empty.
     beta : ndarray, shape (V,)
     alpha : float
         See `pymc_geodesic.mixtures.collapsed_gibbs.collapsed_rows`.
     n_sweeps : int
-        Restricted sweeps before the one that counts, at least one: the first puts rows into parts.
+        Restricted sweeps before the one that defines q, at least one.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
 
     Returns
     -------
     int
-        1 if a cluster was split, −1 if two were merged, 0 if all is as before.
+        1 after a split, −1 after a merge, 0 after a rejection.
 
     References
     ----------
     Jain, Neal (2004), A Split-Merge Markov Chain Monte Carlo Procedure for the Dirichlet Process
-    Mixture Model, sections 4.2 and 4.3. Rows are not chosen alike here, hence the last factor.
+    Mixture Model, sections 4.2 and 4.3; the two rows are drawn differently here, which gives the
+    last factor.
     """
     starts, tokens, beta = borrow(starts), borrow(tokens), borrow(beta)
     n_rows = assignments.size
@@ -257,10 +258,11 @@ def split_or_merge(
     return 1 if split else -1
 
 
-FIRST_ROOM = 16
+INITIAL_CAPACITY = 16
+"""Initial number of clusters in the arrays, doubled when all have rows."""
 
 RESTRICTED_SWEEPS = 3
-"""Before a split is proposed: with one, clusters found are worse; with six, no better."""
+"""Restricted Gibbs sweeps before the proposal; compared with 1 and 6 in docs/dp_mixture.md."""
 
 
 def dp_categorical_gibbs(
@@ -287,40 +289,40 @@ def dp_categorical_gibbs(
         G \sim \text{DP}(\alpha, \text{Dirichlet}(\beta)), \qquad \theta_i \sim G, \qquad
         \log p(c_i \mid \theta_i) = \sum_w c_{iw} \log \theta_{iw}
 
-    Weights and probabilities of the clusters are integrated out of the sweeps, each of which draws
-    the cluster of every row given those of all others, and drawn from their conditional laws
-    afterwards:
+    Each sweep draws the cluster of each row given those of all others, with the weights and
+    probabilities of the clusters integrated out. They are drawn afterwards from
 
     .. math::
 
         (w_1, …, w_K, w_0) \mid z \sim \text{Dirichlet}(n_1, …, n_K, \alpha), \qquad
         \theta_k \mid z \sim \text{Dirichlet}(\beta + n_{k\cdot}),
 
-    with :math:`w_0` the weight of all clusters that hold no row. Exact in the limit of many sweeps.
+    with :math:`w_0` the total weight of the clusters without rows. The posterior is the stationary
+    distribution.
 
     Parameters
     ----------
     counts : array_like, data frame or scipy.sparse matrix, shape (row, category)
-        How often every category occurs in every row, such as the pages that users visit.
+        Number of occurrences of each category in each row, such as pages visited by users.
     alpha : float or tuple of float
         The concentration of the Dirichlet process, or shape and rate of its gamma prior.
     beta : float or array_like, shape (category,)
         Concentration of the probabilities of the categories in a cluster.
     split_merge : int or tuple of int
-        Proposals to split a cluster or to merge two after each sweep; two numbers are those of the
-        sweeps before the first draw and of the others. One row at a time, clusters hardly divide:
-        twenty in each of the first ten sweeps do more than many sweeps, as ``(20, 1)`` with
-        ``tune=10``.
+        Number of split-merge proposals after each sweep; a pair is the number during warm-up and
+        after it. Updates of one row at a time rarely split a cluster; ``(20, 1)`` with
+        ``tune=10`` finds better partitions than many sweeps.
     draws, tune : int
-        Draws that are kept, and sweeps before the first.
+        Draws that are kept, and warm-up sweeps that are discarded.
     thin : int
-        Sweeps of each draw.
+        Sweeps between draws.
     chains : int
-        Independent runs, one after the other, each from clusters that are drawn row by row.
+        Number of chains, which run one after the other; the first sweep assigns the rows
+        sequentially.
     n_components : int, optional
-        How many clusters to keep of each draw, the largest; all by default.
+        Number of clusters to keep of each draw, the largest ones; all by default.
     keep_assignments : bool
-        Whether to keep the cluster of every row.
+        Whether to keep the cluster of each row.
     rows, categories : sequence, optional
         Coordinates of the dimensions; index and columns of a data frame by default.
     random_seed : int or numpy.random.Generator, optional
@@ -330,16 +332,17 @@ def dp_categorical_gibbs(
     -------
     xarray.DataTree
         ``posterior`` with ``alpha``, ``n_clusters``, ``weights`` (component) and ``topics``
-        (component, category), the largest component first and weight 0 where a draw has fewer, and
-        ``assignments`` (row) if wanted, numbers without meaning from draw to draw. The weights sum
-        to one less :math:`w_0` and what was not kept. ``sample_stats`` with ``lp``, the
-        log-probability of partition and tokens given α, and ``constant_data`` with ``beta``.
+        (component, category), sorted by weight in decreasing order and padded with weight 0, and
+        with ``keep_assignments=True`` ``assignments`` (row), whose labels differ between draws. The
+        weights sum to one minus :math:`w_0` and the weights that were not kept. ``sample_stats``
+        with ``lp``, the log-probability of the partition and the tokens given α, and
+        ``constant_data`` with ``beta``.
 
     Raises
     ------
     ValueError
-        If counts are negative, broken or not finite, a number is out of range, or names are too
-        few or too many.
+        If counts are not nonnegative integers, an argument is out of range, or the number of names
+        differs from the number of rows or categories.
 
     References
     ----------
@@ -377,17 +380,17 @@ def dp_categorical_gibbs(
 
 
 def _proposals(split_merge: int | tuple[int, int]) -> tuple[int, int]:
-    """How many to make after each sweep before the first draw, and after the others."""
+    """Return the number of proposals during warm-up and after it."""
     numbers = split_merge if isinstance(split_merge, Sequence) else (split_merge, split_merge)
     if len(numbers) != 2:
-        raise ValueError(f"split_merge must be a number or two, got {split_merge!r}")
+        raise ValueError(f"split_merge must be an integer or a pair of them, got {split_merge!r}")
     for number in numbers:
         check_integers(split_merge=(number, 0))
     return int(numbers[0]), int(numbers[1])
 
 
 class Start(NamedTuple):
-    """Rows among which clusters to begin with are found, by how many sweeps, splits and merges."""
+    """Initialization by collapsed Gibbs: number of rows, sweeps, and proposals after each."""
 
     rows: int = 1
     sweeps: int = 0
@@ -395,12 +398,12 @@ class Start(NamedTuple):
 
 
 def first_clusters(mixture: Mixture, rng: np.random.Generator, start: Start) -> CollapsedChain:
-    """Find clusters to begin with: by sweeps over some rows, and one over all.
+    """Return initial clusters: by sweeps over some rows, and one over all rows.
 
     Raises
     ------
     ValueError
-        If there are not as many rows, or a number is no integer.
+        If an argument is not an integer in range.
     """
     rows = mixture.rows
     check_integers(
@@ -422,14 +425,14 @@ def first_clusters(mixture: Mixture, rng: np.random.Generator, start: Start) -> 
 
 
 class CollapsedChain:
-    """A run of the collapsed sampler; the first sweep puts one row after another into a cluster.
+    """One chain of the collapsed Gibbs sampler; the first sweep assigns rows sequentially.
 
     Parameters
     ----------
     mixture : Mixture
     rng : numpy.random.Generator
     proposals : iterator of int, optional
-        Splits or merges that each sweep proposes afterwards; none by default.
+        Number of split-merge proposals after each sweep; none by default.
     """
 
     def __init__(
@@ -439,18 +442,18 @@ class CollapsedChain:
         self._proposals = repeat(0) if proposals is None else proposals
         self._stream = new_stream(rng)
         self.alpha = mixture.first_alpha
-        self._counts = Counts.empty(mixture.beta.size, FIRST_ROOM)
+        self._counts = Counts.empty(mixture.beta.size, INITIAL_CAPACITY)
         self.assignments = np.full(mixture.rows.n_rows, -1, dtype=np.int32)
 
     def begin(self, which: np.ndarray, assignments: np.ndarray) -> None:
-        """Put some rows into clusters before the first sweep."""
+        """Assign some rows before the first sweep."""
         self.assignments[which] = assignments
         self._counts = Counts.of(
             self._mixture.rows, self.assignments, self._mixture.beta.size, which=which
         )
 
     def advance(self) -> None:
-        """Draw the cluster of every row, and α."""
+        """Draw the cluster of each row, and α."""
         rows, beta = self._mixture.rows, self._mixture.beta
         row = 0
         while True:
@@ -466,7 +469,7 @@ class CollapsedChain:
         self.alpha = self._mixture.draw_alpha(self._stream, self.alpha, n_clusters)
 
     def split_or_merge(self) -> int:
-        """Propose to split a cluster or to merge two; return by how many there are more."""
+        """Propose a split or a merge; return the change of the number of clusters."""
         if self._counts.sizes.all():
             self._counts = self._counts.enlarged()
         return split_or_merge(
@@ -480,7 +483,7 @@ class CollapsedChain:
         )
 
     def draw(self) -> Draw:
-        """Draw weights and probabilities given the clusters."""
+        """Draw the weights and probabilities given the clusters."""
         return draw_given_clusters(
             self._mixture, self._stream, self._counts, self.alpha, self.assignments
         )

@@ -1,11 +1,9 @@
 r"""Dirichlet-process mixture of categoricals by slice sampling.
 
-Slice sampling of the clusters of rows given an infinite mixture, of which few weights matter.
-
 With a slice :math:`u_i \sim U(0, w_{z_i})` for each row, the joint density of :math:`u_i` and
-:math:`z_i` is :math:`1(u_i < w_{z_i})\, p(x_i \mid \theta_{z_i})`. So a row can only be in the
-components of weights above its slice, and these are finitely many: sticks are broken until what is
-left of the unit interval is shorter than the smallest slice.
+:math:`z_i` is :math:`1(u_i < w_{z_i})\, p(x_i \mid \theta_{z_i})`. A row can only be in the
+finitely many components whose weights exceed its slice: sticks are broken until the rest is shorter
+than the smallest slice.
 """
 
 from __future__ import annotations
@@ -38,14 +36,14 @@ from pymc_geodesic.runtime.streams import new_stream, pick, uniform
 
 @compiled
 def break_sticks(stream: np.ndarray, alpha: float, log_rest: float, smallest: float) -> np.ndarray:
-    """Break pieces off a stick until the rest is shorter than the smallest slice.
+    """Break a stick until the rest is shorter than the smallest slice.
 
     Parameters
     ----------
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     alpha : float
-        Each piece is a Beta(1, α) share of what is left.
+        Each piece is a Beta(1, α) proportion of the rest.
     log_rest : float
         Logarithm of the length of the stick.
     smallest : float
@@ -54,7 +52,7 @@ def break_sticks(stream: np.ndarray, alpha: float, log_rest: float, smallest: fl
     Returns
     -------
     ndarray, shape (n, 2)
-        log V and log(1 − V), the shares of what was left that each piece takes and leaves.
+        log V and log(1 − V) of the stick-breaking proportions V.
 
     References
     ----------
@@ -82,7 +80,7 @@ def draw_slices(
     weights: np.ndarray,
     slices: np.ndarray,
 ) -> float:
-    """Draw a slice for each of some rows, uniform below the weight of its component.
+    """Draw the slices of some rows, uniform below the weight of their components.
 
     Parameters
     ----------
@@ -91,15 +89,15 @@ def draw_slices(
     which : ndarray of int64, shape (m,)
         The rows.
     assignments : ndarray of int32, shape (n,)
-        Component of every row.
+        Component of each row.
     weights : ndarray, shape (K,)
     slices : ndarray, shape (m,)
-        Receives the slices.
+        Overwritten with the slices.
 
     Returns
     -------
     float
-        The smallest.
+        The smallest slice.
     """
     smallest = 1.0
     for i in range(which.size):
@@ -123,19 +121,18 @@ def slice_rows(
     table: np.ndarray,
     totals: np.ndarray,
 ) -> None:
-    """Draw the component of some rows given slices and components, in place.
+    """Draw the components of some rows given slices, weights and probabilities, in place.
 
     Parameters
     ----------
     starts, tokens, assignments, sizes, table, totals
-        See `pymc_geodesic.mixtures.collapsed_gibbs.count_clusters`; the counts are kept
-        up to date.
+        See `pymc_geodesic.mixtures.collapsed_gibbs.count_clusters`; the counts are updated.
     which, slices
         See `draw_slices`.
     slots : ndarray of int32, shape (K,)
-        Which of the counts, and of the numbers in ``assignments``, belong to each component.
+        Index of each component in the counts and in ``assignments``.
     weights : ndarray, shape (K,)
-        Weights of the components, the largest first.
+        Weights of the components in decreasing order.
     topics : ndarray, shape (V, K)
         Probabilities of the categories in the components, positive.
     stream : ndarray of uint64, shape (2,)
@@ -150,7 +147,7 @@ def slice_rows(
     for i in range(which.size):
         row = which[i]
         own = tokens[starts[row] : starts[row + 1]]
-        # As many components as lie above the slice, by bisection.
+        # Number of components with weights above the slice, by bisection.
         n, end = 0, weights.size
         while n < end:
             middle = (n + end) // 2
@@ -176,7 +173,7 @@ def slice_rows(
 
 @compiled
 def _chances_by_logarithms(tokens: np.ndarray, topics: np.ndarray, chances: np.ndarray) -> float:
-    """Write the likelihoods of components in units of the largest, and return their sum."""
+    """Compute the likelihoods of components relative to the largest; return their sum."""
     top = -np.inf
     for k in range(chances.size):
         chances[k] = 0.0
@@ -215,8 +212,8 @@ def dp_categorical_slice(
 ) -> xr.DataTree:
     r"""Sample a Dirichlet-process mixture of categoricals by slice sampling.
 
-    The posterior of `dp_categorical_gibbs`, with weights and probabilities as variables, so that
-    rows do not depend on each other given them. An iteration draws α given the number of clusters,
+    The posterior of `dp_categorical_gibbs`, with weights and probabilities as variables, given
+    which the rows are independent. An iteration draws α given the number of clusters,
 
     .. math::
 
@@ -224,31 +221,30 @@ def dp_categorical_slice(
         \theta_k \mid z \sim \text{Dirichlet}(\beta + n_{k\cdot}), \\
         u_i \mid w, z &\sim U(0, w_{z_i}),
 
-    breaks Beta(1, α) shares off r until what is left is shorter than the smallest slice, with
-    probabilities from the prior, and then :math:`P(z_i = k) \propto 1(w_k > u_i) \prod_w
-    \theta_{kw}^{c_{iw}}`. Nothing is truncated: it is exact in the limit of many iterations. The
-    weights of clusters that hold rows are drawn in no order, and not stick by stick as in Walker's
-    sampler, so that clusters need not trade places.
+    breaks r into new components by Beta(1, α) proportions until the rest is shorter than the
+    smallest slice, with probabilities from the prior, and draws :math:`P(z_i = k) \propto
+    1(w_k > u_i) \prod_w \theta_{kw}^{c_{iw}}`. There is no truncation error. In contrast to
+    Walker's sampler, the weights of the clusters with rows are not ordered, which avoids moves that
+    only relabel clusters.
 
     Parameters
     ----------
     counts, alpha, beta, draws, tune, thin, chains, n_components, keep_assignments, rows, categories
         See `dp_categorical_gibbs`.
     batch_size : int, optional
-        Rows whose cluster an iteration draws, all others keeping theirs; all by default. Any number
-        is exact, since the counts are those of all rows.
+        Number of rows whose cluster is updated in an iteration; all by default. The sampler is
+        exact for any number, since the counts are those of all rows.
     start_rows, start_sweeps, start_split_merge : int
-        The clusters that a chain begins with are those of so many rows, after so many collapsed
-        sweeps over them, each with so many proposals to split or merge clusters; all other rows are
-        then put into them one by one.
+        Initial clusters: ``start_sweeps`` collapsed Gibbs sweeps over ``start_rows`` random rows,
+        with ``start_split_merge`` split-merge proposals after each; then one sweep over all rows.
     random_seed : int or numpy.random.Generator, optional
     progressbar : bool
 
     Returns
     -------
     xarray.DataTree
-        As `dp_categorical_gibbs`; ``sample_stats`` has ``n_instantiated`` too, the components that
-        the last iteration looked at.
+        As `dp_categorical_gibbs`; ``sample_stats`` also has ``n_instantiated``, the number of
+        components in the last iteration.
 
     Raises
     ------
@@ -288,7 +284,7 @@ def dp_categorical_slice(
 
 
 class SliceChain:
-    """A run of the slice sampler, from clusters that collapsed sweeps find."""
+    """One chain of the slice sampler, initialized by collapsed Gibbs sweeps."""
 
     def __init__(
         self,
@@ -306,7 +302,7 @@ class SliceChain:
         self._n_instantiated = 0
 
     def advance(self) -> None:
-        """Draw α, the components, slices, and the clusters of a batch of rows."""
+        """Draw α, the components, the slices, and the clusters of a minibatch of rows."""
         mixture, stream, which = self._mixture, self._stream, self._batches.next()
         used = np.flatnonzero(self._counts.sizes)
         self.alpha = mixture.draw_alpha(stream, self.alpha, used.size)
@@ -339,7 +335,7 @@ class SliceChain:
         self._n_instantiated = slots.size
 
     def draw(self) -> Draw:
-        """Draw weights and probabilities given the clusters."""
+        """Draw the weights and probabilities given the clusters."""
         draw = draw_given_clusters(
             self._mixture, self._stream, self._counts, self.alpha, self.assignments
         )

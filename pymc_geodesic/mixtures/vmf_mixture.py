@@ -1,4 +1,4 @@
-"""Mixtures of von Mises–Fisher distributions: clusters of directions."""
+"""Mixtures of von Mises–Fisher distributions for unit vectors."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from pymc_geodesic.distributions import UniformSphere, VonMisesFisher, special
 from pymc_geodesic.distributions.starts import beginning_at
 from pymc_geodesic.distributions.unit_points import unit_points
 from pymc_geodesic.kernels.stick_breaking import sticks_of_weights
-from pymc_geodesic.mixtures.vmf_mixture_em import vmf_mixture_em
+from pymc_geodesic.mixtures.spherical_clustering import vmf_mixture_em
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.runtime.convergence import ConvergenceWarning
 from pymc_geodesic.sparse import SparseData
 
-STRONGEST_START, WEAKEST_START = 1e5, 1e-2
-"""Bounds of concentrations to start from: those of single points have no maximum."""
+MIN_KAPPA, MAX_KAPPA = 1e-2, 1e5
+"""Bounds of initial concentrations; the likelihood of a single point is unbounded in κ."""
 
 
 def log_weights(sticks: Any) -> Any:
-    r"""Logarithms of :math:`w_k = v_k \prod_{j<k} (1 - v_j)`, the last stick being what is left."""
+    r"""Return the logarithms of :math:`w_k = v_k \prod_{j<k} (1 - v_j)`, with :math:`v_K = 1`."""
     rest = pt.concatenate([[0.0], pt.cumsum(pt.log1p(-sticks))])
     return rest + pt.concatenate([pt.log(sticks), [0.0]])
 
@@ -47,7 +47,7 @@ def vmf_mixture(
     names: Sequence[Any] | None = None,
     random_seed: int | np.random.Generator | None = 0,
 ) -> pm.Model:
-    r"""Cluster directions by a mixture of von Mises–Fisher distributions.
+    r"""Mixture of von Mises–Fisher distributions, finite or a truncated Dirichlet process.
 
     .. math::
 
@@ -56,13 +56,12 @@ def vmf_mixture(
         \log \kappa_k \sim N(\log m, s^2), \quad
         x_i \sim \sum_k w_k\, \text{vMF}(\mu_k, \kappa_k)
 
-    Which component a point belongs to is summed over; `component_probabilities` brings it back.
-    The weights are made of sticks, :math:`w_k = v_k \prod_{j<k}(1 - v_j)` with
-    :math:`v_k \sim \text{Beta}(\alpha, \alpha (K - k))`, k counting from 1: the same prior, in
-    variables that every step method takes. With ``dirichlet_process=True`` they are those of a
-    Dirichlet process cut at K components, :math:`v_k \sim \text{Beta}(1, a)` and
-    :math:`a \sim \text{Gamma}(1, 1/\alpha)`, so that as many components have weight as the points
-    ask for.
+    The assignments of the points are marginalized; `component_probabilities` recovers them. The
+    weights have a stick-breaking representation, :math:`w_k = v_k \prod_{j<k}(1 - v_j)` with
+    :math:`v_k \sim \text{Beta}(\alpha, \alpha (K - k))`, k = 1, …, K − 1, which gives the same
+    Dirichlet prior. With ``dirichlet_process=True`` they are those of a Dirichlet process truncated
+    at K components,
+    :math:`v_k \sim \text{Beta}(1, a)` and :math:`a \sim \text{Gamma}(1, 1/\alpha)`.
 
     Parameters
     ----------
@@ -71,47 +70,48 @@ def vmf_mixture(
     n_components : int
         K, at least 2.
     alpha : float
-        Concentration α of the weights; for a Dirichlet process the mean of its concentration.
+        Concentration α of the weights; for a Dirichlet process the prior mean of its concentration.
     dirichlet_process : bool
-        Whether K is only a bound of the number of components.
+        Whether the weights have a Dirichlet-process prior truncated at K components.
     shared_kappa : bool
-        Whether all components have one concentration. With a concentration each, a wide component
-        may gather the points that fit nowhere; with one for all, clusters are more like those of
-        spherical k-means.
+        Whether all components have the same concentration. Otherwise a component of small κ may
+        collect the outliers; with a shared κ the clusters are similar to those of spherical
+        k-means.
     kappa_median, kappa_spread : float, optional
-        m, d by default, at which the mean resultant length is about 0.6 in any dimension; and s.
+        m and s of the prior of κ. The default m = d corresponds to a mean resultant length of about
+        0.6 in any dimension.
     start : {"em", "prior"}
-        Where chains begin: at the maximum likelihood that `vmf_mixture_em` finds, or at the prior.
-        With ``"em"`` all chains begin with the same labels of the components, and R-hat says
-        whether they keep them, not whether there are other modes.
+        Initial point: the maximum-likelihood fit of `vmf_mixture_em`, or the prior. With
+        ``"em"`` all chains start in the same mode, so that R-hat does not detect other modes.
     names : sequence, optional
-        Coordinates of the dimension ``coordinate``, such as words; columns of a data frame by
-        default.
+        Coordinates of the dimension ``coordinate``, such as words; by default the columns of a data
+        frame.
     random_seed : int or numpy.random.Generator, optional
-        Of `vmf_mixture_em`.
+        Seed of `vmf_mixture_em`.
 
     Returns
     -------
     pymc.Model
-        With free variables ``mu`` (component, coordinate), ``kappa`` (component), or () if it is
-        shared, ``sticks`` and, for a Dirichlet process, ``concentration``; the deterministic
+        With free variables ``mu`` (component, coordinate), ``kappa`` (component), or () if shared,
+        ``sticks`` (stick) and, for a Dirichlet process, ``concentration``; the deterministic
         ``weights`` (component); data ``points`` (point, coordinate); and the observed variable
-        ``direction`` of that shape, or for sparse points the potential ``direction`` (point).
+        ``direction`` (point, coordinate), or for sparse points the potential ``direction`` (point).
 
     Raises
     ------
     ValueError
-        If points are no unit vectors, or numbers are out of range.
+        If points are not unit vectors, or an argument is out of range.
 
     See Also
     --------
-    pymc_geodesic.mixtures.component_probabilities : soft and hard labels.
-    pymc_geodesic.topics.align_topics : one order of the components for all draws.
+    pymc_geodesic.mixtures.component_probabilities : probabilities of the assignments.
+    pymc_geodesic.topics.align_topics : resolves label switching.
 
     Notes
     -----
-    `GMC` samples some thousand points, ``SGGMC(batch_size=100, minibatch=["points"])`` many more.
-    Where labels are all that is wanted, spherical k-means is a hundred times faster.
+    Sample a few thousand points by `GMC`, and more by
+    ``SGGMC(batch_size=100, minibatch=["points"])``. If only labels are needed, `spherical_kmeans`
+    is about a hundred times faster.
 
     References
     ----------
@@ -152,12 +152,12 @@ def vmf_mixture(
     mu_start = kappa_start = sticks_start = None
     if start == "em":
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # any good place will do
+            warnings.simplefilter("ignore", ConvergenceWarning)  # an initial point suffices
             fit = vmf_mixture_em(
                 points, n_components, shared_kappa=shared_kappa, random_seed=random_seed
             )
         mu_start, sticks_start = fit.mu, sticks_of_weights(fit.weights, 1e-3, 1.0 - 1e-3)
-        kappa_start = np.clip(fit.kappa, WEAKEST_START, STRONGEST_START)
+        kappa_start = np.clip(fit.kappa, MIN_KAPPA, MAX_KAPPA)
         kappa_start = kappa_start[0] if shared_kappa else kappa_start
     coords = {
         "component": np.arange(n_components),
@@ -195,6 +195,7 @@ def vmf_mixture(
 
 
 NAMES = ("weights", "mu", "kappa")
+"""Names of the variables of the mixture."""
 
 
 def component_probabilities(
@@ -204,7 +205,7 @@ def component_probabilities(
     var_names: Sequence[str] = NAMES,
     n_draws: int | None = 500,
 ) -> xr.DataArray:
-    r"""Probability of each point to belong to each component of a mixture.
+    r"""Posterior probability of each component for each point.
 
     .. math::
 
@@ -212,20 +213,20 @@ def component_probabilities(
         \frac{w_k^{(m)}\, c_d(\kappa_k^{(m)})\, e^{\kappa_k^{(m)} \mu_k^{(m)} \cdot x_i}}
         {\sum_j w_j^{(m)}\, c_d(\kappa_j^{(m)})\, e^{\kappa_j^{(m)} \mu_j^{(m)} \cdot x_i}}
 
-    over the draws of all chains. These are soft labels; ``.argmax("component")`` makes hard ones.
-    The components must have the same order in all draws (`align_topics`, with
-    ``var_name="mu"``).
+    averaged over the draws of all chains; ``.argmax("component")`` is the most probable component.
+    The components must have the same order in all draws
+    (`pymc_geodesic.topics.align_topics` with ``var_name="mu"``).
 
     Parameters
     ----------
     idata : xarray.DataTree
         Draws of `pymc_geodesic.mixtures.vmf_mixture`.
     points : array_like or scipy.sparse matrix, shape (point, coordinate)
-        Unit vectors, those of the model or new ones.
+        Unit vectors, observed or new.
     var_names : list of str
         Names of weights, mean directions and concentrations.
     n_draws : int, optional
-        Draws to average over, at equal distances; None for all.
+        Number of draws to average over, evenly spaced; None for all.
 
     Returns
     -------
@@ -234,8 +235,7 @@ def component_probabilities(
     Raises
     ------
     ValueError
-        If a variable is missing, or points are no unit vectors or have another number of
-        coordinates.
+        If a variable is missing, or points are not unit vectors or have another dimension.
 
     Examples
     --------

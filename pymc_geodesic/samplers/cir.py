@@ -1,42 +1,224 @@
-"""Samplers of Dirichlet, Gamma and LogNormal variables by the Cox–Ingersoll–Ross process.
+"""Markov chain of the stochastic Cox–Ingersoll–Ross process, for SCIR and SGRLD.
 
-A Dirichlet variable is ω = θ / Σθ with independent gamma variables θ. Each of these, as every Gamma
-variable, follows dθ = (â − b̂θ) dt + √(2θ) dW, with shape and rate estimated from minibatches:
-`ExactCIR` by exact transitions (the method SCIR), `EulerCIR` by Euler steps (SGRLD). The chain is
-kept as log θ.
+The chain runs in log θ. A Dirichlet variable is ω = θ / Σθ, with independent gamma variables θ; a
+Gamma or LogNormal variable is θ itself. A draw of `CIRSampler` is ``n_steps`` inner steps of one of
+
+- `ExactTransitions`: SCIR, by `pymc_geodesic.kernels.scir.scir`;
+- `EulerSteps`: SGRLD, by `pymc_geodesic.kernels.sgrld.sgrld`;
+- `TopicSteps`: either of them for topics, with counts by Gibbs sampling of the words.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
 from pymc_geodesic.adaptation.count_control_variates import CountControlVariates
-from pymc_geodesic.adaptation.count_noise import CountNoiseAdaptation
-from pymc_geodesic.counts.estimate import (
-    AssignsTopics,
-    CountEstimate,
-    DescribeNegative,
-    LikelihoodError,
-)
+from pymc_geodesic.adaptation.count_noise import CIRChain, CIRSettings, CountNoiseAdaptation
+from pymc_geodesic.counts.estimate import CountEstimate, DescribeNegative, LikelihoodError
 from pymc_geodesic.counts.layout import CountLayout
-from pymc_geodesic.counts.topic_run import TOPIC_KERNELS, MoveWords, run_topics
-from pymc_geodesic.counts.word_counts import TopicCounts
+from pymc_geodesic.counts.topic_counts import TopicCountEstimator
+from pymc_geodesic.counts.topic_run import (
+    TOPIC_KERNELS,
+    UpdateWords,
+    run_topics,
+    update_words_by_euler,
+    update_words_exactly,
+)
 from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.kernels.ahead_of_time import prepare
-from pymc_geodesic.kernels.expected_counts import CountsAt
-from pymc_geodesic.kernels.positive_numbers import Prior, lift_small_values
+from pymc_geodesic.kernels.counts import CountsAt, Prior, clip_small_values
 from pymc_geodesic.kernels.scir import scir
 from pymc_geodesic.kernels.sgrld import sgrld
 from pymc_geodesic.kernels.topic_updates import scir_words, sgrld_words
 from pymc_geodesic.runtime.log_gamma import log_gamma
 from pymc_geodesic.samplers.sampler import NotFiniteError
 
-__all__ = ["CIRSampler", "EulerCIR", "ExactCIR", "Priors"]
+# --- inner steps --------------------------------------------------------------------------------
+
+
+class InnerSteps(Protocol):
+    """Inner steps of a draw.
+
+    Attributes
+    ----------
+    adds_counts_to_total : bool
+        Whether Σθ of a simplex row is a gamma variate of shape Σα + Σn, as in SCIR, or of shape
+        Σα, as in SGRLD.
+    """
+
+    adds_counts_to_total: bool
+
+    def run(
+        self, chain: CIRChain, minibatches: np.ndarray, settings: CIRSettings
+    ) -> tuple[int, dict[str, Any]]:
+        """Advance log θ by one inner step with each minibatch, in place.
+
+        Returns
+        -------
+        failed : int
+            Index of a coordinate that is not finite, or −1.
+        stats : dict
+            Sample stats.
+
+        Raises
+        ------
+        LikelihoodError
+            If a count is negative and must not be.
+        """
+
+
+class ExactTransitions:
+    """Inner steps of SCIR: exact transitions with counts from gradients.
+
+    Parameters
+    ----------
+    logp_grad : CompiledField
+        Gradient of the log-likelihood of a minibatch, times N/n.
+    layout : CountLayout
+    control_variates : CountControlVariates, optional
+    describe_negative : callable
+        Index of a negative count, count and exposure → error message.
+
+    References
+    ----------
+    Baker, Fearnhead, Fox, Nemeth (2018), Large-Scale Stochastic Sampling from the Probability
+    Simplex, algorithm 1, eq. 2.3.
+    """
+
+    adds_counts_to_total = True
+
+    def __init__(
+        self,
+        logp_grad: CompiledField,
+        layout: CountLayout,
+        control_variates: CountControlVariates | None,
+        describe_negative: DescribeNegative,
+    ) -> None:
+        self._logp_grad, self._layout = logp_grad, layout
+        self._control_variates, self._describe_negative = control_variates, describe_negative
+        self._last = CountsAt(*np.zeros((3, layout.size)))
+        prepare(scir)
+
+    def run(
+        self, chain: CIRChain, minibatches: np.ndarray, settings: CIRSettings
+    ) -> tuple[int, dict[str, Any]]:
+        """Run `pymc_geodesic.kernels.scir.scir`; see `InnerSteps`."""
+        variates = self._control_variates
+        no_center = CountsAt(np.empty(0), np.empty(0), np.empty(0))
+        failed, clips = scir.call(
+            self._logp_grad.callback,
+            minibatches,
+            self._layout.table,
+            chain.log_state,
+            chain.prior,
+            settings.step_size,
+            settings.unit,
+            settings.count_totals,
+            no_center if variates is None else variates.center,
+            chain.stream,
+            self._last,
+        )
+        self._logp_grad.raise_error()
+        if failed >= 0:
+            self._check_negative(failed)
+        else:
+            failed = _first_not_finite(chain.log_state)
+        return failed, {"count_clips": clips}
+
+    def _check_negative(self, failed: int) -> None:
+        count, exposure = self._last.counts[failed], self._last.exposures[failed]
+        if (count < 0.0 and not self._layout.is_log_normal[failed]) or exposure < 0.0:
+            raise LikelihoodError(self._describe_negative(failed, count, exposure))
+
+
+class EulerSteps:
+    """Inner steps of SGRLD: reflected Euler steps of the expanded mean, by gradients.
+
+    Parameters
+    ----------
+    logp_grad : CompiledField
+        Gradient of the log-likelihood of a minibatch, times N/n.
+    layout : CountLayout
+
+    References
+    ----------
+    Patterson, Teh (2013), Stochastic Gradient Riemannian Langevin Dynamics on the Probability
+    Simplex, eq. 14 and section 3.
+    """
+
+    adds_counts_to_total = False
+
+    def __init__(self, logp_grad: CompiledField, layout: CountLayout) -> None:
+        self._logp_grad, self._layout = logp_grad, layout
+        self._values = np.zeros(layout.size)
+        prepare(sgrld)
+
+    def run(
+        self, chain: CIRChain, minibatches: np.ndarray, settings: CIRSettings
+    ) -> tuple[int, dict[str, Any]]:
+        """Run `pymc_geodesic.kernels.sgrld.sgrld`; see `InnerSteps`."""
+        failed = sgrld.call(
+            self._logp_grad.callback,
+            minibatches,
+            self._layout.table,
+            chain.log_state,
+            chain.prior,
+            settings.step_size,
+            settings.unit,
+            chain.stream,
+            self._values,
+        )
+        self._logp_grad.raise_error()
+        return failed, {}
+
+
+class TopicSteps:
+    """Inner steps for topics, with counts of words by Gibbs sampling of documents.
+
+    Parameters
+    ----------
+    estimate : TopicCountEstimator
+    layout : CountLayout
+        One variable, the topics.
+    is_exact : bool
+        Whether to update topics by the exact transitions of SCIR or the Euler steps of SGRLD.
+    """
+
+    def __init__(
+        self, estimate: TopicCountEstimator, layout: CountLayout, *, is_exact: bool
+    ) -> None:
+        self._estimate, self._is_exact = estimate, is_exact
+        self._shape = int(layout.table[0, 2]), int(layout.table[0, 3])
+        self.adds_counts_to_total = is_exact
+        self._update: UpdateWords = update_words_exactly if is_exact else update_words_by_euler
+        prepare(*TOPIC_KERNELS, scir_words if is_exact else sgrld_words)
+
+    def run(
+        self, chain: CIRChain, minibatches: np.ndarray, settings: CIRSettings
+    ) -> tuple[int, dict[str, Any]]:
+        """Run `pymc_geodesic.counts.topic_run.run_topics`; see `InnerSteps`."""
+        run_topics(
+            self._estimate,
+            self._update,
+            chain.log_state.reshape(self._shape),
+            chain.prior.shape.reshape(self._shape),
+            minibatches,
+            settings.step_size,
+            chain.stream,
+        )
+        return _first_not_finite(chain.log_state), {"count_clips": 0} if self._is_exact else {}
+
+
+def _first_not_finite(vector: np.ndarray) -> int:
+    finite = np.isfinite(vector)
+    return -1 if finite.all() else int(np.argmin(finite))
+
+
+# --- chain --------------------------------------------------------------------------------------
 
 
 class Priors(Protocol):
@@ -44,50 +226,48 @@ class Priors(Protocol):
 
     Attributes
     ----------
-    changes : bool
+    depends_on_others : bool
         Whether they depend on variables that other step methods sample.
     """
 
-    changes: bool
+    depends_on_others: bool
 
     def __call__(self, point: Mapping[str, np.ndarray], /) -> tuple[np.ndarray, np.ndarray]:
         """Shapes and rates at a point, each of shape (size,)."""
 
 
-class CIRSampler(ABC):
-    """The Cox–Ingersoll–Ross process with counts that minibatches estimate.
+class CIRSampler:
+    """Markov chain of the Cox–Ingersoll–Ross process, with counts estimated by minibatches.
 
-    One draw is
+    One draw consists of
 
-    1. in the warm-up a measurement of the noise of the counts, and the choice of the step size h
-       by it (`pymc_geodesic.adaptation.count_noise`);
-    2. ``n_steps`` inner steps of the kernel, each with the next minibatch. A draw that is not
-       finite is repeated with half of the step size in the warm-up, and an error after it.
+    1. in the warm-up, a measurement of the noise of the counts, by which the step size h is chosen
+       (`pymc_geodesic.adaptation.count_noise`);
+    2. ``n_steps`` inner steps, each with the next minibatch. A draw that is not finite is undone
+       and the step size halved in the warm-up; after the warm-up it raises an error.
 
     Parameters
     ----------
+    inner_steps : InnerSteps
     estimate : CountEstimate
     priors : Priors
     layout : CountLayout
     adaptation : CountNoiseAdaptation
     n_steps : int
-        Inner steps of a draw.
+        Number of inner steps per draw.
     control_variates : CountControlVariates, optional
 
     Attributes
     ----------
-    adaptation : CountNoiseAdaptation
-    control_variates : CountControlVariates or None
-    priors : Priors
-    layout : CountLayout
-    position : ndarray, shape (size,)
-        log θ; empty before the first draw.
-    stream : ndarray of uint64, shape (2,)
-        Random stream.
+    inner_steps, priors, layout, adaptation, control_variates
+        As above.
+    chain : CIRChain
+        State of the chain.
     """
 
     def __init__(
         self,
+        inner_steps: InnerSteps,
         estimate: CountEstimate,
         priors: Priors,
         layout: CountLayout,
@@ -96,20 +276,16 @@ class CIRSampler(ABC):
         n_steps: int,
         control_variates: CountControlVariates | None = None,
     ) -> None:
-        self._estimate, self.priors, self.layout = estimate, priors, layout
+        self.inner_steps, self._estimate = inner_steps, estimate
+        self.priors, self.layout = priors, layout
         self.adaptation, self.control_variates = adaptation, control_variates
         self._n_steps = n_steps
-        prepare(lift_small_values, log_gamma)
+        prepare(clip_small_values, log_gamma)
         self.initialize(np.zeros(2, dtype=np.uint64), 0, 0)
 
     def initialize(self, stream: np.ndarray, n_tune: int, n_draws: int) -> None:
         """Begin a chain; see `Sampler`."""
-        self.stream, self._n = stream, 0
-        self._log_state = np.empty(0)
-        self._lacks_totals = True
-        self._prior = Prior(np.empty(0), np.empty(0))
-        size = self.layout.size
-        self._last = CountsAt(np.zeros(size), np.zeros(size), np.zeros(size))
+        self.chain = CIRChain(np.empty(0), stream, Prior(np.empty(0), np.empty(0)))
         self.adaptation.initialize(n_tune)
         if self.control_variates is not None:
             self.control_variates.initialize(n_tune, keep=self.adaptation.is_tuned)
@@ -117,17 +293,17 @@ class CIRSampler(ABC):
     @property
     def position(self) -> np.ndarray:
         """Coordinates log θ, shape (size,); empty before the first draw."""
-        return self._log_state
+        return self.chain.log_state
 
     def start(self, x: np.ndarray) -> None:
-        """Set the position, of which the rows of simplices are known up to a constant."""
-        self._log_state = x.copy()
-        self._lacks_totals = True
+        """Set the position, for rows of simplices up to a constant."""
+        self.chain.log_state = x.copy()
+        self.chain.lacks_totals = True
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
-        """Evaluate the parameters of the priors, where they may have changed."""
-        if self.priors.changes or not self._prior.shape.size:
-            self._prior = Prior(*self.priors(point))
+        """Evaluate the parameters of the priors at the values of other variables."""
+        if self.priors.depends_on_others or not self.chain.prior.shape.size:
+            self.chain.prior = Prior(*self.priors(point))
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
         """Draw once, and return sample stats by name.
@@ -137,279 +313,85 @@ class CIRSampler(ABC):
         NotFiniteError
             If the gradient or the position is not finite, after the warm-up.
         LikelihoodError
-            If a count is negative that must not be.
+            If a count is negative and must not be.
         """
-        adaptation, draw, n_grad = self.adaptation, self._n, 0
-        adaptation.begin_draw(draw, tune=tune)
+        chain, adaptation, n_grad = self.chain, self.adaptation, 0
+        adaptation.begin_draw(chain.n, tune=tune)
         if self.control_variates is not None and self.control_variates.update(
-            draw, self._log_state
+            chain.n, chain.log_state
         ):
-            adaptation.forget_noise()
+            adaptation.discard_noise()
             n_grad += adaptation.n_grad
-        is_measured = adaptation.is_due(draw, tune=tune)
-        minibatches = self._estimate.next_arguments(max(self._n_steps, 2 if is_measured else 1))
-        if self._lacks_totals:
+        is_due = adaptation.is_due(chain.n, tune=tune)
+        minibatches = self._estimate.next_arguments(max(self._n_steps, 2 if is_due else 1))
+        if chain.lacks_totals:
             self._draw_totals(int(minibatches[0]))
             n_grad += adaptation.n_grad
-        if is_measured:
-            n_grad += adaptation.measure(
-                draw, self._log_state, self._prior, minibatches, self.stream, tune=tune
-            )
-        step_size = adaptation.step_size(draw)
-        before = self._log_state.copy()
-        failed, stats = self._estimate.advance(self, minibatches[: self._n_steps], step_size)
+        if is_due:
+            n_grad += adaptation.measure(chain, minibatches, tune=tune)
+        settings = adaptation.settings(chain)
+        before = chain.log_state.copy()
+        failed, stats = self.inner_steps.run(chain, minibatches[: self._n_steps], settings)
         if failed >= 0:
-            self._check_counts(failed)
             if not tune:
-                where = np.zeros(self.layout.size)
-                where[failed] = math.nan
-                raise NotFiniteError("gradient", step_size, where)
+                vector = np.zeros(self.layout.size)
+                vector[failed] = math.nan
+                raise NotFiniteError("gradient", settings.step_size, vector)
             adaptation.shrink()
-            self._log_state[:] = before
-        adaptation.end_draw(draw, tune=tune)
-        self._n += 1
+            chain.log_state[:] = before
+        adaptation.end_draw(chain.n, tune=tune)
+        chain.n += 1
         return {
-            "step_size": step_size,
-            "variance_inflation": adaptation.inflation(step_size),
+            "step_size": settings.step_size,
+            "variance_inflation": adaptation.inflation(settings.step_size),
             "diverging": failed >= 0,
             "n_grad": n_grad + self._n_steps * adaptation.n_grad,
             **stats,
         }
 
     def _draw_totals(self, minibatch: int) -> None:
-        """Draw Σθ of every simplex row from its gamma distribution under the process."""
-        values = self.layout.values(self._log_state)
+        """Draw Σθ of every simplex row from its stationary gamma distribution."""
+        chain = self.chain
+        values = self.layout.values(chain.log_state)
         counts, exposures = np.empty(values.size), np.empty(values.size)
-        self._estimate.estimate(values, minibatch, self.stream, counts, exposures)
+        self._estimate.estimate(values, minibatch, chain.stream, counts, exposures)
         for part, rows, width in self.layout.simplices():
-            shapes = self._total_shapes(part, width, counts[part])
+            shapes = chain.prior.shape[part]
+            if self.inner_steps.adds_counts_to_total:
+                measured = self.adaptation.measured_total(part)
+                shapes = shapes + (
+                    np.maximum(counts[part], 0.0) if measured is None else measured / width
+                )
             totals = shapes.reshape(rows, width).sum(axis=1)
-            state = self._log_state[part].reshape(rows, width)
-            top = state.max(axis=1, keepdims=True)
-            state -= top + np.log(np.exp(state - top).sum(axis=1, keepdims=True))
+            state = chain.log_state[part].reshape(rows, width)
+            largest = state.max(axis=1, keepdims=True)
+            state -= largest + np.log(np.exp(state - largest).sum(axis=1, keepdims=True))
             for row, total in enumerate(totals):
-                state[row] += log_gamma(self.stream, total if math.isfinite(total) else 1.0)
-        self._lacks_totals = False
-
-    def _run_topics(
-        self, topics: AssignsTopics, move: MoveWords, minibatches: np.ndarray, step_size: float
-    ) -> int:
-        """Run the kernel for topics of words; return the index of a failure, or −1."""
-        _, _, n_topics, n_words = self.layout.blocks[0]
-        shape = int(n_topics), int(n_words)
-        run_topics(
-            topics,
-            move,
-            self._log_state.reshape(shape),
-            self._prior.shape.reshape(shape),
-            minibatches,
-            step_size,
-            self.stream,
-        )
-        return _first_not_finite(self._log_state)
-
-    @abstractmethod
-    def run_gradient_kernel(
-        self, logp_grad: CompiledField, minibatches: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run the inner steps of a draw; see `CountKernels`."""
-
-    @abstractmethod
-    def run_topic_kernel(
-        self, topics: AssignsTopics, minibatches: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run the inner steps of a draw with topics of words; see `CountKernels`."""
-
-    @abstractmethod
-    def _total_shapes(self, part: slice, width: int, counts: np.ndarray) -> np.ndarray:
-        """Shapes whose sums over rows are those of the gamma distributions of Σθ."""
-
-    @abstractmethod
-    def _check_counts(self, failed: int) -> None:
-        """Raise `LikelihoodError` if a draw failed because of a negative count."""
+                state[row] += log_gamma(chain.stream, total if math.isfinite(total) else 1.0)
+        chain.lacks_totals = False
 
     @property
     def state(self) -> dict[str, Any]:
-        """State of the chain, and apart from it that of the adaptation."""
+        """State of the chain, with those of the adaptation and the control variates nested."""
+        chain, variates = self.chain, self.control_variates
         return {
-            "log_state": self._log_state.copy(),
-            "stream": self.stream.copy(),
-            "n": self._n,
-            "lacks_totals": self._lacks_totals,
+            "log_state": chain.log_state.copy(),
+            "stream": chain.stream.copy(),
+            "n": chain.n,
+            "lacks_totals": chain.lacks_totals,
             "adaptation": self.adaptation.state,
-            "control_variates": (
-                {} if self.control_variates is None else self.control_variates.state
-            ),
+            "control_variates": {} if variates is None else variates.state,
         }
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._log_state, self.stream = state["log_state"].copy(), state["stream"].copy()
-        self._n, self._lacks_totals = state["n"], state["lacks_totals"]
+        self.chain = CIRChain(
+            state["log_state"].copy(),
+            state["stream"].copy(),
+            self.chain.prior,
+            state["n"],
+            state["lacks_totals"],
+        )
         self.adaptation.state = state["adaptation"]
         if self.control_variates is not None:
             self.control_variates.state = state["control_variates"]
-
-
-class ExactCIR(CIRSampler):
-    """Exact transitions of the process: non-central χ² draws, log-normal for LogNormal variables.
-
-    Parameters
-    ----------
-    estimate, priors, layout, adaptation, n_steps, control_variates
-        See `CIRSampler`.
-    describe_negative : callable
-        Index of a negative count, count and exposure → message of the error.
-
-    References
-    ----------
-    Baker, Fearnhead, Fox, Nemeth (2018), Large-Scale Stochastic Sampling from the Probability
-    Simplex, algorithm 1, eq. 2.3.
-    """
-
-    def __init__(
-        self,
-        estimate: CountEstimate,
-        priors: Priors,
-        layout: CountLayout,
-        adaptation: CountNoiseAdaptation,
-        *,
-        n_steps: int,
-        control_variates: CountControlVariates | None,
-        describe_negative: DescribeNegative,
-    ) -> None:
-        super().__init__(
-            estimate,
-            priors,
-            layout,
-            adaptation,
-            n_steps=n_steps,
-            control_variates=control_variates,
-        )
-        self._describe_negative = describe_negative
-        prepare(*((scir,) if estimate.repeats else (*TOPIC_KERNELS, scir_words)))
-
-    def run_gradient_kernel(
-        self, logp_grad: CompiledField, minibatches: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run `pymc_geodesic.kernels.scir`; see `CountKernels`."""
-        no_center = CountsAt(np.empty(0), np.empty(0), np.empty(0))
-        failed, clips = scir.call(
-            logp_grad.callback,
-            minibatches,
-            self.layout.blocks,
-            self._log_state,
-            self._prior,
-            step_size,
-            self.adaptation.unit(self._prior),
-            self.adaptation.count_totals(),
-            no_center if self.control_variates is None else self.control_variates.center,
-            self.stream,
-            self._last,
-        )
-        logp_grad.raise_error()
-        if failed < 0:
-            failed = _first_not_finite(self._log_state)
-        return failed, {"count_clips": clips}
-
-    def run_topic_kernel(
-        self, topics: AssignsTopics, minibatches: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run `pymc_geodesic.kernels.topic_updates.scir_words`, whose counts are not negative."""
-        return self._run_topics(topics, _move_exactly, minibatches, step_size), {"count_clips": 0}
-
-    def _total_shapes(self, part: slice, width: int, counts: np.ndarray) -> np.ndarray:
-        """Prior and counts."""
-        measured = self.adaptation.measured_total(part)
-        more = np.maximum(counts, 0.0) if measured is None else measured / width
-        return self._prior.shape[part] + more
-
-    def _check_counts(self, failed: int) -> None:
-        count, exposure = self._last.counts[failed], self._last.exposures[failed]
-        if (count < 0.0 and not self.layout.is_log_normal[failed]) or exposure < 0.0:
-            raise LikelihoodError(self._describe_negative(failed, count, exposure))
-
-
-class EulerCIR(CIRSampler):
-    """Euler steps of the process in the expanded mean, reflected at zero.
-
-    Parameters
-    ----------
-    estimate, priors, layout, adaptation, n_steps
-        See `CIRSampler`.
-
-    References
-    ----------
-    Patterson, Teh (2013), Stochastic Gradient Riemannian Langevin Dynamics on the Probability
-    Simplex, eq. 14 and section 3.
-    """
-
-    def __init__(
-        self,
-        estimate: CountEstimate,
-        priors: Priors,
-        layout: CountLayout,
-        adaptation: CountNoiseAdaptation,
-        *,
-        n_steps: int,
-    ) -> None:
-        super().__init__(estimate, priors, layout, adaptation, n_steps=n_steps)
-        prepare(*((sgrld,) if estimate.repeats else (*TOPIC_KERNELS, sgrld_words)))
-
-    def run_gradient_kernel(
-        self, logp_grad: CompiledField, minibatches: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run `pymc_geodesic.kernels.sgrld`; see `CountKernels`."""
-        failed = sgrld.call(
-            logp_grad.callback,
-            minibatches,
-            self.layout.blocks,
-            self._log_state,
-            self._prior,
-            step_size,
-            self.adaptation.unit(self._prior),
-            self.stream,
-            self._last.values,
-        )
-        logp_grad.raise_error()
-        return failed, {}
-
-    def run_topic_kernel(
-        self, topics: AssignsTopics, minibatches: np.ndarray, step_size: float
-    ) -> tuple[int, dict[str, Any]]:
-        """Run `pymc_geodesic.kernels.topic_updates.sgrld_words`; see `CountKernels`."""
-        return self._run_topics(topics, _move_by_euler, minibatches, step_size), {}
-
-    def _total_shapes(self, part: slice, width: int, counts: np.ndarray) -> np.ndarray:
-        """Prior alone: the likelihood moves ω, and not Σθ."""
-        return self._prior.shape[part]
-
-    def _check_counts(self, failed: int) -> None:
-        """Raise nothing: counts may be negative."""
-
-
-def _first_not_finite(vector: np.ndarray) -> int:
-    finite = np.isfinite(vector)
-    return -1 if finite.all() else int(np.argmin(finite))
-
-
-def _move_exactly(
-    log_state: np.ndarray,
-    shape: np.ndarray,
-    log_totals: np.ndarray,
-    found: TopicCounts,
-    step_size: float,
-    stream: np.ndarray,
-) -> None:
-    scir_words(log_state, shape, step_size, stream)
-
-
-def _move_by_euler(
-    log_state: np.ndarray,
-    shape: np.ndarray,
-    log_totals: np.ndarray,
-    found: TopicCounts,
-    step_size: float,
-    stream: np.ndarray,
-) -> None:
-    sgrld_words(log_state, shape, log_totals, found.totals, step_size, stream)

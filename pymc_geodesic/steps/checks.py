@@ -9,13 +9,13 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pymc
 
-from pymc_geodesic.counts.refusals import moving_level, moving_support
-from pymc_geodesic.densities.edges import edges
-from pymc_geodesic.densities.jumps import jumps
+from pymc_geodesic.densities.edges import edges, support_message
+from pymc_geodesic.densities.jumps import jump_message, jumps
 from pymc_geodesic.densities.log_terms import LogTerms
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.densities.written_terms import terms_as_written
@@ -23,7 +23,7 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.sampler import NotFiniteError
 from pymc_geodesic.steps.packing import StartError
-from pymc_geodesic.steps.pymc_parts import Model, PointType, SamplingError
+from pymc_geodesic.steps.pymc_parts import Model, PointType, SamplingError, backend_of
 
 __all__ = [
     "another_model",
@@ -34,6 +34,7 @@ __all__ = [
     "invalid_start",
     "not_finite",
     "not_tuned",
+    "warn_of_backend",
     "warn_of_square_frames",
 ]
 
@@ -100,9 +101,9 @@ def check_smoothness(
     """
     terms = terms_as_written(model)
     for term, names in edges(model, variables, terms):
-        raise ValueError(moving_support(name, term, names))
+        raise ValueError(support_message(name, term, names))
     for term, names in jumps(model, variables, terms, minibatches.minibatch):
-        raise ValueError(moving_level(name, term, names))
+        raise ValueError(jump_message(name, term, names))
 
 
 def warn_of_square_frames(name: str, variables: Sequence[ManifoldVariable]) -> None:
@@ -121,6 +122,31 @@ def warn_of_square_frames(name: str, variables: Sequence[ManifoldVariable]) -> N
             UserWarning,
             skip_file_prefixes=(_PACKAGE, os.path.dirname(pymc.__file__)),
         )
+
+
+def warn_of_backend(name: str, mode: Any, own_mode: Any) -> None:
+    """Warn of a mode of `pymc.sample` that has another backend than the step.
+
+    Parameters
+    ----------
+    name : str
+        Name of the step method.
+    mode, own_mode : Mode, str or None
+        Modes of `pymc.sample` and of the step.
+    """
+    wanted, own = backend_of(mode), backend_of(own_mode)
+    if wanted == own:
+        return
+    message = (
+        f"pm.sample(backend=...) has no effect on {name}, which was made before and compiles its "
+        f'gradients in mode "{own}", not "{wanted}". Set compile_kwargs={{"mode": "{wanted}"}} in '
+        f"{name}(...)"
+    )
+    warnings.warn(
+        see(message, "backend"),
+        UserWarning,
+        skip_file_prefixes=(_PACKAGE, os.path.dirname(pymc.__file__)),
+    )
 
 
 def another_model(name: str, own: Model, other: Model) -> ValueError:

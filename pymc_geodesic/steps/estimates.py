@@ -1,4 +1,4 @@
-"""Estimates of gradients and of counts from the arguments of a step."""
+"""Gradient estimate of a step, from its arguments."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.counts.estimate import CountEstimate
-from pymc_geodesic.counts.gradient_counts import CountEstimator, LikelihoodDensity
-from pymc_geodesic.counts.priors import ConjugatePriors, family_of
-from pymc_geodesic.counts.topic_counts import TopicCountEstimator
 from pymc_geodesic.densities.local_rows import total_rows
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import ManifoldVariable
@@ -21,7 +17,7 @@ from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibat
 from pymc_geodesic.minibatches.orders import RowNoise
 from pymc_geodesic.steps.pymc_parts import Model
 
-__all__ = ["LocalArguments", "count_estimate", "gradient_estimate"]
+__all__ = ["LocalArguments", "gradient_estimate"]
 
 
 @dataclass(frozen=True)
@@ -116,46 +112,3 @@ def gradient_estimate(
         with_value=with_value,
         compile_kwargs=compile_kwargs,
     )
-
-
-def count_estimate(
-    model: Model,
-    variables: Sequence[ManifoldVariable],
-    minibatches: MinibatchArguments,
-    *,
-    local: Sequence[ManifoldVariable] = (),
-    local_draws: int,
-    local_tune: int,
-    compile_kwargs: Mapping[str, Any] | None = None,
-) -> tuple[CountEstimate, ConjugatePriors]:
-    """Make the estimate of counts, and the priors of the variables.
-
-    Parameters
-    ----------
-    model, variables, minibatches, local, compile_kwargs
-        See `gradient_estimate`.
-    local_draws, local_tune : int
-        Gibbs sweeps that are averaged over, and sweeps before them.
-
-    Raises
-    ------
-    ValueError
-        If the arguments contradict each other or the model.
-    """
-    if not local:
-        source = minibatch_source(model, minibatches)
-        density = LikelihoodDensity(model, variables, source, minibatches.total_size)
-        estimator = CountEstimator(density, compile_kwargs=compile_kwargs)
-        return estimator, ConjugatePriors(model, variables, source.names)
-    first = variables[0]
-    is_dirichlet = len(first.shape) == 2 and family_of(first.rv) == "Dirichlet"
-    if len(variables) > 1 or not is_dirichlet:
-        raise ValueError(
-            "local= needs one global variable, a Dirichlet variable of topics with shape "
-            f"(topic, word), not {[variable.name for variable in variables]}; give the "
-            "others to another step method"
-        )
-    topics = TopicCountEstimator(
-        model, first, local, minibatches=minibatches, n_kept=local_draws, n_discarded=local_tune
-    )
-    return topics, ConjugatePriors(model, variables)

@@ -300,6 +300,7 @@ class gSGNHT(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
+        # coordinates are adapted where nothing about the dynamics is specified
         whitens = (
             metric is not None
             and not self.local
@@ -347,6 +348,7 @@ class gSGNHT(GeodesicStep):
             n_steps=n_steps,
         )
         self.sampler = LangevinSampler(
+            # runs kernels/gsgnht.py
             GeodesicNoseHoover(SPLITTINGS[splitting], plain_number(thermostat_inertia)),
             self.estimator,
             self.adaptation,

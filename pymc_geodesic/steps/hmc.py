@@ -156,7 +156,7 @@ def trajectory_monitors(
     )
     diagnoses = [
         acceptance.diagnosis,
-        lambda _: step.funnel_diagnosis(lambda _: sampler.adaptation.funnel()),
+        lambda _: step.funnel_diagnosis(sampler.adaptation.funnel),
         size.diagnosis,
     ]
     return [acceptance, size], diagnoses

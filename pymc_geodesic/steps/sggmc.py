@@ -288,6 +288,7 @@ class SGGMC(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
+        # coordinates are adapted where nothing about the dynamics is specified
         whitens = (
             metric is not None
             and not self.local
@@ -333,6 +334,7 @@ class SGGMC(GeodesicStep):
             n_steps=n_steps,
         )
         self.sampler = LangevinSampler(
+            # runs kernels/sggmc.py
             GeodesicLangevin(SPLITTINGS[splitting]),
             self.estimator,
             self.adaptation,

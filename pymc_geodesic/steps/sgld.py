@@ -232,6 +232,7 @@ class SGLD(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
+        # coordinates are adapted where nothing about the dynamics is specified
         whitens = metric is not None and step_size is None and preconditioner is None
         self.estimator = gradient_estimate(
             self.model,
@@ -264,7 +265,7 @@ class SGLD(GeodesicStep):
         else:
             self.adaptation = whitened
         self.sampler = LangevinSampler(
-            OverdampedLangevin(
+            OverdampedLangevin(  # runs kernels/sgld.py
                 averaged=self.adaptation.is_whitened, adagrad=preconditioner is not None
             ),
             self.estimator,

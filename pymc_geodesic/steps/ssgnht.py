@@ -267,6 +267,7 @@ class SSGNHT(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
+        # coordinates are adapted where nothing about the dynamics is specified
         whitens = (
             metric is not None
             and not (parameters.has_step_size or parameters.has_friction)
@@ -312,9 +313,9 @@ class SSGNHT(GeodesicStep):
         )
         dynamics: Dynamics
         if self.adaptation.is_whitened:
-            dynamics = GeodesicNoseHoover(EXACT)
+            dynamics = GeodesicNoseHoover(EXACT)  # runs kernels/gsgnht.py
         else:
-            dynamics = EulerNoseHoover(
+            dynamics = EulerNoseHoover(  # runs kernels/ssgnht.py
                 1.0 if inertia is None and diffusion is not None else inertia
             )
         self.sampler = LangevinSampler(

@@ -36,6 +36,7 @@ from pymc_geodesic.steps.checks import (
     invalid_start,
     not_finite,
     not_tuned,
+    warn_of_backend,
     warn_of_square_frames,
 )
 from pymc_geodesic.steps.other_steps import StepsOfChain, draws_minibatches
@@ -54,6 +55,7 @@ from pymc_geodesic.steps.pymc_parts import (
     TensorVariable,
     WarningType,
     WithSamplingState,
+    compile_kwargs_of_sample,
     dataclass_state,
     get_random_generator,
     modelcontext,
@@ -169,6 +171,8 @@ class GeodesicStep(BlockedStep):
         check_compile_kwargs(compile_kwargs)
         name = type(self).__name__
         self.model = modelcontext(model)
+        self._mode = dict(compile_kwargs or {}).get("mode")
+        self._ignored: Mapping[str, Any] | None = None
         self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         every = manifold_variables(self.model, vars, manifolds, everywhere=everywhere)
         self.variables = global_variables(name, self.model, every, self.local)
@@ -202,11 +206,20 @@ class GeodesicStep(BlockedStep):
         model = Model.get_context(error_if_none=False, allow_block_model_access=True)
         if isinstance(model, Model) and not set(self._vars) <= set(model.value_vars):
             raise another_model(type(self).__name__, self.model, model)
+        self._warn_of_ignored_backend()
         return self._vars
 
     @vars.setter
     def vars(self, values: list[TensorVariable]) -> None:
         self._vars = values
+
+    def _warn_of_ignored_backend(self) -> None:
+        """Warn once of a `pymc.sample` whose backend is not that of the step."""
+        given = compile_kwargs_of_sample()
+        if not given or given is self._ignored:
+            return
+        self._ignored = given
+        warn_of_backend(type(self).__name__, given.get("mode", self._mode), self._mode)
 
     @property
     def samples_all(self) -> bool:
@@ -301,9 +314,11 @@ class GeodesicStep(BlockedStep):
                 diagnosis = diagnose(names)
                 if diagnosis is not None:
                     return self._warning(diagnosis)
+        if self.draw > 0 or self._n_tune:
+            return None
         adaptation = self.sampler.adaptation
-        lacks_warm_up = adaptation.needs_warm_up and not (self._n_tune or adaptation.is_tuned)
-        return self._warning(UNTUNED) if self.draw == 0 and lacks_warm_up else None
+        is_untuned = adaptation.needs_warm_up and not adaptation.is_tuned
+        return self._warning(UNTUNED) if is_untuned else None
 
     def _warning(self, diagnosis: Diagnosis) -> SamplerWarning:
         sampled = ", ".join(variable.name for variable in self.variables)

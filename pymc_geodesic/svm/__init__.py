@@ -1,13 +1,14 @@
 r"""Bayesian support vector machines: linear classifiers with a hinge pseudo-likelihood.
 
-`linear_svm` returns a `pymc.Model` for two or more classes, of dense or sparse features, which
-`SSGNHT`, `SGLD` or `SubgradientHMC` sample with minibatches of rows; a hinge has no gradient at
-its kink, and these step methods take a subgradient.
+`linear_svm` returns a `pymc.Model` for two or more classes and dense or sparse features. Its hinge
+loss has a kink, at which the step methods use a subgradient.
 
-1. `linear_svm`, and ``pm.sample(step=pg.SSGNHT(batch_size=100))``.
-2. `LinearClassifier` of the draws: ``predict``, ``predict_proba``, scores and coefficients.
-3. `plot_decision_band`: where the classifier is sure; `plot_label_probability`: whether its
-   probabilities are calibrated.
+1. `linear_svm`, sampled by ``pm.sample(step=pg.SubgradientHMC())``, or for many rows by
+   ``pm.sample(step=pg.SSGNHT(batch_size=100))``.
+2. `LinearClassifier`: predictions from the draws with the interface of scikit-learn, ``predict``,
+   ``predict_proba``, ``decision_function``, ``score``, ``coef_``.
+3. `plot_decision_band`: uncertainty of the decision boundary in two dimensions;
+   `plot_label_probability`: calibration of the probabilities.
 
 References
 ----------

@@ -34,12 +34,12 @@ def _design_matrix(X: Any) -> Any:
 
 
 def _labels(y: ArrayLike, n_rows: int, n_classes: int | None) -> tuple[np.ndarray, int | None]:
-    """Check the labels; return them as floats, and L unless there are two signs."""
+    """Validate the labels; return them as floats, with L, or None for the labels −1 and +1."""
     refuse_missing("y", y)
     y = np.asarray(y)
     if y.shape != (n_rows,):
         raise ValueError(
-            f"y must hold one label for each of the {n_rows} rows of X, got shape {y.shape}"
+            f"y must contain one label for each of the {n_rows} rows of X, got shape {y.shape}"
         )
     if n_rows == 0:
         raise ValueError("X has no rows")
@@ -50,8 +50,8 @@ def _labels(y: ArrayLike, n_rows: int, n_classes: int | None) -> tuple[np.ndarra
         if y.min() == 1:
             return y.astype(float), None
         raise ValueError(
-            "y holds the labels 0 and 1: pass 2 * y - 1 for one signed score, or n_classes=2 for "
-            "one score per class"
+            "y contains the labels 0 and 1. Pass 2 * y - 1 for one signed score, or n_classes=2 "
+            "for one score per class."
         )
     require_classes("y", y, n_classes)
     if n_classes is None:
@@ -82,15 +82,15 @@ def linear_svm(
 
     and with labels 0 … L − 1 one vector of weights for each class and the loss
     :math:`\max(0, \ell + \max_{k \ne y_i} w_k \cdot x_i - w_{y_i} \cdot x_i)`. ψ is a
-    pseudo-likelihood (see `Hinge`): the posterior is a Gibbs posterior, whose mode is the support
+    pseudo-likelihood (see `Hinge`): the posterior is a Gibbs posterior whose mode is the support
     vector machine with C = c τ² (scikit-learn's ``LinearSVC(C, loss="hinge",
     fit_intercept=False)``).
 
     Parameters
     ----------
     X : array_like or scipy.sparse matrix, shape (row, feature)
-        Features. Scale them: one step size and one prior scale serve all. A sparse matrix stays
-        sparse. The columns of a data frame name the features.
+        Features. Scale them: all weights have the same step size and prior scale. A sparse matrix
+        stays sparse. The columns of a data frame are the names of the features.
     y : array_like, shape (row,)
         Labels −1 and +1, or 0 … L − 1.
     cost, margin : float
@@ -102,8 +102,8 @@ def linear_svm(
     intercept_scale : float
         Prior standard deviation of the intercept.
     n_classes : int, optional
-        L, where it is not one more than the largest label. ``n_classes=2`` gives two classes
-        labelled 0 and 1 one score each.
+        L; by default one more than the largest label. ``n_classes=2`` gives the classes 0 and 1
+        one score each.
     features, classes : sequence, optional
         Coordinates of the dimensions ``feature`` and, with labels 0 … L − 1, ``class``.
 
@@ -111,14 +111,14 @@ def linear_svm(
     -------
     pymc.Model
         With free variables ``weights`` (feature), or (feature, class), and ``intercept`` (), or
-        (class), if wanted; observed ``label`` (row); and data ``X`` (row, feature), ``y`` (row),
-        ``cost`` and ``margin``. A sparse X is a `SparseData`, whose rows
-        ``SparseData.find("X", model=model).set_value(rows)`` exchanges.
+        (class), with ``intercept=True``; observed ``label`` (row); and data ``X`` (row, feature),
+        ``y`` (row), ``cost`` and ``margin``. A sparse X is a `SparseData`, whose rows
+        ``SparseData.find("X", model=model).set_value(rows)`` replaces.
 
     Raises
     ------
     ValueError
-        If labels, shapes or numbers are not as described, or X holds NaN.
+        If labels, shapes or arguments are not as described, or X contains NaN.
 
     See Also
     --------

@@ -1,18 +1,34 @@
-"""Where a linear classifier is sure, in the plane of two features."""
+"""Plots of a Bayesian linear classifier: decision boundary and calibration."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from arviz_base import rcParams
+from contourpy import FillType, LineType, contour_generator
 from numpy.typing import ArrayLike
 from scipy.stats import beta
 
-from pymc_geodesic.diagnostics.plots.canvas import new_axes
-from pymc_geodesic.svm.linear_classifier import LinearClassifier
+from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, Pen, draw, panels
+from pymc_geodesic.svm.linear_classifier import LinearClassifier, validate_labels
 
-_GRID = 160
+if TYPE_CHECKING:
+    from arviz_plots import PlotCollection
+
+GRID_SIZE = 160
+"""Points of the grid along each feature."""
+
+LEVELS = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
+"""Boundaries of the filled regions of the probability."""
+
+FILLS = ("#2166ac", "#67a9cf", "#d1e5f0", "#f7f7f7", "#fddbc7", "#ef8a62", "#b2182b")
+"""Diverging color of each region (ColorBrewer RdBu)."""
+
+LABELS = ("#053061", "#67001f")
+"""Colors of the points with the labels −1 and +1."""
 
 
 def plot_decision_band(
@@ -20,16 +36,17 @@ def plot_decision_band(
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
-    mass: float = 0.94,
+    ci_prob: float | None = None,
     max_points: int = 500,
-    feature_names: tuple[str, str] = ("feature 1", "feature 2"),
-    ax: Any | None = None,
-) -> Any:
-    """Plot the probability of the label +1 over two features, and how well the boundary is known.
+    feature_names: Sequence[str] | None = None,
+    backend: str | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot the probability of the label +1 over two features, with the decision boundary.
 
-    Colours show the probability of the label, the solid line the boundary of the posterior mean.
-    Between the dashed lines lies the band in which the classifiers of the draws disagree: either
-    label has more than ``(1 - mass) / 2`` of their votes.
+    Colors show the probability of the label and the solid line is the boundary of the posterior
+    mean. Between the dashed lines the classifiers of the draws disagree: each label has more than
+    ``(1 - ci_prob) / 2`` of their votes.
 
     Parameters
     ----------
@@ -39,21 +56,25 @@ def plot_decision_band(
         Points to show, which also set the limits of the plot.
     y : array_like, shape (row,), optional
         Their labels, −1 and +1.
-    mass : float
-        Share of the votes outside of which the boundary is taken as known.
+    ci_prob : float, optional
+        Probability of the band; ``rcParams["stats.ci_prob"]`` by default.
     max_points : int
-        Show only this many points, evenly spaced in the order of the rows.
-    feature_names : tuple of str
-        Labels of the axes.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw into; a new figure by default.
+        Maximum number of points to show, evenly spaced in the order of the rows.
+    feature_names : sequence of str, optional
+        Labels of the axes; by default the coordinates of the weights if they are strings.
+    backend : {"matplotlib", "plotly", "bokeh"}, optional
+        ``rcParams["plot.backend"]`` by default.
+    **pc_kwargs
+        Passed to the function of the backend that creates the figure, such as ``figsize=``.
 
     Returns
     -------
-    matplotlib.axes.Axes
+    arviz_plots.PlotCollection
 
     Raises
     ------
+    ImportError
+        If the backend is not installed.
     ValueError
         If the classifier has more than two classes or features, or labels are not −1 and +1.
 
@@ -65,52 +86,66 @@ def plot_decision_band(
     >>> rng = np.random.default_rng(1)
     >>> draws = rng.normal([1.0, -1.0], 0.2, size=(2, 100, 2))
     >>> X = rng.normal(size=(40, 2))
-    >>> ax = plot_decision_band(az.from_dict({"posterior": {"weights": draws}}), X)
-    >>> ax.get_xlabel()
+    >>> pc = plot_decision_band(az.from_dict({"posterior": {"weights": draws}}), X)
+    >>> pc.get_target("probability", {}).get_xlabel()
     'feature 1'
     """
     classifier = idata if isinstance(idata, LinearClassifier) else LinearClassifier(idata)
-    if not classifier.is_binary or len(classifier.coef) != 2:
+    if classifier.coef_.shape != (1, 2):
         raise ValueError(
-            "This plot shows two classes and two features; the weights have the shape "
-            f"{classifier.coef.shape}."
+            "plot_decision_band needs two classes and two features, got coef_ of shape "
+            f"{classifier.coef_.shape}"
         )
-    if not 0 < mass < 1:
-        raise ValueError(f"`mass` must be between 0 and 1, got {mass}.")
+    prob = _validate_probability(ci_prob)
     points = np.asarray(X, dtype=float)
-    labels = None if y is None else classifier.checked_labels(y, len(points))
-    ax = new_axes(ax, figsize=(5.5, 4.5))
+    labels = None if y is None else validate_labels(y, classifier.classes_, len(points))
+    if feature_names is None:
+        feature_names = getattr(classifier, "feature_names_in_", ("feature 1", "feature 2"))
     low, high = points.min(axis=0), points.max(axis=0)
     low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)
-    horizontal, vertical = (np.linspace(a, b, _GRID) for a, b in zip(low, high, strict=True))
-    grid = np.stack(np.meshgrid(horizontal, vertical), axis=-1)
-    rows = grid.reshape(-1, 2)
-    probability = classifier.predict_proba(rows)[:, 1].reshape(_GRID, _GRID)
-    votes = classifier.predict_proba(rows, kind="votes")[:, 1].reshape(_GRID, _GRID)
-    score = classifier.decision_function(rows).reshape(_GRID, _GRID)
-
-    levels = np.linspace(0.0, 1.0, 11)
-    colours = ax.contourf(
-        horizontal, vertical, probability, levels, cmap="RdBu_r", alpha=0.7, vmin=-0.1, vmax=1.1
-    )
-    ax.figure.colorbar(colours, ax=ax, label="probability of the label +1")
-    tail = (1.0 - mass) / 2.0
-    plane = (horizontal, vertical)
-    for field, level, style in ((score, 0.0, "-"), (votes, tail, "--"), (votes, 1 - tail, "--")):
-        if field.min() < level < field.max():
-            ax.contour(*plane, field, [level], colors="black", linestyles=style, linewidths=1.2)
+    axes = [np.linspace(a, b, GRID_SIZE) for a, b in zip(low, high, strict=True)]
+    grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
+    shape = (GRID_SIZE, GRID_SIZE)
+    dims = ("y", "x")
+    values = {
+        "probability": classifier.predict_proba(grid)[:, 1],
+        "votes": classifier.predict_proba(grid, kind="votes")[:, 1],
+        "score": classifier.decision_function(grid),
+    }
+    data = {name: xr.DataArray(value.reshape(shape), dims=dims) for name, value in values.items()}
+    collection = panels(
+        xr.Dataset({"probability": data["probability"]}), backend, core=dims, size=(550, 450),
+        **pc_kwargs,
+    )  # fmt: skip
     shown = np.unique(np.linspace(0, len(points) - 1, min(max_points, len(points))).astype(int))
-    if labels is None:
-        ax.plot(*points[shown].T, ".", color="black", markersize=3)
-    else:
-        for label, colour, marker in ((-1, "tab:blue", "o"), (1, "tab:red", "^")):
-            chosen = points[shown][labels[shown] == label]
-            edge = {"markeredgecolor": "white", "markeredgewidth": 0.4}
-            ax.plot(*chosen.T, marker, color=colour, markersize=4, label=f"{label:+d}", **edge)
-        ax.legend(title="label")
-    ax.set(xlabel=feature_names[0], ylabel=feature_names[1])
-    ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    return ax
+    tail = (1.0 - prob) / 2.0
+
+    def panel(pen: Pen, probability: xr.DataArray, _: str) -> None:
+        legend = {}
+        for lower, upper, color in zip(LEVELS, LEVELS[1:], FILLS, strict=False):
+            x, y = _filled_region(axes, probability.transpose(*dims).values, lower, upper)
+            if len(x):
+                pen.area(x, y, color=color, alpha=0.7)
+                legend[f"{lower:.0%}–{upper:.0%}"] = color
+        pen.line(*_contour_line(axes, data["score"].values, 0.0))
+        dashed = pen.module.get_default_aes("linestyle", 2)[1]
+        for level in (tail, 1.0 - tail):
+            pen.line(*_contour_line(axes, data["votes"].values, level), linestyle=dashed)
+        if labels is None:
+            pen.points(*points[shown].T, color=DARK)
+        else:
+            for label, color in ((-1, LABELS[0]), (1, LABELS[1])):
+                chosen = points[shown][labels[shown] == label]
+                if len(chosen):
+                    pen.points(*chosen.T, color=color, size=4.0)
+                    legend[f"label {label:+d}"] = color
+        pen.labels(*feature_names)
+        pen.title("probability of the label +1")
+        pen.window((low[0], high[0]), (low[1], high[1]))
+        pen.key(legend)
+
+    draw(collection, "decision_band", panel)
+    return collection
 
 
 def plot_label_probability(
@@ -118,52 +153,46 @@ def plot_label_probability(
     X: Any,
     y: ArrayLike,
     *,
-    distance: bool = False,
-    bins: int = 12,
-    mass: float = 0.94,
-    label: str | None = None,
-    ax: Any | None = None,
-) -> Any:
-    """Plot predicted probabilities and observed frequencies of labels against the score.
+    n_bins: int = 12,
+    ci_prob: float | None = None,
+    backend: str | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot predicted probabilities and observed frequencies of labels: a calibration plot.
 
     With two classes: the probability of the label +1 against the posterior mean of the signed
-    score. With more: the probability that the predicted label is right against the difference
-    between the two largest scores. Rows are sorted into bins of equal numbers; the line shows the
-    mean prediction of each bin, the points what was observed there, with Jeffreys intervals. A
-    calibrated classifier runs through the points.
+    score. With more: the probability that the predicted label is correct against the difference
+    of the two largest scores. Rows are sorted into bins of equal size. The line is the mean
+    prediction in each bin and the points are the observed frequencies, with Jeffreys intervals.
+    The line of a calibrated classifier passes through the intervals.
 
     Parameters
     ----------
     idata : xarray.DataTree or LinearClassifier
         Draws of a linear support vector machine.
     X : array_like or scipy.sparse matrix, shape (row, feature)
-        Rows that were not used to fit.
+        Held-out rows.
     y : array_like, shape (row,)
         Their labels.
-    distance : bool
-        Show the signed distance to the boundary, the score divided by the length of the mean
-        weights, instead of the score; two classes only.
-    bins : int
+    n_bins : int
         Number of bins.
-    mass : float
-        Probability of the intervals.
-    label : str, optional
-        Label of the prediction in the legend.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw into; a new figure by default. Several calls with the same axes compare
-        models.
+    ci_prob : float, optional
+        Probability of the intervals; ``rcParams["stats.ci_prob"]`` by default.
+    backend : {"matplotlib", "plotly", "bokeh"}, optional
+        ``rcParams["plot.backend"]`` by default.
+    **pc_kwargs
+        Passed to the function of the backend that creates the figure, such as ``figsize=``.
 
     Returns
     -------
-    matplotlib.axes.Axes
+    arviz_plots.PlotCollection
 
     Raises
     ------
     ImportError
-        If matplotlib is not installed.
+        If the backend is not installed.
     ValueError
-        If there are fewer rows than bins, labels are no classes of the classifier, or a distance is
-        wanted for more than two classes.
+        If there are fewer rows than bins, or labels are not classes of the classifier.
 
     Examples
     --------
@@ -174,51 +203,89 @@ def plot_label_probability(
     >>> draws = rng.normal([1.0, -1.0], 0.2, size=(2, 100, 2))
     >>> X = rng.normal(size=(400, 2))
     >>> y = np.where(X @ [1.0, -1.0] + rng.logistic(size=400) > 0, 1, -1)
-    >>> ax = plot_label_probability(az.from_dict({"posterior": {"weights": draws}}), X, y)
-    >>> ax.get_ylabel()
+    >>> pc = plot_label_probability(az.from_dict({"posterior": {"weights": draws}}), X, y)
+    >>> pc.get_target("probability", {}).get_ylabel()
     'probability of the label +1'
     """
     classifier = idata if isinstance(idata, LinearClassifier) else LinearClassifier(idata)
+    prob = _validate_probability(ci_prob)
     scores, probability = classifier.decision_function(X), classifier.predict_proba(X)
-    observed = classifier.checked_labels(y, len(scores))
-    if not 1 <= bins <= len(observed):
-        raise ValueError(f"`bins` must be between 1 and the {len(observed)} rows, got {bins}.")
-    if classifier.is_binary:
-        place, predicted, event = scores, probability[:, 1], observed == 1
-        ylabel, xlabel = "probability of the label +1", "mean score"
-        if distance:
-            place, xlabel = scores / np.linalg.norm(classifier.coef), "distance to the boundary"
+    labels = validate_labels(y, classifier.classes_, len(scores))
+    if not 1 <= n_bins <= len(labels):
+        raise ValueError(f"n_bins must be between 1 and the {len(labels)} rows, got {n_bins}")
+    if scores.ndim == 1:
+        position, predicted, event = scores, probability[:, 1], labels == 1
+        xlabel, ylabel = "mean score", "probability of the label +1"
     else:
-        if distance:
-            raise ValueError("`distance` is to one boundary: it needs two classes.")
-        two = np.partition(scores, -2, axis=1)
+        largest = np.partition(scores, -2, axis=1)
         chosen = np.argmax(scores, axis=1)
-        place = two[:, -1] - two[:, -2]
+        position = largest[:, -1] - largest[:, -2]
         predicted = probability[np.arange(len(chosen)), chosen]
-        event = classifier.classes[chosen] == observed
-        ylabel, xlabel = "probability of the predicted label", "lead of the best score"
+        event = classifier.classes_[chosen] == labels
+        xlabel, ylabel = "margin of the largest score", "probability of the predicted label"
 
-    ax = new_axes(ax, figsize=(6, 4))
-    parts = np.array_split(np.argsort(place), bins)
-    middle, mean, share = (
-        np.array([values[part].mean() for part in parts]) for values in (place, predicted, event)
+    bins = np.array_split(np.argsort(position), n_bins)
+    middle, mean, observed = (
+        np.array([values[rows].mean() for rows in bins]) for values in (position, predicted, event)
     )
-    count = np.array([len(part) for part in parts])
-    hits = share * count
-    ends = [
-        beta.ppf(q, hits + 0.5, count - hits + 0.5) for q in ((1 - mass) / 2, 1 - (1 - mass) / 2)
-    ]
-    ax.plot(middle, mean, label=label or "predicted")
-    ax.errorbar(
-        middle,
-        share,
-        yerr=[np.maximum(share - ends[0], 0.0), np.maximum(ends[1] - share, 0.0)],
-        fmt="o",
-        markersize=4,
-        capsize=2,
-        color="black",
-        label=None if "observed" in ax.get_legend_handles_labels()[1] else "observed",
-    )
-    ax.set(xlabel=xlabel, ylabel=ylabel, ylim=(-0.03, 1.03))
-    ax.legend()
-    return ax
+    size = np.array([len(rows) for rows in bins])
+    hits = observed * size
+    tail = (1.0 - prob) / 2.0
+    lower, upper = (beta.ppf(q, hits + 0.5, size - hits + 0.5) for q in (tail, 1.0 - tail))
+    data = xr.Dataset({"probability": ("bin", mean)})
+    collection = panels(data, backend, core=("bin",), size=(600, 400), **pc_kwargs)
+
+    def panel(pen: Pen, part: xr.DataArray, _: str) -> None:
+        gap = np.full(n_bins, np.nan)
+        pen.line(middle, part.values, color=COLOURS[0])
+        pen.points(middle, observed, size=4.0)
+        pen.line(
+            np.stack([middle, middle, gap], axis=1).ravel(),
+            np.stack([np.minimum(lower, observed), np.maximum(upper, observed), gap], 1).ravel(),
+            width=1.0,
+        )
+        pen.labels(xlabel, ylabel)
+        pen.key({"predicted": COLOURS[0], "observed": DARK})
+
+    draw(collection, "label_probability", panel)
+    return collection
+
+
+def _validate_probability(ci_prob: float | None) -> float:
+    """Return the probability of an interval, by default that of ArviZ."""
+    prob = float(rcParams["stats.ci_prob"] if ci_prob is None else ci_prob)
+    if not 0 < prob < 1:
+        raise ValueError(f"ci_prob must be between 0 and 1, got {prob}")
+    return prob
+
+
+def _contour_line(axes: list[np.ndarray], values: np.ndarray, level: float) -> tuple[Any, Any]:
+    """Return the contour line of a function on a grid, with NaN between its parts."""
+    x, y = axes
+    lines: Any = contour_generator(x, y, values, line_type=LineType.Separate).lines(level)
+    return _join(lines)
+
+
+def _filled_region(
+    axes: list[np.ndarray], values: np.ndarray, lower: float, upper: float
+) -> tuple[Any, Any]:
+    """Return the polygons between two levels, with NaN between them.
+
+    A hole is connected to the first vertex of its polygon.
+    """
+    x, y = axes
+    contour = contour_generator(x, y, values, fill_type=FillType.OuterOffset)
+    filled: Any = contour.filled(lower, upper)
+    polygons = []
+    for vertices, offsets in zip(*filled, strict=True):
+        rings = np.split(vertices, offsets[1:-1])
+        holes = [np.concatenate([ring, vertices[:1]]) for ring in rings[1:]]
+        polygons.append(np.concatenate([rings[0], *holes]))
+    return _join(polygons)
+
+
+def _join(parts: Sequence[np.ndarray]) -> tuple[Any, Any]:
+    """Concatenate the coordinates of several paths, with NaN between them."""
+    gap = np.full((1, 2), np.nan)
+    paths = [each for part in parts for each in (part, gap)][:-1]
+    return tuple(np.concatenate(paths).T) if paths else ((), ())

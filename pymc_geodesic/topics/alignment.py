@@ -1,4 +1,4 @@
-"""Give the topics of all draws the same order."""
+"""Alignment of topics between draws and chains (label switching)."""
 
 import numpy as np
 import xarray as xr
@@ -8,6 +8,7 @@ from scipy.optimize import linear_sum_assignment
 from pymc_geodesic.kernels.stick_breaking import sticks_of_weights, weights_of_sticks
 
 MAX_PASSES = 10
+"""Maximum number of updates of the mean direction of the aligned draws."""
 
 
 def align_topics(
@@ -15,32 +16,32 @@ def align_topics(
 ) -> xr.DataTree:
     r"""Permute the topics of every draw so that the same index means the same topic.
 
-    The likelihood of a topic model does not change when topics trade places, so chains (and
-    draws, after a jump) may hold them in different orders and R-hat and effective sample size
-    of single topics mean nothing. Each draw :math:`\beta^{(m)}` takes the permutation
+    The likelihood of a topic model is invariant under permutations of the topics (label
+    switching), so chains, and draws of one chain, may hold them in different orders, and R-hat
+    and effective sample size of single topics mean nothing. Each draw :math:`\beta^{(m)}` takes
+    the permutation
 
     .. math:: \pi_m = \arg\max_\pi \sum_k \cos(r_k, \beta^{(m)}_{\pi(k)}),
 
-    found by the Hungarian algorithm. Without a given reference :math:`r` starts as the last
-    draw of the first chain and becomes the mean direction of the aligned draws until no
-    permutation changes.
+    found by the Hungarian algorithm. By default the reference :math:`r` is the last draw of the
+    first chain at first, and then the mean direction of the aligned draws, until no permutation
+    changes.
 
-    The ``sticks`` of `pymc_geodesic.mixtures.vmf_mixture` are made anew of the permuted weights:
-    predictive draws come from them.
+    The components of `pymc_geodesic.mixtures.vmf_mixture` are aligned with ``var_name="mu"``; its
+    ``sticks``, from which predictive draws are computed, are recomputed from the permuted weights.
 
-    Alignment cannot turn different topics into equal ones: chains that found different modes
-    keep a large R-hat, as they should.
+    Alignment does not make different topics equal: chains in different modes keep a large R-hat.
 
     Parameters
     ----------
     idata : xarray.DataTree
-        With ``posterior[var_name]`` of dimensions (chain, draw, topic, word), whatever the last
-        two are called.
+        With ``posterior[var_name]`` of dimensions (chain, draw, topic, word); the last two may
+        have other names.
     var_name : str, optional
         Name of the topics; by default ``beta``, as in the spherical admixture model, or
         ``topics``, as in models of counts.
     reference : array_like, shape (K, V), optional
-        Topics whose order is taken over.
+        Topics in the order that all draws are to have.
 
     Returns
     -------
@@ -72,14 +73,14 @@ def align_topics(
     values = beta.values.reshape(-1, *beta.shape[2:])
     length = np.linalg.norm(values, axis=-1, keepdims=True)
     if reference is None:
-        permutation = _settle(values, length, start=beta.values[0, -1])
+        permutation = _align_to_mean(values, length, start=beta.values[0, -1])
     elif np.shape(reference) != beta.shape[2:]:
         raise ValueError(
             f"`reference` has shape {np.shape(reference)}, but {var_name!r} has topics of shape "
             f"{beta.shape[2:]}."
         )
     else:
-        permutation = _assign(np.asarray(reference), values, length)
+        permutation = _match_topics(np.asarray(reference), values, length)
     permutation = permutation.reshape(beta.shape[:3])
 
     posterior = idata["posterior"].to_dataset()
@@ -103,7 +104,7 @@ def align_topics(
 
 
 def name_of_topics(idata: xr.DataTree, var_name: str | None) -> str:
-    """Return the name that topics were given, or the one of the names they have in our models.
+    """Return the given name of the topics, or by default ``topics`` or ``beta``.
 
     Examples
     --------
@@ -115,8 +116,8 @@ def name_of_topics(idata: xr.DataTree, var_name: str | None) -> str:
     """
     if var_name is not None:
         return var_name
-    held = idata["posterior"].data_vars if "posterior" in idata.children else ()
-    return "topics" if "topics" in held and "beta" not in held else "beta"
+    names = idata["posterior"].data_vars if "posterior" in idata.children else ()
+    return "topics" if "topics" in names and "beta" not in names else "beta"
 
 
 def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:
@@ -136,7 +137,7 @@ def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:
     Raises
     ------
     ValueError
-        If it is missing or has other dimensions.
+        If the variable is missing or has other dimensions.
 
     Examples
     --------
@@ -148,8 +149,8 @@ def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:
     """
     if "posterior" not in idata.children or var_name not in idata["posterior"].data_vars:
         raise ValueError(
-            f"The posterior holds no variable {var_name!r}: name the topics with `var_name` and "
-            "leave them in the trace (`pm.sample(var_names=...)`)."
+            f"The posterior holds no variable {var_name!r}. Set `var_name` to the name of the "
+            "topics, and include them in `pm.sample(var_names=...)`."
         )
     beta = idata["posterior"].to_dataset()[var_name]
     if beta.ndim != 4 or beta.dims[:2] != ("chain", "draw"):
@@ -159,19 +160,35 @@ def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:
     return beta
 
 
-def _settle(values: np.ndarray, length: np.ndarray, start: np.ndarray) -> np.ndarray:
+def evenly_spaced(n_draws: int | None, total: int) -> np.ndarray:
+    """Return indices of draws at equal distances, all of them for None.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.topics.alignment import evenly_spaced
+    >>> evenly_spaced(3, 8)
+    array([0, 4, 7])
+    """
+    if n_draws is None:
+        return np.arange(total)
+    if not 1 <= n_draws <= total:
+        raise ValueError(f"`n_draws` must be between 1 and the {total} draws, got {n_draws}.")
+    return np.linspace(0, total - 1, n_draws).round().astype(int)
+
+
+def _align_to_mean(values: np.ndarray, length: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Alternate between permutations and the mean direction of the aligned draws."""
-    permutation = _assign(start, values, length)
+    permutation = _match_topics(start, values, length)
     for _ in range(MAX_PASSES):
         aligned = np.take_along_axis(values / length, permutation[:, :, None], axis=1)
-        again = _assign(aligned.mean(axis=0), values, length)
-        if np.array_equal(again, permutation):
+        updated = _match_topics(aligned.mean(axis=0), values, length)
+        if np.array_equal(updated, permutation):
             break
-        permutation = again
+        permutation = updated
     return permutation
 
 
-def _assign(reference: np.ndarray, values: np.ndarray, length: np.ndarray) -> np.ndarray:
+def _match_topics(reference: np.ndarray, values: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Match the topics of each draw to a reference; shapes (K, V), (M, K, V) to (M, K)."""
     direction = reference / np.linalg.norm(reference, axis=-1, keepdims=True)
     cosine = np.einsum("kv,mjv->mkj", direction, values, optimize=True) / length[:, None, :, 0]

@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation, a topic model of counts of words."""
+"""Latent Dirichlet allocation: the model, and proportions of documents given topics."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.distributions.starts import DrawnDirichlet
+from pymc_geodesic.kernels.topic_assignments import (
+    Entries,
+    Expectations,
+    Sweeps,
+    Topics,
+    collect_words,
+    sample_documents,
+)
+from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.sparse import SparseData, admixture_log_likelihood
 from pymc_geodesic.sparse.count_matrices import axis_coords, concentration, word_counts
 
@@ -46,20 +57,21 @@ def lda(
         \log p(c \mid \theta, \varphi)
         = \sum_{d, w} c_{dw} \log \sum_k \theta_{dk} \varphi_{kw}
 
-    The topic of every single word is summed over in the likelihood, which is evaluated on the
-    non-zero counts only. Three ways of sampling it:
+    The likelihood sums over the topics of the single words and is evaluated on the non-zero
+    counts. Three ways to sample it:
 
     - ``SCIR(["topics", "theta"], local=["theta"], minibatch=["counts"], batch_size=50)``, or
       `SGRLD`: collapsed Gibbs sweeps over the words of the documents of each minibatch, as in
       the papers;
-    - ``SGGMC(local=["theta"], minibatch=["counts"], batch_size=50)``: geodesic Monte Carlo of θ;
+    - ``SGGMC(local=["theta"], minibatch=["counts"], batch_size=50)``: geodesic Monte Carlo of θ,
+      for β near or above one;
     - ``pm.sample()``: NUTS, for a few documents.
 
     Parameters
     ----------
     counts : array_like, data frame or scipy.sparse matrix, shape (document, word)
-        How often every word occurs in every document. Documents may be empty. For streams
-        (``batches=``) these are as many documents as the largest block has, such as the first.
+        Number of occurrences of each word in each document. Documents may be empty. For streams
+        (``batches=``) pass the largest block.
     n_topics : int
         K.
     alpha : float or array_like, shape (topic,)
@@ -81,8 +93,8 @@ def lda(
     Raises
     ------
     ValueError
-        If counts are negative, broken or not finite, a number is out of range, or names are too
-        few or too many.
+        If counts are negative, fractional or not finite, a parameter is out of range, or the
+        number of names does not match.
 
     References
     ----------
@@ -115,8 +127,85 @@ def lda(
         data = SparseData("counts", matrix, dims=("document", "word"))
         a = pm.Data("alpha", concentrations["alpha"], dims="topic")
         b = pm.Data("beta", concentrations["beta"], dims="word")
-        # Equal topics would stay equal for long.
+        # Starts at a random draw: equal topics separate slowly.
         topics = DrawnDirichlet("topics", b, dims=("topic", "word"))
         theta = pm.Dirichlet("theta", a, dims=("document", "topic"))
         pm.Potential("words", admixture_log_likelihood(data, theta, topics), dims="document")
     return model
+
+
+SMALLEST = 1e-290
+"""Least probability of a word in a topic that the Gibbs sampler of the proportions uses."""
+
+
+def stored_alpha(tree: xr.DataTree) -> np.ndarray | None:
+    """Return ``constant_data["alpha"]``, the concentration of the proportions, or None."""
+    if "constant_data" not in tree.children:
+        return None
+    data = tree["constant_data"].to_dataset()
+    return np.asarray(data["alpha"].values) if "alpha" in data.data_vars else None
+
+
+def validate_counts(name: str, counts: Any, n_words: int) -> sparse.csr_array:
+    """Convert counts of words to a sparse matrix of floats in canonical format."""
+    refuse_missing(f"`{name}`", counts)
+    rows = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
+    if rows.ndim != 2 or rows.shape[1] != n_words:
+        raise ValueError(
+            f"`{name}` needs the shape (documents, {n_words}) of the topics' words, got "
+            f"{rows.shape}."
+        )
+    rows = rows.astype(np.float64)
+    if not rows.has_canonical_format or not np.all(rows.data > 0):
+        rows = rows.copy()
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+    if np.any(~(rows.data >= 0) | (rows.data != np.floor(rows.data))):
+        raise ValueError(f"`{name}` must hold whole numbers of at least 0, counts of words.")
+    return rows
+
+
+def mean_proportions(
+    topics: np.ndarray,
+    counts: sparse.csr_array,
+    alpha: np.ndarray,
+    n_tune: int,
+    n_sweeps: int,
+    stream: np.ndarray,
+) -> np.ndarray:
+    """Posterior mean of the proportions of documents given topics, by collapsed Gibbs sampling.
+
+    Parameters
+    ----------
+    topics : ndarray, shape (K, V)
+        Positive probabilities of words.
+    counts : scipy.sparse.csr_array, shape (D, V)
+    alpha : ndarray, shape (K,)
+    n_tune, n_sweeps : int
+        Sweeps over each document that are discarded, and that are averaged over.
+    stream : ndarray of uint64, shape (2,)
+        Random stream.
+
+    Returns
+    -------
+    ndarray, shape (D, K)
+    """
+    if n_tune < 0 or n_sweeps < 1:
+        raise ValueError("`n_tune` must be at least 0 and `n_sweeps` at least 1.")
+    n_documents, n_topics = counts.shape[0], len(topics)
+    rows = np.column_stack([counts.indptr[:-1], counts.indptr[1:]]).astype(np.int64)
+    slots = np.full(counts.shape[1], -1, dtype=np.int32)
+    columns = counts.indices.astype(np.int32, copy=False)
+    words = collect_words(columns, rows, slots)
+    gathered = np.ascontiguousarray(topics[:, words].T)
+    proportions = np.empty((n_documents, n_topics))
+    sample_documents(
+        Entries(counts.data, columns, rows),
+        Topics(slots, gathered),
+        alpha,
+        Sweeps(n_tune, n_sweeps),
+        split_stream(stream, n_documents),
+        np.zeros((n_documents, n_topics)),
+        Expectations(np.zeros_like(gathered), proportions),
+    )
+    return proportions

@@ -1,14 +1,11 @@
-r"""Latent Dirichlet allocation by collapsed Gibbs sampling of all documents at once.
+r"""Collapsed Gibbs sampling of latent Dirichlet allocation.
 
-Collapsed Gibbs sampling of latent Dirichlet allocation: one topic per word, nothing else.
-
-Topics φ and proportions θ are integrated out,
+The state is the topic of every token; topics φ and proportions θ are integrated out,
 
 .. math:: P(z_i = k \mid z_{-i}, w) \propto (\alpha_k + n_{dk}^{-i})
           \frac{\beta_{w_i} + n_{k w_i}^{-i}}{\sum_w \beta_w + n_k^{-i}},
 
-so that every sweep sees all documents. Exact in the limit of many sweeps, at a cost per sweep
-in proportion to the words of the whole corpus.
+A sweep visits all tokens of the corpus. The sampler is exact in the limit of many sweeps.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ class Tokens(NamedTuple):
     Parameters
     ----------
     starts : ndarray of int64, shape (D + 1,)
-        Where the tokens of each document begin, and the number of tokens.
+        Index of the first token of each document, and the number of tokens.
     words, topics : ndarray of int32, shape (n_tokens,)
         Word and topic of each token.
     """
@@ -55,7 +52,7 @@ class Tokens(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Tokens in each topic.
+    """Number of tokens in each topic.
 
     Parameters
     ----------
@@ -70,7 +67,7 @@ class Totals(NamedTuple):
 
 
 class Concentrations(NamedTuple):
-    """Priors.
+    """Concentrations of the Dirichlet priors.
 
     Parameters
     ----------
@@ -92,7 +89,7 @@ def count_assignments(tokens: Tokens, totals: Totals) -> None:
     ----------
     tokens : Tokens
     totals : Totals
-        Receives the counts.
+        Output.
     """
     starts, words, assignments = tokens
     of_documents, of_words, of_topics = totals
@@ -119,7 +116,7 @@ def collapsed_sweep(
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     totals : Totals
-        Kept up to date.
+        Updated.
 
     References
     ----------
@@ -176,11 +173,10 @@ def lda_gibbs(
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    r"""Sample latent Dirichlet allocation by collapsed Gibbs sweeps over all words.
+    r"""Sample the posterior of latent Dirichlet allocation by collapsed Gibbs sampling.
 
-    The posterior of `lda`, without minibatches: exact in the limit of many sweeps, and the
-    comparison for samplers that scale. Topics and proportions are integrated out of the sweeps
-    and drawn from their conditional laws afterwards,
+    The posterior of `lda`, without minibatches; exact in the limit of many sweeps. Topics and
+    proportions are integrated out of the sweeps and drawn from their conditional distributions,
 
     .. math::
 
@@ -192,11 +188,11 @@ def lda_gibbs(
     counts, n_topics, alpha, beta, documents, vocabulary
         See `lda`.
     draws, tune : int
-        Draws that are kept, and sweeps before the first.
+        Number of draws to keep, and of sweeps before the first.
     thin : int
-        Sweeps of each draw.
+        Number of sweeps per draw.
     chains : int
-        Independent runs, one after the other.
+        Number of independent chains, sampled in sequence.
     random_seed : int or numpy.random.Generator, optional
     progressbar : bool
 
@@ -274,8 +270,8 @@ def lda_gibbs(
 
 
 def draw_dirichlet(rng: np.random.Generator, concentration: np.ndarray) -> np.ndarray:
-    """Draw rows on the simplex whose components are never zero."""
-    # A gamma variate of small shape may underflow; its logarithm does not.
+    """Draw positive rows on the simplex from Dirichlet distributions."""
+    # Gamma variates of small shape underflow, their logarithms do not.
     gamma = np.log(rng.standard_gamma(concentration + 1.0))
     gamma += np.log1p(-rng.uniform(size=concentration.shape)) / concentration
     gamma -= gamma.max(axis=-1, keepdims=True)

@@ -1,15 +1,15 @@
-r"""Gibbs sampling of the topics of words in documents whose labels suffer a hinge loss.
+r"""Gibbs sampling of token topics under a hinge loss of the document labels.
 
 A document with N tokens has the mean assignment :math:`\bar z_k = n_k / N`, scores
 :math:`s_l = \sum_k \eta_{kl} \bar z_k` and the pseudo-likelihood
 :math:`\psi(s) = \exp(-c \sum_l \max(0, \ell - y_l s_l))`, with one term for each class
-(one against all others), or :math:`\exp(-c \max(0, \ell + \max_{l \ne y} s_l - s_y))`. The topic
+(one-vs-rest), or :math:`\exp(-c \max(0, \ell + \max_{l \ne y} s_l - s_y))`. The topic
 of a token has
 
 .. math:: P(z_i = k \mid z_{-i}) \propto (\alpha_k + n_k^{-i})\, g_k\, \psi(s \mid z_i = k),
 
-with :math:`g_k` the probability of its word in topic k: :math:`\varphi_{kw}` where topics are
-given, :math:`(\beta_w + n_{kw}^{-i}) / (\sum_w \beta_w + n_k^{-i})` where they are integrated out.
+with :math:`g_k` the probability of its word in topic k: :math:`\varphi_{kw}` given the topics, or
+:math:`(\beta_w + n_{kw}^{-i}) / (\sum_w \beta_w + n_k^{-i})` with the topics integrated out.
 
 Given the scale λ of data augmentation, :math:`e^{-2 b \max(0, u)}` becomes
 :math:`\exp(-(\lambda + b u)^2 / (2 \lambda))` with b = c / 2.
@@ -23,8 +23,8 @@ from pymc_geodesic.runtime.branchless import exponential
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.streams import fill_uniform, pick
 
-ONE_AGAINST_ALL, AUGMENTED, MULTICLASS = 0, 1, 2
-"""Losses: sum of binary hinges; the same given λ; one hinge of the largest rival."""
+ONE_VS_REST, AUGMENTED, MULTICLASS = 0, 1, 2
+"""Losses: one-vs-rest hinges; the same given λ; multiclass hinge of Crammer and Singer (2001)."""
 
 
 @compiled
@@ -39,7 +39,7 @@ def fill_log_factors(
     loss: int,
     logs: np.ndarray,
 ) -> None:
-    """Compute log ψ of one document for every topic that one more token may have.
+    """Compute log ψ of one document as a function of the topic of one token.
 
     Parameters
     ----------
@@ -47,31 +47,31 @@ def fill_log_factors(
         Scores without the token.
     eta : ndarray, shape (L, K)
     share : float
-        1 / N, the part of a token in the mean assignment.
+        1 / N, the weight of a token in the mean assignment.
     signs, scales : ndarray, shape (L,)
     cost, margin : float
     loss : int
     logs : ndarray, shape (K,)
-        Receives log ψ.
+        Output, log ψ.
     """
     others, eta, signs, scales = borrow(others), borrow(eta), borrow(signs), borrow(scales)
     logs = borrow(logs)
     n_classes, n_topics = eta.shape
     if loss == MULTICLASS:
         for k in range(n_topics):
-            own, rival = -np.inf, -np.inf
+            own, runner_up = -np.inf, -np.inf
             for j in range(n_classes):
                 score = others[j] + share * eta[j, k]
                 if signs[j] > 0.0:
                     own = score
                 else:
-                    rival = max(rival, score)
-            logs[k] = -cost * max(0.0, margin + rival - own)
+                    runner_up = max(runner_up, score)
+            logs[k] = -cost * max(0.0, margin + runner_up - own)
         return
     for k in range(n_topics):
         logs[k] = 0.0
     for j in range(n_classes):
-        # Linear in η with one coefficient for all topics, so that the loops become vectors.
+        # Linear in η with one coefficient for all topics, so that LLVM vectorizes the loops.
         slack, slope = margin - signs[j] * others[j], signs[j] * share
         if loss == AUGMENTED:
             start, half = scales[j] + 0.5 * cost * slack, 0.5 / scales[j]
@@ -100,7 +100,7 @@ def multiply_by_factor(weights: np.ndarray, logs: np.ndarray) -> float:
 
 @compiled
 def scores_of(counts: np.ndarray, eta: np.ndarray, share: float, scores: np.ndarray) -> None:
-    """Scores of a document with these counts of tokens in topics."""
+    """Compute the scores of a document from its counts of tokens in topics."""
     for j in range(scores.size):
         scores[j] = 0.0
         for k in range(counts.size):
@@ -136,11 +136,11 @@ def collapsed_max_margin_sweep(
     signs : ndarray, shape (D, L)
         Labels, −1 or +1.
     scales : ndarray, shape (D, L)
-        λ; read where ``loss`` is `AUGMENTED` alone.
+        λ; used only if ``loss`` is `AUGMENTED`.
     cost, margin : float
         c and ℓ.
     loss : int
-        `ONE_AGAINST_ALL`, `AUGMENTED` or `MULTICLASS`.
+        `ONE_VS_REST`, `AUGMENTED` or `MULTICLASS`.
 
     References
     ----------
@@ -200,24 +200,24 @@ def add_subgradient(
     gradient: np.ndarray,
 ) -> None:
     """Add a multiple of a subgradient of −max(0, …) in η for one document."""
-    own, rival = -1, -1
+    own, runner_up = -1, -1
     for j in range(scores.size):
         if loss == MULTICLASS:
             if signs[j] > 0.0:
                 own = j
-            elif rival < 0 or scores[j] > scores[rival]:
-                rival = j
+            elif runner_up < 0 or scores[j] > scores[runner_up]:
+                runner_up = j
         elif margin - signs[j] * scores[j] > 0.0:
             for k in range(counts.size):
                 gradient[j, k] += weight * signs[j] * share * counts[k]
-    if loss == MULTICLASS and margin + scores[rival] - scores[own] > 0.0:
+    if loss == MULTICLASS and margin + scores[runner_up] - scores[own] > 0.0:
         for k in range(counts.size):
             gradient[own, k] += weight * share * counts[k]
-            gradient[rival, k] -= weight * share * counts[k]
+            gradient[runner_up, k] -= weight * share * counts[k]
 
 
 @compiled
-def sample_labelled_documents(
+def sample_assignments(
     starts: np.ndarray,
     words: np.ndarray,
     documents: np.ndarray,
@@ -239,14 +239,14 @@ def sample_labelled_documents(
 ) -> None:
     r"""Sample the topics of the tokens of some documents, given topics φ and classifiers η.
 
-    Every sweep leaves p(z | φ, η, w, y) as it is.
+    Every sweep leaves p(z | φ, η, w, y) invariant.
 
     Parameters
     ----------
     starts : ndarray of int64, shape (D + 1,)
     words : ndarray of int32, shape (n_tokens,)
     documents : ndarray of int64, shape (n,)
-        Which documents.
+        Documents of the minibatch.
     slots : ndarray of int32, shape (V,)
         Row of each word in ``topics``.
     topics : ndarray, shape (n_words, K)
@@ -256,20 +256,20 @@ def sample_labelled_documents(
     signs : ndarray, shape (D, L)
     cost, margin : float
     loss : int
-        `ONE_AGAINST_ALL` or `MULTICLASS`.
+        `ONE_VS_REST` or `MULTICLASS`.
     n_discarded, n_kept : int
         Sweeps that are not averaged over, and sweeps that are.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     assignments : ndarray of int32, shape (n_tokens,)
-        Topic of each token; those of the documents are replaced.
+        Topic of each token, updated for the documents.
     counts : ndarray, shape (n_words, K)
-        Receives, added, P(z_i = k | z₋ᵢ, …) of all tokens, averaged over the kept sweeps.
+        Incremented by P(z_i = k | z₋ᵢ, …) of all tokens, averaged over the kept sweeps.
     gradient : ndarray, shape (L, K)
-        Receives, added, a subgradient of log ψ, averaged over the kept sweeps: by Fisher's
-        identity an unbiased one of the loss with the topics of tokens summed out.
+        Incremented by a subgradient of log ψ, averaged over the kept sweeps; by Fisher's identity
+        an unbiased estimate for the loss with the topics of tokens summed out.
     in_topics : ndarray, shape (D, K)
-        Receives the counts of the tokens of the documents in topics, after the last sweep.
+        Output, counts of the tokens of the documents in topics after the last sweep.
 
     References
     ----------

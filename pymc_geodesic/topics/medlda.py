@@ -1,4 +1,4 @@
-"""Topics that tell labels apart, as an ordinary PyMC model."""
+"""Max-margin topic model (MedLDA) as a PyMC model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy import sparse
 from pymc_geodesic.arguments import check_positive
 from pymc_geodesic.distributions.hinge import Hinge
 from pymc_geodesic.distributions.multiclass_hinge import MulticlassHinge
-from pymc_geodesic.topics.labelled_documents import labelled_counts
+from pymc_geodesic.topics.labeled_documents import labeled_counts
 from pymc_geodesic.topics.lda import lda
 
 
@@ -43,13 +43,13 @@ def medlda(
 
     .. math:: \psi(y_d) = \exp\bigl(-c \max(0, \ell - y_d\, \eta \cdot \theta_d)\bigr),
 
-    or the multi-class hinge for labels 0 … L − 1. The model of `medlda_gibbs` but for the features:
-    the topics of single words are summed over here, so that the classifier sees their law
-    :math:`\theta_d` instead of their mean :math:`\bar z_d`, which is near it in a long document.
-    An ordinary model, to which other variables can be added; sample it with
+    or the multiclass hinge for labels 0 … L − 1. It differs from the model of `medlda_gibbs` in the
+    features: the topics of single words are summed over, so that the classifier depends on the
+    proportions :math:`\theta_d` instead of the mean assignments :math:`\bar z_d`, to which they are
+    close in long documents. Other variables can be added to the model. Sample it with
 
     - ``SGGMC(local=["theta"], minibatch=["counts", "y"], batch_size=50)``: minibatches, with
-      geodesic Monte Carlo of θ; for β near one or above;
+      geodesic Monte Carlo of θ, for β near or above one;
     - ``pm.sample()``: NUTS, for a few documents.
 
     Parameters
@@ -74,11 +74,11 @@ def medlda(
     Raises
     ------
     ValueError
-        If counts, labels or numbers are not as described.
+        If counts, labels or other arguments are invalid.
 
     See Also
     --------
-    pymc_geodesic.topics.predict_labels : ``features="proportions"`` for this model.
+    predict : labels of new documents, with ``features="proportions"`` where ``theta`` is not kept.
 
     References
     ----------
@@ -96,7 +96,7 @@ def medlda(
     for name, number in (("cost", cost), ("margin", margin), ("prior_scale", prior_scale)):
         check_positive(name, number)
     model = lda(counts, n_topics, alpha, beta, documents=documents, vocabulary=vocabulary)
-    checked = labelled_counts(counts, labels, n_topics, alpha, beta, None, None, classes)
+    checked = labeled_counts(counts, labels, n_topics, alpha, beta, None, None, classes)
     y = np.asarray(labels)
     class_dims: tuple[str, ...] = ()
     if not checked.is_binary:

@@ -1,4 +1,4 @@
-"""Maximum-margin topics by collapsed Gibbs sampling with data augmentation."""
+"""Collapsed Gibbs sampling of max-margin topics (Gibbs MedLDA) with data augmentation."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from scipy import sparse
 from pymc_geodesic.arguments import check_integers, check_positive
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales, draw_weights
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.topics.labelled_documents import (
-    LabelledCounts,
-    Run,
-    labelled_counts,
-    sample_labelled,
+from pymc_geodesic.topics.labeled_documents import (
+    LabeledCounts,
+    SamplingOptions,
+    labeled_counts,
+    sample_chains,
 )
 from pymc_geodesic.topics.lda_gibbs import Tokens, Totals, count_assignments, draw_dirichlet
-from pymc_geodesic.topics.max_margin import AUGMENTED, ONE_AGAINST_ALL, collapsed_max_margin_sweep
+from pymc_geodesic.topics.max_margin import AUGMENTED, ONE_VS_REST, collapsed_max_margin_sweep
 
 
 def medlda_gibbs(
@@ -45,7 +45,7 @@ def medlda_gibbs(
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    r"""Sample Gibbs MedLDA, topics that tell labels apart, by data augmentation.
+    r"""Sample Gibbs MedLDA, topics that predict labels, by data augmentation.
 
     Latent Dirichlet allocation whose mean assignments :math:`\bar z_{dk} = n_{dk} / N_d` are the
     features of a support vector machine,
@@ -57,14 +57,13 @@ def medlda_gibbs(
         \prod_d \exp\bigl(-c \max(0, \ell - y_d\, \eta \cdot \bar z_d)\bigr).
 
     A sweep draws λ given z and η (1/λ is inverse Gaussian), η given λ and z (normal), and the topic
-    of every token given all others, with φ and θ integrated out. Exact in the limit of many
-    sweeps. Labels 0 … L − 1 make L machines, each one class against all others, that share the
-    topics.
+    of every token given all others, with φ and θ integrated out. The sampler is exact in the limit
+    of many sweeps. Labels 0 … L − 1 have L one-vs-rest classifiers that share the topics.
 
     Parameters
     ----------
     counts : array_like or scipy.sparse matrix, shape (document, word)
-        How often every word occurs in every document.
+        Number of occurrences of each word in each document.
     labels : array_like, shape (document,)
         −1 and +1, or 0 … L − 1.
     n_topics : int
@@ -72,20 +71,20 @@ def medlda_gibbs(
     alpha, beta : float or array_like, shape (topic,) and (word,)
         Concentrations of the proportions of a document and of the words of a topic.
     cost, margin : float
-        c and ℓ, positive. With b = c / 2 the factor is that of the authors, who write c for b.
+        c and ℓ, positive. The c of the reference is c / 2.
     prior_scale : float
         τ.
     augmented_topics : bool
-        Whether topics are drawn given λ, as the authors do, or with λ integrated out, which has
-        the same stationary law.
+        Whether topics are drawn given λ, as in the reference, or with λ integrated out, which has
+        the same stationary distribution.
     draws, tune : int
-        Draws that are kept, and sweeps before the first.
+        Number of draws to keep, and of sweeps before the first.
     thin : int
-        Sweeps of each draw.
+        Number of sweeps per draw.
     chains : int
-        Independent runs, one after the other.
+        Number of independent chains, sampled in sequence.
     var_names : sequence of str, optional
-        Of ``topics``, ``weights`` and ``zbar``, those to keep; all by default.
+        Variables to store among ``topics``, ``weights`` and ``zbar``; all by default.
     documents, vocabulary, classes : sequence, optional
         Coordinates of the dimensions.
     random_seed : int or numpy.random.Generator, optional
@@ -97,13 +96,13 @@ def medlda_gibbs(
         ``posterior`` with ``topics`` (chain, draw, topic, word), ``weights`` (chain, draw, topic)
         or (chain, draw, topic, class), and ``zbar`` (chain, draw, document, topic);
         ``sample_stats`` with the ``accuracy`` and the mean hinge ``loss`` of the documents,
-        ``documents``, how many were processed since the start, and ``perf_counter_diff``, the
-        seconds since the draw before; ``constant_data`` with ``alpha`` and ``beta``.
+        ``documents``, the number processed since the start, and ``perf_counter_diff``, the
+        seconds since the previous draw; ``constant_data`` with ``alpha`` and ``beta``.
 
     Raises
     ------
     ValueError
-        If counts, labels or numbers are not as described.
+        If counts, labels or other arguments are invalid.
 
     References
     ----------
@@ -133,22 +132,22 @@ def medlda_gibbs(
     )
     for name, value in (("cost", cost), ("margin", margin), ("prior_scale", prior_scale)):
         check_positive(name, value)
-    data = labelled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
-    run = Run(chains, draws, tune, thin, var_names, random_seed, progressbar)
+    data = labeled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
+    options = SamplingOptions(chains, draws, tune, thin, var_names, random_seed, progressbar)
     cost, margin = float(cost), float(margin)
 
     def begin(rng: np.random.Generator) -> _Chain:
         return _Chain(data, cost, margin, float(prior_scale), augmented_topics, rng)
 
-    return sample_labelled(data, run, begin, cost=cost, margin=margin)
+    return sample_chains(data, options, begin, cost=cost, margin=margin)
 
 
 class _Chain:
-    """Assignments, their counts and the classifiers, from topics at random and weights of zero."""
+    """Assignments, their counts and the classifiers; random topics and zero weights first."""
 
     def __init__(
         self,
-        data: LabelledCounts,
+        data: LabeledCounts,
         cost: float,
         margin: float,
         prior_scale: float,
@@ -156,7 +155,7 @@ class _Chain:
         rng: np.random.Generator,
     ) -> None:
         self.data, self.cost, self.margin, self.prior_scale = data, cost, margin, prior_scale
-        self._loss = AUGMENTED if augmented else ONE_AGAINST_ALL
+        self._loss = AUGMENTED if augmented else ONE_VS_REST
         self.rng, self.stream = rng, new_stream(rng)
         n_topics = len(data.alpha)
         self.in_topics = np.empty((data.n_documents, n_topics))
@@ -179,7 +178,7 @@ class _Chain:
         return self.eta
 
     def stats(self) -> dict[str, float]:
-        """How many documents were processed."""
+        """Return the number of documents processed."""
         return {"documents": self._documents}
 
     def advance(self, iteration: int) -> None:

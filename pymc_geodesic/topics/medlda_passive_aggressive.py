@@ -1,10 +1,8 @@
-r"""Maximum-margin topics from a stream of documents by Bayesian passive-aggressive learning.
+r"""Online Bayesian passive-aggressive learning of max-margin topics (paMedLDA).
 
-Online Bayesian passive-aggressive learning of topics and Gibbs classifiers.
-
-What is known after t minibatches is q(φ) q(η), a Dirichlet law of each topic and a normal law of
-each classifier. The next minibatch changes them as little as its hinge losses allow: with λ of data
-augmentation and the topics z of its tokens as latent variables, mean-field inference has
+The approximate posterior after t minibatches is q(φ) q(η), a Dirichlet distribution of each topic
+and a normal distribution of each classifier. The next minibatch updates them by mean-field
+inference with λ of data augmentation and the topics z of its tokens as latent variables,
 
 .. math::
 
@@ -16,8 +14,8 @@ augmentation and the topics z of its tokens as latent variables, mean-field infe
         \Lambda' = \Lambda + b^2 \sum_d E\, \lambda_d^{-1} \bar z_d \bar z_d^\top, \quad
         h' = h + b \sum_d y_d\, E (1 + b \ell \lambda_d^{-1}) \bar z_d .
 
-Expectations over z and λ are those of Gibbs sweeps. Given z, 1/λ is inverse Gaussian with mean
-:math:`1 / (b \sqrt{E \zeta^2})`, which stands for 1/λ in the expectations.
+Expectations over z and λ are averages over Gibbs sweeps. Given z, 1/λ is inverse Gaussian with mean
+:math:`1 / (b \sqrt{E \zeta^2})`, which replaces 1/λ in the expectations (Rao–Blackwellization).
 
 References
 ----------
@@ -43,25 +41,30 @@ from pymc_geodesic.kernels.hinge_augmentation import draw_scales
 from pymc_geodesic.kernels.topic_assignments import collect_words
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.streams import fill_uniform, new_stream, pick
-from pymc_geodesic.topics.labelled_documents import Run, labelled_counts, sample_labelled
-from pymc_geodesic.topics.max_margin import ONE_AGAINST_ALL, multiply_by_factor
-from pymc_geodesic.topics.ssgrld import LabelledTokens, Passes
+from pymc_geodesic.topics.labeled_documents import (
+    LabeledTokens,
+    Passes,
+    SamplingOptions,
+    labeled_counts,
+    sample_chains,
+)
+from pymc_geodesic.topics.max_margin import ONE_VS_REST, multiply_by_factor
 
 
 @dataclass(frozen=True)
 class OnlineSettings:
-    """How to learn from a minibatch.
+    """Settings of the update for one minibatch.
 
     Attributes
     ----------
     batch_size : int
-        n, at most.
+        Maximum size n.
     n_discarded, n_kept : int
-        Sweeps over the documents of a minibatch.
+        Numbers of Gibbs sweeps over the documents of a minibatch.
     rounds : int
-        How often z and λ, and then φ and η, are brought up to date.
+        Number of alternations between z and λ, and φ and η.
     multiple : int
-        Of which the number of minibatches of a pass is a multiple.
+        Divisor of the number of minibatches per pass.
     """
 
     batch_size: int
@@ -72,13 +75,13 @@ class OnlineSettings:
 
 
 class NormalWeights:
-    """Normal laws of classifiers, by their natural parameters.
+    """Normal distributions of the classifiers, by their natural parameters.
 
     Parameters
     ----------
     precision : ndarray, shape (L, K, K)
         Λ.
-    push : ndarray, shape (L, K)
+    linear : ndarray, shape (L, K)
         h = Λμ.
 
     Attributes
@@ -87,21 +90,21 @@ class NormalWeights:
     covariance : ndarray, shape (L, K, K)
     """
 
-    def __init__(self, precision: np.ndarray, push: np.ndarray) -> None:
-        self.precision, self.push = precision, push
+    def __init__(self, precision: np.ndarray, linear: np.ndarray) -> None:
+        self.precision, self.linear = precision, linear
         self._lower = np.linalg.cholesky(precision)
-        identity = np.eye(push.shape[1])
+        identity = np.eye(linear.shape[1])
         self.covariance = np.stack([cho_solve((lower, True), identity) for lower in self._lower])
-        self.mean = np.einsum("ljk,lk->lj", self.covariance, push)
+        self.mean = np.einsum("ljk,lk->lj", self.covariance, linear)
 
-    def updated(self, precision: np.ndarray, push: np.ndarray) -> NormalWeights:
-        """Return the law with these parameters more."""
-        return NormalWeights(self.precision + precision, self.push + push)
+    def updated(self, precision: np.ndarray, linear: np.ndarray) -> NormalWeights:
+        """Return the distributions with incremented natural parameters."""
+        return NormalWeights(self.precision + precision, self.linear + linear)
 
     def expected_square(self, zbar: np.ndarray, signs: np.ndarray, margin: float) -> np.ndarray:
-        """Return E ζ² of documents, shape (n, L)."""
-        spread = np.stack([np.einsum("nj,jk,nk->n", zbar, c, zbar) for c in self.covariance], 1)
-        return (margin - signs * (zbar @ self.mean.T)) ** 2 + np.maximum(spread, 0.0)
+        """Return E ζ² of the documents, shape (n, L)."""
+        variance = np.stack([np.einsum("nj,jk,nk->n", zbar, c, zbar) for c in self.covariance], 1)
+        return (margin - signs * (zbar @ self.mean.T)) ** 2 + np.maximum(variance, 0.0)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """Draw η, shape (L, K)."""
@@ -146,7 +149,7 @@ def sweep_expected_margins(
     Parameters
     ----------
     starts, words, documents, slots, alpha, stream
-        See `pymc_geodesic.topics.max_margin.sample_labelled_documents`.
+        See `pymc_geodesic.topics.max_margin.sample_assignments`.
     topics : ndarray, shape (n_words, K)
         exp E log φ of the words of the documents, positive.
     mean : ndarray, shape (L, K)
@@ -158,25 +161,25 @@ def sweep_expected_margins(
         λ of the documents.
     cost, margin : float
     weight : float
-        What a token adds to ``counts``.
+        Weight of a token in ``counts``.
     assignments : ndarray of int32, shape (n_tokens,)
-        Topic of each token, replaced; a token with −1 takes its first without regard to labels.
+        Topic of each token, updated; a token with −1 is first assigned without its label.
     counts : ndarray, shape (n_words, K)
-        Receives, added, ``weight`` times P(z_i = k | z₋ᵢ, λ) of all tokens.
+        Incremented by ``weight`` times P(z_i = k | z₋ᵢ, λ) of all tokens.
     in_topics : ndarray, shape (D, K)
-        Receives the counts of the tokens of the documents in topics.
+        Output, counts of the tokens of the documents in topics.
     """
     words, slots, topics, alpha = borrow(words), borrow(slots), borrow(topics), borrow(alpha)
     mean, second = borrow(mean), borrow(second)
     n_classes, n_topics = mean.shape
     weights, logs = np.empty(n_topics), np.empty(n_topics)
-    pulls = np.empty((n_classes, n_topics))
+    products = np.empty((n_classes, n_topics))
     longest = 0
     for document in documents:
         longest = max(longest, starts[document + 1] - starts[document])
     uniforms = np.empty(longest)
-    for place in range(documents.size):
-        document = documents[place]
+    for row in range(documents.size):
+        document = documents[row]
         first, last = starts[document], starts[document + 1]
         share = 1.0 / max(last - first, 1)
         fill_uniform(stream, uniforms[: last - first])
@@ -185,25 +188,25 @@ def sweep_expected_margins(
         for i in range(first, last):
             if assignments[i] >= 0:
                 totals[assignments[i]] += 1.0
-        pulls[:] = 0.0
+        products[:] = 0.0
         for j in range(n_classes):
             for m in range(n_topics):
                 if totals[m] > 0.0:
                     for k in range(n_topics):
-                        pulls[j, k] += totals[m] * second[j, m, k]
+                        products[j, k] += totals[m] * second[j, m, k]
         for i in range(first, last):
             slot, topic = slots[words[i]], assignments[i]
             logs[:] = 0.0
             if topic >= 0:
                 totals[topic] -= 1.0
                 for j in range(n_classes):
-                    inverse = 0.5 * cost / scales[place, j]
+                    inverse = 0.5 * cost / scales[row, j]
                     slope = 0.5 * cost * signs[document, j] * share * (1.0 + inverse * margin)
-                    bend = 0.25 * cost * inverse * share * share
+                    curvature = 0.25 * cost * inverse * share * share
                     for k in range(n_topics):
-                        pulls[j, k] -= second[j, topic, k]
-                        square = second[j, k, k] + 2.0 * pulls[j, k]
-                        logs[k] += slope * mean[j, k] - bend * square
+                        products[j, k] -= second[j, topic, k]
+                        square = second[j, k, k] + 2.0 * products[j, k]
+                        logs[k] += slope * mean[j, k] - curvature * square
             for k in range(n_topics):
                 weights[k] = (totals[k] + alpha[k]) * topics[slot, k]
             total = multiply_by_factor(weights, logs)
@@ -215,18 +218,18 @@ def sweep_expected_margins(
             totals[topic] += 1.0
             for j in range(n_classes):
                 for k in range(n_topics):
-                    pulls[j, k] += second[j, topic, k]
+                    products[j, k] += second[j, topic, k]
 
 
 class PassiveAggressiveTopics:
-    """One run: laws of topics and classifiers, and the assignments of all tokens.
+    """State of a run: distributions of topics and classifiers, and assignments of all tokens.
 
     Parameters
     ----------
-    data : LabelledTokens
+    data : LabeledTokens
     settings : OnlineSettings
     rng : numpy.random.Generator
-        Chooses the order of the documents, the sweeps and what is drawn from the laws.
+        Generator of the order of the documents, the sweeps and the draws.
 
     Attributes
     ----------
@@ -239,7 +242,7 @@ class PassiveAggressiveTopics:
     """
 
     def __init__(
-        self, data: LabelledTokens, settings: OnlineSettings, rng: np.random.Generator
+        self, data: LabeledTokens, settings: OnlineSettings, rng: np.random.Generator
     ) -> None:
         self.data, self.settings, self.rng = data, settings, rng
         self.stream = new_stream(rng)
@@ -263,7 +266,7 @@ class PassiveAggressiveTopics:
         return drawn / drawn.sum(axis=1, keepdims=True)
 
     def step(self) -> None:
-        """Learn from the next minibatch."""
+        """Update the distributions with the next minibatch."""
         data = self.data
         documents = self._passes.next_rows()
         tokens = np.concatenate(
@@ -274,11 +277,11 @@ class PassiveAggressiveTopics:
         totals = self._totals
         concentration, weights = known, prior
         for _ in range(self.settings.rounds):
-            counts, precision, push = self._local_steps(
+            counts, precision, linear = self._local_steps(
                 documents, digamma(concentration) - digamma(totals), weights
             )
             concentration, totals = known + counts, self._totals + counts.sum(axis=0)
-            weights = prior.updated(precision, push)
+            weights = prior.updated(precision, linear)
         self.concentration[words] = concentration
         self._totals, self.weights = totals, weights
         self._slots[words] = -1
@@ -287,17 +290,19 @@ class PassiveAggressiveTopics:
     def _local_steps(
         self, documents: np.ndarray, log_topics: np.ndarray, weights: NormalWeights
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sweep; return expected counts and what the documents add to Λ and h."""
+        """Run Gibbs sweeps; return expected counts and the increments of Λ and h."""
         data, settings = self.data, self.settings
         half, signs = 0.5 * data.cost, data.signs[documents]
         lengths = np.maximum(np.diff(data.starts)[documents], 1)[:, None]
         second = weights.covariance + np.einsum("lj,lk->ljk", weights.mean, weights.mean)
-        counts, unused = np.zeros_like(log_topics), np.zeros_like(log_topics)
-        precision, push = np.zeros_like(weights.precision), np.zeros_like(weights.push)
+        counts, discarded = np.zeros_like(log_topics), np.zeros_like(log_topics)
+        precision, linear = np.zeros_like(weights.precision), np.zeros_like(weights.linear)
         shares = np.exp(log_topics - log_topics.max(axis=1, keepdims=True)) + 1e-290
         assigned = self.in_topics[documents].sum(axis=1)
         is_new = np.any(assigned < np.diff(data.starts)[documents])
-        first = -1 if is_new else 0  # without labels, and not counted
+        first = (
+            -1 if is_new else 0
+        )  # the first sweep over new documents ignores labels and is discarded
         for sweep in range(first, settings.n_discarded + settings.n_kept):
             zbar = self.in_topics[documents] / lengths
             square = weights.expected_square(zbar, signs, data.margin)
@@ -319,7 +324,7 @@ class PassiveAggressiveTopics:
                 1.0 / settings.n_kept,
                 self.stream,
                 self.assignments,
-                counts if is_kept else unused,
+                counts if is_kept else discarded,
                 self.in_topics,
             )
             if is_kept:
@@ -328,9 +333,9 @@ class PassiveAggressiveTopics:
                 inverse = 1.0 / (half * np.sqrt(square) * settings.n_kept)
                 for j in range(signs.shape[1]):
                     precision[j] += half**2 * (zbar.T * inverse[:, j]) @ zbar
-                pulls = signs * (1.0 / settings.n_kept + half * data.margin * inverse)
-                push += half * pulls.T @ zbar
-        return counts, precision, push
+                slopes = signs * (1.0 / settings.n_kept + half * data.margin * inverse)
+                linear += half * slopes.T @ zbar
+        return counts, precision, linear
 
 
 def medlda_passive_aggressive(
@@ -357,11 +362,10 @@ def medlda_passive_aggressive(
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    r"""Approximate Gibbs MedLDA from documents that pass once (paMedLDA).
+    r"""Approximate Gibbs MedLDA in one pass over the documents (paMedLDA).
 
-    The model of `medlda_gibbs`. What is known after t minibatches is a Dirichlet law of every topic
-    and a normal law of every classifier. They change with a minibatch as little as its words and
-    hinge losses allow,
+    The model of `medlda_gibbs`. The approximate posterior after t minibatches is a Dirichlet
+    distribution of every topic and a normal distribution of every classifier, updated by
 
     .. math::
 
@@ -369,26 +373,28 @@ def medlda_passive_aggressive(
         q_t(\varphi)\, q_t(\eta)\, p(z, w \mid \varphi)\bigr)
         + c \sum_d E_q \max(0, \ell - y_d\, \eta \cdot \bar z_d),
 
-    the sum over its documents, by data augmentation and a few Gibbs sweeps over their words. No
-    step sizes, and a minibatch costs no more for more words in the vocabulary.
+    with the sum over the documents of the minibatch, by data augmentation and a few Gibbs sweeps
+    over their words. There is no step size, and the cost of a minibatch does not depend on the size
+    of the vocabulary.
 
     Parameters
     ----------
     counts, labels, n_topics, alpha, beta, cost, margin, prior_scale
-        See `medlda_gibbs`. Labels 0 … L − 1 make L machines that share the topics.
+        See `medlda_gibbs`.
     batch_size : int
-        n, documents of a minibatch at most: a pass has as many as hold all, of nearly one size.
+        Maximum size n of a minibatch. A pass covers all documents in minibatches of nearly equal
+        size.
     sweeps : tuple of int
-        Sweeps over the documents of a minibatch that are not averaged over, and that are.
+        Numbers of Gibbs sweeps over a minibatch that are discarded, and that are averaged over.
     rounds : int
-        How often sweeps and laws follow each other for one minibatch.
+        Number of alternations between sweeps and updates of the distributions per minibatch.
     n_steps : int
-        Minibatches between draws.
+        Number of minibatches per draw.
     draws : int, optional
-        Draws that are kept, each from the laws of its time; by default as many as one pass over the
-        documents has. Documents that come again count again: the laws are those of several copies.
+        Number of draws to keep, each from the current distributions; by default one pass over the
+        documents. In further passes documents are counted again, as if they were copies.
     tune : int
-        Draws before the first that is kept.
+        Number of draws before the first that is kept.
     chains, var_names, documents, vocabulary, classes, random_seed, progressbar
         See `medlda_gibbs`.
 
@@ -396,7 +402,7 @@ def medlda_passive_aggressive(
     -------
     xarray.DataTree
         As `medlda_gibbs`. ``zbar`` is that of the last visit of each document, zero before the
-        first. The last draws know most.
+        first. Only the last draws are based on all documents.
 
     Raises
     ------
@@ -405,11 +411,11 @@ def medlda_passive_aggressive(
 
     Notes
     -----
-    Spreads are those of mean-field variational inference, too narrow.
+    Posterior variances are underestimated, as in any mean-field approximation.
 
     References
     ----------
-    Shi, Zhu (2014), Online Bayesian Passive-Aggressive Learning, ICML, whose c is half of the cost.
+    Shi, Zhu (2014), Online Bayesian Passive-Aggressive Learning, ICML. Its c is half of ``cost``.
 
     Examples
     --------
@@ -436,29 +442,29 @@ def medlda_passive_aggressive(
     )
     for name, number in (("cost", cost), ("margin", margin), ("prior_scale", prior_scale)):
         check_positive(name, number)
-    data = labelled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
+    data = labeled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
     if draws is None:
         draws = max(1, -(-data.n_documents // (batch_size * n_steps)) - tune)
     check_integers(draws=(draws, 1))
-    tokens = data.tokens(cost, margin, prior_scale, ONE_AGAINST_ALL)
+    tokens = data.tokens(cost, margin, prior_scale, ONE_VS_REST)
     settings = OnlineSettings(batch_size, *sweeps, rounds, n_steps)
-    run = Run(chains, draws, tune, 1, var_names, random_seed, progressbar)
+    options = SamplingOptions(chains, draws, tune, 1, var_names, random_seed, progressbar)
 
     def begin(rng: np.random.Generator) -> _Chain:
         return _Chain(PassiveAggressiveTopics(tokens, settings, rng), n_steps)
 
-    return sample_labelled(data, run, begin, cost=tokens.cost, margin=tokens.margin)
+    return sample_chains(data, options, begin, cost=tokens.cost, margin=tokens.margin)
 
 
 class _Chain:
-    """Some minibatches for each draw, which is one from the laws of its time."""
+    """Learner and number of minibatches per draw."""
 
     def __init__(self, learner: PassiveAggressiveTopics, n_steps: int) -> None:
         self._learner, self._n_steps = learner, n_steps
         self.in_topics = learner.in_topics
 
     def advance(self, iteration: int) -> None:
-        """Learn from the minibatches of a draw."""
+        """Update the learner with the minibatches of one draw."""
         for _ in range(self._n_steps):
             self._learner.step()
 
@@ -471,5 +477,5 @@ class _Chain:
         return self._learner.weights.draw(self._learner.rng)
 
     def stats(self) -> dict[str, float]:
-        """How many documents were processed."""
+        """Return the number of documents processed."""
         return {"documents": self._learner.documents_seen}

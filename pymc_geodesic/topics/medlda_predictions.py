@@ -1,9 +1,9 @@
-"""What topics that tell labels apart say of new documents, and of the labels."""
+"""Labels of new documents by max-margin topics, and the topics of each class."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -12,123 +12,57 @@ from numpy.typing import ArrayLike
 
 from pymc_geodesic.diagnostics.draws import group_with
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.topics.alignment import topics_of
-from pymc_geodesic.topics.completion import (
-    SMALLEST,
-    counts_of_words,
-    mean_proportions,
-    stored_alpha,
-)
+from pymc_geodesic.topics.alignment import evenly_spaced, topics_of
+from pymc_geodesic.topics.lda import SMALLEST, mean_proportions, stored_alpha, validate_counts
 
 
-class LabelScores(NamedTuple):
-    """How good predicted labels are.
-
-    Attributes
-    ----------
-    accuracy : float
-        Share of labels that are right.
-    f1 : float
-        2 · precision · recall / (precision + recall), averaged over the classes.
-    """
-
-    accuracy: float
-    f1: float
-
-
-def label_scores(labels: ArrayLike, predicted: ArrayLike) -> LabelScores:
-    """Compare predicted labels with the true ones.
-
-    Parameters
-    ----------
-    labels, predicted : array_like, shape (n,)
-
-    Returns
-    -------
-    LabelScores
-        F1 is averaged over the classes that occur in either of the two.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many of one as of the other, or none, or they are coded in two ways.
-
-    Examples
-    --------
-    >>> from pymc_geodesic.topics import label_scores
-    >>> label_scores([1, 1, -1, -1], [1, 1, 1, -1])
-    LabelScores(accuracy=0.75, f1=0.733)
-    """
-    true, guess = np.asarray(labels), np.asarray(predicted)
-    if true.shape != guess.shape or true.ndim != 1 or not true.size:
-        raise ValueError(
-            f"`labels` and `predicted` must be vectors of one length, got the shapes {true.shape} "
-            f"and {guess.shape}."
-        )
-    kinds = {"names" if each.dtype.kind in "UST" else each.dtype.kind for each in (true, guess)}
-    if "names" in kinds and kinds & set("biuf"):
-        raise ValueError(
-            f"`labels` such as {true[0]!r} and `predicted` such as {guess[0]!r} are never equal: "
-            "give names for both, or numbers."
-        )
-    if _is_coded(true, 0) and _is_coded(guess, -1):
-        raise ValueError(
-            "`labels` are 0 and 1, but `predicted` are -1 and +1: pass 2 * labels - 1."
-        )
-    f1 = [
-        2.0 * np.sum((true == one) & (guess == one)) / (np.sum(true == one) + np.sum(guess == one))
-        for one in np.union1d(true, guess)
-    ]
-    return LabelScores(float(np.mean(true == guess)), float(np.mean(f1)))
-
-
-def _is_coded(labels: np.ndarray, negative: int) -> bool:
-    """Whether labels are 1 and this number, which occurs."""
-    return bool(np.isin(labels, (negative, 1)).all() and np.any(labels == negative))
-
-
-def predict_labels(
+def decision_function(
     idata: xr.DataTree,
-    counts: Any,
+    X: Any,
     *,
-    draws: int | None = None,
     n_tune: int = 10,
     n_sweeps: int = 20,
+    n_draws: int | None = None,
     features: Literal["assignments", "proportions"] | None = None,
     random_seed: int | np.random.Generator | None = None,
-) -> xr.Dataset:
-    r"""Predict the labels of new documents by topics and classifiers.
+) -> xr.DataArray:
+    r"""Scores of the labels of new documents, averaged over the draws.
 
     For each draw the topics of the words of a document are sampled given φ, without a label, and
-    the scores are :math:`s = \eta^\top E[\bar z \mid w, \varphi]`, or of θ. The label is that of
-    the scores averaged over the draws, which needs no order of the topics.
+    the scores are :math:`s = \eta^\top E[\bar z \mid w, \varphi]`, or
+    :math:`\eta^\top E[\theta \mid w, \varphi]`. The mean over draws does not depend on the order
+    of the topics.
 
     Parameters
     ----------
     idata : xarray.DataTree
-        As `pymc_geodesic.topics.medlda_gibbs` and `pymc_geodesic.topics.medlda_ssgrld` return it,
-        with ``topics`` and ``weights``.
-    counts : array_like or scipy.sparse matrix, shape (document, word)
-        Counts of the words that the topics have.
-    draws : int, optional
-        Use only this many draws, evenly spaced over all chains.
+        Draws of `medlda`, `medlda_gibbs`, `medlda_ssgrld` or `medlda_passive_aggressive`, with
+        ``topics``, ``weights`` and ``constant_data["alpha"]``.
+    X : array_like or scipy.sparse matrix, shape (document, word)
+        Counts of words, in the order of those of the topics.
     n_tune, n_sweeps : int
         Gibbs sweeps over each document that are discarded, and that are averaged over.
+    n_draws : int, optional
+        Number of posterior draws to use, evenly spaced over all chains; all by default.
     features : {"assignments", "proportions"}, optional
-        What the classifier sees: the mean assignments, or, as in `pymc_geodesic.topics.medlda`,
-        the proportions θ. By default proportions where the draws hold ``theta``.
+        Features of the classifier: the mean assignments, as in `medlda_gibbs`, or the proportions
+        θ, as in `medlda`. By default the proportions if the draws have ``theta``.
     random_seed : int or numpy.random.Generator, optional
 
     Returns
     -------
-    xarray.Dataset
-        ``score`` (document) or (document, class), and ``label`` (document): −1 and +1, or a
-        coordinate of ``class``.
+    xarray.DataArray, shape (document,) or (document, class)
+        Positive scores are those of the label +1; with more than two classes the largest score is
+        that of the predicted class.
 
     Raises
     ------
     ValueError
-        If variables are missing, shapes do not fit, or counts are none.
+        If variables are missing, shapes do not match, or counts are negative or fractional.
+
+    See Also
+    --------
+    predict : the labels.
 
     References
     ----------
@@ -138,15 +72,15 @@ def predict_labels(
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.topics import predict_labels
-    >>> from pymc_geodesic.topics import medlda_gibbs
+    >>> from pymc_geodesic.topics import decision_function, medlda_gibbs
     >>> counts = np.array([[5, 5, 0, 0], [0, 0, 5, 5], [4, 6, 0, 0], [0, 1, 4, 5]])
     >>> idata = medlda_gibbs(counts, [1, -1, 1, -1], n_topics=2, margin=16.0, random_seed=1)
-    >>> predict_labels(idata, [[3, 5, 1, 0], [1, 0, 4, 4]], random_seed=1)["label"].values
-    array([ 1, -1])
+    >>> decision_function(idata, [[3, 5, 1, 0], [1, 0, 4, 4]], random_seed=1).values > 0
+    array([ True, False])
     """
     tree = convert_to_datatree(idata)
-    group_with(tree, ("topics", "weights"), "predict_labels takes the draws of topics.medlda_gibbs")
+    source = "decision_function takes the draws of topics.medlda_gibbs"
+    group_with(tree, ("topics", "weights"), source)
     if features is None:
         features = "proportions" if "theta" in tree["posterior"] else "assignments"
     if features not in ("assignments", "proportions"):
@@ -158,12 +92,9 @@ def predict_labels(
         raise ValueError("`alpha` is not in `constant_data`.")
     phi = phi.reshape(-1, *phi.shape[-2:])
     eta = weights.to_numpy().reshape(len(phi), len(alpha), -1)
-    if draws is not None:
-        if not 1 <= draws <= len(phi):
-            raise ValueError(f"`draws` must be between 1 and the {len(phi)} draws, got {draws}.")
-        kept = np.linspace(0, len(phi) - 1, draws).round().astype(int)
-        phi, eta = phi[kept], eta[kept]
-    rows = counts_of_words("counts", counts, phi.shape[-1])
+    kept = evenly_spaced(n_draws, len(phi))
+    phi, eta = phi[kept], eta[kept]
+    rows = validate_counts("X", X, phi.shape[-1])
     lengths = np.asarray(rows.sum(axis=1)).reshape(-1, 1)
     rng = np.random.default_rng(random_seed)
     scores = np.zeros((rows.shape[0], eta.shape[-1]))
@@ -173,16 +104,60 @@ def predict_labels(
         zbar = in_topics / np.maximum(lengths, 1.0)
         scores += ((zbar if features == "assignments" else theta) @ one_eta) / len(phi)
     if "class" not in weights.dims:
-        signs = np.where(scores[:, 0] > 0, 1, -1)
-        return xr.Dataset({"score": ("document", scores[:, 0]), "label": ("document", signs)})
-    classes = weights["class"].to_numpy()
-    return xr.Dataset(
-        {
-            "score": (("document", "class"), scores),
-            "label": ("document", classes[scores.argmax(axis=1)]),
-        },
-        coords={"class": classes},
+        return xr.DataArray(scores[:, 0], dims="document", name="score")
+    coords = {"class": weights["class"].to_numpy()}
+    return xr.DataArray(scores, coords, dims=("document", "class"), name="score")
+
+
+def predict(
+    idata: xr.DataTree,
+    X: Any,
+    *,
+    n_tune: int = 10,
+    n_sweeps: int = 20,
+    n_draws: int | None = None,
+    features: Literal["assignments", "proportions"] | None = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> xr.DataArray:
+    """Labels of new documents: those of the mean scores, see `decision_function`.
+
+    Parameters
+    ----------
+    idata, X, n_tune, n_sweeps, n_draws, features, random_seed
+        See `decision_function`.
+
+    Returns
+    -------
+    xarray.DataArray, shape (document,)
+        −1 and +1, or coordinates of ``class``.
+
+    Raises
+    ------
+    ValueError
+        As `decision_function`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.topics import medlda_gibbs, predict
+    >>> counts = np.array([[5, 5, 0, 0], [0, 0, 5, 5], [4, 6, 0, 0], [0, 1, 4, 5]])
+    >>> idata = medlda_gibbs(counts, [1, -1, 1, -1], n_topics=2, margin=16.0, random_seed=1)
+    >>> predict(idata, [[3, 5, 1, 0], [1, 0, 4, 4]], random_seed=1).values
+    array([ 1, -1])
+    """
+    scores = decision_function(
+        idata,
+        X,
+        n_tune=n_tune,
+        n_sweeps=n_sweeps,
+        n_draws=n_draws,
+        features=features,
+        random_seed=random_seed,
     )
+    if "class" not in scores.dims:
+        return xr.DataArray(np.where(scores > 0, 1, -1), dims="document", name="label")
+    labels = scores["class"].to_numpy()[scores.to_numpy().argmax(axis=1)]
+    return xr.DataArray(labels, dims="document", name="label")
 
 
 def topics_by_class(
@@ -193,7 +168,7 @@ def topics_by_class(
     n: int = 5,
     chain: int = 0,
 ) -> xr.Dataset:
-    """Average the topic proportions of the documents of each class, and name its salient topic.
+    """Mean topic proportions of the documents of each class, and its salient topic.
 
     Parameters
     ----------
@@ -203,16 +178,16 @@ def topics_by_class(
     vocabulary : sequence of str, optional
         The words; by default the coordinate of the word dimension.
     n : int
-        Words of each salient topic.
+        Number of words of each salient topic.
     chain : int
-        Which chain: topics have another order in another one.
+        Chain to use: the order of the topics differs between chains.
 
     Returns
     -------
     xarray.Dataset
-        ``proportions`` (class, topic), whose rows sum to one; ``salient`` (class), the topic whose
-        share exceeds its share in all documents most; ``word`` (class, rank), the most
-        probable words of that topic.
+        ``proportions`` (class, topic), whose rows sum to one; ``salient`` (class), the topic with
+        the largest difference between its share in the class and its share in all documents;
+        ``word`` (class, rank), the most probable words of that topic.
 
     Raises
     ------
@@ -226,16 +201,15 @@ def topics_by_class(
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.topics import topics_by_class
-    >>> from pymc_geodesic.topics import medlda_gibbs
+    >>> from pymc_geodesic.topics import medlda_gibbs, topics_by_class
     >>> counts = np.array([[5, 5, 0, 0], [0, 0, 5, 5], [4, 6, 0, 0], [0, 1, 4, 5]])
     >>> idata = medlda_gibbs(counts, [1, -1, 1, -1], n_topics=2, margin=16.0, random_seed=1)
     >>> table = topics_by_class(idata, [1, -1, 1, -1], ["sun", "sea", "snow", "ice"], n=2)
-    >>> [sorted(words) for words in table["word"].values.tolist()]  # of −1, of +1
+    >>> [sorted(words) for words in table["word"].values.tolist()]  # classes −1 and +1
     [['ice', 'snow'], ['sea', 'sun']]
     """
-    takes = "topics_by_class takes the draws of topics.medlda_gibbs with all their variables"
-    posterior = group_with(convert_to_datatree(idata), ("zbar", "topics"), takes)
+    source = "topics_by_class takes the draws of topics.medlda_gibbs with all their variables"
+    posterior = group_with(convert_to_datatree(idata), ("zbar", "topics"), source)
     of_documents, of_topics = posterior["zbar"], posterior["topics"]
     zbar: np.ndarray = of_documents.isel(chain=chain).mean("draw").to_numpy()
     phi: np.ndarray = of_topics.isel(chain=chain).mean("draw").to_numpy()

@@ -87,7 +87,7 @@ class CollapsedTopics:
         sigma: TensorVariable,
         size: TensorVariable,
     ) -> TensorVariable:
-        """Random topics, by way of a random corpus mean."""
+        """Random topics given a random corpus mean."""
         mu = VonMisesFisher.dist(m, kappa0, size=size)
         batch = [mu.shape[axis] for axis in range(mu.type.ndim - 1)]
         return VonMisesFisher.dist(mu[..., None, :], sigma, size=[*batch, self.n_topics])
@@ -100,16 +100,16 @@ class CollapsedTopics:
         kappa0: TensorVariable,
         sigma: TensorVariable,
     ) -> TensorVariable:
-        """Draw from the prior: topics that begin at one place would stay together.
+        """Return a draw from the prior: topics that start at the same point separate slowly.
 
-        ``initval="prior"`` says the same, but PyMC copies no model with initial values, as
-        `pymc.compute_log_likelihood`, `pymc.do` and `pymc.observe` need to.
+        ``initval="prior"`` is equivalent, but PyMC cannot copy a model with initial values, which
+        `pymc.compute_log_likelihood`, `pymc.do` and `pymc.observe` do.
         """
         return rv
 
 
 def document_vectors(V: Any) -> np.ndarray | sparse.csr_array:
-    """Take unit vectors in rows, dense or sparse as they were given, or raise ValueError."""
+    """Validate documents, unit vectors in rows, dense or sparse."""
     refuse_missing("V", V)
     rows = sparse.csr_array(V, dtype=float) if sparse.issparse(V) else np.asarray(V, dtype=float)
     if rows.ndim != 2:
@@ -126,16 +126,16 @@ def document_vectors(V: Any) -> np.ndarray | sparse.csr_array:
 
 
 def mean_direction(vectors: np.ndarray | sparse.csr_array, mean: ArrayLike | None) -> np.ndarray:
-    """Return m, that of the documents unless it is given."""
+    """Return m; by default the mean direction of the documents."""
     n_words = vectors.shape[1]
     centre = np.asarray(vectors.sum(axis=0) if mean is None else mean, dtype=float)
     if centre.shape != (n_words,) or not np.linalg.norm(centre) > 0:
-        raise ValueError(f"mean must be a vector of {n_words} numbers that is not zero")
+        raise ValueError(f"mean must be a nonzero vector of length {n_words}")
     return centre / np.linalg.norm(centre)
 
 
 def check_settings(n_topics: int, alpha: float, kappa: float, sigma: float, kappa0: float) -> None:
-    """Refuse numbers of topics and concentrations that are out of range."""
+    """Validate the number of topics and the concentrations."""
     check_integers(n_topics=(n_topics, 2))
     for name, value in (("alpha", alpha), ("kappa", kappa), ("sigma", sigma), ("kappa0", kappa0)):
         if not np.ndim(value) == 0 or not value > 0:
@@ -145,7 +145,7 @@ def check_settings(n_topics: int, alpha: float, kappa: float, sigma: float, kapp
 def sparse_log_density(
     documents: SparseData, theta: TensorVariable, beta: TensorVariable, kappa: TensorVariable
 ) -> TensorVariable:
-    """Log-density of each document, as `SphericalAdmixture` has it, from the non-zeros alone."""
+    """Log-density of `SphericalAdmixture` for each document, from the non-zeros of sparse rows."""
     projections = pt.sum(theta * (documents @ beta.mT), axis=-1)
     cosine = projections / pt.sqrt(squared_length(theta, gram_matrix(beta)))
     return log_density_of_cosine(cosine, kappa, documents.width)
@@ -177,8 +177,8 @@ def spherical_admixture(
     Parameters
     ----------
     V : array_like, data frame or scipy.sparse matrix, shape (document, word)
-        Documents as unit vectors, such as l2-normalised tf-idf. A sparse matrix stays sparse:
-        memory and the time of a minibatch go with its non-zeros.
+        Documents as unit vectors, such as l2-normalized tf-idf. A sparse matrix is not converted:
+        memory and the time of a minibatch are proportional to its non-zeros.
     n_topics : int
         K.
     alpha : float
@@ -186,7 +186,7 @@ def spherical_admixture(
     kappa, sigma, kappa0 : float
         Concentrations of documents, topics and corpus mean.
     mean : array_like, shape (word,), optional
-        m; the normalised mean of the documents by default.
+        m; by default the normalized mean of the documents.
     collapse_mean : bool
         Whether the corpus mean μ is integrated out (eq. 9) or kept as the variable ``mu``.
     documents, vocabulary : sequence, optional
@@ -198,14 +198,14 @@ def spherical_admixture(
         With free variables ``beta`` (topic, word), ``theta`` (document, topic) and, unless it is
         collapsed, ``mu`` (word); data ``V`` (document, word), ``mean`` (word), ``alpha``,
         ``kappa``, ``sigma`` and ``kappa0``; and the observed variable ``v`` (document, word), or
-        for a sparse ``V``, which is `SparseData` then, the potential ``v`` (document), of the same
-        log-density. Posterior predictive draws need the observed variable: ``V.toarray()``.
+        for a sparse ``V``, stored as `SparseData`, the potential ``v`` (document) with the same
+        log-density. Posterior predictive draws need the observed variable: pass ``V.toarray()``.
 
     Raises
     ------
     ValueError
-        If a document is not a unit vector, holds NaN, a number is out of range, or names are too
-        few or too many.
+        If a document is not a unit vector or holds NaN, a parameter is out of range, or the number
+        of names does not match.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The spherical admixture model by mean-field variational inference, in batch and stochastic."""
+"""Mean-field variational inference of the spherical admixture model, batch and stochastic."""
 
 from __future__ import annotations
 
@@ -19,115 +19,120 @@ from pymc_geodesic.runtime.convergence import warn_of_last_pass
 from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.schedules import PolynomialDecay, Schedule
 from pymc_geodesic.topics.lda import document_coords
-from pymc_geodesic.topics.mixed_directions import Climb
+from pymc_geodesic.topics.mean_field import (
+    AdmixturePrior,
+    AscentSettings,
+    TopicFactors,
+    bound_of_topics,
+    coordinate_target,
+    document_terms,
+    expected_fit,
+    maximize_proportions,
+    natural_target,
+)
 from pymc_geodesic.topics.spherical_admixture import (
     check_settings,
     document_vectors,
     mean_direction,
 )
-from pymc_geodesic.topics.topic_directions import (
-    AdmixturePrior,
-    TopicLaws,
-    bound_of_topics,
-    climb,
-    expected_fit,
-    natural_target,
-    swept_target,
-    terms_of,
-)
 
 Array = NDArray[np.float64]
 
 HALVINGS = 20
-"""Of a step of the topics that would lower the bound, at most."""
+"""Maximum number of halvings of a step of the topics that would lower the bound."""
 
 GAIN = 1e-2
-"""Nats below which the proportions of a document are left as they are."""
+"""Predicted gain in nats below which the ascent of the proportions of a document ends."""
 
 
 class MeanField:
-    """Laws of topics and of proportions, and how they are improved.
+    """Variational distributions of topics and proportions, and their updates.
 
     Parameters
     ----------
     vectors : ndarray or csr_array, shape (D, V)
     prior : AdmixturePrior
-    laws : TopicLaws
-        To start from.
+    factors : TopicFactors
+        Initial distributions of the topics.
     local_steps : int
-        Steps of the proportions of a document at each visit, at most.
+        Maximum number of steps of the proportions of a document per visit.
 
     Attributes
     ----------
-    laws : TopicLaws
+    factors : TopicFactors
     concentrations : ndarray, shape (D, K)
-        Of the Dirichlet laws of the proportions.
+        Of the Dirichlet distributions of the proportions.
     """
 
     def __init__(
-        self, vectors: Any, prior: AdmixturePrior, laws: TopicLaws, local_steps: int
+        self, vectors: Any, prior: AdmixturePrior, factors: TopicFactors, local_steps: int
     ) -> None:
-        self.vectors, self.prior, self.laws = vectors, prior, laws
+        self.vectors, self.prior, self.factors = vectors, prior, factors
         self.concentrations = np.tile(prior.alpha, (vectors.shape[0], 1))
-        self._settings = Climb(prior.kappa, GAIN, local_steps)
+        self._ascent = AscentSettings(prior.kappa, GAIN, local_steps)
         self._workers = Workers()
         self._log_c = float(log_vmf_normalizer(vectors.shape[1], prior.kappa))
         self._step = 1.0
 
     def pass_over_all(self) -> float:
-        """Improve all proportions, then the topics; return the bound, which does not fall."""
+        """Update all proportions, then the topics; return the bound, which does not decrease."""
         with self._workers.one_blas_thread():
-            cosines = _cosines(self.vectors, self.laws)
+            cosines = _cosines(self.vectors, self.factors)
             own, alpha = self.concentrations, self.prior.alpha
-            of_documents = climb(own, cosines, self.laws, alpha, self._settings, self._workers)
+            of_documents = maximize_proportions(
+                own, cosines, self.factors, alpha, self._ascent, self._workers
+            )
             of_documents += self._improve_topics(cosines)
-        return of_documents + len(cosines) * self._log_c + bound_of_topics(self.prior, self.laws)
+        return of_documents + len(cosines) * self._log_c + bound_of_topics(self.prior, self.factors)
 
     def _improve_topics(self, cosines: Array) -> float:
-        """Move the topics given all proportions; return what the fit of the documents gains."""
+        """Update the topics given all proportions; return the change of κ Σ_d ρ_d."""
         kappa, workers = self.prior.kappa, self._workers
-        terms = terms_of(self.vectors, self.concentrations, cosines, self.laws, kappa, workers)
-        before = terms.value + bound_of_topics(self.prior, self.laws)
-        target = swept_target(self.prior, self.laws, terms)
+        terms = document_terms(
+            self.vectors, self.concentrations, cosines, self.factors, kappa, workers
+        )
+        before = terms.value + bound_of_topics(self.prior, self.factors)
+        target = coordinate_target(self.prior, self.factors, terms)
         for _ in range(HALVINGS):
-            natural = (1.0 - self._step) * self.laws.natural + self._step * target
-            moved = TopicLaws(natural)
+            natural = (1.0 - self._step) * self.factors.natural + self._step * target
+            moved = TopicFactors(natural)
             products = _cosines(self.vectors, moved)
             fit = expected_fit(self.concentrations, products, moved, kappa, workers)
             if fit + bound_of_topics(self.prior, moved) >= before:
-                self.laws = moved
+                self.factors = moved
                 self._step = min(1.0, 2.0 * self._step)
                 return fit - terms.value
             self._step *= 0.5
         return 0.0
 
     def visit(self, rows: NDArray[np.intp], step_size: float) -> float:
-        """Take a natural-gradient step for a minibatch; return an estimate of the bound."""
+        """Take a natural-gradient step on a minibatch; return an estimate of the bound."""
         with self._workers.one_blas_thread():
             return self._visit(rows, step_size)
 
     def _visit(self, rows: NDArray[np.intp], step_size: float) -> float:
-        vectors, laws, prior = self.vectors[rows], self.laws, self.prior
+        vectors, factors, prior = self.vectors[rows], self.factors, self.prior
         factor = self.vectors.shape[0] / len(rows)
-        cosines = _cosines(vectors, laws)
+        cosines = _cosines(vectors, factors)
         own = self.concentrations[rows]
-        gained = climb(own, cosines, laws, prior.alpha, self._settings, self._workers)
+        gain = maximize_proportions(own, cosines, factors, prior.alpha, self._ascent, self._workers)
         self.concentrations[rows] = own
-        terms = terms_of(vectors, own, cosines, laws, prior.kappa, self._workers)
-        target = natural_target(prior, laws, terms.scaled(factor))
-        self.laws = TopicLaws((1.0 - step_size) * laws.natural + step_size * target)
-        return factor * (gained + len(rows) * self._log_c) + bound_of_topics(prior, laws)
+        terms = document_terms(vectors, own, cosines, factors, prior.kappa, self._workers)
+        target = natural_target(prior, factors, terms.scaled(factor))
+        self.factors = TopicFactors((1.0 - step_size) * factors.natural + step_size * target)
+        return factor * (gain + len(rows) * self._log_c) + bound_of_topics(prior, factors)
 
 
-def _cosines(vectors: Any, laws: TopicLaws) -> Array:
+def _cosines(vectors: Any, factors: TopicFactors) -> Array:
     """Products v_d · b_k, shape (n, K)."""
-    return np.ascontiguousarray(vectors @ np.ascontiguousarray(laws.mean.T))
+    return np.ascontiguousarray(vectors @ np.ascontiguousarray(factors.mean.T))
 
 
 Callback = Callable[[Array, Array, int], None]
 
 FIRST_STEP, DECAY_AFTER, DECAY = 0.4, 200.0, 0.6
-"""Default schedule of stochastic steps, the first one over K: all topics answer to one document."""
+"""Default schedule of stochastic steps. The first step size is divided by K: each document moves
+all topics."""
 
 
 def spherical_admixture_vi(
@@ -154,7 +159,7 @@ def spherical_admixture_vi(
 ) -> xr.DataTree:
     r"""Approximate the posterior of a spherical admixture model by variational inference.
 
-    The posterior of `spherical_admixture` by independent laws
+    The posterior of `spherical_admixture` is approximated by independent distributions
 
     .. math::
 
@@ -164,12 +169,12 @@ def spherical_admixture_vi(
     that maximise a bound on the log-evidence, the expected log-joint density plus entropy. The
     expected cosine :math:`E[c\,y^{-1/2}]`, :math:`c = v_d \cdot \beta^\top\theta_d`,
     :math:`y = \|\beta^\top\theta_d\|^2`, is replaced by
-    :math:`\frac32 E[c]\,E[y]^{-1/2} - \frac12 E[cy]\,E[y]^{-3/2}`, which lies below it where c is
-    not negative. With all documents no pass lowers the bound. With ``batch_size=`` steps follow
+    :math:`\frac32 E[c]\,E[y]^{-1/2} - \frac12 E[cy]\,E[y]^{-3/2}`, a lower bound for
+    :math:`c \ge 0`. With all documents no pass lowers the bound. With ``batch_size=`` the steps are
     natural gradients of minibatches, :math:`\eta \leftarrow (1 - s) \eta + s \hat\eta`,
     :math:`\eta_k = \xi_k \mu_k` (stochastic variational inference).
 
-    It is fast and ends near one mode, where it is too certain of the topics.
+    It is fast, converges to one mode, and underestimates the posterior variance of the topics.
 
     Parameters
     ----------
@@ -178,24 +183,24 @@ def spherical_admixture_vi(
     batch_size : int, optional
         Documents of a minibatch; all by default.
     max_passes : int
-        Passes over the documents: at most, or with ``batch_size=`` exactly.
+        Maximum number of passes over the documents; with ``batch_size=`` their exact number.
     tolerance : float
-        Gain of a pass over all documents, in nats for each of them, below which it is the last.
+        Gain of the bound per document in nats below which a pass over all documents is the last.
     step_size : float or callable, optional
         s with ``batch_size=``, a number in (0, 1] or a function of the step such as
         `PolynomialDecay`; by default 0.4 / K · (1 + t / 200)^−0.6.
     local_steps : int
-        Natural-gradient steps of the proportions of a document at each visit, at most.
+        Maximum number of natural-gradient steps of the proportions of a document per visit.
     start : array_like, shape (topic, word), optional
-        Topics to start from; by default around the corpus mean.
+        Initial topics; by default random ones around the corpus mean.
     draws : int
-        Draws of the topics that are returned.
+        Number of draws of the topics to return.
     callback : callable, optional
         Called after every pass or step with mean directions of the topics, shape (K, V), their
         concentrations ξ, shape (K,), and the number of documents seen so far; ends the run by
         raising StopIteration.
     random_seed : int or numpy.random.Generator, optional
-        Of the start, the minibatches and the draws.
+        Seed of the initial topics, the minibatches and the draws.
     progressbar : bool
 
     Returns
@@ -216,7 +221,7 @@ def spherical_admixture_vi(
     Warns
     -----
     ConvergenceWarning
-        If the last of ``max_passes`` passes over all documents still gained more than
+        If the last of ``max_passes`` passes over all documents still gain more than
         ``tolerance``.
 
     See Also
@@ -256,29 +261,33 @@ def spherical_admixture_vi(
     prior = AdmixturePrior(
         mean_direction(vectors, mean), concentrations, float(kappa), float(sigma), float(kappa0)
     )
-    topics = first_topics(start, prior.mean, int(n_topics), rng)
-    laws = MeanField(vectors, prior, TopicLaws(prior.sigma * topics), int(local_steps))
-    run = Run(laws, callback)
+    topics = initial_topics(start, prior.mean, int(n_topics), rng)
+    mean_field = MeanField(vectors, prior, TopicFactors(prior.sigma * topics), int(local_steps))
+    optimization = Optimization(mean_field, callback)
     with Progress(disable=not progressbar, transient=True) as progress:
         task = progress.add_task("Passes", total=max_passes)
         for _ in range(max_passes):
             if batch_size is None:
-                run.all_documents(tolerance * n_documents)
+                optimization.all_documents(tolerance * n_documents)
             else:
-                run.minibatches(shuffled_minibatches(n_documents, batch_size, rng), schedule)
-            progress.update(task, advance=1, description=f"Passes, ELBO {run.elbo[-1]:.6g}")
-            if run.is_over:
+                optimization.minibatches(
+                    shuffled_minibatches(n_documents, batch_size, rng), schedule
+                )
+            progress.update(
+                task, advance=1, description=f"Passes, ELBO {optimization.elbo[-1]:.6g}"
+            )
+            if optimization.is_over:
                 break
-    if batch_size is None and not run.is_over:
-        gain, unit = run.last_gain / n_documents, "gained {:.2g} nats for each document"
+    if batch_size is None and not optimization.is_over:
+        gain, unit = optimization.last_gain / n_documents, "gained {:.2g} nats for each document"
         warn_of_last_pass("spherical_admixture_vi", max_passes, gain, unit)
-    return as_tree(laws, run.elbo, coords, int(draws), rng)
+    return to_datatree(mean_field, optimization.elbo, coords, int(draws), rng)
 
 
-def first_topics(
+def initial_topics(
     start: ArrayLike | None, mean: Array, n_topics: int, rng: np.random.Generator
 ) -> Array:
-    """Directions to start from: those given, or some around the corpus mean."""
+    """Return unit vectors: the given topics, or random ones around the corpus mean."""
     if start is None:
         topics = mean + rng.standard_normal((n_topics, len(mean))) / np.sqrt(len(mean))
     else:
@@ -286,7 +295,7 @@ def first_topics(
     lengths = np.linalg.norm(topics, axis=-1, keepdims=True)
     if topics.shape != (n_topics, len(mean)) or not np.all(lengths > 0):
         raise ValueError(
-            f"start must be {n_topics} topics of {len(mean)} words, none of them zero, got shape "
+            f"start must be {n_topics} nonzero topics of {len(mean)} words, got shape "
             f"{topics.shape}"
         )
     return topics / lengths
@@ -308,12 +317,12 @@ def shuffled_minibatches(
     yield from np.array_split(rng.permutation(n_rows), max(1, round(n_rows / batch_size)))
 
 
-class Run:
-    """Passes over the documents, and what they reached.
+class Optimization:
+    """Passes over the documents, and the bounds they reached.
 
     Parameters
     ----------
-    laws : MeanField
+    mean_field : MeanField
     callback : callable or None
         See `spherical_admixture_vi`.
 
@@ -323,53 +332,55 @@ class Run:
         One for each pass.
     is_over : bool
     last_gain : float
-        What the last pass over all documents has added.
+        Gain of the bound by the last pass over all documents.
     """
 
-    def __init__(self, laws: MeanField, callback: Callback | None) -> None:
-        self._laws, self._callback = laws, callback
+    def __init__(self, mean_field: MeanField, callback: Callback | None) -> None:
+        self._mean_field, self._callback = mean_field, callback
         self.elbo: list[float] = []
         self.is_over, self.last_gain = False, np.inf
         self._steps = self._seen = 0
 
-    def _tell(self, n_documents: int) -> None:
+    def _report(self, n_documents: int) -> None:
         self._seen += n_documents
         if self._callback is not None:
             try:
-                self._callback(self._laws.laws.direction, self._laws.laws.xi, self._seen)
+                self._callback(
+                    self._mean_field.factors.direction, self._mean_field.factors.xi, self._seen
+                )
             except StopIteration:
                 self.is_over = True
 
     def all_documents(self, least_gain: float) -> None:
-        """Improve everything once."""
+        """Run one pass over all documents."""
         before = self.elbo[-1] if self.elbo else -np.inf
-        self.elbo.append(self._laws.pass_over_all())
+        self.elbo.append(self._mean_field.pass_over_all())
         self.last_gain = self.elbo[-1] - before
         self.is_over = self.last_gain < least_gain
-        self._tell(len(self._laws.concentrations))
+        self._report(len(self._mean_field.concentrations))
 
     def minibatches(self, rows: Iterator[NDArray[np.intp]], step_size: Schedule) -> None:
-        """Improve the topics with one minibatch after the other."""
+        """Run one pass of stochastic steps."""
         estimates = []
         for minibatch in rows:
             step = min(float(step_size(self._steps)), 1.0)
-            estimates.append(self._laws.visit(minibatch, step))
+            estimates.append(self._mean_field.visit(minibatch, step))
             self._steps += 1
-            self._tell(len(minibatch))
+            self._report(len(minibatch))
             if self.is_over:
                 break
         self.elbo.append(float(np.mean(estimates)))
 
 
-def as_tree(
-    laws: MeanField,
+def to_datatree(
+    mean_field: MeanField,
     elbo: list[float],
     coords: dict[str, Any],
     draws: int,
     rng: np.random.Generator,
 ) -> xr.DataTree:
-    """Draws of the topics and the parameters of all laws."""
-    topics, prior = laws.laws, laws.prior
+    """Return draws of the topics and the variational parameters."""
+    topics, prior = mean_field.factors, mean_field.prior
     beta = np.empty((1, draws, *topics.natural.shape))
     for draw in range(draws):
         beta[0, draw] = draw_von_mises_fisher(rng, topics.direction, topics.xi, None)
@@ -390,7 +401,7 @@ def as_tree(
     parameters = {
         "direction": (("topic", "word"), topics.direction),
         "concentration": (("topic",), topics.xi),
-        "theta_concentration": (("document", "topic"), laws.concentrations),
+        "theta_concentration": (("document", "topic"), mean_field.concentrations),
         "elbo": (("pass",), np.array(elbo)),
     }
     passes = {"pass": np.arange(1, len(elbo) + 1)}

@@ -1,9 +1,9 @@
-"""Read a topic by its words."""
+"""Words with the largest weights in each topic, as a table and as bars."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -23,9 +23,8 @@ def top_words(
     *,
     n: int = 10,
     var_name: str | None = None,
-    fmt: Literal["wide", "xarray"] = "wide",
-) -> pd.DataFrame | xr.Dataset:
-    """List the words with the largest weight in each topic.
+) -> pd.DataFrame:
+    """List the words with the largest weights in each topic.
 
     The weights are posterior means over all draws of all chains, after `align_topics` has given
     the topics one order.
@@ -39,21 +38,18 @@ def top_words(
     n : int
         Number of words per topic.
     var_name : str, optional
-        Name of the topics; ``beta`` or ``topics`` by default, whichever is there.
-    fmt : {"wide", "xarray"}
-        A table of the words, or a data set that has their weights too.
+        Name of the topics; by default ``beta`` or ``topics``.
 
     Returns
     -------
-    pandas.DataFrame or xarray.Dataset
-        The words, a row for each topic and a column for each rank from 1 to `n`; or ``word`` and
-        ``weight`` with dimensions (topic, rank).
+    pandas.DataFrame
+        One row for each topic, one column for each rank from 1 to `n`.
 
     Raises
     ------
     ValueError
-        If `vocabulary` does not have one word per column of the topics, `n` is not between 1 and
-        V, or `fmt` is none of its choices.
+        If `vocabulary` does not have one word per column of the topics, or `n` is not between 1
+        and V.
 
     Examples
     --------
@@ -68,8 +64,13 @@ def top_words(
     0      sun  moon
     1      sea  moon
     """
-    if fmt not in ("wide", "xarray"):
-        raise ValueError(f"`fmt` must be 'wide' or 'xarray', got {fmt!r}.")
+    return _words_and_weights(idata, vocabulary, n, var_name)["word"].to_pandas()
+
+
+def _words_and_weights(
+    idata: xr.DataTree, vocabulary: Sequence[str] | None, n: int, var_name: str | None
+) -> xr.Dataset:
+    """Return ``word`` and ``weight`` with dimensions (topic, rank)."""
     idata = convert_to_datatree(idata)
     var_name = name_of_topics(idata, var_name)
     beta = topics_of(idata, var_name)
@@ -83,18 +84,17 @@ def top_words(
         raise ValueError(f"`n` must be between 1 and the {len(words)} words, got {n}.")
     mean = topics_of(align_topics(idata, var_name=var_name), var_name).mean(("chain", "draw"))
     best = np.argsort(-mean.values, axis=1)[:, :n]
-    table = xr.Dataset(
+    return xr.Dataset(
         {
             "word": ((topic, "rank"), words[best]),
             "weight": ((topic, "rank"), np.take_along_axis(mean.values, best, axis=1)),
         },
         coords={topic: beta[topic], "rank": np.arange(1, n + 1)},
     )
-    return table if fmt == "xarray" else table["word"].to_pandas()
 
 
 LABEL_WIDTH, LETTER_WIDTH = 180, 8
-"""Pixels of the label below a panel with its margins, and of a letter of the words beside it."""
+"""Width in pixels of a panel without its words, and of one letter of a word."""
 
 
 def plot_top_words(
@@ -103,12 +103,11 @@ def plot_top_words(
     *,
     n: int = 10,
     var_name: str | None = None,
-    topics: Sequence[int] | None = None,
-    columns: int = 5,
+    coords: Mapping[str, Any] | None = None,
     backend: str | None = None,
-    **figure: Any,
+    **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Draw a panel of horizontal bars for each topic, longest on top.
+    """Plot the weights of the top words of each topic as horizontal bars, one panel per topic.
 
     Parameters
     ----------
@@ -119,15 +118,14 @@ def plot_top_words(
     n : int
         Number of words per topic.
     var_name : str, optional
-        Name of the topics; ``beta`` or ``topics`` by default, whichever is there.
-    topics : sequence of int, optional
-        Which topics to show, by position; all by default.
-    columns : int
-        Panels side by side.
+        Name of the topics; by default ``beta`` or ``topics``.
+    coords : mapping, optional
+        Topics to plot, such as ``{"topic": [0, 3]}``; all by default.
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
-    **figure
-        Passed to the back end's function that makes the figure, as ``figsize=``.
+    **pc_kwargs
+        ``col_wrap=``, the number of panels in a row, 5 by default; all others go to the function
+        of the backend that creates the figure, such as ``figsize=``.
 
     Returns
     -------
@@ -137,7 +135,7 @@ def plot_top_words(
     Raises
     ------
     ImportError
-        If the back end is not installed.
+        If the backend is not installed.
     ValueError
         As `top_words`.
 
@@ -154,10 +152,10 @@ def plot_top_words(
     """
     idata = convert_to_datatree(idata)
     var_name = name_of_topics(idata, var_name)
-    table = top_words(idata, vocabulary, n=n, var_name=var_name, fmt="xarray")
+    table = _words_and_weights(idata, vocabulary, n, var_name)
     topic = str(table["word"].dims[0])
-    if topics is not None:
-        table = table.isel({topic: list(topics)})
+    if coords is not None:
+        table = table.sel({dim: np.atleast_1d(labels) for dim, labels in coords.items()})
     longest = float(table["weight"].max())
     shortest = min(float(table["weight"].min()), 0.0)
     longest_word = max(len(str(word)) for word in table["word"].values.ravel())
@@ -166,18 +164,17 @@ def plot_top_words(
         backend,
         core=("rank",),
         size=(LABEL_WIDTH + LETTER_WIDTH * longest_word, 90 + 18 * n),
-        col_wrap=columns,
-        **figure,
+        **({"col_wrap": 5} | pc_kwargs),
     )
 
     def panel(pen: Pen, part: xr.DataArray, _: str) -> None:
         at = part[topic].item()
         words = table["word"].sel({topic: at}).values[::-1]
-        place, weight = np.arange(n), part.values[::-1]
+        position, weight = np.arange(n), part.values[::-1]
         corners = np.stack([0 * weight, weight, weight, 0 * weight, np.full(n, np.nan)], axis=1)
-        height = place[:, None] + np.array([-0.4, -0.4, 0.4, 0.4, np.nan])
+        height = position[:, None] + np.array([-0.4, -0.4, 0.4, 0.4, np.nan])
         pen.area(corners.ravel(), height.ravel(), color=COLOURS[0], alpha=1.0)
-        pen.module.yticks(place, [str(word) for word in words], pen.target)
+        pen.module.yticks(position, [str(word) for word in words], pen.target)
         pen.window((1.05 * shortest, 1.05 * longest), (-0.6, n - 0.4))
         pen.module.xlabel("posterior mean weight", pen.target)
         pen.title(f"{topic} {at}")

@@ -1,4 +1,4 @@
-"""Counts from gradients: observed counts, expected counts, normalised probabilities, refusals."""
+"""Counts from gradients: observed counts, expected counts, normalized probabilities, errors."""
 
 import numpy as np
 import pymc as pm
@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_geodesic import SCIR, SGRLD
-from pymc_geodesic.counts.model_check import CountProbe
+from pymc_geodesic.counts.model_checks import LikelihoodChecks
 from tests.steps.runs import INTERPRETED
 
 RNG = np.random.default_rng(1)
@@ -29,8 +29,15 @@ def counts_at(step, point, argument=0):
 
 def counts_change(step):
     """Whether counts depend on the point."""
-    probe = CountProbe("SCIR", step.variables, step.estimator)
-    return probe.dependence(0, needs_counts=True).counts
+    checks = LikelihoodChecks(
+        "SCIR",
+        step.model,
+        step.variables,
+        step.estimator,
+        step.sampler.layout,
+        allows_negative=False,
+    )
+    return checks.dependence().counts
 
 
 def make(model, step_class=SCIR, **kwargs):
@@ -234,7 +241,7 @@ def test_log_normal_variables():
 
 
 def test_both_kinds_in_one_step():
-    """The parameters of a product are told apart variable by variable."""
+    """Counts and exposures of a product are separated for each variable."""
     with pm.Model() as model:
         pm.Gamma("g", 2.0, 3.0, shape=2)
         pm.Gamma("f", 1.0, 1.0)
@@ -247,7 +254,7 @@ def test_both_kinds_in_one_step():
     np.testing.assert_allclose(exposures, [f, f, g.sum(), 0, 0, 0, 0], atol=1e-9)
 
 
-# Refusals.
+# Errors.
 
 
 def one_minus(w):
@@ -264,7 +271,7 @@ def weighted(w):
 
 
 @pytest.mark.parametrize("likelihood", [one_minus, log_ratio, weighted])
-def test_a_likelihood_with_negative_counts_is_refused_by_name(likelihood):
+def test_a_likelihood_with_negative_counts_raises_an_error_with_its_name(likelihood):
     with pm.Model() as model:
         likelihood(pm.Dirichlet("weights", np.ones(4)))
     with pytest.raises(ValueError, match=r"SCIR cannot sample 'weights'.*no negative parameter"):
@@ -272,7 +279,7 @@ def test_a_likelihood_with_negative_counts_is_refused_by_name(likelihood):
     make(model, SGRLD)
 
 
-def test_a_gamma_variable_with_another_likelihood_is_refused():
+def test_a_gamma_variable_with_another_likelihood_raises():
     with pm.Model() as model:
         pm.Normal("y", pm.Gamma("g", 2.0, 3.0), 1.0, observed=[1.0, 2.0])
     with pytest.raises(ValueError, match="SCIR cannot sample 'g'"):
@@ -280,7 +287,7 @@ def test_a_gamma_variable_with_another_likelihood_is_refused():
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_log_normal_variable_with_another_likelihood_is_refused(sign):
+def test_a_log_normal_variable_with_another_likelihood_raises(sign):
     with pm.Model() as model:
         x = pm.LogNormal("x", 0.0, 1.0)
         pm.Normal("y", sign * x**2, 1.0, observed=[1.0, 2.0])
@@ -290,7 +297,7 @@ def test_a_log_normal_variable_with_another_likelihood_is_refused(sign):
         make(model, SGRLD, vars=["x"])
 
 
-def test_a_prior_that_depends_on_the_step_is_refused():
+def test_a_prior_that_depends_on_the_step_raises():
     with pm.Model() as model:
         c = pm.Gamma("c", 2.0, 1.0)
         pm.Dirichlet("w", c * np.ones(3))
@@ -299,7 +306,7 @@ def test_a_prior_that_depends_on_the_step_is_refused():
     make(model, vars=["w"])
 
 
-def test_a_prior_that_depends_on_rows_is_refused():
+def test_a_prior_that_depends_on_rows_raises():
     with pm.Model() as model:
         x = pm.Data("x", np.ones(4))
         w = pm.Dirichlet("w", x)
@@ -309,7 +316,7 @@ def test_a_prior_that_depends_on_rows_is_refused():
         make(model, batch_size=2, minibatch=["x", "z"])
 
 
-def test_other_variables_are_refused():
+def test_other_variables_raise():
     with pm.Model() as model:
         pm.Normal("x")
         pm.Dirichlet("w", np.ones(3))
@@ -327,7 +334,7 @@ def test_other_variables_are_refused():
 def test_control_variates_need_minibatches_and_no_other_variables():
     with pm.Model() as model:
         pm.Categorical("y", pm.Dirichlet("w", np.ones(4)), observed=pm.Data("z", LABELS))
-    with pytest.raises(ValueError, match="with minibatches only"):
+    with pytest.raises(ValueError, match="to minibatches only"):
         make(model, control_variates=True)
     with pm.Model() as model:
         share = pm.Beta("share", 1.0, 1.0)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from pymc_geodesic.counts.topic_run import WORDS_OF_PART, run_topics
-from pymc_geodesic.counts.word_counts import TopicCounts
+from pymc_geodesic.counts.topic_counts import TopicCounts
+from pymc_geodesic.counts.topic_run import SETTINGS, run_topics
 from pymc_geodesic.kernels.topic_updates import scir_words, sgrld_words
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import Workers
 from tests.grids import slow
 
-V, K = 2 * WORDS_OF_PART + 100, 3
+V, K = 2 * SETTINGS.words_per_part + 100, 3
 COUNTED = np.arange(0, V, 3, dtype=np.int32)
 COUNTS = np.array([0.5, 2.0, 40.0])  # of every counted word, by topic
 SCALE = 10.0

@@ -230,7 +230,6 @@ def test_minibatches_with_control_variates_agree_with_all_rows(regression):
         idata = pm.sample(
             draws=400, tune=300, chains=2, cores=1, step=pg.GMC(), random_seed=1,
             progressbar=False, compute_convergence_checks=False,
-            compile_kwargs={"mode": "FAST_COMPILE"},
         )  # fmt: skip
     whole = ksd(idata, regression, random_seed=1)
     minibatches = PosteriorScore(regression, batch_size=50, minibatch=["X", "y"])

@@ -163,7 +163,7 @@ def test_posterior_of_the_global_variable(hierarchy, sampler):
     with model:
         idata = pm.sample(
             6000, tune=500, chains=1, step=step, random_seed=3, progressbar=False,
-            compute_convergence_checks=False, compile_kwargs=INTERPRETED,
+            compute_convergence_checks=False,
         )  # fmt: skip
     draws = idata.posterior["m"].values.ravel()
     ess = float(pm.stats.ess(idata, var_names=["m"])["m"])

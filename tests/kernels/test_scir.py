@@ -7,10 +7,15 @@ import pytest
 from numba import njit
 from scipy import integrate, special, stats
 
-from pymc_geodesic.kernels.cox_ingersoll_ross import cir_transition
-from pymc_geodesic.kernels.expected_counts import CountsAt, estimate_counts
-from pymc_geodesic.kernels.positive_numbers import POSITIVE, SIMPLEX, Prior, expand_values
-from pymc_geodesic.kernels.scir import scir
+from pymc_geodesic.kernels.counts import (
+    POSITIVE,
+    SIMPLEX,
+    CountsAt,
+    Prior,
+    estimate_counts,
+    values_from_logs,
+)
+from pymc_geodesic.kernels.scir import cir_transition, scir
 from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.log_gamma import fill_log_gamma
@@ -46,7 +51,7 @@ def check_transition(transition, seed=1):
     for shape, state, time in CASES:
         log_state = np.full(N, math.log(state))
         transition(log_state, np.full(N, shape), ZERO, np.full(1, time), stream(seed))
-        # Where an atom-like mass lies below the range of doubles the law is compared above 1e-290.
+        # Where mass lies below the range of doubles, distributions are compared above 1e-290.
         seen = np.maximum(log_state, math.log(1e-290))
         law = cir_law(shape, state, time)
         low = law(np.array([math.log(1e-290)]))[0]
@@ -64,7 +69,7 @@ def test_the_transition_has_the_non_central_chi_squared_law():
 
 
 def test_the_transition_density_solves_the_process():
-    """Mean and variance of the law above are those of dθ = (a − θ)dt + √(2θ) dW."""
+    """Mean and variance of the distribution above are those of dθ = (a − θ)dt + √(2θ) dW."""
     for shape, state, time in CASES:
         law = stats.ncx2(
             2.0 * shape, 2.0 * state / math.expm1(time), scale=0.5 * -math.expm1(-time)
@@ -118,7 +123,7 @@ like_the_kernel = njit(error_model="numpy", fastmath=FAST_MATH)
 
 @like_the_kernel
 def without_mixture(log_state, shape, log_rate, time, stream):
-    """Mutant: the mean of the Poisson variate in its place."""
+    """Mutant: the mean of the Poisson variate instead of a draw."""
     shapes = shape + np.exp(log_state) / math.expm1(time[0])
     fill_log_gamma(stream, shapes, log_state)
     log_state += math.log(-math.expm1(-time[0]))
@@ -232,7 +237,7 @@ def test_mean_and_variance_of_corollary_3_2(chains):
 
 @njit
 def poisson_like(position, argument, context, output):
-    """Two numbers of a simplex, 3 and 5 counts; two positive ones, θ⁷ e^(−2θ) and e^(−θ/2)."""
+    """Two components of a simplex, counts 3 and 5; two Gamma variables, θ⁷ e^(−2θ) and e^(−θ/2)."""
     output[0] = 3.0 / position[0]
     output[1] = 5.0 / position[1]
     output[2] = 7.0 / position[2] - 2.0
@@ -247,7 +252,7 @@ BLOCKS = np.array([[SIMPLEX, 0, 1, 2], [POSITIVE, 2, 1, 2]], dtype=np.int64)
 def test_counts_and_exposures_are_told_apart(log_theta):
     field = native_field(poisson_like, 4)
     values, counts, exposures = np.empty((3, 4))
-    expand_values(BLOCKS, np.array([-900.0, 2.0, *log_theta]), values)
+    values_from_logs(BLOCKS, np.array([-900.0, 2.0, *log_theta]), values)
     before = values.copy()
     found = CountsAt(values, counts, exposures)
     failed = estimate_counts(Callback(field.address, NO_CONTEXT), 0, BLOCKS, found)
@@ -262,7 +267,7 @@ def test_counts_and_exposures_are_told_apart(log_theta):
 def test_values_are_probabilities_and_never_zero():
     values = np.empty(6)
     blocks = np.array([[SIMPLEX, 0, 2, 2], [POSITIVE, 4, 1, 2]], dtype=np.int64)
-    expand_values(blocks, np.array([-1e6, 5.0, 800.0, 801.0, -1e6, 3.0]), values)
+    values_from_logs(blocks, np.array([-1e6, 5.0, 800.0, 801.0, -1e6, 3.0]), values)
     assert values[0] == 1e-290
     assert values[4] == 1e-290
     np.testing.assert_allclose(values[[1, 3]], [1.0, 1.0 / (1.0 + math.exp(-1.0))])
@@ -303,7 +308,7 @@ def test_an_undefined_count_stops_too():
 
 
 def test_density_of_the_transition_integrates_to_the_law():
-    """The law used as the reference is that of eq. 2.2, whose density is a Bessel function."""
+    """The reference distribution is that of eq. 2.2, whose density contains a Bessel function."""
     shape, state, time = 0.7, 2.0, 0.4
     c = 1.0 / -math.expm1(-time)
     u = c * state * math.exp(-time)

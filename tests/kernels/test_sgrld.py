@@ -1,4 +1,4 @@
-"""SGRLD: its drift, its reflection, and the law it approaches with short steps."""
+"""SGRLD: its drift, its reflection, and the distribution that it approaches with short steps."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from scipy import stats
 
-from pymc_geodesic.kernels.positive_numbers import POSITIVE, SIMPLEX, Prior
+from pymc_geodesic.kernels.counts import POSITIVE, SIMPLEX, Prior
 from pymc_geodesic.kernels.sgrld import sgrld
 from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream

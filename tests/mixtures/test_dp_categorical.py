@@ -11,8 +11,8 @@ from pymc_geodesic.mixtures import (
     collapsed_gibbs,
     dp_categorical_gibbs,
     dp_categorical_slice,
-    mixture_log_predictive,
-    mixture_perplexity,
+    log_predictive,
+    perplexity,
 )
 from pymc_geodesic.mixtures.dp_categorical import Counts, Mixture
 from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
@@ -106,13 +106,13 @@ def test_a_wrong_slice_sampler_has_another_law(kernel, edit, monkeypatch):
 
 def test_new_rows_have_the_exact_predictive_probability(exact):
     idata = dp_categorical_gibbs(COUNTS, PRIOR, BETA, draws=8_000, thin=2, **QUIET)
-    every = np.exp(mixture_log_predictive(idata, NEW, average=False).values[0])
+    every = np.exp(log_predictive(idata, NEW, average=False).values[0])
     assert np.abs(by_batches(every[:, :3], exact.predictive[:3])).max() < 4
     np.testing.assert_allclose(every[:, 3], 1.0)  # a row without tokens
-    mean = np.exp(mixture_log_predictive(idata, NEW).values)
+    mean = np.exp(log_predictive(idata, NEW).values)
     np.testing.assert_allclose(mean, every.mean(axis=0), rtol=1e-10)
-    perplexity = np.exp(-np.log(mean).sum() / NEW.sum())
-    assert mixture_perplexity(idata, sparse.csr_array(NEW)) == pytest.approx(perplexity)
+    expected = np.exp(-np.log(mean).sum() / NEW.sum())
+    assert perplexity(idata, sparse.csr_array(NEW)) == pytest.approx(expected)
     np.testing.assert_allclose(
         np.bincount(idata.posterior["n_clusters"].values[0], minlength=6)[1:] / 8_000,
         exact.n_clusters,
@@ -129,7 +129,7 @@ def test_what_is_not_kept_is_predicted_by_the_prior():
     expected = weight * np.prod(topics ** NEW[1], axis=1)
     expected += (1 - weight) * np.exp(log_marginal(NEW[1]))
     with pytest.warns(UserWarning, match="of which the 1 largest were kept"):
-        found = mixture_log_predictive(idata, NEW, average=False).values[0, :, 1]
+        found = log_predictive(idata, NEW, average=False).values[0, :, 1]
     np.testing.assert_allclose(np.exp(found), expected)
 
 
@@ -204,19 +204,19 @@ def test_batches_of_no_possible_size_are_refused(batch_size, message):
 def test_bad_predictions_are_named():
     idata = dp_categorical_gibbs(COUNTS, draws=2, tune=0, n_components=1, **QUIET)
     with pytest.raises(ValueError, match="shape"):
-        mixture_log_predictive(idata, [[1, 2]])
-    with pytest.raises(ValueError, match="whole numbers"):
-        mixture_log_predictive(idata, [[1, 2, -1]])
+        log_predictive(idata, [[1, 2]])
+    with pytest.raises(ValueError, match="nonnegative integers"):
+        log_predictive(idata, [[1, 2, -1]])
     with pytest.raises(ValueError, match="no token"):
-        mixture_perplexity(idata, [[0, 0, 0]])
+        perplexity(idata, [[0, 0, 0]])
     del idata["constant_data"]
     with pytest.raises(ValueError, match="beta"):
-        mixture_log_predictive(idata, NEW)
+        log_predictive(idata, NEW)
     idata["posterior"].dataset = idata["posterior"].to_dataset().drop_vars("weights")
     with pytest.raises(ValueError, match="the posterior holds no variable 'weights'"):
-        mixture_log_predictive(idata, NEW)
+        log_predictive(idata, NEW)
     with pytest.raises(ValueError, match="has no group 'posterior'"):
-        mixture_log_predictive(idata.drop_nodes("posterior"), NEW)
+        log_predictive(idata.drop_nodes("posterior"), NEW)
 
 
 def test_a_start_from_some_rows_is_a_start_for_all():

@@ -7,8 +7,8 @@ import pytest
 
 from pymc_geodesic.mixtures import (
     dp_categorical_gibbs,
-    dp_categorical_mixture,
     dp_categorical_slice,
+    dp_categorical_stochastic_slice,
 )
 from pymc_geodesic.mixtures.dp_categorical import Counts, Mixture
 from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
@@ -156,7 +156,7 @@ def test_where_proposals_are_made():
     assert plain.equals(none)
     assert not plain.equals(some)
     assert not plain.equals(later)
-    for sampler in (dp_categorical_slice, dp_categorical_mixture):
+    for sampler in (dp_categorical_slice, dp_categorical_stochastic_slice):
         trees = [
             sampler(NOISE, 1.0, 0.5, start_sweeps=3, batch_size=50, start_split_merge=n, **options)
             for n in (0, 0, 5)
@@ -172,7 +172,7 @@ def test_where_proposals_are_made():
     [
         (dp_categorical_gibbs, {"split_merge": -1}, "split_merge must be an integer"),
         (dp_categorical_gibbs, {"split_merge": (1, 0.5)}, "split_merge must be an integer"),
-        (dp_categorical_gibbs, {"split_merge": (1, 2, 3)}, "split_merge must be a number or two"),
+        (dp_categorical_gibbs, {"split_merge": (1, 2, 3)}, "integer or a pair"),
         (dp_categorical_slice, {"start_split_merge": -1}, "start_split_merge"),
     ],
 )

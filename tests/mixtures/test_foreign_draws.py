@@ -6,20 +6,20 @@ import pytest
 
 from pymc_geodesic.mixtures import (
     component_probabilities,
-    expert_probabilities,
-    expert_votes,
-    mixture_log_predictive,
-    mixture_perplexity,
+    log_predictive,
+    perplexity,
+    predict,
+    predict_proba,
 )
 from tests.foreign_draws import OTHERS, assert_refused
 
 X = np.eye(3)
 PREDICTIONS = {
-    "expert_votes": lambda idata: expert_votes(idata, X),
-    "expert_probabilities": lambda idata: expert_probabilities(idata, X),
+    "predict": lambda idata: predict(idata, X),
+    "predict_proba": lambda idata: predict_proba(idata, X),
     "component_probabilities": lambda idata: component_probabilities(idata, X),
-    "mixture_log_predictive": lambda idata: mixture_log_predictive(idata, X),
-    "mixture_perplexity": lambda idata: mixture_perplexity(idata, X),
+    "log_predictive": lambda idata: log_predictive(idata, X),
+    "perplexity": lambda idata: perplexity(idata, X),
 }
 
 
@@ -30,7 +30,7 @@ def test_draws_of_other_models_are_refused(predict, given):
 
 
 @pytest.mark.parametrize(
-    "predict", ["expert_votes", "component_probabilities", "mixture_log_predictive"]
+    "predict", ["predict", "predict_proba", "component_probabilities", "log_predictive"]
 )
 def test_what_is_no_draws_is_refused(predict):
     with pytest.raises(ValueError, match=f"{predict} takes .* first, as an xarray.DataTree; got"):
@@ -41,14 +41,14 @@ def test_draws_of_experts_without_their_prior_are_refused():
     shapes = {"sizes": (1, 2, 4), "weights": (1, 2, 4, 2, 3), "mean": (1, 2, 4, 3)}
     posterior = {name: np.ones(shape) for name, shape in shapes.items()}
     idata = az.from_dict({"posterior": posterior | {"lower": np.ones((1, 2, 4, 3, 3))}})
-    with pytest.raises(ValueError, match=r"mixtures.infinite_svm, .* no group 'constant_data'"):
-        expert_votes(idata, X)
+    with pytest.raises(ValueError, match=r"mixtures.infinite_svm or .* no group 'constant_data'"):
+        predict_proba(idata, X)
 
 
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.ones((1, 2, 4)), r"'weights' of shape \(1, 2, 4\) are not those of 'topics'"),
+        (np.ones((1, 2, 4)), r"'weights' of shape \(1, 2, 4\) do not match 'topics'"),
         (np.full((1, 2, 2), 0.6), "'weights' are negative, or sum to more than one"),
         (np.tile([-0.5, 0.5], (1, 2, 1)), "'weights' are negative, or sum to more than one"),
     ],
@@ -58,4 +58,4 @@ def test_weights_of_classifiers_are_none_of_a_mixture(weights, message):
         {"posterior": {"weights": weights, "topics": np.full((1, 2, 2, 3), 1 / 3)}}
     )
     with pytest.raises(ValueError, match=message):
-        mixture_log_predictive(idata, X)
+        log_predictive(idata, X)

@@ -8,17 +8,18 @@ from scipy import integrate, stats
 from scipy.special import gammaln
 
 from pymc_geodesic.mixtures import (
-    dp_multinomial_logit,
-    expert_probabilities,
-    expert_votes,
+    dp_multinomial_logit_sgnht,
     infinite_svm,
+    predict,
+    predict_proba,
 )
-from pymc_geodesic.mixtures.experts import add_subgradient, augment_weights
-from pymc_geodesic.mixtures.gaussian_experts import (
+from pymc_geodesic.mixtures.expert_gibbs import (
     HINGE,
     LOGIT,
     Experts,
     add_row,
+    add_subgradient,
+    augment_weights,
     log_predictive,
     loss_of_row,
     remove_row,
@@ -168,7 +169,7 @@ def test_partitions_have_their_probabilities(method):
 
 def test_partitions_of_logit_models_have_their_probabilities():
     settings = {"alpha": 1.5, "strength": 0.2}
-    idata = dp_multinomial_logit(
+    idata = dp_multinomial_logit_sgnht(
         X_SMALL, Y_SMALL, **settings, intercept=False, batch_size=4, n_steps=30, draws=5_000,
         tune=200, random_seed=1, progressbar=False, max_experts=6,
     )  # fmt: skip
@@ -193,9 +194,13 @@ def test_experts_find_what_no_line_tells_apart(crossed, method):
         X[train], y[train], 5.0, method=method, draws=60, tune=100, random_seed=1,
         progressbar=False,
     )  # fmt: skip
-    votes = expert_votes(idata, X[test])
+    votes = predict_proba(idata, X[test], kind="votes")
     np.testing.assert_allclose(votes.sum("class"), 1.0)
     assert float(np.mean(votes.argmax("class") == y[test])) > 0.93
+    np.testing.assert_array_equal(predict(idata, X[test]), votes.argmax("class"))
+    labels = predict_proba(idata, X[test])
+    np.testing.assert_allclose(labels.sum("class"), 1.0)
+    assert float(np.mean(labels.argmax("class") == y[test])) > 0.9
     assert 2 <= int(idata.sample_stats["n_experts"].median()) <= 5
     again = infinite_svm(
         X[train], y[train], 5.0, method=method, draws=60, tune=100, random_seed=1,
@@ -209,15 +214,16 @@ def test_logit_experts_find_it_too_and_their_probabilities_are_calibrated(crosse
     rng = np.random.default_rng(5)
     scores = np.where(X[:, 0] + X[:, 1] < 5, 2 * X[:, 0], 2 * (5 - X[:, 1]))
     y = (rng.random(600) < 1 / (1 + np.exp(-scores))).astype(int)
-    idata = dp_multinomial_logit(
+    idata = dp_multinomial_logit_sgnht(
         X[:400], y[:400], prior_scale=3.0, draws=60, tune=60, random_seed=1, progressbar=False
     )
-    found = expert_probabilities(idata, X[400:]).values
+    found = predict_proba(idata, X[400:]).values
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
     right = np.mean(found.argmax(axis=1) == y[400:])
+    np.testing.assert_array_equal(predict(idata, X[400:]), found.argmax(axis=1))
     error = np.sqrt(np.sum(found.max(axis=1) * (1 - found.max(axis=1)))) / 200
     assert abs(right - found.max(axis=1).mean()) < 4 * error
-    votes = expert_votes(idata, X[400:]).values
+    votes = predict_proba(idata, X[400:], kind="votes").values
     log_score = np.log(found[np.arange(200), y[400:]]).mean()
     assert log_score > np.log(np.clip(votes, 1e-3, 1)[np.arange(200), y[400:]]).mean()
     assert right > 0.75
@@ -244,7 +250,7 @@ def test_mistakes(crossed):
     X, y = crossed
     with pytest.raises(ValueError, match="one label for each of the 600 rows"):
         infinite_svm(X, y[:5])
-    with pytest.raises(ValueError, match="column 1 of X is the same number everywhere"):
+    with pytest.raises(ValueError, match="column 1 of X is constant"):
         infinite_svm(np.column_stack([X[:, 0], np.ones(600)]), y)
     broken = X.copy()
     broken[3, 1] = np.nan
@@ -270,27 +276,29 @@ def test_mistakes(crossed):
         infinite_svm(X, np.zeros(600, dtype=int))
     idata = infinite_svm(X, y, draws=2, tune=0, random_seed=1, progressbar=False)
     with pytest.raises(ValueError, match="X has 3 features, but the model has 2"):
-        expert_votes(idata, np.ones((2, 3)))
+        predict(idata, np.ones((2, 3)))
     with pytest.raises(ValueError, match="n_draws must be a positive integer, got 0"):
-        expert_votes(idata, np.ones((2, 2)), n_draws=0)
+        predict(idata, np.ones((2, 2)), n_draws=0)
     with pytest.raises(ValueError, match="X has missing values"):
-        expert_votes(idata, [[np.nan, 0.0]])
+        predict(idata, [[np.nan, 0.0]])
+    with pytest.raises(ValueError, match='choose "label" or "votes"'):
+        predict_proba(idata, X, kind="vote")
 
 
 def test_classes_are_the_labels(crossed):
     X, y = crossed
     options = {"draws": 10, "tune": 20, "random_seed": 1, "progressbar": False}
     signs, numbers = (infinite_svm(X, each, 5.0, **options) for each in (2 * y - 1, y))
-    votes = expert_votes(signs, X)
-    np.testing.assert_array_equal(votes, expert_votes(numbers, X))
+    votes = predict_proba(signs, X, kind="votes")
+    np.testing.assert_array_equal(votes, predict_proba(numbers, X, kind="votes"))
     assert votes["class"].values.tolist() == [-1, 1]
-    assert float(np.mean(votes.idxmax("class") == 2 * y - 1)) > 0.8
+    assert float(np.mean(predict(signs, X) == 2 * y - 1)) > 0.8
 
 
 def test_experts_without_room_end_the_run():
     """Whichever row asks for one more, and not only where it is likely."""
     X = np.linspace(-3.0, 3.0, 40)[:, None]
-    with pytest.raises(RuntimeError, match="all max_experts=2 experts have rows"):
+    with pytest.raises(RuntimeError, match="needs more than max_experts=2 experts"):
         infinite_svm(
             X, X[:, 0] > 0, alpha=5.0, max_experts=2, draws=20, tune=0, random_seed=1,
             progressbar=False,

@@ -3,8 +3,7 @@ import pytest
 from scipy import sparse
 
 from pymc_geodesic.datasets import make_vmf_mixture
-from pymc_geodesic.mixtures import spherical_kmeans
-from pymc_geodesic.topics import ConvergenceWarning
+from pymc_geodesic.mixtures import ConvergenceWarning, spherical_kmeans
 
 
 @pytest.fixture
@@ -15,35 +14,35 @@ def mixture():
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
 def test_finds_separated_components(mixture, form):
     points, component = mixture
-    centres, cluster = spherical_kmeans(form(points), 4, random_seed=1)
-    np.testing.assert_allclose(np.linalg.norm(centres, axis=1), 1.0)
-    order = centres.argmax(axis=1)
+    centers, cluster = spherical_kmeans(form(points), 4, random_seed=1)
+    np.testing.assert_allclose(np.linalg.norm(centers, axis=1), 1.0)
+    order = centers.argmax(axis=1)
     assert (order[cluster] == component).mean() > 0.97
 
 
 def test_the_result_is_a_fixed_point(mixture):
     points, _ = mixture
-    centres, cluster = spherical_kmeans(points, 6, random_seed=2)
-    np.testing.assert_array_equal((points @ centres.T).argmax(axis=1), cluster)
+    centers, cluster = spherical_kmeans(points, 6, random_seed=2)
+    np.testing.assert_array_equal((points @ centers.T).argmax(axis=1), cluster)
     for k in range(6):
         mean = points[cluster == k].mean(axis=0)
-        np.testing.assert_allclose(centres[k], mean / np.linalg.norm(mean))
+        np.testing.assert_allclose(centers[k], mean / np.linalg.norm(mean))
 
 
 def test_as_many_clusters_as_points():
     points = np.eye(5)
-    centres, cluster = spherical_kmeans(points, 5, random_seed=3)
+    centers, cluster = spherical_kmeans(points, 5, random_seed=3)
     assert sorted(cluster) == list(range(5))
-    np.testing.assert_array_equal(centres[cluster], points)
+    np.testing.assert_array_equal(centers[cluster], points)
 
 
 def test_copies_of_one_point_still_give_clusters():
-    centres, _ = spherical_kmeans(np.tile([0.6, 0.8], (6, 1)), 3, random_seed=4)
-    np.testing.assert_allclose(centres, np.tile([0.6, 0.8], (3, 1)))
+    centers, _ = spherical_kmeans(np.tile([0.6, 0.8], (6, 1)), 3, random_seed=4)
+    np.testing.assert_allclose(centers, np.tile([0.6, 0.8], (3, 1)))
 
 
 def test_too_few_points_are_refused():
-    with pytest.raises(ValueError, match="2 points cannot form 3 clusters"):
+    with pytest.raises(ValueError, match="n_clusters=3 exceeds the 2 points"):
         spherical_kmeans(np.eye(2), 3)
 
 
@@ -53,15 +52,15 @@ def test_what_is_no_direction_is_refused():
         spherical_kmeans(points, 2)
     with pytest.raises(ValueError, match="n_clusters must be an integer of at least 1"):
         spherical_kmeans(np.eye(2), 0)
-    centres, _ = spherical_kmeans(np.eye(2).tolist(), 1, random_seed=1)
-    np.testing.assert_allclose(centres, [[0.5**0.5, 0.5**0.5]])
+    centers, _ = spherical_kmeans(np.eye(2).tolist(), 1, random_seed=1)
+    np.testing.assert_allclose(centers, [[0.5**0.5, 0.5**0.5]])
 
 
 def test_clusters_that_still_change_are_told():
     points = np.random.default_rng(1).normal(size=(200, 3))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     options = {"n_restarts": 1, "random_seed": 1}
-    words = r"max_passes=2 without having converged: the last pass still put \d+ points into other"
+    words = r"max_passes=2 .*: the last pass still changed the cluster of \d+ points"
     with pytest.warns(ConvergenceWarning, match=words) as caught:
         spherical_kmeans(points, 6, max_passes=2, **options)
     assert caught[0].filename == __file__

@@ -137,7 +137,6 @@ def draws(points):
         return model, pm.sample(
             step=pg.SGGMC(batch_size=100, minibatch=["points"]), draws=500, tune=500, chains=2,
             cores=1, progressbar=False, random_seed=1, compute_convergence_checks=False,
-            compile_kwargs=INTERPRETED,
         )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ what breaks in the package with it.
 """
 
 import inspect
+import sys
 from dataclasses import field, fields
 
 import numpy as np
@@ -23,6 +24,7 @@ from pymc.data import MinibatchOp
 from pymc.distributions.transforms import _default_transform
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
+from pymc.sampling.mcmc import assign_step_methods, sample
 from pymc.sampling.parallel import ProcessAdapter
 from pymc.stats.convergence import (
     SamplerWarning,
@@ -40,6 +42,8 @@ from pymc.util import (
     is_transformed_name,
 )
 from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
+from pytensor.compile.mode import get_mode
+from pytensor.link.vm import VMLinker
 from xarray import Dataset, DataTree
 
 
@@ -107,6 +111,41 @@ def test_warnings_of_chains_over_shards(caplog):
 def test_blocked_step_is_built_by_new():
     """`GeodesicStep.__init_subclass__` shows the signature that this ``__new__`` would hide."""
     assert list(inspect.signature(BlockedStep.__new__).parameters) == ["cls", "args", "kwargs"]
+
+
+class Observed(Still):
+    """Write down which functions read the variables, and the options of `pymc.sample` then."""
+
+    @property
+    def vars(self):
+        frame, codes = sys._getframe(1), [assign_step_methods.__code__, sample.__code__]
+        if [frame.f_code, frame.f_back.f_code] == codes:
+            self.options.append(frame.f_back.f_locals["compile_kwargs"])
+        return self._vars
+
+    @vars.setter
+    def vars(self, values):
+        self._vars, self.options = values, []
+
+
+@pytest.mark.parametrize(
+    "asked", [{"backend": "c"}, {"compile_kwargs": {"mode": "CVM"}}], ids=["backend", "mode"]
+)
+def test_backend_of_sample(asked):
+    """A step warns of a backend that `pymc.sample` cannot pass to it.
+
+    It finds the options in the frame of `pymc.sample` while `assign_step_methods` reads its
+    variables; without that there is no warning.
+    """
+    settings = {"chains": 1, "cores": 1, "progressbar": False, "quiet": True}
+    with pm.Model():
+        step = Observed([pm.Normal("x")])
+        pm.sample(2, tune=1, step=step, compute_convergence_checks=False, **settings, **asked)
+    assert step.options
+    assert all(each is step.options[0] for each in step.options)
+    linker = get_mode(step.options[0]["mode"]).linker
+    assert isinstance(linker, VMLinker)
+    assert linker.c_thunks
 
 
 def test_progress_bar():

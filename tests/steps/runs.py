@@ -19,9 +19,10 @@ def sample(model: pm.Model, step: Any, **kwargs: Any) -> Any:
         "random_seed": 1,
         "progressbar": False,
         "compute_convergence_checks": False,
-        "compile_kwargs": INTERPRETED,
         "quiet": True,
     }
+    if step is None:
+        defaults["compile_kwargs"] = INTERPRETED
     with model:
         return pm.sample(step=step, **(defaults | kwargs))
 

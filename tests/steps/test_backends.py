@@ -1,6 +1,7 @@
 """Every backend of PyTensor gives the same draws for the same seed, up to rounding."""
 
 import functools
+import warnings
 
 import numpy as np
 import pymc as pm
@@ -128,3 +129,49 @@ def test_same_bits_in_spawned_processes(model):
         for cores in (1, 2)
     ]
     assert_same_draws(*runs)
+
+
+SHORT = {"draws": 4, "tune": 0, "chains": 2, "progressbar": False, "quiet": True}
+
+
+def normal_step(mode=None):
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+        options = {} if mode is None else {"compile_kwargs": {"mode": mode}}
+        return model, SGGMC(step_size=0.1, friction=1.0, **options)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(
+    "asked", [{"backend": "c"}, {"compile_kwargs": {"mode": "CVM"}}], ids=["backend", "mode"]
+)
+def test_a_backend_of_sample_that_is_not_that_of_the_step_is_warned_of(cores, asked):
+    """Once in each call, in the main process."""
+    model, step = normal_step()
+    for _ in range(2):
+        with model, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("ignore")  # of forks beside threads
+            warnings.simplefilter("always", UserWarning)
+            pm.sample(step=step, cores=cores, compute_convergence_checks=False, **SHORT, **asked)
+        (warning,) = caught
+        assert "has no effect on SGGMC" in str(warning.message)
+        assert 'in mode "NUMBA", not "CVM"' in str(warning.message)
+        assert 'Set compile_kwargs={"mode": "CVM"} in SGGMC(...)' in str(warning.message)
+        assert warning.filename == __file__
+
+
+@pytest.mark.parametrize(("mode", "backend"), [(None, "numba"), ("CVM", "c"), ("CVM", None)])
+def test_no_warning_of_the_backend_of_the_step(mode, backend):
+    model, step = normal_step(mode)
+    with model:
+        pm.sample(step=step, cores=1, compute_convergence_checks=False, backend=backend, **SHORT)
+
+
+def test_every_step_of_a_compound_step_is_named():
+    with pm.Model():
+        x, y = pm.Normal("x"), pm.Normal("y")
+        fixed = {"step_size": 0.1}
+        steps = [SGGMC([x], friction=1.0, **fixed), SGLD([y], **fixed)]
+        with pytest.warns(UserWarning, match="has no effect on") as caught:
+            pm.sample(step=steps, cores=1, compute_convergence_checks=False, backend="c", **SHORT)
+    assert [str(each.message).split()[5].strip(",") for each in caught] == ["SGGMC", "SGLD"]

@@ -29,7 +29,7 @@ def make(model, step_class=SCIR, vars=("w",), compile_kwargs=INTERPRETED, **kwar
 def draws_of(model, step_class, draws=1500, tune=200, **kwargs):
     """Long runs, for which it is worth while to compile."""
     step = make(model, step_class, compile_kwargs=None, **kwargs)
-    return sample(model, step, draws=draws, tune=tune, compile_kwargs=None)
+    return sample(model, step, draws=draws, tune=tune)
 
 
 def assert_posterior(draws, exact, sds=0.15, rtol=0.1):
@@ -55,9 +55,9 @@ def regression_likelihood(w):
     [(SCIR, 0.05), slow(SGRLD, 1e-3)],
 )
 def test_streamed_rows_that_multiply_a_simplex_inside_a_sum(step_class, step_size):
-    """Their places in the model are zeros, where the sum is the same all over the simplex.
+    """Their placeholders in the model are zeros, for which the sum is constant on the simplex.
 
-    Only SCIR looks at the form of the sum.
+    Only SCIR depends on the form of the sum.
     """
     with pm.Model() as model:
         x = pm.Data("x", np.zeros((10, 3)))
@@ -88,7 +88,7 @@ N_POSTERIORS = 2000
 def independent_draws(model, **kwargs):
     """Draws of a model of many posteriors that do not depend on each other."""
     step = make(model, compile_kwargs=None, n_steps=50, **kwargs)
-    idata = sample(model, step, draws=20, tune=20, compile_kwargs=None)
+    idata = sample(model, step, draws=20, tune=20)
     return idata.posterior["w"].values[0]
 
 
@@ -124,7 +124,7 @@ def regression():
     return model
 
 
-def test_sgrld_beside_nuts_tunes_to_a_likelihood_that_is_no_count(regression):
+def test_sgrld_together_with_nuts_tunes_to_a_likelihood_that_is_no_count(regression):
     idata = draws_of(regression, SGRLD, n_steps=40)
     assert_posterior(idata.posterior["w"].values[0], exact_on_simplex(regression_likelihood))
 
@@ -148,7 +148,7 @@ def test_the_step_of_sgrld_resolves_the_likelihood_and_the_noise_of_minibatches(
     assert 0.0 < float(idata.sample_stats["variance_inflation"][0, -1]) < 0.0501
 
 
-def test_a_form_that_first_values_of_other_variables_hide_is_refused():
+def test_a_form_that_first_values_of_other_variables_hide_raises():
     """With b at zero the likelihood of g is a constant, which is of any form."""
     with pm.Model() as model:
         b, g = pm.Normal("b", 0.0, 1.0), pm.Gamma("g", 2.0, 1.0)
@@ -188,10 +188,11 @@ def test_rows_of_blocks_of_unequal_length_count_the_same(step_class):
         pm.Categorical("y", w, observed=pm.Data("z", LABELS[:2]))
     step = make(model, step_class, minibatch=["z"], batches=labels_in_blocks(), total_size=101)
     estimator = step.estimator
+    gradient = estimator if step_class is SGGMC else estimator.gradient
     assert estimator.source.batch_size == 50
     position = np.array([0.2, 0.3, 0.5])
     arguments = estimator.next_arguments(101)
-    mean = np.mean([step.estimator.gradient_at(position, int(each)) for each in arguments], axis=0)
+    mean = np.mean([gradient.gradient_at(position, int(each)) for each in arguments], axis=0)
     counts = np.array([60.0, 30.0, 11.0])
     if step_class is SGGMC:
         with model:

@@ -81,7 +81,7 @@ def test_prior_only(concentration):
     assert w.min() > 0.0
     np.testing.assert_allclose(w.sum(axis=-1), 1.0, rtol=1e-9)
     law = stats.beta(concentration, 4.0 * concentration)
-    # Compare where doubles can: the share of draws below is what the law says.
+    # Compare where doubles can: the fraction of draws below is that of the exact distribution.
     floor = 1e-290
     for row in range(2):
         draws = w[:, row, 0]
@@ -100,7 +100,7 @@ def test_the_minibatch_may_be_the_data(model):
 
 
 def test_gamma_posteriors_are_exact():
-    """A Poisson rate, a precision and an exponential rate beside a simplex, by one step."""
+    """A Poisson rate, a precision, an exponential rate and a simplex, by one step."""
     rng = np.random.default_rng(1)
     counts, waits, values = rng.poisson(3.0, 12), rng.exponential(2.0, 7), rng.normal(0, 3, 9)
     with pm.Model() as model:
@@ -192,7 +192,7 @@ def test_the_tuned_step_has_the_variance_of_the_posterior(model):
 
 
 def test_control_variates_remove_the_noise_of_fixed_counts(model):
-    """And with it what corollary 3.2 says it adds: the tuned step is the longest."""
+    """And with it the inflation of corollary 3.2: the tuned step is the longest."""
     step = make(model, control_variates=True, **MINIBATCH)
     stat = sample(model, step, draws=20, tune=40).sample_stats
     assert float(stat["variance_inflation"][0, -1]) < 1e-9
@@ -350,7 +350,7 @@ def test_simplices_without_a_transform():
     assert abs(np.mean(w[:, 0] > 0.5) - 0.25) < 0.1
 
 
-def test_beside_nuts():
+def test_together_with_nuts():
     rng = np.random.default_rng(4)
     data = np.concatenate([rng.normal(-2.0, 1.0, 60), rng.normal(2.0, 1.0, 20)])
     with pm.Model() as model:

@@ -25,6 +25,6 @@ def test_weights_of_another_name_are_listed():
     idata = az.from_dict({"posterior": {"w": draws, "b": draws[..., 0]}})
     with pytest.raises(ValueError, match=r"no variable 'weights'.* weights=; candidates are w\.$"):
         LinearClassifier(idata, cost=2.0)
-    assert LinearClassifier(idata, weights="w", intercept="b", cost=2.0).coef.shape == (3,)
+    assert LinearClassifier(idata, weights="w", intercept="b", cost=2.0).coef_.shape == (1, 3)
     with pytest.raises(ValueError, match="No variable has the dimensions"):
         LinearClassifier(az.from_dict({"posterior": {"b": draws[..., 0]}}))

@@ -124,7 +124,7 @@ def test_names_dims_and_coords(rows, signs):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y": np.arange(N) % 2}, "y holds the labels 0 and 1: pass 2"),
+        ({"y": np.arange(N) % 2}, "y contains the labels 0 and 1. Pass 2"),
         ({"y": np.where(np.arange(N) % 2, -1, 2)}, r"'y' must be -1 or \+1"),
         ({"y": np.full(N, 3), "n_classes": 3}, "from 0 to 2"),
         ({"y": 1 + np.arange(N) % 2}, r"no label of 'y' is 0, .* or give n_classes="),
@@ -160,7 +160,7 @@ def test_predictions_are_those_of_the_posterior_predictive(rows, signs):
     with model:
         idata = pm.sample(
             400, tune=200, chains=2, cores=1, random_seed=1, progressbar=False,
-            step=pg.GMC(), compute_convergence_checks=False, compile_kwargs=interpreted,
+            step=pg.GMC(), compute_convergence_checks=False,
         )  # fmt: skip
         pm.set_data({"X": new, "y": np.ones(3)})
         predicted = pm.sample_posterior_predictive(
@@ -232,7 +232,7 @@ def test_the_gibbs_classifier_follows_the_votes(shape):
     X = np.broadcast_to(np.array([[0.3, -0.2, 0.5]]), (20_000, D))
     votes = classifier.predict_proba(X[:1], kind="votes")[0]
     labels = classifier.predict(X, rule="gibbs", random_seed=1)
-    share = (labels[:, None] == classifier.classes).mean(0)
+    share = (labels[:, None] == classifier.classes_).mean(0)
     assert np.all(np.abs(share - votes) < 5 * np.sqrt(votes * (1 - votes) / 20_000) + 1e-12)
     again = classifier.predict(X, rule="gibbs", random_seed=1)
     np.testing.assert_array_equal(labels, again)
@@ -240,7 +240,7 @@ def test_the_gibbs_classifier_follows_the_votes(shape):
 
 def test_fewer_draws_are_spread_over_the_chains(rows):
     idata = make_draws(D)
-    few = LinearClassifier(idata, draws=3)
+    few = LinearClassifier(idata, n_draws=3)
     all_scores = LinearClassifier(idata).draw_scores(rows)
     np.testing.assert_allclose(few.draw_scores(rows), all_scores[:, [0, 24, 49]], rtol=1e-10)
 
@@ -259,9 +259,9 @@ def test_settings_of_the_loss_come_from_the_model_or_the_arguments(rows):
     ("call", "message"),
     [
         (lambda c: LinearClassifier(make_draws(D), weights="w"), "no variable 'w'"),
-        (lambda c: LinearClassifier(make_draws(D), draws=51), "between 1 and the 50 draws"),
+        (lambda c: LinearClassifier(make_draws(D), n_draws=51), "between 1 and the 50 draws"),
         (lambda c: LinearClassifier(make_draws(D), weights="intercept"), "must have the dim"),
-        (lambda c: c.predict(np.ones((5, 2))), r"X needs the shape \(rows, 3\)"),
+        (lambda c: c.predict(np.ones((5, 2))), r"X must have the shape \(rows, 3\)"),
         (lambda c: c.predict(np.full((5, 3), np.nan)), "X has missing values"),
         (
             lambda c: c.predict_proba(sparse.csr_array(np.full((5, 3), np.inf))),
@@ -272,7 +272,7 @@ def test_settings_of_the_loss_come_from_the_model_or_the_arguments(rows):
         (lambda c: c.predict(np.ones((5, 3)), rule="vote"), "rule='vote' is unknown"),
         (lambda c: c.predict_proba(np.ones((5, 3)), kind="x"), "kind='x' is unknown"),
         (lambda c: plot_decision_band(c, np.ones((5, 3))), "two classes and two features"),
-        (lambda c: plot_label_probability(c, np.ones((5, 3)), np.ones(5)), "`bins` must be"),
+        (lambda c: plot_label_probability(c, np.ones((5, 3)), np.ones(5)), "n_bins must be"),
         (lambda c: plot_label_probability(c, np.ones((5, 3)), np.full(5, 2)), "label .*2.* among"),
         (lambda c: c.predict(np.ma.masked_equal(np.eye(5, 3), 0.0)), "X has missing values"),
     ],
@@ -295,7 +295,7 @@ def test_columns_in_another_order_are_refused(rows):
     classifier = LinearClassifier(draws)
     frame = pd.DataFrame(rows, columns=["height", "width", "age"])
     np.testing.assert_array_equal(classifier.predict(frame), classifier.predict(rows))
-    with pytest.raises(ValueError, match=r"pass X\[\['height', 'width', 'age'\]\]"):
+    with pytest.raises(ValueError, match=r"Pass X\[\['height', 'width', 'age'\]\]"):
         classifier.predict(frame[["width", "height", "age"]])
 
 
@@ -310,14 +310,14 @@ def test_decision_band_shows_boundary_band_and_points():
     idata = az.from_dict({"posterior": {"weights": rng.normal([1.0, -0.7], 0.3, (2, 50, 2))}})
     X = rng.normal(size=(60, 2))
     y = LinearClassifier(idata).predict(X)
-    ax = plot_decision_band(idata, X, y, max_points=40, mass=0.45)
-    assert sum(len(line.get_xdata()) for line in ax.lines) == 40
-    boundary, *band = ax.collections[-3:]
+    collection = plot_decision_band(idata, X, y, max_points=40, ci_prob=0.45, backend="matplotlib")
+    ax = collection.get_target("probability", {})
+    assert sum(len(each.get_offsets()) for each in ax.collections) == 40
+    boundary, *band = (np.stack(line.get_data(), axis=1) for line in ax.lines[:3])
     classifier = LinearClassifier(idata)
-    on_boundary = np.concatenate([path.vertices for path in boundary.get_paths()])
-    assert np.abs(classifier.decision_function(on_boundary)).max() < 0.02
+    assert np.abs(classifier.decision_function(boundary)).max() < 0.02
     for line, level in zip(band, (0.275, 0.725), strict=True):
-        vertices = np.concatenate([path.vertices for path in line.get_paths()])
+        vertices = line[np.isfinite(line[:, 0])]
         # All boundaries meet in the origin.
         vertices = vertices[np.linalg.norm(vertices, axis=1) > 0.5]
         votes = classifier.predict_proba(vertices, kind="votes")[:, 1]
@@ -327,21 +327,51 @@ def test_decision_band_shows_boundary_band_and_points():
 def test_label_probability_shows_bins_of_both(rows):
     idata, y = make_draws(D), np.where(np.arange(N) % 3, 1, -1)
     classifier = LinearClassifier(idata)
-    ax = plot_label_probability(idata, rows, y, bins=8)
+    ax = plot_label_probability(idata, rows, y, n_bins=8, backend="matplotlib").get_target(
+        "probability", {}
+    )
     order = np.argsort(classifier.decision_function(rows)).reshape(8, 10)
     np.testing.assert_allclose(
         ax.lines[0].get_ydata(), classifier.predict_proba(rows)[order, 1].mean(1)
     )
-    np.testing.assert_allclose(ax.lines[1].get_ydata(), (y[order] == 1).mean(1))
-    far = plot_label_probability(classifier, rows, y, bins=8, distance=True)
-    ratio = ax.lines[0].get_xdata() / far.lines[0].get_xdata()
-    np.testing.assert_allclose(ratio, np.linalg.norm(classifier.coef))
+    np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], (y[order] == 1).mean(1))
 
 
 def test_label_probability_of_many_classes(rows):
     classifier = LinearClassifier(make_draws(D, L))
     y = classifier.predict(rows)
-    ax = plot_label_probability(classifier, rows, y, bins=4)
-    np.testing.assert_array_equal(ax.lines[1].get_ydata(), 1.0)
-    with pytest.raises(ValueError, match="needs two classes"):
-        plot_label_probability(classifier, rows, y, distance=True)
+    ax = plot_label_probability(classifier, rows, y, n_bins=4, backend="matplotlib").get_target(
+        "probability", {}
+    )
+    np.testing.assert_array_equal(ax.collections[0].get_offsets()[:, 1], 1.0)
+
+
+@pytest.mark.parametrize("backend", ["matplotlib", "plotly", "bokeh"])
+def test_plots_work_with_every_backend(backend):
+    X = np.random.default_rng(1).normal(size=(60, 2))
+    classifier = LinearClassifier(make_draws(2))
+    y = classifier.predict(X)
+    for plot in (plot_decision_band, plot_label_probability):
+        assert plot(classifier, X, y, backend=backend).backend == backend
+
+
+def test_filled_regions_have_holes():
+    """The area of a ring between two levels of a cone."""
+    from pymc_geodesic.svm.plots import _filled_region
+
+    axis = np.linspace(-1.0, 1.0, 201)
+    radius = np.hypot(*np.meshgrid(axis, axis))
+    x, y = _filled_region([axis, axis], radius, 0.4, 0.8)
+    area = 0.5 * abs(np.sum(x[:-1] * y[1:] - x[1:] * y[:-1]))
+    assert area == pytest.approx(np.pi * (0.8**2 - 0.4**2), rel=0.01)
+
+
+def test_attributes_have_the_shapes_of_scikit_learn(rows):
+    svm = pytest.importorskip("sklearn.svm")
+    for shape, labels in (((D,), np.resize([-1, 1], N)), ((D, L), np.arange(N) % L)):
+        classifier = LinearClassifier(make_draws(*shape))
+        other = svm.LinearSVC().fit(rows, labels)
+        for name in ("classes_", "coef_", "intercept_"):
+            assert getattr(classifier, name).shape == getattr(other, name).shape
+        assert classifier.n_features_in_ == other.n_features_in_
+        assert classifier.decision_function(rows).shape == other.decision_function(rows).shape

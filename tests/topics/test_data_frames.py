@@ -13,7 +13,7 @@ from pymc_geodesic.topics import (
     spherical_admixture_vi,
     top_words,
 )
-from pymc_geodesic.topics.labelled_documents import labelled_counts
+from pymc_geodesic.topics.labeled_documents import labeled_counts
 
 WORDS, TITLES = ["sun", "rain", "snow"], ["mon", "tue", "wed", "thu"]
 COUNTS = pd.DataFrame(
@@ -47,8 +47,8 @@ def test_samplers_take_their_dimensions():
     assert posterior["word"].values.tolist() == WORDS
 
 
-def test_labelled_documents_have_names():
-    coords = labelled_counts(COUNTS, LABELS, 2, 1.0, 1.0, None, None, None).coords
+def test_labeled_documents_have_names():
+    coords = labeled_counts(COUNTS, LABELS, 2, 1.0, 1.0, None, None, None).coords
     assert (coords["document"], coords["word"]) == (TITLES, WORDS)
 
 

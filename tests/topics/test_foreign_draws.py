@@ -5,9 +5,10 @@ import pytest
 
 from pymc_geodesic.topics import (
     align_topics,
-    document_completion_perplexity,
+    decision_function,
     log_perplexity,
-    predict_labels,
+    perplexity,
+    predict,
     top_words,
     topics_by_class,
 )
@@ -15,16 +16,17 @@ from tests.foreign_draws import OTHERS, assert_refused
 
 X = np.eye(3)
 PREDICTIONS = {
-    "predict_labels": lambda idata: predict_labels(idata, X),
+    "decision_function": lambda idata: decision_function(idata, X),
+    "predict": lambda idata: predict(idata, X),
     "topics_by_class": lambda idata: topics_by_class(idata, [1, -1, 1]),
     "log_perplexity": lambda idata: log_perplexity(idata, X),
     "align_topics": align_topics,
     "top_words": top_words,
-    "document_completion_perplexity": lambda idata: document_completion_perplexity(idata, X, X),
+    "perplexity": lambda idata: perplexity(idata, X, X),
 }
 
 
 @pytest.mark.parametrize("given", OTHERS)
-@pytest.mark.parametrize("predict", PREDICTIONS)
-def test_draws_of_other_models_are_refused(predict, given):
-    assert_refused(PREDICTIONS[predict], given)
+@pytest.mark.parametrize("function", PREDICTIONS)
+def test_draws_of_other_models_are_refused(function, given):
+    assert_refused(PREDICTIONS[function], given)

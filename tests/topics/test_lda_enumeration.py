@@ -14,7 +14,7 @@ from pymc_geodesic.kernels.topic_assignments import (
     sample_documents,
 )
 from pymc_geodesic.runtime.streams import new_stream, split_stream
-from pymc_geodesic.topics import completion_probabilities, document_completion_perplexity
+from pymc_geodesic.topics import completion_probabilities, perplexity
 from pymc_geodesic.topics.lda_gibbs import (
     Concentrations,
     Tokens,
@@ -144,7 +144,7 @@ def test_perplexity_by_enumeration():
         PHI.T, observed, held_out, alpha=ALPHA, n_tune=50, n_sweeps=100_000, random_seed=1
     )
     np.testing.assert_allclose(found, expected, rtol=0.01)
-    perplexity = document_completion_perplexity(
+    value = perplexity(
         np.stack([PHI.T, PHI.T]), observed, held_out, alpha=ALPHA, n_sweeps=20_000, random_seed=1
     )
-    assert perplexity == pytest.approx(np.exp(-np.sum([3, 1, 1] * np.log(expected)) / 5), rel=0.01)
+    assert value == pytest.approx(np.exp(-np.sum([3, 1, 1] * np.log(expected)) / 5), rel=0.01)

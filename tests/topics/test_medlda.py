@@ -12,18 +12,19 @@ from pymc_geodesic.kernels.hinge_augmentation import draw_scales, draw_weights
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.schedules import PolynomialDecay
 from pymc_geodesic.topics import medlda_gibbs, medlda_ssgrld
+from pymc_geodesic.topics.labeled_documents import LabeledTokens
 from pymc_geodesic.topics.lda_gibbs import Tokens, Totals, count_assignments
 from pymc_geodesic.topics.max_margin import (
     AUGMENTED,
     MULTICLASS,
-    ONE_AGAINST_ALL,
+    ONE_VS_REST,
     collapsed_max_margin_sweep,
-    sample_labelled_documents,
+    sample_assignments,
 )
-from pymc_geodesic.topics.ssgrld import LabelledTokens, MaxMarginTopics, TopicSettings
+from pymc_geodesic.topics.medlda_ssgrld import MaxMarginTopics, TopicSettings
 from tests.grids import slow
 from tests.mutants import Mutant
-from tests.topics.labelled_documents import corpus
+from tests.topics.labeled_documents import corpus
 
 WORDS = np.array([0, 0, 1, 1, 2], dtype=np.int32)
 STARTS = np.array([0, 3, 5])
@@ -97,7 +98,7 @@ def z_scores_of_assignments(sweep, loss, n_classes, n=20_000):
 
 @pytest.mark.parametrize(
     ("loss", "n_classes"),
-    [slow(ONE_AGAINST_ALL, 1), (ONE_AGAINST_ALL, 3), (AUGMENTED, 1), (MULTICLASS, 3)],
+    [slow(ONE_VS_REST, 1), (ONE_VS_REST, 3), (AUGMENTED, 1), (MULTICLASS, 3)],
 )
 def test_collapsed_sweeps_have_the_exact_law_of_all_assignments(loss, n_classes):
     assert np.abs(z_scores_of_assignments(collapsed_max_margin_sweep, loss, n_classes)).max() < 5
@@ -124,7 +125,7 @@ def test_collapsed_sweeps_have_the_exact_law_of_all_assignments(loss, n_classes)
     ids=str,
 )
 def test_faulty_sweeps_are_found(mutant):
-    z = z_scores_of_assignments(mutant.compile(), ONE_AGAINST_ALL, 1)
+    z = z_scores_of_assignments(mutant.compile(), ONE_VS_REST, 1)
     assert np.abs(z).max() > 5
 
 
@@ -238,7 +239,7 @@ PHI = np.array([[0.7, 0.1], [0.2, 0.3], [0.1, 0.6]])  # by word
 DOCUMENT = np.array([0, 0, 2, 1], dtype=np.int32)
 
 
-@pytest.mark.parametrize(("loss", "n_classes"), [(ONE_AGAINST_ALL, 3), (MULTICLASS, 3)])
+@pytest.mark.parametrize(("loss", "n_classes"), [(ONE_VS_REST, 3), (MULTICLASS, 3)])
 def test_documents_given_topics_are_exact(loss, n_classes):
     states = np.array(list(itertools.product(range(2), repeat=4)))
     in_topic = np.eye(2)[states]
@@ -260,7 +261,7 @@ def test_documents_given_topics_are_exact(loss, n_classes):
     words = np.tile(DOCUMENT, n)
     counts, gradient, in_topics = np.zeros((3, 2)), np.zeros(eta.T.shape), np.empty((n, 2))
     assignments = np.zeros(len(words), dtype=np.int32)
-    sample_labelled_documents(
+    sample_assignments(
         np.arange(n + 1) * 4, words, np.arange(n), np.arange(3, dtype=np.int32), PHI, ALPHA,
         eta.T.copy(), np.tile(signs, (n, 1)), COST, MARGIN, loss, 10, 2,
         new_stream(np.random.default_rng(1)), assignments, counts, gradient, in_topics,
@@ -278,9 +279,9 @@ def test_documents_given_topics_are_exact(loss, n_classes):
 
 def z_scores_of_dynamics(sampler, topic_step, weight_step, thin=5):
     """How far means under stochastic dynamics are from the exact ones."""
-    data = LabelledTokens(STARTS, WORDS, SIGNS[1], ALPHA, BETA, COST, MARGIN, 1.0, ONE_AGAINST_ALL)
+    data = LabeledTokens(STARTS, WORDS, SIGNS[1], ALPHA, BETA, COST, MARGIN, 1.0, ONE_VS_REST)
     settings = {"batch_size": 2, "n_discarded": 0, "n_kept": 1, "exact_transitions": True}
-    settings |= {"has_thermostat": False, "diffusion": 1.0, "remembers": False} | sampler
+    settings |= {"has_thermostat": False, "diffusion": 1.0, "memoize": False} | sampler
     chain = MaxMarginTopics(data, TopicSettings(**settings), np.random.default_rng(1))
     values = np.empty((8000, 9))
     for draw in range(len(values)):
@@ -295,12 +296,12 @@ def z_scores_of_dynamics(sampler, topic_step, weight_step, thin=5):
 @pytest.mark.parametrize(
     ("sampler", "topic_step", "weight_step"),
     [
-        slow({"remembers": True, "batch_size": 1}, 1.0, 0.25),
-        ({"remembers": True, "has_thermostat": True}, 1.0, 0.05),
+        slow({"memoize": True, "batch_size": 1}, 1.0, 0.25),
+        ({"memoize": True, "has_thermostat": True}, 1.0, 0.05),
         slow({}, 0.1, 0.25),
         ({"exact_transitions": False}, 0.02, 0.25),
     ],
-    ids=["remembering, one by one", "remembering, thermostat", "SCIR", "SGRLD"],
+    ids=["memoized, one by one", "memoized, thermostat", "SCIR", "SGRLD"],
 )
 def test_small_steps_have_the_exact_posterior(sampler, topic_step, weight_step):
     assert np.abs(z_scores_of_dynamics(sampler, topic_step, weight_step)).max() < 4.5
@@ -310,10 +311,12 @@ def test_small_steps_have_the_exact_posterior(sampler, topic_step, weight_step):
     "fault", ["sign of the gradient", "noise too small", "counts of a minibatch not scaled"]
 )
 def test_faulty_dynamics_are_found(monkeypatch, fault):
-    move = MaxMarginTopics._move_weights
-    options, topic_step = {"remembers": True}, 1.0
+    move = MaxMarginTopics._update_weights
+    options, topic_step = {"memoize": True}, 1.0
     if fault == "sign of the gradient":
-        monkeypatch.setattr(MaxMarginTopics, "_move_weights", lambda self, g, h: move(self, -g, h))
+        monkeypatch.setattr(
+            MaxMarginTopics, "_update_weights", lambda self, g, h: move(self, -g, h)
+        )
     elif fault == "noise too small":
 
         def weaker(self, gradient, step_size):
@@ -322,10 +325,10 @@ def test_faulty_dynamics_are_found(monkeypatch, fault):
             move(self, gradient, step_size)
             self.eta[:] = before + drift + 0.85 * (self.eta - before - drift)
 
-        monkeypatch.setattr(MaxMarginTopics, "_move_weights", weaker)
+        monkeypatch.setattr(MaxMarginTopics, "_update_weights", weaker)
     else:
         options, topic_step = {"batch_size": 1}, 0.1
-        module = import_module("pymc_geodesic.topics.ssgrld")
+        module = import_module("pymc_geodesic.topics.medlda_ssgrld")
         add_counts = module.add_counts
 
         def unscaled(prior, slots, counts, scale, shape):
@@ -359,13 +362,13 @@ def test_draws_are_reproducible_and_learn_the_labels():
 
 
 @pytest.mark.parametrize("topics_by", ["SCIR", "SGRLD"])
-@pytest.mark.parametrize("remember", [True, False])
-def test_minibatches_learn_the_labels(topics_by, remember):
+@pytest.mark.parametrize("memoize", [True, False])
+def test_minibatches_learn_the_labels(topics_by, memoize):
     counts, labels = corpus()
     counts[5] = 0
     options = {
         "n_topics": 3, "margin": 30.0, "draws": 10, "tune": 150, "batch_size": 13, "random_seed": 1,
-        "topics_by": topics_by, "remember": remember,
+        "topics_by": topics_by, "memoize": memoize,
     }  # fmt: skip
     if topics_by == "SGRLD":
         options["topic_step"] = PolynomialDecay(0.01, b=10, gamma=0.6)

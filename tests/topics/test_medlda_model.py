@@ -7,8 +7,8 @@ from arviz_base import from_dict
 from scipy import stats
 
 import pymc_geodesic as pg
-from pymc_geodesic.topics import medlda, predict_labels
-from tests.topics.labelled_documents import corpus
+from pymc_geodesic.topics import decision_function, medlda, predict
+from tests.topics.labeled_documents import corpus
 
 
 @pytest.mark.parametrize("n_classes", [None, 3])
@@ -56,8 +56,8 @@ def test_minibatches_learn_the_labels():
                 local=["theta"], minibatch=["counts", "y"], batch_size=20, step_size=0.002
             ),
         )  # fmt: skip
-    predicted = predict_labels(idata, counts[80:], features="proportions", random_seed=1)
-    assert np.mean(predicted["label"].values == signs[80:]) > 0.9
+    predicted = predict(idata, counts[80:], features="proportions", random_seed=1)
+    assert np.mean(predicted.values == signs[80:]) > 0.9
 
 
 def test_predictions_from_proportions_are_those_of_assignments_with_the_prior_added():
@@ -74,13 +74,13 @@ def test_predictions_from_proportions_are_those_of_assignments_with_the_prior_ad
         dims={"topics": ["topic", "word"], "weights": ["topic"]},
     )  # fmt: skip
     by_assignments, by_proportions = (
-        predict_labels(idata, counts, features=features, random_seed=1)["score"].values
+        decision_function(idata, counts, features=features, random_seed=1).values
         for features in ("assignments", "proportions")
     )
     expected = (30 * by_assignments + alpha @ eta) / (30 + alpha.sum())
     np.testing.assert_allclose(by_proportions, expected)
     with pytest.raises(ValueError, match='`features` must be "assignments" or "proportions"'):
-        predict_labels(idata, counts, features="theta")
+        predict(idata, counts, features="theta")
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,16 @@ from scipy.special import digamma, gammaln
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.topics import medlda_passive_aggressive
-from pymc_geodesic.topics.max_margin import ONE_AGAINST_ALL
+from pymc_geodesic.topics.labeled_documents import LabeledTokens, Passes
+from pymc_geodesic.topics.max_margin import ONE_VS_REST
 from pymc_geodesic.topics.medlda_passive_aggressive import (
     NormalWeights,
     OnlineSettings,
     PassiveAggressiveTopics,
     sweep_expected_margins,
 )
-from pymc_geodesic.topics.ssgrld import LabelledTokens, Passes
 from tests.mutants import Mutant
-from tests.topics.labelled_documents import corpus
+from tests.topics.labeled_documents import corpus
 
 WORDS = np.array([0, 0, 2, 1], dtype=np.int32)
 STATES = np.array(list(itertools.product(range(2), repeat=4)))
@@ -132,9 +132,9 @@ def test_faulty_sweeps_are_found(mutant):
 
 def learner_of_copies(rounds=1):
     """One that knows something, before a minibatch of many copies of one document."""
-    tokens = LabelledTokens(
+    tokens = LabeledTokens(
         np.arange(N + 1) * 4, np.tile(WORDS, N), np.tile(SIGNS, (N, 1)), ALPHA, BETA, COST, MARGIN,
-        1.0, ONE_AGAINST_ALL,
+        1.0, ONE_VS_REST,
     )  # fmt: skip
     learner = PassiveAggressiveTopics(
         tokens, OnlineSettings(N, 12, 2, rounds), np.random.default_rng(1)
@@ -159,7 +159,7 @@ def z_scores_of_a_step():
     added = [
         learner.concentration - DELTA,
         learner.weights.precision - WEIGHTS.precision,
-        learner.weights.push - WEIGHTS.push,
+        learner.weights.linear - WEIGHTS.linear,
     ]
     z = []
     for value, found in zip(values, added, strict=True):

@@ -1,3 +1,5 @@
+from importlib import import_module
+
 import arviz as az
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from scipy.stats import vonmises_fisher
 
 from pymc_geodesic.datasets import load_20news_different
 from pymc_geodesic.mixtures import spherical_kmeans
-from pymc_geodesic.topics import log_perplexity, perplexity
+from pymc_geodesic.topics import log_perplexity
 
 N_TOPICS, N_WORDS = 3, 7
 
@@ -49,7 +51,7 @@ def test_blocks_of_documents_change_nothing(problem, monkeypatch):
     beta, held_out = problem
     options = {"alpha": 0.7, "kappa": 12.0, "n_theta": 6, "random_seed": 3}
     whole = log_perplexity(beta, held_out, **options)
-    monkeypatch.setattr(perplexity, "BLOCK_SIZE", 24)
+    monkeypatch.setattr(import_module("pymc_geodesic.topics.perplexity"), "BLOCK_SIZE", 24)
     assert log_perplexity(beta, held_out, **options) == pytest.approx(whole, rel=1e-12)
 
 
@@ -77,7 +79,7 @@ def test_fewer_draws_are_spread_over_the_chains(problem):
     beta, held_out = problem
     options = {"alpha": 0.7, "kappa": 12.0, "n_theta": 6, "random_seed": 3}
     chosen = beta.reshape(8, N_TOPICS, N_WORDS)[[0, 4, 7]]
-    assert log_perplexity(beta, held_out, draws=3, **options) == pytest.approx(
+    assert log_perplexity(beta, held_out, n_draws=3, **options) == pytest.approx(
         log_perplexity(chosen, held_out, **options), rel=1e-12
     )
 
@@ -88,11 +90,11 @@ def test_fewer_draws_are_spread_over_the_chains(problem):
         ({"alpha": None}, "`alpha` is neither in"),
         ({"kappa": None}, "`kappa` is neither in"),
         ({"alpha": [1.0, 1.0]}, "`alpha` must be one number or one for each of the 3 topics"),
-        ({"draws": 9}, "`draws` must be between 1 and the 8 draws"),
+        ({"n_draws": 9}, "`n_draws` must be between 1 and the 8 draws"),
         ({"held_out": np.eye(6)}, r"`held_out` needs the shape \(documents, 7\)"),
         ({"held_out": 2 * np.eye(7)}, "Row 0 of `held_out` has length 2"),
         ({"idata": np.ones(7)}, "Topics need the shape"),
-        ({"idata": 2 * np.eye(3, 7)}, "Topic 0 of draw 0 is no unit vector"),
+        ({"idata": 2 * np.eye(3, 7)}, "Topic 0 of draw 0 is not a unit vector"),
         ({"held_out": (2 * np.eye(7)).tolist()}, "Row 0 of `held_out` has length 2"),
     ],
 )

@@ -1,10 +1,10 @@
-"""Plots of top words and perplexity, read back from their artists."""
+"""Plots of top words, read back from their artists."""
 
 import arviz as az
 import numpy as np
 import pytest
 
-from pymc_geodesic.topics import align_topics, plot_perplexity, plot_top_words, top_words
+from pymc_geodesic.topics import align_topics, plot_top_words, top_words
 from tests.back_ends import BACKENDS, assert_drawn, require
 
 
@@ -20,19 +20,11 @@ def test_top_words_are_drawn_by_every_back_end(idata, backend):
     assert_drawn(plot_top_words(idata, list("abcde"), n=3, backend=backend), backend, 3)
 
 
-def test_perplexity_shows_curves_and_baselines():
-    ax = plot_perplexity({"a": ([1, 2], [5, 4]), "b": ([1], [3])}, baselines={"mean": 6})
-    assert ax.get_xscale() == "log"
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), [5, 4])
-    np.testing.assert_array_equal(ax.lines[2].get_ydata(), [6, 6])
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b", "mean"]
-
-
 def test_topics_of_counts_are_found_by_their_name(idata):
     """As the models of counts call them, where no name is given."""
     named = az.from_dict({"posterior": {"topics": idata.posterior["beta"].values}})
-    table, expected = (top_words(each, n=2, fmt="xarray") for each in (named, idata))
-    np.testing.assert_array_equal(table["weight"], expected["weight"])
+    table, expected = (top_words(each, n=2) for each in (named, idata))
+    np.testing.assert_array_equal(table, expected)
     drawn = plot_top_words(named, n=2).viz["plot"]
     assert len(drawn["topics"].values) == idata.posterior["beta"].shape[2]
     assert align_topics(named).posterior["topics"].shape == idata.posterior["beta"].shape
@@ -45,7 +37,7 @@ def test_topics_of_counts_are_found_by_their_name(idata):
 def test_labels_of_words_lie_within_the_figure(idata, letters):
     """Three panels side by side, with short and long words."""
     words = [(2 * "information")[i : i + letters] for i in range(5)]
-    figure = plot_top_words(idata, words, n=2, columns=3).get_viz("figure")
+    figure = plot_top_words(idata, words, n=2, col_wrap=3).get_viz("figure")
     figure.canvas.draw()
     extent, outer = figure.get_tightbbox(), figure.bbox_inches
     assert extent.x0 >= outer.x0
@@ -56,10 +48,12 @@ def test_labels_of_words_lie_within_the_figure(idata, letters):
 
 def test_top_words_has_a_panel_per_topic(idata):
     words = ["sun", "moon", "sea", "tide", "salt"]
-    panels = plot_top_words(idata, words, n=2, columns=2).viz["plot"]["beta"].values
+    panels = plot_top_words(idata, words, n=2, col_wrap=2).viz["plot"]["beta"].values
     assert len(panels) == 3
     firsts = [ax.get_yticklabels()[-1].get_text() for ax in panels]
     assert firsts == ["sun", "moon", "sea"]
     assert panels[0].patches[-1].get_xy()[:, 0].max() == pytest.approx(1.1)
-    only = plot_top_words(idata, words, n=2, topics=[2]).viz["plot"]["beta"].values
+    only = (
+        plot_top_words(idata, words, n=2, coords={"topics_dim_0": [2]}).viz["plot"]["beta"].values
+    )
     assert [ax.get_yticklabels()[-1].get_text() for ax in only] == ["sea"]

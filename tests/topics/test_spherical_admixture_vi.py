@@ -16,14 +16,14 @@ from pymc_geodesic.topics import (
     spherical_admixture_vi,
     top_words,
 )
-from pymc_geodesic.topics.spherical_admixture_vi import MeanField
-from pymc_geodesic.topics.topic_directions import (
+from pymc_geodesic.topics.mean_field import (
     AdmixturePrior,
-    TopicLaws,
+    TopicFactors,
     bound_of_topics,
+    document_terms,
     natural_target,
-    terms_of,
 )
+from pymc_geodesic.topics.spherical_admixture_vi import MeanField
 
 K, W, D = 3, 12, 60
 NUMBERS = {"alpha": 1.0, "kappa": 300.0, "sigma": 20.0, "kappa0": 20.0}
@@ -52,7 +52,7 @@ def inference(vectors, local_steps=20):
     numbers = (NUMBERS["kappa"], NUMBERS["sigma"], NUMBERS["kappa0"])
     prior = AdmixturePrior(mean / np.linalg.norm(mean), np.full(K, NUMBERS["alpha"]), *numbers)
     start = prior.mean + np.random.default_rng(2).normal(size=(K, W)) / np.sqrt(W)
-    return MeanField(vectors, prior, TopicLaws(20.0 * start), local_steps)
+    return MeanField(vectors, prior, TopicFactors(20.0 * start), local_steps)
 
 
 def falls(fit, passes=25):
@@ -71,11 +71,15 @@ class TopicsAttractEachOther(MeanField):
 
     def _improve_topics(self, cosines):
         kappa, workers = self.prior.kappa, Workers(1)
-        terms = terms_of(self.vectors, self.concentrations, cosines, self.laws, kappa, workers)
+        terms = document_terms(
+            self.vectors, self.concentrations, cosines, self.factors, kappa, workers
+        )
         wrong = terms._replace(coupling=-terms.coupling)
-        self.laws = TopicLaws(natural_target(self.prior, self.laws, wrong))
-        cosines = self.vectors @ self.laws.mean.T
-        moved = terms_of(self.vectors, self.concentrations, cosines, self.laws, kappa, workers)
+        self.factors = TopicFactors(natural_target(self.prior, self.factors, wrong))
+        cosines = self.vectors @ self.factors.mean.T
+        moved = document_terms(
+            self.vectors, self.concentrations, cosines, self.factors, kappa, workers
+        )
         return moved.value - terms.value
 
 
@@ -121,11 +125,11 @@ def test_the_bound_lies_below_the_evidence():
     assert elbo > evidence - 2.5
 
     # without the divergence of the proportions from their prior it would be none
-    laws = fit["variational"]
-    a = laws["theta_concentration"].values
-    topics = TopicLaws(laws["concentration"].values[:, None] * laws["direction"].values)
+    factors = fit["variational"]
+    a = factors["theta_concentration"].values
+    topics = TopicFactors(factors["concentration"].values[:, None] * factors["direction"].values)
     prior = AdmixturePrior(mean, np.full(2, 2.0), 25.0, 12.0, 10.0)
-    fitted = terms_of(TINY, a, TINY @ topics.mean.T, topics, 25.0, Workers(1)).value
+    fitted = document_terms(TINY, a, TINY @ topics.mean.T, topics, 25.0, Workers(1)).value
     mutant = fitted + 4 * float(log_vmf_normalizer(3, 25.0)) + bound_of_topics(prior, topics)
     assert mutant > evidence + 5 * error
 
@@ -143,12 +147,12 @@ def test_minibatches_add_up_to_all_documents(corpus):
     """With the proportions held, steps of a partition average to that of all documents."""
     fit = inference(corpus)
     fit.pass_over_all()
-    cosines = np.ascontiguousarray(corpus @ fit.laws.mean.T)
+    cosines = np.ascontiguousarray(corpus @ fit.factors.mean.T)
 
     def target(rows, factor):
         parts = corpus[rows], fit.concentrations[rows], np.ascontiguousarray(cosines[rows])
-        terms = terms_of(*parts, fit.laws, NUMBERS["kappa"], Workers(1)).scaled(factor)
-        return natural_target(fit.prior, fit.laws, terms)
+        terms = document_terms(*parts, fit.factors, NUMBERS["kappa"], Workers(1)).scaled(factor)
+        return natural_target(fit.prior, fit.factors, terms)
 
     partition = np.array_split(np.random.default_rng(1).permutation(D), 4)
     average = np.mean([target(rows, 4.0) for rows in partition], axis=0)
@@ -161,12 +165,12 @@ def test_finds_the_topics(corpus, truth, batch_size):
     start = truth + 0.3 * np.random.default_rng(3).normal(size=(K, W))
     options = {"batch_size": batch_size, "max_passes": 30, "start": start}
     fit = spherical_admixture_vi(sparse.csr_matrix(corpus), K, **NUMBERS, **options, **QUIET)
-    laws = fit["variational"]
-    cosine = np.sum(laws["direction"].values * truth, axis=1)
+    factors = fit["variational"]
+    cosine = np.sum(factors["direction"].values * truth, axis=1)
     assert np.all(cosine > 0.95)
     assert np.all(cosine > np.sum(start * truth, axis=1) / np.linalg.norm(start, axis=1))
     nearest = np.argmax(corpus @ truth.T, axis=1)
-    assert np.mean(nearest == laws["theta_concentration"].values.argmax(axis=1)) > 0.9
+    assert np.mean(nearest == factors["theta_concentration"].values.argmax(axis=1)) > 0.9
 
 
 @pytest.mark.filterwarnings("ignore::pymc_geodesic.topics.ConvergenceWarning")

@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from pymc_geodesic.kernels.cox_ingersoll_ross import cir_transition
+from pymc_geodesic.kernels.scir import cir_transition
 from pymc_geodesic.kernels.stick_breaking import log_pieces
 from pymc_geodesic.mixtures.dp_categorical import (
     SMALLEST_PROBABILITY,
@@ -28,6 +28,7 @@ from pymc_geodesic.runtime.log_gamma import fill_log_gamma
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
 SMALLEST_STATE = 1e-290
+"""Lower bound of the expanded mean, whose logarithm is stored."""
 
 
 @compiled
@@ -76,14 +77,14 @@ def expanded_mean_step(
             log_state[row, j] = math.log(max(abs(state), SMALLEST_STATE))
 
 
-USUAL_BATCH = 1000
-"""Rows of a minibatch unless they are chosen, or all where there are fewer."""
+DEFAULT_BATCH_SIZE = 1000
+"""Rows of a minibatch with ``batch_size="auto"``, at most."""
 
 STEP_SIZES = {"scir": 0.01, "sgrld": 1e-3}
-"""Steps for which draws predict well: SCIR's is a rate of forgetting, SGRLD's one per count."""
+"""Default step sizes h, dimensionless for SCIR and per count for SGRLD (docs/dp_mixture.md)."""
 
 
-def dp_categorical_mixture(
+def dp_categorical_stochastic_slice(
     counts: ArrayLike | sparse.csr_array,
     alpha: ArrayLike = (1.0, 1.0),
     beta: ArrayLike = 0.1,
@@ -105,63 +106,63 @@ def dp_categorical_mixture(
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    r"""Sample a Dirichlet-process mixture of categoricals by a slice sampler with minibatches.
+    r"""Sample a Dirichlet-process mixture of categoricals by the stochastic slice sampler.
 
-    The model of `dp_categorical_gibbs`, its weights broken off a stick,
+    The model of `dp_categorical_gibbs` with stick-breaking weights
     :math:`w_k = V_k \prod_{l<k} (1 - V_l)` with :math:`V_k \sim \text{Beta}(1, \alpha)`. For a
     minibatch S of n of the N rows, an iteration
 
-    1. draws slices :math:`u_i \sim U(0, w_{z_i})`, i ∈ S, and breaks off more components from the
-       prior until what is left of the stick is shorter than the smallest slice;
-    2. draws :math:`P(z_i = k) \propto 1(w_k > u_i) \prod_w \theta_{kw}^{c_{iw}}`, i ∈ S, all other
-       rows keeping theirs, and forgets components behind the last that holds a row;
+    1. draws slices :math:`u_i \sim U(0, w_{z_i})`, i ∈ S, and adds components from the prior until
+       the rest of the stick is shorter than the smallest slice;
+    2. draws :math:`P(z_i = k) \propto 1(w_k > u_i) \prod_w \theta_{kw}^{c_{iw}}`, i ∈ S, with all
+       other assignments fixed, and removes the components after the last one that has rows;
     3. estimates the counts of all rows, :math:`\hat n_{kw} = \tfrac{N}{n} \sum_{i \in S, z_i = k}
-       c_{iw}` and :math:`\hat m_k = \tfrac{N}{n} \#\{i \in S : z_i = k\}`, and moves
-       :math:`\theta_k` towards :math:`\text{Dirichlet}(\beta + \hat n_k)` and :math:`V_k` towards
-       :math:`\text{Beta}(1 + \hat m_k, \alpha + \sum_{l>k} \hat m_l)`, both of them normalised
-       gamma variables, by SCIR (algorithm 1, eq. 2.3) or by SGRLD;
-    4. draws α given the components that all rows were last put into.
+       c_{iw}` and :math:`\hat m_k = \tfrac{N}{n} \#\{i \in S : z_i = k\}`, and takes a step of SCIR
+       (algorithm 1, eq. 2.3) or SGRLD with the stationary distributions
+       :math:`\text{Dirichlet}(\beta + \hat n_k)` of :math:`\theta_k` and
+       :math:`\text{Beta}(1 + \hat m_k, \alpha + \sum_{l>k} \hat m_l)` of :math:`V_k`, as normalized
+       gamma variables;
+    4. draws α given the latest assignments of all rows.
 
-    The draws are not those of the posterior: the noise of the estimated counts widens them, and
-    SGRLD never comes near zero probabilities. Where all rows fit into memory,
-    `dp_categorical_gibbs` is exact, and faster.
+    The draws are biased: the noise of the estimated counts inflates their variance, and SGRLD does
+    not reach probabilities near zero. If all rows fit into memory, `dp_categorical_gibbs` is exact
+    and faster.
 
     Parameters
     ----------
     counts, alpha, beta, draws, tune, thin, chains, n_components, keep_assignments, rows, categories
         See `dp_categorical_gibbs`.
     method : {"scir", "sgrld"}
-        How probabilities and shares move.
+        Dynamics of the probabilities and stick-breaking proportions.
     batch_size : int, "auto" or None
-        n; ``"auto"`` takes 1000, or all rows where there are fewer, None takes all. Batches are
-        taken from the rows in random order, each once in an epoch.
+        n; ``"auto"`` is the smaller of 1000 and the number of rows, None is all rows. The rows are
+        shuffled for each epoch, in which each row is used once.
     step_size : float, optional
-        h, fixed; 0.01 for SCIR and 10⁻³ for SGRLD.
+        h; by default 0.01 for SCIR and 10⁻³ for SGRLD.
     start_rows, start_sweeps, start_split_merge : int
-        The clusters that a chain begins with are those of so many rows, after so many collapsed
-        sweeps over them, each with so many proposals to split or merge clusters; all other rows are
-        then put into them one by one.
+        Initial clusters: ``start_sweeps`` collapsed Gibbs sweeps over ``start_rows`` random rows,
+        with ``start_split_merge`` split-merge proposals after each; then one sweep over all rows.
     random_seed : int or numpy.random.Generator, optional
     progressbar : bool
 
     Returns
     -------
     xarray.DataTree
-        As `dp_categorical_gibbs`, with the weights and probabilities of the sampler itself.
-        ``n_clusters`` counts the components that all rows were last put into. ``sample_stats`` has
-        ``n_sticks``, the components that are remembered, and ``n_instantiated``, those that the
-        minibatch looked at.
+        As `dp_categorical_gibbs`, with the weights and probabilities of the state of the chain.
+        ``n_clusters`` is the number of components that have rows, by the latest assignment of each
+        row. ``sample_stats`` has ``n_sticks``, the number of stored components, and
+        ``n_instantiated``, the number of components available to the last minibatch.
 
     Raises
     ------
     ValueError
-        As `dp_categorical_gibbs`, and if the method is unknown, the step size not positive, or
-        there are not as many rows as a batch is to have.
+        As `dp_categorical_gibbs`, and if the method is unknown, the step size is not positive, or
+        ``batch_size`` exceeds the number of rows.
 
     Notes
     -----
-    The paper says of the stochastic slice sampler how components move, and leaves open how stick
-    shares and α move with a minibatch; that part is worked out here.
+    The paper specifies the minibatch update of the components but not that of the stick-breaking
+    proportions and α, which is an extension.
 
     References
     ----------
@@ -174,9 +175,11 @@ def dp_categorical_mixture(
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.mixtures import dp_categorical_mixture
+    >>> from pymc_geodesic.mixtures import dp_categorical_stochastic_slice
     >>> counts = np.repeat([[3, 3, 0, 0], [0, 0, 3, 3]], 200, axis=0)
-    >>> idata = dp_categorical_mixture(counts, batch_size=50, random_seed=1, progressbar=False)
+    >>> idata = dp_categorical_stochastic_slice(
+    ...     counts, batch_size=50, random_seed=1, progressbar=False
+    ... )
     >>> idata.posterior["weights"].mean(("chain", "draw")).values[:2].round(1)
     array([0.5, 0.5])
     """
@@ -188,7 +191,7 @@ def dp_categorical_mixture(
     mixture = Mixture.of(counts, beta, alpha, rows, categories)
     start = Start(start_rows, start_sweeps, start_split_merge)
     if batch_size == "auto":
-        batch_size = min(USUAL_BATCH, mixture.rows.n_rows)
+        batch_size = min(DEFAULT_BATCH_SIZE, mixture.rows.n_rows)
     return sample_chains(
         mixture,
         lambda rng: StochasticSliceChain(mixture, rng, method, batch_size, step, start),
@@ -204,7 +207,7 @@ def dp_categorical_mixture(
 
 
 class StochasticSliceChain:
-    """A run of the stochastic slice sampler, from clusters that collapsed sweeps find."""
+    """One chain of the stochastic slice sampler, initialized by collapsed Gibbs sweeps."""
 
     def __init__(
         self,
@@ -229,10 +232,10 @@ class StochasticSliceChain:
         self._n_instantiated = len(self._log_sticks)
 
     def advance(self) -> None:
-        """Draw slices and clusters of a minibatch, move the components, and draw α."""
+        """Draw the slices and clusters of a minibatch, the components, and α."""
         mixture, which = self._mixture, self._batches.next()
         self._assign(which)
-        # The last stick holds a row, so that components behind it are as under the prior.
+        # Components after the last one with rows have their prior, and are dropped.
         n_sticks = int(np.flatnonzero(self._counts.sizes)[-1]) + 1
         self._log_sticks = self._log_sticks[:n_sticks]
         self._log_topics = self._log_topics[:n_sticks]
@@ -251,7 +254,7 @@ class StochasticSliceChain:
         )
 
     def draw(self) -> Draw:
-        """Describe the components behind which no row is."""
+        """Return the current state."""
         weights = np.exp(self._log_weights()[:-1])
         stats: dict[str, float] = {"n_sticks": len(weights), "n_instantiated": self._n_instantiated}
         return Draw(
@@ -264,7 +267,7 @@ class StochasticSliceChain:
         )
 
     def _assign(self, which: np.ndarray) -> None:
-        """Draw the component of some rows, from as many components as their slices need."""
+        """Draw the component of some rows, after adding the components that their slices need."""
         mixture, stream = self._mixture, self._stream
         *log_weights, log_rest = self._log_weights()
         slices = np.empty(which.size)
@@ -272,7 +275,7 @@ class StochasticSliceChain:
         log_shares = break_sticks(stream, self.alpha, log_rest, smallest)
         n_new = len(log_shares)
         if n_new:
-            # A share and an independent sum are two gamma variables.
+            # A beta variate times an independent gamma sum gives two gamma variates.
             sums = np.empty(n_new)
             fill_log_gamma(stream, np.full(n_new, 1.0 + self.alpha), sums)
             self._log_sticks = np.vstack([self._log_sticks, log_shares + sums[:, None]])
@@ -296,20 +299,20 @@ class StochasticSliceChain:
         )
 
     def _log_weights(self) -> np.ndarray:
-        """Logarithms of the weights, and of what is left, shape (K + 1,)."""
-        return log_pieces(*_log_normalised(self._log_sticks).T)
+        """Logarithms of the weights and of the rest of the stick, shape (K + 1,)."""
+        return log_pieces(*_log_normalized(self._log_sticks).T)
 
     def _topics(self) -> np.ndarray:
         """Probabilities of the categories, shape (K, V)."""
-        return np.maximum(np.exp(_log_normalised(self._log_topics)), SMALLEST_PROBABILITY)
+        return np.maximum(np.exp(_log_normalized(self._log_topics)), SMALLEST_PROBABILITY)
 
     def _log_gammas(self, shapes: np.ndarray, total: float | None) -> np.ndarray:
-        """Draw gamma variables, by rows; SGRLD keeps their sums near those of the prior."""
+        """Draw log-gamma variates; for SGRLD with the sums of rows set to the prior mean."""
         log_draws = np.empty(shapes.size)
         fill_log_gamma(self._stream, np.ascontiguousarray(shapes, dtype=float).ravel(), log_draws)
         found = log_draws.reshape(shapes.shape)
         if self._method == "sgrld" and total is not None:
-            found = _log_normalised(found) + np.log(total)
+            found = _log_normalized(found) + np.log(total)
         return found
 
     def _move(self, log_state: np.ndarray, prior: np.ndarray, counts: np.ndarray) -> None:
@@ -329,11 +332,11 @@ class StochasticSliceChain:
 
 
 def _sums_of_later(sizes: np.ndarray) -> np.ndarray:
-    """Rows of all components behind each one, shape (K,)."""
+    """Return the number of rows of all later components, shape (K,)."""
     return sizes.sum() - np.cumsum(sizes)
 
 
-def _log_normalised(log_state: np.ndarray) -> np.ndarray:
+def _log_normalized(log_state: np.ndarray) -> np.ndarray:
     """Subtract from rows the logarithm of the sum of their exponentials."""
     top = log_state.max(axis=-1, keepdims=True)
     return log_state - top - np.log(np.exp(log_state - top).sum(axis=-1, keepdims=True))

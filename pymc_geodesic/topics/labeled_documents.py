@@ -1,4 +1,4 @@
-"""Labelled documents as lists of tokens, and what samplers of their topics return."""
+"""Labeled documents as arrays of tokens, their minibatches, and the chains of MedLDA samplers."""
 
 from __future__ import annotations
 
@@ -21,26 +21,52 @@ from pymc_geodesic.runtime.chains import draw_after, each_chain
 from pymc_geodesic.runtime.missing_values import refuse_missing
 from pymc_geodesic.sparse.count_matrices import concentration, word_counts
 from pymc_geodesic.topics.lda import document_coords
-from pymc_geodesic.topics.ssgrld import LabelledTokens
 
 VARIABLES = ("topics", "weights", "zbar")
 
 
 @dataclass(frozen=True)
-class LabelledCounts:
-    """Labelled documents.
+class LabeledTokens:
+    """Tokens, labels, hyperparameters and the loss, as the minibatch samplers use them.
 
     Attributes
     ----------
     starts : ndarray of int64, shape (D + 1,)
-        Where the tokens of each document begin, and the number of tokens.
     words : ndarray of int32, shape (n_tokens,)
     signs : ndarray, shape (D, L)
-        −1 or +1; one column for binary labels, else one for each class.
+    alpha, beta : ndarray, shape (K,) and (V,)
+    cost, margin, prior_scale : float
+        c, ℓ and τ.
+    loss : int
+        `ONE_VS_REST` or `MULTICLASS`.
+    """
+
+    starts: np.ndarray
+    words: np.ndarray
+    signs: np.ndarray
+    alpha: np.ndarray
+    beta: np.ndarray
+    cost: float
+    margin: float
+    prior_scale: float
+    loss: int
+
+
+@dataclass(frozen=True)
+class LabeledCounts:
+    """Validated counts and labels of documents.
+
+    Attributes
+    ----------
+    starts : ndarray of int64, shape (D + 1,)
+        Index of the first token of each document, and the number of tokens.
+    words : ndarray of int32, shape (n_tokens,)
+    signs : ndarray, shape (D, L)
+        −1 or +1; one column for binary labels, otherwise one for each class.
     is_binary : bool
     alpha, beta : ndarray, shape (K,) and (V,)
     coords : dict
-        Of the dimensions ``document``, ``word``, ``topic`` and ``class``.
+        Coordinates of the dimensions ``document``, ``word``, ``topic`` and ``class``.
     """
 
     starts: np.ndarray
@@ -53,12 +79,12 @@ class LabelledCounts:
 
     @property
     def n_documents(self) -> int:
-        """D."""
+        """Number of documents D."""
         return len(self.signs)
 
-    def tokens(self, cost: float, margin: float, prior_scale: float, loss: int) -> LabelledTokens:
-        """Tokens and priors as samplers of minibatches take them."""
-        return LabelledTokens(
+    def tokens(self, cost: float, margin: float, prior_scale: float, loss: int) -> LabeledTokens:
+        """Return tokens and hyperparameters for a minibatch sampler."""
+        return LabeledTokens(
             self.starts,
             self.words,
             self.signs,
@@ -71,25 +97,25 @@ class LabelledCounts:
         )
 
     def mean_assignments(self, in_topics: np.ndarray) -> np.ndarray:
-        """Divide counts of tokens in topics, shape (D, K), by lengths; zero for the empty."""
+        """Divide counts of tokens in topics, shape (D, K), by document lengths; zero if empty."""
         return in_topics / np.maximum(np.diff(self.starts), 1)[:, None]
 
     def mean_loss(self, scores: np.ndarray, margin: float, *, multiclass: bool) -> float:
         """Mean over documents of the hinge loss of their scores, shape (D, L)."""
         if multiclass:
             own = np.where(self.signs > 0, scores, 0.0).sum(axis=1)
-            rival = np.where(self.signs > 0, -np.inf, scores).max(axis=1)
-            return float(np.maximum(0.0, margin + rival - own).mean())
+            runner_up = np.where(self.signs > 0, -np.inf, scores).max(axis=1)
+            return float(np.maximum(0.0, margin + runner_up - own).mean())
         return float(np.maximum(0.0, margin - self.signs * scores).sum(axis=1).mean())
 
     def accuracy(self, scores: np.ndarray) -> float:
-        """Share of documents whose label is that of their scores, shape (D, L)."""
+        """Fraction of documents whose label is predicted by their scores, shape (D, L)."""
         if self.is_binary:
             return float(np.mean((scores > 0) == (self.signs > 0)))
         return float(np.mean(scores.argmax(axis=1) == self.signs.argmax(axis=1)))
 
 
-def labelled_counts(
+def labeled_counts(
     counts: Any,
     labels: ArrayLike,
     n_topics: int,
@@ -98,13 +124,13 @@ def labelled_counts(
     documents: Sequence[Any] | None,
     vocabulary: Sequence[Any] | None,
     classes: Sequence[Any] | None,
-) -> LabelledCounts:
-    """Check counts and labels, and list tokens.
+) -> LabeledCounts:
+    """Validate counts and labels, and expand the counts to tokens.
 
     Raises
     ------
     ValueError
-        If counts are none, or labels neither −1 and +1 nor 0 … L − 1.
+        If counts are negative or fractional, or labels neither −1 and +1 nor 0 … L − 1.
     """
     matrix = word_counts(counts)
     coords = document_coords(counts, matrix.shape, documents, vocabulary)
@@ -118,11 +144,11 @@ def labelled_counts(
         )
     is_binary = y.dtype.kind in "iuf" and bool(np.any(y == -1))
     if classes is None and np.all(y == y[0]):
-        raise ValueError(f"labels are all the same, {y[0]}: there is nothing to tell apart")
+        raise ValueError(f"labels are all the same, {y[0]}: at least two classes are needed")
     if is_binary:
         require_signs("labels", y)
         if classes is not None:
-            raise ValueError("classes names the labels 0 … L - 1, but labels are -1 and +1")
+            raise ValueError("classes= names the labels 0 … L - 1, but the labels are -1 and +1")
         signs = y.astype(float)[:, None]
     else:
         require_classes("labels", y, None if classes is None else len(classes))
@@ -136,7 +162,7 @@ def labelled_counts(
     coords["topic"] = np.arange(int(n_topics))
     if not is_binary:
         coords["class"] = np.arange(signs.shape[1]) if classes is None else np.asarray(classes)
-    return LabelledCounts(
+    return LabeledCounts(
         starts=np.concatenate([[0], np.cumsum(lengths)]),
         words=np.repeat(matrix.indices, matrix.data.astype(np.int64)).astype(np.int32),
         signs=np.ascontiguousarray(signs),
@@ -148,23 +174,23 @@ def labelled_counts(
 
 
 class Recorder:
-    """Draws of all chains, and their `xarray.DataTree`.
+    """Storage for the draws of all chains.
 
     Parameters
     ----------
-    data : LabelledCounts
+    data : LabeledCounts
     chains, draws : int
     var_names : sequence of str or None
-        Variables to keep.
+        Variables to store.
     """
 
     def __init__(
-        self, data: LabelledCounts, chains: int, draws: int, var_names: Sequence[str] | None
+        self, data: LabeledCounts, chains: int, draws: int, var_names: Sequence[str] | None
     ) -> None:
         names = VARIABLES if var_names is None else tuple(var_names)
         unknown = [name for name in names if name not in VARIABLES]
         if unknown:
-            raise ValueError(f"var_names may name {', '.join(VARIABLES)}, not {unknown[0]!r}")
+            raise ValueError(f"var_names must be among {', '.join(VARIABLES)}, got {unknown[0]!r}")
         self._data = data
         n_topics, n_words = len(data.alpha), len(data.beta)
         of_weights = () if data.is_binary else (data.signs.shape[1],)
@@ -190,7 +216,7 @@ class Recorder:
         multiclass: bool = False,
         **stats: float,
     ) -> None:
-        """Keep one draw, η of shape (L, K), with the accuracy and the mean hinge loss."""
+        """Store one draw, η of shape (L, K), with the accuracy and the mean hinge loss."""
         data = self._data
         zbar = data.mean_assignments(in_topics)
         weights = eta[0] if data.is_binary else eta.T
@@ -204,8 +230,8 @@ class Recorder:
                 self._stats[name] = np.empty(self._shape)
             self._stats[name][chain, draw] = number
 
-    def tree(self, attributes: dict[str, Any]) -> xr.DataTree:
-        """Return the draws."""
+    def to_datatree(self, attributes: dict[str, Any]) -> xr.DataTree:
+        """Return the draws as a DataTree."""
         data = self._data
         dims = {
             "topics": ["topic", "word"],
@@ -224,8 +250,8 @@ class Recorder:
         return tree
 
 
-class LabelledChain(Protocol):
-    """One chain.
+class LabeledChain(Protocol):
+    """State of one chain.
 
     Attributes
     ----------
@@ -236,21 +262,21 @@ class LabelledChain(Protocol):
     in_topics: np.ndarray
 
     def advance(self, iteration: int) -> None:
-        """Go on to what may be kept."""
+        """Compute the next state."""
 
     def topics(self) -> np.ndarray:
-        """Draw φ, shape (K, V)."""
+        """Return a draw of φ, shape (K, V)."""
 
     def weights(self) -> np.ndarray:
-        """Draw η, shape (L, K)."""
+        """Return a draw of η, shape (L, K)."""
 
     def stats(self) -> dict[str, float]:
-        """Sample stats of the last iteration, of which one is ``documents``."""
+        """Return sample stats of the last iteration, among them ``documents``."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """How many draws of how many chains, and what is kept of them; see `medlda_gibbs`."""
+class SamplingOptions:
+    """Numbers of chains and draws, variables to store, seed and progress bar."""
 
     chains: int
     draws: int
@@ -261,38 +287,38 @@ class Run:
     progressbar: bool
 
 
-def sample_labelled(
-    data: LabelledCounts,
-    run: Run,
-    begin: Callable[[np.random.Generator], LabelledChain],
+def sample_chains(
+    data: LabeledCounts,
+    options: SamplingOptions,
+    begin: Callable[[np.random.Generator], LabeledChain],
     *,
     cost: float,
     margin: float,
     multiclass: bool = False,
 ) -> xr.DataTree:
-    """Run all chains, one after the other.
+    """Sample all chains in sequence.
 
     Parameters
     ----------
-    data : LabelledCounts
-    run : Run
+    data : LabeledCounts
+    options : SamplingOptions
     begin : callable
-        Begins a chain with a generator of its own.
+        Creates the state of a chain from its random generator.
     cost, margin : float
         c and ℓ.
     multiclass : bool
-        Whether the hinge is that of the largest rival, and not one for each class.
+        Whether the loss is the multiclass hinge instead of one hinge per class.
     """
-    recorder = Recorder(data, run.chains, run.draws, run.var_names)
-    iterations = run.tune + run.draws * run.thin
+    recorder = Recorder(data, options.chains, options.draws, options.var_names)
+    iterations = options.tune + options.draws * options.thin
     for number, rng, seen in each_chain(
-        run.random_seed, run.chains, iterations, progressbar=run.progressbar
+        options.random_seed, options.chains, iterations, progressbar=options.progressbar
     ):
         chain = begin(rng)
         began = time.perf_counter()
         for iteration in seen:
             chain.advance(iteration)
-            draw = draw_after(iteration, run.tune, run.thin)
+            draw = draw_after(iteration, options.tune, options.thin)
             if draw is None:
                 continue
             ended = time.perf_counter()
@@ -308,4 +334,66 @@ def sample_labelled(
                 **chain.stats(),
             )
             began = time.perf_counter()
-    return recorder.tree({"cost": cost, "margin": margin})
+    return recorder.to_datatree({"cost": cost, "margin": margin})
+
+
+class Passes:
+    """Minibatches of passes over the documents, each pass in a random order.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    n_documents : int
+    ends : ndarray of int, shape (n_minibatches + 1,)
+        Zero, and the end of each minibatch in the order of a pass; documents after the last end
+        are omitted.
+
+    Attributes
+    ----------
+    n_minibatches : int
+        Number of minibatches per pass.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.topics.labeled_documents import Passes
+    >>> of_one_size = Passes.of_one_size(np.random.default_rng(1), 5, batch_size=2)
+    >>> [len(of_one_size.next_rows()) for _ in range(2)]
+    [2, 2]
+    >>> of_all = Passes.of_all(np.random.default_rng(1), 5, batch_size=2)
+    >>> [len(of_all.next_rows()) for _ in range(3)]
+    [2, 1, 2]
+    """
+
+    def __init__(self, rng: np.random.Generator, n_documents: int, ends: np.ndarray) -> None:
+        self._rng, self._ends = rng, ends
+        self.n_minibatches = len(ends) - 1
+        self._order = rng.permutation(n_documents)
+        self._position = 0
+
+    @classmethod
+    def of_one_size(cls, rng: np.random.Generator, n_documents: int, batch_size: int) -> Passes:
+        """Return passes of minibatches of equal size that omit the remaining documents."""
+        size = min(batch_size, n_documents)
+        return cls(rng, n_documents, size * np.arange(n_documents // size + 1))
+
+    @classmethod
+    def of_all(
+        cls, rng: np.random.Generator, n_documents: int, batch_size: int, multiple: int = 1
+    ) -> Passes:
+        """Return passes over all documents, of minibatches of nearly equal size.
+
+        Their number is a multiple of ``multiple`` if there are at least that many documents.
+        """
+        size = min(batch_size, n_documents)
+        n_minibatches = min(-(-n_documents // (size * multiple)) * multiple, n_documents)
+        ends = np.linspace(0, n_documents, n_minibatches + 1).round().astype(int)
+        return cls(rng, n_documents, ends)
+
+    def next_rows(self) -> np.ndarray:
+        """Return the documents of the next minibatch."""
+        if self._position == self.n_minibatches:
+            self._order = self._rng.permutation(len(self._order))
+            self._position = 0
+        self._position += 1
+        return self._order[self._ends[self._position - 1] : self._ends[self._position]]

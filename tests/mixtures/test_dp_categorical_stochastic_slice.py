@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from scipy.special import digamma, polygamma
 
-from pymc_geodesic.mixtures import dp_categorical_mixture, mixture_perplexity
+from pymc_geodesic.mixtures import dp_categorical_stochastic_slice, perplexity
 from pymc_geodesic.mixtures.collapsed_gibbs import draw_concentration_of_sticks
 from pymc_geodesic.mixtures.dp_categorical import Mixture
 from pymc_geodesic.mixtures.dp_categorical_gibbs import Start
-from pymc_geodesic.mixtures.dp_categorical_mixture import StochasticSliceChain, expanded_mean_step
+from pymc_geodesic.mixtures.dp_categorical_stochastic_slice import (
+    StochasticSliceChain,
+    expanded_mean_step,
+)
 from pymc_geodesic.runtime.streams import new_stream
 from tests.grids import slow
 from tests.mixtures.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
@@ -112,14 +115,14 @@ TWO_KINDS = np.repeat([[6, 5, 0, 0], [0, 0, 5, 5]], 300, axis=0)
 
 @pytest.mark.parametrize("method", ["scir", "sgrld"])
 def test_minibatches_find_the_clusters(method):
-    idata = dp_categorical_mixture(
+    idata = dp_categorical_stochastic_slice(
         TWO_KINDS, batch_size=50, method=method, draws=100, thin=5, start_rows=50,
         keep_assignments=True, **QUIET,
     )  # fmt: skip
     weights = idata.posterior["weights"].values[0]
     np.testing.assert_allclose(weights[:, :2].mean(axis=0), 0.5, atol=0.12)
     np.testing.assert_allclose(weights[:, :2].sum(axis=1), 1.0, atol=0.1)
-    assert mixture_perplexity(idata, TWO_KINDS[[0, -1]]) < 2.5
+    assert perplexity(idata, TWO_KINDS[[0, -1]]) < 2.5
     last = idata.posterior["assignments"].values[0, -1]
     assert len(set(last[:300])) == len(set(last[300:])) == 1
     assert last[0] != last[-1]
@@ -142,7 +145,7 @@ def test_counts_of_minibatches_stand_for_all_rows():
 def test_seeds_batches_and_shapes():
     options = {"draws": 3, "tune": 2, "batch_size": 4, "thin": 2, "progressbar": False}
     runs = [
-        dp_categorical_mixture(COUNTS, random_seed=3, chains=2, method=method, **options)
+        dp_categorical_stochastic_slice(COUNTS, random_seed=3, chains=2, method=method, **options)
         for method in ("scir", "scir", "sgrld")
     ]
     assert runs[0].equals(runs[1])
@@ -167,11 +170,11 @@ def test_seeds_batches_and_shapes():
 )
 def test_bad_input_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        dp_categorical_mixture(COUNTS, **({"batch_size": 2} | arguments), **QUIET)
+        dp_categorical_stochastic_slice(COUNTS, **({"batch_size": 2} | arguments), **QUIET)
 
 
 def test_fewer_rows_than_the_usual_batch():
     options = {"draws": 3, "tune": 2, **QUIET}
-    usual = dp_categorical_mixture(COUNTS, **options)
-    every = dp_categorical_mixture(COUNTS, batch_size=None, **options)
+    usual = dp_categorical_stochastic_slice(COUNTS, **options)
+    every = dp_categorical_stochastic_slice(COUNTS, batch_size=None, **options)
     np.testing.assert_array_equal(usual.posterior["weights"], every.posterior["weights"])

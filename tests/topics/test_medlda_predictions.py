@@ -1,4 +1,4 @@
-"""Labels of new documents, how good they are, and the topics of classes."""
+"""Scores and labels of new documents, and the topics of classes."""
 
 import itertools
 
@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 from arviz_base import from_dict
-from sklearn.metrics import accuracy_score, f1_score
 
-from pymc_geodesic.topics import label_scores, predict_labels, topics_by_class
+from pymc_geodesic.topics import decision_function, predict, topics_by_class
 
 ALPHA = np.array([0.6, 1.5])
 PHI = np.array([[[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], [[0.2, 0.2, 0.6], [0.5, 0.4, 0.1]]])
@@ -45,55 +44,52 @@ def test_scores_are_those_of_enumeration():
         ],
         axis=0,
     )
-    found = predict_labels(draws(eta), COUNTS, n_sweeps=20_000, random_seed=1)
-    np.testing.assert_allclose(found["score"], expected, atol=0.03)
-    np.testing.assert_array_equal(found["label"], expected.argmax(axis=1))
-    binary = predict_labels(draws(eta[..., 0]), COUNTS, n_sweeps=20_000, random_seed=1)
-    np.testing.assert_allclose(binary["score"], expected[:, 0], atol=0.03)
-    np.testing.assert_array_equal(binary["label"], np.where(expected[:, 0] > 0, 1, -1))
+    options = {"n_sweeps": 20_000, "random_seed": 1}
+    found = decision_function(draws(eta), COUNTS, **options)
+    assert found.dims == ("document", "class")
+    np.testing.assert_allclose(found, expected, atol=0.03)
+    labels = predict(draws(eta), COUNTS, **options)
+    np.testing.assert_array_equal(labels, expected.argmax(axis=1))
+    binary = draws(eta[..., 0])
+    np.testing.assert_allclose(
+        decision_function(binary, COUNTS, **options), expected[:, 0], atol=0.03
+    )
+    signs = predict(binary, COUNTS, **options)
+    np.testing.assert_array_equal(signs, np.where(expected[:, 0] > 0, 1, -1))
+
+
+def test_labels_are_the_names_of_the_classes():
+    eta = np.array([[[[1.0, -2.0], [0.0, 5.0]], [[1.0, -2.0], [0.0, 5.0]]]])
+    named = draws(eta)
+    named["posterior"] = named["posterior"].to_dataset().assign_coords({"class": ["sun", "sea"]})
+    numbers = predict(draws(eta), COUNTS, random_seed=1).values
+    assert len(set(numbers)) == 2
+    expected = np.array(["sun", "sea"])[numbers]
+    np.testing.assert_array_equal(predict(named, COUNTS, random_seed=1), expected)
 
 
 def test_a_part_of_the_draws():
     eta = np.array([[[1.0, -1.0], [100.0, 300.0]]])
-    first = predict_labels(draws(eta), COUNTS, draws=1, n_sweeps=2000, random_seed=1)["score"]
+    first = decision_function(draws(eta), COUNTS, n_draws=1, n_sweeps=2000, random_seed=1)
     expected = [exact_mean_assignment(row, PHI[0]) @ eta[0, 0] for row in COUNTS]
     np.testing.assert_allclose(first, expected, atol=0.1)
     with pytest.raises(ValueError, match="between 1 and the 2 draws"):
-        predict_labels(draws(eta), COUNTS, draws=3)
-
-
-def test_scores_of_labels_are_those_of_scikit_learn():
-    rng = np.random.default_rng(1)
-    labels = rng.integers(4, size=200)
-    predicted = np.where(rng.random(200) < 0.6, labels, rng.integers(4, size=200))
-    found = label_scores(labels, predicted)
-    assert found.accuracy == pytest.approx(accuracy_score(labels, predicted))
-    assert found.f1 == pytest.approx(f1_score(labels, predicted, average="macro"))
-    with pytest.raises(ValueError, match="one length"):
-        label_scores([1, 2], [1])
-
-
-def test_labels_in_two_codings_are_not_compared():
-    with pytest.raises(ValueError, match="never equal: give names for both"):
-        label_scores([0, 1, 1], ["no", "yes", "yes"])
-    with pytest.raises(ValueError, match=r"pass 2 \* labels - 1"):
-        label_scores(np.array([False, True]), [-1, 1])
-    assert label_scores([1, 1], [-1, 1]).accuracy == 0.5
+        decision_function(draws(eta), COUNTS, n_draws=3)
 
 
 def test_features_are_those_of_the_model_of_the_draws():
     eta, options = np.array([[[1.0, -1.0], [2.0, 0.5]]]), {"n_sweeps": 20, "random_seed": 1}
     with_theta = draws(eta, theta=np.full((1, 2, 3, 2), 0.5))
-    proportions = predict_labels(with_theta, COUNTS, features="proportions", **options)
-    assignments = predict_labels(draws(eta), COUNTS, features="assignments", **options)
-    assert not np.allclose(proportions["score"], assignments["score"], atol=0.01)
-    xr.testing.assert_equal(predict_labels(with_theta, COUNTS, **options), proportions)
-    xr.testing.assert_equal(predict_labels(draws(eta), COUNTS, **options), assignments)
+    proportions = decision_function(with_theta, COUNTS, features="proportions", **options)
+    assignments = decision_function(draws(eta), COUNTS, features="assignments", **options)
+    assert not np.allclose(proportions, assignments, atol=0.01)
+    xr.testing.assert_equal(decision_function(with_theta, COUNTS, **options), proportions)
+    xr.testing.assert_equal(decision_function(draws(eta), COUNTS, **options), assignments)
 
 
 def test_masked_counts_are_refused():
-    with pytest.raises(ValueError, match="`counts` has missing values"):
-        predict_labels(draws(np.ones((1, 2, 2))), np.ma.masked_equal(COUNTS, 3))
+    with pytest.raises(ValueError, match="`X` has missing values"):
+        decision_function(draws(np.ones((1, 2, 2))), np.ma.masked_equal(COUNTS, 3))
 
 
 def test_topics_of_classes():

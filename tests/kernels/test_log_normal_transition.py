@@ -7,10 +7,8 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from pymc_geodesic.kernels.expected_counts import CountsAt
-from pymc_geodesic.kernels.geometric_brownian import log_normal_transition
-from pymc_geodesic.kernels.positive_numbers import LOG_NORMAL, Prior
-from pymc_geodesic.kernels.scir import scir
+from pymc_geodesic.kernels.counts import LOG_NORMAL, CountsAt, Prior
+from pymc_geodesic.kernels.scir import log_normal_transition, scir
 from pymc_geodesic.runtime.fields import Callback, native_field
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
@@ -55,7 +53,7 @@ def log_normal_likelihood(position, argument, context, output):
 
 
 def run(field, state, arguments, step_size, own):
-    """Run the kernel on pairs of numbers with the priors N(1, 1) and N(8, 4)."""
+    """Run the kernel on pairs of variables with the priors N(1, 1) and N(8, 4)."""
     size = state.size
     found = CountsAt(*np.empty((3, size)))
     n = size // 2

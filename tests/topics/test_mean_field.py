@@ -1,4 +1,4 @@
-"""Variational laws of proportions: moments, derivatives and the climb, against draws and SciPy."""
+"""Variational distributions of proportions: moments, derivatives and maximization."""
 
 import numpy as np
 import pytest
@@ -9,14 +9,15 @@ from scipy.special import gammaln, polygamma
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
 from pymc_geodesic.runtime.digamma import digamma, trigamma
 from pymc_geodesic.runtime.threads import Workers
-from pymc_geodesic.topics.mixed_directions import (
-    Climb,
+from pymc_geodesic.topics.mean_field import (
+    AscentSettings,
     Sums,
+    TopicFactors,
     TopicMoments,
-    climb_proportions,
     differentiate_by_topics,
+    document_terms,
+    maximize_document_bounds,
 )
-from pymc_geodesic.topics.topic_directions import TopicLaws, terms_of
 
 K, V = 3, 4
 XI = np.array([18.0, 50.0, 30.0])
@@ -30,9 +31,9 @@ def test_derivatives_of_log_gamma():
 
 
 @pytest.fixture(scope="module")
-def laws():
+def factors():
     mu = np.abs(np.random.default_rng(1).normal(size=(K, V)))
-    return TopicLaws(XI[:, None] * mu / np.linalg.norm(mu, axis=1, keepdims=True))
+    return TopicFactors(XI[:, None] * mu / np.linalg.norm(mu, axis=1, keepdims=True))
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +51,14 @@ def rho(a, cosines, moments, sums=None):
 
 
 @pytest.fixture(scope="module")
-def drawn(laws, document):
+def drawn(factors, document):
     """Products v · x and squared lengths x · x of mixtures x of topics, in twenty samples."""
     rng = np.random.default_rng(3)
     shape = (20, 40_000)
     theta = rng.dirichlet(A[0], size=shape)
     mixture = np.zeros((*shape, V))
     for k in range(K):
-        directions = np.broadcast_to(laws.direction[k], (*shape, V))
+        directions = np.broadcast_to(factors.direction[k], (*shape, V))
         beta = draw_von_mises_fisher(rng, directions, np.full(shape, XI[k]), None)
         mixture += theta[..., k, None] * beta
     return mixture @ document, np.sum(mixture**2, axis=-1)
@@ -70,36 +71,36 @@ def by_draws(c, y):
     return each.mean(), each.std(ddof=1) / np.sqrt(len(each))
 
 
-def test_expected_cosine_is_that_of_draws(laws, document, drawn):
+def test_expected_cosine_is_that_of_draws(factors, document, drawn):
     expected, error = by_draws(*drawn)
-    found = rho(A, (document @ laws.mean.T)[None], laws.moments)
+    found = rho(A, (document @ factors.mean.T)[None], factors.moments)
     assert abs(found - expected) < 5 * error
     exact = (drawn[0] / np.sqrt(drawn[1])).mean()
     assert drawn[0].min() > 0
     assert found < exact - 5 * error  # below what it stands for, and not by chance
 
 
-def wrong_diagonal(moments, laws):
-    return moments._replace(gram=laws.mean @ laws.mean.T)
+def wrong_diagonal(moments, factors):
+    return moments._replace(gram=factors.mean @ factors.mean.T)
 
 
-def points_instead_of_laws(moments, laws):
+def points_instead_of_distributions(moments, factors):
     return moments._replace(isotropic=np.zeros(K), aligned=np.ones(K))
 
 
-@pytest.mark.parametrize("mutant", [wrong_diagonal, points_instead_of_laws])
-def test_draws_tell_wrong_moments(laws, document, drawn, mutant):
+@pytest.mark.parametrize("mutant", [wrong_diagonal, points_instead_of_distributions])
+def test_draws_tell_wrong_moments(factors, document, drawn, mutant):
     expected, error = by_draws(*drawn)
-    cosines = (document @ laws.mean.T)[None]
-    assert abs(rho(A, cosines, mutant(laws.moments, laws)) - expected) > 5 * error
+    cosines = (document @ factors.mean.T)[None]
+    assert abs(rho(A, cosines, mutant(factors.moments, factors)) - expected) > 5 * error
 
 
 def difference(function, x, direction, h=1e-6):
     return (function(x + h * direction) - function(x - h * direction)) / (2 * h)
 
 
-def test_derivatives_by_the_moments_of_topics(laws, document):
-    cosines, moments, sums = (document @ laws.mean.T)[None], laws.moments, empty_sums()
+def test_derivatives_by_the_moments_of_topics(factors, document):
+    cosines, moments, sums = (document @ factors.mean.T)[None], factors.moments, empty_sums()
     rho(A, cosines, moments, sums)
     for k, unit in enumerate(np.eye(K)):
         found = difference(lambda c: rho(A, c, moments), cosines, unit)
@@ -115,22 +116,26 @@ def test_derivatives_by_the_moments_of_topics(laws, document):
         assert found == pytest.approx(np.sum(by_gram * both), abs=1e-8)
 
 
-def test_derivative_by_the_topics_themselves(laws, document):
+def test_derivative_by_the_topics_themselves(factors, document):
     """Through products, Gram matrix and second moments, as the topics are moved."""
     workers = Workers(1)
     vectors = document[None]
 
     def value(natural):
-        moved = TopicLaws(natural)
-        return terms_of(vectors, A, vectors @ moved.mean.T, moved, 1.0, workers).value
+        moved = TopicFactors(natural)
+        return document_terms(vectors, A, vectors @ moved.mean.T, moved, 1.0, workers).value
 
-    terms = terms_of(vectors, A, vectors @ laws.mean.T, laws, 1.0, workers)
-    by_mean = terms.pull + terms.coupling @ laws.mean + terms.radial[:, None] * laws.direction
+    terms = document_terms(vectors, A, vectors @ factors.mean.T, factors, 1.0, workers)
+    by_mean = (
+        terms.linear + terms.coupling @ factors.mean + terms.radial[:, None] * factors.direction
+    )
     rng = np.random.default_rng(4)
     for _ in range(5):
         direction = rng.normal(size=(K, V))
-        moved = difference(lambda natural: TopicLaws(natural).mean, laws.natural, direction, 1e-4)
-        found = difference(value, laws.natural, direction, 1e-4)
+        moved = difference(
+            lambda natural: TopicFactors(natural).mean, factors.natural, direction, 1e-4
+        )
+        found = difference(value, factors.natural, direction, 1e-4)
         assert found == pytest.approx(np.sum(by_mean * moved), rel=1e-6, abs=1e-10)
 
 
@@ -144,12 +149,14 @@ def bound(a, cosines, moments):
     return KAPPA * rho(a[None], cosines, moments) - divergence
 
 
-def test_climbs_to_the_maximum_and_never_falls(laws, document):
-    cosines, moments = (document @ laws.mean.T)[None], laws.moments
+def test_climbs_to_the_maximum_and_never_falls(factors, document):
+    cosines, moments = (document @ factors.mean.T)[None], factors.moments
     a = ALPHA[None].copy()
     values = [bound(a[0], cosines, moments)]
     for _ in range(40):
-        found = climb_proportions(a, cosines, moments, ALPHA, Climb(KAPPA, 1e-13, 1))
+        found = maximize_document_bounds(
+            a, cosines, moments, ALPHA, AscentSettings(KAPPA, 1e-13, 1)
+        )
         values.append(found)
         assert found == pytest.approx(bound(a[0], cosines, moments), rel=1e-12)
     assert np.all(np.diff(values) >= 0.0)
@@ -158,9 +165,11 @@ def test_climbs_to_the_maximum_and_never_falls(laws, document):
     np.testing.assert_allclose(a[0], np.exp(best.x), rtol=1e-2)
 
 
-def test_proportions_of_a_document_that_says_nothing_are_those_of_the_prior(laws):
+def test_proportions_of_a_document_that_says_nothing_are_those_of_the_prior(factors):
     """Equal topics fit alike in any mixture but for their scatter, which κ = 0 does not see."""
     a = np.array([[7.0, 0.1, 20.0]])
     moments = TopicMoments(np.eye(K), np.zeros(K), np.ones(K))
-    climb_proportions(a, np.full((1, K), 0.5), moments, ALPHA, Climb(0.0, 1e-14, 200))
+    maximize_document_bounds(
+        a, np.full((1, K), 0.5), moments, ALPHA, AscentSettings(0.0, 1e-14, 200)
+    )
     np.testing.assert_allclose(a[0], ALPHA, rtol=1e-6)
