@@ -393,7 +393,7 @@ def test_minibatches_learn_the_labels(topics_by, memoize):
 
 def test_weights_that_run_away_are_an_error():
     counts, labels = corpus()
-    with pytest.raises(FloatingPointError, match="weight_step=1e\\+200. Use a smaller"):
+    with pytest.raises(FloatingPointError, match=r"weight_step=1e\+200\. Use a smaller"):
         medlda_ssgrld(counts, 2 * labels - 1, 2, weight_step=1e200, weights_by="SSGLD", draws=5)
 
 

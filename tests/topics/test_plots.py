@@ -53,7 +53,5 @@ def test_top_words_has_a_panel_per_topic(idata):
     firsts = [ax.get_yticklabels()[-1].get_text() for ax in panels]
     assert firsts == ["sun", "moon", "sea"]
     assert panels[0].patches[-1].get_xy()[:, 0].max() == pytest.approx(1.1)
-    only = (
-        plot_top_words(idata, words, n=2, coords={"beta_dim_0": 2}).viz["plot"]["beta"].values
-    )
+    only = plot_top_words(idata, words, n=2, coords={"beta_dim_0": 2}).viz["plot"]["beta"].values
     assert [ax.get_yticklabels()[-1].get_text() for ax in only] == ["sea"]
