@@ -1,0 +1,87 @@
+"""Whole chains that start far away, or are led far away in the warm-up, where noise explodes."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_geodesic as pg
+from tests.grids import slow
+
+N, TUNE, DRAWS = 2000, 400, 1000
+LATE = 304
+"""Draw of an excursion: its point is one at which the gradient noise is measured."""
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(1)
+    x = np.column_stack([np.ones(N), rng.normal(size=N)])
+    return x, rng.poisson(np.exp(x @ [0.5, 0.3]))
+
+
+@pytest.fixture(scope="module")
+def posterior(data):
+    """Mode and standard deviations; 2,000 counts leave nothing of a third derivative."""
+    x, y = data
+    mode = np.zeros(2)
+    for _ in range(50):
+        rate = np.exp(x @ mode)
+        hessian = (x.T * rate) @ x + np.eye(2) / 25.0
+        mode = mode + np.linalg.solve(hessian, x.T @ (y - rate) - mode / 25.0)
+    return mode, np.sqrt(np.diag(np.linalg.inv(hessian)))
+
+
+def whole_chain(step, tune, draws, at, far, length=1):
+    """Draws and the last warning of a chain whose point is ``far`` before ``length`` draws.
+
+    Other step methods may move variables as well, so that a step takes any point.
+    """
+    step.setup_chain(np.random.default_rng(1), tune, draws)
+    point, drawn = step.model.initial_point(random_seed=1), []
+    for draw in range(tune + draws):
+        if draw == tune:
+            step.stop_tuning()
+        if draw == at:
+            kept, point = point, {**point, **far}
+        if draw == at + length and length > 1:
+            point = {**point, **{name: kept[name] for name in far}}
+        point, (stats,) = step.step(point)
+        drawn.append(point)
+    return drawn[tune:], stats["warning"]
+
+
+@pytest.mark.parametrize(
+    ("at", "far"),
+    [(0, [6.0, 6.0]), (LATE, [8.0, 8.0]), slow(LATE, [15.0, 10.0])],
+    ids=["start", "excursion", "farther"],
+)
+@pytest.mark.parametrize("step_class", [pg.SGGMC, slow(pg.gSGNHT), slow(pg.SSGNHT)])
+def test_standard_deviations_after_an_excursion(data, posterior, step_class, at, far):
+    """Noise of 10²³ times the usual one left steps of 10⁻¹³ and standard deviations of zero."""
+    x, y = data
+    with pm.Model() as model:
+        rows = pm.Data("x", x)
+        b = pm.Normal("b", 0.0, 5.0, shape=2)
+        pm.Poisson("y", pm.math.exp(rows @ b), observed=pm.Data("t", y))
+    step = step_class(model=model, minibatch=["x", "t"], batch_size=10)
+    drawn, warning = whole_chain(step, TUNE, DRAWS, at, {"b": np.array(far)})
+    assert warning is None
+    mode, sd = posterior
+    z = (np.array([point["b"] for point in drawn]) - mode) / sd
+    assert np.abs(z.mean(axis=0)).max() < 0.2
+    assert np.abs(z.std(axis=0) - 1.0).max() < 0.15
+
+
+@pytest.mark.parametrize("step_class", [slow(pg.SGGMC), pg.gSGNHT])
+def test_a_chain_with_local_variables_is_right_after_an_excursion_or_warned_of(step_class):
+    """Steps that are too short by a factor of 100 to 10,000 show in the effective sample size."""
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        y = pm.Data("y", rng.poisson(np.exp(0.5 * rng.normal(size=400) + 1.0)))
+        z = pm.Normal("z", pm.Normal("m", 0.0, 10.0), pm.HalfNormal("s", 1.0), shape=400)
+        pm.Poisson("counts", pm.math.exp(z), observed=y)
+    step = step_class(local=["z"], minibatch=["y"], batch_size=40, model=model)
+    far = {"s_log__": np.array(-8.0)}
+    drawn, warning = whole_chain(step, 500, 600, 430, far, length=3)
+    is_right = 0.03 < np.std([point["m"] for point in drawn]) < 0.08
+    assert is_right or "effective sample size" in warning.message
