@@ -33,6 +33,8 @@ EXPLORATION_STATS = {
     "noise_clips": 0,
     "n_steps": 0,
     "phase": "search",
+    "configurational_temperature": math.nan,
+    "whitened_gradient": math.nan,
 }
 """Sample stats of a Metropolis-corrected transition, which has no friction and no noise."""
 
@@ -141,7 +143,8 @@ class LangevinSampler:
                 "step_size": explored.step_size,
                 "n_grad": explored.n_grad,
                 "diverging": explored.diverging and chain.n > 1,
-                **self._stats_of_parts(None),
+                "noise_ratio": adaptation.noise_ratio,
+                **self.estimate.stats(),
             }
         # step size, friction, known noise, and one minibatch for each inner step
         proposal = adaptation.propose(chain, tune=tune)
@@ -149,7 +152,7 @@ class LangevinSampler:
         n_grad = proposal.n_grad + len(minibatches)
         if monitor is not None:
             n_grad += monitor.before_draw(chain.z, minibatches)
-        before = chain.z.copy()
+        before = chain.z.copy() if tune or chain.n == 0 else chain.z
         # L inner steps A B O B A, in place; no Metropolis–Hastings test
         temperatures, noise_clips = self.dynamics.run(
             adaptation.logp_grad,
@@ -173,15 +176,13 @@ class LangevinSampler:
         elif monitor is not None:
             n_grad += monitor.after_draw(chain.n, chain.z, len(minibatches))
         chain.n += 1
-        return {
+        return self._stats(proposal.parameters, monitor) | {
             "temperature": math.nan if diverging else fmean(temperatures.tolist()),
             "noise_clips": noise_clips,
             "n_steps": len(minibatches),
             "n_grad": n_grad,
             "diverging": diverging,
             "phase": "tune" if tune else "sample",
-            **self._friction_stats(proposal.parameters),
-            **self._stats_of_parts(monitor),
         }
 
     def _check_divergence(self, before: np.ndarray, proposal: Proposal, *, tune: bool) -> None:
@@ -197,8 +198,10 @@ class LangevinSampler:
             what = "velocity" if all_finite(chain.z) else "position"
             raise NotFiniteError(what, proposal.parameters.step_size, chain.z)
 
-    def _friction_stats(self, parameters: LangevinParameters) -> dict[str, Any]:
-        """Step size and friction of a draw, and the thermostats after it."""
+    def _stats(
+        self, parameters: LangevinParameters, monitor: StationarityMonitor | None
+    ) -> dict[str, Any]:
+        """Sample stats of the parameters of a draw, and of thermostats and monitor after it."""
         friction, thermostat = parameters.mean_friction, self.dynamics.thermostat
         thermostats = [friction]
         if thermostat is not None:
@@ -210,11 +213,6 @@ class LangevinSampler:
             "diffusion": friction,
             "thermostat": fmean(thermostats),
             "largest_thermostat": max(thermostats),
-        }
-
-    def _stats_of_parts(self, monitor: StationarityMonitor | None) -> dict[str, Any]:
-        """Sample stats of monitor, adaptation and gradient estimate."""
-        return {
             "configurational_temperature": math.nan if monitor is None else monitor.temperature,
             "whitened_gradient": math.nan if monitor is None else monitor.largest_gradient,
             "noise_ratio": self.adaptation.noise_ratio,
