@@ -175,6 +175,7 @@ class OverdampedAnnealing(ModelCoordinates):
             self._state.step_size = state.step_size
         self._state.is_tuned = state.is_tuned and n_tune == 0
         self._has_compared = False
+        self._parameters: LangevinParameters | None = None
 
     def start(self, x: np.ndarray) -> np.ndarray:
         """Coordinates of a position; see `LangevinAdaptation`."""
@@ -197,13 +198,12 @@ class OverdampedAnnealing(ModelCoordinates):
             n_grad += self._measure(chain, minibatches)
         given = self._given
         step_size = step_size_at(given, chain.n) if callable(given) else given
-        parameters = LangevinParameters(
-            self._state.step_size if step_size is None else step_size,
-            np.zeros(self.product.size),
-            np.empty(0),
-            self._n_steps,
-        )
-        return Proposal(parameters, minibatches, n_grad)
+        if step_size is None:
+            step_size = self._state.step_size
+        if self._parameters is None or step_size != self._parameters.step_size:
+            friction = np.zeros(self.product.size)
+            self._parameters = LangevinParameters(step_size, friction, np.empty(0), self._n_steps)
+        return Proposal(self._parameters, minibatches, n_grad)
 
     def update(
         self,
