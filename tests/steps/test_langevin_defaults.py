@@ -111,3 +111,15 @@ def test_all_rows_without_tuning_stay_in_their_memory(model, step_class):
         assert np.isfinite(point["w"]).all()
     assert step.estimator.gradient_at(step.sampler.position, 0).shape == (2,)
     assert not stats["diverging"]
+
+
+@pytest.mark.parametrize("step_class", STEPS, ids=lambda step: step.__name__)
+def test_parameters_are_those_of_the_last_draw(model, step_class):
+    with model:
+        step = step_class(
+            metric=None, batch_size=BATCH, minibatch=["X", "y"], compile_kwargs=INTERPRETED
+        )
+    step.setup_chain(np.random.default_rng(1), tune=10, draws=10)
+    assert step.sampler.parameters is None
+    _, (stats,) = step.step(model.initial_point())
+    assert step.sampler.parameters.step_size == stats["step_size"]
