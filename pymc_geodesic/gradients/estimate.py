@@ -133,7 +133,7 @@ class GradientEstimate(Estimate):
         Returns
         -------
         arguments : ndarray of int64, shape (n_steps,)
-            What the field is told at each inner step.
+            Minibatch of each inner step, usually its first row.
         n_grad : int
             Gradient evaluations that this took.
         """
