@@ -187,9 +187,9 @@ class CountEstimator(CountEstimate):
         """First rows of the next ``n`` minibatches, shape (n,)."""
         return self.gradient.next_arguments(n)
 
-    def at_work(self) -> AbstractContextManager[Any]:
+    def draw_context(self) -> AbstractContextManager[Any]:
         """Context of a draw; see `GradientEstimator`."""
-        return self.gradient.at_work()
+        return self.gradient.draw_context()
 
     def estimate(
         self,

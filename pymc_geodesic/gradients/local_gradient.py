@@ -224,9 +224,9 @@ class LocalGradientEstimator(GradientEstimate):
             self._adaptation.state = state["adaptation"]
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
+    def draw_context(self) -> Iterator[None]:
         """Leave the cores to the threads that move the rows."""
-        with super().at_work(), self.workers.one_blas_thread():
+        with super().draw_context(), self.workers.one_blas_thread():
             yield
 
     def stats(self) -> dict[str, Any]:
