@@ -37,8 +37,8 @@ class Estimate(ABC):
         """Set the values of variables that other step methods sample."""
 
     @abstractmethod
-    def next_arguments(self, n: int) -> np.ndarray:
-        """Arguments of the next ``n`` evaluations, shape ``(n,)``."""
+    def next_minibatches(self, n: int) -> np.ndarray:
+        """Next ``n`` minibatches, shape ``(n,)``: each the integer argument of one evaluation."""
 
     def reset(self, seed: int) -> None:
         """Start a chain."""
@@ -137,7 +137,7 @@ class GradientEstimate(Estimate):
         n_grad : int
             Gradient evaluations that this took.
         """
-        return self.next_arguments(n_steps), 0
+        return self.next_minibatches(n_steps), 0
 
     def total_gradient(self) -> TotalGradient | None:
         """Compile log-density and gradient of any number of rows; None where that cannot be."""

@@ -326,7 +326,7 @@ class CIRSampler:
             adaptation.discard_noise()
             n_grad += adaptation.n_grad
         is_due = adaptation.is_due(chain.n, tune=tune)
-        minibatches = self._estimate.next_arguments(max(self._n_steps, 2 if is_due else 1))
+        minibatches = self._estimate.next_minibatches(max(self._n_steps, 2 if is_due else 1))
         if chain.lacks_totals:
             self._draw_totals(int(minibatches[0]))
             n_grad += adaptation.n_grad
