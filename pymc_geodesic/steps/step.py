@@ -92,8 +92,8 @@ class GeodesicStepState(StepMethodState):
     """State of a step method between two draws, which determines all draws to come.
 
     PyMC reads and writes the fields as attributes of the step; those of the parts are properties of
-    `GeodesicStep`. The number of draws of the chain is not a field: `GeodesicStep.setup_chain` sets
-    it, before a state is restored.
+    `GeodesicStep`. The numbers of draws of the chain are no fields: `GeodesicStep.setup_chain` sets
+    them, and a pickled step has them too.
 
     Attributes
     ----------
