@@ -49,7 +49,7 @@ def ours(step: SGGMC, n_steps: int, total: int) -> Contestant:
     def timed() -> float:
         begin = process_time()
         for _ in range(total // n_steps):
-            run(step.estimator.next_arguments(n_steps))
+            run(step.estimator.next_minibatches(n_steps))
         return (process_time() - begin) / total * 1e6
 
     return timed
@@ -63,7 +63,7 @@ def gradient_alone(step: SGGMC, n_steps: int, total: int) -> Contestant:
     def timed() -> float:
         begin = process_time()
         for _ in range(total // n_steps):
-            arguments = step.estimator.next_arguments(n_steps)
+            arguments = step.estimator.next_minibatches(n_steps)
             evaluate_all(field.address, field.context, arguments, position, gradient)
         return (process_time() - begin) / total * 1e6
 

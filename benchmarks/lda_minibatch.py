@@ -92,7 +92,7 @@ def main() -> None:
         def gibbs(step=step) -> float:
             log_state = np.ascontiguousarray(step.sampler.position.reshape(TOPICS, WORDS).T)
             log_totals = np.log(np.exp(log_state).sum(axis=0))
-            arguments = step.estimator.next_arguments(n_steps)
+            arguments = step.estimator.next_minibatches(n_steps)
             began = time.process_time()
             for argument in arguments:
                 step.estimator.assign(log_state, log_totals, argument, step.sampler.stream)
@@ -101,7 +101,7 @@ def main() -> None:
         contestants[f"minibatch, sweeps {label}"] = whole
         contestants[f"of it Gibbs, sweeps {label}"] = gibbs
     log_state = np.ascontiguousarray(step.sampler.position.reshape(TOPICS, WORDS).T)
-    argument = step.estimator.next_arguments(1)[0]
+    argument = step.estimator.next_minibatches(1)[0]
     found = step.estimator.assign(
         log_state, np.log(np.exp(log_state).sum(axis=0)), argument, step.sampler.stream
     )

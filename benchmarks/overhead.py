@@ -66,7 +66,7 @@ def time_of_sampling(step: BlockedStep, draws: int) -> float:
 
 def time_of_kernel(step: SGGMC, draws: int) -> float:
     run = kernel_of(step)
-    minibatches = step.estimator.next_arguments(N_STEPS)
+    minibatches = step.estimator.next_minibatches(N_STEPS)
     begin = process_time()
     for _ in range(draws):
         run(minibatches)

@@ -189,10 +189,10 @@ def contestants(width: int, total: int) -> dict[str, Callable[[], float]]:
     run = kernel_of(step)
 
     def ours() -> None:
-        run(step.estimator.next_arguments(N_STEPS))
+        run(step.estimator.next_minibatches(N_STEPS))
 
     def gradient_alone() -> None:
-        arguments = step.estimator.next_arguments(N_STEPS)
+        arguments = step.estimator.next_minibatches(N_STEPS)
         gradients(field.address, field.context, arguments, step.sampler.position, gradient)
 
     added = np.zeros((width, CLASSES))

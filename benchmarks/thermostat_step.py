@@ -50,7 +50,7 @@ def ours(step: SSGNHT, n_steps: int, total: int) -> Callable[[], float]:
     def timed() -> float:
         begin = process_time()
         for _ in range(total // n_steps):
-            run(step.estimator.next_arguments(n_steps))
+            run(step.estimator.next_minibatches(n_steps))
         return (process_time() - begin) / total * 1e6
 
     return timed

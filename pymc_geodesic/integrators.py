@@ -2,7 +2,7 @@
 
 Every function moves the packed position ``x`` and velocity ``v``, both of shape ``(size,)``, in
 place. ``blocks`` is the table of a `pymc_geodesic.manifolds.Product`: one row per variable, the
-second and third and fourth columns of which are its first index, its number of points and the
+second, third and fourth columns of which are its first index, its number of points and the
 ambient size of a point. Step sizes are times; gradients are those of the log-density (ascent).
 """
 
@@ -56,8 +56,7 @@ class FrictionAndNoise(NamedTuple):
     Parameters
     ----------
     friction : ndarray, shape (size,)
-        C of the paper, often γ, per unit of time; equal on all coordinates of a point on a
-        manifold.
+        C of Liu et al. (2016), per unit of time; equal on all coordinates of a point on a manifold.
     known_noise : ndarray, shape (size,)
         V, variance of the gradient estimate that is subtracted from the injected noise; zero where
         it is unknown.
@@ -76,15 +75,16 @@ class Thermostat(NamedTuple):
 
     Parameters
     ----------
-    friction : ndarray, shape (n_blocks,)
-        ξ, per unit of time, which kernels change in place.
+    xi : ndarray, shape (n_blocks,)
+        ξ, a friction, per unit of time, which kernels change in place; without C in
+        `pymc_geodesic.kernels.gsgnht`, with A in `pymc_geodesic.kernels.ssgnht`.
     inertia : ndarray, shape (n_blocks,)
         Q, a time squared; 1 in the papers. The stationary distribution of ξ has variance 1/(mQ).
     temperatures : ndarray, shape (n_blocks,)
         T, at which the positions are held; 1 for the posterior, more to anneal.
     """
 
-    friction: Vector
+    xi: Vector
     inertia: Vector
     temperatures: Vector
 
@@ -116,14 +116,14 @@ def friction_coefficients(
     known_noise: np.ndarray,
     splitting: int,
     decay: np.ndarray,
-    spread: np.ndarray,
+    noise_sd: np.ndarray,
 ) -> int:
     r"""Coefficients e and s of `kick_with_friction` for each coordinate.
 
     With friction C and the known variance V of the gradient estimate:
 
     ========= ========== ========================================
-    splitting decay e    spread s
+    splitting decay e    noise s
     ========= ========== ========================================
     ``PAPER`` exp(−Cε)   sqrt(e (2C − εV) ε)
     ``EXACT`` exp(−Cε)   sqrt(1 − e² − (ε/2)² (1 + e)² V)
@@ -136,13 +136,13 @@ def friction_coefficients(
     friction, known_noise : ndarray, shape (size,)
         C, per unit of time, and V.
     splitting : {EXACT, PAPER}
-    decay, spread : ndarray, shape (size,)
+    decay, noise_sd : ndarray, shape (size,)
         Receive e and s.
 
     Returns
     -------
     int
-        Coordinates whose gradient noise exceeds the noise of the dynamics: s is clipped at 0.
+        Coordinates whose known noise exceeds the noise of the dynamics: s is clipped at 0.
     """
     clips = 0
     for j in range(friction.size):
@@ -153,7 +153,7 @@ def friction_coefficients(
             gradient_time = 0.5 * step_size * (1.0 + e)
             variance = 1.0 - e * e - gradient_time * gradient_time * known_noise[j]
         clips += variance < 0.0
-        decay[j], spread[j] = e, math.sqrt(max(variance, 0.0))
+        decay[j], noise_sd[j] = e, math.sqrt(max(variance, 0.0))
     return clips
 
 
@@ -163,7 +163,7 @@ def kick_with_friction(
     gradient: Vector,
     noise: Vector,
     decay: Vector,
-    spread: Vector,
+    noise_sd: Vector,
     drag: float,
     step_size: float,
     splitting: int,
@@ -185,19 +185,20 @@ def kick_with_friction(
     are of second order. Without a gradient the first leaves a velocity at the variance
     Cε / sinh Cε, the second, which solves friction and noise together, at 1 for every ε.
 
-    A thermostat multiplies velocities by √d before and after O, d = exp(−ξε): e becomes d e, p and
-    s become √d p and √d s.
+    A thermostat with the friction ξ in addition to C multiplies velocities by √d before and after
+    O, d = exp(−ξε): e becomes d e, p and s become √d p and √d s.
 
     Parameters
     ----------
     v : ndarray, shape (size,)
         Velocities, changed in place. The projection Λ(x), which is part of O, is left to the
-        caller: the friction of a point on a manifold is one number, so that Λ(x) may come last.
+        caller: the friction of a point on a manifold is one number, so that Λ(x) commutes with it
+        and may come last.
     gradient : ndarray, shape (size,)
         ∇log π, of a minibatch.
     noise : ndarray, shape (size,)
         n.
-    decay, spread : ndarray, shape (size,)
+    decay, noise_sd : ndarray, shape (size,)
         e and s.
     drag : float
         d; 1 without a thermostat.
@@ -208,7 +209,7 @@ def kick_with_friction(
     Returns
     -------
     square, power : float
-        v·v and v·∇log π before, for `position_temperature`.
+        v·v and v·∇log π before the kick, for `position_temperature`.
     """
     half, middle = 0.5 * step_size, 0.0
     if splitting == PAPER:
@@ -220,15 +221,15 @@ def kick_with_friction(
         square += old * old
         power += old * force
         kicked = drag * decay[j] * (old + half * force)
-        v[j] = kicked + root * (middle * force + spread[j] * noise[j]) + half * force
+        v[j] = kicked + root * (middle * force + noise_sd[j] * noise[j]) + half * force
     return square, power
 
 
 @part
 def velocity_ratio(decay: float, splitting: int) -> float:
-    """Return v·v/m within a kick over the temperature of the positions: 1 or 1 / cosh(ρ/2).
+    """Ratio of v·v/m to the temperature of the positions for small ε: 1, or 1 / cosh(ρ/2).
 
-    ``decay`` is exp(−ρ), the part of a velocity that friction leaves.
+    ``decay`` is exp(−ρ), the factor by which friction and thermostat reduce a velocity in a step.
     """
     return 1.0 if splitting == EXACT else 2.0 * math.sqrt(decay) / (1.0 + decay)
 
@@ -241,15 +242,15 @@ def position_temperature(
 
     T = (v·v + (ε/2) v·∇log π) / m in the exact splitting: v·v/m between the halves of a kick, less
     the gradient noise that both halves share. Before and after a kick the mean of v·v/m is
-    T / (1 − ε²λ/4) along a direction of curvature λ. In the paper's splitting cosh(ρ/2) v·v stands
-    for v·v.
+    T / (1 − ε²λ/4) along a direction of curvature λ. In the paper's splitting cosh(ρ/2) v·v
+    replaces v·v in T.
 
     Parameters
     ----------
     square, power : float
         v·v and v·∇log π, from `kick_with_friction`.
     decay : float
-        exp(−ρ), the part of a velocity that friction and thermostat leave.
+        exp(−ρ), the factor by which friction and thermostat reduce a velocity in a step.
     step_size : float
         ε, a time.
     splitting : {EXACT, PAPER}
@@ -272,7 +273,7 @@ def kinetic_temperature(v: np.ndarray, dim: float) -> float:
 def kick(
     blocks: np.ndarray, x: np.ndarray, v: np.ndarray, gradient: np.ndarray, time: float
 ) -> None:
-    """V ← Λ(x)(v + time · ∇log π(x)), Λ the projection onto the tangent space at x."""
+    """Kick: v ← Λ(x)(v + time · ∇log π(x)), Λ the projection onto the tangent space at x."""
     for i in range(x.size):
         v[i] += time * gradient[i]
     project(blocks, x, v)

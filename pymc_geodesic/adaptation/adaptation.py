@@ -1,4 +1,9 @@
-"""Protocols of adaptations: what samplers need of the object that chooses their parameters."""
+"""Interfaces of adaptations: `LangevinAdaptation` and `TrajectoryAdaptation`.
+
+An adaptation chooses coordinates, step size and other parameters of a sampler, and its ``state`` is
+nested in that of the sampler. SCIR and SGRLD have one adaptation without an interface,
+`pymc_geodesic.adaptation.count_noise.CountNoiseAdaptation`.
+"""
 
 from __future__ import annotations
 
@@ -254,8 +259,8 @@ class TrajectoryAdaptation(Protocol):
         """Gradient in these coordinates, followed by the log-density."""
 
     @property
-    def is_fixed(self) -> bool:
-        """Whether the log-density is a fixed function, so that its last value can be reused."""
+    def can_reuse_gradient(self) -> bool:
+        """Whether gradient and log-density of the last draw are still valid at the next one."""
 
     @property
     def is_whitened(self) -> bool:
@@ -295,7 +300,17 @@ class TrajectoryAdaptation(Protocol):
     def propose(
         self, z: np.ndarray, stream: np.ndarray, *, tune: bool
     ) -> tuple[int, Leapfrog, int]:
-        """Minibatch and trajectory of the next draw, and gradient evaluations of the choice."""
+        """Choose the trajectory of the next draw.
+
+        Returns
+        -------
+        minibatch : int
+            Argument of `logp_grad`; 0 for all rows.
+        trajectory : Leapfrog
+            Its step size is NaN if the gradient at ``z`` is not finite.
+        n_grad : int
+            Gradient evaluations.
+        """
 
     def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
         """Update the adaptation with a draw of the warm-up.

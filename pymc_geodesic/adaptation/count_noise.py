@@ -46,7 +46,7 @@ SETTINGS = CountNoiseSettings()
 
 @dataclass(eq=False)
 class CIRChain:
-    """State of a chain between two draws.
+    """State of a chain between two draws, which `pymc_geodesic.samplers.cir.CIRSampler` owns.
 
     Attributes
     ----------
@@ -69,21 +69,21 @@ class CIRChain:
     lacks_totals: bool = True
 
 
-class CIRSettings(NamedTuple):
+class CIRParameters(NamedTuple):
     """Parameters of the inner steps of a draw; see `pymc_geodesic.kernels.scir.scir`.
 
     Parameters
     ----------
     step_size : float
         h, a duration in units of 1 / b̄.
-    unit : ndarray, shape (size,)
-        b̄, a rate near β + c; 1 for Dirichlet variables.
+    reference_rate : ndarray, shape (size,)
+        b̄, the rate near β + c that defines the unit of time; 1 for Dirichlet variables.
     count_totals : ndarray, shape (size,) or (0,)
         M, near the mean of Σn; NaN where Σn is constant. Empty if all are NaN.
     """
 
     step_size: float
-    unit: np.ndarray
+    reference_rate: np.ndarray
     count_totals: np.ndarray
 
 
@@ -209,6 +209,9 @@ class StepSizeRule(Protocol):
 
 class CountNoiseAdaptation:
     """Step size of SCIR and SGRLD, user-specified or adapted to the noise of the counts.
+
+    `pymc_geodesic.samplers.cir.CIRSampler.draw` calls `begin_draw`, `measure` if the noise `is_due`
+    (which chooses the step size), `parameters`, `shrink` if the draw is not finite, and `end_draw`.
 
     Parameters
     ----------
@@ -355,9 +358,11 @@ class CountNoiseAdaptation:
 
     # --- parameters --------------------------------------------------------------------------
 
-    def settings(self, chain: CIRChain) -> CIRSettings:
+    def parameters(self, chain: CIRChain) -> CIRParameters:
         """Parameters of the inner steps of the next draw."""
-        return CIRSettings(self._step_size_of(chain.n), self._unit(chain), self._count_totals())
+        return CIRParameters(
+            self._step_size_of(chain.n), self._reference_rate(chain), self._count_totals()
+        )
 
     def inflation(self, step_size: float) -> float:
         """Relative variance that the noise of the minibatches adds at a step size."""
@@ -372,7 +377,7 @@ class CountNoiseAdaptation:
             step_size = self._step_size
         return step_size * self._shrinkage
 
-    def _unit(self, chain: CIRChain) -> np.ndarray:
+    def _reference_rate(self, chain: CIRChain) -> np.ndarray:
         if self._all_simplex:
             return self._ones
         return np.where(self._layout.is_simplex, 1.0, chain.prior.rate + self._noise.exposures)
@@ -402,7 +407,7 @@ class CountNoiseAdaptation:
             "step_size": self._step_size,
             "shrinkage": self._shrinkage,
             "noise": self._noise.state,
-            "drift": self._rule.state,
+            "rule": self._rule.state,
         }
 
     @state.setter
@@ -410,4 +415,4 @@ class CountNoiseAdaptation:
         self._n_tune, self.is_tuned = state["n_tune"], state["is_tuned"]
         self._step_size, self._shrinkage = state["step_size"], state["shrinkage"]
         self._noise.state = state["noise"]
-        self._rule.state = state["drift"]
+        self._rule.state = state["rule"]

@@ -139,7 +139,7 @@ class KnownNoise:
         self._variance, self._by_rows = variance, by_rows
 
     def at(self, position: np.ndarray, minibatch: int) -> np.ndarray:
-        """Variance at a position, shape (size,)."""
+        """Variance at a position, shape (size,): the same array at each call, overwritten."""
         by_rows = self._by_rows
         if by_rows is not None:
             evaluate(by_rows.address, position, minibatch, by_rows.context, self._variance)
@@ -200,6 +200,7 @@ class FixedParameters(ModelCoordinates):
         step_size = self._user.step_size_of(chain.n, self._estimate.total_size)
         assert step_size is not None
         noise = self._known_noise.at(chain.z, int(minibatches[0]))
+        # the parameters of the last draw hold the same array of the known noise
         if self._last is None or step_size != self._last.step_size:
             friction = np.full(self.product.size, self._user.friction_of(step_size))
             self._last = LangevinParameters(step_size, friction, noise, self._n_steps)

@@ -108,11 +108,11 @@ class LangevinParameters:
     Attributes
     ----------
     step_size : float
-        h.
+        h; ε in Liu et al. (2016).
     friction : ndarray, shape (size,)
-        γ_j, per unit of time.
+        γ_j, per unit of time; C there.
     noise : ndarray, shape (size,)
-        b_j, variance of the gradient estimate that is subtracted from the injected noise.
+        b_j, V there, variance of the gradient estimate that is subtracted from the injected noise.
     n_steps : int
         Number of inner steps.
     temperatures : ndarray, shape (n_blocks,), optional

@@ -84,7 +84,7 @@ class StepSizeAdaptation:
         Why nothing else is adapted.
     """
 
-    is_fixed = is_whitened = False
+    can_reuse_gradient = is_whitened = False
     minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
@@ -100,21 +100,24 @@ class StepSizeAdaptation:
         reason: str,
     ) -> None:
         self._estimate, self.product = estimate, product
-        self._given, self._n_steps = step_size, n_steps
+        self._user_specified, self._n_steps = step_size, n_steps
         self._initial_step_size, self._max_step_size = initial_step_size, max_step_size
-        self._averaging = DualAveraging(1.0, target_accept)
+        self._averaging = DualAveraging(1.0, target_accept)  # `propose` restarts it
         self.is_tuned = self._has_initial = False
         self._reason = reason
         self.needs_warm_up = step_size is None
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
-        if self._given is not None:
+        if self._user_specified is not None:
             return "adapts nothing: the step size is user-specified."
         return f"adapts the step size in the coordinates of the model: {self._reason}."
 
     def initialize(self, n_tune: int) -> None:
-        """Begin a chain; see `TrajectoryAdaptation`."""
+        """Begin a chain; see `TrajectoryAdaptation`.
+
+        With ``n_tune=0`` the step size of the last warm-up is kept.
+        """
         self.is_tuned = self.is_tuned and n_tune == 0
         self._has_initial = self.is_tuned
 
@@ -136,7 +139,7 @@ class StepSizeAdaptation:
     ) -> tuple[int, Leapfrog, int]:
         """Choose the step size; see `TrajectoryAdaptation`."""
         minibatches, n_grad = self._estimate.prepare(z, 1, stream, tune=tune)
-        step_size = self._given
+        step_size = self._user_specified
         if step_size is None:
             if not self._has_initial:
                 initial, more = self._initial_step_size(self._estimate, self.product, z, stream)
@@ -149,7 +152,7 @@ class StepSizeAdaptation:
 
     def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
         """Adapt the step size; see `TrajectoryAdaptation`."""
-        if self._given is None:
+        if self._user_specified is None:
             self.is_tuned = True
             self._averaging.update(acceptance)
         return None, 0

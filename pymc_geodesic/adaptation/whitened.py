@@ -196,7 +196,7 @@ class WhitenedAdaptation:
         n_steps: int | None,
     ) -> None:
         self.gradient, self._estimate = gradient, estimate
-        self._next_minibatches = estimate.next_arguments
+        self._next_minibatches = estimate.next_minibatches
         prepare(all_finite)
         self._model_product, self.product = product, trajectories.product
         self._explorer, self._trajectories = explorer, trajectories

@@ -1,4 +1,9 @@
-"""Adaptation of mass matrix, step size and length of Hamiltonian trajectories."""
+"""Adaptation of mass matrix, step size and length of Hamiltonian trajectories.
+
+The step size is adapted by dual averaging after each draw of the warm-up, and the mass matrix at
+the end of each of its windows, as in Stan; the mean length of trajectories in whitened coordinates
+is fixed. Instead of a mass matrix the coordinates change, z with x = c + Lz.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +93,7 @@ class WhitenedTrajectories:
         Euclidean variables that are angles.
     n_steps : int, optional
         Number of leapfrog steps; those of a quarter of a period by default.
-    is_fixed : bool
+    can_reuse_gradient : bool
         See `TrajectoryAdaptation`.
 
     Attributes
@@ -109,9 +114,9 @@ class WhitenedTrajectories:
         metric: str | np.ndarray,
         angles: Collection[str] = (),
         n_steps: int | None = None,
-        is_fixed: bool = False,
+        can_reuse_gradient: bool = False,
     ) -> None:
-        self.gradient, self.is_fixed = gradient, is_fixed
+        self.gradient, self.can_reuse_gradient = gradient, can_reuse_gradient
         self._target_accept, self._n_steps = target_accept, n_steps
         self.metric_name = metric if isinstance(metric, str) else "covariance"
         self._angles = angles
@@ -132,6 +137,8 @@ class WhitenedTrajectories:
         """Gradient over all rows, or a sample of them, in whitened coordinates."""
         return self.gradient.exact
 
+    # --- for `pymc_geodesic.adaptation.whitened.WhitenedAdaptation` and distributed chains --------
+
     @property
     def mixes(self) -> bool:
         """Whether whitened coordinates are combinations of several coordinates of the model."""
@@ -150,13 +157,18 @@ class WhitenedTrajectories:
             self.is_tuned = False
             self.initialize(0)
 
+    # --- a chain ---------------------------------------------------------------------------------
+
     def set_metric(self, metric: Metric) -> None:
         """Change the coordinates."""
         self.gradient.set_metric(metric)
         self.product.scales[len(self.product.scales) - len(metric.lengths) :] = metric.lengths
 
     def initialize(self, n_tune: int) -> None:
-        """Begin a chain; see `TrajectoryAdaptation`."""
+        """Begin a chain; see `TrajectoryAdaptation`.
+
+        With ``n_tune=0`` metric and step size of the last warm-up are kept.
+        """
         self._n_tune = n_tune
         self.is_tuned = self.is_tuned and n_tune == 0
         if self.is_tuned:
@@ -219,6 +231,7 @@ class WhitenedTrajectories:
     def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
         """Adapt step size and metric; see `TrajectoryAdaptation`."""
         self.is_tuned = True
+        # in the coordinates of the model, and so not the gradient that the kernel has computed
         x = self.to_position(z)
         gradient = self.gradient.exact_gradient(x)
         project(self._model_product.blocks, x, gradient)

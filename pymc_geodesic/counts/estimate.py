@@ -66,7 +66,7 @@ class CountEstimate(Estimate):
         values : ndarray, shape (size,)
             ω for Dirichlet variables, θ for others.
         minibatch : int
-            Entry of `next_arguments`.
+            Entry of `next_minibatches`.
         stream : ndarray of uint64, shape (2,)
             Random stream, advanced if the estimate is random.
         counts, exposures : ndarray, shape (size,)

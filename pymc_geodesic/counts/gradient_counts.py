@@ -183,13 +183,13 @@ class CountEstimator(CountEstimate):
         """Set the values of variables that other steps sample."""
         self.gradient.set_others(point)
 
-    def next_arguments(self, n: int) -> np.ndarray:
+    def next_minibatches(self, n: int) -> np.ndarray:
         """First rows of the next ``n`` minibatches, shape (n,)."""
-        return self.gradient.next_arguments(n)
+        return self.gradient.next_minibatches(n)
 
-    def at_work(self) -> AbstractContextManager[Any]:
+    def draw_context(self) -> AbstractContextManager[Any]:
         """Context of a draw; see `GradientEstimator`."""
-        return self.gradient.at_work()
+        return self.gradient.draw_context()
 
     def estimate(
         self,

@@ -139,7 +139,7 @@ class LikelihoodChecks:
         points = initial_and_jittered_points(self._model, self._variables)
         found = []
         for minibatch, point in zip(
-            self._estimate.next_arguments(len(points)), points, strict=True
+            self._estimate.next_minibatches(len(points)), points, strict=True
         ):
             self._estimate.set_others(point)
             found.append(self._dependence_in(int(minibatch)))

@@ -321,7 +321,7 @@ class TopicCountEstimator(CountEstimate):
         """One: the sweeps over the words of a minibatch count as one gradient."""
         return 1
 
-    def next_arguments(self, n: int) -> np.ndarray:
+    def next_minibatches(self, n: int) -> np.ndarray:
         """Arguments of `assign` for the next ``n`` minibatches, shape (n,)."""
         return self.source.next_starts(n)
 
@@ -376,7 +376,7 @@ class TopicCountEstimator(CountEstimate):
         log_totals : ndarray, shape (K,)
             log Σθ.
         minibatch : int
-            Entry of `next_arguments`.
+            Entry of `next_minibatches`.
         stream : ndarray of uint64, shape (2,)
             Random stream, advanced.
 

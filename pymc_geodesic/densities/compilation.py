@@ -39,7 +39,7 @@ from pymc_geodesic.runtime.fields import (
     interpreted_field,
 )
 from pymc_geodesic.runtime.jit import source_stamp
-from pymc_geodesic.runtime.patience import telling_if_it_takes_long
+from pymc_geodesic.runtime.patience import report_long_compilation
 
 __all__ = [
     "CompiledField",
@@ -250,7 +250,7 @@ def compile_field(
     shapes = [coordinate.type.shape for coordinate in coordinates]
     # What Python raises within machine code is printed and forgotten, and so is Ctrl-C there.
     if is_native and not in_python:
-        with telling_if_it_takes_long():
+        with report_long_compilation():
             field = _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None)
         return CompiledField(field, inputs)
     return _interpreted(function, shapes, inputs, values is not None)
@@ -274,7 +274,7 @@ def compile_ahead(function: Any) -> None:
         kinds = [types.Array(from_dtype(np.dtype(kind.dtype)), kind.ndim, "C") for kind in inputs]
         if jitted.py_func.__code__.co_flags & inspect.CO_VARARGS:
             kinds = [types.BaseTuple.from_types(kinds)]
-        with telling_if_it_takes_long():
+        with report_long_compilation():
             jitted.compile(tuple(kinds))
 
 

@@ -73,8 +73,8 @@ class ManifoldVariable:
     is_angle: bool = False
 
     @property
-    def number_names(self) -> list[str]:
-        """Name of each of its numbers, as in ``b[2]``; that of the variable if there is one."""
+    def coordinate_names(self) -> list[str]:
+        """Name of each coordinate, as in ``b[2]``; that of the variable if there is only one."""
         shape = self.shape if self.on_manifold else self.value_shape
         if math.prod(shape) == 1:
             return [self.name]

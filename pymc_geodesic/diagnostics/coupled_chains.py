@@ -135,8 +135,8 @@ class CoupledChains:
     def _minibatches(self, level: int, n: int, shared: np.ndarray) -> np.ndarray:
         """Minibatches of the next inner steps of a chain."""
         if not self._orders:
-            return shared.copy() if shared.size else self._estimate.next_arguments(n).copy()
+            return shared.copy() if shared.size else self._estimate.next_minibatches(n).copy()
         self._estimate.source.state = self._orders[level]
-        minibatches = self._estimate.next_arguments(n).copy()
+        minibatches = self._estimate.next_minibatches(n).copy()
         self._orders[level] = copy.deepcopy(self._estimate.source.state)
         return minibatches

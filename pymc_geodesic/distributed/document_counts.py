@@ -84,7 +84,7 @@ class DocumentCounts:
         estimator.forget_local()
         found, exposures = np.empty(values.size), np.empty(values.size)
         total = np.zeros(values.size)
-        arguments = estimator.next_arguments(-(-N_DOCUMENTS // estimator.source.batch_size))
+        arguments = estimator.next_minibatches(-(-N_DOCUMENTS // estimator.source.batch_size))
         for argument in arguments:
             estimator.estimate(values.ravel(), int(argument), stream, found, exposures)
             total += found

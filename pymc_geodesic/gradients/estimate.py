@@ -1,4 +1,4 @@
-"""What step methods ask of an estimate, whatever it estimates and from which rows."""
+"""Interface of the estimates, from minibatches, that step methods compose their samplers of."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Estimate(ABC):
 
     @abstractmethod
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
-        """Take over the values of variables that other steps sample."""
+        """Set the values of variables that other step methods sample."""
 
     @abstractmethod
-    def next_arguments(self, n: int) -> np.ndarray:
-        """Arguments of the next ``n`` evaluations, shape ``(n,)``."""
+    def next_minibatches(self, n: int) -> np.ndarray:
+        """Next ``n`` minibatches, shape ``(n,)``: each the integer argument of one evaluation."""
 
     def reset(self, seed: int) -> None:
         """Start a chain."""
@@ -46,7 +46,7 @@ class Estimate(ABC):
 
     @property
     def state(self) -> dict[str, Any]:
-        """All that decides the estimates to come, but for values of variables."""
+        """State that, with the values of the variables, determines all estimates to come."""
         return {"rows": self.source.state}
 
     @state.setter
@@ -54,16 +54,16 @@ class Estimate(ABC):
         self.source.state = state["rows"]
 
     def read_local(self, point: Mapping[str, np.ndarray]) -> None:  # noqa: B027
-        """Take over the values of the variables that the estimate itself draws, if any."""
+        """Set the local variables to the values of a point, if the estimate draws any."""
 
     def write_local(self, point: dict[str, np.ndarray]) -> None:  # noqa: B027
-        """Put the values of the variables that the estimate itself draws into a point."""
+        """Write the values of the local variables to a point, if the estimate draws any."""
 
     def forget_local(self) -> None:  # noqa: B027
-        """Begin the variables that the estimate itself draws anew, if there are any."""
+        """Initialize the local variables again, if the estimate draws any."""
 
-    def at_work(self) -> AbstractContextManager[Any]:
-        """Context of a draw."""
+    def draw_context(self) -> AbstractContextManager[Any]:
+        """Context manager for one draw, such as one that delays interrupts."""
         return nullcontext()
 
     def stats(self) -> dict[str, Any]:
@@ -88,8 +88,8 @@ class GradientEstimate(Estimate):
     is_local: bool = False
     """Whether it draws local variables given the position."""
 
-    def at_work(self) -> AbstractContextManager[Any]:
-        """Let interrupts wait while machine code calls back into Python."""
+    def draw_context(self) -> AbstractContextManager[Any]:
+        """Delay interrupts while machine code calls back into Python."""
         return interrupts_later() if self.field.interpreted else nullcontext()
 
     def gradient_at(self, position: np.ndarray, minibatch: int) -> np.ndarray:
@@ -133,11 +133,11 @@ class GradientEstimate(Estimate):
         Returns
         -------
         arguments : ndarray of int64, shape (n_steps,)
-            What the field is told at each inner step.
+            Minibatch of each inner step, usually its first row.
         n_grad : int
             Gradient evaluations that this took.
         """
-        return self.next_arguments(n_steps), 0
+        return self.next_minibatches(n_steps), 0
 
     def total_gradient(self) -> TotalGradient | None:
         """Compile log-density and gradient of any number of rows; None where that cannot be."""

@@ -224,9 +224,9 @@ class LocalGradientEstimator(GradientEstimate):
             self._adaptation.state = state["adaptation"]
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
+    def draw_context(self) -> Iterator[None]:
         """Leave the cores to the threads that move the rows."""
-        with super().at_work(), self.workers.one_blas_thread():
+        with super().draw_context(), self.workers.one_blas_thread():
             yield
 
     def stats(self) -> dict[str, Any]:
@@ -255,7 +255,7 @@ class LocalGradientEstimator(GradientEstimate):
             *(self.source.arrays[row.name][start:stop] for row in density.rows),
         ]
 
-    def next_arguments(self, n: int) -> np.ndarray:
+    def next_minibatches(self, n: int) -> np.ndarray:
         """Zeros: the field is that of the present minibatch in all inner steps."""
         return np.zeros(n, dtype=np.int64)
 
@@ -274,7 +274,7 @@ class LocalGradientEstimator(GradientEstimate):
             self._adaptation = DualAveraging(step_size, TARGET_ACCEPT)
         elif tune:
             adaptation.update(self.acceptance_rate)
-        return self.next_arguments(n_steps), n_grad
+        return self.next_minibatches(n_steps), n_grad
 
     def next_minibatch(self) -> None:
         """Move to the next minibatch of rows."""

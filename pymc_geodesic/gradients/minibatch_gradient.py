@@ -146,7 +146,7 @@ class GradientEstimator(GradientEstimate):
         """Whether there are no minibatches."""
         return self.source.is_everything
 
-    def next_arguments(self, n: int) -> np.ndarray:
+    def next_minibatches(self, n: int) -> np.ndarray:
         """Arguments of the field for the next ``n`` inner steps: first rows of minibatches."""
         starts = self.source.next_starts(n)
         if self.source.moves:

@@ -186,7 +186,7 @@ class PosteriorScore:
             field = self.control_variates(positions[nearest]).logp_grad
             self.estimator.source.reset(seed)
             for position, row in zip(positions, output, strict=True):
-                argument = int(self.estimator.next_arguments(1)[0])
+                argument = int(self.estimator.next_minibatches(1)[0])
                 evaluate(field.address, position, argument, field.context, row)
                 field.raise_error()
         else:

@@ -21,7 +21,7 @@ from pymc_geodesic.manifolds.blocks import geodesic, project
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.kernel import signature_of
-from pymc_geodesic.runtime.patience import telling_if_it_takes_long
+from pymc_geodesic.runtime.patience import report_long_compilation
 from pymc_geodesic.runtime.streams import fill_normal, uniform
 
 _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
@@ -62,6 +62,6 @@ def prepare(*kernels: Any) -> None:
     >>> len(uniform.signatures)
     1
     """
-    with telling_if_it_takes_long():
+    with report_long_compilation():
         for kernel in kernels:
             kernel.compile(SIGNATURES.get(kernel) or signature_of(kernel))

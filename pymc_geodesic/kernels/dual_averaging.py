@@ -1,4 +1,8 @@
-"""Dual averaging of the step size of Metropolis-corrected samplers."""
+"""Dual averaging of the step size of Metropolis-corrected samplers.
+
+Plain Python. It is in this layer because both `pymc_geodesic.adaptation` and the transitions of
+local variables in `pymc_geodesic.gradients.local_gradient` use it.
+"""
 
 from __future__ import annotations
 

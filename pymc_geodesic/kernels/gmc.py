@@ -1,4 +1,17 @@
-"""Geodesic Monte Carlo with Metropolis correction, for many independent chains at once."""
+"""Geodesic Monte Carlo (GMC): the transitions, for many independent chains at once.
+
+Algorithm 1 of Byrne and Girolami (2013), which is Hamiltonian Monte Carlo on Euclidean variables:
+
+===============================================  ================================================
+Algorithm 1                                      Implementation
+===============================================  ================================================
+draw v ~ N(0, I) on the tangent space            `pymc_geodesic.integrators.refresh_velocity`
+compute H = −log π(x) + v·v/2                    ``current`` and `add_kinetic_energy`
+leapfrog steps: half a kick, geodesic,           `leapfrog_steps`, with `kick` and `drift` of
+half a kick                                      `pymc_geodesic.integrators`
+accept with probability min(1, exp(−ΔH))         `accept_or_reject`
+===============================================  ================================================
+"""
 
 from __future__ import annotations
 
@@ -21,12 +34,12 @@ class Chains(NamedTuple):
     Parameters
     ----------
     number : int
-        How many there are; the points of each block are divided evenly over them.
+        Number of chains; the points of each block are divided evenly over them.
     x : ndarray, shape (size,)
         Positions.
     current : ndarray, shape (size + number,)
-        What the field writes at ``x``, if the value of its first chain is finite, and at the end
-        what it writes there: a call that goes on from the last one evaluates the field once less.
+        Output of ``logp_grad`` at ``x``, updated by the kernel, so that the next call need not
+        evaluate it again. With NaN as the log-density of the first chain it is evaluated.
     """
 
     number: int
@@ -35,7 +48,7 @@ class Chains(NamedTuple):
 
 
 class Leapfrog(NamedTuple):
-    """Trajectories.
+    """Step size and number of leapfrog steps of a trajectory.
 
     Parameters
     ----------
@@ -53,7 +66,7 @@ class Leapfrog(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What is kept of transitions.
+    """Results of the transitions, which the kernel writes.
 
     Parameters
     ----------
@@ -65,8 +78,8 @@ class Record(NamedTuple):
         Receives the mean acceptance probability of each chain.
     energies : ndarray, shape (2, chains) or (2, 0)
         Receives the log-density of each chain at its end, and the H of the state it ended in: that
-        of the last proposal if it was accepted, of the state before it if not. Empty where nobody
-        wants to know.
+        of the last proposal if it was accepted, of the state before it if not. Empty if they are
+        not needed.
     """
 
     discarded: int
@@ -79,7 +92,7 @@ class Record(NamedTuple):
 def add_kinetic_energy(
     blocks: np.ndarray, v: np.ndarray, chains: int, sign: float, energy: np.ndarray
 ) -> None:
-    """energy[c] += sign · v_c·v_c / 2, the blocks divided evenly over the chains."""
+    """Add sign · v·v / 2 of each chain to its energy."""
     for block in range(blocks.shape[0]):
         width = blocks[block, 2] * blocks[block, 3] // chains
         for chain in range(chains):
@@ -94,7 +107,7 @@ def add_kinetic_energy(
 def copy_chain(
     blocks: np.ndarray, source: np.ndarray, target: np.ndarray, chain: int, chains: int
 ) -> None:
-    """Copy what belongs to one chain from one packed vector to another."""
+    """Copy the coordinates of one chain from one packed vector to another."""
     for block in range(blocks.shape[0]):
         width = blocks[block, 2] * blocks[block, 3] // chains
         start = blocks[block, 1] + chain * width
@@ -102,33 +115,33 @@ def copy_chain(
 
 
 @part
-def leap(
-    field: Callback,
-    argument: int,
+def leapfrog_steps(
+    logp_grad: Callback,
+    minibatch: int,
     space: Space,
     state: State,
     epsilon: float,
     n_steps: int,
     output: Vector,
 ) -> None:
-    """Half a kick, and then geodesics and kicks, the last of which is half a kick.
+    """Take ``n_steps`` leapfrog steps: half a kick, geodesics and kicks in turn, half a kick.
 
     Parameters
     ----------
     output : ndarray, shape (size + chains,)
-        What the field writes where the trajectory begins; receives what it writes at its end.
+        Output of ``logp_grad`` at the start of the trajectory; receives that at its end.
     """
     blocks, x, v = space.blocks, state.x, state.v
     gradient = output[: x.size]
     kick(blocks, x, v, gradient, 0.5 * epsilon)
     for step in range(n_steps):
         drift(space, state, epsilon)
-        evaluate(field.address, x, argument, field.context, output)
+        evaluate(logp_grad.address, x, minibatch, logp_grad.context, output)
         kick(blocks, x, v, gradient, epsilon if step < n_steps - 1 else 0.5 * epsilon)
 
 
 @part
-def accept_or_stay(
+def accept_or_reject(
     space: Space,
     chains: Chains,
     proposal: State,
@@ -137,14 +150,19 @@ def accept_or_stay(
     stream: Stream,
     record: Record,
 ) -> int:
-    """Let each chain accept its proposal or stay, and say how many diverged.
+    """Metropolis correction of each chain: accept its proposal with probability min(1, exp(−ΔH)).
 
     Parameters
     ----------
     output : ndarray, shape (size + chains,)
-        What the field writes at the proposals.
+        Output of ``logp_grad`` at the proposals.
     energy : ndarray, shape (chains,)
-        H before, less the kinetic energy of the proposals.
+        H before the trajectory, minus the kinetic energy of the proposal.
+
+    Returns
+    -------
+    int
+        Number of chains that diverged, ΔH > 1000 or not finite.
     """
     blocks, n_chains, current = space.blocks, chains.number, chains.current
     size = chains.x.size
@@ -166,8 +184,8 @@ def accept_or_stay(
 
 @kernel
 def gmc(
-    field: Callback,
-    argument: int,
+    logp_grad: Callback,
+    minibatch: int,
     space: Space,
     chains: Chains,
     leapfrog: Leapfrog,
@@ -183,13 +201,14 @@ def gmc(
 
     Parameters
     ----------
-    field : Callback
+    logp_grad : Callback
         Its output has shape (size + chains,): the gradient of the summed log-density, then the
         log-density of each chain.
-    argument : int
-        Passed on to the field.
+    minibatch : int
+        Argument of the callback: the first row of the minibatch, 0 for all rows, or the number of
+        rows for transitions of local variables.
     space : Space
-        The product manifold. Block b moves for ``scales[b]`` times ε, and its gradient is
+        The product manifold. Block b moves for ``scales[b]`` times ε, and its gradient comes
         multiplied by as much.
     chains : Chains
     leapfrog : Leapfrog
@@ -217,7 +236,7 @@ def gmc(
 
     evaluations = transitions * leapfrog.n_steps
     if not math.isfinite(current[size]):
-        evaluate(field.address, x, argument, field.context, current)
+        evaluate(logp_grad.address, x, minibatch, logp_grad.context, current)
         evaluations += 1
     for transition in range(transitions):
         epsilon = leapfrog.step_size * (1.0 + leapfrog.jitter * (2.0 * uniform(stream) - 1.0))
@@ -229,9 +248,9 @@ def gmc(
         add_kinetic_energy(blocks, proposal.v, n_chains, 1.0, energy)
         if record.energies.size:
             copy_numbers(energy, record.energies[1])
-        leap(field, argument, space, proposal, epsilon, leapfrog.n_steps, output)
+        leapfrog_steps(logp_grad, minibatch, space, proposal, epsilon, leapfrog.n_steps, output)
         add_kinetic_energy(blocks, proposal.v, n_chains, -1.0, energy)
-        divergences += accept_or_stay(space, chains, proposal, output, energy, stream, record)
+        divergences += accept_or_reject(space, chains, proposal, output, energy, stream, record)
         if transition >= record.discarded:
             copy_numbers(x, record.positions[transition - record.discarded])
     for chain in range(n_chains):

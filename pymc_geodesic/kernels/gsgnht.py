@@ -26,26 +26,29 @@ from pymc_geodesic.runtime.jit import borrow
 from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, Vector, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
-LARGEST_LAG = 0.9
-"""Bound of ε²λ/4, which reaches 1 where a step is no longer stable."""
+MAX_STEP_ERROR = 0.9
+"""Bound of r ε²λ/4 in `target_along_geodesics`: a step is stable where it is below 1."""
 
 CURVATURE_MEMORY = 0.98
 """Fraction of the sums for the mean curvature that is kept from draw to draw."""
 
 OUTLIER = 10.0
-"""Ratio of v·v to its target beyond which nothing is learned about the curvature."""
+"""Ratio of v·v to its target beyond which a draw does not update the curvature."""
 
 
 @part
 def drift_with_thermostat(
     space: Space, state: State, thermostat: Thermostat, targets: Vector, time: float
 ) -> None:
-    """Step A: move along geodesics, and ξ ← ξ + time · (v·v/m − T)/Q, where v·v stays as it is."""
+    """Step A: move along geodesics, on which v·v is constant, and ξ ← ξ + time · (v·v/m − τ)/Q.
+
+    τ of each block is an element of ``targets``; 1 in algorithm 2.
+    """
     blocks = space.blocks
     for block in range(blocks.shape[0]):
         v = state.v[block_slice(blocks, block)]
         deviation = kinetic_temperature(v, space.dims[block]) - targets[block]
-        thermostat.friction[block] += time * deviation / thermostat.inertia[block]
+        thermostat.xi[block] += time * deviation / thermostat.inertia[block]
     drift(space, state, time)
 
 
@@ -66,29 +69,30 @@ def gsgnht(
     r"""Run the inner steps of one gSGNHT draw, in place: the loop over l of algorithm 2.
 
     SGGMC whose friction adapts, with one thermostat for each variable, driven towards v·v/m = T:
-    dv = Λ(x)(∇log π dt − (C + ξ) v dt + N(0, 2C dt)), dξ = (v·v/m − T)/Q dt. The ξ of the paper,
-    which starts at C, is C + ξ here: ξ starts at 0, and its mean is the friction that balances
-    unknown gradient noise. The paper has T = Q = 1. In the pattern A B O B A:
+    Λ(x) dv = Λ(x)(∇log π dt − (C + ξ) v dt + N(0, 2C dt)), Q dξ = (v·v/m − T) dt. The ξ of the
+    paper, which starts at C, is C + ξ here: ξ starts at 0, and its mean is the friction that
+    balances unknown gradient noise. The paper has T = Q = 1. In the pattern A B O B A:
 
-    ===== ============================================================== ========================
-    step  algorithm 2 with C + ξ for its ξ, U = −log π                   here
-    ===== ============================================================== ========================
-    A     (x, v) along the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2     `drift_with_thermostat`
-    B     v ← exp(−(C + ξ) ε/2) v                                        `kick_with_friction`
-    O     v ← v + Λ(x)(−ε ∇Ũ(x) + N(0, (2C − εV) ε))                     and, for Λ(x),
-    B     v ← exp(−(C + ξ) ε/2) v                                        `project`
-    A     (x, v) along the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2     `drift_with_thermostat`
-    ===== ============================================================== ========================
+    ===== ========================================================= ===============================
+    step  algorithm 2 with C + ξ for its ξ, U = −log π              here
+    ===== ========================================================= ===============================
+    A     (x, v) on the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2   `drift_with_thermostat`
+    B     v ← exp(−(C + ξ) ε/2) v                                   `kick_with_friction`
+    O     v ← v + Λ(x)(−ε ∇Ũ(x) + N(0, (2C − εV) ε))                `kick_with_friction`, `project`
+    B     v ← exp(−(C + ξ) ε/2) v                                   `kick_with_friction`
+    A     (x, v) on the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2   `drift_with_thermostat`
+    ===== ========================================================= ===============================
 
-    Merged steps, minibatches and the splitting ``EXACT`` are as in `pymc_geodesic.kernels.sggmc`.
+    The order of Λ(x), merged steps, minibatches, V and the splitting ``EXACT`` are as in
+    `pymc_geodesic.kernels.sggmc`.
 
-    Along geodesics the mean of v·v/m is not the temperature of the positions but exceeds it, by a
-    factor that tends to 1 with ε: `target_along_geodesics` stands for the 1 of the algorithm.
+    Along geodesics the mean of v·v/m differs from the temperature of the positions by a factor that
+    tends to 1 as ε → 0: `target_along_geodesics` replaces the 1 of the algorithm.
 
     Parameters
     ----------
     thermostat : Thermostat
-        ξ, Q and the temperature T of the positions.
+        ξ, Q and the temperature T of the positions; ξ is changed in place.
     curvature_sums : ndarray, shape (n_blocks, 2)
         Sums of v·v and of λ v·v, where λ is the curvature of −log π along v, which
         `update_curvature` keeps from draw to draw; zeros at first, for λ = 0.
@@ -106,12 +110,12 @@ def gsgnht(
     """
     space, state, thermostat = borrow(space), borrow(state), borrow(thermostat)
     stream, scratch, temperatures = borrow(stream), borrow(scratch), borrow(temperatures)
-    blocks, x, v, xi = space.blocks, state.x, state.v, thermostat.friction
+    blocks, x, v, xi = space.blocks, state.x, state.v, thermostat.xi
     gradient, noise, splitting = scratch.gradient, scratch.noise, friction.splitting
     n_steps, n_blocks = minibatches.size, blocks.shape[0]
-    decay, spread = np.empty(x.size), np.empty(x.size)
+    decay, noise_sd = np.empty(x.size), np.empty(x.size)
     clips = friction_coefficients(
-        step_size, friction.friction, friction.known_noise, splitting, decay, spread
+        step_size, friction.friction, friction.known_noise, splitting, decay, noise_sd
     )
     work, targets = np.zeros((n_blocks, 2)), np.empty(n_blocks)
     for block in range(n_blocks):
@@ -128,7 +132,7 @@ def gsgnht(
             own = block_slice(blocks, block)
             drag = math.exp(-xi[block] * step_size)
             square, power = kick_with_friction(  # B O B
-                v[own], gradient[own], noise[own], decay[own], spread[own], drag, step_size,
+                v[own], gradient[own], noise[own], decay[own], noise_sd[own], drag, step_size,
                 splitting,
             )  # fmt: skip
             work[block, 0] += square
@@ -162,26 +166,26 @@ def target_along_geodesics(
     curvature_sums : ndarray, shape (2,)
         From `update_curvature`; zeros for λ = 0.
     decay : float
-        exp(−ρ), the part of a velocity that friction and thermostat leave.
+        exp(−ρ), the factor by which friction and thermostat reduce a velocity in a step.
     step_size : float
         ε, a time.
     splitting : {EXACT, PAPER}
     """
-    ratio, lag = velocity_ratio(decay, splitting), 0.0
+    ratio, error = velocity_ratio(decay, splitting), 0.0
     if curvature_sums[0] > 0.0:
         curvature = curvature_sums[1] / curvature_sums[0]
-        lag = min(max(0.25 * ratio * step_size**2 * curvature, 0.0), LARGEST_LAG)
-    return temperature * ratio / (1.0 - lag)
+        error = min(max(0.25 * ratio * step_size**2 * curvature, 0.0), MAX_STEP_ERROR)
+    return temperature * ratio / (1.0 - error)
 
 
 @part
 def update_curvature(
     curvature_sums: Matrix, work: Matrix, expected: Vector, step_size: float
 ) -> None:
-    r"""Add the curvature that the velocities of some steps met to fading sums, in place.
+    r"""Update the exponentially weighted sums for the mean curvature, in place.
 
-    Half a geodesic after a kick, the mean over the stationary distribution of v·∇log π is
-    −(ε/2) λ v·v, λ being the curvature of −log π along v.
+    Just before a kick, at the end of a geodesic of length ε, the mean over the stationary
+    distribution of v·∇log π is −(ε/2) λ v·v, λ being the curvature of −log π along v.
 
     Parameters
     ----------
@@ -190,7 +194,7 @@ def update_curvature(
     work : ndarray, shape (n_blocks, 2)
         Sums over inner steps of v·v and of v·∇log π before each kick.
     expected : ndarray, shape (n_blocks,)
-        The target of the sum of v·v. Nothing is learned where the sum is `OUTLIER` times as large.
+        The target of the sum of v·v. The sums are kept where v·v is `OUTLIER` times as large.
     step_size : float
         ε, a time.
     """

@@ -220,7 +220,7 @@ def add_prior(
     prior: Prior,
     estimate: CountsAt,
     step_size: float,
-    unit: Vector,
+    reference_rate: Vector,
     count_totals: Vector,
     process: Process,
 ) -> None:
@@ -246,7 +246,7 @@ def add_prior(
         for i in range(start, stop):
             process.rate[i] = prior.rate[i] + estimate.exposures[i]
             process.log_rate[i] = math.log(process.rate[i])
-            process.time[i] = step_size * process.rate[i] / unit[i]
+            process.time[i] = step_size * process.rate[i] / reference_rate[i]
 
 
 # --- algorithm 1 --------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def scir(
     log_state: Vector,
     prior: Prior,
     step_size: float,
-    unit: Vector,
+    reference_rate: Vector,
     count_totals: Vector,
     center: CountsAt,
     stream: Stream,
@@ -344,8 +344,8 @@ def scir(
         α and β.
     step_size : float
         h, a duration in units of 1 / b̄.
-    unit : ndarray, shape (size,)
-        b̄, a fixed rate near b; 1 for Dirichlet variables.
+    reference_rate : ndarray, shape (size,)
+        b̄, a fixed rate near b, whose inverse is the unit of time; 1 for Dirichlet variables.
     count_totals : ndarray, shape (size,) or (0,)
         M of the simplex row of each coordinate, near the mean of Σn; NaN for other variables and
         where Σn does not depend on ω. Empty if all are NaN.
@@ -369,7 +369,7 @@ def scir(
     Baker, Fearnhead, Fox, Nemeth (2018), Large-Scale Stochastic Sampling from the Probability
     Simplex, algorithm 1 and eq. 2.3.
     """
-    log_state, unit, stream = borrow(log_state), borrow(unit), borrow(stream)
+    log_state, reference_rate, stream = borrow(log_state), borrow(reference_rate), borrow(stream)
     count_totals = borrow(count_totals)
     prior, estimate = borrow(prior), borrow(estimate)
     size, n_center = log_state.size, center.values.size
@@ -388,6 +388,8 @@ def scir(
             return failed, clips
         if n_center:
             clips += apply_control_variates(layout, center, at_center, estimate)
-        add_prior(layout, log_state, prior, estimate, step_size, unit, count_totals, process)
+        add_prior(
+            layout, log_state, prior, estimate, step_size, reference_rate, count_totals, process
+        )
         exact_transition(layout, log_state, count_totals, process, stream)
     return -1, clips

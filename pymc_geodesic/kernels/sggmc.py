@@ -36,22 +36,26 @@ def sggmc(
 ) -> int:
     r"""Run the inner steps of one SGGMC draw, in place: the loop over l of algorithm 1.
 
-    The dynamics dx = v dt, dv = Λ(x)(∇log π dt − C v dt + N(0, 2C dt)) on a product of manifolds,
-    Λ(x) the projection onto the tangent space at x, in the pattern A B O B A:
+    The dynamics dx = v dt, Λ(x) dv = Λ(x)(∇log π dt − C v dt + N(0, 2C dt)) on a product of
+    manifolds, Λ(x) the projection onto the tangent space at x, in the pattern A B O B A. With
+    U = −log π, π the density with respect to the surface measure (U_H in the paper):
 
-    ===== ============================================================== ======================
-    step  algorithm 1, U = −log π                                        here
-    ===== ============================================================== ======================
-    A     (x, v) along the geodesic for ε/2                              `drift`
-    B     v ← exp(−Cε/2) v                                               `kick_with_friction`
-    O     v ← v + Λ(x)(−ε ∇Ũ(x) + N(0, (2C − εV) ε))                     and, for Λ(x),
-    B     v ← exp(−Cε/2) v                                               `project`
-    A     (x, v) along the geodesic for ε/2                              `drift`
-    ===== ============================================================== ======================
+    ===== ================================================= =================================
+    step  algorithm 1, which prints C for O                 here
+    ===== ================================================= =================================
+    A     (x, v) along the geodesic for ε/2                 `drift`
+    B     v ← exp(−Cε/2) v                                  `kick_with_friction`
+    O     v ← v + Λ(x)(−ε ∇Ũ(x) + N(0, (2C − εV) ε))        `kick_with_friction`, `project`
+    B     v ← exp(−Cε/2) v                                  `kick_with_friction`
+    A     (x, v) along the geodesic for ε/2                 `drift`
+    ===== ================================================= =================================
 
-    Half geodesics of neighboring steps are merged. The algorithm takes one minibatch for all steps
-    of a draw, the kernel one for each step. With the splitting ``EXACT`` B is half of the gradient
-    and O is friction and noise (`pymc_geodesic.integrators.kick_with_friction`).
+    Λ(x) comes last because it commutes with B: v is tangent before, and C is the same on all
+    coordinates of a point. Half geodesics of neighboring steps are merged. The algorithm takes one
+    minibatch for all steps of a draw and V(x) at each step; the kernel takes one minibatch for each
+    step, and the V of its argument. The table is the splitting ``PAPER``. With ``EXACT``, the
+    default, each B is half of the gradient, and O is friction and noise
+    (`pymc_geodesic.integrators.kick_with_friction`).
 
     Parameters
     ----------
@@ -90,9 +94,9 @@ def sggmc(
     blocks, x, v = space.blocks, state.x, state.v
     gradient, noise, splitting = scratch.gradient, scratch.noise, friction.splitting
     n_steps = minibatches.size
-    decay, spread = np.empty(x.size), np.empty(x.size)
+    decay, noise_sd = np.empty(x.size), np.empty(x.size)
     clips = friction_coefficients(
-        step_size, friction.friction, friction.known_noise, splitting, decay, spread
+        step_size, friction.friction, friction.known_noise, splitting, decay, noise_sd
     )
     temperatures[:] = 0.0
     drift(space, state, 0.5 * step_size)  # A
@@ -102,7 +106,7 @@ def sggmc(
         for block in range(blocks.shape[0]):
             own = block_slice(blocks, block)
             square, power = kick_with_friction(  # B O B
-                v[own], gradient[own], noise[own], decay[own], spread[own], 1.0, step_size,
+                v[own], gradient[own], noise[own], decay[own], noise_sd[own], 1.0, step_size,
                 splitting,
             )  # fmt: skip
             temperatures[block] += position_temperature(

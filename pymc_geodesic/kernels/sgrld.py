@@ -24,14 +24,14 @@ def euler_step(
     gradient: Vector,
     values: Vector,
     step_size: float,
-    unit: Vector,
+    reference_rate: Vector,
     new_state: Vector,
 ) -> int:
     r"""Take the reflected Euler step of the expanded mean; see `sgrld`.
 
     Parameters
     ----------
-    layout, log_state, prior, step_size, unit
+    layout, log_state, prior, step_size, reference_rate
         See `sgrld`.
     gradient : ndarray, shape (size,)
         ∂ log p / ∂ω.
@@ -56,7 +56,7 @@ def euler_step(
                     total += values[i] * gradient[i]
             for i in range(start, start + width):
                 state = math.exp(log_state[i])
-                time = step_size / unit[i]
+                time = step_size / reference_rate[i]
                 drift = prior.shape[i] + values[i] * (gradient[i] - total)
                 drift -= prior.rate[i] * state
                 state += time * drift + math.sqrt(2.0 * time * state) * new_state[i]
@@ -74,7 +74,7 @@ def sgrld(
     log_state: Vector,
     prior: Prior,
     step_size: float,
-    unit: Vector,
+    reference_rate: Vector,
     stream: Stream,
     values: Vector,
 ) -> int:
@@ -94,7 +94,7 @@ def sgrld(
 
     Parameters
     ----------
-    logp_grad, minibatches, layout, log_state, prior, unit, stream
+    logp_grad, minibatches, layout, log_state, prior, reference_rate, stream
         See `pymc_geodesic.kernels.scir.scir`.
     step_size : float
         h, half of the ε of Patterson and Teh: the same unit of time as in
@@ -113,14 +113,16 @@ def sgrld(
     Patterson, Teh (2013), Stochastic Gradient Riemannian Langevin Dynamics on the Probability
     Simplex, eq. 14 and section 3.
     """
-    log_state, prior, unit = borrow(log_state), borrow(prior), borrow(unit)
+    log_state, prior, reference_rate = borrow(log_state), borrow(prior), borrow(reference_rate)
     size = log_state.size
     gradient, new_state = np.empty(size), np.empty(size)
     for minibatch in minibatches:
         values_from_logs(layout, log_state, values)
         evaluate(logp_grad.address, values, minibatch, logp_grad.context, gradient)
         fill_normal(stream, new_state)
-        failed = euler_step(layout, log_state, prior, gradient, values, step_size, unit, new_state)
+        failed = euler_step(
+            layout, log_state, prior, gradient, values, step_size, reference_rate, new_state
+        )
         if failed >= 0:
             return failed
         for i in range(size):

@@ -27,7 +27,7 @@ def euler_kick(
     friction: float,
     diffusion: float,
 ) -> None:
-    """V ← (1 − hξ) v + h ∇log π + sqrt(2Ah) n on the velocities of one variable."""
+    """Kick the velocities of one variable: v ← (1 − hξ) v + h ∇log π + sqrt(2Ah) n."""
     decay, spread = 1.0 - friction * step_size, math.sqrt(2.0 * diffusion * step_size)
     for j in range(v.size):
         v[j] = decay * v[j] + step_size * gradient[j] + spread * noise[j]
@@ -89,7 +89,7 @@ def ssgnht(
     """
     space, state, thermostat = borrow(space), borrow(state), borrow(thermostat)
     stream, scratch = borrow(stream), borrow(scratch)
-    blocks, x, v, xi = space.blocks, state.x, state.v, thermostat.friction
+    blocks, x, v, xi = space.blocks, state.x, state.v, thermostat.xi
     gradient, noise = scratch.gradient, scratch.noise
     total = 0.0
     for minibatch in minibatches:

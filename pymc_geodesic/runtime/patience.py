@@ -1,4 +1,4 @@
-"""A word while something compiles, before a progress bar that stands at zero looks dead."""
+"""Log message that a compilation takes long, before the first draw of the progress bar."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer
 
-__all__ = ["telling_if_it_takes_long"]
+__all__ = ["report_long_compilation"]
 
 PATIENCE = 2.0
-"""Seconds; what is read from disk takes less."""
+"""Seconds after which the message is logged; compiled code is read from disk in less."""
 
 MESSAGE = (
     "Compiling for this model: some 10 s of processor time the first time, up to a minute with "
@@ -19,7 +19,7 @@ MESSAGE = (
 
 
 class _Notice:
-    """What is said once in a process."""
+    """Message that is logged once in a process."""
 
     def __init__(self) -> None:
         self.is_given = False
@@ -34,8 +34,8 @@ _NOTICE = _Notice()
 
 
 @contextmanager
-def telling_if_it_takes_long(seconds: float = PATIENCE) -> Iterator[None]:
-    """Say through PyMC's logger that something compiles if the block takes longer.
+def report_long_compilation(seconds: float = PATIENCE) -> Iterator[None]:
+    """Log to PyMC's logger that the model is compiled, if the block takes longer.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ def telling_if_it_takes_long(seconds: float = PATIENCE) -> Iterator[None]:
 
     Examples
     --------
-    >>> from pymc_geodesic.runtime.patience import telling_if_it_takes_long
-    >>> with telling_if_it_takes_long():
+    >>> from pymc_geodesic.runtime.patience import report_long_compilation
+    >>> with report_long_compilation():
     ...     2 + 2
     4
     """

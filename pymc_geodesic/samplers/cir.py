@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pymc_geodesic.adaptation.count_control_variates import CountControlVariates
-from pymc_geodesic.adaptation.count_noise import CIRChain, CIRSettings, CountNoiseAdaptation
+from pymc_geodesic.adaptation.count_noise import CIRChain, CIRParameters, CountNoiseAdaptation
 from pymc_geodesic.counts.estimate import CountEstimate, DescribeNegative, LikelihoodError
 from pymc_geodesic.counts.layout import CountLayout
 from pymc_geodesic.counts.topic_counts import TopicCountEstimator
@@ -53,7 +53,7 @@ class InnerSteps(Protocol):
     adds_counts_to_total: bool
 
     def run(
-        self, chain: CIRChain, minibatches: np.ndarray, settings: CIRSettings
+        self, chain: CIRChain, minibatches: np.ndarray, parameters: CIRParameters
     ) -> tuple[int, dict[str, Any]]:
         """Advance log θ by one inner step with each minibatch, in place.
 
@@ -104,7 +104,7 @@ class ExactTransitions:
         prepare(scir)
 
     def run(
-        self, chain: CIRChain, minibatches: np.ndarray, settings: CIRSettings
+        self, chain: CIRChain, minibatches: np.ndarray, parameters: CIRParameters
     ) -> tuple[int, dict[str, Any]]:
         """Run `pymc_geodesic.kernels.scir.scir`; see `InnerSteps`."""
         variates = self._control_variates
@@ -115,9 +115,9 @@ class ExactTransitions:
             self._layout.table,
             chain.log_state,
             chain.prior,
-            settings.step_size,
-            settings.unit,
-            settings.count_totals,
+            parameters.step_size,
+            parameters.reference_rate,
+            parameters.count_totals,
             no_center if variates is None else variates.center,
             chain.stream,
             self._last,
@@ -158,7 +158,7 @@ class EulerSteps:
         prepare(sgrld)
 
     def run(
-        self, chain: CIRChain, minibatches: np.ndarray, settings: CIRSettings
+        self, chain: CIRChain, minibatches: np.ndarray, parameters: CIRParameters
     ) -> tuple[int, dict[str, Any]]:
         """Run `pymc_geodesic.kernels.sgrld.sgrld`; see `InnerSteps`."""
         failed = sgrld.call(
@@ -167,8 +167,8 @@ class EulerSteps:
             self._layout.table,
             chain.log_state,
             chain.prior,
-            settings.step_size,
-            settings.unit,
+            parameters.step_size,
+            parameters.reference_rate,
             chain.stream,
             self._values,
         )
@@ -198,7 +198,7 @@ class TopicSteps:
         prepare(*TOPIC_KERNELS, scir_words if is_exact else sgrld_words)
 
     def run(
-        self, chain: CIRChain, minibatches: np.ndarray, settings: CIRSettings
+        self, chain: CIRChain, minibatches: np.ndarray, parameters: CIRParameters
     ) -> tuple[int, dict[str, Any]]:
         """Run `pymc_geodesic.counts.topic_run.run_topics`; see `InnerSteps`."""
         run_topics(
@@ -207,7 +207,7 @@ class TopicSteps:
             chain.log_state.reshape(self._shape),
             chain.prior.shape.reshape(self._shape),
             minibatches,
-            settings.step_size,
+            parameters.step_size,
             chain.stream,
         )
         return _first_not_finite(chain.log_state), {"count_clips": 0} if self._is_exact else {}
@@ -241,9 +241,12 @@ class CIRSampler:
 
     One draw consists of
 
-    1. in the warm-up, a measurement of the noise of the counts, by which the step size h is chosen
+    1. in the warm-up, an update of the centering point of the control variates, if there are any;
+    2. if the position was set from outside, a draw of Σθ of each simplex row, which ω does not
+       determine;
+    3. in the warm-up, a measurement of the noise of the counts, by which the step size h is chosen
        (`pymc_geodesic.adaptation.count_noise`);
-    2. ``n_steps`` inner steps, each with the next minibatch. A draw that is not finite is undone
+    4. ``n_steps`` inner steps, each with the next minibatch. A draw that is not finite is undone
        and the step size halved in the warm-up; after the warm-up it raises an error.
 
     Parameters
@@ -296,7 +299,7 @@ class CIRSampler:
         return self.chain.log_state
 
     def start(self, x: np.ndarray) -> None:
-        """Set the position, for rows of simplices up to a constant."""
+        """Set the position; see `Sampler`. The next draw replaces Σθ of each simplex row."""
         self.chain.log_state = x.copy()
         self.chain.lacks_totals = True
 
@@ -323,27 +326,27 @@ class CIRSampler:
             adaptation.discard_noise()
             n_grad += adaptation.n_grad
         is_due = adaptation.is_due(chain.n, tune=tune)
-        minibatches = self._estimate.next_arguments(max(self._n_steps, 2 if is_due else 1))
+        minibatches = self._estimate.next_minibatches(max(self._n_steps, 2 if is_due else 1))
         if chain.lacks_totals:
             self._draw_totals(int(minibatches[0]))
             n_grad += adaptation.n_grad
         if is_due:
             n_grad += adaptation.measure(chain, minibatches, tune=tune)
-        settings = adaptation.settings(chain)
+        parameters = adaptation.parameters(chain)
         before = chain.log_state.copy()
-        failed, stats = self.inner_steps.run(chain, minibatches[: self._n_steps], settings)
+        failed, stats = self.inner_steps.run(chain, minibatches[: self._n_steps], parameters)
         if failed >= 0:
             if not tune:
                 vector = np.zeros(self.layout.size)
                 vector[failed] = math.nan
-                raise NotFiniteError("gradient", settings.step_size, vector)
+                raise NotFiniteError("gradient", parameters.step_size, vector)
             adaptation.shrink()
             chain.log_state[:] = before
         adaptation.end_draw(chain.n, tune=tune)
         chain.n += 1
         return {
-            "step_size": settings.step_size,
-            "variance_inflation": adaptation.inflation(settings.step_size),
+            "step_size": parameters.step_size,
+            "variance_inflation": adaptation.inflation(parameters.step_size),
             "diverging": failed >= 0,
             "n_grad": n_grad + self._n_steps * adaptation.n_grad,
             **stats,
@@ -372,7 +375,10 @@ class CIRSampler:
 
     @property
     def state(self) -> dict[str, Any]:
-        """State of the chain, with those of the adaptation and the control variates nested."""
+        """State of the chain, with those of the adaptation and the control variates nested.
+
+        The parameters of the priors are no part of it: `set_others` evaluates them at each draw.
+        """
         chain, variates = self.chain, self.control_variates
         return {
             "log_state": chain.log_state.copy(),

@@ -22,9 +22,9 @@ from pymc_geodesic.runtime.fields import FieldLike
 from pymc_geodesic.runtime.streams import fill_normal
 
 SMALL_DIMENSION = 20.0
-"""Dimension m below which a thermostat needs more inertia than 1/C², which is (1 + 20/m)/C².
+"""Dimension m below which the inertia of a thermostat, (1 + 20/m)/C², is more than twice 1/C².
 
-A single v·v varies much there, and a thermostat that responds within a few steps distorts the
+A single v·v/m varies much there, and a thermostat that responds within a few steps distorts the
 distribution of the positions: −8 % in the variance at m = 2 and Cε = 1
 (`benchmarks.thermostat_step`).
 """
@@ -40,7 +40,7 @@ class Dynamics(Protocol):
     state : dict
         All that the dynamics keep besides the position.
     thermostat : ndarray, shape (n_blocks,), or None
-        ξ, the friction of each block that thermostats add.
+        ξ, the friction of each block that thermostats add to C; the ξ of the papers is C + ξ.
     squares : ndarray
         AdaGrad's sums of squared gradients; empty without.
     """
@@ -57,7 +57,7 @@ class Dynamics(Protocol):
         """Begin a chain on a product of manifolds."""
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw velocities, or the noise of the step before, at a position."""
+        """Draw v ~ N(0, I) on the tangent space, or the noise of the step before."""
 
     def rotate(self, rotation: np.ndarray) -> None:
         """Follow a rotation of the Euclidean coordinates, which come first."""
@@ -399,7 +399,7 @@ class Thermostats:
     xi : ndarray, shape (n_blocks,)
         ξ, in addition to C.
     friction : ndarray, shape (n_blocks,) or (0,)
-        C of each block at the last draw; empty before the first.
+        C of each block at the last draw, the least over its coordinates; empty before the first.
     inertia, temperatures : ndarray, shape (n_blocks,)
         Q, and the temperature that each block is to have.
     """
@@ -408,7 +408,7 @@ class Thermostats:
         self._inertia = inertia
 
     def initialize(self, product: Product) -> None:
-        """Begin a chain with ξ = 0."""
+        """Begin a chain with ξ = 0, which is C in the papers."""
         self.xi, self.friction = np.zeros(len(product.dims)), np.empty(0)
         self._parameters: LangevinParameters | None = None
 

@@ -55,17 +55,20 @@ class HMCSampler:
         self.adaptation, self._estimate = adaptation, estimate
         self._square_frames = square_frames
         size = adaptation.product.size
+        # memory that the kernel writes to: no positions, one acceptance rate, lp and energy
         self._record = Record(1, np.empty((0, size)), np.empty(1), np.empty((2, 1)))
+        # gradient and log-density at z, from the last transition; NaN if they are to be evaluated
         self._current = np.full(size + 1, math.nan)
         prepare(gmc)
         self.initialize(np.zeros(2, dtype=np.uint64), 0, 0)
 
     def initialize(self, stream: np.ndarray, n_tune: int, n_draws: int) -> None:
         """Begin a chain; see `Sampler`."""
-        self.stream, self._n_tune = stream, n_tune
+        self.stream = stream
         self.adaptation.initialize(n_tune)
         self.z = np.empty(0)
-        self._n = self._n_grad = 0
+        self._n = 0  # draws so far, warm-up included
+        self._n_grad = 0  # evaluations of `start`, counted in the stats of the next draw
         self._current[:] = math.nan
 
     @property
@@ -75,6 +78,7 @@ class HMCSampler:
 
     def start(self, x: np.ndarray) -> None:
         """Set the position; see `Sampler`."""
+        # the gradient is empty except at the first position of a chain with a warm-up
         self.z, gradient, self._n_grad = self.adaptation.start(x, first=self._n == 0)
         self._current[:] = math.nan
         if not all_finite(gradient):
@@ -85,6 +89,11 @@ class HMCSampler:
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
         """Draw once, and return sample stats by name.
+
+        1. Propose the other sign of columns of orthogonal matrices, if there are any.
+        2. Get step size and number of leapfrog steps from the adaptation.
+        3. Run one transition of the kernel.
+        4. In the warm-up, adapt the step size, and at the end of a window the coordinates.
 
         Raises
         ------
@@ -97,7 +106,7 @@ class HMCSampler:
         n_grad += more
         if math.isnan(trajectory.step_size):
             raise NotFiniteError("gradient", trajectory.step_size, self.z)
-        if not adaptation.is_fixed:
+        if not adaptation.can_reuse_gradient:
             self._current[:] = math.nan
         logp_grad = adaptation.logp_grad
         divergences, more = gmc.call(

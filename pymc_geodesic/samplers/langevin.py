@@ -44,15 +44,19 @@ class LangevinSampler:
 
     The sampling procedure is that of Liu, Zhu and Song (2016), algorithms 1 and 2, line by line:
 
-    - x⁰ and v⁰ ← Λ(x⁰) v*, v* ~ N(0, I), ξ⁰: `start`.
+    - ξ⁰ ← C: `initialize`. The dynamics keep ξ − C, which is 0 at first.
+    - x⁰, and v⁰ ← Λ(x⁰) v*, v* ~ N(0, I): `start`, with ``dynamics.refresh``.
     - Sample a subset S: in `draw`, the minibatches of `LangevinAdaptation.propose`, one for each
-      inner step, and with them the step size ε, the friction C and the known noise V.
+      inner step, and with them the step size ε, the friction C and the known noise V, which are
+      those of the whole draw.
+    - Gradient −∇Ũ of a minibatch, with the factor N / n: ``adaptation.logp_grad``, compiled by
+      `pymc_geodesic.steps.estimates.gradient_estimate`.
     - For l = 1, …, L the steps A B O B A: in `draw`, ``dynamics.run``, which calls the kernel.
     - (xⁿ, vⁿ, ξⁿ) ← (x_L, v_L, ξ_L), no Metropolis–Hastings test: the kernel moves position and
       velocity in place, and `draw` keeps them.
 
     In the warm-up a draw may instead be a Metropolis-corrected transition (`explore`), and the
-    adaptation learns from each draw and may undo it (`update`).
+    adaptation is updated with each draw and may discard it (`update`).
 
     Parameters
     ----------
@@ -168,9 +172,9 @@ class LangevinSampler:
             self._check_divergence(before, proposal, tune=tune)
         if tune:
             dims = adaptation.product.dims
-            kinetic = float(dims @ temperatures) / adaptation.product.dim
+            mean_temperature = float(dims @ temperatures) / adaptation.product.dim
             diverging, more = adaptation.update(
-                chain, before, proposal, kinetic, diverging=diverging
+                chain, before, proposal, mean_temperature, diverging=diverging
             )
             n_grad += more
         elif monitor is not None:

@@ -59,7 +59,17 @@ def gradient_estimate(
     with_value: bool = False,
     compile_kwargs: Mapping[str, Any] | None = None,
 ) -> GradientEstimate:
-    """Compile the estimate of the gradient.
+    r"""Compile the estimate of the gradient.
+
+    With n of N rows in a minibatch S
+
+    .. math::
+
+        \nabla \log \tilde\pi(x) = \nabla \log \pi_0(x)
+        + \frac{N}{n} \sum_{i \in S} \nabla \log p(y_i \mid x),
+
+    with respect to the coordinates of the manifolds. `RowDensity.of_rows` sets the factor N / n,
+    and `pymc_geodesic.densities.log_density` applies it to the terms that depend on rows.
 
     Parameters
     ----------

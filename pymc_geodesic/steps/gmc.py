@@ -111,8 +111,9 @@ class GMC(GeodesicStep):
 
     Notes
     -----
-    Every draw uses ε(1 + 0.2 U(−1, 1)), or ε(1 + 0.1 U(−1, 1)) if the length is random too, which
-    breaks periodic orbits.
+    Every draw uses ε(1 + 0.1 U(−1, 1)) in adapted coordinates and ε(1 + 0.2 U(−1, 1)) in those of
+    the model, which breaks periodic orbits. With ``n_steps`` alone coordinates and step size are
+    adapted, and the number of steps is not.
 
     Orthogonal matrices, frames of n columns in n dimensions, have determinant +1 or −1, and no
     trajectory leads from one to the other. Before each draw the opposite sign of a random column is

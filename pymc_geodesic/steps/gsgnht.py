@@ -59,12 +59,12 @@ class gSGNHT(GeodesicStep):
     .. math::
 
         dx = v\,dt, \qquad
-        dv = \Lambda(x)\,[\nabla \log \pi(x)\,dt - \xi v\,dt + N(0, 2C\,dt)], \qquad
+        \Lambda(x)\,dv = \Lambda(x)\,[\nabla \log \pi(x)\,dt - \xi v\,dt + N(0, 2C\,dt)], \qquad
         Q\,d\xi = (v^\top v / m - 1)\,dt
 
-    on a product of manifolds: `SGGMC` whose friction ξ, one thermostat for each variable of
-    dimension m, adapts until the kinetic temperature is 1, whatever the gradient noise. On
-    Euclidean variables the method is SGNHT.
+    on a product of manifolds: `SGGMC`, with its notation and its gradient estimate, whose friction
+    ξ, one thermostat for each variable of dimension m, adapts until the kinetic temperature is 1,
+    whatever the gradient noise. On Euclidean variables the method is SGNHT.
 
     Parameters
     ----------
@@ -91,8 +91,9 @@ class gSGNHT(GeodesicStep):
     gradient_noise : float, array or "fisher", optional
         Variance V of the gradient estimate, which is subtracted from the injected noise: one
         number, one number per coordinate, or ``"fisher"`` for the empirical Fisher information of
-        each minibatch. None subtracts nothing. Where ε²V exceeds the injected noise, the excess is
-        clipped and counted in the sample stat ``noise_clips``.
+        the first minibatch of each draw, at the position where the draw starts. None subtracts
+        nothing. Where ε²V exceeds the noise 2Cε of the dynamics, the injected noise is clipped at
+        zero and the coordinate is counted in the sample stat ``noise_clips``.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
         of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
@@ -156,7 +157,7 @@ class gSGNHT(GeodesicStep):
         Number of leapfrog steps of a transition of the local variables.
     splitting : {"exact", "paper"}
         ``"exact"`` integrates friction and noise exactly; ``"paper"`` uses the authors' kick, with
-        which the temperature of the positions exceeds v·v/m by the factor cosh(ρ/2); the
+        which the temperature of the positions exceeds v·v/m by the factor cosh(ρ/2), ρ = ξε; the
         thermostats correct for it.
     manifolds : mapping of str to Manifold class, optional
         Manifold by variable name, in place of the one that the transform of the variable implies.
@@ -310,6 +311,7 @@ class gSGNHT(GeodesicStep):
             and thermostat_inertia is None
             and tune_temperature is None
         )
+        # ∇log π̃ of algorithm 2, in which the rows of a minibatch count N / n times
         self.estimator = gradient_estimate(
             self.model,
             self.variables,

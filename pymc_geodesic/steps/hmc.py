@@ -115,7 +115,7 @@ def trajectory_adaptation(
             metric=metric,
             angles=angles,
             n_steps=n_steps,
-            is_fixed=not estimate.depends_on_others,
+            can_reuse_gradient=not estimate.depends_on_others,
         )
     dims = [m.dim for _, m, _ in product.components if m.is_compact]
     return StepSizeAdaptation(

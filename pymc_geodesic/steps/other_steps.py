@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, ref
 from pymc import Model
 from pytensor.tensor import TensorVariable
 
-from pymc_geodesic.densities.beside_rows import variables_beside_rows
+from pymc_geodesic.densities.coupled_variables import variables_coupled_to_rows
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import drawn_rows, graphs_of
 
@@ -102,7 +102,7 @@ def check_streams(model: Model, step: _Step, steps: Sequence[_Step]) -> None:
     """
     streamed = set(step.streamed)
     sampled = {value for each in steps if streamed <= set(each.streamed) for value in each.vars}
-    dependent = variables_beside_rows(model, step.streamed)
+    dependent = variables_coupled_to_rows(model, step.streamed)
     left = [model.values_to_rvs[value].name for value in dependent if value not in sampled]
     if left:
         message = (

@@ -54,13 +54,22 @@ class SGGMC(GeodesicStep):
     .. math::
 
         dx = v\,dt, \qquad
-        dv = \Lambda(x)\,[\nabla \log \pi(x)\,dt - C v\,dt + N(0, 2C\,dt)]
+        \Lambda(x)\,dv = \Lambda(x)\,[\nabla \log \pi(x)\,dt - C v\,dt + N(0, 2C\,dt)]
 
-    on a product of manifolds, Λ(x) being the projection onto the tangent space, with gradients
-    estimated from minibatches and no Metropolis correction. A unit-vector variable moves on the
-    sphere, a simplex on the positive part of a sphere (θ = q²), an orthonormal frame on the
-    Stiefel manifold, and any other variable in PyMC's unconstrained space, where the method is
-    stochastic gradient Hamiltonian Monte Carlo (SGHMC).
+    on a product of manifolds, without Metropolis correction. Λ(x) is the projection onto the
+    tangent space; the normal part of dv keeps v tangent, so that x moves along a geodesic where the
+    right-hand side is zero. π is the posterior density with respect to the surface measure of the
+    manifold. With n of N rows in the minibatch S, and without ``control_variates``, its gradient is
+    estimated by
+
+    .. math::
+
+        \nabla \log \tilde\pi(x) = \nabla \log \pi_0(x)
+        + \frac{N}{n} \sum_{i \in S} \nabla \log p(y_i \mid x).
+
+    A unit-vector variable moves on the sphere, a simplex on the positive part of a sphere (θ = q²),
+    an orthonormal frame on the Stiefel manifold, and any other variable in PyMC's unconstrained
+    space, where the method is stochastic gradient Hamiltonian Monte Carlo (SGHMC).
 
     Parameters
     ----------
@@ -81,8 +90,9 @@ class SGGMC(GeodesicStep):
     gradient_noise : float, array or "fisher", optional
         Variance V of the gradient estimate, which is subtracted from the injected noise: one
         number, one number per coordinate, or ``"fisher"`` for the empirical Fisher information of
-        each minibatch. None subtracts nothing. Where ε²V exceeds the injected noise, the excess is
-        clipped and counted in the sample stat ``noise_clips``.
+        the first minibatch of each draw, at the position where the draw starts. None subtracts
+        nothing. Where ε²V exceeds the noise 2Cε of the dynamics, the injected noise is clipped at
+        zero and the coordinate is counted in the sample stat ``noise_clips``.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
         of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
@@ -145,8 +155,9 @@ class SGGMC(GeodesicStep):
     local_steps : int
         Number of leapfrog steps of a transition of the local variables.
     splitting : {"exact", "paper"}
-        ``"exact"`` integrates friction and noise exactly; ``"paper"`` uses the authors' kick, whose
-        kinetic temperature is ρ / sinh(ρ).
+        ``"exact"`` integrates friction and noise exactly; ``"paper"`` uses the authors' kick, with
+        which v·v/m has the mean ρ / sinh(ρ) for small ε, ρ = Cε, and the positions have the
+        temperature (ρ/2) / sinh(ρ/2).
     manifolds : mapping of str to Manifold class, optional
         Manifold by variable name, in place of the one that the transform of the variable implies.
     model : pymc.Model, optional
@@ -170,7 +181,7 @@ class SGGMC(GeodesicStep):
     the gradient of all rows at the centering point of the control variates, and measures the
     variance b_j of the gradient estimate along each coordinate. The step size is
     h = min(1/2, b_max^(−1/2)), in posterior standard deviations, the friction C_j = 1 + h b_j / 2,
-    and the injected noise is that of this friction minus b_j.
+    and the injected noise is that of this friction minus the noise of the gradient estimate.
 
     Coordinates are not adapted if a parameter of the dynamics is specified, with ``local``, on
     simplices, and for streams with few minibatches per epoch. ``step.adaptation`` shows what is
@@ -179,8 +190,8 @@ class SGGMC(GeodesicStep):
     specified are adapted so that this temperature bias is 2 %.
 
     Sample stats: ``step_size`` (ε, in posterior standard deviations if coordinates are adapted),
-    ``temperature`` (kinetic temperature v·v/m between the halves of a kick, averaged over inner
-    steps and variables), ``friction`` (mean over variables), ``noise_clips`` (coordinates whose
+    ``temperature`` (of the positions: v·v/m between the halves of a kick, averaged over inner steps
+    and variables), ``friction`` (mean over variables), ``noise_clips`` (coordinates whose
     known noise exceeds the noise of the dynamics), ``diverging`` (draw that is not finite),
     ``n_grad`` (gradient evaluations), ``phase`` (``"search"``, ``"tune"`` or ``"sample"``),
     ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
@@ -297,6 +308,7 @@ class SGGMC(GeodesicStep):
             and gradient_noise is None
             and tune_temperature is None
         )
+        # ∇log π̃ of algorithm 1, in which the rows of a minibatch count N / n times
         self.estimator = gradient_estimate(
             self.model,
             self.variables,

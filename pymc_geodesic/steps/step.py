@@ -22,7 +22,7 @@ from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
+from pymc_geodesic.minibatches.unmatched_observations import check_observed_minibatches
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.streams import new_stream
@@ -66,12 +66,34 @@ __all__ = ["GeodesicStep", "GeodesicStepState"]
 LOCAL_TUNE_STEPS = 2000
 """Default length of the warm-up with local variables, whose temperature is annealed slowly."""
 
+UNTUNED = Diagnosis(
+    quantity="number of tuning draws",
+    value=0.0,
+    expected=1.0,
+    limit="at least ",
+    consequence=(
+        "the step has not been tuned in this process, its step size comes from a few gradients at "
+        "the starting point, and there is no burn-in"
+    ),
+    remedy=(
+        "Sample with tune > 0. Settings tuned with cores > 1 stay in the processes of the chains; "
+        "to use them again with tune=0, tune with cores=1."
+    ),
+    anchor="tune-0",
+)
+"""Warning of a chain without a warm-up in which some parameter would have been adapted."""
+
 _STEPS_OF_CHAIN = StepsOfChain()
+"""Steps that are set up for the present chain, since PyMC passes a step none of the others."""
 
 
 @dataclass_state
 class GeodesicStepState(StepMethodState):
-    """State of a step method between two draws.
+    """State of a step method between two draws, which determines all draws to come.
+
+    PyMC reads and writes the fields as attributes of the step; those of the parts are properties of
+    `GeodesicStep`. The numbers of draws of the chain are no fields: `GeodesicStep.setup_chain` sets
+    them, and a pickled step has them too.
 
     Attributes
     ----------
@@ -100,8 +122,15 @@ class GeodesicStepState(StepMethodState):
 class GeodesicStep(BlockedStep):
     """Base of the step methods.
 
-    A subclass composes ``estimator``, ``sampler``, ``monitors`` and ``diagnoses`` in its
-    constructor and overrides nothing.
+    A subclass composes ``estimator``, ``adaptation``, ``sampler``, ``monitors`` and ``diagnoses``
+    in its constructor and overrides nothing. `pymc.sample` calls
+
+    - `vars`, before any chain;
+    - ``__getstate__`` and ``__setstate__``, to send the step to the worker process of each chain,
+      or in one process `sampling_state`, to begin each chain with the same state;
+    - `setup_chain`, once for each chain;
+    - `step`, once for each draw;
+    - ``stop_tuning`` of PyMC's base after the warm-up, which sets ``tune`` to False.
 
     Parameters
     ----------
@@ -129,6 +158,8 @@ class GeodesicStep(BlockedStep):
         Their values as one vector.
     estimator : Estimate
         Gradient or counts, estimated from minibatches.
+    adaptation
+        That of the sampler; its ``repr`` shows what is adapted.
     sampler : Sampler
         A Markov chain on a vector.
     monitors : sequence of DrawMonitor
@@ -144,6 +175,7 @@ class GeodesicStep(BlockedStep):
     __signature__: ClassVar[inspect.Signature]
 
     estimator: Estimate
+    adaptation: Any
     sampler: Sampler
     monitors: Sequence[DrawMonitor]
     diagnoses: Sequence[Diagnose]
@@ -172,13 +204,14 @@ class GeodesicStep(BlockedStep):
         name = type(self).__name__
         self.model = modelcontext(model)
         self._mode = dict(compile_kwargs or {}).get("mode")
+        # options of the last `pymc.sample` of which `_warn_of_ignored_backend` has warned
         self._ignored: Mapping[str, Any] | None = None
         self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
         every = manifold_variables(self.model, vars, manifolds, everywhere=everywhere)
         self.variables = global_variables(name, self.model, every, self.local)
         if not is_corrected or self.local:
             warn_of_square_frames(name, (*self.variables, *self.local))
-        refuse_rows_beside(self.model)
+        check_observed_minibatches(self.model)
         if not is_corrected:
             check_smoothness(name, self.model, self.variables, minibatches)
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
@@ -192,11 +225,16 @@ class GeodesicStep(BlockedStep):
         self.draw, self.tune = 0, True
         self._n_tune = self._n_draws = 0
         self._has_started = self._has_local_values = False
+        # values of the last draw, by which `_moved_elsewhere` recognizes changes by other steps
         self._written: dict[str, np.ndarray] = {}
 
     @property
     def vars(self) -> list[TensorVariable]:
         """Value variables that the step samples.
+
+        `pymc.sample` reads them in the main process before any chain begins. The model of its
+        context and its backend are compared with those of the step here, for want of a method that
+        it calls then.
 
         Raises
         ------
@@ -277,7 +315,7 @@ class GeodesicStep(BlockedStep):
                 self._has_local_values = True
             self.estimator.set_others(point)
             self.sampler.set_others(point)
-            with self.estimator.at_work():
+            with self.estimator.draw_context():
                 stats = self.sampler.draw(tune=self.tune)
         except NotFiniteError as error:
             raise self._not_finite(error, point) from error
@@ -303,13 +341,17 @@ class GeodesicStep(BlockedStep):
             raise not_tuned(name)
 
     def _monitor(self, position: np.ndarray, stats: dict[str, Any]) -> SamplerWarning | None:
-        """Let the monitors observe a draw after the warm-up; warn after the last one."""
+        """Let the monitors observe a draw after the warm-up, and return a warning or None.
+
+        The last draw has the first diagnosis as its warning, and the first draw that of a warm-up
+        that is left out. PyMC logs a warning when a draw returns it.
+        """
         if self.tune:
             return None
         for monitor in self.monitors:
             monitor.observe(position, stats)
         if self.draw >= self._n_tune + self._n_draws - 1:
-            names = [name for variable in self.variables for name in variable.number_names]
+            names = [name for variable in self.variables for name in variable.coordinate_names]
             for diagnose in self.diagnoses:
                 diagnosis = diagnose(names)
                 if diagnosis is not None:
@@ -387,7 +429,7 @@ class GeodesicStep(BlockedStep):
         return point
 
     def _forget_point(self) -> None:
-        """Forget the values that the last draw of another chain has written."""
+        """Forget the values that the last draw has written, which may be those of another chain."""
         self._written = {}
         self._has_local_values = False
         self._has_started = self.sampler.position.size > 0
@@ -452,6 +494,7 @@ class GeodesicStep(BlockedStep):
         return {"sampling_state": self.sampling_state, "n": (self._n_tune, self._n_draws)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        # the arguments of the constructor, which PyMC's ``__new__`` keeps and passes to `pickle`
         (names, *others), named = self.__getnewargs_ex__()
         type(self).__init__(self, None if names == [None] else names, *others, **named)
         self._n_tune, self._n_draws = state["n"]
@@ -461,7 +504,7 @@ class GeodesicStep(BlockedStep):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a copy with a state of its own in the same model, which PyMC would clone."""
-        return copy.copy(self)
+        return copy.copy(self)  # by `__getstate__` and `__setstate__`: constructs the step again
 
     # --- progress bar ----------------------------------------------------------------------------
 
@@ -472,23 +515,6 @@ class GeodesicStep(BlockedStep):
     @classmethod
     def _make_progressbar_update_functions(cls) -> tuple[Callable[[dict], dict]]:
         return progress_updates(cls._progress_stats)
-
-
-UNTUNED = Diagnosis(
-    quantity="number of tuning draws",
-    value=0.0,
-    expected=1.0,
-    limit="at least ",
-    consequence=(
-        "the step has not been tuned in this process, its step size comes from a few gradients at "
-        "the starting point, and there is no burn-in"
-    ),
-    remedy=(
-        "Sample with tune > 0. Settings tuned with cores > 1 stay in the processes of the chains; "
-        "to use them again with tune=0, tune with cores=1."
-    ),
-    anchor="tune-0",
-)
 
 
 @functools.cache

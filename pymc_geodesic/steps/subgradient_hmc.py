@@ -90,8 +90,9 @@ class SubgradientHMC(GeodesicStep):
     correction accounts for the energy error. This error is of order h, and not h³, in a step that
     crosses a kink, so that steps are shorter than for a smooth posterior of the same width.
 
-    Every draw uses h(1 + 0.2 U(−1, 1)), or h(1 + 0.1 U(−1, 1)) if the length is random too, which
-    breaks periodic orbits.
+    Every draw uses h(1 + 0.1 U(−1, 1)) in adapted coordinates and h(1 + 0.2 U(−1, 1)) in those of
+    the model, which breaks periodic orbits. With ``n_steps`` alone coordinates and step size are
+    adapted, and the number of steps is not.
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
     ``acceptance_rate``, ``diverging`` (ΔH > 1000 or not finite), ``n_grad`` (gradient evaluations),

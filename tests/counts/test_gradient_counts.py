@@ -145,7 +145,7 @@ def test_minibatches_are_scaled_and_average_to_all_rows(route):
             pm.Categorical("y", w, observed=batch, total_size=30)
             arguments = {"minibatch_order": "shuffled", "control_variates": True}
     step = make(model, **arguments)
-    starts = step.estimator.next_arguments(6)  # an epoch
+    starts = step.estimator.next_minibatches(6)  # an epoch
     estimates = [counts_at(step, {"w": P}, start)[0] for start in starts]
     assert np.ptp(estimates, axis=0).max() > 5.0
     np.testing.assert_allclose(np.mean(estimates, axis=0), COUNTS, rtol=1e-12, atol=1e-12)
@@ -161,7 +161,7 @@ def test_other_minibatches_of_control_variates():
     variates = step.sampler.control_variates
     variates.fix_center(variates.count_all_rows(P))
     step.setup_chain(np.random.default_rng(1), 0, 1)
-    for start in step.estimator.next_arguments(3):
+    for start in step.estimator.next_minibatches(3):
         estimates = counts_at(step, {"w": Q[0]}, start)
         corrected, _ = variates.correct(int(start), *estimates, STREAM)
         np.testing.assert_allclose(corrected, COUNTS, atol=1e-9)
@@ -185,7 +185,7 @@ def test_control_variates_count_data_that_were_set_again(route):
     counts = np.bincount(others, minlength=4)
     center = step.sampler.control_variates.count_all_rows(P)
     np.testing.assert_allclose(center.counts, counts, rtol=1e-12, atol=1e-12)
-    starts = step.estimator.next_arguments(6)  # an epoch
+    starts = step.estimator.next_minibatches(6)  # an epoch
     estimates = [counts_at(step, {"w": P}, start)[0] for start in starts]
     np.testing.assert_allclose(np.mean(estimates, axis=0), counts, rtol=1e-12, atol=1e-12)
 

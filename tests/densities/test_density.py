@@ -167,7 +167,7 @@ def test_full_data(full, table):
 def test_rows_are_scaled_and_everything_else_is_not(full, table, batch_size):
     X, y = table
     gradient = Gradient(full, minibatch=["X", "y"], batch_size=batch_size)
-    for start in gradient.estimator.next_arguments(6):
+    for start in gradient.estimator.next_minibatches(6):
         rows = gradient.estimator.source.row_indices(start)
         expected = gradient_by_hand(X[rows], y[rows], W["w"], N_ROWS / batch_size)
         np.testing.assert_allclose(gradient(W, start)[1]["w"], expected, rtol=1e-10)
@@ -196,7 +196,7 @@ def test_minibatch_of_pymc(table):
         regression(X_rows, y_rows, total_size=N_ROWS)
     gradient = Gradient(model)
     assert gradient.estimator.source.batch_size == BATCH
-    for start in gradient.estimator.next_arguments(5):
+    for start in gradient.estimator.next_minibatches(5):
         rows = gradient.estimator.source.row_indices(start)
         expected = gradient_by_hand(X[rows], y[rows], W["w"], N_ROWS / BATCH, row_penalty=False)
         np.testing.assert_allclose(gradient(W, start)[1]["w"], expected, rtol=1e-10)
@@ -219,7 +219,7 @@ def test_minibatch_nodes_that_share_a_generator_share_their_rows(table, is_compu
 
         pm.CustomDist("y_obs", X_rows @ w, logp=logp, observed=y_rows, total_size=N_ROWS)
     gradient = Gradient(model)
-    for start in gradient.estimator.next_arguments(4):
+    for start in gradient.estimator.next_minibatches(4):
         rows = gradient.estimator.source.row_indices(start)
         expected = N_ROWS / BATCH * X[rows].T @ (y[rows] - X[rows] @ W["w"]) - W["w"] / 9.0
         np.testing.assert_allclose(gradient(W, start)[1]["w"], expected, rtol=1e-10)
@@ -229,7 +229,7 @@ def test_minibatch_nodes_that_share_a_generator_share_their_rows(table, is_compu
 def test_other_orders_see_the_rows_they_name(full, table, order):
     X, y = table
     gradient = Gradient(full, minibatch=["X", "y"], batch_size=BATCH, minibatch_order=order)
-    for start in gradient.estimator.next_arguments(4):
+    for start in gradient.estimator.next_minibatches(4):
         rows = gradient.estimator.source.row_indices(start)
         expected = gradient_by_hand(X[rows], y[rows], W["w"], N_ROWS / BATCH)
         np.testing.assert_allclose(gradient(W, start)[1]["w"], expected, rtol=1e-10)
@@ -239,7 +239,7 @@ def test_streamed_blocks_see_the_rows_they_bring(full, table):
     X, y = table
     batches = [(X[i : i + BATCH], y[i : i + BATCH]) for i in range(0, N_ROWS, BATCH)]
     gradient = Gradient(full, minibatch=["X", "y"], batches=batches, total_size=N_ROWS)
-    starts = gradient.estimator.next_arguments(4)
+    starts = gradient.estimator.next_minibatches(4)
     arrays = gradient.estimator.source.arrays
     np.testing.assert_array_equal(np.sort(arrays["y"]), np.sort(y))
     for start in starts:

@@ -132,9 +132,9 @@ class Setup:
         """
         field = self.gradient.estimated
         if self.case.order == "random":
-            starts = self.step.estimator.next_arguments(20)
+            starts = self.step.estimator.next_minibatches(20)
         else:
-            self.step.estimator.next_arguments(1)
+            self.step.estimator.next_minibatches(1)
             even = self.case.n_rows % self.case.batch_size == 0
             starts = np.arange(0, self.case.n_rows, self.case.batch_size if even else 1)
         return np.array([values(field, x, x.size, int(start)) for start in starts])

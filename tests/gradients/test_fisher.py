@@ -60,7 +60,7 @@ def test_against_the_variance_of_the_rows(table, source):
     estimator = estimator_of(model, {"X": X, "y": y}, source)
     noise = estimator.compile_noise()
     position = np.array([0.3, -0.7])
-    start = estimator.next_arguments(1)[0]
+    start = estimator.next_minibatches(1)[0]
     rows = estimator.source.row_indices(start)
     per_row = N_ROWS * X[rows] * (y[rows] - X[rows] @ position)[:, None]
     expected = per_row.var(axis=0, ddof=1) / BATCH
@@ -84,7 +84,7 @@ def test_unbiased(table, source):
     for seed in range(3000):
         order = np.random.default_rng(seed).permutation(N_ROWS)
         if source is RandomRows:
-            start = estimator.next_arguments(1)[0]
+            start = estimator.next_minibatches(1)[0]
         else:
             estimator.source.arrays["X"][:N_ROWS] = X[order]
             estimator.source.arrays["y"][:N_ROWS] = y[order]

@@ -276,7 +276,7 @@ def test_sparse_rows_have_second_derivatives():
     here, there = np.random.default_rng(5).normal(size=(2, 6))
     gradient.center_at(here, gradient.gradient_of_all_rows(here))
     gradient.use_second_order()
-    step.estimator.next_arguments(1)
+    step.estimator.next_minibatches(1)
     estimates = [values(gradient.estimated, there, 6, start) for start in range(101)]
     assert error(np.mean(estimates, axis=0), gradient.gradient_of_all_rows(there)) < 1e-10
     odds = 1.0 / (1.0 + np.exp(-x @ here))

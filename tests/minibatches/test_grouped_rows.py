@@ -37,7 +37,7 @@ def gradients_of(gradient, n_draws, n_steps):
         [
             [gradient(AT, start)[1][name][0] for name in "ab"]
             for _ in range(n_draws)
-            for start in gradient.estimator.next_arguments(n_steps)
+            for start in gradient.estimator.next_minibatches(n_steps)
         ]
     )
 

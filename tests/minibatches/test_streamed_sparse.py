@@ -91,7 +91,7 @@ def output_of(field, position, argument):
 def gradients_of(estimator, position, n_draws, n_steps=2):
     draws = []
     for _ in range(n_draws):
-        starts = estimator.next_arguments(n_steps)
+        starts = estimator.next_minibatches(n_steps)
         draws += [output_of(estimator.field, position, start) for start in starts]
     return np.array(draws)
 
@@ -118,7 +118,7 @@ def test_gradients_are_those_of_rows_in_memory(model, resident_model, table):
     order = shuffled_order(N)[shuffled_order(N)]
     ours = estimator_of(model, [(X[order], y[order])])
     theirs = estimator_of(resident_model)
-    ours.next_arguments(1)
+    ours.next_minibatches(1)
     for start in range(N):
         np.testing.assert_array_equal(
             output_of(ours.field, w.ravel(), start), output_of(theirs.field, w.ravel(), start)
@@ -149,7 +149,7 @@ def test_variance_of_the_gradient_is_that_of_dense_blocks(model, dense_model, ta
     theirs = estimator_of(dense_model, blocks_of(X.toarray(), y), order=order)
     fields = [estimator.compile_noise() for estimator in (ours, theirs)]
     for _ in range(12):
-        starts = [estimator.next_arguments(1) for estimator in (ours, theirs)]
+        starts = [estimator.next_minibatches(1) for estimator in (ours, theirs)]
         found, expected = (
             output_of(field, w.ravel(), start[0])
             for field, start in zip(fields, starts, strict=True)

@@ -98,6 +98,6 @@ def test_steps_with_interpreted_gradients_are_interrupted_between_draws():
     step.setup_chain(np.random.default_rng(1), tune=0, draws=2)
     step.step(point)
     field, output = step.estimator.field, np.zeros(2)
-    with pytest.raises(KeyboardInterrupt), step.estimator.at_work():
+    with pytest.raises(KeyboardInterrupt), step.estimator.draw_context():
         interrupted_between_calls(field.address, np.ones(2), 0, field.context, output)
     np.testing.assert_allclose(output, -1.0)

@@ -9,7 +9,7 @@ def messages_of(seconds, caplog, monkeypatch, times=1):
     caplog.set_level(logging.INFO, logger="pymc")
     caplog.clear()
     for _ in range(times):
-        with patience.telling_if_it_takes_long(seconds):
+        with patience.report_long_compilation(seconds):
             time.sleep(0.2)
     return [record.message for record in caplog.records if record.name == "pymc"]
 

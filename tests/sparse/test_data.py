@@ -78,8 +78,8 @@ def test_minibatches_have_the_gradient_of_the_dense_model(
     position = table[2].ravel()
     ours = estimator_of(model, order, compile_kwargs)
     theirs = estimator_of(dense_model, order)
-    starts = ours.next_arguments(12)
-    np.testing.assert_array_equal(starts, theirs.next_arguments(12))
+    starts = ours.next_minibatches(12)
+    np.testing.assert_array_equal(starts, theirs.next_minibatches(12))
     for start in starts:
         np.testing.assert_allclose(
             output_of(ours.field, position, start),
@@ -103,7 +103,7 @@ def test_variance_of_the_gradient_is_that_of_the_dense_model(
     ours = estimator_of(model, order, compile_kwargs)
     theirs = estimator_of(dense_model, order)
     fields = [estimator.compile_noise() for estimator in (ours, theirs)]
-    starts = [estimator.next_arguments(3) for estimator in (ours, theirs)]
+    starts = [estimator.next_minibatches(3) for estimator in (ours, theirs)]
     for start in starts[0]:
         sparse_noise, dense_noise = (output_of(field, position, start) for field in fields)
         assert dense_noise.max() > 0.0

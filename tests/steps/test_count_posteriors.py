@@ -191,14 +191,16 @@ def test_rows_of_blocks_of_unequal_length_count_the_same(step_class):
     gradient = estimator if step_class is SGGMC else estimator.gradient
     assert estimator.source.batch_size == 50
     position = np.array([0.2, 0.3, 0.5])
-    arguments = estimator.next_arguments(101)
+    arguments = estimator.next_minibatches(101)
     mean = np.mean([gradient.gradient_at(position, int(each)) for each in arguments], axis=0)
     counts = np.array([60.0, 30.0, 11.0])
     if step_class is SGGMC:
         with model:
             whole = SGGMC(["w"], minibatch=["z"], batches=[LABELS], total_size=101,
                           compile_kwargs=INTERPRETED)  # fmt: skip
-        expected = whole.estimator.gradient_at(position, int(whole.estimator.next_arguments(1)[0]))
+        expected = whole.estimator.gradient_at(
+            position, int(whole.estimator.next_minibatches(1)[0])
+        )
     else:
         expected = counts / position
     np.testing.assert_allclose(mean, expected, rtol=1e-9)

@@ -6,7 +6,7 @@ import pytest
 from pymc.sampling.parallel import ParallelSamplingError
 
 from pymc_geodesic import GMC, SGGMC, SGLD, gSGNHT
-from pymc_geodesic.densities.beside_rows import variables_beside_rows
+from pymc_geodesic.densities.coupled_variables import variables_coupled_to_rows
 from tests.grids import slow
 
 N = 200
@@ -108,5 +108,5 @@ def test_streamed_rows_for_all_that_depend_on_them(streaming):
     model, rows = streaming
     assert "parent" in sample(model, SGGMC(["a", "b"], **rows), chains=1).posterior
     sample(model, [SGGMC(["a"], **rows), SGLD(["b"], **rows)], chains=1)
-    assert {value.name for value in variables_beside_rows(model, ["x"])} == {"a", "b"}
-    assert variables_beside_rows(model, ["z"]) == []
+    assert {value.name for value in variables_coupled_to_rows(model, ["x"])} == {"a", "b"}
+    assert variables_coupled_to_rows(model, ["z"]) == []

@@ -147,7 +147,7 @@ def assert_gradients_are_of(step, X, y):
         return N_ROWS / rows.size * residuals @ X[rows] - w / PRIOR_SD**2
 
     source = step.estimator.source
-    for argument in step.estimator.next_arguments(5):
+    for argument in step.estimator.next_minibatches(5):
         found = step.estimator.gradient_at(w, int(argument))
         np.testing.assert_allclose(found, expected(source.row_indices(int(argument))), rtol=1e-9)
     found = step.adaptation.gradient.gradient_of_all_rows(w)

@@ -1,4 +1,4 @@
-"""Variables that share a term of the log-density with rows of data."""
+"""Variables in terms of the log-density that depend on the rows of data containers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["variables_beside_rows"]
+__all__ = ["variables_coupled_to_rows"]
 
 
-def variables_beside_rows(model: Model, names: Sequence[str]) -> list[TensorVariable]:
-    """Value variables of which the conditional law depends on the rows of some data.
+def variables_coupled_to_rows(model: Model, names: Sequence[str]) -> list[TensorVariable]:
+    """Value variables whose conditional distribution depends on the rows of data containers.
 
     Parameters
     ----------
@@ -25,10 +25,10 @@ def variables_beside_rows(model: Model, names: Sequence[str]) -> list[TensorVari
     rows = {
         found for name in parts if isinstance(found := model.named_vars.get(name), SharedVariable)
     }
-    beside = set()
+    coupled = set()
     for term in (*model.basic_RVs, *model.potentials):
         graphs = [term, model.rvs_to_values[term]] if term in model.rvs_to_values else [term]
         above = set(ancestors(graphs, blockers=[rv for rv in model.free_RVs if rv is not term]))
         if above & rows:
-            beside |= above
-    return [model.rvs_to_values[rv] for rv in model.free_RVs if rv in beside]
+            coupled |= above
+    return [model.rvs_to_values[rv] for rv in model.free_RVs if rv in coupled]

@@ -1,4 +1,4 @@
-"""Observed values of all rows beside rows that `pymc.Minibatch` draws do not belong together."""
+"""Check of models with `pymc.Minibatch` for observed data of all rows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pytensor.graph.traversal import ancestors
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import RowInput, SeenRows, drawn_rows, graphs_of
 
-__all__ = ["refuse_rows_beside"]
+__all__ = ["check_observed_minibatches"]
 
 
-def refuse_rows_beside(model: Model) -> None:
-    """Refuse observed values of all rows whose law is that of rows that `pymc.Minibatch` draws.
+def check_observed_minibatches(model: Model) -> None:
+    """Check that observed data are those of the rows that `pymc.Minibatch` draws.
 
-    PyTensor sees no more than other numbers of rows, and not even that where a minibatch has one
-    row or all of them.
+    PyTensor reports no more than different numbers of rows, and not even that where a minibatch has
+    one row or as many rows as the data.
 
     Raises
     ------

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
-from pymc_geodesic.minibatches.rows_beside import refuse_rows_beside
+from pymc_geodesic.minibatches.unmatched_observations import check_observed_minibatches
 
 N = 30
 X, Y = np.random.default_rng(1).normal(size=(N, 2)), np.arange(float(N))
@@ -31,7 +31,7 @@ def test_observed_values_of_all_rows_are_refused(rows, batch_size):
         r"\), and pass observed=y_rows"
     )
     with pytest.raises(ValueError, match=message):
-        refuse_rows_beside(regression(rows, batch_size))
+        check_observed_minibatches(regression(rows, batch_size))
 
 
 def test_steps_refuse_them_before_pytensor_does():
@@ -44,7 +44,7 @@ def test_observed_containers_are_seen():
         slopes = pm.Normal("slopes", shape=2)
         pm.Normal("y", pm.Minibatch(X, batch_size=5) @ slopes, observed=pm.Data("all", Y))
     with pytest.raises(ValueError, match="'y' has all 30 observed values"):
-        refuse_rows_beside(model)
+        check_observed_minibatches(model)
 
 
 def test_rows_that_belong_together_pass():
@@ -54,7 +54,7 @@ def test_rows_that_belong_together_pass():
         pm.Normal("y", X_rows @ slopes, observed=y_rows, total_size=N)
         pm.Normal("beside", slopes[0], observed=Y)  # rows of another likelihood
         pm.Normal("mean", pm.Minibatch(X, batch_size=5).sum(), observed=0.0)
-    refuse_rows_beside(model)
+    check_observed_minibatches(model)
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mean"), observed=Y)
-    refuse_rows_beside(model)
+    check_observed_minibatches(model)
