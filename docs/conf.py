@@ -5,6 +5,7 @@ import os
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -73,3 +74,19 @@ numpydoc_xref_aliases = {
     "array": ":class:`array <numpy.ndarray>`",
     "number": ":class:`number <float>`",
 }
+
+
+def sections_as_rubrics(
+    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Turn the sections of a module docstring into rubrics, which have no labels of a page."""
+    if what != "module":
+        return
+    for i, underline in enumerate(lines[1:]):
+        if underline and set(underline) == {"-"} and len(underline) == len(lines[i]):
+            lines[i], lines[i + 1] = f".. rubric:: {lines[i]}", ""
+
+
+def setup(app: Any) -> None:
+    """Connect to the events of Sphinx."""
+    app.connect("autodoc-process-docstring", sections_as_rubrics)
