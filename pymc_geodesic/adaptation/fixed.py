@@ -76,7 +76,7 @@ class UserParameters:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the step size is no schedule."""
+        """Whether the step size is the same in all draws."""
         return not callable(self.step_size)
 
     def step_size_of(self, draw: int, n_rows: int) -> float | None:

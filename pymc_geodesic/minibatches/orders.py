@@ -24,7 +24,7 @@ class RowNoise(Enum):
 
     ANY = "nothing"
     WHITE = "it is independent from one inner step to the next"
-    TAKEN_OFF = "and all of it is taken off the noise that is injected"
+    TAKEN_OFF = "it is independent, and all of it is subtracted from the injected noise"
 
 
 def check_order(minibatch_order: str) -> None:
