@@ -6,8 +6,6 @@ import logging
 from types import TracebackType
 from typing import Self
 
-__all__ = ["GENERAL_ADVICE", "Complaints"]
-
 GENERAL_ADVICE = "We recommend running at least 4 chains"
 """Begins what PyMC says whenever there are fewer."""
 

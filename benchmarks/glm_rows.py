@@ -17,8 +17,6 @@ from scipy.special import expit
 import pymc_geodesic as pg
 from pymc_geodesic.datasets.folder import read_arrays
 
-__all__ = ["FAMILIES", "Family", "Rows", "laplace", "make_rows", "model_of"]
-
 D, CONDITION, DEGREES = 28, 800.0, 4.0
 AT_ONCE = 50_000
 """Rows of which intermediate results are held at a time."""

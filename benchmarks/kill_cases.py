@@ -12,8 +12,6 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 
-__all__ = ["CASES", "Case"]
-
 N_ROWS = 600
 ROWS = np.random.default_rng(1).normal(size=(N_ROWS, 2))
 LABELS = np.where(ROWS @ [1.0, -0.5] + np.random.default_rng(2).normal(size=N_ROWS) > 0, 1.0, -1.0)

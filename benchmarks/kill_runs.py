@@ -18,8 +18,6 @@ import pymc_geodesic as pg
 from benchmarks.kill_cases import CASES, Case
 from pymc_geodesic.runs import chain as chain_module
 
-__all__ = ["EVERY", "PATIENCE", "Expected", "Runner", "strike"]
-
 EVERY = 0.02
 """Seconds between records: a chain is within one for a good part of its time."""
 

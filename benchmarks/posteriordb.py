@@ -19,8 +19,6 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.datasets.folder import read_arrays
 
-__all__ = ["POSTERIORS", "Posterior", "load", "worst_errors"]
-
 FILE = "posteriordb.npz"
 ORIGIN = "It holds data and reference draws of sixteen posteriors of posteriordb."
 Data = Mapping[str, np.ndarray]

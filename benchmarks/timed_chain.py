@@ -12,8 +12,6 @@ import pymc as pm
 
 from benchmarks.complaints import GENERAL_ADVICE, Complaints
 
-__all__ = ["WANTED", "timed_chain"]
-
 WANTED = 1000.0
 """Effective draws of which it is told how long they take."""
 

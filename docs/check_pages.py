@@ -14,8 +14,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Page", "faults"]
-
 LOADED = {"img": "src", "script": "src", "source": "src", "iframe": "src", "object": "data"}
 """What a browser fetches with the page, and where a tag says so; ``link`` is looked at apart."""
 

@@ -16,8 +16,6 @@ from myst_nb.core.read import read_myst_markdown_notebook
 from nbformat import NotebookNode
 from PIL import Image
 
-__all__ = ["PICTURES", "figures", "thumbnail"]
-
 DOCS = Path(__file__).parent
 
 PICTURES = {

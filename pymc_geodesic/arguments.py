@@ -11,29 +11,6 @@ import numpy as np
 
 from pymc_geodesic.schedules import Schedule
 
-__all__ = [
-    "DEFAULT_STEPS",
-    "check_alternatives",
-    "check_batch_size",
-    "check_choice",
-    "check_compile_kwargs",
-    "check_containers",
-    "check_count",
-    "check_fraction",
-    "check_gradient_noise",
-    "check_integers",
-    "check_positive",
-    "check_positive_number",
-    "check_row_blocks",
-    "check_trajectories",
-    "check_tune_temperature",
-    "checked_control_variates",
-    "checked_metric",
-    "checked_metric_or_covariance",
-    "plain_number",
-    "step_size_at",
-]
-
 DEFAULT_STEPS = 10
 """Inner steps of a draw in the coordinates of the model, where the user specified no number."""
 

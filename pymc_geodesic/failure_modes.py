@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from importlib import metadata
 
-__all__ = ["documentation", "see"]
-
 PAGE = "failure_modes.html"
 
 

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["PolynomialDecay", "Schedule"]
-
 Schedule = Callable[[int], float]
 """A step size as a function of the number of the draw, counted from 0 with tuning."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
-__all__ = ["read_names", "write_inventories"]
-
 Names = dict[str, tuple[str, list[str]]]
 
 

@@ -41,16 +41,6 @@ from pymc_geodesic.runtime.fields import (
 from pymc_geodesic.runtime.jit import source_stamp
 from pymc_geodesic.runtime.patience import report_long_compilation
 
-__all__ = [
-    "CompiledField",
-    "FixedArray",
-    "ResizedArray",
-    "RowBlock",
-    "compile_ahead",
-    "compile_field",
-    "mode_of",
-]
-
 
 @dataclass(frozen=True)
 class FixedArray:

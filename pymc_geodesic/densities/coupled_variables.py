@@ -9,8 +9,6 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["variables_coupled_to_rows"]
-
 
 def variables_coupled_to_rows(model: Model, names: Sequence[str]) -> list[TensorVariable]:
     """Value variables whose conditional distribution depends on the rows of data containers.

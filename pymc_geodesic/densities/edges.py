@@ -24,8 +24,6 @@ from pymc_geodesic.densities.interpreted import function_as_written
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 
-__all__ = ["edges", "support_message"]
-
 _SCALES = np.logspace(-1.0, 1.0, 10)
 """Distances from the initial point, in PyMC's values, at which an edge is looked for."""
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from pymc.model import Model
 from pytensor.graph.traversal import ancestors
 
-__all__ = ["hierarchical_pairs"]
-
 
 def hierarchical_pairs(model: Model, names: Iterable[str]) -> set[tuple[str, str]]:
     """Find all pairs (parameter, variable) among some variables of a model.

@@ -12,8 +12,6 @@ from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["FrontierSplit", "split_at_frontier"]
-
 
 @dataclass
 class FrontierSplit:

@@ -12,8 +12,6 @@ from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 
-__all__ = ["compares", "is_minus_infinity", "scalar_op", "what_moves"]
-
 
 def scalar_op(variable: Variable) -> object:
     """Return the operation on single numbers that made a variable, if it was one."""

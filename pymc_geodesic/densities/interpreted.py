@@ -10,8 +10,6 @@ import pytensor
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 
-__all__ = ["function_as_written", "interpreting"]
-
 _AS_WRITTEN = Mode(linker="py", optimizer=None)
 
 

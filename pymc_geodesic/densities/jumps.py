@@ -35,8 +35,6 @@ from pymc_geodesic.densities.log_density import rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 
-__all__ = ["jump_message", "jumps"]
-
 _IN_STEPS = (Floor, Ceil, IntDiv, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)
 """What makes steps of a number that moves, beside comparisons and integers."""
 _AT_POINTS = (EQ, NEQ, IsInf, IsNan)

@@ -16,8 +16,6 @@ from pymc_geodesic.densities.inequalities import (
     what_moves,
 )
 
-__all__ = ["has_kinks"]
-
 
 def has_kinks(graphs: Sequence[Variable], sampled: Sequence[Variable]) -> bool:
     """Whether the gradient of some graph may jump where what is sampled moves.

@@ -16,8 +16,6 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.source import RowSource
 
-__all__ = ["check_rows", "total_rows"]
-
 _CHECKED_ROWS = 3
 
 

@@ -29,8 +29,6 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import RowInput, SeenRows
 
-__all__ = ["Density", "density_of", "rebuilt"]
-
 ALL_ROWS = SeenRows()
 """No block stands for any data."""
 

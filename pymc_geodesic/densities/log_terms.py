@@ -15,8 +15,6 @@ from pytensor.graph.traversal import graph_inputs
 from pymc_geodesic.densities.interpreted import function_as_written
 from pymc_geodesic.densities.written_terms import terms_as_written
 
-__all__ = ["LogTerms"]
-
 MOST_NUMBERS = 10**6
 """Data beyond which a term is not looked at before anything is wrong: that would take long."""
 

@@ -19,8 +19,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.manifolds import Manifold
 
-__all__ = ["Places", "Term", "terms_of"]
-
 
 @dataclass
 class Places:

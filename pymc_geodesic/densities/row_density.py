@@ -19,8 +19,6 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.source import RowSource
 
-__all__ = ["RowDensity"]
-
 
 def _other_number(density: Density, block_sizes: set[int | None]) -> int | None:
     """Rows to build the density of once more, where the block fits data that are none of its rows.

@@ -21,8 +21,6 @@ from pymc_geodesic.minibatches.row_indices import RowIndex, beyond_in_memory
 from pymc_geodesic.minibatches.row_inputs import evaluated
 from pymc_geodesic.minibatches.source import RowSource
 
-__all__ = ["IndexCheck"]
-
 
 class IndexCheck:
     """A look at the data that a log-density takes as indices.

@@ -15,8 +15,6 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.source import RowSource
 
-__all__ = ["averaged_terms", "check_row_sums"]
-
 _ROWS = 24
 """Rows of each of the two parts that are compared with both together."""
 

@@ -38,8 +38,6 @@ from pymc_geodesic.manifolds import (
 )
 from pymc_geodesic.transforms import square_root_simplex, stiefel, unit_vector
 
-__all__ = ["natural_manifold", "require_support", "same", "values_of"]
-
 _POINTS = {
     HalfLine: "the positive numbers",
     Sphere: "unit vectors",

@@ -15,8 +15,6 @@ from pymc_geodesic.minibatches.row_inputs import drawn_rows
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.sparse import containers_of
 
-__all__ = ["stating_totals", "warn_of_other_totals"]
-
 
 def stating_totals(model: Model, names: Sequence[str]) -> list[str]:
     """Names of observed variables with a ``total_size=`` that see rows of named containers.

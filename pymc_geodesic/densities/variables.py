@@ -27,8 +27,6 @@ from pymc_geodesic.manifolds import (
     Stiefel,
 )
 
-__all__ = ["ManifoldVariable", "angles_of", "manifold_variables", "product_of"]
-
 
 @dataclass(frozen=True)
 class ManifoldVariable:

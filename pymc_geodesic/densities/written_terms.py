@@ -8,8 +8,6 @@ from weakref import WeakKeyDictionary
 from pymc.model import Model
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["terms_as_written"]
-
 
 class _Kept(NamedTuple):
     """Terms, and what the model was when they were written."""

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 
-__all__ = ["autocorrelation_times"]
-
 
 def autocorrelation_times(values: np.ndarray) -> np.ndarray:
     """Integrated autocorrelation times of several series within their chains.

@@ -21,8 +21,6 @@ from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import fill_normal, new_tape
 from pymc_geodesic.samplers.langevin import LangevinSampler
 
-__all__ = ["CoupledChains", "check_coupling"]
-
 
 def check_coupling(sampler: LangevinSampler) -> None:
     """Raise an error where several chains cannot share minibatches.

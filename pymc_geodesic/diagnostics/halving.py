@@ -18,8 +18,6 @@ from pymc_geodesic.gradients.scores import Model, model_of
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.steps.step import GeodesicStep
 
-__all__ = ["StepHalving", "step_halving"]
-
 ERRORS = 2.0
 """Standard errors below which a difference is not told from chance."""
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["N_PLACES", "Agreement", "judged", "shifts_of_shards"]
-
 N_PLACES = 8
 """Draws at which the gradients of all shards are compared."""
 

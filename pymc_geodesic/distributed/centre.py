@@ -11,8 +11,6 @@ from pymc_geodesic.distributed.expansion import Expansion
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.blocks import geodesic, project
 
-__all__ = ["Centre", "find_centre"]
-
 SAMPLE, LARGE_SAMPLE = 2_000, 20_000
 """Rows of a shard that tell the Hessian: on the way, and in the end."""
 

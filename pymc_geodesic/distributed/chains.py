@@ -13,8 +13,6 @@ from pymc_geodesic.distributed.crew import Crew
 from pymc_geodesic.distributed.resident import VisitDraws
 from pymc_geodesic.distributed.schedule import Visit
 
-__all__ = ["Told", "travel"]
-
 Told = Callable[[int, Visit, VisitDraws], None]
 """What is called behind each visit, with the chain, the visit and its draws."""
 

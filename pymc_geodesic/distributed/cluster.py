@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["working_client"]
-
 
 @contextmanager
 def working_client(client: Any, n_shards: int) -> Iterator[Any]:

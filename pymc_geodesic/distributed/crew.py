@@ -16,8 +16,6 @@ import cloudpickle
 from pymc_geodesic.distributed.resident import Job, ResidentShard
 from pymc_geodesic.distributed.shards import Shard
 
-__all__ = ["Crew", "LostWorkerError"]
-
 _log = logging.getLogger(__name__)
 
 PATIENCE = 1.0

@@ -12,8 +12,6 @@ from pymc_geodesic.steps.pymc_parts import PointType
 from pymc_geodesic.steps.scir import SCIR
 from pymc_geodesic.steps.sgrld import SGRLD
 
-__all__ = ["DocumentCounts", "TopicPushes"]
-
 N_DOCUMENTS = 500
 """Documents of each of two samples."""
 

@@ -19,8 +19,6 @@ from pymc_geodesic.distributed.resident import VisitDraws
 from pymc_geodesic.distributed.schedule import Visit
 from pymc_geodesic.sparse import containers_of
 
-__all__ = ["tree_of"]
-
 
 def tree_of(
     model: pm.Model,

@@ -10,8 +10,6 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.steps.step import GeodesicStep
 
-__all__ = ["Expansion", "Expansions"]
-
 ROWS_OF_OUTER_PRODUCTS = 2000
 """Rows whose gradients tell the curvature where a Hessian says little of it."""
 

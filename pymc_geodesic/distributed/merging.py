@@ -24,8 +24,6 @@ from pymc_geodesic.arguments import check_count
 from pymc_geodesic.distributions.draws import draw_von_mises_fisher
 from pymc_geodesic.distributions.special import kappa_of_resultant_length
 
-__all__ = ["merge_directions", "merge_proportions"]
-
 MOST_NEWTON = 100
 
 LARGEST_ANISOTROPY = 2.0

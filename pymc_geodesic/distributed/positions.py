@@ -9,8 +9,6 @@ import numpy as np
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.manifolds import Manifold
 
-__all__ = ["point_of", "position_of", "variables_with_charts"]
-
 
 def variables_with_charts(variables: Sequence[ManifoldVariable]) -> list[str]:
     """Names of variables for which there are no surrogates: proportions and positive numbers."""

@@ -10,8 +10,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from pymc_geodesic.distributed.resident import VisitDraws
 from pymc_geodesic.distributed.schedule import Visit
 
-__all__ = ["Lines"]
-
 
 class Lines:
     """Progress bars, one for each chain.

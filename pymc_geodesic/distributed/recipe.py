@@ -20,8 +20,6 @@ from pymc_geodesic.steps.sgrld import SGRLD
 from pymc_geodesic.steps.ssgnht import SSGNHT
 from pymc_geodesic.steps.step import GeodesicStep
 
-__all__ = ["StepRecipe", "recipe_for"]
-
 
 @dataclass(frozen=True)
 class StepRecipe:

@@ -24,8 +24,6 @@ from pymc_geodesic.kernels.counts import CountsAt
 from pymc_geodesic.steps.scir import SCIR
 from pymc_geodesic.steps.sgrld import SGRLD
 
-__all__ = ["Job", "ResidentShard", "VisitDraws"]
-
 _TURN = threading.RLock()
 """Workers that are threads of one process take turns: PyTensor compiles one model at a time."""
 

@@ -37,8 +37,6 @@ from pymc_geodesic.steps.sggmc import SGGMC
 from pymc_geodesic.steps.sgld import SGLD
 from pymc_geodesic.steps.ssgnht import SSGNHT
 
-__all__ = ["sample"]
-
 
 def sample(
     model: pm.Model | None,

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Plan", "Visit", "checked_probabilities", "usual_visit"]
-
 USUAL_VISIT = 50
 """Draws of a visit, where all shards can have as many at least twice."""
 

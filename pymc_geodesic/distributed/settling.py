@@ -15,8 +15,6 @@ from pymc_geodesic.distributed.positions import position_of
 from pymc_geodesic.distributed.resident import VisitDraws
 from pymc_geodesic.distributed.surrogates import Quadratic, conducive_terms
 
-__all__ = ["common_centre", "last_points", "settle", "shifts_at", "surrogates_at"]
-
 LARGEST_QUADRATIC = 500
 """Coordinates up to which surrogates have a Hessian, as a metric is dense."""
 

@@ -21,8 +21,6 @@ import numpy as np
 from pymc_geodesic.distributed.crew import Crew
 from pymc_geodesic.kernels.counts import CountsAt
 
-__all__ = ["common_counts", "shifts_of_counts"]
-
 MOST_PASSES = 20
 """Times that all rows are counted."""
 

@@ -19,8 +19,6 @@ from pymc_geodesic.distributed.shards import LoadedRows
 from pymc_geodesic.distributed.surrogates import Quadratic
 from pymc_geodesic.sparse import SparseData, containers_of, sparse_containers
 
-__all__ = ["ConduciveTerm", "place_rows"]
-
 
 def place_rows(
     model: pm.Model, arrays: Mapping[str, LoadedRows], names: Sequence[str] | None = None

@@ -24,8 +24,6 @@ from pymc_geodesic.distributed.crew import Crew
 from pymc_geodesic.distributed.resident import VisitDraws
 from pymc_geodesic.distributed.settling import last_points
 
-__all__ = ["agreement_on_topics", "judged_visits"]
-
 N_PLACES = 2
 """Draws at which shards are compared."""
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-__all__ = ["LoadedRows", "Shard", "check_shards", "load_rows"]
-
 type LoadedRows = np.ndarray | sparse.csr_array
 type Rows = LoadedRows | sparse.spmatrix | sparse.sparray | str | os.PathLike | Callable[[], Any]
 type Shard = Mapping[str, Rows] | Callable[[], Mapping[str, Any]]

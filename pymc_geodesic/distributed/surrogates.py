@@ -29,8 +29,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Quadratic", "conducive_terms"]
-
 
 class Quadratic(NamedTuple):
     """A quadratic function, slope·(x − centre) + ½ (x − centre)ᵀ curvature (x − centre).

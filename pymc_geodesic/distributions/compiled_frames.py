@@ -14,8 +14,6 @@ from pymc_geodesic.distributions.draws import Array
 from pymc_geodesic.distributions.frame_draws import MOST_PROPOSALS
 from pymc_geodesic.ops.bessel_ops import compiled_functions
 
-__all__ = ["compiled_frame"]
-
 MOST_SWEEPS = 60
 """Sweeps of rotations, which converge quadratically: ten are many."""
 

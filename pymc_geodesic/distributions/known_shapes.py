@@ -9,8 +9,6 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["known_shape"]
-
 
 def known_shape(variable: TensorVariable) -> tuple[int, ...] | None:
     """Return the shape of a variable, as far as dimensions and data containers tell it.

@@ -10,8 +10,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.distributions.draws import are_unit_vectors
 from pymc_geodesic.distributions.unit_rows import known_data
 
-__all__ = ["rotation_to"]
-
 
 def rotation_to(mu: Any, kind: Literal["rotation", "reflection"] = "rotation") -> TensorVariable:
     r"""Orthogonal matrix that takes the north pole to a direction, differentiable in it.

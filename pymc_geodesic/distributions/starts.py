@@ -21,8 +21,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.distributions.uniform_sphere import UniformSphere, UniformSphereRV
 from pymc_geodesic.distributions.von_mises_fisher import VonMisesFisher, VonMisesFisherRV
 
-__all__ = ["DrawnDirichlet", "DrawnVonMisesFisher", "beginning_at"]
-
 
 class DrawnDirichletRV(DirichletRV):
     """Random variable Op of `DrawnDirichlet`."""

@@ -11,8 +11,6 @@ from scipy import sparse
 from pymc_geodesic.distributions.draws import are_unit_vectors
 from pymc_geodesic.runtime.missing_values import refuse_missing
 
-__all__ = ["unit_points"]
-
 
 def unit_points(points: Any) -> NDArray[np.float64] | sparse.csr_array:
     """Take points on the sphere, dense or sparse, or raise ValueError if they are none."""

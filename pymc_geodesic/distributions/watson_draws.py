@@ -11,8 +11,6 @@ from pymc_geodesic.distributions.draws import Array
 from pymc_geodesic.distributions.quadratic_draws import require_direction
 from pymc_geodesic.runtime.jit import compiled
 
-__all__ = ["fill_watson"]
-
 
 @compiled
 def fill_watson(rng: np.random.Generator, mu: Array, kappa: float, out: Array) -> int:

@@ -18,8 +18,6 @@ from pymc_geodesic.runtime.fields import array_at
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.late import VECTOR, LateFunction, late
 
-__all__ = ["LATE_FUNCTIONS", "geodesic", "project", "scaled_geodesic"]
-
 EUCLIDEAN = Euclidean.code
 HALF_LINE = HalfLine.code
 SPHERE = Sphere.code

@@ -12,8 +12,6 @@ from pymc_geodesic.manifolds.blocks import LATE_FUNCTIONS, geodesic, project
 from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shape, require_positive
 from pymc_geodesic.runtime.kernel import Table, Vector
 
-__all__ = ["Product", "Space"]
-
 
 class Space(NamedTuple):
     """What a kernel takes for a product of manifolds.

@@ -13,8 +13,6 @@ from pymc_geodesic.minibatches.row_indices import RowIndex
 from pymc_geodesic.minibatches.source import PassingRows
 from pymc_geodesic.minibatches.unlike_blocks import BlockMeans, watched
 
-__all__ = ["StreamedRows", "random_first_block"]
-
 WINDOW = 16
 """Minibatches whose rows are put in random order together."""
 

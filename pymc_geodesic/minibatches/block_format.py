@@ -19,8 +19,6 @@ from pymc_geodesic.minibatches.block_rows import (
 )
 from pymc_geodesic.minibatches.row_indices import REMEDY, RowIndex
 
-__all__ = ["BlockFormat", "BlockPass", "rows_of"]
-
 
 def rows_of(block: Mapping[str, Any]) -> int:
     """Rows of a block whose parts have names."""

@@ -14,17 +14,6 @@ from pymc_geodesic.minibatches.source import undefined_numbers
 from pymc_geodesic.runtime.missing_values import missing
 from pymc_geodesic.sparse import SparseContainers, canonical_rows
 
-__all__ = [
-    "ContainerRows",
-    "DenseRows",
-    "LaidOut",
-    "Memory",
-    "SparseRows",
-    "length_of",
-    "origin",
-    "pieces_of",
-]
-
 type LaidOut = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 """Arrays that have rows, and arrays that rows point into, by the names of data containers."""
 

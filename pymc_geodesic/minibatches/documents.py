@@ -13,8 +13,6 @@ from pymc_geodesic.minibatches.block_format import BlockPass
 from pymc_geodesic.minibatches.source import PassingRows, RowSource
 from pymc_geodesic.sparse import SparseContainers
 
-__all__ = ["Documents", "ResidentDocuments", "StreamedDocuments", "check_counts"]
-
 
 def check_counts(name: str, values: np.ndarray) -> None:
     """Raise ValueError if counts are not whole numbers of at least zero."""

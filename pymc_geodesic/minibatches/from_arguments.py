@@ -25,14 +25,6 @@ from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
 from pymc_geodesic.minibatches.source import AllRows, RowSource, check_numbers
 from pymc_geodesic.sparse import SparseContainers, sparse_containers
 
-__all__ = [
-    "MinibatchArguments",
-    "drawn_row_source",
-    "minibatch_source",
-    "named_row_source",
-    "row_source",
-]
-
 type Containers = Mapping[str, SharedVariable | SparseContainers]
 """Data that ``minibatch=`` names, by their names."""
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from pymc_geodesic.minibatches.source import RowSource
 
-__all__ = ["GroupedRows"]
-
 
 class GroupedRows(RowSource):
     """Rows of several sources, side by side.

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["IndependentWalk", "ShuffledWalk", "Walk"]
-
 _LONGEST_RUN = 16
 """Blocks read one after the other; with more, the memory is no faster."""
 

@@ -7,8 +7,6 @@ from enum import Enum
 from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
 
-__all__ = ["MINIBATCH_ORDERS", "RowNoise", "check_order", "order_for"]
-
 MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
     "shuffled": ShuffledRows,
     "independent": IndependentRows,

@@ -9,8 +9,6 @@ import numpy as np
 
 from pymc_geodesic.minibatches.source import RowSource
 
-__all__ = ["RandomRows"]
-
 
 class RandomRows(RowSource):
     """Rows drawn with replacement, as `pymc.Minibatch` draws them.

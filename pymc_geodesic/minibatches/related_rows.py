@@ -7,8 +7,6 @@ from itertools import combinations
 
 import numpy as np
 
-__all__ = ["related_rows"]
-
 _RUNS = 2
 """Number of runs of consecutive rows."""
 

@@ -22,8 +22,6 @@ from pymc_geodesic.minibatches.source import PassingRows
 from pymc_geodesic.minibatches.unlike_blocks import BlockMeans, watched
 from pymc_geodesic.runtime.background import BackgroundWork
 
-__all__ = ["StreamedBlocks"]
-
 _WALKS: dict[str, type[Walk]] = {"shuffled": ShuffledWalk, "independent": IndependentWalk}
 _ROUNDING = 1e-9
 """What rounding may do to a share of a block."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["REMEDY", "Beyond", "RowIndex", "beyond_in_memory"]
-
 
 @dataclass(frozen=True)
 class Beyond:

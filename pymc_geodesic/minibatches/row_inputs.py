@@ -15,16 +15,6 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = [
-    "DrawnRows",
-    "RowInput",
-    "SeenRows",
-    "drawn_rows",
-    "evaluated",
-    "graphs_of",
-    "values_behind",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class RowInput:

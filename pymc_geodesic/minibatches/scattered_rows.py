@@ -4,8 +4,6 @@ import numpy as np
 
 from pymc_geodesic.runtime.jit import compiled
 
-__all__ = ["scatter_rows"]
-
 
 @compiled
 def scatter_rows(

@@ -11,8 +11,6 @@ from pymc_geodesic.minibatches.order import IndependentWalk, ShuffledWalk, Walk
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.sparse import in_order
 
-__all__ = ["IndependentRows", "ShuffledRows", "shuffled_order"]
-
 
 def shuffled_order(n_rows: int) -> np.ndarray:
     """Order in which rows lie in memory, which depends on their number alone."""

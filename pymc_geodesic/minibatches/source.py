@@ -26,8 +26,6 @@ from pymc_geodesic.minibatches.row_inputs import (
     values_behind,
 )
 
-__all__ = ["AllRows", "PassingRows", "RowSource", "check_numbers", "undefined_numbers"]
-
 
 def check_numbers(name: str, array: np.ndarray) -> None:
     """Refuse data that hold NaN, infinity, or numbers whose squares are infinite.

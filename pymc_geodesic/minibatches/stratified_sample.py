@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["RowSample", "shares_of_entries", "shares_of_levels", "stratified_sample"]
-
 ROWS_PER_LEVEL = 20
 """Expected rows in the sample for each level or indicator: the precision of its coordinate is then
 estimated with a relative standard error of about 20 %, and its scale with 10 %."""

@@ -11,8 +11,6 @@ import numpy as np
 
 from pymc_geodesic.failure_modes import see
 
-__all__ = ["BlockMeans", "Unlike", "watched"]
-
 FALSE_ALARMS = 1e-3
 """Largest probability of a warning where the rows are in random order."""
 

@@ -10,8 +10,6 @@ from pytensor.graph.traversal import ancestors
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import RowInput, SeenRows, drawn_rows, graphs_of
 
-__all__ = ["check_observed_minibatches"]
-
 
 def check_observed_minibatches(model: Model) -> None:
     """Check that observed data are those of the rows that `pymc.Minibatch` draws.

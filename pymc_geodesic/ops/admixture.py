@@ -22,8 +22,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.ops.numba_backend import LoopOp
 from pymc_geodesic.ops.sparse_order import positions_of
 
-__all__ = ["AdmixtureLogLikelihood", "AdmixtureThetaGradient", "AdmixtureTopicsGradient"]
-
 _PIECE = 2**20
 """Numbers that are gathered at a time where NumPy does the work."""
 

@@ -23,8 +23,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.ops.line_nodes import line_nodes
 
-__all__ = ["MOST_ROWS", "log_axes_integral"]
-
 MOST_ROWS = 3
 """Dimensions in which the constant is known for several columns."""
 

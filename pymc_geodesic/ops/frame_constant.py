@@ -36,8 +36,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.ops.line_nodes import line_nodes
 
-__all__ = ["log_frame_integral"]
-
 FINE = 40, 38.0
 """How many nodes, and how far the logarithm of the integrand has fallen at the last."""
 

@@ -3,8 +3,6 @@
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["log_gamma_ratio"]
-
 LARGE = 40.0
 
 

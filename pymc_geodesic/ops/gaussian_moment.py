@@ -16,8 +16,6 @@ from pytensor.gradient import disconnected_grad
 from pytensor.tensor.variable import TensorVariable
 from scipy.special import roots_genlaguerre
 
-__all__ = ["log_half_line_moment"]
-
 FAR_BEHIND = -5.0
 """Where Gauss–Laguerre quadrature of s = t / |α| is exact to rounding."""
 

@@ -13,8 +13,6 @@ import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["line_nodes"]
-
 REACH = 4.0
 """The last node is at the hyperbolic sine of this, in units of a small scale."""
 

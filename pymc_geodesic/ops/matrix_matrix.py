@@ -19,8 +19,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.ops.numba_backend import LoopOp
 from pymc_geodesic.runtime.blas import multiply, prepare
 
-__all__ = ["MatrixMatrix"]
-
 
 class MatrixMatrix(LoopOp, Op):
     """The product of two matrices of float64, in C order.

@@ -25,8 +25,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.ops.matrix_matrix import MatrixMatrix
 from pymc_geodesic.ops.numba_backend import LoopOp
 
-__all__ = ["MatrixVector", "VectorMatrix", "with_loops_for_products"]
-
 _LARGEST_MATRIX = 2**20
 """Numbers of a matrix beyond which BLAS, which may use several threads, is called."""
 

@@ -21,8 +21,6 @@ from scipy import sparse
 from pymc_geodesic.ops.numba_backend import LoopOp
 from pymc_geodesic.ops.sparse_order import positions_of
 
-__all__ = ["SparseDot", "SparseTransposeDot"]
-
 _NOT_FROM = "The non-zeros are data; only products with them are differentiated"
 
 

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-__all__ = ["in_order", "positions_of"]
-
 
 def positions_of(rows: np.ndarray) -> np.ndarray:
     """Positions of all non-zeros of some rows, one row after the other.

@@ -16,8 +16,6 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 
-__all__ = ["log_sine_normalizer"]
-
 SMALL = 1e-7
 """Below this λ two terms are exact to rounding, and have derivatives at zero."""
 

@@ -16,8 +16,6 @@ from pytensor.scalar.math import TriGamma
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["trigamma", "with_arithmetic_for_trigamma"]
-
 SHIFT = 10
 """Terms of the recurrence before the asymptotic series, whose error is then below 10⁻¹⁵."""
 

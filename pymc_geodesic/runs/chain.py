@@ -18,8 +18,6 @@ from pymc_geodesic.runs.ending import end_if_told, end_worker_with, tell_how_to_
 from pymc_geodesic.runs.pymc_parts import RecordsInWorker
 from pymc_geodesic.runs.values import ValuesAt
 
-__all__ = ["ChainTrace", "Replay"]
-
 _SHARE = 0.01
 """Part of the time that writing may take: where it takes long, it is done less often."""
 

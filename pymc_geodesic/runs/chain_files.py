@@ -18,8 +18,6 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.columns import joined_columns, listed
 from pymc_geodesic.runs.encoding import UnreadableFileError, read_tree, write_tree
 
-__all__ = ["ChainFiles", "Draws", "Record"]
-
 _KEPT_RECORDS = 2
 """States that are kept: the one before the last serves where the last segment is damaged."""
 

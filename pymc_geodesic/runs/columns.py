@@ -10,8 +10,6 @@ import numpy as np
 
 from pymc_geodesic.runs.pymc_parts import SamplerWarning
 
-__all__ = ["Columns", "column_of", "joined_columns", "listed"]
-
 _FIRST_ROWS = 64
 
 

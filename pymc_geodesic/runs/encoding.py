@@ -18,8 +18,6 @@ from typing import Any, cast
 
 import numpy as np
 
-__all__ = ["UnreadableFileError", "class_name", "named_class", "read_tree", "write_tree"]
-
 PACKAGES = ("pymc", "pymc_extras", "pymc_geodesic")
 """Packages whose classes a file may name."""
 

@@ -12,15 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "TERMINATED",
-    "end_if_told",
-    "end_run_with",
-    "end_worker_with",
-    "how_to_go_on",
-    "tell_how_to_go_on",
-]
-
 TERMINATED = 128 + signal.SIGTERM
 """Exit status of a process that was asked to end, as shells have it."""
 

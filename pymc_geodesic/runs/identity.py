@@ -15,8 +15,6 @@ from pytensor.graph import Constant, Variable, graph_inputs
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.pymc_parts import find_constants, find_observations
 
-__all__ = ["check_identity", "identity_of"]
-
 PACKAGES = ("pymc", "pytensor", "numba", "numpy", "pymc_geodesic")
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from pymc_geodesic.failure_modes import see
 
-__all__ = ["hold", "let_go"]
-
 _HELD: dict[Path, int] = {}
 """Files that this process has locked; the lock of a process that is killed goes with it."""
 

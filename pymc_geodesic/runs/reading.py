@@ -19,8 +19,6 @@ from pymc_geodesic.runs.chain_files import ChainFiles, Draws, joined
 from pymc_geodesic.runs.encoding import read_tree
 from pymc_geodesic.runs.pymc_parts import find_constants, find_observations
 
-__all__ = ["FORMAT", "RunFiles", "open_run", "status", "tree_of"]
-
 FORMAT = 1
 """Number of the layout of the files."""
 

@@ -12,8 +12,6 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.encoding import class_name, encode, named_class
 from pymc_geodesic.runs.pymc_parts import CompoundStep
 
-__all__ = ["AUTOMATIC", "make_step", "recipe_of", "same_steps"]
-
 AUTOMATIC = "automatic"
 _NOT_KEPT = ("model", "rng", "blocked")
 """Arguments that the run itself supplies."""

@@ -14,8 +14,6 @@ from pymc_geodesic.runs.reading import RunFiles, tree_of
 from pymc_geodesic.runs.recipe import AUTOMATIC, make_step
 from pymc_geodesic.runs.trace import CheckpointTrace
 
-__all__ = ["resume"]
-
 _OF_THE_RUN = ("tune", "chains", "random_seed", "trace", "var_names", "nuts_sampler")
 
 

@@ -28,8 +28,6 @@ from pymc_geodesic.runs.reading import FORMAT, RunFiles, tree_of
 from pymc_geodesic.runs.recipe import recipe_of, same_steps
 from pymc_geodesic.runs.values import ValuesAt
 
-__all__ = ["CheckpointTrace"]
-
 
 class CheckpointTrace(KnowsTheStep):
     """Trace of `pymc.sample` that keeps a run on disk, from where it can go on.

@@ -9,8 +9,6 @@ import numpy as np
 import pymc as pm
 import pytensor
 
-__all__ = ["ValuesAt"]
-
 
 class ValuesAt:
     """Function of a point that gives the values of variables, in their order.

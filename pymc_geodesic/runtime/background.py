@@ -6,8 +6,6 @@ import os
 import threading
 from collections.abc import Callable
 
-__all__ = ["BackgroundWork"]
-
 
 class BackgroundWork[Result]:
     """A function that runs while something else does.

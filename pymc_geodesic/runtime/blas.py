@@ -12,8 +12,6 @@ from numba.extending import get_cython_function_address, intrinsic
 from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.late import VECTOR, late
 
-__all__ = ["multiply", "prepare"]
-
 _GEMM, _GEMV = "pymc_geodesic.dgemm", "pymc_geodesic.dgemv"
 _ITEM = 8
 

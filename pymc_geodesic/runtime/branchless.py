@@ -4,8 +4,6 @@ import numpy as np
 
 from pymc_geodesic.runtime.jit import compiled
 
-__all__ = ["CHUNK", "divide", "exponential"]
-
 CHUNK = 512
 """Numbers that a loop takes at once, few enough to stay close to the processor."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 
-__all__ = ["ConvergenceWarning", "warn_of_last_pass"]
-
 
 class ConvergenceWarning(UserWarning):
     """A fit used up its passes before it had converged.

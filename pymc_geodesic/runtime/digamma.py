@@ -8,8 +8,6 @@ import math
 
 from pymc_geodesic.runtime.jit import compiled
 
-__all__ = ["digamma", "trigamma"]
-
 _LARGE = 8.0
 
 

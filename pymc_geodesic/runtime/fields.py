@@ -26,16 +26,6 @@ from numba.np.arrayobj import np_cfarray
 from pymc_geodesic.runtime.jit import compiled, define_intrinsic, machine_address
 from pymc_geodesic.runtime.kernel import Integers
 
-__all__ = [
-    "Callback",
-    "ComposedField",
-    "Field",
-    "array_at",
-    "evaluate",
-    "interpreted_field",
-    "native_field",
-]
-
 SIGNATURE = types.float64(
     types.CPointer(types.float64),
     types.int64,

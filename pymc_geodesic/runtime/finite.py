@@ -4,8 +4,6 @@ import numpy as np
 
 from pymc_geodesic.runtime.jit import borrow, compiled
 
-__all__ = ["all_finite"]
-
 
 @compiled
 def all_finite(numbers: np.ndarray) -> bool:

@@ -17,22 +17,6 @@ from numba import boolean, float64, int32, int64, types, uint64
 
 from pymc_geodesic.runtime.jit import compiled
 
-__all__ = [
-    "Flags",
-    "Integers",
-    "Kernel",
-    "Matrix",
-    "SmallIntegers",
-    "Stack",
-    "Stream",
-    "Streams",
-    "Table",
-    "Vector",
-    "kernel",
-    "part",
-    "signature_of",
-]
-
 type Vector = Annotated[np.ndarray, float64[::1]]
 type Matrix = Annotated[np.ndarray, float64[:, ::1]]
 type Integers = Annotated[np.ndarray, int64[::1]]

@@ -20,8 +20,6 @@ from numba.extending import intrinsic
 
 from pymc_geodesic.runtime.jit import compiled_for_c, machine_address
 
-__all__ = ["LateFunction", "late"]
-
 VECTOR = types.CPointer(types.float64)
 
 _C_TYPES: dict[Any, Any] = {

@@ -23,8 +23,6 @@ from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.kernel import Stream
 from pymc_geodesic.runtime.streams import _log, fill_normal, fill_uniform, normal, uniform
 
-__all__ = ["fill_log_gamma", "log_gamma"]
-
 INVERSE_E = math.exp(-1.0)
 ACCEPTED = 2.0
 """Written over a uniform number that has accepted its proposal."""

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["missing", "refuse_missing"]
-
 
 def missing(subject: str, place: str = "", remedy: str = "drop these rows or impute them") -> str:
     """Word the refusal of missing values.

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer
 
-__all__ = ["report_long_compilation"]
-
 PATIENCE = 2.0
 """Seconds after which the message is logged; compiled code is read from disk in less."""
 

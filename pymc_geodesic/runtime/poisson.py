@@ -19,8 +19,6 @@ from pymc_geodesic.runtime.branchless import CHUNK, divide, exponential
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.streams import fill_uniform, normal, uniform
 
-__all__ = ["fill_poisson", "poisson"]
-
 LARGE_RATE = 10.0
 """Rate from which transformed rejection is used; its constants are fitted for no smaller one."""
 

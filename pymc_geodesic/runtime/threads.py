@@ -10,8 +10,6 @@ from itertools import pairwise
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Workers", "parts_of"]
-
 
 class Workers:
     """As many threads as this process may keep busy: those that its BLAS library may use.

@@ -18,8 +18,6 @@ from pymc_geodesic.runtime.finite import all_finite
 from pymc_geodesic.runtime.streams import uniform
 from pymc_geodesic.samplers.sampler import NotFiniteError
 
-__all__ = ["HMCSampler"]
-
 
 class HMCSampler:
     """Geodesic Hamiltonian Monte Carlo with the trajectories of an adaptation.

@@ -22,8 +22,6 @@ from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.samplers.sampler import NotFiniteError
 
-__all__ = ["LangevinSampler"]
-
 EXPLORATION_STATS = {
     "temperature": 1.0,  # each transition draws a new velocity
     "friction": 0.0,

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["NotFiniteError", "Sampler"]
-
 
 class NotFiniteError(ArithmeticError):
     """A position, velocity, gradient or log-density that is not finite.

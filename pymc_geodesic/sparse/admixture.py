@@ -10,8 +10,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.ops.admixture import AdmixtureLogLikelihood
 from pymc_geodesic.sparse.data import SparseData
 
-__all__ = ["admixture_log_likelihood"]
-
 
 def admixture_log_likelihood(counts: SparseData, theta: Any, topics: Any) -> TensorVariable:
     r"""Log-likelihood of documents whose words come from mixtures of topics.

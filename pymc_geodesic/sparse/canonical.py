@@ -8,8 +8,6 @@ import numpy as np
 import pytensor
 from scipy import sparse
 
-__all__ = ["canonical_rows"]
-
 
 def canonical_rows(matrix: Any, what: str) -> sparse.csr_array:
     """Rows of a SciPy sparse matrix, columns in order, without duplicates, of finite numbers.

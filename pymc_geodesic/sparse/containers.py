@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 
-__all__ = ["SparseContainers", "containers_of", "sparse_containers"]
-
 
 @dataclass(frozen=True)
 class SparseContainers:

@@ -16,8 +16,6 @@ from pymc_geodesic.ops.sparse_dot import SparseDot
 from pymc_geodesic.sparse.canonical import canonical_rows
 from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
 
-__all__ = ["SparseData"]
-
 
 def _canonical(name: str, matrix: Any) -> sparse.csr_array:
     """Rows of any SciPy sparse matrix, in order and without duplicates."""

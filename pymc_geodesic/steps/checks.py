@@ -25,19 +25,6 @@ from pymc_geodesic.samplers.sampler import NotFiniteError
 from pymc_geodesic.steps.packing import StartError
 from pymc_geodesic.steps.pymc_parts import Model, PointType, SamplingError, backend_of
 
-__all__ = [
-    "another_model",
-    "check_burn_in",
-    "check_log_density",
-    "check_smoothness",
-    "global_variables",
-    "invalid_start",
-    "not_finite",
-    "not_tuned",
-    "warn_of_backend",
-    "warn_of_square_frames",
-]
-
 _PACKAGE = str(Path(__file__).parents[1])
 
 

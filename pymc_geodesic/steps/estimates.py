@@ -17,8 +17,6 @@ from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibat
 from pymc_geodesic.minibatches.orders import RowNoise
 from pymc_geodesic.steps.pymc_parts import Model
 
-__all__ = ["LocalArguments", "gradient_estimate"]
-
 
 @dataclass(frozen=True)
 class LocalArguments:

@@ -30,8 +30,6 @@ from pymc_geodesic.steps.progress_bar import TRAJECTORY_PROGRESS
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
 
-__all__ = ["GMC"]
-
 
 class GMC(GeodesicStep):
     r"""Geodesic Monte Carlo: Hamiltonian Monte Carlo on a product of manifolds.

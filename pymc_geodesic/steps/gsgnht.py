@@ -42,8 +42,6 @@ from pymc_geodesic.steps.progress_bar import LANGEVIN_PROGRESS
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
 
-__all__ = ["gSGNHT"]
-
 LAST_BIAS = 0.05
 """Temperature bias by gradient noise, without a thermostat, at the end of annealing.
 

@@ -26,14 +26,6 @@ from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.pymc_parts import SamplerWarning
 from pymc_geodesic.steps.step import GeodesicStep
 
-__all__ = [
-    "TRAJECTORY_STATS",
-    "check_exact",
-    "square_frames",
-    "trajectory_adaptation",
-    "trajectory_monitors",
-]
-
 TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {
     "step_size": (np.float64, []),
     "acceptance_rate": (np.float64, []),

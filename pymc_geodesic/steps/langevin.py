@@ -53,20 +53,6 @@ from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.step import GeodesicStep
 
-__all__ = [
-    "ADAPTATION_STATS",
-    "SPLITTINGS",
-    "check_unused_covariance",
-    "langevin_adaptation",
-    "langevin_monitors",
-    "minibatch_noise",
-    "report_adaptation",
-    "stationarity_monitor",
-    "underdamped_annealing",
-    "user_parameters",
-    "whitened_adaptation",
-]
-
 _log = logging.getLogger("pymc")
 
 SPLITTINGS = {"exact": EXACT, "paper": PAPER}

@@ -13,8 +13,6 @@ from pymc_geodesic.densities.coupled_variables import variables_coupled_to_rows
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import drawn_rows, graphs_of
 
-__all__ = ["StepsOfChain", "draws_minibatches"]
-
 
 def draws_minibatches(model: Model) -> bool:
     """Whether the log-density of a model is random, that of the rows of a `pymc.Minibatch`."""

@@ -12,8 +12,6 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.steps.pymc_parts import Model, PointType
 
-__all__ = ["LogPacking", "ManifoldPacking", "Packing"]
-
 
 class Packing(Protocol):
     """A one-to-one map from points to vectors."""

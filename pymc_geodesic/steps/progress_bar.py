@@ -8,14 +8,6 @@ from typing import Any
 from rich.progress import TextColumn
 from rich.table import Column
 
-__all__ = [
-    "LANGEVIN_PROGRESS",
-    "TRAJECTORY_PROGRESS",
-    "Progress",
-    "progress_columns",
-    "progress_updates",
-]
-
 type Progress = tuple[tuple[str, str, str], ...]
 """Sample stat, format of its value and title of the column; a format that ends with "s" is that of
 a string."""

@@ -40,8 +40,6 @@ from pymc_geodesic.steps.progress_bar import LANGEVIN_PROGRESS
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
 
-__all__ = ["SGGMC"]
-
 LAST_BIAS = 0.02
 """Temperature bias by gradient noise at the end of annealing."""
 

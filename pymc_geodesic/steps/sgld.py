@@ -40,8 +40,6 @@ from pymc_geodesic.steps.langevin import (
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
 
-__all__ = ["SGLD", "SSGLD"]
-
 
 class SGLD(GeodesicStep):
     r"""Stochastic gradient Langevin dynamics.

@@ -61,8 +61,6 @@ from pymc_geodesic.steps.pymc_parts import (
     modelcontext,
 )
 
-__all__ = ["GeodesicStep", "GeodesicStepState"]
-
 LOCAL_TUNE_STEPS = 2000
 """Default length of the warm-up with local variables, whose temperature is annealed slowly."""
 

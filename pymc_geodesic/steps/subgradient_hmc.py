@@ -28,8 +28,6 @@ from pymc_geodesic.steps.progress_bar import TRAJECTORY_PROGRESS
 from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
 
-__all__ = ["SubgradientHMC"]
-
 
 class SubgradientHMC(GeodesicStep):
     r"""Hamiltonian Monte Carlo on a subgradient, for posteriors that are not smooth.

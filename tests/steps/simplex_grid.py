@@ -7,8 +7,6 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import softmax
 
-__all__ = ["Exact", "exact_on_simplex", "grid"]
-
 Exact = tuple[np.ndarray, np.ndarray]
 """Mean and standard deviation of every coordinate."""
 

@@ -13,8 +13,6 @@ import math
 import numpy as np
 from scipy.signal import lfilter
 
-__all__ = ["multipliers"]
-
 LENGTHS = 8.0
 """Correlation length ℓ of the process, times the excess of the autocorrelation time over 1.
 

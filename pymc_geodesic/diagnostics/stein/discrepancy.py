@@ -16,8 +16,6 @@ from pymc_geodesic.diagnostics.stein.bootstrap import LENGTHS, multipliers
 from pymc_geodesic.diagnostics.stein.sample import SteinSample, stein_sample
 from pymc_geodesic.gradients.scores import Model, PosteriorScore
 
-__all__ = ["KernelSteinDiscrepancy", "discrepancy_of", "ksd", "p_value_of", "statistics_of"]
-
 ROWS = 128
 """Rows of the matrix of pairs that are in memory at the same time."""
 

@@ -35,8 +35,6 @@ import numpy as np
 
 from pymc_geodesic.runtime.jit import borrow, compiled
 
-__all__ = ["stein_kernel_rows"]
-
 EUCLIDEAN = 0
 """Code of flat space; everything else that is passed here is a sphere or a frame."""
 

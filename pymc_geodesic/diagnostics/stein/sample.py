@@ -15,8 +15,6 @@ from pymc_geodesic.diagnostics.stein.kernel import stein_kernel_rows
 from pymc_geodesic.gradients.scores import Points, PosteriorScore
 from pymc_geodesic.manifolds import Euclidean, Product
 
-__all__ = ["SteinSample", "Units", "stein_sample", "tangent_fields", "tree_of_draws"]
-
 DRAWS_PER_DIMENSION = 5
 """Draws for each coordinate below which correlations are not estimated."""
 

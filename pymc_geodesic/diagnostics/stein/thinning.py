@@ -13,8 +13,6 @@ from pymc_geodesic.diagnostics.stein.sample import SteinSample, stein_sample, tr
 from pymc_geodesic.gradients.scores import Model, PosteriorScore
 from pymc_geodesic.manifolds import Euclidean
 
-__all__ = ["stein_thinning"]
-
 SHORT = 1e-3
 """Step, in units of the draws, over which second derivatives are differences."""
 
