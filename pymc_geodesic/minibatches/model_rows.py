@@ -71,7 +71,8 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
     Raises
     ------
     ValueError
-        If no variable is observed, or the observed variables have different rows.
+        If no variable is observed, the observed variables have different rows, or an array has a
+        row and a column for each observation.
 
     Examples
     --------
@@ -95,9 +96,18 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
     for leaf in _leaves(model, [*observed, *values, *model.potentials]):
         if leaf in data.values() or not _has_rows(model, leaf, n_rows, dim):
             continue
-        is_container = isinstance(leaf, SharedVariable)
-        number = sum(name.startswith("constant ") for name in data) + 1
-        data[str(leaf.name) if is_container else f"constant {number}"] = leaf
+        number = sum(each.startswith("constant ") for each in data) + 1
+        name = str(leaf.name) if isinstance(leaf, SharedVariable) else f"constant {number}"
+        if np.shape(_value(leaf)) == (n_rows, n_rows):
+            message = (
+                f"{name!r} has the shape {(n_rows, n_rows)}, a row and a column for each of the "
+                f"observations of {observed[0].name!r}, as a covariance has: observations that "
+                "depend on each other cannot be divided into minibatches; use all rows, without "
+                "batch_size=. If it is a matrix of covariates, put the data into pm.Data "
+                "containers and name these, minibatch=[...]"
+            )
+            raise ValueError(see(message, "no-sum-over-rows"))
+        data[name] = leaf
     return ModelRows(n_rows, tuple(rv.name for rv in observed), dim, data)
 
 
@@ -153,8 +163,11 @@ def _has_rows(model: Model, leaf: Variable, n_rows: int, dim: str | None) -> boo
     own = _first_dim(model, leaf.name) if isinstance(leaf, SharedVariable) else None
     if dim and own and own != dim:
         return False
-    value = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
-    return np.shape(value)[:1] == (n_rows,)
+    return np.shape(_value(leaf))[:1] == (n_rows,)
+
+
+def _value(leaf: Variable) -> np.ndarray:
+    return leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
 
 
 def selected_rows(model: Model, names: Sequence[str], batch_size: int | None) -> ModelRows | None:
