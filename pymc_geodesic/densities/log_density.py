@@ -19,6 +19,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, graph_inputs, io_toposort
 from pytensor.tensor.basic import Alloc
+from pytensor.tensor.einsum import Einsum
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import Subtensor, indices_from_subtensor
@@ -109,6 +110,8 @@ def rebuilt(
             memo[node.outputs[0]] = inputs[0]
         elif isinstance(node.op, SymbolicOp):  # has a graph for inputs of these shapes alone
             memo.update(zip(node.outputs, node.op(*inputs, return_list=True), strict=True))
+        elif isinstance(node.op, Einsum):  # likewise
+            memo[node.outputs[0]] = pt.einsum(node.op.subscripts, *inputs)
         else:
             remade = node.clone_with_new_inputs(inputs, strict=False)
             memo.update(zip(node.outputs, remade.outputs, strict=True))

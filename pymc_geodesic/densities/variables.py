@@ -14,7 +14,6 @@ from pymc.logprob.transforms import CircularTransform
 from pymc.model import Model
 from pymc.util import get_value_vars_from_user_vars
 from pytensor.graph.basic import Variable
-from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.supports import natural_manifold, require_support, same, values_of
@@ -185,16 +184,6 @@ def _values_of(
     return get_value_vars_from_user_vars(named, model)
 
 
-def _refuse_named_axes(model: Model) -> None:
-    """Refuse variables of `pymc.dims`, whose graphs no density here is made of."""
-    for variable in (*model.basic_RVs, *model.data_vars, *model.potentials):
-        if not isinstance(variable.type, TensorType):
-            raise ValueError(
-                f"{variable.name!r} is a variable of pymc.dims, which is not supported: write the "
-                "model with the distributions of pymc, which take dims= too, and pm.Data"
-            )
-
-
 def manifold_variables(
     model: Model,
     vars: Sequence[TensorVariable | str] | TensorVariable | str | None,
@@ -222,9 +211,8 @@ def manifold_variables(
     ------
     ValueError
         For an unknown, discrete, observed or empty variable, one that has bounds and no
-        transform, a direction in single precision, or a model of `pymc.dims`.
+        transform, or a direction in single precision.
     """
-    _refuse_named_axes(model)
     values = list(model.continuous_value_vars) if vars is None else _values_of(model, vars)
     manifolds = _kinds(manifolds)
     names = [model.values_to_rvs[value].name for value in values]

@@ -11,8 +11,7 @@ from pymc.model import Model
 from pytensor import shared
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
@@ -225,8 +224,11 @@ def with_containers(model: Model, rows: ModelRows) -> Model:
     }
     if not containers:
         return model
-    terms = [*model.basic_RVs, *model.potentials]
-    replaced = dict(zip(terms, graph_replace(terms, containers, strict=False), strict=True))
+    replaced: dict[Variable, Variable] = dict(containers)
+    for node in io_toposort([], [*model.basic_RVs, *model.potentials]):
+        if not replaced.keys().isdisjoint(node.inputs):
+            new_node = node.clone_with_new_inputs([replaced.get(v, v) for v in node.inputs])
+            replaced.update(zip(node.outputs, new_node.outputs, strict=True))
     copy = Model(model=None)
     copy.add_coords(model.coords, lengths=model.dim_lengths)
     dims = model.named_vars_to_dims
@@ -234,7 +236,7 @@ def with_containers(model: Model, rows: ModelRows) -> Model:
         copy.data_vars.append(data)
         copy.add_named_variable(data, dims=dims.get(data.name))
     for rv in model.basic_RVs:
-        new, value = replaced[rv], model.rvs_to_values[rv]
+        new, value = replaced.get(rv, rv), model.rvs_to_values[rv]
         is_free = rv in model.free_RVs
         (copy.free_RVs if is_free else copy.observed_RVs).append(new)
         copy.create_value_var(
@@ -247,7 +249,7 @@ def with_containers(model: Model, rows: ModelRows) -> Model:
         new.name = rv.name
         copy.add_named_variable(new, dims=dims.get(rv.name))
     for potential in model.potentials:
-        new = replaced[potential]
+        new = replaced.get(potential, potential)
         copy.potentials.append(new)
         new.name = potential.name
         copy.add_named_variable(new, dims=dims.get(potential.name))

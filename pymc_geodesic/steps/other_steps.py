@@ -102,9 +102,10 @@ def check_streams(model: Model, step: _Step, steps: Sequence[_Step]) -> None:
         If a variable that depends on the rows is left to another step.
     """
     streamed = set(step.streamed)
-    sampled = {value for each in steps if streamed <= set(each.streamed) for value in each.vars}
+    same = [each for each in steps if streamed <= set(each.streamed)]
+    sampled = {value.name for each in same for value in each.vars}
     dependent = variables_coupled_to_rows(model, step.streamed)
-    left = [model.values_to_rvs[value].name for value in dependent if value not in sampled]
+    left = [model.values_to_rvs[value].name for value in dependent if value.name not in sampled]
     if left:
         message = (
             f"{left} would be sampled by another step method from the values of "
