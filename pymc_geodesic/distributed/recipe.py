@@ -10,7 +10,7 @@ from typing import Any
 
 import pymc as pm
 
-from pymc_geodesic.densities.total_sizes import stating_totals
+from pymc_geodesic.densities.rows import stating_totals
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.runs.recipe import recipe_of

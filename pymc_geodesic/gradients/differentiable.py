@@ -9,8 +9,8 @@ from pymc.model import Model
 from pytensor.gradient import NullTypeGradError, grad
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.densities.model_terms import terms_as_written
 from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
 
 _NO_GRADIENT = (NotImplementedError, NullTypeGradError)

@@ -26,9 +26,9 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.compilation import FixedArray, compile_field
-from pymc_geodesic.densities.hoisting import split_at_frontier
-from pymc_geodesic.densities.local_rows import total_rows
+from pymc_geodesic.densities.graphs import split_at_frontier
 from pymc_geodesic.densities.log_density import Density, density_of
+from pymc_geodesic.densities.row_density import total_rows
 from pymc_geodesic.densities.variables import ManifoldVariable, product_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate

@@ -17,10 +17,9 @@ from pymc_geodesic.densities.compilation import (
     RowBlock,
     compile_field,
 )
-from pymc_geodesic.densities.kinks import has_kinks
 from pymc_geodesic.densities.log_density import Density, rebuilt
-from pymc_geodesic.densities.row_density import RowDensity
-from pymc_geodesic.densities.row_sums import averaged_terms
+from pymc_geodesic.densities.row_density import RowDensity, averaged_terms
+from pymc_geodesic.densities.smoothness import has_kinks
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.differentiable import gradients_of
 from pymc_geodesic.gradients.estimate import GradientEstimate

@@ -14,8 +14,8 @@ from pymc.distributions.transforms import _default_transform
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
-from pymc_geodesic.densities.interpreted import interpreting
-from pymc_geodesic.densities.supports import natural_manifold
+from pymc_geodesic.densities.graphs import interpreting
+from pymc_geodesic.densities.variables import natural_manifold
 from pymc_geodesic.manifolds import Manifold, Sphere, Stiefel
 
 

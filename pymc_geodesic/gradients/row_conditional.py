@@ -24,10 +24,10 @@ from pymc_geodesic.densities.compilation import (
     compile_field,
     mode_of,
 )
-from pymc_geodesic.densities.hoisting import split_at_frontier
-from pymc_geodesic.densities.local_rows import check_rows
+from pymc_geodesic.densities.graphs import split_at_frontier
 from pymc_geodesic.densities.log_density import Density, density_of
-from pymc_geodesic.densities.row_indices import IndexCheck
+from pymc_geodesic.densities.row_density import check_rows
+from pymc_geodesic.densities.rows import IndexCheck
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe

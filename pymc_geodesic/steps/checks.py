@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import pymc
 
-from pymc_geodesic.densities.edges import edges, support_message
-from pymc_geodesic.densities.jumps import jump_message, jumps
-from pymc_geodesic.densities.log_terms import LogTerms
+from pymc_geodesic.densities.model_terms import LogTerms, terms_as_written
+from pymc_geodesic.densities.smoothness import edges, jump_message, jumps, support_message
 from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.sampler import NotFiniteError

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.densities.local_rows import total_rows
-from pymc_geodesic.densities.row_density import RowDensity
+from pymc_geodesic.densities.row_density import RowDensity, total_rows
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator

@@ -16,9 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.arguments import check_compile_kwargs
 from pymc_geodesic.counts.estimate import LikelihoodError
-from pymc_geodesic.densities.hierarchy import hierarchical_pairs
-from pymc_geodesic.densities.log_terms import LogTerms
-from pymc_geodesic.densities.variables import manifold_variables, product_of
+from pymc_geodesic.densities.model_terms import LogTerms
+from pymc_geodesic.densities.variables import hierarchical_pairs, manifold_variables, product_of
 from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments

@@ -8,7 +8,7 @@ from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.compile.mode import Mode
 from pytensor.link.c.op import COp
 
-from pymc_geodesic.densities.interpreted import function_as_written, interpreting
+from pymc_geodesic.densities.graphs import function_as_written, interpreting
 
 
 def make():

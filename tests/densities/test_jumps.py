@@ -6,9 +6,9 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_geodesic import SGGMC, SGLD, Hinge, MulticlassHinge, SubgradientHMC, UniformSphere
-from pymc_geodesic.densities.jumps import jumps
+from pymc_geodesic.densities.model_terms import terms_as_written
+from pymc_geodesic.densities.smoothness import jumps
 from pymc_geodesic.densities.variables import manifold_variables
-from pymc_geodesic.densities.written_terms import terms_as_written
 from tests.steps.runs import INTERPRETED
 
 TIMES = np.linspace(-2.0, 2.0, 30)

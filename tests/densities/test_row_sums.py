@@ -9,8 +9,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.densities.log_density import density_of
-from pymc_geodesic.densities.row_density import RowDensity
-from pymc_geodesic.densities.row_sums import averaged_terms, check_row_sums
+from pymc_geodesic.densities.row_density import RowDensity, averaged_terms, check_row_sums
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from tests.grids import cross, slow

@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_geodesic.densities.written_terms import terms_as_written
+from pymc_geodesic.densities.model_terms import terms_as_written
 
 
 def make():

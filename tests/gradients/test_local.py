@@ -9,7 +9,7 @@ import pytest
 from pytensor.graph.traversal import ancestors
 
 import pymc_geodesic as pg
-from pymc_geodesic.densities.hoisting import split_at_frontier
+from pymc_geodesic.densities.graphs import split_at_frontier
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
 from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows

@@ -8,7 +8,7 @@ import pytest
 from numba import njit
 
 import pymc_geodesic as pg
-from pymc_geodesic.densities.kinks import has_kinks
+from pymc_geodesic.densities.smoothness import has_kinks
 from pymc_geodesic.gradients import second_order
 from pymc_geodesic.gradients.metric import Metric
 from tests.gradients.rows_of_models import (

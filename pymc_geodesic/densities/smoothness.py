@@ -1,4 +1,4 @@
-"""Jumps of a log-density, which no gradient shows."""
+"""Smoothness of a log-density: kinks, edges of its support, and jumps."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from pymc.logprob.utils import ParameterValueError
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import io_toposort
 from pytensor.scalar.basic import (
     EQ,
+    GE,
+    GT,
+    LE,
+    LT,
     NEQ,
+    Abs,
+    Cast,
     Ceil,
+    Clip,
     Floor,
     IntDiv,
     IsInf,
@@ -23,17 +31,198 @@ from pytensor.scalar.basic import (
     Mod,
     RoundHalfAwayFromZero,
     RoundHalfToEven,
+    ScalarMaximum,
+    ScalarMinimum,
     Sign,
     Switch,
     Trunc,
 )
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Argmax, Max, Min
+from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.inequalities import is_minus_infinity, scalar_op, what_moves
-from pymc_geodesic.densities.interpreted import function_as_written
+from pymc_geodesic.densities.graphs import function_as_written
 from pymc_geodesic.densities.log_density import rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
+
+
+def scalar_op(variable: Variable) -> object:
+    """Return the operation on single numbers that made a variable, if it was one."""
+    node = variable.owner
+    if node is not None and isinstance(node.op, Elemwise):
+        return node.op.scalar_op
+    return None
+
+
+def is_minus_infinity(variable: Variable) -> bool:
+    """Return whether a variable is the constant −∞, in whatever shape."""
+    node = variable.owner
+    while node is not None:
+        if not isinstance(node.op, DimShuffle | Alloc) and not isinstance(
+            scalar_op(variable), Cast
+        ):
+            return False
+        variable = node.inputs[0]
+        node = variable.owner
+    return isinstance(variable, Constant) and bool(np.all(np.equal(variable.data, -np.inf)))
+
+
+def what_moves(graphs: Sequence[Variable], sampled: set[Variable]) -> set[Variable]:
+    """Variables in graphs whose value, and not only whose shape, depends on what is sampled."""
+    moving = set(sampled)
+    for node in io_toposort([], graphs):
+        if not isinstance(node.op, Shape | Shape_i) and not moving.isdisjoint(node.inputs):
+            moving.update(node.outputs)
+    return moving
+
+
+def compares(condition: Variable, moving: set[Variable]) -> bool:
+    """Whether a condition is an inequality about something that moves, or made of such."""
+    if condition not in moving or condition.type.dtype != "bool" or condition.owner is None:
+        return False
+    if isinstance(scalar_op(condition), LT | GT | LE | GE):
+        return True
+    return any(compares(each, moving) for each in condition.owner.inputs)
+
+
+# --- kinks ---------------------------------------------------------------------------------------
+
+def has_kinks(graphs: Sequence[Variable], sampled: Sequence[Variable]) -> bool:
+    """Whether the gradient of some graph may jump where what is sampled moves.
+
+    Absolute values, maxima and the like, and choices by an inequality, unless what is chosen is
+    minus infinity. Whether both sides meet smoothly is not looked at.
+
+    Examples
+    --------
+    >>> import pytensor.tensor as pt
+    >>> from pymc_geodesic.densities.smoothness import has_kinks
+    >>> w, x = pt.vector("w"), pt.vector("x")
+    >>> has_kinks([pt.sum(pt.maximum(0.0, 1.0 - x * w))], [w])
+    True
+    >>> has_kinks([pt.sum(pt.softplus(pt.maximum(0.0, x) * w))], [w])
+    False
+    """
+    moving = what_moves(graphs, set(sampled))
+    for node in io_toposort([], graphs):
+        if moving.isdisjoint(node.outputs):
+            continue
+        kind = scalar_op(node.outputs[0])
+        if isinstance(kind, Abs | Clip | ScalarMaximum | ScalarMinimum):
+            return True
+        if isinstance(node.op, Argmax | Max | Min):
+            return True
+        if isinstance(kind, Switch):
+            condition, *branches = node.inputs
+            if compares(condition, moving) and not any(map(is_minus_infinity, branches)):
+                return True
+    return False
+
+
+# --- edges of the support ------------------------------------------------------------------------
+
+_SCALES = np.logspace(-1.0, 1.0, 10)
+"""Distances from the initial point, in PyMC's values, at which an edge is looked for."""
+
+
+def _conditions(graph: Variable, moving: set[Variable]) -> list[Variable]:
+    """Where a term is not minus infinity, for each place where moving may make it so."""
+    found = []
+    for node in io_toposort([], [graph]):
+        if not isinstance(scalar_op(node.outputs[0]), Switch):
+            continue
+        condition, if_true, if_false = node.inputs
+        if not compares(condition, moving):
+            continue
+        if is_minus_infinity(if_false):
+            found.append(pt.all(condition))
+        elif is_minus_infinity(if_true):
+            found.append(pt.all(~condition))
+    return found
+
+
+def edges(
+    model: Model,
+    variables: Sequence[ManifoldVariable],
+    terms: Mapping[TensorVariable, TensorVariable],
+) -> list[tuple[str, list[str]]]:
+    """Find the terms of a model whose support depends on sampled variables.
+
+    A uniform likelihood between 0 and s has an edge: where s falls below an observation, the
+    density is zero, and the gradient there, as on the other side, points to smaller s. Variables
+    with a transform have none, since their values move with their bounds.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+        What a step moves together.
+    terms : mapping of TensorVariable to TensorVariable
+        See `pymc_geodesic.densities.model_terms.terms_as_written`.
+
+    Returns
+    -------
+    list of (str, list of str)
+        Names of a term and of the sampled variables that its support depends on.
+    """
+    sampled = {variable.value: variable.name for variable in variables}
+    found = []
+    for term, graph in terms.items():
+        if model.rvs_to_values.get(term) in sampled or model.rvs_to_transforms.get(term):
+            continue
+        conditions = _conditions(graph, what_moves([graph], set(sampled)))
+        if not conditions:
+            continue
+        inside = function_as_written(model.value_vars, pt.all(pt.stack(conditions)))
+        start = model.initial_point(random_seed=0)
+        rng = np.random.default_rng(0)
+        crossed = []
+        for value, name in sampled.items():
+            for scale in _SCALES:
+                step = scale * rng.choice([-1.0, 1.0], size=np.shape(start[value.name]))
+                point = start | {value.name: start[value.name] + step}
+                back = start | {value.name: start[value.name] - step}
+                if _crosses(inside, model, point) or _crosses(inside, model, back):
+                    crossed.append(name)
+                    break
+        if crossed:
+            found.append((term.name, crossed))
+    return found
+
+
+def _crosses(inside: pytensor.compile.Function, model: Model, point: dict[str, np.ndarray]) -> bool:
+    """Whether a point lies beyond an edge; one with other parameters that are wrong does not."""
+    values = [np.asarray(point[value.name], dtype=value.type.dtype) for value in model.value_vars]
+    try:
+        return not inside(*values)
+    except ParameterValueError:
+        return False
+
+
+def support_message(sampler: str, term: str, names: Sequence[str]) -> str:
+    """Error message for a term whose support depends on variables of an uncorrected sampler.
+
+    Parameters
+    ----------
+    sampler, term : str
+        Names of the step method, and of the random variable or potential.
+    names : sequence of str
+        Variables that the support depends on.
+    """
+    sampled = ", ".join(repr(name) for name in names)
+    return see(
+        f"the support of {term!r} depends on {sampled}: its log-density ends at an edge, which "
+        f"gradients do not show, and {sampler} has no Metropolis correction that rejects points "
+        f"beyond the edge. Sample {sampled} with GMC or NUTS, and pass the other variables to "
+        f"{sampler} by name",
+        "edge",
+    )
+
+
+# --- jumps ---------------------------------------------------------------------------------------
 
 _IN_STEPS = (Floor, Ceil, IntDiv, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)
 """What makes steps of a number that moves, beside comparisons and integers."""
@@ -78,7 +267,7 @@ def jumps(
     variables : list of ManifoldVariable
         What a step moves together.
     terms : mapping of TensorVariable to TensorVariable
-        See `pymc_geodesic.densities.written_terms.terms_as_written`.
+        See `pymc_geodesic.densities.model_terms.terms_as_written`.
     minibatch : str or sequence of str, optional
         Data of which some rows, evenly spaced, stand for all.
 
