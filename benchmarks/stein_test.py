@@ -15,7 +15,7 @@ import numpy as np
 
 import pymc_geodesic as pg
 from pymc_geodesic.directional.goodness_of_fit import SteinTest
-from pymc_geodesic.gradients.point_law import PointLaw
+from pymc_geodesic.gradients.scores import PointLaw
 
 POLE, MAJOR, LEVEL = np.eye(3)[2], np.eye(3)[0], 0.05
 

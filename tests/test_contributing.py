@@ -17,8 +17,8 @@ from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.fisher import tangential_variance
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import Manifold
-from pymc_geodesic.minibatches.orders import MINIBATCH_ORDERS
-from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
+from pymc_geodesic.minibatches.from_arguments import MINIBATCH_ORDERS
+from pymc_geodesic.minibatches.resident_rows import ShuffledRows
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.steps.step import GeodesicStep
 

@@ -24,7 +24,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.counts.constant_sums import constant_sums
-from pymc_geodesic.counts.estimate import CountAllRows, CountEstimate
+from pymc_geodesic.counts.count_estimate import CountAllRows, CountEstimate
 from pymc_geodesic.counts.layout import layout_table
 from pymc_geodesic.densities.compilation import CompiledField, compile_field
 from pymc_geodesic.densities.log_density import Density, rebuilt

@@ -22,7 +22,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.counts.estimate import CountAllRows, CountEstimate
+from pymc_geodesic.counts.count_estimate import CountAllRows, CountEstimate
 from pymc_geodesic.counts.layout import LOG_SMALLEST, family_of, log_of_value
 from pymc_geodesic.counts.model_checks import initial_and_jittered_points
 from pymc_geodesic.densities.variables import ManifoldVariable

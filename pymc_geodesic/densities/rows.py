@@ -20,8 +20,7 @@ from pymc_geodesic.densities.graphs import function_as_written
 from pymc_geodesic.densities.log_density import Density, rebuilt
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.minibatches.row_indices import RowIndex, beyond_in_memory
-from pymc_geodesic.minibatches.row_inputs import drawn_rows, evaluated
+from pymc_geodesic.minibatches.row_inputs import RowIndex, beyond_in_memory, drawn_rows, evaluated
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.sparse import containers_of
 

@@ -25,7 +25,7 @@ from pymc_geodesic.distributions.special import (
     mean_resultant_length_slope,
 )
 from pymc_geodesic.distributions.unit_points import unit_points
-from pymc_geodesic.gradients.point_law import PointLaw
+from pymc_geodesic.gradients.scores import PointLaw
 from pymc_geodesic.manifolds import Manifold, Product, Sphere
 
 METHODS = ("bootstrap", "monte-carlo")

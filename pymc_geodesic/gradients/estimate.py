@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.densities.compilation import CompiledField
-from pymc_geodesic.gradients.row_curvature import RowCurvature
-from pymc_geodesic.gradients.total_gradient import TotalGradient
+from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.interrupts import interrupts_later

@@ -24,8 +24,7 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.differentiable import gradients_of
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.fisher import for_each_row, sparse_variance, tangential_variance
-from pymc_geodesic.gradients.row_curvature import RowCurvature
-from pymc_geodesic.gradients.total_gradient import TotalGradient
+from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.minibatches.stratified_sample import shares_of_entries, shares_of_levels
 
 _LARGEST_FISHER = 2**27

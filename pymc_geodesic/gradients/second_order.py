@@ -33,8 +33,8 @@ from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.gradients.full_gradient import RowCurvature
 from pymc_geodesic.gradients.metric import Metric
-from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled, compiled_for_c
 

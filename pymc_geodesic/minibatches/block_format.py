@@ -17,7 +17,7 @@ from pymc_geodesic.minibatches.block_rows import (
     origin,
     pieces_of,
 )
-from pymc_geodesic.minibatches.row_indices import REMEDY, RowIndex
+from pymc_geodesic.minibatches.row_inputs import REMEDY, RowIndex
 
 
 def rows_of(block: Mapping[str, Any]) -> int:

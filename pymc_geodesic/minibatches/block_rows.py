@@ -1,4 +1,4 @@
-"""How the rows of one data container are checked, and laid out in memory, when blocks come."""
+"""Rows of one data container in a block: validation, and layout in memory."""
 
 from __future__ import annotations
 
@@ -9,10 +9,50 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pymc_geodesic.minibatches.scattered_rows import scatter_rows
 from pymc_geodesic.minibatches.source import undefined_numbers
+from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.missing_values import missing
 from pymc_geodesic.sparse import SparseContainers, canonical_rows
+
+
+@compiled
+def scatter_rows(
+    values: np.ndarray,
+    columns: np.ndarray,
+    starts: np.ndarray,
+    begins: np.ndarray,
+    into_values: np.ndarray,
+    into_columns: np.ndarray,
+) -> None:
+    """Copy the non-zeros of each row to a place of its own.
+
+    Parameters
+    ----------
+    values, columns : ndarray, shape (nnz,)
+        Non-zeros and their columns.
+    starts : ndarray of int, shape (n + 1,)
+        Where each row begins, and where the last one ends.
+    begins : ndarray of int, shape (n,)
+        Where each row begins in the result.
+    into_values, into_columns : ndarray
+        The result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.minibatches.block_rows import scatter_rows
+    >>> values, columns = np.zeros(3), np.zeros(3, dtype=int)
+    >>> starts, begins = np.array([0, 2, 3]), np.array([1, 0])
+    >>> scatter_rows(np.array([1.0, 2, 3]), np.array([7, 8, 9]), starts, begins, values, columns)
+    >>> values
+    array([3., 1., 2.])
+    """
+    for row in range(begins.size):
+        shift = begins[row] - starts[row]
+        for k in range(starts[row], starts[row + 1]):
+            into_values[shift + k] = values[k]
+            into_columns[shift + k] = columns[k]
+
 
 type LaidOut = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 """Arrays that have rows, and arrays that rows point into, by the names of data containers."""

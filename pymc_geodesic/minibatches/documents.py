@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from pymc_geodesic.minibatches.block_as_minibatch import random_first_block
 from pymc_geodesic.minibatches.block_format import BlockPass
 from pymc_geodesic.minibatches.source import PassingRows, RowSource
+from pymc_geodesic.minibatches.streamed_rows import random_first_block
 from pymc_geodesic.sparse import SparseContainers
 
 

@@ -1,8 +1,8 @@
-"""The blocks of rows that stand for the data of a model."""
+"""Inputs of a model that have rows: data containers, outputs of `pymc.Minibatch`, and indices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -14,6 +14,8 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.failure_modes import see
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,3 +185,143 @@ class SeenRows:
             for row in found.values()
         }
         return {output: resized[row] for output, row in found.items()}
+
+
+def check_observed_minibatches(model: Model) -> None:
+    """Check that observed data are those of the rows that `pymc.Minibatch` draws.
+
+    PyTensor reports no more than different numbers of rows, and not even that where a minibatch has
+    one row or as many rows as the data.
+
+    Raises
+    ------
+    ValueError
+        The message names the observed variable and the data.
+    """
+    graphs = graphs_of(model)
+    drawn = SeenRows(drawn=drawn_rows(graphs)).blocks(model, graphs)
+    if not drawn:
+        return
+    for rv in model.observed_RVs:
+        observed = model.rvs_to_values[rv]
+        if not drawn.keys().isdisjoint(ancestors([observed])):
+            continue
+        for variable in ancestors([rv]):
+            row = drawn.get(variable)
+            if row is not None and len(row.data) == _n_rows(observed):
+                raise ValueError(see(_refusal(rv.name, row), "minibatch"))
+
+
+def _n_rows(observed: Variable) -> int | None:
+    """Length of the first axis, if it is known."""
+    if isinstance(observed, SharedVariable):
+        shape: tuple[int | None, ...] = observed.get_value(borrow=True).shape
+    else:
+        shape = observed.type.shape
+    return shape[0] if shape else None
+
+
+def _refusal(observed: str, row: RowInput) -> str:
+    is_named = row.block.name != f"{row.name}_block"
+    X = row.name if is_named else "X"
+    n, batch_size = len(row.data), row.block.type.shape[0]
+    return (
+        f"{observed!r} has all {n} observed values, but pm.Minibatch draws {batch_size} of the {n} "
+        f"rows of {repr(X) if is_named else 'its data'}: draw both by one, {X}_rows, "
+        f"{observed}_rows = pm.Minibatch({X}, {observed}, batch_size={batch_size}), and pass "
+        f"observed={observed}_rows"
+    )
+
+
+# --- indices -------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Beyond:
+    """An index that an array does not have.
+
+    Attributes
+    ----------
+    row : int or None
+        Where it stands, if it belongs to a row.
+    said : str
+        What it is.
+    """
+
+    row: int | None
+    said: str
+
+
+@dataclass(frozen=True)
+class RowIndex:
+    """Indices that a log-density computes from rows, such as numbers of groups.
+
+    Compiled code does not look whether an index is one: a number of 57 reads what lies in memory
+    behind a table of 50 entries.
+
+    Parameters
+    ----------
+    containers : tuple of str
+        Data that the indices are, or are computed from.
+    length : int
+        Entries of the array that they point into.
+    table : str
+        What the array is.
+    of_rows : callable
+        Takes the data by their names and returns the indices, an array of int.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.minibatches.row_inputs import RowIndex
+    >>> groups = RowIndex(("group",), 3, "'effect'", lambda rows: rows["group"])
+    >>> groups.first_beyond({"group": np.array([0, 2, -1])}) is None
+    True
+    >>> groups.first_beyond({"group": np.array([0, 3])})
+    Beyond(row=1, said="the index 3 into 'effect', which has the 3 entries 0 to 2")
+    """
+
+    containers: tuple[str, ...]
+    length: int
+    table: str
+    of_rows: Callable[[Mapping[str, np.ndarray]], np.ndarray]
+
+    def first_beyond(self, arrays: Mapping[str, np.ndarray]) -> Beyond | None:
+        """Find the first index that is none; negative ones count from the end, as in NumPy."""
+        found = np.atleast_1d(self.of_rows(arrays))
+        if not found.size or (found.max() < self.length and found.min() >= -self.length):
+            return None
+        place = np.argwhere((found >= self.length) | (found < -self.length))[0]
+        row = int(place[0]) if len(found) == len(arrays[self.containers[0]]) else None
+        entries = f"the {self.length} entries 0 to {self.length - 1}"
+        said = f"the index {found[tuple(place)]} into {self.table}, which has {entries}"
+        return Beyond(row, said)
+
+    @property
+    def of(self) -> str:
+        """The data, as messages name them."""
+        return " and ".join(map(repr, self.containers))
+
+
+REMEDY = (
+    "number what the rows belong to from 0 without gaps, as pandas.factorize does, or give the "
+    "array an entry for each number"
+)
+
+
+def beyond_in_memory(indices: Sequence[RowIndex], arrays: Mapping[str, np.ndarray]) -> str | None:
+    """Say where data in memory point beyond an array, and what to do; None if nowhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.minibatches.row_inputs import RowIndex, beyond_in_memory
+    >>> groups = RowIndex(("group",), 3, "'effect'", lambda rows: rows["group"])
+    >>> beyond_in_memory([groups], {"group": np.array([0, 3])})
+    "row 1 of 'group' gives the index 3 into 'effect', which has the 3 entries 0 to 2; number..."
+    """
+    for index in indices:
+        beyond = index.first_beyond(arrays)
+        if beyond is not None:
+            where = "" if beyond.row is None else f"row {beyond.row} of "
+            return f"{where}{index.of} gives {beyond.said}; {REMEDY}"
+    return None

@@ -18,7 +18,7 @@ import numpy as np
 
 from pymc_geodesic.adaptation.count_control_variates import CountControlVariates
 from pymc_geodesic.adaptation.count_noise import CIRChain, CIRParameters, CountNoiseAdaptation
-from pymc_geodesic.counts.estimate import CountEstimate, DescribeNegative, LikelihoodError
+from pymc_geodesic.counts.count_estimate import CountEstimate, DescribeNegative, LikelihoodError
 from pymc_geodesic.counts.layout import CountLayout
 from pymc_geodesic.counts.topic_counts import TopicCountEstimator
 from pymc_geodesic.counts.topic_run import (

@@ -3,18 +3,121 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytensor
 from pymc.model import Model, modelcontext
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor import _as_tensor_variable
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
 from pymc_geodesic.ops.sparse_dot import SparseDot
-from pymc_geodesic.sparse.canonical import canonical_rows
-from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
+
+
+def canonical_rows(matrix: Any, what: str) -> sparse.csr_array:
+    """Rows of a SciPy sparse matrix, columns in order, without duplicates, of finite numbers.
+
+    Parameters
+    ----------
+    matrix : scipy.sparse matrix or array, shape (n, d)
+        Any format. It is not changed.
+    what : str
+        What errors call it.
+
+    Returns
+    -------
+    scipy.sparse.csr_array, shape (n, d)
+        Shares its memory with ``matrix`` where nothing had to be done.
+
+    Raises
+    ------
+    ValueError
+        If there are NaN or infinity, or columns that the shape has no place for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from pymc_geodesic.sparse.data import canonical_rows
+    >>> twice = sparse.coo_array(([1, 2], ([0, 0], [1, 1])), shape=(1, 3))
+    >>> canonical_rows(twice, "the matrix").toarray()
+    array([[0., 3., 0.]])
+    """
+    rows = sparse.csr_array(matrix)
+    # The products trust the columns: SciPy does not look at them when a matrix is made.
+    if rows.nnz and not 0 <= rows.indices.min() <= rows.indices.max() < rows.shape[1]:
+        raise ValueError(
+            f"{what} has entries in columns outside 0 to {rows.shape[1] - 1}; "
+            "make the matrix with the shape it has"
+        )
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    if rows.dtype not in (np.float32, np.float64):
+        rows = rows.astype(pytensor.config.floatX)
+    if not np.isfinite(rows.data).all():
+        raise ValueError(f"{what} holds NaN or infinity; drop or impute them first")
+    return rows
+
+
+@dataclass(frozen=True)
+class SparseContainers:
+    """Data containers of a `SparseData`.
+
+    Attributes
+    ----------
+    values, columns : SharedVariable, shape (nnz,)
+        Non-zeros and their columns.
+    rows : SharedVariable, shape (n, 2)
+        Where each row begins and ends.
+    width : int
+        Columns of the matrix.
+    """
+
+    values: SharedVariable
+    columns: SharedVariable
+    rows: SharedVariable
+    width: int
+
+
+def sparse_containers(model: Model, name: str) -> SparseContainers | None:
+    """Find the containers of a `SparseData` by its name.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    name : str
+
+    Returns
+    -------
+    SparseContainers or None
+        None if the model has no sparse matrix of this name.
+    """
+    found = [model.named_vars.get(f"{name}_{part}") for part in ("values", "columns", "rows")]
+    if not all(isinstance(part, SharedVariable) for part in found):
+        return None
+    values, columns, rows = found
+    width = getattr(rows.tag, "width", None)
+    return None if width is None else SparseContainers(values, columns, rows, width)
+
+
+def containers_of(model: Model, name: str) -> list[SharedVariable]:
+    """Find all containers of data that users know by one name: one, or the three of a matrix.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    name : str
+        Of a data container or a `SparseData`; empty for any other.
+    """
+    found = sparse_containers(model, name)
+    if found is not None:
+        return [found.values, found.columns, found.rows]
+    container = model.named_vars.get(name)
+    return [container] if isinstance(container, SharedVariable) else []
 
 
 def _canonical(name: str, matrix: Any) -> sparse.csr_array:

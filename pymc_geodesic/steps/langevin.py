@@ -40,7 +40,7 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.minibatches.orders import RowNoise
+from pymc_geodesic.minibatches.from_arguments import RowNoise
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor

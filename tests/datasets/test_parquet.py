@@ -11,7 +11,7 @@ from pymc_geodesic.datasets import blocks as blocks_module
 from pymc_geodesic.datasets import parquet_blocks
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows, Memory
-from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
+from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

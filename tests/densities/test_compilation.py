@@ -12,7 +12,7 @@ from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
+from pymc_geodesic.minibatches.resident_rows import ShuffledRows
 from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.fields import evaluate
 from tests.grids import slow

@@ -8,8 +8,7 @@ import pymc_geodesic as pg
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import VonMisesFisher
 from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
-from pymc_geodesic.minibatches.random_rows import RandomRows
-from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import new_stream
 from tests.grids import cross, slow

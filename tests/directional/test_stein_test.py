@@ -8,7 +8,7 @@ from scipy import stats
 import pymc_geodesic as pg
 from pymc_geodesic.directional import stein_test
 from pymc_geodesic.directional.goodness_of_fit import METHODS, SteinTest
-from pymc_geodesic.gradients.point_law import PointLaw
+from pymc_geodesic.gradients.scores import PointLaw
 from tests.grids import by_default, cross
 
 MU, MAJOR = np.array([0.0, 0.6, 0.8]), np.array([1.0, 0.0, 0.0])

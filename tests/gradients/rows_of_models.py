@@ -7,7 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 import pymc_geodesic as pg
-from pymc_geodesic.gradients.total_gradient import CHUNK
+from pymc_geodesic.gradients.full_gradient import CHUNK
 from pymc_geodesic.runtime.fields import evaluate
 
 WIDTH = 4

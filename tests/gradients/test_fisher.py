@@ -14,8 +14,7 @@ from pymc_geodesic.gradients.fisher import tangential_variance
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import Euclidean, FlatSimplex, Simplex, Sphere, Stiefel
 from pymc_geodesic.minibatches.from_arguments import drawn_row_source
-from pymc_geodesic.minibatches.random_rows import RandomRows
-from pymc_geodesic.minibatches.shuffled_rows import IndependentRows
+from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows
 from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.fields import Field, evaluate
 

@@ -6,9 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_geodesic.minibatches.grouped_rows import GroupedRows
-from pymc_geodesic.minibatches.random_rows import RandomRows
-from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
+from pymc_geodesic.minibatches.resident_rows import GroupedRows, RandomRows, ShuffledRows
 from tests.densities.test_density import Gradient
 
 AT = {"a": 0.3, "b": -0.4}

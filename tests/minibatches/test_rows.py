@@ -5,12 +5,11 @@ import copy
 import numpy as np
 import pytest
 
-from pymc_geodesic.minibatches.block_as_minibatch import StreamedRows
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows
-from pymc_geodesic.minibatches.random_rows import RandomRows
-from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
 from pymc_geodesic.minibatches.source import AllRows
+from pymc_geodesic.minibatches.streamed_rows import StreamedRows
 
 # Rows are in the order of their numbers, to be recognised; in random order nothing is said.
 pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")

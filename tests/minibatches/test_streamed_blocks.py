@@ -10,7 +10,7 @@ import pytest
 from pymc_geodesic.datasets import row_blocks
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows
-from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
+from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks
 from tests.grids import cross
 
 # Rows are in the order of their numbers, to be recognised; in random order nothing is said.

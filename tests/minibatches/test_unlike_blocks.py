@@ -11,11 +11,10 @@ from scipy import sparse
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import row_blocks, shuffle_rows
 from pymc_geodesic.minibatches import unlike_blocks
-from pymc_geodesic.minibatches.block_as_minibatch import StreamedRows
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows
-from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
-from pymc_geodesic.minibatches.unlike_blocks import MOST_GROUPS, BlockMeans
+from pymc_geodesic.minibatches.heterogeneous_blocks import MOST_GROUPS, BlockMeans
+from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks, StreamedRows
 
 SAID = "the rows of batches= are not in random order"
 N = 3000

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
-from pymc_geodesic.minibatches.unmatched_observations import check_observed_minibatches
+from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
 
 N = 30
 X, Y = np.random.default_rng(1).normal(size=(N, 2)), np.arange(float(N))

@@ -6,8 +6,7 @@ import pytest
 
 from pymc_geodesic import SGGMC, SGLD, gSGNHT
 from pymc_geodesic.datasets import row_blocks
-from pymc_geodesic.minibatches.random_rows import RandomRows
-from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
 from tests.grids import cross, slow
 
 BATCH = 5

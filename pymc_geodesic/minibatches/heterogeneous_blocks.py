@@ -1,4 +1,4 @@
-"""Whether blocks of rows differ more than they would if the rows were in random order."""
+"""Test for row blocks that differ more than blocks of rows in random order."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class BlockMeans:
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.minibatches.unlike_blocks import BlockMeans
+    >>> from pymc_geodesic.minibatches.heterogeneous_blocks import BlockMeans
     >>> labels = np.repeat([-1.0, 1.0], 500)
     >>> means = BlockMeans()
     >>> for number, block in enumerate(np.split(labels, 10)):
