@@ -35,7 +35,7 @@ from pymc_geodesic.kernels.topic_assignments import (
     sample_documents,
 )
 from pymc_geodesic.kernels.topic_updates import read_words
-from pymc_geodesic.minibatches.block_rows import Memory
+from pymc_geodesic.minibatches.block_rows import Buffers
 from pymc_geodesic.minibatches.documents import (
     Documents,
     ResidentDocuments,
@@ -308,7 +308,7 @@ class TopicCountEstimator(CountEstimate):
             )
         self._values = np.empty((0, 0))
         self._is_new = np.zeros(n_documents, dtype=bool)
-        self._memory = Memory()  # allocation would take as long as the computation
+        self._memory = Buffers()  # allocation would take as long as the computation
         self.refresh_data()
 
     def refresh_data(self) -> None:

@@ -68,7 +68,7 @@ class ResizedArray(FixedArray):
     """An array whose place is taken by others of other lengths; ``shape[0]`` is None."""
 
 
-class CompiledField:
+class CompiledGradient:
     """A field together with the context it reads.
 
     Parameters
@@ -200,13 +200,13 @@ def mode_of(compile_kwargs: dict[str, Any]) -> Mode:
     return with_arithmetic_for_trigamma(with_loops_for_products(mode))
 
 
-def compile_field(
+def compile_gradient(
     coordinates: Sequence[TensorVariable],
     inputs: Sequence[FixedArray],
     gradients: Sequence[TensorVariable],
     values: TensorVariable | None = None,
     compile_kwargs: Mapping[str, Any] | None = None,
-) -> CompiledField:
+) -> CompiledGradient:
     """Compile gradients, and values if wanted, into a field.
 
     Parameters
@@ -242,7 +242,7 @@ def compile_field(
     if is_native and not in_python:
         with report_long_compilation():
             field = _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None)
-        return CompiledField(field, inputs)
+        return CompiledGradient(field, inputs)
     return _interpreted(function, shapes, inputs, values is not None)
 
 
@@ -313,7 +313,7 @@ def _interpreted(
     shapes: Sequence[tuple[int | None, ...]],
     inputs: Sequence[FixedArray],
     has_values: bool,
-) -> CompiledField:
+) -> CompiledGradient:
     def call(position: Any, argument: int, context: Any, output: Any) -> float:
         parts, total = _parts(shapes, argument)
         x = _view(ctypes.addressof(position.contents), (total,), "float64")
@@ -334,7 +334,7 @@ def _interpreted(
         out[total:] = values
         return 0.0
 
-    return CompiledField(interpreted_field(call), inputs)
+    return CompiledGradient(interpreted_field(call), inputs)
 
 
 def _parts(

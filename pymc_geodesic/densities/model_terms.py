@@ -1,4 +1,4 @@
-"""Terms of the log-density of a model, as PyMC writes them: graphs, and values at a point."""
+"""Terms of the log-density of a model in PyMC's values: graphs, and values at a point."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.graphs import function_as_written
+from pymc_geodesic.densities.graphs import unoptimized_function
+
+# --- graphs -------------------------------------------------------------------------------------
 
 
-class _Kept(NamedTuple):
-    """Terms, and what the model was when they were written."""
+class _CachedTerms(NamedTuple):
+    """Terms, and the parts of the model that they were made from."""
 
     parts: tuple[Any, ...]
     terms: dict[TensorVariable, TensorVariable]
 
 
-_kept: WeakKeyDictionary[Model, _Kept] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[Model, _CachedTerms] = WeakKeyDictionary()
 
 
-def terms_as_written(model: Model) -> dict[TensorVariable, TensorVariable]:
+def logp_terms(model: Model) -> dict[TensorVariable, TensorVariable]:
     """Return the elementwise log-density of each variable and potential, in PyMC's values.
 
-    PyMC takes tens of milliseconds or more to write them, and every step asks twice: where it is
-    made, and where it starts.
+    The graphs are cached: PyMC takes tens of milliseconds or more to build them, and each step
+    needs them in the constructor and at the start of a chain.
 
     Parameters
     ----------
@@ -41,49 +43,40 @@ def terms_as_written(model: Model) -> dict[TensorVariable, TensorVariable]:
     Returns
     -------
     dict
-        Graph over the value variables, by random variable or potential. Do not change it.
+        Graph of the value variables, by random variable or potential. Not to be modified.
 
     Examples
     --------
     >>> import pymc as pm
-    >>> from pymc_geodesic.densities.model_terms import terms_as_written
+    >>> from pymc_geodesic.densities.model_terms import logp_terms
     >>> with pm.Model() as model:
     ...     x = pm.Normal("x")
-    >>> term = terms_as_written(model)[x]
+    >>> term = logp_terms(model)[x]
     >>> term.eval({model.rvs_to_values[x]: 0.0}, mode="FAST_COMPILE").round(4).item()
     -0.9189
-    >>> terms_as_written(model)[x] is term
+    >>> logp_terms(model)[x] is term
     True
     """
-    written = [*model.basic_RVs, *model.potentials]
+    variables = [*model.basic_RVs, *model.potentials]
     values = [model.rvs_to_values[rv] for rv in model.basic_RVs]
     transforms = [model.rvs_to_transforms.get(rv) for rv in model.basic_RVs]
-    parts = (*written, *values, *transforms)
-    kept = _kept.get(model)
-    if kept is None or not _are_same(kept.parts, parts):
-        terms = model.logp(written, sum=False) if written else []
-        kept = _Kept(parts, dict(zip(written, terms, strict=True)))
-        _kept[model] = kept
-    return kept.terms
+    parts = (*variables, *values, *transforms)
+    cached = _cache.get(model)
+    if cached is None or not _are_identical(cached.parts, parts):
+        terms = model.logp(variables, sum=False) if variables else []
+        cached = _CachedTerms(parts, dict(zip(variables, terms, strict=True)))
+        _cache[model] = cached
+    return cached.terms
 
 
-def _are_same(old: tuple[Any, ...], new: tuple[Any, ...]) -> bool:
+def _are_identical(old: tuple[Any, ...], new: tuple[Any, ...]) -> bool:
     return len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
 
 
-MOST_NUMBERS = 10**6
-"""Data beyond which a term is not looked at before anything is wrong: that would take long."""
+# --- values -------------------------------------------------------------------------------------
 
-
-def _data_of(graph: Variable) -> list[np.ndarray]:
-    """Numbers that a graph holds, of shared variables and constants."""
-    found = []
-    for each in graph_inputs([graph]):
-        if isinstance(each, SharedVariable):
-            found.append(each.get_value(borrow=True))
-        elif isinstance(each, Constant):
-            found.append(each.data)
-    return [each for each in found if isinstance(each, np.ndarray)]
+MAX_DATA = 10**6
+"""Size of the data of a term beyond which `LogTerms.fails` omits it, because it would take long."""
 
 
 class LogTerms:
@@ -93,90 +86,89 @@ class LogTerms:
     ----------
     model : pymc.Model
     without : collection of str
-        Data containers whose values are no data, but placeholders for rows that come later.
+        Data containers whose values are placeholders for rows that come later.
     own : collection of str
-        Variables whose own terms are not looked at, as the sampler may start from an edge.
+        Variables whose own terms are omitted, because the sampler may start at the boundary of
+        their support.
     """
 
     def __init__(self, model: Model, without: Iterable[str] = (), own: Iterable[str] = ()) -> None:
         self._model = model
-        left_out = set(own)
-        every = [v for v in (*model.basic_RVs, *model.potentials) if v.name not in left_out]
+        omitted = set(own)
+        variables = [v for v in (*model.basic_RVs, *model.potentials) if v.name not in omitted]
         placeholders = {model[name] for name in without if name in model.named_vars}
-        terms = terms_as_written(model)
+        terms = logp_terms(model)
         self._graphs = {
             each.name: terms[each].sum()
-            for each in every
+            for each in variables
             if placeholders.isdisjoint(graph_inputs([terms[each]]))
         }
-        self._observed = {each.name: model.rvs_to_values[each] for each in model.observed_RVs}
+        self._observed = {rv.name for rv in model.observed_RVs}
         small = [
             graph
             for graph in self._graphs.values()
-            if sum(data.size for data in _data_of(graph)) <= MOST_NUMBERS
+            if sum(data.size for data in _data_of(graph)) <= MAX_DATA
         ]
-        self._quick = function_as_written(model.value_vars, small)
-
-    def _rewritten(self, graph: Variable) -> pytensor.compile.Function:
-        return self._model.compile_fn(
-            graph, inputs=self._model.value_vars, point_fn=False, on_unused_input="ignore"
-        )
+        self._small_terms = unoptimized_function(model.value_vars, small)
 
     def fails(self, point: Mapping[str, np.ndarray]) -> bool:
-        """Whether some term of little data has no log-density, or parameters that break a rule."""
+        """Whether a term of little data is not finite, or has invalid parameters."""
         if not self._model.check_bounds:
             return False
         values = [point[value.name] for value in self._model.value_vars]
         if not all(np.isfinite(value).all() for value in values):
-            return False  # the variable itself is to blame
+            return False  # the variable itself is the cause
         try:
-            return any(np.isnan(term) or term == -np.inf for term in self._quick(*values))
+            return any(np.isnan(term) or term == -np.inf for term in self._small_terms(*values))
         except ParameterValueError:
             return True
 
     def report(self, point: Mapping[str, np.ndarray]) -> str | None:
-        """Say which terms have no log-density at a point, why, and what helps; None if all have.
+        """Describe terms that are not finite at a point, with cause and remedy; None without any.
 
-        Like the error of `pymc.Model.check_start_vals` it lists the log-density of every term.
+        Like the error of `pymc.Model.check_start_vals`, it lists the log-density of each term.
         """
         values = [point[value.name] for value in self._model.value_vars]
         listed: list[str] = []
         reasons: list[str] = []
         for name, graph in self._graphs.items():
             try:
-                term = float(function_as_written(self._model.value_vars, graph)(*values))
+                term = float(unoptimized_function(self._model.value_vars, graph)(*values))
             except ParameterValueError as error:
                 listed.append(f"{name}: -inf")
                 rule = str(error).splitlines()[0]
                 reasons.append(
-                    f"The parameters of {name!r} break the rule “{rule}”: correct them"
-                    + self._initial_values(name, but=name)
+                    f"The parameters of {name!r} violate “{rule}”: correct them"
+                    + self._suggest_initial_values(name, but=name)
                 )
                 continue
-            if not np.isfinite(
-                term
-            ):  # as written, logarithms underflow where rewritten ones do not
+            if not np.isfinite(term):  # without rewrites, logarithms may underflow
                 term = float(self._rewritten(graph)(*values))
             listed.append(f"{name}: {term:.2f}")
             if not np.isfinite(term):
-                reasons.append(self._reason(name, graph))
+                reasons.append(self._describe_cause(name, graph))
         if not reasons:
             return None
         terms = ", ".join(listed)
         return f"The terms there are {{{terms}}}. {'. '.join(reasons)}"
 
-    def _reason(self, name: str, graph: Variable) -> str:
+    def _rewritten(self, graph: Variable) -> pytensor.compile.Function:
+        return self._model.compile_fn(
+            graph, inputs=self._model.value_vars, point_fn=False, on_unused_input="ignore"
+        )
+
+    def _describe_cause(self, name: str, graph: Variable) -> str:
         data = [each for each in _data_of(graph) if each.dtype.kind == "f"]
         if any(np.isnan(each).any() for each in data):
             return f"The data of {name!r} hold NaN: drop or impute those rows"
-        what = "data outside its support, or " if name in self._observed else ""
+        data_or = "data outside its support, or " if name in self._observed else ""
         return (
-            f"{name!r} has {what}parameters for which it has no density: correct them"
-            f"{self._initial_values(name)}; model.debug() shows more"
+            f"{name!r} has {data_or}parameters for which it has no density: correct them"
+            f"{self._suggest_initial_values(name)}; model.debug() shows more"
         )
 
-    def _initial_values(self, name: str, but: str = "") -> str:
-        """Remedy if a term depends on free variables, of which one does not matter."""
+    def _suggest_initial_values(self, name: str, but: str = "") -> str:
+        """Remedy for a term that depends on free variables other than ``but``."""
         above = set(graph_inputs([self._graphs[name]]))
         names = [
             repr(rv.name)
@@ -186,3 +178,14 @@ class LogTerms:
         if not names:
             return ""
         return f", or give another initial value (initval=) to {', '.join(names)}"
+
+
+def _data_of(graph: Variable) -> list[np.ndarray]:
+    """Arrays of the shared variables and constants of a graph."""
+    found = []
+    for each in graph_inputs([graph]):
+        if isinstance(each, SharedVariable):
+            found.append(each.get_value(borrow=True))
+        elif isinstance(each, Constant):
+            found.append(each.data)
+    return [each for each in found if isinstance(each, np.ndarray)]

@@ -1,4 +1,8 @@
-"""Smoothness of a log-density: kinks, edges of its support, and jumps."""
+"""Smoothness of a log-density: kinks, moving edges of its support, and jumps.
+
+At a kink the gradient jumps. At an edge the log-density falls to −∞, and at a jump it changes by a
+finite amount, without a gradient that shows it.
+"""
 
 from __future__ import annotations
 
@@ -43,26 +47,29 @@ from pytensor.tensor.math import Argmax, Max, Min
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.graphs import function_as_written
-from pymc_geodesic.densities.log_density import rebuilt
+from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 
+type Point = Mapping[str, np.ndarray]
 
-def scalar_op(variable: Variable) -> object:
-    """Return the operation on single numbers that made a variable, if it was one."""
+# --- analysis of graphs -------------------------------------------------------------------------
+
+
+def _scalar_op(variable: Variable) -> object:
+    """Return the elementwise operation that computes a variable, if there is one."""
     node = variable.owner
     if node is not None and isinstance(node.op, Elemwise):
         return node.op.scalar_op
     return None
 
 
-def is_minus_infinity(variable: Variable) -> bool:
-    """Return whether a variable is the constant −∞, in whatever shape."""
+def _is_minus_infinity(variable: Variable) -> bool:
+    """Whether a variable is the constant −∞, of any shape."""
     node = variable.owner
     while node is not None:
         if not isinstance(node.op, DimShuffle | Alloc) and not isinstance(
-            scalar_op(variable), Cast
+            _scalar_op(variable), Cast
         ):
             return False
         variable = node.inputs[0]
@@ -70,31 +77,32 @@ def is_minus_infinity(variable: Variable) -> bool:
     return isinstance(variable, Constant) and bool(np.all(np.equal(variable.data, -np.inf)))
 
 
-def what_moves(graphs: Sequence[Variable], sampled: set[Variable]) -> set[Variable]:
-    """Variables in graphs whose value, and not only whose shape, depends on what is sampled."""
-    moving = set(sampled)
+def _dependent(graphs: Sequence[Variable], sampled: set[Variable]) -> set[Variable]:
+    """Variables whose value, and not only whose shape, depends on sampled variables."""
+    found = set(sampled)
     for node in io_toposort([], graphs):
-        if not isinstance(node.op, Shape | Shape_i) and not moving.isdisjoint(node.inputs):
-            moving.update(node.outputs)
-    return moving
+        if not isinstance(node.op, Shape | Shape_i) and not found.isdisjoint(node.inputs):
+            found.update(node.outputs)
+    return found
 
 
-def compares(condition: Variable, moving: set[Variable]) -> bool:
-    """Whether a condition is an inequality about something that moves, or made of such."""
-    if condition not in moving or condition.type.dtype != "bool" or condition.owner is None:
+def _is_inequality(condition: Variable, dependent: set[Variable]) -> bool:
+    """Whether a condition is, or contains, an inequality of dependent variables."""
+    if condition not in dependent or condition.type.dtype != "bool" or condition.owner is None:
         return False
-    if isinstance(scalar_op(condition), LT | GT | LE | GE):
+    if isinstance(_scalar_op(condition), LT | GT | LE | GE):
         return True
-    return any(compares(each, moving) for each in condition.owner.inputs)
+    return any(_is_inequality(each, dependent) for each in condition.owner.inputs)
 
 
-# --- kinks ---------------------------------------------------------------------------------------
+# --- kinks --------------------------------------------------------------------------------------
+
 
 def has_kinks(graphs: Sequence[Variable], sampled: Sequence[Variable]) -> bool:
-    """Whether the gradient of some graph may jump where what is sampled moves.
+    """Whether the gradient of a graph may jump as a function of sampled variables.
 
-    Absolute values, maxima and the like, and choices by an inequality, unless what is chosen is
-    minus infinity. Whether both sides meet smoothly is not looked at.
+    This holds for absolute values, maxima and minima, and for a choice by an inequality, unless
+    one of the branches is −∞. Branches may meet smoothly; this is not examined.
 
     Examples
     --------
@@ -106,86 +114,69 @@ def has_kinks(graphs: Sequence[Variable], sampled: Sequence[Variable]) -> bool:
     >>> has_kinks([pt.sum(pt.softplus(pt.maximum(0.0, x) * w))], [w])
     False
     """
-    moving = what_moves(graphs, set(sampled))
+    dependent = _dependent(graphs, set(sampled))
     for node in io_toposort([], graphs):
-        if moving.isdisjoint(node.outputs):
+        if dependent.isdisjoint(node.outputs):
             continue
-        kind = scalar_op(node.outputs[0])
-        if isinstance(kind, Abs | Clip | ScalarMaximum | ScalarMinimum):
+        op = _scalar_op(node.outputs[0])
+        if isinstance(op, Abs | Clip | ScalarMaximum | ScalarMinimum):
             return True
         if isinstance(node.op, Argmax | Max | Min):
             return True
-        if isinstance(kind, Switch):
+        if isinstance(op, Switch):
             condition, *branches = node.inputs
-            if compares(condition, moving) and not any(map(is_minus_infinity, branches)):
+            if _is_inequality(condition, dependent) and not any(map(_is_minus_infinity, branches)):
                 return True
     return False
 
 
-# --- edges of the support ------------------------------------------------------------------------
+# --- edges of the support -----------------------------------------------------------------------
 
-_SCALES = np.logspace(-1.0, 1.0, 10)
-"""Distances from the initial point, in PyMC's values, at which an edge is looked for."""
-
-
-def _conditions(graph: Variable, moving: set[Variable]) -> list[Variable]:
-    """Where a term is not minus infinity, for each place where moving may make it so."""
-    found = []
-    for node in io_toposort([], [graph]):
-        if not isinstance(scalar_op(node.outputs[0]), Switch):
-            continue
-        condition, if_true, if_false = node.inputs
-        if not compares(condition, moving):
-            continue
-        if is_minus_infinity(if_false):
-            found.append(pt.all(condition))
-        elif is_minus_infinity(if_true):
-            found.append(pt.all(~condition))
-    return found
+_EDGE_DISTANCES = np.logspace(-1.0, 1.0, 10)
+"""Distances from the initial point, in PyMC's values, at which edges are searched for."""
 
 
-def edges(
+def find_edges(
     model: Model,
     variables: Sequence[ManifoldVariable],
     terms: Mapping[TensorVariable, TensorVariable],
 ) -> list[tuple[str, list[str]]]:
     """Find the terms of a model whose support depends on sampled variables.
 
-    A uniform likelihood between 0 and s has an edge: where s falls below an observation, the
-    density is zero, and the gradient there, as on the other side, points to smaller s. Variables
-    with a transform have none, since their values move with their bounds.
+    A uniform likelihood between 0 and s has an edge: where s is below an observation, the density
+    is zero, and the gradient on both sides points to smaller s. Variables with a transform have no
+    edge, since their values move with their bounds.
 
     Parameters
     ----------
     model : pymc.Model
     variables : list of ManifoldVariable
-        What a step moves together.
+        Variables that a step samples together.
     terms : mapping of TensorVariable to TensorVariable
-        See `pymc_geodesic.densities.model_terms.terms_as_written`.
+        See `pymc_geodesic.densities.model_terms.logp_terms`.
 
     Returns
     -------
     list of (str, list of str)
-        Names of a term and of the sampled variables that its support depends on.
+        Name of a term, and names of the sampled variables that its support depends on.
     """
     sampled = {variable.value: variable.name for variable in variables}
     found = []
     for term, graph in terms.items():
         if model.rvs_to_values.get(term) in sampled or model.rvs_to_transforms.get(term):
             continue
-        conditions = _conditions(graph, what_moves([graph], set(sampled)))
+        conditions = _support_conditions(graph, _dependent([graph], set(sampled)))
         if not conditions:
             continue
-        inside = function_as_written(model.value_vars, pt.all(pt.stack(conditions)))
+        is_inside = unoptimized_function(model.value_vars, pt.all(pt.stack(conditions)))
         start = model.initial_point(random_seed=0)
         rng = np.random.default_rng(0)
         crossed = []
         for value, name in sampled.items():
-            for scale in _SCALES:
-                step = scale * rng.choice([-1.0, 1.0], size=np.shape(start[value.name]))
-                point = start | {value.name: start[value.name] + step}
-                back = start | {value.name: start[value.name] - step}
-                if _crosses(inside, model, point) or _crosses(inside, model, back):
+            for distance in _EDGE_DISTANCES:
+                step = distance * rng.choice([-1.0, 1.0], size=np.shape(start[value.name]))
+                ends = (start[value.name] + step, start[value.name] - step)
+                if any(_is_outside(is_inside, model, start | {value.name: end}) for end in ends):
                     crossed.append(name)
                     break
         if crossed:
@@ -193,16 +184,32 @@ def edges(
     return found
 
 
-def _crosses(inside: pytensor.compile.Function, model: Model, point: dict[str, np.ndarray]) -> bool:
-    """Whether a point lies beyond an edge; one with other parameters that are wrong does not."""
+def _support_conditions(graph: Variable, dependent: set[Variable]) -> list[Variable]:
+    """Conditions of dependent variables under which a term is not −∞."""
+    found = []
+    for node in io_toposort([], [graph]):
+        if not isinstance(_scalar_op(node.outputs[0]), Switch):
+            continue
+        condition, if_true, if_false = node.inputs
+        if not _is_inequality(condition, dependent):
+            continue
+        if _is_minus_infinity(if_false):
+            found.append(pt.all(condition))
+        elif _is_minus_infinity(if_true):
+            found.append(pt.all(~condition))
+    return found
+
+
+def _is_outside(is_inside: pytensor.compile.Function, model: Model, point: Point) -> bool:
+    """Whether a point is outside the support; False if other parameters are invalid there."""
     values = [np.asarray(point[value.name], dtype=value.type.dtype) for value in model.value_vars]
     try:
-        return not inside(*values)
+        return not is_inside(*values)
     except ParameterValueError:
         return False
 
 
-def support_message(sampler: str, term: str, names: Sequence[str]) -> str:
+def edge_message(sampler: str, term: str, names: Sequence[str]) -> str:
     """Error message for a term whose support depends on variables of an uncorrected sampler.
 
     Parameters
@@ -222,83 +229,80 @@ def support_message(sampler: str, term: str, names: Sequence[str]) -> str:
     )
 
 
-# --- jumps ---------------------------------------------------------------------------------------
+# --- jumps --------------------------------------------------------------------------------------
 
-_IN_STEPS = (Floor, Ceil, IntDiv, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)
-"""What makes steps of a number that moves, beside comparisons and integers."""
+_STEP_FUNCTIONS = (Floor, Ceil, IntDiv, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)
+"""Operations with piecewise constant real values."""
+
 _AT_POINTS = (EQ, NEQ, IsInf, IsNan)
-"""What a path passes without an interval on one side of it."""
+"""Conditions that change at isolated points, which a path crosses without an interval."""
 
 _SPREAD = 0.5
-"""How far from the initial point, in PyMC's values: there, two levels may be the same."""
+"""Standard deviation of the random point around the initial point, in PyMC's values, where no two
+levels are equal."""
 
-_SCALES = (0.3, 1.0, 3.0, 10.0)
-"""Distances over which a jump is looked for, in a direction of its own each, and back."""
+_JUMP_DISTANCES = (0.3, 1.0, 3.0, 10.0)
+"""Scales of the paths along which a jump is searched for, each in a random direction and back."""
 
 _HALVINGS = 46
-"""Of such a distance, until it is as short as rounding allows."""
+"""Bisections of such a path, down to the rounding error."""
 
 _TOLERANCE = 1e-5
-"""Change of one entry of a term, over 1 plus its size, that is no rounding."""
+"""Change of an entry of a term, relative to 1 plus its size, that is more than rounding."""
 
 _NO_VALUE = (ArithmeticError, AssertionError, IndexError, ParameterValueError, ValueError)
+"""Errors of evaluations of a term with invalid parameters."""
 
 _ROWS = 200
-"""Rows that stand for all, at least."""
-
-type Point = Mapping[str, np.ndarray]
+"""Minimum number of rows that represent all rows."""
 
 
-def jumps(
+def find_jumps(
     model: Model,
     variables: Sequence[ManifoldVariable],
     terms: Mapping[TensorVariable, TensorVariable],
     minibatch: Sequence[str] | str | None = None,
 ) -> list[tuple[str, list[str]]]:
-    """Find the terms of a model that jump where sampled variables move.
+    """Find the terms of a model that are discontinuous in sampled variables.
 
     The mean of a change point, ``pt.switch(time < tau, before, after)``, jumps where τ passes an
-    observation and is flat in between: its gradient in τ is zero everywhere, whatever the data say.
-    A term that is only written in pieces, such as a hinge loss, does not jump where they meet.
+    observation and is constant in between: its gradient in τ is zero everywhere. A term that is
+    defined by pieces, such as a hinge loss, does not jump if they meet.
 
     Parameters
     ----------
     model : pymc.Model
     variables : list of ManifoldVariable
-        What a step moves together.
+        Variables that a step samples together.
     terms : mapping of TensorVariable to TensorVariable
-        See `pymc_geodesic.densities.model_terms.terms_as_written`.
+        See `pymc_geodesic.densities.model_terms.logp_terms`.
     minibatch : str or sequence of str, optional
-        Data of which some rows, evenly spaced, stand for all.
+        Data of which evenly spaced rows represent all.
 
     Returns
     -------
     list of (str, list of str)
-        Names of a term and of the sampled variables whose movement makes it jump.
+        Name of a term, and names of the sampled variables in which it jumps.
     """
     sampled = {variable.value: variable.name for variable in variables}
-    found = []
-    some = _some_rows(model, [minibatch] if isinstance(minibatch, str) else minibatch or ())
+    names = [minibatch] if isinstance(minibatch, str) else minibatch or ()
     try:
-        graphs = rebuilt(list(terms.values()), some)
-    except (
-        IndexError,
-        TypeError,
-        ValueError,
-    ):  # rows that go with others: an error of its own says which
+        graphs = rebuild_graphs(list(terms.values()), _fewer_rows(model, names))
+    except (IndexError, TypeError, ValueError):  # other data have rows; reported elsewhere
         return []
+    found = []
     for term, graph in zip(terms, graphs, strict=True):
-        pieces = _pieces(graph, what_moves([graph], set(sampled)))
+        pieces = _piecewise_constant(graph, _dependent([graph], set(sampled)))
         if pieces:
-            look = _Look(model, pieces, graph)
-            names = [name for value, name in sampled.items() if look.jumps_along(value.name)]
-            if names:
-                found.append((term.name, names))
+            search = _JumpSearch(model, pieces, graph)
+            jumping = [name for value, name in sampled.items() if search.jumps_along(value.name)]
+            if jumping:
+                found.append((term.name, jumping))
     return found
 
 
-def _some_rows(model: Model, names: Sequence[str]) -> dict[Variable, Variable]:
-    """Return some rows of data containers, to take the place of all."""
+def _fewer_rows(model: Model, names: Sequence[str]) -> dict[Variable, Variable]:
+    """Return some rows of data containers, to replace them."""
     containers = [model.named_vars.get(name) for name in names]
     values = {
         container: container.get_value(borrow=True)
@@ -312,31 +316,30 @@ def _some_rows(model: Model, names: Sequence[str]) -> dict[Variable, Variable]:
     }
 
 
-def _pieces(graph: Variable, moving: set[Variable]) -> list[Variable]:
-    """Return what is constant in pieces although it is computed from numbers that move."""
+def _piecewise_constant(graph: Variable, dependent: set[Variable]) -> list[Variable]:
+    """Find piecewise constant functions of real variables that depend on sampled variables."""
     at_edges = {
         node.inputs[0]
         for node in io_toposort([], [graph])
-        if isinstance(scalar_op(node.outputs[0]), Switch)
-        and any(map(is_minus_infinity, node.inputs[1:]))
+        if isinstance(_scalar_op(node.outputs[0]), Switch)
+        and any(map(_is_minus_infinity, node.inputs[1:]))
     }
     pieces = []
     for node in io_toposort([], [graph]):
-        numbers = [each for each in node.inputs if each in moving and _is_real(each)]
-        if not numbers:
+        if not any(each in dependent and _is_real(each) for each in node.inputs):
             continue
-        kind = scalar_op(node.outputs[0])
-        if isinstance(kind, _AT_POINTS):
+        op = _scalar_op(node.outputs[0])
+        if isinstance(op, _AT_POINTS):
             continue
-        if isinstance(kind, Mod):
+        if isinstance(op, Mod):
             pieces.append(pt.floor(node.inputs[0] / node.inputs[1]))
-        elif isinstance(kind, _IN_STEPS):
+        elif isinstance(op, _STEP_FUNCTIONS):
             pieces.append(node.outputs[0])
         else:
             pieces += [
                 output
                 for output in node.outputs
-                if output in moving and output not in at_edges and _is_whole(output)
+                if output in dependent and output not in at_edges and _is_integer(output)
             ]
     return pieces
 
@@ -345,12 +348,21 @@ def _is_real(variable: Variable) -> bool:
     return str(getattr(variable.type, "dtype", "")).startswith("float")
 
 
-def _is_whole(variable: Variable) -> bool:
+def _is_integer(variable: Variable) -> bool:
     return str(getattr(variable.type, "dtype", "")).startswith(("bool", "int", "uint"))
 
 
-class _Look:
-    """A look for places where one term changes from piece to piece."""
+class _JumpSearch:
+    """Search for jumps of one term, at the points where a piecewise constant function changes.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    pieces : list of Variable
+        See `_piecewise_constant`.
+    graph : Variable
+        The term.
+    """
 
     def __init__(self, model: Model, pieces: list[Variable], graph: Variable) -> None:
         self._names = [(value.name, value.type.dtype) for value in model.value_vars]
@@ -359,37 +371,36 @@ class _Look:
         self._rng = np.random.default_rng(0)
         start = model.initial_point(random_seed=0)
         floating = {name for name, dtype in self._names if dtype.startswith("float")}
-        self._place = {
-            name: self._beside(value) if name in floating else value
+        self._point = {
+            name: value + _SPREAD * self._rng.standard_normal(np.shape(value))
+            if name in floating
+            else value
             for name, value in start.items()
         }
 
     def jumps_along(self, name: str) -> bool:
-        """Whether the term jumps where one variable moves."""
-        here = self._place[name]
-        ways = [scale * self._rng.standard_normal(np.shape(here)) for scale in _SCALES]
+        """Whether the term jumps in one variable."""
+        here = self._point[name]
+        steps = [scale * self._rng.standard_normal(np.shape(here)) for scale in _JUMP_DISTANCES]
         return any(
             self._jumps_between(name, here, there)
-            for way in ways
-            for there in (here + way, here - way)
+            for step in steps
+            for there in (here + step, here - step)
         )
 
-    def _beside(self, value: np.ndarray) -> np.ndarray:
-        return value + _SPREAD * self._rng.standard_normal(np.shape(value))
-
     def _jumps_between(self, name: str, near: np.ndarray, far: np.ndarray) -> bool:
-        """Whether the term changes where the first of its pieces ends on the way."""
+        """Whether the term changes at the end of the first piece of a path, found by bisection."""
         try:
-            first = self._pieces(self._place | {name: near})
-            if _same(first, self._pieces(self._place | {name: far})):
+            first = self._pieces(self._point | {name: near})
+            if _are_equal(first, self._pieces(self._point | {name: far})):
                 return False
             for _ in range(_HALVINGS):
                 middle = 0.5 * (near + far)
-                if _same(first, self._pieces(self._place | {name: middle})):
+                if _are_equal(first, self._pieces(self._point | {name: middle})):
                     near = middle
                 else:
                     far = middle
-            before, after = (self._term()(self._place | {name: end})[0] for end in (near, far))
+            before, after = (self._term()(self._point | {name: end})[0] for end in (near, far))
         except _NO_VALUE:
             return False
         with np.errstate(invalid="ignore"):
@@ -400,16 +411,16 @@ class _Look:
     def _function(
         self, model: Model, outputs: list[Variable]
     ) -> Callable[[Point], list[np.ndarray]]:
-        compiled = function_as_written(model.value_vars, outputs)
+        function = unoptimized_function(model.value_vars, outputs)
 
         def evaluate(point: Point) -> list[np.ndarray]:
             with np.errstate(all="ignore"):
-                return compiled(*(np.asarray(point[name], dtype) for name, dtype in self._names))
+                return function(*(np.asarray(point[name], dtype) for name, dtype in self._names))
 
         return evaluate
 
 
-def _same(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
+def _are_equal(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(some, others, strict=True))
 
 
@@ -425,10 +436,10 @@ def jump_message(sampler: str, term: str, names: Sequence[str]) -> str:
     """
     sampled = ", ".join(repr(name) for name in names)
     return see(
-        f"the log-density of {term!r} jumps where {sampled} moves, as with comparisons, rounding "
-        f"or step functions: gradients do not show a jump, and {sampler} has no Metropolis "
-        f"correction. Sample {sampled} with pm.Slice, GMC or NUTS, pass the other variables to "
-        f"{sampler} by name, or write a smooth change, such as pm.math.sigmoid((time - tau) / "
-        "width) for time > tau",
+        f"the log-density of {term!r} jumps as a function of {sampled}, as with comparisons, "
+        f"rounding or step functions: gradients do not show a jump, and {sampler} has no "
+        f"Metropolis correction. Sample {sampled} with pm.Slice, GMC or NUTS, pass the other "
+        f"variables to {sampler} by name, or write a smooth change, such as "
+        "pm.math.sigmoid((time - tau) / width) for time > tau",
         "jump",
     )

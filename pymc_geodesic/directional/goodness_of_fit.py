@@ -25,7 +25,7 @@ from pymc_geodesic.distributions.special import (
     mean_resultant_length_slope,
 )
 from pymc_geodesic.distributions.unit_points import unit_points
-from pymc_geodesic.gradients.scores import PointLaw
+from pymc_geodesic.gradients.scores import ManifoldDistribution
 from pymc_geodesic.manifolds import Manifold, Product, Sphere
 
 METHODS = ("bootstrap", "monte-carlo")
@@ -109,13 +109,15 @@ def stein_test(
     >>> stein_test(x, girdle, random_seed=1).pvalue < 0.01
     True
     """
-    return SteinTest(PointLaw(distribution))(x, method, bandwidth, beta, n_resamples, random_seed)
+    return SteinTest(ManifoldDistribution(distribution))(
+        x, method, bandwidth, beta, n_resamples, random_seed
+    )
 
 
 class SteinTest:
     """Test against one distribution; see `stein_test`."""
 
-    def __init__(self, distribution: PointLaw) -> None:
+    def __init__(self, distribution: ManifoldDistribution) -> None:
         self._distribution = distribution
         self._product = Product([("x", distribution.manifold, 1)])
 

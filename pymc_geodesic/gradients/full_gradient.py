@@ -1,4 +1,4 @@
-"""Log-density, gradient and Hessian over all rows, or a weighted sample of them, summed in chunks."""
+"""Log-density, gradient and Hessian over all rows, or a weighted sample of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.densities.compilation import CompiledField, FixedArray, RowBlock
+from pymc_geodesic.densities.compilation import CompiledGradient, FixedArray, RowBlock
 from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled_for_c
 
@@ -57,7 +57,7 @@ class TotalGradient:
 
     Parameters
     ----------
-    inner : CompiledField
+    inner : CompiledGradient
         Gradient function of a chunk, whose argument is the number of rows, with the log-density.
         Its inputs end with one block of rows for each of `names`, the weight of the rows and the
         weight of the terms that do not depend on them.
@@ -72,7 +72,7 @@ class TotalGradient:
         Sum over the rows of the last `set_rows`; the log-density follows the gradient.
     """
 
-    def __init__(self, inner: CompiledField, size: int, names: list[str]) -> None:
+    def __init__(self, inner: CompiledGradient, size: int, names: list[str]) -> None:
         self._inner = inner
         self._size = size
         self._names = names
@@ -159,11 +159,11 @@ class RowCurvature:
 
     Parameters
     ----------
-    inner : CompiledField
+    inner : CompiledGradient
         Function of (x, v), each of length ``size``, that returns (∇f(x), ∇²f(x) v) for the number
         of rows in its argument. Its inputs end with one block of rows for each of `names`, the
         weight of the rows and the weight of the terms that do not depend on them.
-    minibatch : CompiledField
+    minibatch : CompiledGradient
         Gradient function of minibatches, whose last inputs are the same blocks.
     size : int
     names : list of str
@@ -183,8 +183,8 @@ class RowCurvature:
 
     def __init__(
         self,
-        inner: CompiledField,
-        minibatch: CompiledField,
+        inner: CompiledGradient,
+        minibatch: CompiledGradient,
         size: int,
         names: list[str],
         batch_size: int,

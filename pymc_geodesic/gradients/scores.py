@@ -18,7 +18,7 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
-from pymc_geodesic.densities.graphs import interpreting
+from pymc_geodesic.densities.graphs import without_c_compiler
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import (
     ManifoldVariable,
@@ -27,7 +27,7 @@ from pymc_geodesic.densities.variables import (
     product_of,
 )
 from pymc_geodesic.gradients.control_variates import ControlVariates
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.manifolds import Euclidean, Manifold, Sphere, Stiefel
 from pymc_geodesic.minibatches.from_arguments import (
     MinibatchArguments,
@@ -97,7 +97,7 @@ class PosteriorScore:
         source = named_row_source(self.model, rows)
         self.uses_minibatches = source is not None
         density = RowDensity(self.model, self.variables, source or drawn_row_source(self.model))
-        self.estimator = GradientEstimator(density, with_value=not self.uses_minibatches)
+        self.estimator = MinibatchGradient(density, with_value=not self.uses_minibatches)
         if self.uses_minibatches and self.estimator.depends_on_others:
             raise ValueError(
                 "minibatches are compared with the gradient of all rows at one place, which the "
@@ -163,7 +163,7 @@ class PosteriorScore:
 
     def control_variates(self, position: np.ndarray) -> ControlVariates:
         """First-order control variates of the minibatches, with a centering point."""
-        variates = ControlVariates(self.estimator.field, self.product.size)
+        variates = ControlVariates(self.estimator.logp_grad, self.product.size)
         variates.set_center(position, self._of_all_rows(position)[:-1])
         return variates
 
@@ -225,7 +225,7 @@ class PosteriorScore:
         if self._total is not None:
             return self._total.sum_over(position, self.estimator.source.all_rows() or ())
         output = np.empty(self.product.size + 1)
-        field = self.estimator.field
+        field = self.estimator.logp_grad
         evaluate(field.address, position, 0, field.context, output)
         field.raise_error()
         return output
@@ -267,7 +267,7 @@ def _value_function(model: Model) -> Callable:
     )
 
 
-class PointLaw:
+class ManifoldDistribution:
     """A distribution of unit vectors or frames whose parameters are numbers.
 
     Parameters
@@ -301,7 +301,7 @@ class PointLaw:
                 "means, or look at the posterior itself with ksd"
             )
         gradient = pt.grad(density.sum(), value, disconnected_inputs="ignore")
-        with interpreting():
+        with without_c_compiler():
             self._gradient = pytensor.function(
                 [value], gradient, mode="FAST_COMPILE", on_unused_input="ignore"
             )
@@ -313,7 +313,7 @@ class PointLaw:
     def draws(self, n: int, repetitions: int, rng: np.random.Generator) -> np.ndarray:
         """Draw samples of n points, shape (repetitions, n, ...)."""
         many = change_dist_size(self._distribution, (repetitions, n))
-        with interpreting():
+        with without_c_compiler():
             return np.asarray(pm.draw(many, random_seed=rng, mode="FAST_COMPILE"), dtype=float)
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.block_rows import (
+    Buffers,
     ContainerRows,
     DenseRows,
     LaidOut,
-    Memory,
     length_of,
     origin,
     pieces_of,
@@ -94,7 +94,7 @@ class BlockFormat:
         pieces = {name: next(iter(pieces_of(part))) for name, part in block.items()}
         length = min(n, *map(length_of, pieces.values()))
         rows = {name: piece[:length] for name, piece in pieces.items()}
-        return self.lay_out([rows], None, length, Memory(), "block 1")
+        return self.lay_out([rows], None, length, Buffers(), "block 1")
 
     def shuffled(self, blocks: Sequence[Mapping[str, Any]], order: np.ndarray) -> dict[str, Any]:
         """Rows of blocks in memory, as one block in another order."""
@@ -127,7 +127,7 @@ class BlockFormat:
         return self._dense_pass(batches)
 
     def _dense_pass(self, batches: Iterable[Any]) -> Iterator[tuple[dict[str, np.ndarray], int]]:
-        memory = Memory()
+        memory = Buffers()
         for number, block in enumerate(batches):
             rows = self.named(block)
             length = rows_of(rows)
@@ -164,7 +164,7 @@ class BlockFormat:
         blocks: Sequence[Mapping[str, Any]],
         positions: np.ndarray | None,
         length: int,
-        memory: Memory,
+        memory: Buffers,
         where: str,
         *,
         in_order: bool = True,
@@ -180,11 +180,13 @@ class BlockFormat:
             ]
         )
         for index in self.indices:
-            beyond = index.first_beyond(laid_out[0])
-            if beyond is not None:
-                if in_order and beyond.row is not None:
-                    where += _origin_of(beyond.row, blocks, positions, index.containers[0])
-                message = f"batches= yields {index.of} in {where} with {beyond.said}; {REMEDY}"
+            found = index.first_out_of_bounds(laid_out[0])
+            if found is not None:
+                if in_order and found.row is not None:
+                    where += _origin_of(found.row, blocks, positions, index.containers[0])
+                message = (
+                    f"batches= yields {index.names} in {where} with {found.description}; {REMEDY}"
+                )
                 raise ValueError(see(message, "beyond-array"))
         return laid_out
 

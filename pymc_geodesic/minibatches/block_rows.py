@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pymc_geodesic.minibatches.source import undefined_numbers
+from pymc_geodesic.minibatches.source import describe_undefined
 from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.missing_values import missing
 from pymc_geodesic.sparse import SparseContainers, canonical_rows
@@ -89,7 +89,7 @@ def pieces_of(part: Any) -> Iterator[Any]:
 
 def _undefined_row(rows: np.ndarray) -> int:
     """Find the first row in which there is a number that is none."""
-    return next(i for i in range(len(rows)) if undefined_numbers(rows[i : i + 1]))
+    return next(i for i in range(len(rows)) if describe_undefined(rows[i : i + 1]))
 
 
 def origin(part: Any, row: int) -> str:
@@ -97,7 +97,7 @@ def origin(part: Any, row: int) -> str:
     return f", {part.origin(row)}" if hasattr(part, "origin") else ""
 
 
-class Memory:
+class Buffers:
     """Buffers that hold one block after another."""
 
     def __init__(self) -> None:
@@ -109,8 +109,8 @@ class Memory:
         Examples
         --------
         >>> import numpy as np
-        >>> from pymc_geodesic.minibatches.block_rows import Memory
-        >>> memory = Memory()
+        >>> from pymc_geodesic.minibatches.block_rows import Buffers
+        >>> memory = Buffers()
         >>> first = memory.take("X", (3, 2), np.dtype(float))
         >>> np.shares_memory(first, memory.take("X", (2, 2), np.dtype(float)))
         True
@@ -168,7 +168,7 @@ class ContainerRows(ABC):
         parts: Sequence[Any],
         positions: np.ndarray | None,
         length: int,
-        memory: Memory,
+        memory: Buffers,
         where: str,
     ) -> LaidOut:
         """Copy rows to their positions.
@@ -181,7 +181,7 @@ class ContainerRows(ABC):
             Place of every row, a permutation; one after the other by default.
         length : int
             Rows of the result, of which those after the first n repeat the first ones.
-        memory : Memory
+        memory : Buffers
             Holds the result.
         where : str
             What errors call the rows.
@@ -265,7 +265,7 @@ class DenseRows(ContainerRows):
         parts: Sequence[Any],
         positions: np.ndarray | None,
         length: int,
-        memory: Memory,
+        memory: Buffers,
         where: str,
     ) -> LaidOut:
         """Copy rows to their positions; see `ContainerRows.lay_out`."""
@@ -274,7 +274,7 @@ class DenseRows(ContainerRows):
         for part in parts:
             begin = first
             for piece in pieces_of(part):
-                if undefined := undefined_numbers(piece):
+                if undefined := describe_undefined(piece):
                     what, remedy = undefined
                     where += origin(part, first - begin + _undefined_row(piece))
                     message = f"batches= yields {what} for {self.name!r} in {where}; {remedy}"
@@ -356,7 +356,7 @@ class SparseRows(ContainerRows):
         parts: Sequence[Any],
         positions: np.ndarray | None,
         length: int,
-        memory: Memory,
+        memory: Buffers,
         where: str,
     ) -> LaidOut:
         """Copy the non-zeros of rows to their positions; see `ContainerRows.lay_out`."""

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from pymc_geodesic.minibatches.block_format import BlockPass
-from pymc_geodesic.minibatches.source import PassingRows, RowSource
+from pymc_geodesic.minibatches.source import RowSource, StreamedSource
 from pymc_geodesic.minibatches.streamed_rows import random_first_block
 from pymc_geodesic.sparse import SparseContainers
 
@@ -83,7 +83,7 @@ class ResidentDocuments:
         return 1.0
 
 
-class StreamedDocuments(PassingRows):
+class StreamedDocuments(StreamedSource):
     """Blocks of documents of an iterable, each a minibatch.
 
     Parameters

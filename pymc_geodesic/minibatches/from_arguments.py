@@ -22,7 +22,7 @@ from pymc_geodesic.minibatches.resident_rows import (
     RandomRows,
     ShuffledRows,
 )
-from pymc_geodesic.minibatches.row_inputs import RowInput, drawn_rows, graphs_of
+from pymc_geodesic.minibatches.row_inputs import RowInput, drawn_rows, model_graphs
 from pymc_geodesic.minibatches.source import AllRows, RowSource, check_numbers
 from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks, StreamedRows
 from pymc_geodesic.sparse import SparseContainers, sparse_containers
@@ -37,12 +37,12 @@ FEW_BLOCKS = 1000
 """Blocks of shuffled rows below which rows are drawn at random where their noise must be known."""
 
 
-class RowNoise(Enum):
+class MinibatchNoise(Enum):
     """What a sampler counts on of the noise of its minibatches."""
 
     ANY = "nothing"
     WHITE = "it is independent from one inner step to the next"
-    TAKEN_OFF = "it is independent, and all of it is subtracted from the injected noise"
+    SUBTRACTED = "it is independent, and all of it is subtracted from the injected noise"
 
 
 def check_order(minibatch_order: str) -> None:
@@ -60,7 +60,7 @@ def check_order(minibatch_order: str) -> None:
         )
 
 
-def order_for(asked: str, noise: RowNoise, n_blocks: float) -> str:
+def order_for(asked: str, noise: MinibatchNoise, n_blocks: float) -> str:
     """Choose the order of the rows: independent minibatches for shuffled ones where noise is known.
 
     Over K blocks of rows shuffled once, the variance in a direction is off by about sqrt(2 / K) of
@@ -70,21 +70,23 @@ def order_for(asked: str, noise: RowNoise, n_blocks: float) -> str:
     ----------
     asked : str
         The order that the user asked for.
-    noise : RowNoise
+    noise : MinibatchNoise
     n_blocks : float
         K, rows of the data for each of a minibatch; infinite where that is not known.
 
     Examples
     --------
-    >>> from pymc_geodesic.minibatches.from_arguments import RowNoise, order_for
-    >>> order_for("shuffled", RowNoise.WHITE, 100.0)
+    >>> from pymc_geodesic.minibatches.from_arguments import MinibatchNoise, order_for
+    >>> order_for("shuffled", MinibatchNoise.WHITE, 100.0)
     'independent'
-    >>> order_for("shuffled", RowNoise.TAKEN_OFF, 100.0)
+    >>> order_for("shuffled", MinibatchNoise.SUBTRACTED, 100.0)
     'random'
     """
-    if noise is RowNoise.ANY or asked != "shuffled":
+    if noise is MinibatchNoise.ANY or asked != "shuffled":
         return asked
-    return "random" if noise is RowNoise.TAKEN_OFF and n_blocks < FEW_BLOCKS else "independent"
+    return (
+        "random" if noise is MinibatchNoise.SUBTRACTED and n_blocks < FEW_BLOCKS else "independent"
+    )
 
 
 type Containers = Mapping[str, SharedVariable | SparseContainers]
@@ -134,7 +136,7 @@ def minibatch_source(
     model: Model,
     arguments: MinibatchArguments,
     *,
-    noise: RowNoise = RowNoise.ANY,
+    noise: MinibatchNoise = MinibatchNoise.ANY,
     n_rows: int | None = None,
 ) -> RowSource:
     """Rows that the user of a step asks for by name, that the model itself draws, or all.
@@ -143,7 +145,7 @@ def minibatch_source(
     ----------
     model : pymc.Model
     arguments : MinibatchArguments
-    noise : RowNoise
+    noise : MinibatchNoise
         What the step counts on of the noise of minibatches.
     n_rows : int, optional
         Rows of a minibatch, where the arguments name data in memory and no number.
@@ -193,7 +195,7 @@ def row_source(
 
 
 def drawn_row_source(
-    model: Model, minibatch_order: str = "shuffled", *, noise: RowNoise = RowNoise.ANY
+    model: Model, minibatch_order: str = "shuffled", *, noise: MinibatchNoise = MinibatchNoise.ANY
 ) -> RowSource:
     """Source of the rows that every `pymc.Minibatch` in a model stands for; all rows without one.
 
@@ -202,7 +204,7 @@ def drawn_row_source(
     ValueError
         See `row_source`.
     """
-    drawn = drawn_rows(graphs_of(model))
+    drawn = drawn_rows(model_graphs(model))
     if not drawn:
         return AllRows()
     groups: dict[int, list[RowInput]] = {}
@@ -281,7 +283,7 @@ def _make_contiguous(source: RowSource, sparse: SparseContainers) -> None:
     """Let the rows of a source point into numbers of their own, in the order of the rows."""
     values = sparse.values.get_value(borrow=True)
     columns = sparse.columns.get_value(borrow=True)
-    values, columns = source.in_order_of_rows(sparse.rows.name, values, columns)
+    values, columns = source.reorder_entries(sparse.rows.name, values, columns)
     source.whole[sparse.values.name] = values
     source.whole[sparse.columns.name] = columns
 
@@ -341,7 +343,7 @@ def named_row_source(
     model: Model,
     arguments: MinibatchArguments,
     *,
-    noise: RowNoise = RowNoise.ANY,
+    noise: MinibatchNoise = MinibatchNoise.ANY,
     n_rows: int | None = None,
 ) -> RowSource | None:
     """Row source of the minibatch arguments of a step method; None where there are none.
@@ -359,7 +361,7 @@ def named_row_source(
     if arguments.minibatch is None:
         _refuse_without_containers(model, arguments)
         return None
-    if drawn_rows(graphs_of(model)):
+    if drawn_rows(model_graphs(model)):
         raise ValueError(
             f"minibatch={arguments.minibatch!r} names containers of a model that draws rows "
             "itself, by pm.Minibatch: put all of its data into pm.Data containers and name these, "

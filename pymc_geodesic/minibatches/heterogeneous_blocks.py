@@ -14,13 +14,13 @@ from pymc_geodesic.failure_modes import see
 FALSE_ALARMS = 1e-3
 """Largest probability of a warning where the rows are in random order."""
 
-MOST_GROUPS = 256
+MAX_GROUPS = 256
 _TAIL = 2 / 3
 _PIECE_BYTES = 2**20
 
 
 @dataclass(frozen=True)
-class Unlike:
+class BlockDifference:
     """The column and the blocks that differ most.
 
     Attributes
@@ -88,7 +88,7 @@ class BlockMeans:
     >>> labels = np.repeat([-1.0, 1.0], 500)
     >>> means = BlockMeans()
     >>> for number, block in enumerate(np.split(labels, 10)):
-    ...     means.take_in(number, number + 1, {"y": block})
+    ...     means.add_block(number, number + 1, {"y": block})
     >>> found = means.worst()
     >>> found.name, found.first, found.last
     ('y', 1, 4)
@@ -104,7 +104,7 @@ class BlockMeans:
         self._sums: list[np.ndarray] = []
         self._columns: list[tuple[str, int | None]] = []
 
-    def take_in(self, begin: int, end: int, arrays: Mapping[str, np.ndarray]) -> None:
+    def add_block(self, begin: int, end: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Add the rows of a block, or of several that were joined.
 
         Parameters
@@ -124,7 +124,7 @@ class BlockMeans:
             self._lengths[-1] += n
             self._sums[-1] += self._sum(flat, n)
         else:
-            if len(self._sums) == MOST_GROUPS:
+            if len(self._sums) == MAX_GROUPS:
                 self._join_pairs()
             self._ends.append((begin, end))
             self._lengths.append(n)
@@ -155,7 +155,7 @@ class BlockMeans:
         return total
 
     def _join_pairs(self) -> None:
-        pairs = range(0, MOST_GROUPS, 2)
+        pairs = range(0, MAX_GROUPS, 2)
         self._per_group *= 2
         self._ends = [(self._ends[i][0], self._ends[i : i + 2][-1][1]) for i in pairs]
         self._lengths = [sum(self._lengths[i : i + 2]) for i in pairs]
@@ -166,7 +166,7 @@ class BlockMeans:
         """Rows that were taken in."""
         return sum(self._lengths)
 
-    def worst(self) -> Unlike | None:
+    def worst(self) -> BlockDifference | None:
         """Say which blocks differ most, if they differ more than chance allows."""
         self._looks += 1
         groups = len(self._sums)
@@ -194,7 +194,7 @@ class BlockMeans:
         deviations = float(shift[run, column] / np.sqrt(variance[column]))
         share = float(lengths[run, 0] / n[-1])
         name, number = self._columns[column]
-        return Unlike(
+        return BlockDifference(
             name,
             number,
             self._ends[first[run]][0] + 1,
@@ -213,7 +213,7 @@ class BlockMeans:
         if self.is_done:
             self._seen, self._sums = set(), []
 
-    def look_now_and_then(self, n_rows: int) -> None:
+    def check_periodically(self, n_rows: int) -> None:
         """Warn when two blocks were taken in, four, eight and so on, and when all rows were."""
         seen = len(self._seen)
         if self.n_rows >= n_rows:
@@ -239,7 +239,7 @@ def _runs(groups: int) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(first), np.concatenate(last)
 
 
-def watched(
+def compare_blocks(
     parts: Iterator[tuple[dict[str, np.ndarray], int]], means: BlockMeans
 ) -> Iterator[tuple[dict[str, np.ndarray], int]]:
     """Let the blocks of one pass over all rows go by, and warn in the end if they differ.
@@ -252,7 +252,7 @@ def watched(
     """
     own = BlockMeans()
     for number, (arrays, n_rows) in enumerate(parts):
-        own.take_in(number, number + 1, {name: rows[:n_rows] for name, rows in arrays.items()})
+        own.add_block(number, number + 1, {name: rows[:n_rows] for name, rows in arrays.items()})
         yield arrays, n_rows
     if not means.is_done:
         means.is_done = True

@@ -1,4 +1,4 @@
-"""Minibatches of rows in memory: shuffled, at independent positions, with replacement, of several tables."""
+"""Minibatches of rows in memory: shuffled, independent, with replacement, of several tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DRAWN_AHEAD = 1024
 """Independent places drawn at once: a call of the generator takes as long as two inner steps."""
 
 
-class Walk(ABC):
+class MinibatchOrder(ABC):
     """First rows of minibatches on a circle of rows.
 
     Parameters
@@ -73,7 +73,7 @@ class Walk(ABC):
     def state(self, state: dict[str, Any]) -> None: ...
 
 
-class ShuffledWalk(Walk):
+class ShuffledOrder(MinibatchOrder):
     """All rows once per epoch.
 
     Each epoch takes the ``N // batch_size`` whole blocks that follow the end of the previous
@@ -126,7 +126,7 @@ class ShuffledWalk(Walk):
             self._order_blocks()
 
 
-class IndependentWalk(Walk):
+class IndependentOrder(MinibatchOrder):
     """Blocks that begin at independent, uniform places of the circle."""
 
     def reset(self, seed: int) -> None:
@@ -154,7 +154,7 @@ class IndependentWalk(Walk):
         self._taken = state["taken"]
 
 
-def shuffled_order(n_rows: int) -> np.ndarray:
+def row_permutation(n_rows: int) -> np.ndarray:
     """Order in which rows lie in memory, which depends on their number alone."""
     return np.random.default_rng([0, n_rows]).permutation(n_rows)
 
@@ -162,7 +162,7 @@ def shuffled_order(n_rows: int) -> np.ndarray:
 class ShuffledRows(RowSource):
     """Consecutive blocks of rows that were shuffled once, each row once per epoch.
 
-    See `pymc_geodesic.minibatches.resident_rows.ShuffledWalk`.
+    See `pymc_geodesic.minibatches.resident_rows.ShuffledOrder`.
 
     Parameters
     ----------
@@ -179,16 +179,16 @@ class ShuffledRows(RowSource):
     """
 
     moves = False
-    _walk_type: type[Walk] = ShuffledWalk
+    _order_type: type[MinibatchOrder] = ShuffledOrder
 
     def __init__(self, arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
         super().__init__()
         self.n_rows = len(next(iter(arrays.values())))
         self.batch_size = batch_size
-        self._order = shuffled_order(self.n_rows)
+        self._order = row_permutation(self.n_rows)
         self._circle = np.concatenate([self._order, self._order[: batch_size - 1]])
         self.arrays = {name: np.ascontiguousarray(a[self._circle]) for name, a in arrays.items()}
-        self._walk = self._walk_type(self.n_rows, batch_size)
+        self._walk = self._order_type(self.n_rows, batch_size)
 
     @property
     def epoch(self) -> int | None:
@@ -210,10 +210,10 @@ class ShuffledRows(RowSource):
     def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
         return self.arrays, self.whole, self._order
 
-    def in_order_of_rows(
+    def reorder_entries(
         self, name: str, values: np.ndarray, columns: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Copy the entries in shuffled order; see `RowSource.in_order_of_rows`."""
+        """Copy the entries in shuffled order; see `RowSource.reorder_entries`."""
         values, columns, self.arrays[name] = in_order(
             values, columns, self.arrays[name], self.n_rows
         )
@@ -246,7 +246,7 @@ class IndependentRows(ShuffledRows):
     leaves it to a thermostat, counts on noise that is independent from step to step: this one.
     """
 
-    _walk_type = IndependentWalk
+    _order_type = IndependentOrder
 
     @property
     def epoch(self) -> None:

@@ -17,9 +17,9 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import (
     DrawnRows,
     RowIndex,
-    SeenRows,
-    evaluated,
-    values_behind,
+    RowInputs,
+    container_values,
+    evaluate_data,
 )
 
 
@@ -31,21 +31,21 @@ def check_numbers(name: str, array: np.ndarray) -> None:
     ValueError
         The message names the container.
     """
-    if undefined := undefined_numbers(array):
+    if undefined := describe_undefined(array):
         what, remedy = undefined
         raise ValueError(see(f"data container {name!r} holds {what}; {remedy}", "missing-values"))
 
 
-def undefined_numbers(array: np.ndarray) -> tuple[str, str] | None:
+def describe_undefined(array: np.ndarray) -> tuple[str, str] | None:
     """Say which numbers of an array are none, and what to do about them.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.minibatches.source import undefined_numbers
-    >>> undefined_numbers(np.array([1.0, np.nan]))
+    >>> from pymc_geodesic.minibatches.source import describe_undefined
+    >>> describe_undefined(np.array([1.0, np.nan]))
     ('NaN', 'drop or impute those rows first')
-    >>> undefined_numbers(np.array([1.0, 2.0])) is None
+    >>> describe_undefined(np.array([1.0, 2.0])) is None
     True
     """
     if array.dtype.kind != "f" or not array.size:
@@ -80,11 +80,11 @@ class RowSource(ABC):
         Whether `next_starts` may put other arrays in the place of ``arrays``.
     is_everything : bool
         Whether there are no minibatches: every gradient sees all rows.
-    walks_epochs : bool
+    has_epochs : bool
         Whether every row comes once before any comes again, so that noise adds up to zero.
     stays_in_blocks : bool
         Whether minibatches come from some of the rows for a while, whose noise stays as long.
-    passes_by : bool
+    is_streamed : bool
         Whether rows are read as they come, and looked at meanwhile, instead of being in memory.
     whole : dict of str to ndarray
         Arrays that the rows point into (the numbers of a sparse matrix), which stand for the
@@ -99,9 +99,9 @@ class RowSource(ABC):
     with_replacement: bool = False
     moves: bool = True
     is_everything: bool = False
-    walks_epochs: bool = False
+    has_epochs: bool = False
     stays_in_blocks: bool = False
-    passes_by: bool = False
+    is_streamed: bool = False
     drawn: DrawnRows = MappingProxyType({})
     _containers: Mapping[str, Variable] = MappingProxyType({})
 
@@ -113,12 +113,12 @@ class RowSource(ABC):
         """Data containers whose rows these are; none where `pymc.Minibatch` draws them."""
         return () if self.drawn else tuple(self.arrays)
 
-    def seen(self, n_rows: int | None = None) -> SeenRows:
-        """Rows that a log-density sees at once: those of a minibatch, or another number of them."""
+    def row_inputs(self, n_rows: int | None = None) -> RowInputs:
+        """Return the inputs that blocks of rows replace, by default those of minibatches."""
         if self.drawn:
-            return SeenRows(drawn=self.drawn, n_rows=n_rows, whole=tuple(self.whole))
+            return RowInputs(drawn=self.drawn, n_rows=n_rows, whole=tuple(self.whole))
         size = self.batch_size if self.arrays and n_rows is None else n_rows
-        return SeenRows(self.arrays, n_rows=size, whole=tuple(self.whole))
+        return RowInputs(self.arrays, n_rows=size, whole=tuple(self.whole))
 
     @property
     def epoch(self) -> int | None:
@@ -132,7 +132,7 @@ class RowSource(ABC):
         """Remember which values of data containers the rows were copied or computed from."""
         self._containers = dict(containers)
         self._copied: dict[str, list[np.ndarray]] = {
-            name: values_behind(each) for name, each in containers.items()
+            name: container_values(each) for name, each in containers.items()
         }
 
     def check_indices(self, indices: Sequence[RowIndex]) -> None:
@@ -155,13 +155,13 @@ class RowSource(ABC):
             If their shape is another, they hold NaN or infinity, or a sparse matrix has changed.
         """
         for name, container in self._containers.items():
-            behind = values_behind(container)
+            behind = container_values(container)
             if all(map(is_, behind, self._copied[name])):
                 continue
             if name not in self.arrays:
                 message = f"the sparse data {name!r} have changed; make the step again"
                 raise ValueError(see(message, "changed-data"))
-            value = evaluated(container)
+            value = evaluate_data(container)
             expected = (self.n_rows, *self.arrays[name].shape[1:])
             if value.shape != expected:
                 message = (
@@ -184,7 +184,7 @@ class RowSource(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} copies no rows of data containers")
 
-    def in_order_of_rows(
+    def reorder_entries(
         self, name: str, values: np.ndarray, columns: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Bring the entries of a sparse matrix in the order of the rows that point into them.
@@ -279,10 +279,10 @@ class RowSource(ABC):
     def state(self, state: dict[str, Any]) -> None: ...
 
 
-class PassingRows(RowSource):
+class StreamedSource(RowSource):
     """Rows that only pass by, of which no one knows the number."""
 
-    passes_by = True
+    is_streamed = True
 
     def row_indices(self, start: int) -> np.ndarray:
         """Not known.

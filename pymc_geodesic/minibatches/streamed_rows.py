@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.minibatches.block_format import BlockFormat, BlockPass, rows_of
-from pymc_geodesic.minibatches.block_rows import Memory
-from pymc_geodesic.minibatches.heterogeneous_blocks import BlockMeans, watched
+from pymc_geodesic.minibatches.block_rows import Buffers
+from pymc_geodesic.minibatches.heterogeneous_blocks import BlockMeans, compare_blocks
 from pymc_geodesic.minibatches.resident_rows import (
-    IndependentWalk,
+    IndependentOrder,
+    MinibatchOrder,
     RandomRows,
-    ShuffledWalk,
-    Walk,
-    shuffled_order,
+    ShuffledOrder,
+    row_permutation,
 )
 from pymc_geodesic.minibatches.row_inputs import RowIndex
-from pymc_geodesic.minibatches.source import PassingRows
+from pymc_geodesic.minibatches.source import StreamedSource
 from pymc_geodesic.runtime.background import BackgroundWork
 
 WINDOW = 16
@@ -43,7 +43,7 @@ def random_first_block(seed: int, n_rows: int, first_length: int) -> int:
     return int(np.random.default_rng([seed, 5]).integers(max(n_rows // first_length, 1)))
 
 
-class StreamedRows(PassingRows):
+class StreamedRows(StreamedSource):
     """Rows of an iterable, which pass by once per epoch.
 
     A chain begins at a random block. As many blocks as hold some sixteen minibatches are in memory
@@ -69,7 +69,7 @@ class StreamedRows(PassingRows):
         If a block does not fit the data containers or holds NaN or infinity.
     """
 
-    walks_epochs = True
+    has_epochs = True
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class StreamedRows(PassingRows):
         wanted = -(-WINDOW * self.batch_size // self._first_length)
         self._window_blocks = max(min(wanted, n_rows // self._first_length), 1)
         self.arrays, self.whole = format.empty(self.batch_size)
-        self._memory = Memory()
+        self._memory = Buffers()
         self._means = BlockMeans()
         self._starts = np.empty(0, dtype=np.int64)
         self._restart(0, 0, 0)
@@ -113,7 +113,7 @@ class StreamedRows(PassingRows):
         if isinstance(self._batches, Iterator):
             return None
         parts = self._format.one_pass(self._batches)
-        return parts if parts is None or self._means.is_done else watched(parts, self._means)
+        return parts if parts is None or self._means.is_done else compare_blocks(parts, self._means)
 
     def reset(self, seed: int) -> None:
         """Start a chain at a random block."""
@@ -145,8 +145,8 @@ class StreamedRows(PassingRows):
         for number, block in enumerate(blocks):
             # Where a pass ends within a window, its blocks count on into the next pass.
             begin = self._begin + number
-            self._means.take_in(begin, begin + 1, self._format.dense_rows(block, rows_of(block)))
-        self._means.look_now_and_then(self.n_rows)
+            self._means.add_block(begin, begin + 1, self._format.dense_rows(block, rows_of(block)))
+        self._means.check_periodically(self.n_rows)
 
     def next_starts(self, n: int) -> np.ndarray:
         """Copy the rows of the next ``n`` minibatches into the resident arrays."""
@@ -190,7 +190,10 @@ class StreamedRows(PassingRows):
             self._used = state["used"]
 
 
-_WALKS: dict[str, type[Walk]] = {"shuffled": ShuffledWalk, "independent": IndependentWalk}
+_ORDERS: dict[str, type[MinibatchOrder]] = {
+    "shuffled": ShuffledOrder,
+    "independent": IndependentOrder,
+}
 _ROUNDING = 1e-9
 """What rounding may do to a share of a block."""
 
@@ -205,7 +208,7 @@ class _Block:
         The rows, some of the first repeated at the end.
     whole : dict of str to ndarray
         The numbers that rows of sparse matrices point into.
-    memory : Memory
+    memory : Buffers
         What they are in.
     n_rows : int
         Rows without the repeated ones.
@@ -217,14 +220,14 @@ class _Block:
 
     arrays: dict[str, np.ndarray]
     whole: dict[str, np.ndarray]
-    memory: Memory
+    memory: Buffers
     n_rows: int
     begin: int
     end: int
     least_rows: int
 
 
-class StreamedBlocks(PassingRows):
+class StreamedBlocks(StreamedSource):
     r"""Blocks of an iterable that stay in memory for some draws.
 
     A block of B rows is put in random order while it is read, and minibatches are taken from it
@@ -284,7 +287,7 @@ class StreamedBlocks(PassingRows):
         self.batch_size = batch_size
         self.with_replacement = order == "random"
         self._order = order
-        self.walks_epochs = order == "shuffled"
+        self.has_epochs = order == "shuffled"
         self._draws_per_block = draws_per_block
         first = self._pass.next_block()
         self._first_length = rows_of(first)
@@ -298,7 +301,7 @@ class StreamedBlocks(PassingRows):
         self.arrays, self.whole = format.empty(batch_size)
         self._loading: BackgroundWork[_Block] | None = None
         self._block: _Block | None = None
-        self._spare = Memory()
+        self._spare = Buffers()
         self._means = BlockMeans()
         self._start_over(0)
 
@@ -319,7 +322,7 @@ class StreamedBlocks(PassingRows):
         if isinstance(self._batches, Iterator):
             return None
         parts = self._format.one_pass(self._batches)
-        return parts if parts is None or self._means.is_done else watched(parts, self._means)
+        return parts if parts is None or self._means.is_done else compare_blocks(parts, self._means)
 
     def reset(self, seed: int) -> None:
         """Start a chain at a random block."""
@@ -357,12 +360,12 @@ class StreamedBlocks(PassingRows):
             parts[-1] = self._format.copied(parts[-1])
             parts.append(self._pass.next_block())
         length = n_rows if self.with_replacement else n_rows + self.batch_size - 1
-        memory, self._spare = self._spare, Memory()
+        memory, self._spare = self._spare, Buffers()
         where = f"block {self._pass.consumed}"
-        arrays, whole = self._format.lay_out(parts, shuffled_order(n_rows), length, memory, where)
+        arrays, whole = self._format.lay_out(parts, row_permutation(n_rows), length, memory, where)
         end = self._pass.consumed
         if not self._means.is_done:
-            self._means.take_in(begin, end, self._format.dense_rows(arrays, n_rows))
+            self._means.add_block(begin, end, self._format.dense_rows(arrays, n_rows))
         return _Block(arrays, whole, memory, n_rows, begin, end, least_rows)
 
     def _install(self, block: _Block) -> None:
@@ -373,12 +376,12 @@ class StreamedBlocks(PassingRows):
         self.whole = block.whole
         seed = int(np.random.default_rng([self._seed, 4, self._visits]).integers(2**63))
         self._visits += 1
-        self._walk: Walk | RandomRows
+        self._walk: MinibatchOrder | RandomRows
         self._gathered = None
         if self.with_replacement:
             self._walk = self._gathered = RandomRows(block.arrays, self.batch_size)
         else:
-            self._walk = _WALKS[self._order](block.n_rows, self.batch_size)
+            self._walk = _ORDERS[self._order](block.n_rows, self.batch_size)
             self.arrays = block.arrays
         self._walk.reset(seed)
 
@@ -391,7 +394,7 @@ class StreamedBlocks(PassingRows):
             block = self._load(begin, self._least_of_next or self._least_rows)
         self._least_of_next = 0
         if not self._means.is_done:
-            self._means.look_now_and_then(self.n_rows)
+            self._means.check_periodically(self.n_rows)
         self._install(block)
 
     def _allot(self, n: int) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pymc
 
-from pymc_geodesic.densities.model_terms import LogTerms, terms_as_written
-from pymc_geodesic.densities.smoothness import edges, jump_message, jumps, support_message
+from pymc_geodesic.densities.model_terms import LogTerms, logp_terms
+from pymc_geodesic.densities.smoothness import edge_message, find_edges, find_jumps, jump_message
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
@@ -84,10 +84,10 @@ def check_smoothness(
     ValueError
         If a term has a moving edge, beyond which the density is zero, or a jump.
     """
-    terms = terms_as_written(model)
-    for term, names in edges(model, variables, terms):
-        raise ValueError(support_message(name, term, names))
-    for term, names in jumps(model, variables, terms, minibatches.minibatch):
+    terms = logp_terms(model)
+    for term, names in find_edges(model, variables, terms):
+        raise ValueError(edge_message(name, term, names))
+    for term, names in find_jumps(model, variables, terms, minibatches.minibatch):
         raise ValueError(jump_message(name, term, names))
 
 

@@ -7,11 +7,11 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
-from pymc_geodesic.densities.log_density import density_of
+from pymc_geodesic.densities.log_density import build_density
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.manifolds import HalfLine, Simplex, Sphere
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.runtime.fields import evaluate
@@ -31,13 +31,13 @@ class Gradient:
         rows = MinibatchArguments(**minibatches)
         source = minibatch_source(model, rows)
         density = RowDensity(model, self.variables, source, rows.total_size)
-        self.estimator = GradientEstimator(density, with_value=True, compile_kwargs=INTERPRETED)
+        self.estimator = MinibatchGradient(density, with_value=True, compile_kwargs=INTERPRETED)
 
     def __call__(self, coordinates, argument=0):
         position = np.concatenate(
             [np.ravel(coordinates[variable.name]) for variable in self.variables]
         )
-        field = self.estimator.field
+        field = self.estimator.logp_grad
         output = np.full(position.size + 1, np.nan)  # minibatches write no value
         evaluate(field.address, position, argument, field.context, output)
         field.raise_error()
@@ -284,12 +284,12 @@ def test_nothing_is_hidden_in_the_graph(full, table):
         w = pm.Normal("w", 0.0, 3.0, shape=100)
         pm.Potential("p", -pt.sum((w - np.linspace(0.0, 1.0, 100)) ** 2))
         pm.Normal("y", w[:2] @ pm.Data("X", X).T, 1.0, observed=np.zeros(N_ROWS))
-    density = density_of(model, manifold_variables(model, None))
+    density = build_density(model, manifold_variables(model, None))
     shapes = {variable.type.shape for variable in density.arrays}
     assert (100,) in shapes
     assert (N_ROWS, N_FEATURES) in shapes
     function = pytensor.function(
-        [*density.coordinates, *density.arrays], density.total, mode="FAST_COMPILE"
+        [*density.coordinates, *density.arrays], density.graphs, mode="FAST_COMPILE"
     )
     assert not function.get_shared()
 

@@ -7,7 +7,7 @@ import pytest
 import pymc_geodesic as pg
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import VonMisesFisher
-from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
+from pymc_geodesic.gradients.local_gradient import LocalGradient
 from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
 from pymc_geodesic.runtime.fields import evaluate
 from pymc_geodesic.runtime.streams import new_stream
@@ -51,7 +51,7 @@ def test_gradients_are_scaled_once_and_conditionals_never(likelihood, total_size
     n_rows, batch_size, m = 400, 50, 3.0
     y = np.random.default_rng(3).normal(0.7, np.sqrt(2.0), size=n_rows)
     model = normal_rows(y, likelihood)
-    estimator = LocalGradientEstimator(
+    estimator = LocalGradient(
         model,
         manifold_variables(model, [model["m"]]),
         manifold_variables(model, [model["z"]], by_row=True),
@@ -69,7 +69,7 @@ def test_gradients_are_scaled_once_and_conditionals_never(likelihood, total_size
     for _ in range(8):
         estimator.next_minibatch()
         estimator.sample_local([np.array(m)], 0.4, stream)
-        evaluate(estimator.field.address, position, 0, estimator.field.context, gradient)
+        evaluate(estimator.logp_grad.address, position, 0, estimator.logp_grad.context, gradient)
         rows = estimator.source.row_indices(estimator._start)
         expected = n_total / batch_size * np.sum(y[rows] - m) / 2.0 - m / 100.0
         ratios.append(gradient[0] / expected)
@@ -188,7 +188,7 @@ def conjugate():
         VonMisesFisher("directions_obs", u, DATA_KAPPA, observed=data["directions"])
         pm.Multinomial("labels_obs", n=6, p=share, observed=data["labels"])
     local = manifold_variables(model, [z, rate, u, share], by_row=True)
-    estimator = LocalGradientEstimator(
+    estimator = LocalGradient(
         model,
         manifold_variables(model, [m]),
         local,
@@ -262,7 +262,7 @@ def test_gradient_of_several_local_variables(conjugate):
     for draw in range(610):
         estimator.next_minibatch()
         estimator.sample_local([np.array(m)], 0.2, stream)
-        evaluate(estimator.field.address, position, 0, estimator.field.context, gradient)
+        evaluate(estimator.logp_grad.address, position, 0, estimator.logp_grad.context, gradient)
         rows = estimator.source.row_indices(estimator._start)
         of_rows = (arrays["y"][rows] - m) / 2.0
         of_rows += 2.0 - np.exp(m) * (2.0 + arrays["counts"][rows]) / (np.exp(m) + 1.0)

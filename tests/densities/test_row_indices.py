@@ -53,7 +53,7 @@ def model_of(group, way=plain):
     return model
 
 
-def density_of(model, **arguments):
+def build_density(model, **arguments):
     source = minibatch_source(model, MinibatchArguments(**arguments))
     return RowDensity(model, manifold_variables(model, None), source)
 
@@ -61,18 +61,18 @@ def density_of(model, **arguments):
 @pytest.mark.parametrize("arguments", [{"minibatch": ["group", "y"], "batch_size": 10}, {}])
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_in_memory(way, arguments):
-    density_of(model_of(groups(), way), **arguments)
-    density_of(model_of(groups(-GROUPS), way), **arguments)  # from the end, as in NumPy
+    build_density(model_of(groups(), way), **arguments)
+    build_density(model_of(groups(-GROUPS), way), **arguments)  # from the end, as in NumPy
     table = NAMES.get(way, "an array that is made of 'effect' and 'sd'")
     for bad in (57, GROUPS, -GROUPS - 1):
         message = f"row {BAD_ROW} of 'group' gives the index {bad} into {table}.*number what"
         with pytest.raises(ValueError, match=message):
-            density_of(model_of(groups(bad), way), **arguments)
+            build_density(model_of(groups(bad), way), **arguments)
 
 
 def test_rows_that_were_exchanged():
     model = model_of(groups())
-    density = density_of(model, minibatch=["group", "y"], batch_size=10)
+    density = build_density(model, minibatch=["group", "y"], batch_size=10)
     with model:
         pm.set_data({"group": groups(57)})
     with pytest.raises(ValueError, match=f"row {BAD_ROW} of 'group' gives the index 57"):
@@ -85,7 +85,7 @@ def test_rows_that_pymc_draws():
         effect = pm.Normal("effect", shape=GROUPS)
         pm.Normal("obs", effect[group], observed=y, total_size=N)
     with pytest.raises(ValueError, match=f"row {BAD_ROW} of .* gives the index 57 into 'effect'"):
-        density_of(model)
+        build_density(model)
 
 
 @pytest.mark.parametrize("batch_size", [10, None])
@@ -95,7 +95,7 @@ def test_blocks_as_they_are_read(way, batch_size):
         blocks = [(group[i : i + BLOCK], Y[i : i + BLOCK]) for i in range(0, N, BLOCK)]
         arguments = {"minibatch": ["group", "y"], "batch_size": batch_size, "total_size": N}
         placeholder = model_of(np.zeros(1, dtype=int), way)
-        source = density_of(placeholder, batches=blocks, **arguments).source
+        source = build_density(placeholder, batches=blocks, **arguments).source
         source.reset(0)
         return source
 
@@ -116,7 +116,7 @@ def test_a_row_of_a_shuffled_block_is_the_one_of_the_block():
     group = groups(57)
     arguments = {"minibatch": ["group", "y"], "batch_size": 10, "total_size": N}
     model = model_of(np.zeros(1, dtype=int))
-    source = density_of(model, batches=[(group, Y)], **arguments).source
+    source = build_density(model, batches=[(group, Y)], **arguments).source
     source.reset(0)
     with pytest.raises(ValueError, match=f"'group' in block 1, row {BAD_ROW} with the index 57"):
         source.next_starts(1)

@@ -8,8 +8,8 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_geodesic as pg
-from pymc_geodesic.densities.log_density import density_of
-from pymc_geodesic.densities.row_density import RowDensity, averaged_terms, check_row_sums
+from pymc_geodesic.densities.log_density import build_density
+from pymc_geodesic.densities.row_density import RowDensity, check_row_sums, find_averaging_terms
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from tests.grids import cross, slow
@@ -126,7 +126,7 @@ def check(model, batch_size=BATCH, **arguments):
     variables = manifold_variables(model, None)
     rows = MinibatchArguments(batch_size=batch_size, minibatch=["X", "y"], **arguments)
     source = minibatch_source(model, rows)
-    density = density_of(model, variables, source.seen())
+    density = build_density(model, variables, source.row_inputs())
     start = time.process_time()
     check_row_sums(model, variables, density, source)
     return time.process_time() - start
@@ -134,7 +134,9 @@ def check(model, batch_size=BATCH, **arguments):
 
 @pytest.mark.parametrize("build", NO_SUMS, ids=lambda build: build.__name__)
 def test_no_sum(table, build):
-    with pytest.raises(ValueError, match=r"log-density of 'term' is no sum over the rows of \['X'"):
+    with pytest.raises(
+        ValueError, match=r"log-density of 'term' is not a sum over the rows of \['X'"
+    ):
         check(model_of(build, table))
 
 
@@ -241,7 +243,7 @@ def step_of_groups(model, order="shuffled"):
 )
 def test_rows_that_depend_on_their_group(groups, build, order):
     with pytest.raises(
-        ValueError, match=r"'term' is no sum over the rows of \['group', 'X', 'y'\]"
+        ValueError, match=r"'term' is not a sum over the rows of \['group', 'X', 'y'\]"
     ):
         step_of_groups(group_model(build, groups, order))
 
@@ -276,7 +278,7 @@ def test_streams_of_groups(groups):
     for batch_size in (None, 100):
         stream = {"batches": blocks, "total_size": X.size, "batch_size": batch_size}
         names = ["group", "X", "y"]
-        with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+        with pytest.raises(ValueError, match="'term' is not a sum over the rows"):
             row_density(group_model(group_mean, empty, "scattered"), minibatch=names, **stream)
         row_density(group_model(varying_intercepts, empty, "scattered"), minibatch=names, **stream)
 
@@ -288,7 +290,7 @@ def test_streams(table):
     for batch_size in (None, BATCH):
         stream = {"batches": batches, "total_size": N, "batch_size": batch_size}
         check(model_of(regression, zeros), **stream)
-        with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+        with pytest.raises(ValueError, match="'term' is not a sum over the rows"):
             check(model_of(mean_over_rows, zeros), **stream)
 
 
@@ -297,7 +299,7 @@ def test_steps_refuse(table, batch_size):
     arguments = {"batch_size": batch_size, "minibatch": ["X", "y"]}
     with model_of(prior_inside, table):
         for step in (pg.SGGMC, pg.gSGNHT, pg.SGLD, pg.SSGNHT):
-            with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+            with pytest.raises(ValueError, match="'term' is not a sum over the rows"):
                 step(**arguments, compile_kwargs={"mode": "FAST_COMPILE"})
     with model_of(regression, table):
         pg.SGLD(**arguments, compile_kwargs={"mode": "FAST_COMPILE"})
@@ -317,7 +319,7 @@ def test_rows_of_pymc_minibatch(table, is_sum, batch_size):
     if is_sum:
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
         return
-    with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+    with pytest.raises(ValueError, match="'term' is not a sum over the rows"):
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
 
 
@@ -399,5 +401,5 @@ def test_means_are_told_where_a_term_is_zero_or_impossible_at_the_start():
         pg.Hinge("seen", x * w, margin=0.0, observed=label, total_size=40)
         pm.Uniform("below", 0.0, 1e4 * pt.abs(w), observed=x, total_size=40)
     density = row_density(model, minibatch=["x", "label"])
-    found = averaged_terms(model, density.variables, density.minibatch, density.source)
+    found = find_averaging_terms(model, density.variables, density.minibatch, density.source)
     assert found == [True, True]

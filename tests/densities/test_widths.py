@@ -42,5 +42,5 @@ def test_a_prior_of_so_many_coefficients_is_no_term_of_the_rows(prior):
 
 def test_a_prior_that_the_rows_scale_is_refused():
     model = regression(lambda x: pm.Normal("w", 0.0, 1.0 / x.std(axis=0), shape=x.shape[1]))
-    with pytest.raises(ValueError, match="'w' is no sum over the rows"):
+    with pytest.raises(ValueError, match="'w' is not a sum over the rows"):
         SGGMC(batch_size=10, minibatch=["x", "y"], model=model, compile_kwargs=INTERPRETED)

@@ -13,7 +13,7 @@ from pymc_geodesic.datasets import row_blocks, shuffle_rows
 from pymc_geodesic.minibatches import unlike_blocks
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows
-from pymc_geodesic.minibatches.heterogeneous_blocks import MOST_GROUPS, BlockMeans
+from pymc_geodesic.minibatches.heterogeneous_blocks import MAX_GROUPS, BlockMeans
 from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks, StreamedRows
 
 SAID = "the rows of batches= are not in random order"
@@ -23,7 +23,7 @@ N = 3000
 def found_in(columns, n_blocks, looks=1):
     means = BlockMeans()
     for number, rows in enumerate(np.array_split(columns, n_blocks)):
-        means.take_in(number, number + 1, {"X": rows})
+        means.add_block(number, number + 1, {"X": rows})
     for _ in range(looks - 1):
         means.worst()
     return means.worst()
@@ -101,12 +101,12 @@ def test_what_is_said():
 
 def test_little_is_kept_of_many_blocks():
     means = BlockMeans()
-    for number in range(10 * MOST_GROUPS):
-        means.take_in(number, number + 1, {"X": np.full((2, 3), float(number))})
-    assert len(means._sums) <= MOST_GROUPS
-    assert means.n_rows == 20 * MOST_GROUPS
+    for number in range(10 * MAX_GROUPS):
+        means.add_block(number, number + 1, {"X": np.full((2, 3), float(number))})
+    assert len(means._sums) <= MAX_GROUPS
+    assert means.n_rows == 20 * MAX_GROUPS
     found = means.worst()
-    assert (found.first, found.last) == (1, 4 * MOST_GROUPS)
+    assert (found.first, found.last) == (1, 4 * MAX_GROUPS)
 
 
 def test_later_looks_ask_for_more():

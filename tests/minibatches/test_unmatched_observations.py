@@ -27,7 +27,8 @@ def test_observed_values_of_all_rows_are_refused(rows, batch_size):
     named = "'X'" if rows == "container" else "its data"
     message = (
         rf"'y' has all 30 observed values, but pm.Minibatch draws {batch_size} of the 30 rows of "
-        rf"{named}: draw both by one, X_rows, y_rows = pm.Minibatch\(X, y, batch_size={batch_size}"
+        rf"{named}. Draw them together, X_rows, y_rows = "
+        rf"pm.Minibatch\(X, y, batch_size={batch_size}"
         r"\), and pass observed=y_rows"
     )
     with pytest.raises(ValueError, match=message):

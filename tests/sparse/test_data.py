@@ -9,7 +9,7 @@ from scipy import sparse
 import pymc_geodesic as pg
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.runtime.fields import evaluate
 
@@ -53,7 +53,7 @@ def estimator_of(model, order="shuffled", compile_kwargs=INTERPRETED):
     source = minibatch_source(model, rows)
     source.reset(1)
     density = RowDensity(model, manifold_variables(model, None), source)
-    return GradientEstimator(density, compile_kwargs=compile_kwargs)
+    return MinibatchGradient(density, compile_kwargs=compile_kwargs)
 
 
 def output_of(field, position, argument):
@@ -112,11 +112,9 @@ def test_variance_of_the_gradient_is_that_of_the_dense_model(
 
 def test_variance_needs_no_gradient_of_single_rows(model, dense_model, monkeypatch):
     """They would be dense: refused where they are needed and large."""
-    monkeypatch.setattr(
-        "pymc_geodesic.gradients.minibatch_gradient._LARGEST_FISHER", BATCH * D * K - 1
-    )
+    monkeypatch.setattr("pymc_geodesic.gradients.fisher._LARGEST_FISHER", BATCH * D * K - 1)
     estimator_of(model, "independent").compile_noise()
-    with pytest.raises(ValueError, match=r"gradient in 'w' of each row, 90 numbers in all"):
+    with pytest.raises(ValueError, match=r"gradient in 'w' of each row, 90 numbers"):
         estimator_of(dense_model, "independent").compile_noise()
 
 

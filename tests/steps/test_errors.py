@@ -98,7 +98,7 @@ def test_labels_that_are_exchanged_for_others(step_class):
         Hinge("label", score, observed=pm.Data("y", signs))
         step = step_class(step_size=0.1, compile_kwargs=INTERPRETED, **minibatch)
         pm.set_data({"y": (signs + 1.0) / 2.0})
-    with pytest.raises(SamplingError, match=r"of 'label' break the rule “labels are -1 or \+1"):
+    with pytest.raises(SamplingError, match=r"of 'label' violate “labels are -1 or \+1"):
         sample(model, [step], draws=3, tune=3)
 
 
@@ -328,7 +328,7 @@ def test_variables_that_cannot_be_sampled():
 def test_directions_in_single_precision():
     with pytensor.config.change_flags(floatX="float32"), pm.Model():
         UniformSphere("mu", shape=3)
-        with pytest.raises(ValueError, match="'mu' is float32, too coarse to stay on Sphere"):
+        with pytest.raises(ValueError, match="'mu' is float32, not precise enough for Sphere"):
             SGGMC(compile_kwargs=INTERPRETED)
 
 
@@ -360,11 +360,11 @@ def data_outside_the_support():
 
 
 STARTS = [
-    (mean_of_another_length, r"{y: -inf}.*of 'y' break the rule “mu is a unit vector, kappa >= 0”"),
-    (negative_concentration, r"{y: -inf}.*of 'y' break the rule “mu is a unit vector, kappa >= 0”"),
+    (mean_of_another_length, r"{y: -inf}.*of 'y' violate “mu is a unit vector, kappa >= 0”"),
+    (negative_concentration, r"{y: -inf}.*of 'y' violate “mu is a unit vector, kappa >= 0”"),
     (
         negative_scale_at_the_start,
-        r"{s: -0.92, y: -inf}.*of 'y' break the rule “sigma > 0”: correct them, or .* to 's'\.",
+        r"{s: -0.92, y: -inf}.*of 'y' violate “sigma > 0”: correct them, or .* to 's'\.",
     ),
     (data_outside_the_support, r"y: -inf}. 'y' has data outside its support.*\(initval=\) to 's'"),
 ]

@@ -73,7 +73,7 @@ def test_order_within_blocks_from_disk(step_class):
                 minibatch="rows", batches=row_blocks(rows, block_size=200), batch_size=BATCH,
                 metric=metric, compile_kwargs={"mode": "FAST_COMPILE"},
             )  # fmt: skip
-            assert step.estimator.source.walks_epochs is walks
+            assert step.estimator.source.has_epochs is walks
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(gSGNHT), slow(SGLD)])
