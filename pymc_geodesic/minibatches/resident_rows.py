@@ -1,4 +1,8 @@
-"""Minibatches of rows in memory: shuffled, independent, with replacement, of several tables."""
+"""Minibatches of rows in memory: shuffled, independent, with replacement, of several tables.
+
+Rows are shuffled once, in memory, and minibatches are consecutive rows of the shuffled copy:
+random access to rows of a large array would be a cache miss for each.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +15,26 @@ import numpy as np
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.sparse import in_order
 
-_LONGEST_RUN = 16
-"""Blocks read one after the other; with more, the memory is no faster."""
+# --- orders of minibatches ----------------------------------------------------------------------
 
-_LEAST_RUNS = 64
-"""Runs of an epoch whose order is random; with fewer blocks than that, each is a run."""
+_LONGEST_RUN = 16
+"""Largest number of consecutive minibatches of a run; memory is no faster with more."""
+
+_MIN_RUNS = 64
+"""Minimum number of runs of an epoch; with fewer minibatches, each is a run."""
 
 _DRAWN_AHEAD = 1024
-"""Independent places drawn at once: a call of the generator takes as long as two inner steps."""
+"""Number of independent positions that are drawn at once, because a call of the generator takes as
+long as two inner steps."""
 
 
 class MinibatchOrder(ABC):
-    """First rows of minibatches on a circle of rows.
+    """Order of minibatches: the first row of each, on a circle of rows.
 
     Parameters
     ----------
     n_rows : int
-        Rows of the circle.
+        Number of rows of the circle.
     batch_size : int
         Rows of a minibatch.
     """
@@ -38,13 +45,13 @@ class MinibatchOrder(ABC):
         self.reset(0)
 
     def reset(self, seed: int) -> None:
-        """Start anew."""
+        """Start a chain."""
         self._starts = np.empty(0, dtype=np.int64)
         self._taken = 0
 
     @abstractmethod
-    def _look_ahead(self) -> None:
-        """Choose the next first rows, ``_starts``, none of which is ``_taken`` yet."""
+    def _draw_starts(self) -> None:
+        """Set ``_starts`` to the next first rows, and ``_taken`` to 0."""
 
     def next_starts(self, n: int) -> np.ndarray:
         """First rows of the next ``n`` minibatches, shape ``(n,)``."""
@@ -56,7 +63,7 @@ class MinibatchOrder(ABC):
         parts = []
         while n:
             if self._taken == self._starts.size:
-                self._look_ahead()
+                self._draw_starts()
             take = min(n, self._starts.size - self._taken)
             parts.append(self._starts[self._taken : self._taken + take])
             self._taken += take
@@ -66,7 +73,7 @@ class MinibatchOrder(ABC):
     @property
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """All that decides the minibatches to come."""
+        """State that determines all further minibatches."""
 
     @state.setter
     @abstractmethod
@@ -74,24 +81,22 @@ class MinibatchOrder(ABC):
 
 
 class ShuffledOrder(MinibatchOrder):
-    """All rows once per epoch.
+    """Random reshuffling: every row once per epoch.
 
-    Each epoch takes the ``N // batch_size`` whole blocks that follow the end of the previous
-    epoch, in a new random order, so that no block is ever short and all rows are used equally
-    often. Consecutive rows are what memory is fast at: random rows of a large array are a cache
-    miss each. For the same reason it is runs of blocks that are put in random order, of up to 16
-    blocks where there are many.
+    An epoch consists of the ``N // batch_size`` minibatches that follow the end of the previous
+    epoch on the circle, in a new random order. No minibatch is short, and all rows are used equally
+    often. If there are many minibatches, runs of up to 16 consecutive ones are permuted.
     """
 
     def reset(self, seed: int) -> None:
-        """Start at a random place of the circle."""
+        """Start at a random position of the circle."""
         super().reset(seed)
         self._n_blocks = self.n_rows // self.batch_size
         self._seed = seed
         self._epoch = -1
         self._offset = int(np.random.default_rng([seed, 0]).integers(self.n_rows))
 
-    def _look_ahead(self) -> None:
+    def _draw_starts(self) -> None:
         """Begin an epoch."""
         if self._epoch >= 0:
             self._offset = (self._offset + self._n_blocks * self.batch_size) % self.n_rows
@@ -100,7 +105,7 @@ class ShuffledOrder(MinibatchOrder):
         self._order_blocks()
 
     def _order_blocks(self) -> None:
-        length = min(max(self._n_blocks // _LEAST_RUNS, 1), _LONGEST_RUN)
+        length = min(max(self._n_blocks // _MIN_RUNS, 1), _LONGEST_RUN)
         n_runs = -(-self._n_blocks // length)
         runs = np.random.default_rng([self._seed, 1, self._epoch]).permutation(n_runs)
         order = (runs[:, np.newaxis] * length + np.arange(length)).ravel()
@@ -109,7 +114,7 @@ class ShuffledOrder(MinibatchOrder):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Seed, epoch and place in it."""
+        """Seed, epoch and position in it."""
         return {
             "seed": self._seed,
             "epoch": self._epoch,
@@ -127,22 +132,22 @@ class ShuffledOrder(MinibatchOrder):
 
 
 class IndependentOrder(MinibatchOrder):
-    """Blocks that begin at independent, uniform places of the circle."""
+    """Minibatches that begin at independent, uniform positions of the circle."""
 
     def reset(self, seed: int) -> None:
-        """Start anew."""
+        """Start a chain."""
         super().reset(seed)
         self._rng = np.random.default_rng([seed, 3])
         self._generator = self._rng.bit_generator.state
 
-    def _look_ahead(self) -> None:
+    def _draw_starts(self) -> None:
         self._generator = self._rng.bit_generator.state
         self._starts = self._rng.integers(self.n_rows, size=_DRAWN_AHEAD)
         self._taken = 0
 
     @property
     def state(self) -> dict[str, Any]:
-        """State of the generator before it drew ahead, and how many places were taken since."""
+        """State of the generator before the last draws, and number of them that were used."""
         return {"generator": self._generator, "taken": self._taken}
 
     @state.setter
@@ -150,32 +155,35 @@ class IndependentOrder(MinibatchOrder):
         self._rng.bit_generator.state = self._generator = state["generator"]
         self._starts = np.empty(0, dtype=np.int64)
         if state["taken"]:
-            self._look_ahead()
+            self._draw_starts()
         self._taken = state["taken"]
 
 
+# --- sources ------------------------------------------------------------------------------------
+
+
 def row_permutation(n_rows: int) -> np.ndarray:
-    """Order in which rows lie in memory, which depends on their number alone."""
+    """Permutation of rows in memory, which depends on their number only."""
     return np.random.default_rng([0, n_rows]).permutation(n_rows)
 
 
 class ShuffledRows(RowSource):
-    """Consecutive blocks of rows that were shuffled once, each row once per epoch.
+    """Minibatches of consecutive rows of a shuffled copy, every row once per epoch.
 
-    See `pymc_geodesic.minibatches.resident_rows.ShuffledOrder`.
+    See `ShuffledOrder`.
 
     Parameters
     ----------
     arrays : mapping of str to ndarray, shape (N, ...)
-        The data. They are copied once, in shuffled order, with ``batch_size - 1`` rows repeated
-        at the end.
+        The data, which are copied in shuffled order, with ``batch_size - 1`` rows repeated at the
+        end.
     batch_size : int
         Rows of a minibatch.
 
     Notes
     -----
-    The order of the copy depends on N alone; a chain chooses where on the circle it starts and
-    the order of its blocks.
+    The order of the copy depends on N only. Chains differ in the position on the circle where they
+    start, and in the order of the minibatches.
     """
 
     moves = False
@@ -185,22 +193,22 @@ class ShuffledRows(RowSource):
         super().__init__()
         self.n_rows = len(next(iter(arrays.values())))
         self.batch_size = batch_size
-        self._order = row_permutation(self.n_rows)
-        self._circle = np.concatenate([self._order, self._order[: batch_size - 1]])
+        self._permutation = row_permutation(self.n_rows)
+        self._circle = np.concatenate([self._permutation, self._permutation[: batch_size - 1]])
         self.arrays = {name: np.ascontiguousarray(a[self._circle]) for name, a in arrays.items()}
-        self._walk = self._order_type(self.n_rows, batch_size)
+        self._minibatch_order = self._order_type(self.n_rows, batch_size)
 
     @property
     def epoch(self) -> int | None:
-        """Whole blocks of an epoch."""
+        """Number of minibatches of an epoch."""
         return self.n_rows // self.batch_size
 
     def reset(self, seed: int) -> None:
-        """Start a chain at a random place of the circle."""
-        self._walk.reset(seed)
+        """Start a chain at a random position of the circle."""
+        self._minibatch_order.reset(seed)
 
     def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]]:
-        """All rows at once, in their shuffled order."""
+        """All rows at once, in shuffled order."""
         yield self.arrays, self.n_rows
 
     def replace_rows(self, name: str, rows: np.ndarray) -> None:
@@ -208,7 +216,7 @@ class ShuffledRows(RowSource):
         np.take(rows, self._circle, axis=0, out=self.arrays[name], mode="clip")
 
     def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
-        return self.arrays, self.whole, self._order
+        return self.arrays, self.whole, self._permutation
 
     def reorder_entries(
         self, name: str, values: np.ndarray, columns: np.ndarray
@@ -220,42 +228,42 @@ class ShuffledRows(RowSource):
         return values, columns
 
     def next_starts(self, n: int) -> np.ndarray:
-        """First rows of the next ``n`` blocks."""
-        return self._walk.next_starts(n)
+        """First rows of the next ``n`` minibatches."""
+        return self._minibatch_order.next_starts(n)
 
     def row_indices(self, start: int) -> np.ndarray:
-        """Rows of the original data in a block."""
-        return self._order[(start + np.arange(self.batch_size)) % self.n_rows]
+        """Rows of the original data in a minibatch."""
+        return self._permutation[(start + np.arange(self.batch_size)) % self.n_rows]
 
     @property
     def state(self) -> dict[str, Any]:
-        """Place of the walk."""
-        return self._walk.state
+        """State of the order."""
+        return self._minibatch_order.state
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._walk.state = state
+        self._minibatch_order.state = state
 
 
 class IndependentRows(ShuffledRows):
-    """Blocks of the shuffled rows that begin at independent, uniform places of the circle.
+    """Minibatches of the shuffled rows that begin at independent, uniform positions.
 
-    Over an epoch of `ShuffledRows` the noise of the gradients adds up to zero, and what a sampler
-    that crosses its posterior in more steps than an epoch has feels of it is much less than
-    its variance says. A sampler that subtracts that variance from the noise it injects, or
-    leaves it to a thermostat, counts on noise that is independent from step to step: this one.
+    Over an epoch of `ShuffledRows` the noise of the gradients adds up to zero. A sampler that takes
+    longer than an epoch to cross its posterior is therefore affected by much less noise than the
+    variance suggests. Samplers that subtract that variance from the injected noise, or have a
+    thermostat, assume noise that is independent between steps, as here.
     """
 
     _order_type = IndependentOrder
 
     @property
     def epoch(self) -> None:
-        """None: rows may come again at any time."""
+        """None: there are no epochs."""
         return None
 
 
 class RandomRows(RowSource):
-    """Rows drawn with replacement, as `pymc.Minibatch` draws them.
+    """Minibatches of rows drawn with replacement, as by `pymc.Minibatch`.
 
     Parameters
     ----------
@@ -300,7 +308,7 @@ class RandomRows(RowSource):
         return self._data, self.whole, None
 
     def next_starts(self, n: int) -> np.ndarray:
-        """Gather the rows of the next ``n`` minibatches into the resident arrays."""
+        """Copy the rows of the next ``n`` minibatches into ``arrays``."""
         if self._starts.size != n:
             self._reserve(n)
         self._indices = self._rng.integers(self.n_rows, size=n * self.batch_size)
@@ -323,23 +331,22 @@ class RandomRows(RowSource):
 
 
 class GroupedRows(RowSource):
-    """Rows of several sources, side by side.
+    """Minibatches of several tables, each with its own rows and batch size.
 
-    A field is told one first row for all its data. So the minibatches of every source are copied
-    to places as long as those of the source with the largest ones: minibatch k of each starts at
-    the same row, k times that length.
+    The compiled gradient has one first row for all its data. Therefore minibatch k of each source
+    is copied to position k times the largest batch size.
 
     Parameters
     ----------
     sources : list of RowSource
-        One for each group of data that are drawn together; no two have an array of the same name.
+        One for each group of data that are drawn together, with arrays of different names.
 
     Attributes
     ----------
     batch_size : int
-        Rows of the largest minibatch.
+        Largest batch size.
     n_rows : int
-        Rows of all sources together.
+        Number of rows of all sources.
     """
 
     def __init__(self, sources: Sequence[RowSource]) -> None:
@@ -360,30 +367,30 @@ class GroupedRows(RowSource):
         self._starts = np.arange(n, dtype=np.int64) * self.batch_size
 
     def reset(self, seed: int) -> None:
-        """Start a chain, in every source at a place of its own."""
+        """Start a chain, with another seed for each source."""
         seeds = np.random.default_rng([seed, 6]).integers(2**63, size=len(self._sources))
         for source, own in zip(self._sources, seeds, strict=True):
             source.reset(int(own))
 
     def refresh(self) -> None:
-        """Copy the rows again of containers that have other values; see `RowSource.refresh`."""
+        """Copy the rows of containers with new values; see `RowSource.refresh`."""
         for source in self._sources:
             source.refresh()
 
     def next_starts(self, n: int) -> np.ndarray:
-        """Copy the next ``n`` minibatches of every source to their places."""
+        """Copy the next ``n`` minibatches of each source."""
         if self._starts.size != n:
             self._reserve(n)
         for source in self._sources:
             size = source.batch_size
             rows = source.next_starts(n)[:, np.newaxis] + np.arange(size)
             for name, array in source.arrays.items():
-                places = self.arrays[name].reshape(n, self.batch_size, *array.shape[1:])
-                places[:, :size] = array[rows]
+                minibatches = self.arrays[name].reshape(n, self.batch_size, *array.shape[1:])
+                minibatches[:, :size] = array[rows]
         return self._starts
 
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Choose some rows of every source; see `RowSource.example_rows`."""
+        """Choose some rows of each source; see `RowSource.example_rows`."""
         arrays: dict[str, np.ndarray] = {}
         for source in self._sources:
             arrays |= source.example_rows(n)[0]
@@ -397,13 +404,7 @@ class GroupedRows(RowSource):
                 yield description, arrays | rows
 
     def row_indices(self, start: int) -> np.ndarray:
-        """Not known: every source has rows of its own.
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
+        """Raise ValueError: the sources have different rows."""
         raise ValueError("local= needs rows of one table, named by minibatch=")
 
     @property

@@ -1,4 +1,8 @@
-"""Interface of the sources of minibatches, and the source of all rows."""
+"""Interface of sources of minibatches, the source of all rows, and example rows for checks.
+
+A source has arrays whose memory the compiled gradient reads, and returns the first row of the
+minibatch of each inner step. The data themselves do not pass through Python.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from pymc_geodesic.minibatches.row_inputs import (
 
 
 def check_numbers(name: str, array: np.ndarray) -> None:
-    """Refuse data that hold NaN, infinity, or numbers whose squares are infinite.
+    """Check that data do not contain NaN, infinity, or numbers whose squares overflow.
 
     Raises
     ------
@@ -37,7 +41,7 @@ def check_numbers(name: str, array: np.ndarray) -> None:
 
 
 def describe_undefined(array: np.ndarray) -> tuple[str, str] | None:
-    """Say which numbers of an array are none, and what to do about them.
+    """Describe NaN, infinite or too large numbers of an array, and a remedy; None without any.
 
     Examples
     --------
@@ -69,28 +73,29 @@ class RowSource(ABC):
     Attributes
     ----------
     arrays : dict of str to ndarray
-        Resident rows, C-contiguous; `next_starts` counts from their first row.
+        Rows in memory, C-contiguous. The entries of `next_starts` are positions in them.
     batch_size : int
         Rows of a minibatch.
     n_rows : int
-        N, all rows of the data.
+        N, the number of rows of the data.
     with_replacement : bool
-        Whether a minibatch may hold a row twice.
+        Whether a minibatch may contain a row twice.
     moves : bool
-        Whether `next_starts` may put other arrays in the place of ``arrays``.
+        Whether `next_starts` may replace ``arrays``.
     is_everything : bool
-        Whether there are no minibatches: every gradient sees all rows.
+        Whether there are no minibatches, and gradients are those of all rows.
     has_epochs : bool
-        Whether every row comes once before any comes again, so that noise adds up to zero.
+        Whether each epoch has every row once, so that the noise of its gradients adds up to zero.
     stays_in_blocks : bool
-        Whether minibatches come from some of the rows for a while, whose noise stays as long.
+        Whether consecutive minibatches come from the same block of rows, so that their noise is
+        correlated.
     is_streamed : bool
-        Whether rows are read as they come, and looked at meanwhile, instead of being in memory.
+        Whether rows are read, and checked, during sampling, instead of being in memory.
     whole : dict of str to ndarray
-        Arrays that the rows point into (the numbers of a sparse matrix), which stand for the
-        data containers of these names.
+        Arrays that the rows point into, such as the values of a sparse matrix, by the names of the
+        data containers that they replace.
     drawn : mapping of (generator, int) to RowInput
-        Where the rows are those that `pymc.Minibatch` draws in a model: which they are.
+        Rows that `pymc.Minibatch` draws in a model.
     """
 
     arrays: dict[str, np.ndarray]
@@ -110,7 +115,7 @@ class RowSource(ABC):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Data containers whose rows these are; none where `pymc.Minibatch` draws them."""
+        """Data containers of the rows; none for `pymc.Minibatch`."""
         return () if self.drawn else tuple(self.arrays)
 
     def row_inputs(self, n_rows: int | None = None) -> RowInputs:
@@ -122,37 +127,34 @@ class RowSource(ABC):
 
     @property
     def epoch(self) -> int | None:
-        """Minibatches in which every row comes once, in an order that is random in each epoch.
-
-        None where rows come in another way.
-        """
+        """Number of minibatches of an epoch, in random order; None without epochs."""
         return None
 
     def watch(self, containers: Mapping[str, Variable]) -> None:
-        """Remember which values of data containers the rows were copied or computed from."""
+        """Track the data containers from which the rows were copied, for `refresh`."""
         self._containers = dict(containers)
         self._copied: dict[str, list[np.ndarray]] = {
             name: container_values(each) for name, each in containers.items()
         }
 
     def check_indices(self, indices: Sequence[RowIndex]) -> None:
-        """Look from now on whether rows that are read point beyond an array.
+        """Check the bounds of indices in all rows that are read from now on.
 
         Parameters
         ----------
         indices : list of RowIndex
-            None for rows that are in memory, which are looked at where they are.
+            Empty for rows in memory, which `pymc_geodesic.densities.rows.IndexCheck` checks.
         """
         if indices:
-            raise NotImplementedError(f"{type(self).__name__} does not look at indices")
+            raise NotImplementedError(f"{type(self).__name__} does not check indices")
 
     def refresh(self) -> None:
-        """Copy the rows again of containers that `pymc.set_data` has given other values.
+        """Copy the rows of containers with new values, by `pymc.set_data`.
 
         Raises
         ------
         ValueError
-            If their shape is another, they hold NaN or infinity, or a sparse matrix has changed.
+            If they have another shape, contain NaN or infinity, or are a sparse matrix.
         """
         for name, container in self._containers.items():
             behind = container_values(container)
@@ -174,7 +176,7 @@ class RowSource(ABC):
             self._copied[name] = behind
 
     def replace_rows(self, name: str, rows: np.ndarray) -> None:
-        """Replace the resident rows of a container that `pymc.set_data` has changed.
+        """Replace the rows of a container.
 
         Parameters
         ----------
@@ -187,19 +189,19 @@ class RowSource(ABC):
     def reorder_entries(
         self, name: str, values: np.ndarray, columns: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Bring the entries of a sparse matrix in the order of the rows that point into them.
+        """Put the entries of a sparse matrix in the order of the rows that point into them.
 
         Parameters
         ----------
         name : str
-            Which of ``arrays`` holds where the entries of each row begin and end.
+            Member of ``arrays`` with the begin and end of the entries of each row.
         values, columns : ndarray, shape (n_entries,)
-            They are as they were where rows have no order.
+            Returned unchanged if the rows are in their original order.
         """
         return values, columns
 
     def whole_array(self, holder: np.ndarray | SharedVariable) -> np.ndarray:
-        """Array that every gradient sees all of: a constant, or the value of a data container."""
+        """Return data without minibatches: a constant, or the value of a data container."""
         if isinstance(holder, np.ndarray):
             return holder
         if holder.name in self.whole:
@@ -207,53 +209,53 @@ class RowSource(ABC):
         return np.asarray(holder.get_value(borrow=True))
 
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Choose some rows of the data, always the same ones, each perhaps more than once.
+        """Choose random rows of the data, always the same ones, with replacement.
 
         Returns
         -------
         arrays, whole : dict of str to ndarray
-            ``n`` rows of each of ``arrays``, and what they point into.
+            ``n`` rows of each of ``arrays``, and the arrays that they point into.
         """
         arrays, whole, _ = self._examples()
         rows = np.random.default_rng(0).integers(len(next(iter(arrays.values()))), size=n)
         return {name: array[rows] for name, array in arrays.items()}, whole
 
     def related_examples(self, n: int) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-        """Choose rows that depend on each other in some models; see `related_rows`.
+        """Choose rows that depend on each other in some models; see `_related_rows`.
 
         Yields
         ------
         description : str
             What the rows have in common.
         arrays : dict of str to ndarray
-            ``n`` rows of each of ``arrays``, which point into the same as those of `example_rows`.
+            ``n`` rows of each of ``arrays``, which point into the arrays of `example_rows`.
         """
         arrays, _, numbers = self._examples()
-        for description, rows in related_rows(arrays, n, numbers):
+        for description, rows in _related_rows(arrays, n, numbers):
             yield description, {name: array[rows] for name, array in arrays.items()}
 
     def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
-        """Choose rows that stand for all, always the same ones; return also how many there are."""
+        """Choose rows that represent all rows, always the same ones; return also their number."""
         return self.example_rows(n)[0], n
 
     def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
-        """Go once through all rows, part by part; None where that is not possible.
+        """Iterate over all rows once, in parts; None if that is not possible.
 
         Yields
         ------
         arrays : dict of str to ndarray
             C-contiguous rows by container, valid until the next part.
         n_rows : int
-            How many of them count.
+            Number of rows of the part.
         """
         return None
 
     def _examples(
         self,
     ) -> tuple[Mapping[str, np.ndarray], dict[str, np.ndarray], np.ndarray | None]:
-        """Rows to choose examples from, what they point into, and their original row numbers.
+        """Rows for examples, the arrays that they point into, and their original row numbers.
 
-        The row numbers are None where the rows are in their original order.
+        The row numbers are None if the rows are in their original order.
         """
         return self.arrays, self.whole, None
 
@@ -272,7 +274,7 @@ class RowSource(ABC):
     @property
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """All that decides the minibatches to come."""
+        """State that determines all further minibatches."""
 
     @state.setter
     @abstractmethod
@@ -280,23 +282,17 @@ class RowSource(ABC):
 
 
 class StreamedSource(RowSource):
-    """Rows that only pass by, of which no one knows the number."""
+    """Source of rows that are read once per epoch, and cannot be accessed by number."""
 
     is_streamed = True
 
     def row_indices(self, start: int) -> np.ndarray:
-        """Not known.
-
-        Raises
-        ------
-        ValueError
-            Always: rows that only pass by have no place to keep the value of a local variable.
-        """
+        """Raise ValueError: local variables need rows that are identified by number."""
         raise ValueError("local= needs rows that can be visited again: not available with batches=")
 
 
 class AllRows(RowSource):
-    """No minibatches: every gradient sees all the data."""
+    """Source of all rows, without minibatches."""
 
     moves = False
     is_everything = True
@@ -309,10 +305,10 @@ class AllRows(RowSource):
         self._starts = np.zeros(1, dtype=np.int64)
 
     def reset(self, seed: int) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def next_starts(self, n: int) -> np.ndarray:
-        """Zeros."""
+        """Return zeros."""
         if self._starts.size != n:
             self._starts = np.zeros(n, dtype=np.int64)
         return self._starts
@@ -323,7 +319,7 @@ class AllRows(RowSource):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Nothing."""
+        """Empty."""
         return {}
 
     @state.setter
@@ -353,7 +349,7 @@ _SHARED_PAIRS = 8
 """Pairs of rows with equal values, one row in each part of a random sample, that suffice."""
 
 
-def related_rows(
+def _related_rows(
     arrays: Mapping[str, np.ndarray], n: int, numbers: np.ndarray | None = None
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Choose rows that depend on each other in models of time series, panels and groups.
@@ -378,15 +374,6 @@ def related_rows(
         What the rows have in common, with a preposition.
     rows : ndarray of int, shape (n,)
         Positions in the arrays. Rows may be repeated.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.minibatches.source import related_rows
-    >>> group = np.repeat(np.arange(1000), 2)
-    >>> (_, consecutive), (_, equal) = related_rows({"group": group}, 4)
-    >>> int(consecutive[1] - consecutive[0]), bool(group[equal[0]] == group[equal[1]])
-    (1, True)
     """
     n_rows = len(next(iter(arrays.values()))) if numbers is None else len(numbers)
     if numbers is None:

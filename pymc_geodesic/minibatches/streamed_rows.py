@@ -1,4 +1,8 @@
-"""Minibatches of rows that are streamed in blocks, such as blocks on disk."""
+"""Minibatches of rows that are streamed in blocks, such as blocks on disk.
+
+`StreamedRows` combines some blocks at a time and uses every row once per epoch. `StreamedBlocks`
+keeps a large block in memory for several draws, while the next one loads in the background.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,14 @@ from pymc_geodesic.minibatches.source import StreamedSource
 from pymc_geodesic.runtime.background import BackgroundWork
 
 WINDOW = 16
-"""Minibatches whose rows are put in random order together."""
+"""Number of minibatches whose rows are shuffled together."""
 
 EXAMPLES = 256
-"""Rows of the first block that are kept as examples."""
+"""Number of rows of the first block that are kept as examples."""
 
 
 def random_first_block(seed: int, n_rows: int, first_length: int) -> int:
-    """Choose with how many blocks passed by a chain begins, so that no two see the same rows.
+    """Choose the number of blocks that a chain skips, so that chains have different minibatches.
 
     Examples
     --------
@@ -44,29 +48,28 @@ def random_first_block(seed: int, n_rows: int, first_length: int) -> int:
 
 
 class StreamedRows(StreamedSource):
-    """Rows of an iterable, which pass by once per epoch.
+    """Rows of an iterable of blocks, every row once per epoch.
 
-    A chain begins at a random block. As many blocks as hold some sixteen minibatches are in memory
-    together, and their rows in a random order of the chain's own, so that minibatches of
-    different chains have no rows in common but by chance.
+    A chain begins at a random block. Blocks with the rows of some 16 minibatches are shuffled
+    together, in another order for each chain, so that chains have different minibatches.
 
     Parameters
     ----------
     batches : iterable
         Re-iterable that yields arrays, tuples of arrays in the order of the names, or mappings by
-        name. What is left over goes into the next minibatch. The iterable is started again when
-        it is exhausted.
+        name. It is iterated over again when it is exhausted. Remaining rows are used in the next
+        minibatch.
     format : BlockFormat
-        Data containers the blocks stand for.
+        Data containers of the blocks.
     n_rows : int
-        N, all rows of the data.
+        N, the number of rows of the data.
     batch_size : int, optional
         Rows of a minibatch; by default those of the first block.
 
     Raises
     ------
     ValueError
-        If a block does not fit the data containers or holds NaN or infinity.
+        If a block does not fit the data containers or contains NaN or infinity.
     """
 
     has_epochs = True
@@ -97,19 +100,19 @@ class StreamedRows(StreamedSource):
         self._restart(0, 0, 0)
 
     def check_indices(self, indices: Sequence[RowIndex]) -> None:
-        """Look whether rows point beyond an array; see `RowSource.check_indices`."""
+        """Check the bounds of indices; see `RowSource.check_indices`."""
         self._format.indices = tuple(indices)
 
     def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], None]:
         return *self._first_rows, None
 
     def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
-        """Rows from places that are spread evenly over the stream; see `RowSource.sample_rows`."""
-        arrays = self._format.thinned(self._batches, self.n_rows, n)
+        """Choose evenly spaced rows of the stream; see `RowSource.sample_rows`."""
+        arrays = self._format.evenly_spaced(self._batches, self.n_rows, n)
         return arrays, rows_of(arrays)
 
     def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
-        """Go once through the stream, block by block; see `RowSource.all_rows`."""
+        """Iterate over the stream once, by blocks; see `RowSource.all_rows`."""
         if isinstance(self._batches, Iterator):
             return None
         parts = self._format.one_pass(self._batches)
@@ -122,7 +125,7 @@ class StreamedRows(StreamedSource):
         self._begin = self._pass.consumed
 
     def _restart(self, seed: int, begin: int, windows: int) -> None:
-        """Go to the block after ``begin`` ones, the first of a window."""
+        """Continue at block ``begin`` of a pass, the first of a window."""
         self._seed, self._windows = seed, windows
         self._pass.restart(begin)
         self._begin = self._pass.consumed
@@ -130,26 +133,26 @@ class StreamedRows(StreamedSource):
         self._length = self._used = 0
 
     def _next_window(self) -> None:
-        """Read some blocks, and put their rows in random order."""
+        """Read some blocks, and shuffle their rows."""
         self._begin = self._pass.consumed
         blocks = [self._format.copied(self._pass.next_block()) for _ in range(self._window_blocks)]
         self._length, self._used = sum(map(rows_of, blocks)), 0
         if not self._means.is_done:
-            self._watch(blocks)
+            self._compare(blocks)
         order = np.random.default_rng([self._seed, 7, self._windows]).permutation(self._length)
         self._window = self._format.shuffled(blocks, order)
         self._windows += 1
 
-    def _watch(self, blocks: list[dict[str, Any]]) -> None:
-        """Compare the blocks of a window with those before."""
+    def _compare(self, blocks: list[dict[str, Any]]) -> None:
+        """Compare the blocks of a window with the earlier ones."""
         for number, block in enumerate(blocks):
-            # Where a pass ends within a window, its blocks count on into the next pass.
+            # if a pass ends within a window, the numbers of its blocks continue
             begin = self._begin + number
             self._means.add_block(begin, begin + 1, self._format.dense_rows(block, rows_of(block)))
         self._means.check_periodically(self.n_rows)
 
     def next_starts(self, n: int) -> np.ndarray:
-        """Copy the rows of the next ``n`` minibatches into the resident arrays."""
+        """Copy the rows of the next ``n`` minibatches into ``arrays``."""
         length = n * self.batch_size
         if self._starts.size != n:
             self._starts = np.arange(n, dtype=np.int64) * self.batch_size
@@ -173,7 +176,7 @@ class StreamedRows(StreamedSource):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Seed, where the blocks in memory begin, which ones they are, and rows of them used."""
+        """Seed, first block and number of the window, and number of its rows that were used."""
         return {
             "seed": self._seed,
             "begin": self._begin,
@@ -195,27 +198,27 @@ _ORDERS: dict[str, type[MinibatchOrder]] = {
     "independent": IndependentOrder,
 }
 _ROUNDING = 1e-9
-"""What rounding may do to a share of a block."""
+"""Rounding error of a share of a block."""
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows in memory, in random order.
+    """A block of rows in memory, in random order.
 
     Attributes
     ----------
     arrays : dict of str to ndarray
-        The rows, some of the first repeated at the end.
+        The rows, the first of which are repeated at the end.
     whole : dict of str to ndarray
-        The numbers that rows of sparse matrices point into.
+        Arrays that rows of sparse matrices point into.
     memory : Buffers
-        What they are in.
+        Buffers of the arrays.
     n_rows : int
-        Rows without the repeated ones.
+        Number of rows, without the repeated ones.
     begin, end : int
-        Blocks of the iterable before it, and up to it, in their passes.
+        Number of blocks of the iterable before it, and up to it, in a pass.
     least_rows : int
-        Up to which blocks of the iterable were joined.
+        Minimum number of rows, for which blocks of the iterable were joined.
     """
 
     arrays: dict[str, np.ndarray]
@@ -228,44 +231,44 @@ class _Block:
 
 
 class StreamedBlocks(StreamedSource):
-    r"""Blocks of an iterable that stay in memory for some draws.
+    r"""Blocks of an iterable that stay in memory for several draws.
 
-    A block of B rows is put in random order while it is read, and minibatches are taken from it
-    for a number of draws while the next block loads. The number is proportional to B, what
-    whole draws leave over being added when the same block comes again, so that every
-    row is used equally often in the long run and the average gradient of an epoch,
+    A block of B rows is shuffled while it is read, and provides the minibatches of a number of
+    draws while the next block loads. This number is proportional to B; remainders are added when
+    the same block is read again. Then every row is used equally often in the long run, and the
+    average gradient of an epoch,
 
     .. math:: \frac{1}{D} \sum_b D_b \frac{N}{B_b} \sum_{i \in b} g_i, \qquad
               \frac{D_b}{D} = \frac{B_b}{N},
 
-    is that of all rows. Two blocks are in memory at most. A chain begins at a random block.
+    is that of all rows. At most two blocks are in memory. A chain begins at a random block.
 
     Parameters
     ----------
     batches : iterable
         Re-iterable that yields arrays, tuples of arrays in the order of the names, or mappings by
-        name; sparse matrices for sparse data. Arrays that are sliced only, such as those of
-        `pymc_geodesic.datasets.row_blocks`, are read piece by piece. A block with fewer rows than
-        a minibatch is joined to the next.
+        name; sparse matrices for sparse data. Arrays that can be sliced, such as those of
+        `pymc_geodesic.datasets.row_blocks`, are read in pieces. A block with fewer rows than a
+        minibatch is joined to the next.
     format : BlockFormat
-        Data containers the blocks stand for.
+        Data containers of the blocks.
     n_rows : int
-        N, all rows of the data.
+        N, the number of rows of the data.
     batch_size : int
         Rows of a minibatch.
     order : {"shuffled", "independent", "random"}
         Order of the minibatches within a block.
     draws_per_block : int, optional
-        Draws for which a block as long as the first one stays. By default as many as make one
-        pass over it, gradients between draws included, which count by their minibatches in
-        either case; blocks with fewer rows than the minibatches of one draw are then joined, up
-        to all rows there are, for one that is passed over more than once heats: its noise stays.
+        Number of draws for which a block as long as the first one is used. By default its
+        minibatches are used once, including those of gradients between draws. Blocks with fewer
+        rows than the minibatches of one draw are then joined, up to all rows: using one several
+        times raises the temperature, because its noise is correlated.
 
     Raises
     ------
     ValueError
         If the first block has fewer rows than a minibatch, or a block does not fit the data
-        containers or holds NaN or infinity.
+        containers or contains NaN or infinity.
     """
 
     stays_in_blocks = True
@@ -306,19 +309,19 @@ class StreamedBlocks(StreamedSource):
         self._start_over(0)
 
     def check_indices(self, indices: Sequence[RowIndex]) -> None:
-        """Look whether rows point beyond an array; see `RowSource.check_indices`."""
+        """Check the bounds of indices; see `RowSource.check_indices`."""
         self._format.indices = tuple(indices)
 
     def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], None]:
         return *self._first_rows, None
 
     def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
-        """Rows from places that are spread evenly over the stream; see `RowSource.sample_rows`."""
-        arrays = self._format.thinned(self._batches, self.n_rows, n)
+        """Choose evenly spaced rows of the stream; see `RowSource.sample_rows`."""
+        arrays = self._format.evenly_spaced(self._batches, self.n_rows, n)
         return arrays, rows_of(arrays)
 
     def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
-        """Go once through the stream, block by block; see `RowSource.all_rows`."""
+        """Iterate over the stream once, by blocks; see `RowSource.all_rows`."""
         if isinstance(self._batches, Iterator):
             return None
         parts = self._format.one_pass(self._batches)
@@ -342,7 +345,7 @@ class StreamedBlocks(StreamedSource):
         self._pass.restart(0)
 
     def _leave_block(self) -> None:
-        """Forget the blocks; the next one gets the memory of the present one."""
+        """Discard the blocks; the next one reuses the memory of the present one."""
         if self._loading is not None:
             self._loading.abandon()
             self._loading = None
@@ -352,7 +355,7 @@ class StreamedBlocks(StreamedSource):
             self._block = None
 
     def _load(self, begin: int, least_rows: int) -> _Block:
-        """Read the next block that is long enough, in random order."""
+        """Read and shuffle the next block of at least ``least_rows`` rows, joined if necessary."""
         if self._pass.consumed != begin:
             self._pass.restart(begin)
         parts = [self._pass.next_block()]
@@ -369,21 +372,21 @@ class StreamedBlocks(StreamedSource):
         return _Block(arrays, whole, memory, n_rows, begin, end, least_rows)
 
     def _install(self, block: _Block) -> None:
-        """Take minibatches from this block from now on."""
+        """Use the minibatches of this block from now on."""
         if self._block is not None:
             self._spare = self._block.memory
         self._block = block
         self.whole = block.whole
         seed = int(np.random.default_rng([self._seed, 4, self._visits]).integers(2**63))
         self._visits += 1
-        self._walk: MinibatchOrder | RandomRows
+        self._minibatch_order: MinibatchOrder | RandomRows
         self._gathered = None
         if self.with_replacement:
-            self._walk = self._gathered = RandomRows(block.arrays, self.batch_size)
+            self._minibatch_order = self._gathered = RandomRows(block.arrays, self.batch_size)
         else:
-            self._walk = _ORDERS[self._order](block.n_rows, self.batch_size)
+            self._minibatch_order = _ORDERS[self._order](block.n_rows, self.batch_size)
             self.arrays = block.arrays
-        self._walk.reset(seed)
+        self._minibatch_order.reset(seed)
 
     def _take_block(self) -> None:
         if self._loading is not None:
@@ -398,7 +401,7 @@ class StreamedBlocks(StreamedSource):
         self._install(block)
 
     def _allot(self, n: int) -> None:
-        """Give the block that has just come its share: of minibatches, or of draws."""
+        """Set the number of minibatches, or of draws, of the block that was just read."""
         assert self._block is not None
         if self._draws_per_block is None:
             share = max(self._block.n_rows / self.batch_size, float(n))
@@ -407,9 +410,10 @@ class StreamedBlocks(StreamedSource):
         self._left = share + self._remainders.get(self._block.begin, 0.0)
 
     def _used_by(self, n: int) -> float:
-        """Part of a share that so many minibatches use up.
+        """Part of the share of a block that ``n`` minibatches use.
 
-        Of draws one, unless the call before was for more: a look between draws is a part of one.
+        A draw is one. Fewer minibatches than in the call before, as for a gradient between draws,
+        are a part of one.
         """
         if self._draws_per_block is None:
             return float(n)
@@ -417,7 +421,7 @@ class StreamedBlocks(StreamedSource):
         return n / max(n, previous)
 
     def next_starts(self, n: int) -> np.ndarray:
-        """First rows of the minibatches of one draw, all in the same block."""
+        """First rows of the minibatches of one draw, all of the same block."""
         if self._draws_per_block is None:
             self._least_rows = max(min(n * self.batch_size, self.n_rows), self.batch_size)
         used = self._used_by(n)
@@ -430,19 +434,19 @@ class StreamedBlocks(StreamedSource):
         if self._loading is None:
             self._load_next(self._block.end)
         self._left -= used
-        starts = self._walk.next_starts(n)
+        starts = self._minibatch_order.next_starts(n)
         if self._gathered is not None:
             self.arrays = self._gathered.arrays
         return starts
 
     def _load_next(self, begin: int) -> None:
-        """Begin to load, with as many rows as are wanted now and not when it is done."""
+        """Begin to load the next block, with the present minimum number of rows."""
         least = self._least_of_next = self._least_of_next or self._least_rows
         self._loading = BackgroundWork(lambda: self._load(begin, least))
 
     @property
     def state(self) -> dict[str, Any]:
-        """Seed, place in the iterable, and place in the block."""
+        """Seed, position in the iterable, and position in the block."""
         return {
             "seed": self._seed,
             "visits": self._visits,
@@ -452,7 +456,7 @@ class StreamedBlocks(StreamedSource):
             "least_of_next": self._least_of_next,
             "remainders": dict(self._remainders),
             "begin": self._begin if self._block is None else self._block.begin,
-            "walk": None if self._block is None else self._walk.state,
+            "order": None if self._block is None else self._minibatch_order.state,
         }
 
     @state.setter
@@ -461,10 +465,10 @@ class StreamedBlocks(StreamedSource):
         self._seed, self._begin = state["seed"], state["begin"]
         self._least_rows = state["least_rows"]
         self._pass.restart(self._begin)
-        if state["walk"] is not None:
+        if state["order"] is not None:
             self._visits = state["visits"] - 1
             self._take_block()
-            self._walk.state = state["walk"]
+            self._minibatch_order.state = state["order"]
         self._least_of_next = state["least_of_next"]
         self._visits = state["visits"]
         self._left, self._previous = state["left"], state["previous"]

@@ -113,8 +113,10 @@ def change_point():
 def test_a_change_point_is_left_to_samplers_that_correct(step_class):
     """Its gradient is zero: the draws of τ would be those of the prior."""
     rows = {"batch_size": 5, "minibatch": ["time", "seen"], "compile_kwargs": INTERPRETED}
-    message = "the log-density of 'y' jumps as a function of 'tau'"
+    message = (
+        "the log-density of 'y' jumps as a function of 'tau'"
         ".*Sample 'tau' with pm.Slice, GMC or NUTS"
+    )
     with change_point():
         with pytest.raises(ValueError, match=message):
             step_class(**rows)
