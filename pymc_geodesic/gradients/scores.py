@@ -26,7 +26,7 @@ from pymc_geodesic.densities.variables import (
     natural_manifold,
     product_of,
 )
-from pymc_geodesic.gradients.control_variates import ControlVariates
+from pymc_geodesic.gradients.control_variate_gradients import ControlVariates
 from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.manifolds import Euclidean, Manifold, Sphere, Stiefel
 from pymc_geodesic.minibatches.from_arguments import (

@@ -27,31 +27,34 @@ from pymc_geodesic.minibatches.source import AllRows, RowSource, check_numbers
 from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks, StreamedRows
 from pymc_geodesic.sparse import SparseContainers, sparse_containers
 
+# --- order --------------------------------------------------------------------------------------
+
 MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
     "shuffled": ShuffledRows,
     "independent": IndependentRows,
     "random": RandomRows,
 }
 
-FEW_BLOCKS = 1000
-"""Blocks of shuffled rows below which rows are drawn at random where their noise must be known."""
+FEW_MINIBATCHES = 1000
+"""Number of minibatches of an epoch below which rows are drawn with replacement if the noise is
+subtracted."""
 
 
 class MinibatchNoise(Enum):
-    """What a sampler counts on of the noise of its minibatches."""
+    """Assumption of a sampler about the noise of its minibatches."""
 
-    ANY = "nothing"
-    WHITE = "it is independent from one inner step to the next"
-    SUBTRACTED = "it is independent, and all of it is subtracted from the injected noise"
+    ANY = "none"
+    WHITE = "independent between inner steps"
+    SUBTRACTED = "independent between inner steps, and subtracted from the injected noise"
 
 
 def check_order(minibatch_order: str) -> None:
-    """Refuse an order that is unknown.
+    """Check ``minibatch_order=``.
 
     Raises
     ------
     ValueError
-        The message names those there are.
+        If it is unknown; the message lists the choices.
     """
     if minibatch_order not in MINIBATCH_ORDERS:
         raise ValueError(
@@ -60,19 +63,20 @@ def check_order(minibatch_order: str) -> None:
         )
 
 
-def order_for(asked: str, noise: MinibatchNoise, n_blocks: float) -> str:
-    """Choose the order of the rows: independent minibatches for shuffled ones where noise is known.
+def order_for(requested: str, noise: MinibatchNoise, n_minibatches: float) -> str:
+    """Choose the order of the rows: instead of shuffled ones, those with the noise that is assumed.
 
-    Over K blocks of rows shuffled once, the variance in a direction is off by about sqrt(2 / K) of
-    itself. So where it is taken off and the blocks are few, the rows are drawn at random.
+    With K minibatches of rows that are shuffled once, the relative error of the variance in a
+    direction is about sqrt(2 / K). Therefore, if the noise is subtracted and K is small, rows are
+    drawn with replacement.
 
     Parameters
     ----------
-    asked : str
-        The order that the user asked for.
+    requested : str
+        The argument ``minibatch_order=``.
     noise : MinibatchNoise
-    n_blocks : float
-        K, rows of the data for each of a minibatch; infinite where that is not known.
+    n_minibatches : float
+        K, N divided by the batch size; infinite if it is unknown.
 
     Examples
     --------
@@ -82,10 +86,12 @@ def order_for(asked: str, noise: MinibatchNoise, n_blocks: float) -> str:
     >>> order_for("shuffled", MinibatchNoise.SUBTRACTED, 100.0)
     'random'
     """
-    if noise is MinibatchNoise.ANY or asked != "shuffled":
-        return asked
+    if noise is MinibatchNoise.ANY or requested != "shuffled":
+        return requested
     return (
-        "random" if noise is MinibatchNoise.SUBTRACTED and n_blocks < FEW_BLOCKS else "independent"
+        "random"
+        if noise is MinibatchNoise.SUBTRACTED and n_minibatches < FEW_MINIBATCHES
+        else "independent"
     )
 
 
@@ -93,11 +99,14 @@ type Containers = Mapping[str, SharedVariable | SparseContainers]
 """Data that ``minibatch=`` names, by their names."""
 
 
+# --- arguments ----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class MinibatchArguments:
     """Arguments of a step method that select its minibatches.
 
-    A step keeps them because it makes its rows anew where it is unpickled.
+    A step keeps them, to make its source again when it is unpickled.
 
     Parameters
     ----------
@@ -126,7 +135,7 @@ class MinibatchArguments:
 
     @property
     def streamed(self) -> tuple[str, ...]:
-        """Names of the data whose rows come from ``batches``."""
+        """Names of the data whose rows come from ``batches=``."""
         if self.batches is None or self.minibatch is None:
             return ()
         return (self.minibatch,) if isinstance(self.minibatch, str) else tuple(self.minibatch)
@@ -139,16 +148,16 @@ def minibatch_source(
     noise: MinibatchNoise = MinibatchNoise.ANY,
     n_rows: int | None = None,
 ) -> RowSource:
-    """Rows that the user of a step asks for by name, that the model itself draws, or all.
+    """Make the source of rows that are named, that the model draws, or of all rows.
 
     Parameters
     ----------
     model : pymc.Model
     arguments : MinibatchArguments
     noise : MinibatchNoise
-        What the step counts on of the noise of minibatches.
+        Assumption of the step about the noise of minibatches.
     n_rows : int, optional
-        Rows of a minibatch, where the arguments name data in memory and no number.
+        Batch size for named data in memory, if ``batch_size=`` is omitted.
 
     Raises
     ------
@@ -172,7 +181,7 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
     if not 1 <= batch_size <= n_rows:
         raise ValueError(
             f"batch_size={batch_size} does not fit the {n_rows} rows of {next(iter(lengths))!r}; "
-            f"choose 1 to {n_rows}, or leave batch_size out to use all rows"
+            f"choose 1 to {n_rows}, or omit batch_size to use all rows"
         )
     for name, array in arrays.items():
         check_numbers(name, array)
@@ -181,13 +190,12 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
 def row_source(
     arrays: Mapping[str, np.ndarray], batch_size: int, minibatch_order: str
 ) -> ShuffledRows | RandomRows:
-    """Source of minibatches of rows that are all in memory.
+    """Make a source of rows in memory.
 
     Raises
     ------
     ValueError
-        For an unknown order, a batch that does not fit the data, or data that hold NaN or
-        infinity.
+        For an unknown order, a batch size that exceeds the data, or data with NaN or infinity.
     """
     check_order(minibatch_order)
     _check_rows(arrays, batch_size)
@@ -197,7 +205,7 @@ def row_source(
 def drawn_row_source(
     model: Model, minibatch_order: str = "shuffled", *, noise: MinibatchNoise = MinibatchNoise.ANY
 ) -> RowSource:
-    """Source of the rows that every `pymc.Minibatch` in a model stands for; all rows without one.
+    """Make a source of the rows of all `pymc.Minibatch` in a model, or of all rows without any.
 
     Raises
     ------
@@ -210,8 +218,8 @@ def drawn_row_source(
     groups: dict[int, list[RowInput]] = {}
     for row in dict.fromkeys(drawn.values()):
         groups.setdefault(row.group, []).append(row)
-    n_blocks = min(len(row.data) / row.block.type.shape[0] for row in drawn.values())
-    order = order_for(minibatch_order, noise, n_blocks)
+    n_minibatches = min(len(row.data) / row.block.type.shape[0] for row in drawn.values())
+    order = order_for(minibatch_order, noise, n_minibatches)
     sources: list[RowSource] = []
     for members in groups.values():
         arrays = {row.name: row.data for row in members}
@@ -231,7 +239,7 @@ def _streamed_source(
     total = arguments.total_size
     total = getattr(batches, "total_size", None) if total is None else total
     if total is None:
-        raise ValueError("batches= does not say how many rows there are; pass total_size=")
+        raise ValueError("batches= has no total_size; pass the number of all rows as total_size=")
     blocks = BlockFormat(
         [
             SparseRows(name, container)
@@ -280,7 +288,7 @@ def _resident_source(
 
 
 def _make_contiguous(source: RowSource, sparse: SparseContainers) -> None:
-    """Let the rows of a source point into numbers of their own, in the order of the rows."""
+    """Copy the entries of a sparse matrix in the order of the rows of a source."""
     values = sparse.values.get_value(borrow=True)
     columns = sparse.columns.get_value(borrow=True)
     values, columns = source.reorder_entries(sparse.rows.name, values, columns)
@@ -289,7 +297,7 @@ def _make_contiguous(source: RowSource, sparse: SparseContainers) -> None:
 
 
 def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
-    """Find the data that ``minibatch=`` names."""
+    """Find the data of a name in ``minibatch=``."""
     sparse = sparse_containers(model, name)
     if sparse is not None:
         return sparse
@@ -304,14 +312,14 @@ def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
                 "use this container in it"
             )
         raise ValueError(
-            f"minibatch= names {name!r}, which is no pm.Data container of the model; "
+            f"minibatch= names {name!r}, which is not a pm.Data container of the model; "
             f"the containers are {known}{remedy}"
         )
     return container
 
 
-def _blocks_of_first(containers: Containers, batch_size: int) -> float:
-    """Blocks of the first container, infinite if it has no row for each of the data."""
+def _minibatches_of_first(containers: Containers, batch_size: int) -> float:
+    """Return N / n of the first container; infinite for a sparse matrix or a scalar."""
     first = next(iter(containers.values()), None)
     if not isinstance(first, SharedVariable):
         return math.inf
@@ -319,13 +327,13 @@ def _blocks_of_first(containers: Containers, batch_size: int) -> float:
     return len(value) / batch_size if value.ndim else math.inf
 
 
-def _refuse_without_containers(model: Model, arguments: MinibatchArguments) -> None:
+def _check_no_other_arguments(model: Model, arguments: MinibatchArguments) -> None:
     containers = [data.name for data in model.data_vars]
     for argument in ("batch_size", "batches", "total_size"):
         if getattr(arguments, argument) is not None:
             raise ValueError(
-                f"{argument}= needs minibatch=[...], the names of the data containers whose "
-                f"rows it divides; this model has {containers}"
+                f"{argument}= needs minibatch=[...], the names of the data containers with a row "
+                f"per observation; this model has {containers}"
             )
 
 
@@ -336,7 +344,7 @@ def _check_draws_per_block(arguments: MinibatchArguments) -> None:
     if not (int(draws) == draws and draws >= 1):
         raise ValueError(f"draws_per_block must be a positive integer, got {draws}")
     if arguments.batches is None:
-        raise ValueError("draws_per_block= is about the blocks of batches=, which is missing")
+        raise ValueError("draws_per_block= needs batches=, an iterable of blocks")
 
 
 def named_row_source(
@@ -346,34 +354,33 @@ def named_row_source(
     noise: MinibatchNoise = MinibatchNoise.ANY,
     n_rows: int | None = None,
 ) -> RowSource | None:
-    """Row source of the minibatch arguments of a step method; None where there are none.
+    """Make the source of rows of the data that arguments name; None if they name none.
 
     Takes the arguments of `minibatch_source`.
 
     Raises
     ------
     ValueError
-        For an unknown container, missing or contradictory arguments, or a batch that does not
-        fit the data.
+        For an unknown container, missing or contradictory arguments, or a batch size that exceeds
+        the data.
     """
     _check_draws_per_block(arguments)
     check_order(arguments.minibatch_order)
     if arguments.minibatch is None:
-        _refuse_without_containers(model, arguments)
+        _check_no_other_arguments(model, arguments)
         return None
     if drawn_rows(model_graphs(model)):
         raise ValueError(
-            f"minibatch={arguments.minibatch!r} names containers of a model that draws rows "
-            "itself, by pm.Minibatch: put all of its data into pm.Data containers and name these, "
-            "or leave minibatch= out"
+            f"minibatch={arguments.minibatch!r} names containers of a model with pm.Minibatch: "
+            "use pm.Data containers for all of its data and name these, or omit minibatch="
         )
     names = arguments.minibatch
     containers = {
         name: _container(model, name) for name in ((names,) if isinstance(names, str) else names)
     }
     batch_size = arguments.batch_size
-    n_blocks = _blocks_of_first(containers, batch_size) if batch_size else math.inf
-    order = order_for(arguments.minibatch_order, noise, n_blocks)
+    n_minibatches = _minibatches_of_first(containers, batch_size) if batch_size else math.inf
+    order = order_for(arguments.minibatch_order, noise, n_minibatches)
     if arguments.batches is not None:
         return _streamed_source(arguments, containers, order)
     if batch_size is None:

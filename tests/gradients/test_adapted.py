@@ -9,7 +9,7 @@ import pytest
 from numba import njit
 
 import pymc_geodesic as pg
-from pymc_geodesic.gradients import control_variates
+from pymc_geodesic.gradients import control_variate_gradients
 from pymc_geodesic.gradients.metric import LowRank, Metric
 from tests.gradients.rows_of_models import (
     BY_DEFAULT,
@@ -143,17 +143,17 @@ def worst_errors(setup: Setup) -> tuple[float, float]:
 
 
 def centered_with_another_minibatch(setup):
-    source = inspect.getsource(control_variates._first_order_estimate.py_func)
+    source = inspect.getsource(control_variate_gradients._first_order_estimate.py_func)
     line = "evaluate(table[0], center, minibatch,"
     assert source.count(line) == 1
-    scope = dict(vars(control_variates))
+    scope = dict(vars(control_variate_gradients))
     source = source[source.index("def ") :].replace(
         line, line.replace("minibatch", "minibatch + 1")
     )
     exec(source, scope)
     scope["_first_order_estimate"] = njit(scope["_first_order_estimate"])
     context = setup.gradient.control_variates.logp_grad.context
-    variates = control_variates.ComposedField(
+    variates = control_variate_gradients.ComposedField(
         scope["_first_order_estimate"],
         context,
         [setup.step.estimator.logp_grad],

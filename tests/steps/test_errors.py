@@ -51,7 +51,7 @@ MISTAKES = [
     (BLOCKS | {"minibatch": ["x", "x"]}, "minibatch= names 'x' twice"),
     (BLOCKS | {"minibatch": [ROWS]}, r"takes the names.*put the rows into a container"),
     (BLOCKS | {"minibatch": []}, "such as .*, got no name; omit minibatch="),
-    (BLOCKS | {"minibatch": ["row"]}, r"'row', which is no pm.Data container.*\['x', 'y'\]"),
+    (BLOCKS | {"minibatch": ["row"]}, r"'row', which is not a pm.Data container.*\['x', 'y'\]"),
     (BLOCKS, r"\['offset'\] may have a value for each row: then name them in local="),
     (BLOCKS | {"batches": 5, "total_size": 20}, "batches= must yield blocks of rows.*got 5"),
     (BLOCKS | {"local": ["offset"], "local_steps": None}, "local_steps must be an integer.*None"),
@@ -156,7 +156,7 @@ LANGEVIN = [
     ({"minibatch": ["x"]}, "minibatch= needs batch_size="),
     ({"batch_size": 5}, "batch_size= needs minibatch="),
     ({"minibatch": ["x"], "batch_size": 21}, "batch_size=21 does not fit the 20 rows of 'x'"),
-    ({"minibatch": ["z"], "batch_size": 5}, r"'z', which is no pm.Data container.*\['x'\]"),
+    ({"minibatch": ["z"], "batch_size": 5}, r"'z', which is not a pm.Data container.*\['x'\]"),
     ({"minibatch": ["z"], "batch_size": 5}, r'Write z = pm.Data\("z", z\) at the beginning'),
     (
         {"minibatch": ["x"], "batch_size": 5, "minibatch_order": "sorted"},

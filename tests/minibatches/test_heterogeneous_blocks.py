@@ -10,7 +10,7 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import row_blocks, shuffle_rows
-from pymc_geodesic.minibatches import unlike_blocks
+from pymc_geodesic.minibatches import heterogeneous_blocks
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows
 from pymc_geodesic.minibatches.heterogeneous_blocks import MAX_GROUPS, BlockMeans
@@ -52,13 +52,13 @@ def test_no_alarm_for_rows_in_random_order(n_blocks):
 @pytest.mark.parametrize("n_blocks", [2, 30])
 def test_the_probability_of_an_alarm_is_bounded(monkeypatch, n_blocks):
     """At a level where there are alarms to be counted."""
-    monkeypatch.setattr(unlike_blocks, "FALSE_ALARMS", 0.6)
+    monkeypatch.setattr(heterogeneous_blocks, "FALSE_ALARMS", 0.6)
     assert alarms(n_blocks, 300) < 0.3 * 300 + 5 * np.sqrt(0.3 * 0.7 * 300)
 
 
 def test_a_bound_that_forgets_the_tails_is_found(monkeypatch):
     """Without R one large number is a difference of its block."""
-    monkeypatch.setattr(unlike_blocks, "_TAIL", 0.0)
+    monkeypatch.setattr(heterogeneous_blocks, "_TAIL", 0.0)
     assert alarms(100, 20) == 20
 
 
