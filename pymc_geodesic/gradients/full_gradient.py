@@ -12,8 +12,8 @@ from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled_for_c
 
 CHUNK = 2048
-"""Rows that are evaluated together, so that intermediate results stay in the cache; chosen by hand.
-A plain number, because compiled code reads it."""
+"""Rows that are evaluated together, so that intermediate results stay in the cache; chosen
+by hand. A plain number, because compiled code reads it."""
 
 _LOGP_GRAD, _CONTEXT, _N_CONTEXT, _SIZE, _OUTPUTS, _STRATA, _INPUTS, _TABLE, _WEIGHTS, _PART = (
     range(10)

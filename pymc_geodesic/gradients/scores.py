@@ -45,28 +45,28 @@ def model_of(model: Model | None) -> Model:
     Raises
     ------
     ValueError
-        If it is something else, such as draws in its place.
+        If it is another object, such as draws.
     """
     if model is not None and not isinstance(model, Model):
         raise ValueError(
-            f"model is a {type(model).__name__} and no pm.Model; draws come first, as in "
-            "ksd(idata, model), and steps behind, as in step_halving(model, step)"
+            f"model is a {type(model).__name__} and not a pm.Model; the order of the arguments is "
+            "ksd(idata, model) and step_halving(model, step)"
         )
     return modelcontext(model)
 
 
 class PosteriorScore:
-    """Positions of draws, and ∇log π there with respect to the volume of the manifolds.
+    """Score ∇log π of a posterior at draws, with respect to the volume of the manifolds.
 
-    Unit vectors and frames are points of their manifolds; every other variable, also one on a
-    simplex, is PyMC's unconstrained value, with the Jacobian of its transform.
+    Unit vectors and frames are points of their manifolds. Every other variable, including those on
+    a simplex, is PyMC's unconstrained value, with the Jacobian of its transform.
 
     Parameters
     ----------
     model : pymc.Model, optional
         Taken from the context by default.
     var_names : sequence of str, optional
-        All continuous free variables by default. The others are held at what was drawn.
+        All continuous free variables by default. The others have their drawn values.
     batch_size, minibatch
         Estimate gradients by minibatches with control variates; see `pymc_geodesic.SGGMC`. All rows
         by default.
@@ -74,7 +74,7 @@ class PosteriorScore:
     Raises
     ------
     ValueError
-        For unknown variables or containers, or minibatches while some variables are held.
+        For unknown variables or containers, or minibatches with a subset of the variables.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class PosteriorScore:
         self.estimator = MinibatchGradient(density, with_value=not self.uses_minibatches)
         if self.uses_minibatches and self.estimator.depends_on_others:
             raise ValueError(
-                "minibatches are compared with the gradient of all rows at one place, which the "
-                "variables that var_names leaves out would move; leave out var_names= or minibatch="
+                "minibatches need the gradient of all rows at one point, which would change with "
+                "the variables that var_names= omits; omit var_names= or minibatch="
             )
         self._total = None
         if not self.estimator.is_exact:
@@ -114,7 +114,7 @@ class PosteriorScore:
         self._to_values: Callable | None = None
 
     def points(self, posterior: xr.Dataset) -> Points:
-        """Values of all free variables as PyMC passes them around, one mapping for each draw.
+        """Values of all free variables in PyMC's points, one mapping for each draw.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class PosteriorScore:
         Raises
         ------
         ValueError
-            If it lacks a free variable of the model, or one has another shape.
+            If a free variable of the model is missing, or has another shape.
         """
         free = self.model.free_RVs
         missing = [rv.name for rv in free if rv.name not in posterior]
@@ -170,15 +170,15 @@ class PosteriorScore:
     def __call__(
         self, positions: np.ndarray, points: Iterable[Mapping[str, np.ndarray]], seed: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Gradients of the log-density, and the log-density itself, up to a constant.
+        """Compute gradients of the log-density, and the log-density up to a constant.
 
         Parameters
         ----------
         positions : ndarray, shape (n, size)
         points : iterable of mapping
-            The values of all variables, of which those that are held are used.
+            Values of all variables, for those that are not in ``var_names``.
         seed : int
-            Of the minibatches.
+            Seed of the minibatches.
 
         Returns
         -------
@@ -194,15 +194,15 @@ class PosteriorScore:
         """
         output = np.full((len(positions), self.product.size + 1), np.nan)
         if self.uses_minibatches:
-            centre = positions.mean(axis=0)
+            center = positions.mean(axis=0)
             spread = positions.std(axis=0) + np.finfo(float).tiny
-            nearest = np.argmin(np.sum(((positions - centre) / spread) ** 2, axis=1))
-            field = self.control_variates(positions[nearest]).logp_grad
+            nearest = np.argmin(np.sum(((positions - center) / spread) ** 2, axis=1))
+            logp_grad = self.control_variates(positions[nearest]).logp_grad
             self.estimator.source.reset(seed)
             for position, row in zip(positions, output, strict=True):
                 argument = int(self.estimator.next_minibatches(1)[0])
-                evaluate(field.address, position, argument, field.context, row)
-                field.raise_error()
+                evaluate(logp_grad.address, position, argument, logp_grad.context, row)
+                logp_grad.raise_error()
         else:
             for position, point, row in zip(positions, points, output, strict=True):
                 self.estimator.set_others(point)
@@ -215,27 +215,26 @@ class PosteriorScore:
                 raise ValueError(
                     f"the gradient of the log-density in {variable.name!r} is not finite at "
                     f"{np.count_nonzero(~finite)} of {len(finite)} draws, first at draw "
-                    f"{int(np.argmin(finite))} of those that are used; leave those draws out, or "
-                    "the variable (var_names=)"
+                    f"{int(np.argmin(finite))} of those that are used; omit those draws, or the "
+                    "variable (var_names=)"
                 )
         return np.ascontiguousarray(gradients), output[:, -1]
 
     def _of_all_rows(self, position: np.ndarray) -> np.ndarray:
-        """Gradient and log-density, shape (size + 1,)."""
+        """Gradient and log-density of all rows, shape (size + 1,)."""
         if self._total is not None:
             return self._total.sum_over(position, self.estimator.source.all_rows() or ())
         output = np.empty(self.product.size + 1)
-        field = self.estimator.logp_grad
-        evaluate(field.address, position, 0, field.context, output)
-        field.raise_error()
+        logp_grad = self.estimator.logp_grad
+        evaluate(logp_grad.address, position, 0, logp_grad.context, output)
+        logp_grad.raise_error()
         return output
 
 
 def _as_in_model(model: Model, draws: xr.DataArray) -> xr.DataArray:
-    """Put the axes of draws, and the labels along them, into the order that the model has.
+    """Put the axes of draws, and the labels along them, in the order of the model.
 
-    Selections and joins by label leave either in another order, in which the numbers belong to
-    other entries of the variable.
+    Selections and joins by label may change either.
     """
     name = str(draws.name)
     core = [str(dim) for dim in draws.dims if dim != "sample"]
@@ -252,7 +251,7 @@ def _as_in_model(model: Model, draws: xr.DataArray) -> xr.DataArray:
 
 
 def _value_function(model: Model) -> Callable:
-    """Compile a function of all free variables to the values that PyMC passes around."""
+    """Compile a function from all free variables to PyMC's values."""
     inputs = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
     values = []
     for rv in model.free_RVs:
@@ -268,12 +267,12 @@ def _value_function(model: Model) -> Callable:
 
 
 class ManifoldDistribution:
-    """A distribution of unit vectors or frames whose parameters are numbers.
+    """Score and draws of a distribution on a sphere or Stiefel manifold with known parameters.
 
     Parameters
     ----------
     distribution : TensorVariable, shape (d,) or (n, p)
-        As ``dist`` of the distribution makes it.
+        Result of the ``dist`` of a distribution.
 
     Attributes
     ----------
@@ -298,7 +297,7 @@ class ManifoldDistribution:
         ):
             raise ValueError(
                 "the parameters of the distribution are random; pass numbers, such as posterior "
-                "means, or look at the posterior itself with ksd"
+                "means, or compute the discrepancy of the posterior with ksd"
             )
         gradient = pt.grad(density.sum(), value, disconnected_inputs="ignore")
         with without_c_compiler():
@@ -326,11 +325,11 @@ def _manifold_of(distribution: Any) -> Manifold:
         if kind in (Sphere, Stiefel):
             if len(shape) != (1 if kind is Sphere else 2):
                 raise ValueError(
-                    "the distribution is to be the law of one point, without a batch, but its "
-                    f"shape is {shape}"
+                    f"the distribution must be that of one point, without a batch, but its shape "
+                    f"is {shape}"
                 )
             return kind(*shape)
     raise TypeError(
-        "distribution must be one of unit vectors or frames of pymc_geodesic, made by its dist, as "
-        f"in VonMisesFisher.dist(mu, kappa), got {distribution!r}"
+        "distribution must be one of unit vectors or frames of pymc_geodesic, such as "
+        f"VonMisesFisher.dist(mu, kappa), got {distribution!r}"
     )

@@ -1,4 +1,4 @@
-"""Sparse design matrices: a data container, and products whose cost follows the non-zeros."""
+"""Sparse design matrices: data container, and products in time proportional to the non-zeros."""
 
 from pymc_geodesic.ops.sparse_dot import SparseDot, SparseTransposeDot
 from pymc_geodesic.ops.sparse_order import in_order

@@ -23,23 +23,24 @@ def axis_coords(
     of: str = "counts",
     **axes: tuple[str, Sequence[Any] | None],
 ) -> dict[str, Sequence[Any] | np.ndarray]:
-    """Return coordinates: the names that were given, those of a data frame, or numbers.
+    """Return coordinates of rows and columns: given names, those of a data frame, or numbers.
 
     Parameters
     ----------
     data : Any
-        As the user passed it.
+        Argument of the user.
     shape : tuple of int
-        Numbers of its rows and columns.
+        Numbers of rows and columns.
     of : str
-        The argument that it was passed as.
+        Name of the argument.
     **axes : tuple of (str, sequence or None)
-        Dimensions of rows and columns, each with the argument that may name it and what it is.
+        Dimension of rows, and of columns, each with the name and the value of the argument that may
+        name its entries.
 
     Raises
     ------
     ValueError
-        If there are not as many names as rows or columns.
+        If the number of names is not that of rows or columns.
 
     Examples
     --------
@@ -63,7 +64,7 @@ def axis_coords(
 
 
 def _names_in(data: Any, axis: str) -> Any:
-    """Names that a data frame has along an axis, unless each is more than one value."""
+    """Names along an axis of a data frame, unless it has a MultiIndex."""
     if not hasattr(data, "columns"):  # lists have an index, too
         return None
     names = data.columns if axis == "columns" else getattr(data, "index", None)
@@ -71,7 +72,7 @@ def _names_in(data: Any, axis: str) -> Any:
 
 
 def word_counts(counts: Any) -> sparse.csr_array:
-    """Take counts of words as a sparse matrix, or raise ValueError if they are none."""
+    """Convert word counts to a sparse matrix, or raise ValueError if they are invalid."""
     refuse_missing("counts", counts)
     matrix = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if matrix.ndim != 2 or 0 in matrix.shape:
@@ -89,7 +90,7 @@ def word_counts(counts: Any) -> sparse.csr_array:
 
 
 def concentration(name: str, value: ArrayLike, length: int) -> np.ndarray:
-    """Take a vector of concentrations, or raise ValueError if they are none."""
+    """Convert concentrations to a vector, or raise ValueError if they are invalid."""
     array = np.asarray(value, dtype=float)
     if array.shape not in ((), (length,)) or not np.all((array > 0) & np.isfinite(array)):
         raise ValueError(
@@ -103,8 +104,8 @@ def admixture_log_likelihood(counts: SparseData, theta: Any, topics: Any) -> Ten
 
     .. math:: \ell_d = \sum_w c_{dw} \log\Bigl(\sum_k \theta_{dk} \varphi_{kw}\Bigr)
 
-    without the multinomial coefficient, which does not depend on θ or φ. The cost, also of the
-    gradients, is in proportion to the non-zero counts times K.
+    without the multinomial coefficient, which does not depend on θ or φ. The time, also of the
+    gradients, is proportional to the number of non-zero counts times K.
 
     Parameters
     ----------

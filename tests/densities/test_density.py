@@ -345,13 +345,13 @@ def test_minibatch_without_total_size(table):
     ("arguments", "message"),
     [
         ({"minibatch": ["X", "z"], "batch_size": 5}, r"minibatch= names 'z'.*\['X', 'y'\]"),
-        ({"minibatch": ["w"], "batch_size": 5}, r"minibatch= names 'w'.*no pm.Data container"),
+        ({"minibatch": ["w"], "batch_size": 5}, r"minibatch= names 'w'.*not a pm.Data container"),
         ({"minibatch": ["X", "y"]}, "minibatch= needs batch_size="),
         ({"batch_size": 5}, r"batch_size= needs minibatch=.*\['X', 'y'\]"),
         ({"batches": [1]}, "batches= needs minibatch="),
         ({"minibatch": ["X", "y"], "batch_size": 25}, "batch_size=25 does not fit the 24 rows"),
         ({"minibatch": ["X", "y"], "batch_size": 0}, "batch_size must be a positive integer"),
-        ({"minibatch": "X", "batches": [np.ones((2, 2))]}, "pass total_size="),
+        ({"minibatch": "X", "batches": [np.ones((2, 2))]}, "total_size="),
         (
             {"minibatch": ["X", "y"], "batch_size": 5, "minibatch_order": "sorted"},
             "'sorted' is unknown.*'independent', 'random', 'shuffled'",
@@ -422,7 +422,9 @@ def test_missing_observed_values(table, drawn):
         with pytest.warns(UserWarning, match="imputed"):
             pm.Normal("y_obs", mean, 1.0, observed=y)
     arguments = {} if drawn else {"minibatch": "X", "batch_size": BATCH}
-    with pytest.raises(ValueError, match=r"observed values of 'y_obs' hold NaN.*Drop those rows"):
+    with pytest.raises(
+        ValueError, match=r"observed values of 'y_obs' contain NaN.*Drop these rows"
+    ):
         Gradient(model, vars=["w"], **arguments)
 
 

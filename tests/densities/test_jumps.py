@@ -96,7 +96,7 @@ def test_missing_values_are_named_where_some_rows_stand_for_all():
         mean = pm.Normal("a") * pm.Data("time", np.ones(len(y)))
         with pytest.warns(UserWarning, match="imputed"):
             pm.Normal("y", mean, 1.0, observed=y)
-        with pytest.raises(ValueError, match="observed values of 'y' hold NaN"):
+        with pytest.raises(ValueError, match="observed values of 'y' contain NaN"):
             SGGMC(batch_size=10, minibatch=["time"])
 
 

@@ -146,7 +146,7 @@ def _other_rows(m, data):
         (_constant_data, "containers"),
         (_summed_potential, "'summed' is not computed row by row"),
         (_centred, "'centred' is not computed row by row"),
-        (_random_walk, "for some of its rows alone"),
+        (_random_walk, "for some of its rows"),
         (_mean_of_rows, "'mean' is not computed row by row"),
         (_other_rows, "local="),
     ]),

@@ -37,7 +37,7 @@ def test_a_prior_of_so_many_coefficients_is_no_term_of_the_rows(prior):
     model = regression(prior)
     source = row_source({"x": ROWS, "y": LABELS}, 10, "shuffled")
     density = RowDensity(model, manifold_variables(model, None), source)
-    assert density.minibatch.row_names == ["seen"]
+    assert [term.name for term in density.minibatch.row_terms] == ["seen"]
 
 
 def test_a_prior_that_the_rows_scale_is_refused():
