@@ -324,10 +324,10 @@ def _not_a_sum(name: str, containers: Sequence[str], description: str) -> str:
     return see(
         f"the log-density of {name!r} is not a sum over the rows of {containers}: the value for "
         f"{parts} together is not the sum of their values, so that minibatches, scaled by N/n, "
-        "estimate another log-density than that of all rows. Write one term for each row, without a mean "
-        "over rows, a prior, or terms that join rows such as those of a time series or of a group; "
-        "compute statistics of groups before and pass them as data; or use all rows, without "
-        "minibatch=",
+        "estimate another log-density than that of all rows. Write one term for each row, without "
+        "a mean over rows, a prior, or terms that join rows such as those of a time series or of a "
+        "group; compute statistics of groups before and pass them as data; or use all rows, "
+        "without minibatch=",
         "no-sum-over-rows",
     )
 
