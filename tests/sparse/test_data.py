@@ -1,6 +1,7 @@
 """A sparse design matrix in a model: the same model as with the dense one, and its minibatches."""
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
@@ -12,6 +13,7 @@ from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.sparse.count_matrices import axis_coords
 
 N, D, K, BATCH = 24, 9, 2, 5
 INTERPRETED = {"mode": "FAST_COMPILE"}
@@ -259,3 +261,11 @@ def test_columns_outside_the_matrix_are_refused(column):
     wrong = sparse.csr_array(([1.0], [column], [0, 1]), shape=(1, 3))
     with pm.Model(), pytest.raises(ValueError, match="in columns outside 0 to 2"):
         pg.SparseData("X", wrong)
+
+
+def test_names_of_several_parts_are_no_coordinates():
+    index = pd.MultiIndex.from_product([["may", "june"], [1, 2]])
+    counts = pd.DataFrame(1, index=index, columns=["sun", "rain", "snow"])
+    coords = axis_coords(counts, (4, 3), day=("days", None), sky=("skies", None))
+    assert list(coords["day"]) == [0, 1, 2, 3]
+    assert coords["sky"] == ["sun", "rain", "snow"]

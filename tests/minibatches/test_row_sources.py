@@ -1,4 +1,4 @@
-"""Which rows the next minibatches hold."""
+"""Sources of minibatches: rows in memory, streamed rows, and documents."""
 
 import copy
 
@@ -7,6 +7,7 @@ import pytest
 
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows
+from pymc_geodesic.minibatches.documents import StreamedDocuments
 from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
 from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.minibatches.streamed_rows import StreamedRows
@@ -288,3 +289,47 @@ def test_stream_without_blocks():
 def test_stream_has_no_row_numbers():
     with pytest.raises(ValueError, match="local= needs rows that can be visited again"):
         stream([(np.c_[block, block], block) for block in BLOCKS]).row_indices(0)
+
+
+N_BLOCKS = 20
+DOCUMENT_BLOCKS = [np.full((2, 3), float(block)) for block in range(N_BLOCKS)]
+
+
+@pytest.fixture
+def documents():
+    return StreamedDocuments(DOCUMENT_BLOCKS, "counts", n_words=3, largest=2, n_rows=2 * N_BLOCKS)
+
+
+def numbers_of_next(documents, n):
+    """Numbers of the next blocks."""
+    documents.next_starts(n)
+    return [int(block.toarray()[0, 0]) for block in documents._blocks]
+
+
+def test_chains_begin_at_different_blocks_of_documents(documents):
+    firsts = []
+    for seed in range(200):
+        documents.reset(seed)
+        first, second = numbers_of_next(documents, 2)
+        assert second == (first + 1) % N_BLOCKS
+        firsts.append(first)
+    counts = np.bincount(firsts, minlength=N_BLOCKS)
+    assert counts.size == N_BLOCKS
+    assert (counts > 0).all()  # each with a chance of 1/20
+    documents.reset(7)
+    assert numbers_of_next(documents, 1) == [firsts[7]]
+
+
+def test_every_block_of_documents_once_in_a_pass(documents):
+    documents.reset(3)
+    assert sorted(numbers_of_next(documents, N_BLOCKS)) == list(range(N_BLOCKS))
+
+
+def test_state_of_documents_continues(documents):
+    documents.reset(5)
+    numbers_of_next(documents, 4)
+    state = documents.state
+    expected = numbers_of_next(documents, N_BLOCKS)
+    other = StreamedDocuments(DOCUMENT_BLOCKS, "counts", n_words=3, largest=2, n_rows=2 * N_BLOCKS)
+    other.state = state
+    assert numbers_of_next(other, N_BLOCKS) == expected
