@@ -6,8 +6,8 @@ The estimate from the n rows S of a minibatch of N rows is
 
     \nabla \log p(\theta) + \frac{N}{n} \sum_{i \in S} \nabla \log p(x_i \mid \theta) ,
 
-with the terms that do not depend on rows in place of log p(θ). `minibatch_log_density` is the line
-that multiplies by N/n.
+where log p(θ) is the sum of the terms that do not depend on rows, such as priors.
+`minibatch_log_density` is the estimate of the log-density, whose gradient is compiled.
 """
 
 from __future__ import annotations

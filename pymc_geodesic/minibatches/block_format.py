@@ -192,13 +192,13 @@ class BlockFormat:
 
 
 def _describe_origin(
-    place: int,
+    position: int,
     blocks: Sequence[Mapping[str, Any]],
     positions: np.ndarray | None,
     name: str,
 ) -> str:
     """Describe the origin of a row that was laid out."""
-    row = place % sum(map(rows_of, blocks))
+    row = position % sum(map(rows_of, blocks))
     if positions is not None:
         row = int(np.flatnonzero(positions == row)[0])
     for block in blocks[:-1]:

@@ -154,7 +154,7 @@ def test_columns_by_name(dataloader, source, table):
 def test_loader_that_does_not_know_how_many_rows_there_are(dataloader, model, source):
     with pytest.warns(UserWarning, match="total_size=None"):
         loader = dataloader.DataLoader(source, batch_size=100, total_size=None)
-    with pytest.raises(ValueError, match="how many rows there are; pass total_size="):
+    with pytest.raises(ValueError, match="batches= has no total_size"):
         rows_of(model, loader, 1)
 
 

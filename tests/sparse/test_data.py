@@ -84,8 +84,8 @@ def test_minibatches_have_the_gradient_of_the_dense_model(
     np.testing.assert_array_equal(starts, theirs.next_minibatches(12))
     for start in starts:
         np.testing.assert_allclose(
-            output_of(ours.field, position, start),
-            output_of(theirs.field, position, start),
+            output_of(ours.logp_grad, position, start),
+            output_of(theirs.logp_grad, position, start),
             rtol=1e-10,
         )
 
