@@ -284,7 +284,7 @@ class TopicCountEstimator(CountEstimate):
         n_documents = self._theta.shape[0]
         self._documents: Documents
         if batches is None:
-            source = minibatch_source(model, minibatches, n_rows=n_documents)
+            source = minibatch_source(model, minibatches, default_batch_size=n_documents)
             if source.n_rows != n_documents:
                 raise ValueError(
                     f"{self._theta.name!r} has {n_documents} rows, but {names[0]!r} has "

@@ -27,6 +27,48 @@ from pymc_geodesic.minibatches.source import AllRows, RowSource, check_numbers
 from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks, StreamedRows
 from pymc_geodesic.sparse import SparseContainers, sparse_containers
 
+# --- arguments ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MinibatchArguments:
+    """Arguments of a step method that select its minibatches.
+
+    A step keeps them, to make its source again when it is unpickled.
+
+    Parameters
+    ----------
+    batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
+        See `pymc_geodesic.SGGMC`.
+
+    Raises
+    ------
+    ValueError
+        For an argument that is invalid whatever the model.
+    """
+
+    batch_size: int | None = None
+    minibatch: Sequence[str] | str | None = None
+    batches: Iterable[Any] | None = None
+    total_size: int | None = None
+    minibatch_order: str = "shuffled"
+    draws_per_block: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check each argument."""
+        check_count("batch_size", self.batch_size)
+        check_count("total_size", self.total_size)
+        check_containers(self.minibatch)
+        check_row_blocks(self.batches)
+
+    @property
+    def streamed(self) -> tuple[str, ...]:
+        """Names of the data whose rows come from ``batches=``."""
+        if self.batches is None or self.minibatch is None:
+            return ()
+        return (self.minibatch,) if isinstance(self.minibatch, str) else tuple(self.minibatch)
+
+
 # --- order --------------------------------------------------------------------------------------
 
 MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
@@ -95,50 +137,10 @@ def order_for(requested: str, noise: MinibatchNoise, n_minibatches: float) -> st
     )
 
 
+# --- sources ------------------------------------------------------------------------------------
+
 type Containers = Mapping[str, SharedVariable | SparseContainers]
 """Data that ``minibatch=`` names, by their names."""
-
-
-# --- arguments ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class MinibatchArguments:
-    """Arguments of a step method that select its minibatches.
-
-    A step keeps them, to make its source again when it is unpickled.
-
-    Parameters
-    ----------
-    batch_size, minibatch, batches, total_size, minibatch_order, draws_per_block
-        See `pymc_geodesic.SGGMC`.
-
-    Raises
-    ------
-    ValueError
-        For an argument that is invalid whatever the model.
-    """
-
-    batch_size: int | None = None
-    minibatch: Sequence[str] | str | None = None
-    batches: Iterable[Any] | None = None
-    total_size: int | None = None
-    minibatch_order: str = "shuffled"
-    draws_per_block: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check each argument."""
-        check_count("batch_size", self.batch_size)
-        check_count("total_size", self.total_size)
-        check_containers(self.minibatch)
-        check_row_blocks(self.batches)
-
-    @property
-    def streamed(self) -> tuple[str, ...]:
-        """Names of the data whose rows come from ``batches=``."""
-        if self.batches is None or self.minibatch is None:
-            return ()
-        return (self.minibatch,) if isinstance(self.minibatch, str) else tuple(self.minibatch)
 
 
 def minibatch_source(
@@ -146,7 +148,7 @@ def minibatch_source(
     arguments: MinibatchArguments,
     *,
     noise: MinibatchNoise = MinibatchNoise.ANY,
-    n_rows: int | None = None,
+    default_batch_size: int | None = None,
 ) -> RowSource:
     """Make the source of rows that are named, that the model draws, or of all rows.
 
@@ -156,15 +158,15 @@ def minibatch_source(
     arguments : MinibatchArguments
     noise : MinibatchNoise
         Assumption of the step about the noise of minibatches.
-    n_rows : int, optional
-        Batch size for named data in memory, if ``batch_size=`` is omitted.
+    default_batch_size : int, optional
+        Batch size of named data in memory, if ``batch_size=`` is omitted.
 
     Raises
     ------
     ValueError
         See `named_row_source` and `row_source`.
     """
-    source = named_row_source(model, arguments, noise=noise, n_rows=n_rows)
+    source = named_row_source(model, arguments, noise=noise, default_batch_size=default_batch_size)
     if source is not None:
         return source
     return drawn_row_source(model, arguments.minibatch_order, noise=noise)
@@ -224,7 +226,9 @@ def drawn_row_source(
     for members in groups.values():
         arrays = {row.name: row.data for row in members}
         source = row_source(arrays, members[0].block.type.shape[0], order)
-        source.watch({row.name: row.container for row in members if row.container is not None})
+        source.track_containers(
+            {row.name: row.container for row in members if row.container is not None}
+        )
         sources.append(source)
     joined = sources[0] if len(sources) == 1 else GroupedRows(sources)
     joined.drawn = drawn
@@ -283,7 +287,7 @@ def _resident_source(
         )
     for parts in sparse:
         _make_contiguous(source, parts)
-    source.watch(dense | {parts.values.name: parts.values for parts in sparse})
+    source.track_containers(dense | {parts.values.name: parts.values for parts in sparse})
     return source
 
 
@@ -352,7 +356,7 @@ def named_row_source(
     arguments: MinibatchArguments,
     *,
     noise: MinibatchNoise = MinibatchNoise.ANY,
-    n_rows: int | None = None,
+    default_batch_size: int | None = None,
 ) -> RowSource | None:
     """Make the source of rows of the data that arguments name; None if they name none.
 
@@ -384,7 +388,7 @@ def named_row_source(
     if arguments.batches is not None:
         return _streamed_source(arguments, containers, order)
     if batch_size is None:
-        batch_size = n_rows
+        batch_size = default_batch_size
     if batch_size is None:
         raise ValueError("minibatch= needs batch_size=, the number of rows of a minibatch")
     return _resident_source(arguments, containers, int(batch_size), order)

@@ -130,7 +130,7 @@ class RowSource(ABC):
         """Number of minibatches of an epoch, in random order; None without epochs."""
         return None
 
-    def watch(self, containers: Mapping[str, Variable]) -> None:
+    def track_containers(self, containers: Mapping[str, Variable]) -> None:
         """Track the data containers from which the rows were copied, for `refresh`."""
         self._containers = dict(containers)
         self._copied: dict[str, list[np.ndarray]] = {

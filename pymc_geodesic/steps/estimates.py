@@ -104,7 +104,7 @@ def gradient_estimate(
     if minibatches.batches is not None:
         raise ValueError("local= needs rows that can be visited again, not batches=")
     n_rows = local[0].shape[0]
-    source = minibatch_source(model, minibatches, noise=noise, n_rows=n_rows)
+    source = minibatch_source(model, minibatches, noise=noise, default_batch_size=n_rows)
     total_size = local_total_size(model, local, source, minibatches.total_size)
     n_draws = local_arguments.draws
     if not with_value:

@@ -450,7 +450,7 @@ def test_rows_of_two_minibatches_do_not_belong_together(table):
         Gradient(model)
 
 
-def test_rows_that_are_named_beside_others_that_the_model_draws(table):
+def test_named_rows_and_rows_of_a_minibatch_in_one_model(table):
     X, y = table
     with pm.Model() as model:
         mean = pm.Normal("mean")

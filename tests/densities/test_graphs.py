@@ -1,4 +1,4 @@
-"""Graphs that are evaluated in Python, without a compiler."""
+"""Evaluation of graphs in Python, without the C compiler."""
 
 import pytensor
 import pytensor.tensor as pt
@@ -19,7 +19,7 @@ def make():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Ops of which somebody wants C code."""
+    """Ops for which C code is requested."""
     found = []
 
     def refuse(op, *_):
@@ -27,7 +27,7 @@ def asked(monkeypatch):
         raise NotImplementedError
 
     monkeypatch.setattr(COp, "make_c_thunk", refuse)
-    # other tests do without a compiler by other means
+    # other tests change this
     monkeypatch.setattr(OpFromGraph, "link_mode", HasInnerFunction.link_mode)
     return found
 
@@ -41,9 +41,9 @@ def test_no_c_code_is_compiled_for_the_graph_within_an_op(asked):
 MODES = [Mode(linker="py", optimizer=None), "FAST_COMPILE"]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=["as written", "FAST_COMPILE"])
-def test_pytensor_alone_compiles_it_where_it_interprets_the_rest(asked, mode):
-    """If it no longer does, `without_c_compiler` may go."""
+@pytest.mark.parametrize("mode", MODES, ids=["unoptimized", "FAST_COMPILE"])
+def test_pytensor_compiles_the_graph_within_an_op(asked, mode):
+    """Otherwise `without_c_compiler` is not needed."""
     with without_c_compiler():
         pytensor.function(*make(), mode=mode)
     assert asked == []
@@ -52,7 +52,7 @@ def test_pytensor_alone_compiles_it_where_it_interprets_the_rest(asked, mode):
         assert asked
 
 
-def test_nothing_is_left_switched_off():
+def test_configuration_is_restored():
     before = pytensor.config.cxx
     inputs, total = make()
     unoptimized_function(inputs, [total])

@@ -1,4 +1,4 @@
-"""Terms are written once for a model, and anew when it has changed."""
+"""Terms of the log-density are cached for a model, and built again when it has changed."""
 
 import gc
 import weakref
@@ -32,7 +32,7 @@ def test_terms_add_up_to_the_log_density_of_the_model(model):
     np.testing.assert_allclose(sum(value.sum() for value in values), total)
 
 
-def test_they_are_written_once(model):
+def test_terms_are_cached(model):
     assert logp_terms(model) is logp_terms(model)
     assert logp_terms(make()) is not logp_terms(model)
 
@@ -52,7 +52,7 @@ def take_a_transform_away(model):
 
 
 @pytest.mark.parametrize("change", [add_a_variable, add_a_potential, take_a_transform_away])
-def test_a_model_that_has_changed_is_written_anew(model, change):
+def test_terms_of_a_changed_model_are_built_again(model, change):
     before = logp_terms(model)
     change(model)
     after = logp_terms(model)

@@ -295,7 +295,7 @@ def test_streams(table):
 
 
 @pytest.mark.parametrize("batch_size", [slow(1), BATCH])
-def test_steps_refuse(table, batch_size):
+def test_steps_raise(table, batch_size):
     arguments = {"batch_size": batch_size, "minibatch": ["X", "y"]}
     with model_of(prior_inside, table):
         for step in (pg.SGGMC, pg.gSGNHT, pg.SGLD, pg.SSGNHT):
@@ -358,7 +358,7 @@ def test_a_variable_for_each_row_needs_its_name_at_any_batch_size():
         row_density(model, minibatch="y", batch_size=40)
 
 
-def test_placeholders_of_one_row_need_their_names():
+def test_placeholders_of_one_row_must_be_named():
     with pm.Model() as model:
         slope = pm.Normal("slope")
         x, y = pm.Data("x", np.zeros(1)), pm.Data("y", np.zeros(1))
@@ -383,7 +383,7 @@ def test_tables_that_rows_point_into_are_no_rows():
         row_density(model, minibatch=["of_group", "group", "y"])
 
 
-def test_rows_drawn_beside_rows_that_are_not():
+def test_rows_of_a_minibatch_with_all_rows_of_other_data():
     x = np.arange(40.0)
     with pm.Model() as model:
         slope = pm.Normal("slope")
@@ -393,7 +393,7 @@ def test_rows_drawn_beside_rows_that_are_not():
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
 
 
-def test_means_are_told_where_a_term_is_zero_or_impossible_at_the_start():
+def test_averaging_terms_that_are_zero_or_impossible_at_the_start():
     """Twice nothing is nothing, and a hinge without a margin is nothing at zero."""
     with pm.Model() as model:
         x, label = pm.Data("x", np.arange(1.0, 41.0)), pm.Data("label", np.tile([-1, 1], 20))

@@ -40,20 +40,20 @@ ROUTES = [(drawn, {}), (named, {"minibatch": ["rows"], "batch_size": 5})]
 
 @pytest.mark.parametrize(("route", "minibatches"), ROUTES)
 @pytest.mark.parametrize(("total_size", "how"), [(400, "narrower"), (5, "wider")])
-def test_another_number_of_rows_is_named(route, minibatches, total_size, how):
+def test_wrong_total_size_warns(route, minibatches, total_size, how):
     expected = rf"total_size={total_size} of 'y' is not the 40 rows.*{how}.*total_size=40"
     with route(total_size), pytest.warns(UserWarning, match=expected):
         pg.SGGMC(compile_kwargs=INTERPRETED, **minibatches)
 
 
 @pytest.mark.parametrize(("route", "minibatches"), ROUTES)
-def test_the_number_of_rows_is_right(route, minibatches):
+def test_right_total_size_does_not_warn(route, minibatches):
     with route(40), warnings.catch_warnings():
         warnings.simplefilter("error")
         pg.SGGMC(compile_kwargs=INTERPRETED, **minibatches)
 
 
-def test_rows_that_are_streamed_are_counted_by_the_step():
+def test_total_size_of_streamed_rows():
     blocks = [(ROWS[:20],), (ROWS[20:],)]
     arguments = {"minibatch": ["rows"], "batches": blocks, "batch_size": 5}
     with named(80):
@@ -64,7 +64,7 @@ def test_rows_that_are_streamed_are_counted_by_the_step():
             pg.SGGMC(compile_kwargs=INTERPRETED, total_size=40, **arguments)
 
 
-def test_fewer_rows_in_all_than_in_memory_are_refused():
+def test_total_size_below_the_rows_in_memory_raises():
     with pm.Model():
         rows = pm.Data("rows", np.zeros(40))
         pm.Normal("y", pm.Normal("a"), observed=rows)
@@ -73,7 +73,7 @@ def test_fewer_rows_in_all_than_in_memory_are_refused():
 
 
 @pytest.mark.parametrize("large", [-1e200, 1e160])
-def test_numbers_whose_squares_are_infinite_are_named(large):
+def test_numbers_whose_squares_overflow_raise(large):
     numbers = np.zeros(40)
     numbers[3] = large
     with pm.Model():
@@ -105,14 +105,14 @@ def regression(prior):
 
 
 @pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS.keys())
-def test_a_prior_of_so_many_coefficients_is_no_term_of_the_rows(prior):
+def test_a_prior_with_the_length_of_another_axis_does_not_depend_on_rows(prior):
     model = regression(prior)
     source = row_source({"x": X, "y": LABELS}, 10, "shuffled")
     density = RowDensity(model, manifold_variables(model, None), source)
     assert [term.name for term in density.minibatch.row_terms] == ["seen"]
 
 
-def test_a_prior_that_the_rows_scale_is_refused():
+def test_a_prior_that_depends_on_rows_raises():
     model = regression(lambda x: pm.Normal("w", 0.0, 1.0 / x.std(axis=0), shape=x.shape[1]))
     with pytest.raises(ValueError, match="'w' is not a sum over the rows"):
         SGGMC(batch_size=10, minibatch=["x", "y"], model=model, compile_kwargs=INTERPRETED)
@@ -179,7 +179,7 @@ def test_rows_in_memory(way, arguments):
             row_density(model_of(groups(bad), way), **arguments)
 
 
-def test_rows_that_were_exchanged():
+def test_indices_of_new_data():
     model = model_of(groups())
     density = row_density(model, minibatch=["group", "y"], batch_size=10)
     with model:
@@ -188,7 +188,7 @@ def test_rows_that_were_exchanged():
         density.check_data()
 
 
-def test_rows_that_pymc_draws():
+def test_indices_of_minibatch():
     with pm.Model() as model:
         group, y = pm.Minibatch(groups(57), Y, batch_size=10)
         effect = pm.Normal("effect", shape=GROUPS)
@@ -199,7 +199,7 @@ def test_rows_that_pymc_draws():
 
 @pytest.mark.parametrize("batch_size", [10, None])
 @pytest.mark.parametrize("way", [plain, from_one, of_data])
-def test_blocks_as_they_are_read(way, batch_size):
+def test_indices_of_streamed_blocks(way, batch_size):
     def source_of(group):
         blocks = [(group[i : i + BLOCK], Y[i : i + BLOCK]) for i in range(0, N_ROWS, BLOCK)]
         arguments = {"minibatch": ["group", "y"], "batch_size": batch_size, "total_size": N_ROWS}

@@ -70,7 +70,7 @@ def test_what_is_written_in_pieces_and_meets(term):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_some_rows_stand_for_all(order):
+def test_some_rows_represent_all(order):
     """They are spread over all: times may be sorted, and a change far from the first of them."""
     times = np.linspace(-2.0, 2.0, 1000)[::order]
     with pm.Model() as model:
@@ -90,7 +90,7 @@ def test_data_that_minibatch_leaves_out_are_named_as_before():
             SGGMC(batch_size=10, minibatch=["time"], compile_kwargs=INTERPRETED)
 
 
-def test_missing_values_are_named_where_some_rows_stand_for_all():
+def test_missing_values_where_some_rows_represent_all():
     y = np.linspace(0.0, 1.0, 400)
     y[7] = np.nan
     with pm.Model():

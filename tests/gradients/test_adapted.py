@@ -71,7 +71,7 @@ def test_mean_over_all_minibatches_is_the_full_gradient(setup):
     assert error(plain.mean(axis=0), setup.full(setup.there)[:-1]) < tolerance(setup)
 
 
-def test_sample_stands_for_all_rows(plain):
+def test_sample_represents_all_rows(plain):
     n = 24
     arrays, _ = plain.source.example_rows(n)
     weight = plain.case.n_rows / n

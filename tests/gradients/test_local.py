@@ -192,7 +192,7 @@ def test_noise_of_a_minibatch_in_all_inner_steps_is_named(hierarchy, caplog):
         assert ("use the same minibatch" in caplog.text) == warned
 
 
-def test_frontier_keeps_what_stands_still_out_of_the_moving_graph():
+def test_frontier_separates_fixed_from_varying_values():
     beta, data, theta = pt.matrix("beta", shape=(3, 7)), pt.matrix("data", shape=(None, 7)), None
     theta = pt.matrix("theta", shape=(None, 3))
     output = pt.sum((data @ beta.T) * theta, axis=1) / pt.sqrt(
@@ -253,7 +253,7 @@ def test_lengths_that_only_data_tell_are_not_those_of_rows(batch_size):
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
 
-def test_data_of_another_shape_are_refused():
+def test_data_of_another_shape_raise():
     with pm.Model() as model:
         rows, centres = pm.Data("y", np.zeros(8)), pm.Data("centres", np.zeros(3))
         m = pm.Normal("m", centres.sum(), 1.0)
@@ -324,7 +324,7 @@ def test_local_variable_must_have_a_point_for_each_row():
             pg.SGGMC(local=[z], minibatch=["y"], batch_size=3)
 
 
-def test_a_new_step_goes_on_from_a_saved_state(hierarchy):
+def test_a_new_step_continues_from_a_saved_state(hierarchy):
     """With the step size of the local variables that was found, and where it was in the rows."""
     model, _ = hierarchy
 

@@ -27,7 +27,7 @@ def regression(rows, batch_size):
 
 @pytest.mark.parametrize("batch_size", [1, 2, 10, N])
 @pytest.mark.parametrize("rows", ["array", "container"])
-def test_observed_values_of_all_rows_are_refused(rows, batch_size):
+def test_observed_values_of_all_rows_raise(rows, batch_size):
     named = "'X'" if rows == "container" else "its data"
     message = (
         rf"'y' has all 30 observed values, but pm.Minibatch draws {batch_size} of the 30 rows of "
@@ -39,12 +39,12 @@ def test_observed_values_of_all_rows_are_refused(rows, batch_size):
         check_observed_minibatches(regression(rows, batch_size))
 
 
-def test_steps_refuse_them_before_pytensor_does():
+def test_steps_raise_before_pytensor():
     with pytest.raises(ValueError, match="'y' has all 30 observed values"):
         pg.SGGMC(model=regression("array", 10))
 
 
-def test_observed_containers_are_seen():
+def test_observed_containers_of_all_rows_raise():
     with pm.Model() as model:
         slopes = pm.Normal("slopes", shape=2)
         pm.Normal("y", pm.Minibatch(X, batch_size=5) @ slopes, observed=pm.Data("all", Y))
@@ -52,7 +52,7 @@ def test_observed_containers_are_seen():
         check_observed_minibatches(model)
 
 
-def test_rows_that_belong_together_pass():
+def test_rows_that_are_drawn_together():
     with pm.Model() as model:
         slopes = pm.Normal("slopes", shape=2)
         X_rows, y_rows = pm.Minibatch(X, Y, batch_size=10)

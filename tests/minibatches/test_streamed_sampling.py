@@ -14,7 +14,7 @@ import pymc_geodesic as pg
 from pymc_geodesic.datasets import row_blocks
 from tests.grids import slow
 
-# Rows are in the order of their numbers, to be recognised; in random order nothing is said.
+# Rows are in order, so that they can be identified; the warning is tested elsewhere.
 pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
 
 

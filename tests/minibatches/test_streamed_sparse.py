@@ -220,7 +220,7 @@ def test_memory_of_the_iterable_may_be_used_again(model, table):
         )
 
 
-def test_rows_of_a_block_lie_in_the_order_of_the_walk(model, table):
+def test_rows_of_a_block_are_in_shuffled_order_in_memory(model, table):
     source = estimator_of(model, blocks_of(table[0], table[1])).source
     source.next_starts(1)
     rows = source.arrays["X_rows"]

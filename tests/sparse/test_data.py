@@ -120,7 +120,7 @@ def test_variance_needs_no_gradient_of_single_rows(model, dense_model, monkeypat
         estimator_of(dense_model, "independent").compile_noise()
 
 
-def test_rows_lie_in_the_order_of_the_walk(model):
+def test_rows_are_in_shuffled_order_in_memory(model):
     """So that a block of rows is a block of memory."""
     source = estimator_of(model).source
     rows = source.arrays["X_rows"]
@@ -256,7 +256,7 @@ def test_wrong_matrices(table):
 
 
 @pytest.mark.parametrize("column", [3, -1])
-def test_columns_outside_the_matrix_are_refused(column):
+def test_columns_outside_the_matrix_raise(column):
     """SciPy makes such a matrix without looking; the products would read other memory."""
     wrong = sparse.csr_array(([1.0], [column], [0, 1]), shape=(1, 3))
     with pm.Model(), pytest.raises(ValueError, match="in columns outside 0 to 2"):
