@@ -243,7 +243,7 @@ def _streamed_source(
     total = arguments.total_size
     total = getattr(batches, "total_size", None) if total is None else total
     if total is None:
-        raise ValueError("batches= has no total_size; pass the number of all rows as total_size=")
+        raise ValueError("batches= has no total_size; pass total_size=, the number of all rows")
     blocks = BlockFormat(
         [
             SparseRows(name, container)

@@ -152,7 +152,7 @@ LANGEVIN = [
     ({"gradient_noise": "known"}, "gradient_noise='known' is unknown.*\"fisher\""),
     ({"gradient_noise": -1.0}, "gradient_noise= is a variance and must not be negative"),
     ({"gradient_noise": np.ones(2)}, "gradient_noise= has 2 elements; give one or 3"),
-    ({"gradient_noise": "fisher"}, "needs minibatches of two rows or more; leave it out"),
+    ({"gradient_noise": "fisher"}, "needs minibatches of two rows or more; omit it"),
     ({"minibatch": ["x"]}, "minibatch= needs batch_size="),
     ({"batch_size": 5}, "batch_size= needs minibatch="),
     ({"minibatch": ["x"], "batch_size": 21}, "batch_size=21 does not fit the 20 rows of 'x'"),
@@ -214,7 +214,7 @@ def test_observed_values_outside_of_containers():
     with pm.Model():
         slope = pm.Normal("slope", shape=3)
         pm.Normal("y", pm.Data("x", ROWS) @ slope, 1.0, observed=ROWS[:, 0])
-        with pytest.raises(ValueError, match=r"values into containers; the model has no others"):
+        with pytest.raises(ValueError, match=r"containers for observed values; the model has no others"):
             SGGMC(batch_size=5, minibatch="x", compile_kwargs=INTERPRETED)
 
 
@@ -303,7 +303,7 @@ def test_rows_that_do_not_fit():
     with pm.Model():
         a = pm.Normal("a")
         pm.Normal("y_obs", a * pm.Data("x", rows), observed=rows)
-        with pytest.raises(ValueError, match="put observed values into containers"):
+        with pytest.raises(ValueError, match="use containers for observed values"):
             SGGMC(minibatch="x", batch_size=10, compile_kwargs=INTERPRETED)
 
 
