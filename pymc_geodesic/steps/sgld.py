@@ -234,9 +234,9 @@ class SGLD(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model,
             self.variables,
-            minibatches,
+            self.minibatches,
             noise=MinibatchNoise.WHITE if whitens else MinibatchNoise.ANY,
-            with_value=whitens and minibatch is None,
+            with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         whitened = whitened_adaptation(

@@ -214,7 +214,9 @@ def test_observed_values_outside_of_containers():
     with pm.Model():
         slope = pm.Normal("slope", shape=3)
         pm.Normal("y", pm.Data("x", ROWS) @ slope, 1.0, observed=ROWS[:, 0])
-        with pytest.raises(ValueError, match=r"containers for observed values; the model has no others"):
+        with pytest.raises(
+            ValueError, match=r"containers for observed values; the model has no others"
+        ):
             SGGMC(batch_size=5, minibatch="x", compile_kwargs=INTERPRETED)
 
 
