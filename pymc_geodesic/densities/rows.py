@@ -1,4 +1,4 @@
-"""Rows of a model: variables that depend on them, their total number, and indices in them."""
+"""Dependence of a model on the rows of its data: variables, total sizes, and indices in rows."""
 
 from __future__ import annotations
 
