@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 
-from pymc_geodesic.distributions.unit_rows import is_minibatch, known_data
+from pymc_geodesic.distributions.validation import is_minibatch, known_data
 from pymc_geodesic.runtime.missing_values import missing
 
 

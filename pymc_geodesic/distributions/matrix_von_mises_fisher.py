@@ -1,25 +1,388 @@
-"""The matrix von Mises–Fisher (matrix Langevin) distribution on orthonormal frames."""
+r"""Matrix von Mises–Fisher (matrix Langevin) distribution on orthonormal frames, with exact draws.
+
+The density is proportional to :math:`\exp \operatorname{tr}(F^\top X)`. With the singular values
+of F in :math:`F = U D V^\top` and :math:`H = U D`, the frame :math:`Z = X V` has density
+proportional to :math:`\exp \sum_r h_r \cdot z_r`. Draws are by Hoff's rejection sampler: the
+columns of Z are proposed one after another, each from the von Mises–Fisher distribution on the
+sphere orthogonal to those before it. It is implemented for many draws in NumPy and for one draw in
+Numba.
+"""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.compiled_frames import compiled_frame
-from pymc_geodesic.distributions.frame_draws import draw_matrix_von_mises_fisher
 from pymc_geodesic.distributions.frames import (
     Frames,
     log_stiefel_volume,
     minus_infinity_off_stiefel,
 )
-from pymc_geodesic.ops.frame_constant import log_frame_integral
+from pymc_geodesic.distributions.von_mises_fisher_draws import (
+    Array,
+    compiled_draws,
+    draw_von_mises_fisher,
+)
+from pymc_geodesic.ops.bessel import log_vmf_normalizer
+from pymc_geodesic.ops.bessel_ops import compiled_functions
+from pymc_geodesic.ops.matrix_hypergeometric import log_frame_integral
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
+
+MOST_PROPOSALS = 100_000
+"""Proposals for one draw before the sampler gives up."""
+
+PROPOSALS_AT_ONCE = 4096
+"""How many proposals are worth making together for the few draws that still wait."""
+
+
+def _log_normalizer(dim: int, kappa: Array) -> Array:
+    """Return log c of the von Mises–Fisher density, also on the two points of the line."""
+    if dim == 1:
+        return -np.logaddexp(kappa, -kappa)
+    return log_vmf_normalizer(dim, kappa)
+
+
+def _pole_draws(rng: np.random.Generator, dim: int, kappa: Array) -> tuple[Array, Array]:
+    """Draw cosine and sine of the angle to the mean direction on the sphere of R^dim."""
+    if dim == 1:
+        upward = rng.random(kappa.shape) * (1.0 + np.exp(-2.0 * kappa)) < 1.0
+        return np.where(upward, 1.0, -1.0), np.zeros(kappa.shape)
+    pole = np.eye(dim)[-1]
+    draws = draw_von_mises_fisher(rng, pole, kappa)
+    return draws[..., -1], np.sqrt(np.einsum("...i,...i->...", draws[..., :-1], draws[..., :-1]))
+
+
+def _orthogonal_part(vectors: Array, columns: Array) -> Array:
+    """Take from each vector its part along the orthonormal columns; twice, against rounding."""
+    for _ in range(2):
+        along = np.einsum("bni,bn->bi", columns, vectors)
+        vectors = vectors - np.einsum("bni,bi->bn", columns, along)
+    return vectors
+
+
+def _directions(vectors: Array) -> Array:
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+
+
+def _propose(rng: np.random.Generator, concentration: Array) -> tuple[Array, Array]:
+    """Propose frames column by column.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Source of randomness.
+    concentration : ndarray, shape (b, n, p)
+        H, with orthogonal columns in the order of decreasing length.
+
+    Returns
+    -------
+    frames : ndarray, shape (b, n, p)
+    log_acceptance : ndarray, shape (b,)
+        Logarithm of the acceptance probability, at most 0 up to rounding.
+    """
+    n_frames, rows, n_columns = concentration.shape
+    frames = np.empty((n_frames, rows, n_columns))
+    log_acceptance = np.zeros(n_frames)
+    for r in range(n_columns):
+        chosen, dim = frames[..., :r], rows - r
+        pull = _orthogonal_part(concentration[..., r], chosen)
+        kappa = np.linalg.norm(pull, axis=-1)
+        random_direction = _directions(
+            _orthogonal_part(rng.standard_normal((n_frames, rows)), chosen)
+        )
+        mean = np.where(kappa[:, None] > 0, _directions(pull), random_direction)
+        cosine, sine = _pole_draws(rng, dim, kappa)
+        column = cosine[:, None] * mean
+        if dim > 1:
+            taken = np.concatenate([chosen, mean[..., None]], axis=-1)
+            tangent = _orthogonal_part(rng.standard_normal((n_frames, rows)), taken)
+            column += sine[:, None] * _directions(tangent)
+        frames[..., r] = _directions(_orthogonal_part(column, chosen))
+        if r > 0:
+            largest = np.linalg.norm(concentration[..., r], axis=-1)
+            log_acceptance += _log_normalizer(dim, largest) - _log_normalizer(dim, kappa)
+    return frames, log_acceptance
+
+
+def draw_matrix_von_mises_fisher(
+    rng: np.random.Generator, F: ArrayLike, size: tuple[int, ...] | None = None
+) -> Array:
+    r"""Draw exactly from matrix von Mises–Fisher distributions by rejection.
+
+    A proposal is accepted with probability
+    :math:`\prod_{r>1} c_{n-r+1}(\|h_r\|) / c_{n-r+1}(\|P_r h_r\|)`, where :math:`P_r` projects on
+    the complement of the columns before r and :math:`c_m` is the constant of the von
+    Mises–Fisher density on the sphere of R^m. The average acceptance does not vanish with growing
+    concentration (about one half for p = 2), but falls with p as :math:`2^{-p(p-1)/4}` at worst.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Source of randomness.
+    F : array_like of float, shape (..., n, p)
+        Parameters, p at most n.
+    size : tuple of int, optional
+        Shape of the result without its last two axes; the leading shape of ``F`` if left out.
+
+    Returns
+    -------
+    ndarray of float, shape (*size, n, p)
+        Matrices with orthonormal columns.
+
+    Raises
+    ------
+    ValueError
+        If ``F`` is not finite or has more columns than rows.
+    RuntimeError
+        If 100,000 or more proposals for one draw are all rejected.
+
+    References
+    ----------
+    Hoff, P. D. (2009). Simulation of the matrix Bingham–von Mises–Fisher distribution, with
+    applications to multivariate and relational data. Journal of Computational and Graphical
+    Statistics 18(2), section 3.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.distributions.matrix_von_mises_fisher import draw_matrix_von_mises_fisher
+    >>> F = np.array([[1e8, 0.0], [0.0, 1e8], [0.0, 0.0]])
+    >>> np.abs(draw_matrix_von_mises_fisher(np.random.default_rng(1), F).round(2))
+    array([[1., 0.], [0., 1.], [0., 0.]])
+    """
+    parameters = np.asarray(F, dtype=float)
+    rows, columns = parameters.shape[-2:]
+    if columns > rows:
+        raise ValueError(f"F must have at least as many rows as columns, but is {rows} × {columns}")
+    if not np.all(np.isfinite(parameters)):
+        raise ValueError("F must be finite")
+    if size is None:
+        size = parameters.shape[:-2]
+    left, lengths, right = np.linalg.svd(parameters, full_matrices=False)
+    concentration = np.broadcast_to(left * lengths[..., None, :], (*size, rows, columns))
+    concentration = concentration.reshape(-1, rows, columns)
+
+    frames = np.empty(concentration.shape)
+    waiting = np.arange(len(frames))
+    proposed, copies = 0, 1
+    while waiting.size:
+        if proposed >= MOST_PROPOSALS:
+            raise RuntimeError(
+                f"no draw of MatrixVonMisesFisher was accepted in {proposed} proposals: rejection "
+                f"is not feasible for this F of {columns} columns. Draw by MCMC instead, with "
+                "pm.sample on a model that holds this variable alone"
+            )
+        proposals, log_acceptance = _propose(rng, np.repeat(concentration[waiting], copies, axis=0))
+        accepted = -rng.standard_exponential(log_acceptance.size) <= log_acceptance
+        first = np.argmax(accepted.reshape(-1, copies), axis=1) + copies * np.arange(waiting.size)
+        done = accepted[first]
+        frames[waiting[done]] = proposals[first[done]]
+        waiting = waiting[~done]
+        proposed += copies
+        copies = min(2 * copies, max(1, PROPOSALS_AT_ONCE // max(1, waiting.size)))
+    return frames.reshape(*size, rows, columns) @ right
+
+
+MOST_SWEEPS = 60
+"""Sweeps of rotations, which converge quadratically: ten are many."""
+
+
+@cache
+def compiled_frame(njit: Any) -> Callable[..., None]:
+    """Build the function that draws a frame.
+
+    Parameters
+    ----------
+    njit : callable
+        Decorator for every function, as `WithLoop.numba_loop` gets it.
+
+    Returns
+    -------
+    callable
+        Of the generator, F of shape (n, p) and an array of that shape, which it fills.
+    """
+    draws = compiled_draws(njit)
+    log_normalizer = compiled_functions(njit).log_normalizer
+
+    @njit
+    def make_orthogonal(columns: Array, rotation: Array) -> None:
+        """Rotate columns, and those of another matrix with them, until they are orthogonal."""
+        n, p = columns.shape
+        for _ in range(MOST_SWEEPS):
+            is_done = True
+            for a in range(p - 1):
+                for b in range(a + 1, p):
+                    first, second, product = 0.0, 0.0, 0.0
+                    for i in range(n):
+                        first += columns[i, a] * columns[i, a]
+                        second += columns[i, b] * columns[i, b]
+                        product += columns[i, a] * columns[i, b]
+                    if np.abs(product) <= 1e-15 * np.sqrt(first * second):
+                        continue
+                    is_done = False
+                    slope = (second - first) / (2.0 * product)
+                    sign = 1.0 if slope >= 0.0 else -1.0
+                    tangent = sign / (np.abs(slope) + np.sqrt(1.0 + slope * slope))
+                    cosine = 1.0 / np.sqrt(1.0 + tangent * tangent)
+                    sine = cosine * tangent
+                    for i in range(n):
+                        left, right = columns[i, a], columns[i, b]
+                        columns[i, a] = cosine * left - sine * right
+                        columns[i, b] = sine * left + cosine * right
+                    for i in range(p):
+                        left, right = rotation[i, a], rotation[i, b]
+                        rotation[i, a] = cosine * left - sine * right
+                        rotation[i, b] = sine * left + cosine * right
+            if is_done:
+                return
+
+    @njit
+    def orthogonal_part(vector: Array, columns: Array, count: int) -> None:
+        """Take from a vector its part along the first columns; twice, against rounding."""
+        for _ in range(2):
+            for r in range(count):
+                along = 0.0
+                for i in range(vector.size):
+                    along += columns[i, r] * vector[i]
+                for i in range(vector.size):
+                    vector[i] -= along * columns[i, r]
+
+    @njit
+    def normalized(vector: Array) -> float:
+        """Divide a vector by its length, unless that is zero, and return the length."""
+        squared = 0.0
+        for i in range(vector.size):
+            squared += vector[i] * vector[i]
+        length = np.sqrt(squared)
+        if length > 0.0:
+            for i in range(vector.size):
+                vector[i] /= length
+        return length
+
+    @njit
+    def fill_uniform(rng: np.random.Generator, columns: Array, count: int, out: Array) -> None:
+        """Fill ``out`` with a uniform direction orthogonal to the first columns."""
+        for i in range(out.size):
+            out[i] = rng.standard_normal()
+        orthogonal_part(out, columns, count)
+        normalized(out)
+
+    @njit
+    def log_constant(dim: int, kappa: float) -> float:
+        """Return log c of the von Mises–Fisher density, also on the two points of the line."""
+        if dim == 1:
+            return -kappa - np.log1p(np.exp(-2.0 * kappa))
+        return log_normalizer(np.float64(dim), kappa)
+
+    @njit
+    def cosine_and_sine(rng: np.random.Generator, dim: int, kappa: float) -> tuple[float, float]:
+        """Draw those of the angle to the mean direction on the sphere of R^dim."""
+        if dim == 1:
+            upward = rng.random() * (1.0 + np.exp(-2.0 * kappa)) < 1.0
+            return 1.0 if upward else -1.0, 0.0
+        pole, around = np.zeros(dim), np.empty(dim)
+        pole[dim - 1] = 1.0
+        draws.fill_von_mises_fisher(rng, pole, kappa, around)
+        squared = 0.0
+        for i in range(dim - 1):
+            squared += around[i] * around[i]
+        return around[dim - 1], np.sqrt(squared)
+
+    @njit
+    def propose(
+        rng: np.random.Generator, pulls: Array, largest: Array, frame: Array, taken: Array
+    ) -> float:
+        """Fill a frame column by column; return the logarithm of the acceptance probability.
+
+        ``taken`` has room for the columns so far, and for the mean direction of the next.
+        """
+        n, p = frame.shape
+        mean, tangent = np.empty(n), np.empty(n)
+        log_acceptance = 0.0
+        for r in range(p):
+            dim = n - r
+            for i in range(n):
+                mean[i] = pulls[i, r]
+            orthogonal_part(mean, frame, r)
+            kappa = normalized(mean)
+            if kappa == 0.0:
+                fill_uniform(rng, frame, r, mean)
+            cosine, sine = cosine_and_sine(rng, dim, kappa)
+            for i in range(n):
+                for s in range(r):
+                    taken[i, s] = frame[i, s]
+                taken[i, r] = mean[i]
+                tangent[i] = 0.0
+            if dim > 1:
+                fill_uniform(rng, taken, r + 1, tangent)
+            for i in range(n):
+                mean[i] = cosine * mean[i] + sine * tangent[i]
+            orthogonal_part(mean, frame, r)
+            normalized(mean)
+            for i in range(n):
+                frame[i, r] = mean[i]
+            if r > 0:
+                log_acceptance += log_constant(dim, largest[r]) - log_constant(dim, kappa)
+        return log_acceptance
+
+    @njit
+    def lengths_in_order(columns: Array, rotation: Array, lengths: Array) -> None:
+        """Write the lengths of columns, and sort them and the columns by decreasing length."""
+        n, p = columns.shape
+        for r in range(p):
+            squared = 0.0
+            for i in range(n):
+                squared += columns[i, r] * columns[i, r]
+            lengths[r] = np.sqrt(squared)
+        for r in range(1, p):
+            for s in range(r, 0, -1):
+                if lengths[s] <= lengths[s - 1]:
+                    break
+                lengths[s - 1], lengths[s] = lengths[s], lengths[s - 1]
+                for i in range(n):
+                    columns[i, s - 1], columns[i, s] = columns[i, s], columns[i, s - 1]
+                for i in range(p):
+                    rotation[i, s - 1], rotation[i, s] = rotation[i, s], rotation[i, s - 1]
+
+    @njit
+    def draw(rng: np.random.Generator, F: Array, out: Array) -> None:
+        """Propose frames until one is accepted, and write it to ``out``."""
+        n, p = F.shape
+        pulls, rotation, largest = np.empty((n, p)), np.zeros((p, p)), np.empty(p)
+        for r in range(p):
+            rotation[r, r] = 1.0
+            for i in range(n):
+                if not np.isfinite(F[i, r]):
+                    raise ValueError("F must be finite")
+                pulls[i, r] = F[i, r]
+        make_orthogonal(pulls, rotation)
+        lengths_in_order(pulls, rotation, largest)
+        frame, taken = np.empty((n, p)), np.empty((n, p))
+        for _ in range(MOST_PROPOSALS):
+            log_acceptance = propose(rng, pulls, largest, frame, taken)
+            if -rng.standard_exponential() <= log_acceptance:
+                for i in range(n):
+                    for j in range(p):
+                        total = 0.0
+                        for r in range(p):
+                            total += frame[i, r] * rotation[j, r]
+                        out[i, j] = total
+                return
+        raise RuntimeError(
+            "no draw of MatrixVonMisesFisher was accepted in 100,000 proposals: rejection is not "
+            "feasible for this F. Draw by MCMC instead, with pm.sample on a model that holds this "
+            "variable alone"
+        )
+
+    return draw
 
 
 class MatrixVonMisesFisherRV(LoopRandomVariable):
@@ -120,14 +483,14 @@ class MatrixVonMisesFisher(Frames):
     For p = n the frames are all orthogonal matrices, of both determinants.
 
     Draws are exact (Hoff's rejection sampler, see
-    `pymc_geodesic.distributions.frame_draws.draw_matrix_von_mises_fisher`). The mode is the
+    `pymc_geodesic.distributions.matrix_von_mises_fisher.draw_matrix_von_mises_fisher`). The mode is the
     support point.
 
     References
     ----------
     Khatri and Mardia (1977), The von Mises–Fisher matrix distribution in orientation statistics;
     Hoff (2009), Simulation of the matrix Bingham–von Mises–Fisher distribution. Constant:
-    `pymc_geodesic.ops.frame_constant`.
+    `pymc_geodesic.ops.matrix_hypergeometric`.
 
     Examples
     --------

@@ -139,7 +139,7 @@ def _apply(function: str, d: Any, kappa: Any) -> TensorVariable:
 def log_vmf_normalizer(d: Any, kappa: Any) -> TensorVariable:
     r"""Symbolic :math:`\log c_d(\kappa)`, differentiable in kappa any number of times.
 
-    Equation, accuracy and reference: `pymc_geodesic.distributions.special.log_vmf_normalizer`.
+    Equation, accuracy and reference: `pymc_geodesic.ops.bessel.log_vmf_normalizer`.
     No value is checked.
 
     Parameters
@@ -168,7 +168,7 @@ def log_vmf_normalizer(d: Any, kappa: Any) -> TensorVariable:
 def mean_resultant_length(d: Any, kappa: Any) -> TensorVariable:
     r"""Symbolic :math:`A_d(\kappa)`, differentiable in kappa any number of times.
 
-    Equation, accuracy and reference: `pymc_geodesic.distributions.special.mean_resultant_length`.
+    Equation, accuracy and reference: `pymc_geodesic.ops.bessel.mean_resultant_length`.
     No value is checked.
 
     Parameters

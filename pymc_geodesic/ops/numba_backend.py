@@ -1,24 +1,28 @@
-"""How Ops and random variables reach PyTensor's Numba backend.
+"""Registration of Ops and random variables with PyTensor's Numba backend.
 
-Each says in a method beside its definition, `WithLoop.numba_loop`, what Numba compiles for it.
+Each class defines the function that Numba compiles for it in a method, `WithLoop.numba_loop`.
 
-- One registration: PyTensor's Numba dispatch takes half a second to import. It is imported, and
-  told of all classes at once, when the first Op is made or a random variable enters a graph.
-- One rule for the cache: PyTensor keeps machine code on disk and cannot see that sources here have
-  changed, so every key holds the stamp of the file of the loop and of all files it may inline.
+- One registration: PyTensor's Numba dispatch takes half a second to import. It is imported, and all
+  classes are registered, when the first Op is created or a random variable enters a graph.
+- One rule for the cache: PyTensor keeps machine code on disk without checking whether the sources
+  here have changed, so every key contains the stamp of the file of the loop and of all files it may
+  inline.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.tensor.random.op import RandomVariable
 
+from pymc_geodesic.distributions.von_mises_fisher_draws import Array
 from pymc_geodesic.runtime.jit import source_stamp
 
 
@@ -146,3 +150,56 @@ def cache_key(op: Any, node: Apply) -> str | None:
         for variable in (*node.inputs, *node.outputs)
     ]
     return sha256(f"{type(op)} {properties} {types} {source_stamp(file)}".encode()).hexdigest()
+
+
+def fill_each(
+    fill: Callable[..., Any],
+    rng: np.random.Generator,
+    parameters: tuple[Array, ...],
+    leading: tuple[tuple[int, ...], ...],
+    size: tuple[int, ...],
+    point: tuple[int, ...],
+) -> Array:
+    """Call a compiled function for each set of parameters, with all draws of one set at once.
+
+    Parameters
+    ----------
+    fill : callable
+        Of the generator, the parameters and an array of shape (n, *point) to fill.
+    rng : numpy.random.Generator
+    parameters : tuple of ndarray
+    leading : tuple of tuple of int
+        The batch shape of each.
+    size : tuple of int
+        The shape of the draws.
+    point : tuple of int
+        The shape of one draw.
+
+    Returns
+    -------
+    ndarray, shape (*size, *point)
+    """
+    n = math.prod(size)
+    draws = np.empty((n, *point))
+    if n == 0:
+        return draws.reshape(*size, *point)
+    cores = [each.shape[len(shape) :] for each, shape in zip(parameters, leading, strict=True)]
+    if all(math.prod(shape) == 1 for shape in leading):
+        fill(
+            rng,
+            *(_one(each.reshape(core)) for each, core in zip(parameters, cores, strict=True)),
+            draws,
+        )
+        return draws.reshape(*size, *point)
+    sets = [
+        np.broadcast_to(each, (*size, *core)).reshape(n, *core)
+        for each, core in zip(parameters, cores, strict=True)
+    ]
+    for i in range(n):
+        fill(rng, *(_one(each[i]) for each in sets), draws[i : i + 1])
+    return draws.reshape(*size, *point)
+
+
+def _one(parameter: Array) -> Array | float:
+    """Return a parameter as compiled code takes it: a number, or an array in C order."""
+    return float(parameter) if parameter.ndim == 0 else np.ascontiguousarray(parameter)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.distributions.starts import DrawnDirichlet
+from pymc_geodesic.distributions.initial_values import DrawnDirichlet
 from pymc_geodesic.kernels.topic_assignments import (
     Entries,
     Expectations,

@@ -8,7 +8,7 @@ import pytensor
 import pytensor.tensor as pt
 from scipy import integrate, special, stats
 
-from pymc_geodesic.distributions.draws import draw_uniform_directions
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_uniform_directions
 
 
 def unit_vectors(*shape, seed=1):

@@ -23,13 +23,12 @@ from pymc_geodesic import (
     circular_link,
     rotation_to,
 )
-from pymc_geodesic.distributions.angular import wrapped
-from pymc_geodesic.distributions.periodic_von_mises import periodic_von_mises
-from pymc_geodesic.distributions.sine_bivariate_von_mises import sine_bivariate_von_mises
-from pymc_geodesic.distributions.sine_draws import _first_angles
-from pymc_geodesic.distributions.wrapped_cauchy import wrapped_cauchy
-from pymc_geodesic.ops.torus_constant import log_sine_normalizer
-from pymc_geodesic.transforms.torus import torus
+from pymc_geodesic.distributions.circular import periodic_von_mises, torus, wrapped, wrapped_cauchy
+from pymc_geodesic.distributions.sine_bivariate_von_mises import (
+    _first_angles,
+    log_sine_normalizer,
+    sine_bivariate_von_mises,
+)
 from tests.distributions.directional_checks import (
     central_differences,
     compiled_draws,

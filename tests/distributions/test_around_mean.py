@@ -14,10 +14,9 @@ from pymc.testing import assert_support_point_is_expected
 from scipy import special, stats
 
 from pymc_geodesic import PowerSpherical, SphericalCauchy, UniformSphere, WrappedCauchy
-from pymc_geodesic.distributions.around_mean import draw_around_mean
-from pymc_geodesic.distributions.power_spherical import power_spherical
-from pymc_geodesic.distributions.spherical_cauchy import spherical_cauchy
-from pymc_geodesic.ops.gamma_ratio import log_gamma_ratio
+from pymc_geodesic.distributions.rotationally_symmetric import power_spherical, spherical_cauchy
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_around_mean
+from pymc_geodesic.ops.gamma import log_gamma_ratio
 from pymc_geodesic.transforms import unit_vector
 from tests.distributions.directional_checks import (
     angle_law,

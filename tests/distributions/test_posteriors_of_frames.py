@@ -11,8 +11,8 @@ import pytest
 from scipy import integrate, stats
 
 from pymc_geodesic import MatrixBingham, MatrixVonMisesFisher
-from pymc_geodesic.distributions.frame_draws import draw_matrix_von_mises_fisher
-from pymc_geodesic.distributions.matrix_bingham_draws import draw_matrix_bingham
+from pymc_geodesic.distributions.matrix_bingham import draw_matrix_bingham
+from pymc_geodesic.distributions.matrix_von_mises_fisher import draw_matrix_von_mises_fisher
 from tests.distributions.test_matrix_von_mises_fisher import exact_moments, frames_by_quadrature
 from tests.grids import by_default
 

@@ -15,9 +15,9 @@ from scipy import integrate, special, stats
 from pymc_geodesic import ProjectedNormal
 from pymc_geodesic.distributions.projected_normal import (
     general_projected_normal,
+    log_half_line_moment,
     projected_normal,
 )
-from pymc_geodesic.ops.gaussian_moment import log_half_line_moment
 from tests.distributions.directional_checks import (
     angle_law,
     central_differences,

@@ -12,7 +12,7 @@ from pymc.testing import BaseTestDistributionRandom, assert_support_point_is_exp
 from scipy import special, stats
 
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
-from pymc_geodesic.distributions.draws import draw_uniform_directions
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_uniform_directions
 from pymc_geodesic.transforms import unit_vector
 from tests.grids import slow
 

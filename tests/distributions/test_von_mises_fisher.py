@@ -22,10 +22,13 @@ from pytensor.compile.mode import get_mode
 from scipy import integrate, special, stats
 
 from pymc_geodesic.distributions import VonMisesFisher
-from pymc_geodesic.distributions.draws import draw_uniform_directions, draw_von_mises_fisher
-from pymc_geodesic.distributions.special import mean_resultant_length, mean_resultant_length_slope
-from pymc_geodesic.distributions.von_mises_fisher import VonMisesFisherRV
-from pymc_geodesic.ops.matrix_vector import with_loops_for_products
+from pymc_geodesic.distributions.rotationally_symmetric import VonMisesFisherRV
+from pymc_geodesic.distributions.von_mises_fisher_draws import (
+    draw_uniform_directions,
+    draw_von_mises_fisher,
+)
+from pymc_geodesic.ops.bessel import mean_resultant_length, mean_resultant_length_slope
+from pymc_geodesic.ops.dense_products import with_loops_for_products
 from pymc_geodesic.transforms import unit_vector
 from tests.grids import slow
 

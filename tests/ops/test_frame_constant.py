@@ -6,11 +6,11 @@ import pytensor.tensor as pt
 import pytest
 from scipy import special
 
-from pymc_geodesic.distributions.frame_draws import _propose
-from pymc_geodesic.distributions.quadratic import fisher_bingham_moments
-from pymc_geodesic.distributions.special import log_vmf_normalizer
-from pymc_geodesic.ops import frame_constant
-from pymc_geodesic.ops.frame_constant import log_frame_integral
+from pymc_geodesic.distributions.matrix_von_mises_fisher import _propose
+from pymc_geodesic.ops import matrix_hypergeometric
+from pymc_geodesic.ops.bessel import log_vmf_normalizer
+from pymc_geodesic.ops.fisher_bingham_integral import matrix_moments
+from pymc_geodesic.ops.matrix_hypergeometric import log_frame_integral
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def orthogonal_matrices(d):
     for last in (d[2], -d[2]):
         values = [d[0] + d[1] + last, d[0] - d[1] - last, last - d[0] - d[1] + 2 * d[1], 0.0]
         values[2], values[3] = -d[0] + d[1] - last, -d[0] - d[1] + last
-        parts.append(float(fisher_bingham_moments(np.diag(values), np.zeros(4))[0]))
+        parts.append(float(matrix_moments(np.diag(values), np.zeros(4))[0]))
     return np.logaddexp(*parts) - np.log(2.0) - np.log(2.0 * np.pi**2)
 
 
@@ -103,13 +103,13 @@ def test_three_columns_of_three_rows_are_orthogonal_matrices(integral, d):
 
 def test_the_numbers_do_not_come_from_the_nodes(integral, monkeypatch):
     """Half of the weight of a node is noticed."""
-    nodes = frame_constant.line_nodes
+    nodes = matrix_hypergeometric.line_nodes
 
     def wrong(power, pull, density):
         log_sech, log_weight = nodes(power, pull, density)
         return log_sech, log_weight - np.log(2.0) * (np.arange(density[0]) == 0)
 
-    monkeypatch.setattr(frame_constant, "line_nodes", wrong)
+    monkeypatch.setattr(matrix_hypergeometric, "line_nodes", wrong)
     d = pt.as_tensor([10.0, 3.0])
     found = log_frame_integral(3, d, 2).eval(mode="FAST_COMPILE")
     assert abs(found - orthogonal_matrices((10.0, 3.0, 0.0))) > 1e-3
@@ -145,7 +145,7 @@ def test_importance_draws_agree(integral, n, d, error):
 def test_four_columns_without_their_remainder_are_further_off(integral, monkeypatch):
     exact, _ = by_importance(4, (100.0, 100.0, 100.0, 100.0))
     found = integral(4, [100.0] * 4)
-    monkeypatch.setattr(frame_constant, "_of_four", lambda n, p: 0.0)
+    monkeypatch.setattr(matrix_hypergeometric, "_of_four", lambda n, p: 0.0)
     n, d = pt.lscalar("n"), pt.dvector("d")
     function = pytensor.function([n, d], log_frame_integral(n, d, None), mode="FAST_COMPILE")
     assert abs(function(4, np.full(4, 100.0)) - exact) > 0.15
@@ -197,7 +197,7 @@ def test_large_concentrations_are_those_of_the_normal_law(integral):
             d = size * np.linspace(2.0, 1.0, p)
             pairs = np.triu(np.log(d[:, None] + d), 1).sum()
             leading = d.sum() - 0.5 * (6 - p) * np.log(d).sum() - 0.5 * pairs
-            limit = frame_constant._log_limit(6, p).eval(mode="FAST_COMPILE")
+            limit = matrix_hypergeometric._log_limit(6, p).eval(mode="FAST_COMPILE")
             rests.append(integral(6, d) - leading - limit)
         assert abs(rests[0]) < 0.05
         assert rests[0] == pytest.approx(2.0 * rests[1], rel=0.05, abs=2e-6)

@@ -8,8 +8,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import get_mode
 
-from pymc_geodesic.ops.matrix_matrix import MatrixMatrix
-from pymc_geodesic.ops.matrix_vector import with_loops_for_products
+from pymc_geodesic.ops.dense_products import MatrixMatrix, with_loops_for_products
 from tests.grids import cross
 
 

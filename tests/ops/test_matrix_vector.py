@@ -5,8 +5,7 @@ import pytest
 from pytensor.compile.mode import get_mode
 from pytensor.tensor.math import Dot
 
-from pymc_geodesic.ops.matrix_matrix import MatrixMatrix
-from pymc_geodesic.ops.matrix_vector import with_loops_for_products
+from pymc_geodesic.ops.dense_products import MatrixMatrix, with_loops_for_products
 from tests.grids import cross
 
 ROWS, COLUMNS = 7, 3

@@ -10,7 +10,7 @@ from scipy.special import polygamma
 
 import pymc_geodesic as pg
 from pymc_geodesic.densities.compilation import mode_of
-from pymc_geodesic.ops.trigamma import trigamma, with_arithmetic_for_trigamma
+from pymc_geodesic.ops.gamma import trigamma, with_arithmetic_for_trigamma
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_functions_of_densities_compile_without_a_warning():
 
 
 def test_pytensor_still_has_no_numba_implementation():
-    """Remove `pymc_geodesic.ops.trigamma` when this fails."""
+    """Remove `pymc_geodesic.ops.gamma` when this fails."""
     x = pt.tensor(shape=(2,))
     with pytest.warns(UserWarning, match="object mode to run tri_gamma"):
         pytensor.function([x], pt.tri_gamma(x), mode="NUMBA")

@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import chi, norm
 
 from pymc_geodesic.transforms import stiefel, unit_vector
-from pymc_geodesic.transforms.radial_law import log_gram_density, log_radial_density
+from pymc_geodesic.transforms.gram_schmidt import log_gram_density
+from pymc_geodesic.transforms.unit_vector import log_radial_density
 
 SHAPES = [(2, 1), (3, 2), (4, 4), (2, 3, 5, 2)]
 

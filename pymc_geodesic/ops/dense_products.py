@@ -1,9 +1,14 @@
-"""Products of a matrix and a vector as loops, where a call of BLAS costs more than the sum.
+"""Products of dense matrices and vectors in Numba mode: plain loops, or one call of BLAS.
 
 The gradient of a regression multiplies a block of rows by a vector, and a vector by the block. A
-minibatch has few rows and a model few columns: there plain loops are faster than BLAS, and they
-take and give vectors, while PyTensor's `Dot` wraps each into a matrix of one column, which makes
-all that follows slower too.
+minibatch has few rows and a model few columns, for which plain loops are faster than BLAS.
+PyTensor's `Dot` reshapes each vector to a matrix of one column, which slows down the operations
+that follow, too.
+
+For larger products of float64, PyTensor compiles the choice of strides and copies for each
+combination of memory layouts anew, in every function with a product: more than half of the
+compilation time of a topic model. `MatrixMatrix` makes that choice in one function that is compiled
+once for all models and called by its address.
 """
 
 from __future__ import annotations
@@ -22,8 +27,54 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.ops.matrix_matrix import MatrixMatrix
 from pymc_geodesic.ops.numba_backend import LoopOp
+from pymc_geodesic.runtime.blas import multiply, prepare
+
+
+class MatrixMatrix(LoopOp, Op):
+    """The product of two matrices of float64, in C order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pytensor
+    >>> import pytensor.tensor as pt
+    >>> from pymc_geodesic.ops.dense_products import MatrixMatrix
+    >>> left, right = pt.dmatrix(), pt.dmatrix()
+    >>> function = pytensor.function([left, right], MatrixMatrix()(left, right.T), mode="NUMBA")
+    >>> function(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]]))
+    array([[11., 17.]])
+    """
+
+    __props__ = ()
+
+    def make_node(self, left: TensorVariable, right: TensorVariable) -> Apply:
+        """Build the node."""
+        shape = (left.type.shape[0], right.type.shape[1])
+        return Apply(self, [left, right], [pt.tensor(dtype="float64", shape=shape)])
+
+    def infer_shape(self, node: Apply, shapes: list) -> list:
+        """Shape of the product."""
+        return [(shapes[0][0], shapes[1][1])]
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        """Multiply in NumPy."""
+        outputs[0][0] = np.ascontiguousarray(inputs[0] @ inputs[1])
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the call of BLAS."""
+        prepare()  # before chains fork, each of which would
+
+        @njit
+        def product(left, right):  # type: ignore[no-untyped-def]
+            result = np.empty((left.shape[0], right.shape[1]))
+            if left.shape[1] != right.shape[0]:
+                raise ValueError("a product of matrices whose inner lengths differ")
+            multiply(left, right, result)
+            return result
+
+        return product
+
 
 _LARGEST_MATRIX = 2**20
 """Numbers of a matrix beyond which BLAS, which may use several threads, is called."""
@@ -163,7 +214,7 @@ def with_loops_for_products(mode: Mode) -> Mode:
     >>> import numpy as np
     >>> import pytensor
     >>> import pytensor.tensor as pt
-    >>> from pymc_geodesic.ops.matrix_vector import with_loops_for_products
+    >>> from pymc_geodesic.ops.dense_products import with_loops_for_products
     >>> matrix, vector = pt.tensor(shape=(2, 2)), pt.tensor(shape=(2,))
     >>> mode = with_loops_for_products(pytensor.compile.mode.get_mode("NUMBA"))
     >>> function = pytensor.function([matrix, vector], matrix @ vector, mode=mode)

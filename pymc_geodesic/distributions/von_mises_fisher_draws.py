@@ -1,13 +1,17 @@
-r"""Exact random directions in NumPy: von Mises–Fisher and uniform.
+r"""Exact draws of uniform and von Mises–Fisher directions, in NumPy and for Numba.
 
-A von Mises–Fisher direction is :math:`x = (1 - t)\,\mu + \sqrt{t (2 - t)}\,\xi`, with
+A draw around a mean direction is :math:`x = (1 - t)\,\mu + \sqrt{t (2 - t)}\,\xi`, with
 :math:`\xi` uniform on the unit sphere of the tangent space at :math:`\mu` and the scalar
-:math:`t = 1 - \mu \cdot x`. Everything is written in t, not in the cosine, so that no digit is
-lost where the draws crowd around the mean (t is of the order :math:`10^{-8}` at
-:math:`\kappa = 10^8`).
+:math:`t = 1 - \mu \cdot x`. All formulas use t instead of the cosine, so that no digit is lost for
+high concentrations (t is of the order :math:`10^{-8}` at :math:`\kappa = 10^8`).
+
+The functions of `compiled_draws` return one draw, those of NumPy many.
 """
 
 import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,7 +45,7 @@ def are_unit_vectors(vectors: ArrayLike) -> NDArray[np.bool_]:
 
     Examples
     --------
-    >>> from pymc_geodesic.distributions.draws import are_unit_vectors
+    >>> from pymc_geodesic.distributions.von_mises_fisher_draws import are_unit_vectors
     >>> are_unit_vectors([[0.6, 0.8], [1.0, 1.0]])
     array([ True, False])
     """
@@ -67,7 +71,7 @@ def draw_uniform_directions(rng: np.random.Generator, shape: tuple[int, ...]) ->
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.distributions.draws import draw_uniform_directions
+    >>> from pymc_geodesic.distributions.von_mises_fisher_draws import draw_uniform_directions
     >>> x = draw_uniform_directions(np.random.default_rng(1), (5, 3))
     >>> np.linalg.norm(x, axis=-1)
     array([1., 1., 1., 1., 1.])
@@ -221,7 +225,7 @@ def draw_von_mises_fisher(
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+    >>> from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
     >>> x = draw_von_mises_fisher(np.random.default_rng(1), [0.0, 0.6, 0.8], 1e8, (4,))
     >>> np.round(x @ [0.0, 0.6, 0.8], 6)
     array([1., 1., 1., 1.])
@@ -256,3 +260,169 @@ def draw_von_mises_fisher(
             _draw_from_pole(rng, block_kappa, draws[block])
             _reflect_pole(draws[block], block_means)
     return draws.reshape(*size, d)
+
+
+def draw_around_mean(
+    rng: np.random.Generator,
+    mu: ArrayLike,
+    number: ArrayLike,
+    size: tuple[int, ...] | None,
+    deficits: Callable[[Array, int], Array],
+) -> Array:
+    """Draw directions around means, all at once.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    mu : array_like of float, shape (..., d)
+    number : array_like of float, shape (...)
+    size : tuple of int or None
+    deficits : callable
+        Draws t = 1 − μ·x for the numbers of n draws, shape (n,).
+
+    Returns
+    -------
+    ndarray, shape (*size, d)
+
+    Raises
+    ------
+    ValueError
+        If ``mu`` is not of unit length.
+    """
+    means, numbers = np.asarray(mu, dtype=float), np.asarray(number, dtype=float)
+    if not np.all(are_unit_vectors(means)):
+        raise ValueError("mu must hold unit vectors; divide each by its length")
+    d = means.shape[-1]
+    if size is None:
+        size = np.broadcast_shapes(means.shape[:-1], numbers.shape)
+    means = np.broadcast_to(means, (*size, d)).reshape(-1, d)
+    t = deficits(np.broadcast_to(numbers, size).reshape(-1), len(means))
+    draws = np.empty((len(means), d))
+    tangents = rng.standard_normal((len(means), d - 1))
+    scale = np.sqrt(t * (2.0 - t) / np.einsum("ij,ij->i", tangents, tangents))
+    draws[:, :-1] = scale[:, None] * tangents
+    draws[:, -1] = 1.0 - t
+    if len(draws):
+        _reflect_pole(draws, means)
+    return draws.reshape(*size, d)
+
+
+class CompiledDraws(NamedTuple):
+    """Compiled functions; see `compiled_draws`."""
+
+    fill_uniform: Callable[..., None]
+    fill_around_mean: Callable[..., None]
+    fill_von_mises_fisher: Callable[..., None]
+
+
+@cache
+def compiled_draws(njit: Any) -> CompiledDraws:
+    """Build the functions that fill an array with a direction.
+
+    Parameters
+    ----------
+    njit : callable
+        Decorator for every function, as `WithLoop.numba_loop` gets it.
+
+    Returns
+    -------
+    CompiledDraws
+        Functions of the generator, the parameters and the array to fill.
+    """
+
+    @njit
+    def fill_uniform(rng: np.random.Generator, out: Array) -> None:
+        """Fill ``out``, shape (d,), with a uniform direction."""
+        squared = 0.0
+        for i in range(out.size):
+            normal = rng.standard_normal()
+            out[i] = normal
+            squared += normal * normal
+        out /= np.sqrt(squared)
+
+    @njit
+    def circle_deficit(rng: np.random.Generator, kappa: float) -> tuple[float, float]:
+        """Draw t, one minus the cosine to the mean direction, and the sine, for d = 2.
+
+        The odds Z / (1 − Z) of Beta(1/2, 1/2) are the square of a Cauchy variable, a ratio of two
+        normal ones, whose sign is the side of the mean direction. The logarithm of the acceptance
+        probability lies above the parabola −x² / (2 (1 + min(x, 0))), which settles most proposals.
+        """
+        slope = 1.0 / (2.0 * kappa + np.sqrt(4.0 * kappa * kappa + 1.0))
+        mode = 2.0 * slope / (1.0 + slope)
+        width = np.sqrt(slope)
+        while True:
+            half_tangent = width * (rng.standard_normal() / rng.standard_normal())
+            odds = half_tangent * half_tangent
+            deficit = 2.0 * odds / (1.0 + odds)
+            excess = kappa * (deficit - mode)
+            limit = rng.standard_exponential()
+            # An odds of infinity makes these comparisons fail, and the proposal is drawn again.
+            if limit >= 0.5 * excess * excess / (1.0 + min(excess, 0.0)) or (
+                limit >= excess - np.log1p(excess)
+            ):
+                return deficit, 2.0 * half_tangent / (1.0 + odds)
+
+    @njit
+    def deficit(rng: np.random.Generator, kappa: float, d: int) -> float:
+        """Draw t, one minus the cosine to the mean direction, for d at least 3."""
+        if d == 3:
+            uniform = rng.random()
+            if kappa == 0.0:
+                return 2.0 * uniform
+            return -np.log1p(uniform * np.expm1(-2.0 * kappa)) / kappa
+        freedom = d - 1.0
+        slope = freedom / (2.0 * kappa + np.sqrt(4.0 * kappa * kappa + freedom * freedom))
+        mode = 2.0 * slope / (1.0 + slope)
+        while True:
+            odds = slope * rng.standard_gamma(freedom / 2.0) / rng.standard_gamma(freedom / 2.0)
+            proposal = 2.0 * odds / (1.0 + odds)
+            excess = kappa / freedom * (proposal - mode)
+            if rng.standard_exponential() >= freedom * (excess - np.log1p(excess)):
+                return proposal
+
+    @njit
+    def require_unit_vector(mu: Array) -> None:
+        length = 0.0
+        for i in range(mu.shape[0]):
+            length += mu[i] * mu[i]
+        if not np.abs(length - 1.0) <= 2.0 * LENGTH_TOLERANCE:
+            raise ValueError("mu must hold unit vectors; divide each by its length")
+
+    @njit
+    def fill_around_mean(rng: np.random.Generator, mu: Array, t: float, out: Array) -> None:
+        """Fill ``out``, shape (d,), with a direction at a deficit t around a mean."""
+        require_unit_vector(mu)
+        d = mu.shape[0]
+        sign = 1.0 if mu[d - 1] >= 0.0 else -1.0
+        squared = 0.0
+        along = 0.0
+        for i in range(d - 1):
+            normal = rng.standard_normal()
+            out[i] = normal
+            squared += normal * normal
+            along += normal * mu[i]
+        scale = np.sqrt(t * (2.0 - t) / squared)
+        # Householder reflection along normal = sign * mu + pole, for which nothing cancels.
+        projection = sign * scale * along / (1.0 + np.abs(mu[d - 1])) + 1.0 - t
+        for i in range(d - 1):
+            out[i] = projection * mu[i] - sign * scale * out[i]
+        out[d - 1] = projection * (mu[d - 1] + sign) - sign * (1.0 - t)
+
+    @njit
+    def fill_von_mises_fisher(
+        rng: np.random.Generator, mu: Array, kappa: float, out: Array
+    ) -> None:
+        """Fill ``out``, shape (d,), with a draw around the unit vector ``mu``, shape (d,)."""
+        if not (kappa >= 0.0 and kappa < np.inf):
+            raise ValueError("kappa must be finite and at least 0")
+        d = mu.shape[0]
+        if d == 2:
+            require_unit_vector(mu)
+            t, sine = circle_deficit(rng, kappa)
+            out[0] = (1.0 - t) * mu[0] - sine * mu[1]
+            out[1] = (1.0 - t) * mu[1] + sine * mu[0]
+            return
+        fill_around_mean(rng, mu, deficit(rng, kappa, d), out)
+
+    return CompiledDraws(fill_uniform, fill_around_mean, fill_von_mises_fisher)

@@ -1,4 +1,4 @@
-"""The likelihood of the spherical admixture model."""
+"""Likelihood of the spherical admixture model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,16 +12,16 @@ from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.compiled_draws import compiled_draws
-from pymc_geodesic.distributions.directional import Directional
-from pymc_geodesic.distributions.draws import draw_von_mises_fisher
-from pymc_geodesic.distributions.unit_rows import minus_infinity_off_sphere
-from pymc_geodesic.distributions.von_mises_fisher import (
-    length_of_last_axis,
-    log_density_of_cosine,
+from pymc_geodesic.distributions.rotationally_symmetric import log_density_of_cosine
+from pymc_geodesic.distributions.unit_sphere import Directional
+from pymc_geodesic.distributions.validation import length_of_last_axis, minus_infinity_off_sphere
+from pymc_geodesic.distributions.von_mises_fisher_draws import compiled_draws, draw_von_mises_fisher
+from pymc_geodesic.ops.inner_products import (
+    gram_matrix,
+    matrix_product,
+    squared_length,
+    without_leading_axes,
 )
-from pymc_geodesic.ops.gram import gram_matrix, squared_length
-from pymc_geodesic.ops.inner_products import matrix_product, without_leading_axes
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 

@@ -1,9 +1,9 @@
-r"""Log-likelihood of sparse counts of words under mixtures of topics.
+r"""Log-likelihood of sparse word counts under mixtures of topics, and its gradients.
 
 .. math:: \ell_i = \sum_{k \in \text{row } i} \mathrm{values}_k
           \log\Bigl(\sum_t \theta_{it}\, \varphi_{t\,\mathrm{columns}_k}\Bigr)
 
-Only the non-zero counts are looked at, and no matrix of documents by words is ever formed.
+Only the non-zero counts are read, and no matrix of documents by words is formed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pytensor.graph.replace import _vectorize_node
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.ops.numba_backend import LoopOp
-from pymc_geodesic.ops.sparse_order import positions_of
+from pymc_geodesic.ops.sparse_dot import positions_of
 
 _PIECE = 2**20
 """Numbers that are gathered at a time where NumPy does the work."""
@@ -89,7 +89,7 @@ class AdmixtureLogLikelihood(_AdmixtureOp):
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.ops.admixture import AdmixtureLogLikelihood
+    >>> from pymc_geodesic.ops.admixture_likelihood import AdmixtureLogLikelihood
     >>> values, columns = np.array([2.0, 1.0]), np.array([0, 1], dtype="int32")
     >>> by_word = np.array([[0.5], [0.25], [0.25]])  # one topic, three words
     >>> counts = (values, columns, np.array([[0, 2]]))
@@ -166,7 +166,7 @@ class AdmixtureThetaGradient(_AdmixtureOp):
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.ops.admixture import AdmixtureThetaGradient
+    >>> from pymc_geodesic.ops.admixture_likelihood import AdmixtureThetaGradient
     >>> counts = np.array([2.0]), np.array([0], dtype="int32"), np.array([[0, 1]])
     >>> gradient = AdmixtureThetaGradient()(*counts, [[1.0]], [[0.5]], [1.0])
     >>> gradient.eval(mode="FAST_COMPILE")
@@ -223,7 +223,7 @@ class AdmixtureTopicsGradient(_AdmixtureOp):
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.ops.admixture import AdmixtureTopicsGradient
+    >>> from pymc_geodesic.ops.admixture_likelihood import AdmixtureTopicsGradient
     >>> counts = np.array([2.0]), np.array([0], dtype="int32"), np.array([[0, 1]])
     >>> gradient = AdmixtureTopicsGradient()(*counts, [[1.0]], [[0.5], [0.5]], [1.0])
     >>> gradient.eval(mode="FAST_COMPILE")

@@ -1,8 +1,9 @@
-r"""Exact random directions with density proportional to :math:`e^{x^\top A x + b^\top x}`.
+r"""Exact draws of Fisher–Bingham, Kent and Watson distributions.
 
-Proposals are angular central Gaussian, as Kent, Ganeiber and Mardia propose. Both signs of a
-proposal are weighed together: with :math:`l = b^\top x`, :math:`\log\cosh l` is concave in
-:math:`l^2`, so that its tangent at any :math:`l_0^2`,
+The density is proportional to :math:`e^{x^\top A x + b^\top x}`. Proposals are angular central
+Gaussian, as in Kent, Ganeiber and Mardia. The densities at x and −x are added:
+with :math:`l = b^\top x`, :math:`\log\cosh l` is concave in :math:`l^2`, so that its tangent at any
+:math:`l_0^2`,
 
 .. math:: \cosh l \le \cosh l_0\; e^{w (l^2 - l_0^2)}, \qquad w = \tanh(l_0) / 2 l_0 ,
 
@@ -12,7 +13,8 @@ every t above the eigenvalues of that matrix, with :math:`v = x^\top (t I - A - 
 .. math:: e^{t - v} \le e^{t - d/2} (d / 2)^{d/2}\, v^{-d/2} ,
 
 which is the density of a normal vector of precision :math:`t I - A - w\,b b^\top`, divided by its
-length. The expected number of proposals is convex in t once :math:`l_0` is at its best for each t.
+length. The expected number of proposals is convex in t if :math:`l_0` is optimal for each t. Watson
+distributions need proposals of the squared cosine only.
 
 References
 ----------
@@ -22,23 +24,22 @@ nearer to b.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.distributions.draws import LENGTH_TOLERANCE, Array
-from pymc_geodesic.ops.quadratic_moments import eigenbasis, from_eigenbasis
+from pymc_geodesic.distributions.von_mises_fisher_draws import LENGTH_TOLERANCE, Array
+from pymc_geodesic.ops.fisher_bingham_integral import eigenbasis, from_eigenbasis
+from pymc_geodesic.ops.numba_backend import fill_each
 from pymc_geodesic.runtime.jit import compiled
 
 SYMMETRY_TOLERANCE = 1e-6
-"""How much A may differ from its transpose, relative to its largest entry."""
+"""Tolerance of the symmetry of A, relative to its largest entry."""
 
 BISECTIONS = 60
 
 NEAR_ENOUGH = 0.02
-"""Error of t over the width of the saddle, which only changes the number of proposals."""
+"""Error of t relative to the width of the saddle; it affects the number of proposals only."""
 
 
 @compiled
@@ -69,19 +70,19 @@ def tangent_slope(point: float) -> float:
 
 @compiled
 def envelope(values: Array, pulls: Array) -> tuple[float, float]:
-    """Choose the proposals.
+    """Choose t and l₀ of the angular central Gaussian proposals.
 
     Parameters
     ----------
     values : ndarray, shape (d,)
         Eigenvalues of A.
     pulls : ndarray, shape (d,)
-        b in the eigenvectors.
+        Coordinates of b in the eigenvectors.
 
     Returns
     -------
     distance : float
-        t less the largest eigenvalue of A.
+        t minus the largest eigenvalue of A.
     point : float
         l₀.
     """
@@ -117,14 +118,14 @@ def fill_from_envelope(
     point: float,
     out: Array,
 ) -> int:
-    """Fill ``out`` with a direction in the axes of A; return the number of proposals.
+    """Fill ``out`` with a direction in the eigenbasis of A; return the number of proposals.
 
     Parameters
     ----------
     rng : numpy.random.Generator
     values, pulls : ndarray, shape (d,)
     distance, point : float
-        Of `envelope`.
+        Results of `envelope`.
     out : ndarray, shape (d,)
     """
     d = values.size
@@ -258,7 +259,7 @@ def draw_fisher_bingham(
     vector : array_like of float, shape (..., d)
         b.
     size : tuple of int, optional
-        Shape of the result without its last axis; that of the parameters if left out.
+        Shape of the result without its last axis; default that of the parameters.
 
     Returns
     -------
@@ -272,7 +273,7 @@ def draw_fisher_bingham(
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.distributions.quadratic_draws import draw_fisher_bingham
+    >>> from pymc_geodesic.distributions.fisher_bingham_draws import draw_fisher_bingham
     >>> A = np.diag([0.0, 0.0, -1e8])
     >>> x = draw_fisher_bingham(np.random.default_rng(1), A, [1e8, 0.0, 0.0], (2,))
     >>> x.round(2) + 0.0
@@ -286,54 +287,56 @@ def draw_fisher_bingham(
     return fill_each(fill_fisher_bingham, rng, (A, b), (A.shape[:-2], b.shape[:-1]), size, (d,))
 
 
-def fill_each(
-    fill: Callable[..., Any],
-    rng: np.random.Generator,
-    parameters: tuple[Array, ...],
-    leading: tuple[tuple[int, ...], ...],
-    size: tuple[int, ...],
-    point: tuple[int, ...],
-) -> Array:
-    """Call a compiled function for each set of parameters, with all draws of one set at once.
+@compiled
+def fill_watson(rng: np.random.Generator, mu: Array, kappa: float, out: Array) -> int:
+    """Fill the rows of ``out``, shape (n, d), with directions of one Watson distribution.
 
-    Parameters
-    ----------
-    fill : callable
-        Of the generator, the parameters and an array of shape (n, *point) to fill.
-    rng : numpy.random.Generator
-    parameters : tuple of ndarray
-    leading : tuple of tuple of int
-        The batch shape of each.
-    size : tuple of int
-        The shape of the draws.
-    point : tuple of int
-        The shape of one draw.
-
-    Returns
-    -------
-    ndarray, shape (*size, *point)
+    Rejection is on the squared cosine only; one tangent is drawn for each direction.
     """
-    n = math.prod(size)
-    draws = np.empty((n, *point))
-    if n == 0:
-        return draws.reshape(*size, *point)
-    cores = [each.shape[len(shape) :] for each, shape in zip(parameters, leading, strict=True)]
-    if all(math.prod(shape) == 1 for shape in leading):
-        fill(
-            rng,
-            *(_one(each.reshape(core)) for each, core in zip(parameters, cores, strict=True)),
-            draws,
-        )
-        return draws.reshape(*size, *point)
-    sets = [
-        np.broadcast_to(each, (*size, *core)).reshape(n, *core)
-        for each, core in zip(parameters, cores, strict=True)
-    ]
-    for i in range(n):
-        fill(rng, *(_one(each[i]) for each in sets), draws[i : i + 1])
-    return draws.reshape(*size, *point)
+    require_direction(mu)
+    if not np.isfinite(kappa):
+        raise ValueError("kappa must be finite")
+    d = mu.size
+    half = 0.5 * d
+    # t of the envelope: the root of 2 t (t - kappa) = t + (d - 1) (t - kappa) above kappa and zero.
+    sum_of_roots = kappa + half
+    root = 0.5 * (sum_of_roots + math.sqrt((kappa - half) * (kappa - half) + 2.0 * kappa))
+    level = max(root, max(kappa, 0.0) + 1e-12 * (1.0 + abs(kappa)))
+    proposals = 0
+    for row in range(out.shape[0]):
+        while True:
+            proposals += 1
+            normal = rng.standard_normal()
+            near = normal * normal / (level - kappa)
+            far = 2.0 * rng.standard_gamma(0.5 * (d - 1.0)) / level
+            square = near / (near + far)
+            precision = (level - kappa) * square + level * (far / (near + far))
+            log_acceptance = half - precision + half * math.log(precision / half)
+            if rng.standard_exponential() >= -log_acceptance:
+                break
+        cosine = math.copysign(math.sqrt(square), normal)
+        place_at_angle(rng, mu, cosine, math.sqrt(far / (near + far)), out[row])
+    return proposals
 
 
-def _one(parameter: Array) -> Array | float:
-    """Return a parameter as compiled code takes it: a number, or an array in C order."""
-    return float(parameter) if parameter.ndim == 0 else np.ascontiguousarray(parameter)
+@compiled
+def place_at_angle(
+    rng: np.random.Generator, mu: Array, cosine: float, sine: float, out: Array
+) -> None:
+    """Fill ``out``, shape (d,), with cosine · mu + sine · a uniform direction orthogonal to mu."""
+    d = mu.size
+    along = 0.0
+    for i in range(d):
+        out[i] = rng.standard_normal()
+        along += out[i] * mu[i]
+    # The second projection removes rounding errors where the first leaves little.
+    again, squared = 0.0, 0.0
+    for i in range(d):
+        out[i] -= along * mu[i]
+        again += out[i] * mu[i]
+    for i in range(d):
+        out[i] -= again * mu[i]
+        squared += out[i] * out[i]
+    scale = sine / math.sqrt(squared)
+    for i in range(d):
+        out[i] = cosine * mu[i] + scale * out[i]

@@ -1,8 +1,8 @@
-r"""The integral of :math:`e^{x^\top A x + b^\top x}` over the sphere for PyTensor variables.
+r"""Ops for the normalizing constant of Fisher–Bingham distributions.
 
-Each Op returns the logarithm of the integral together with its first derivatives, which are
-moments, so that a log-density and its gradient cost one contour. Their derivatives in turn are
-covariances, an Op of their own.
+Each Op returns the logarithm of the integral of :math:`e^{x^\top A x + b^\top x}` over the sphere
+together with its first derivatives, which are moments, so that a log-density and its gradient need
+one contour integral. Their derivatives in turn are covariances, computed by a second Op.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ from pytensor.graph.op import Op
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.ops.numba_backend import LoopOp
-from pymc_geodesic.ops.quadratic_moments import (
+from pymc_geodesic.ops.fisher_bingham_integral import (
     matrix_covariances,
     matrix_moments,
     spectral_covariances,
     spectral_moments,
 )
+from pymc_geodesic.ops.numba_backend import LoopOp
 
 Arrays = tuple[Any, ...]
 
@@ -69,7 +69,7 @@ class SpectralIntegral(ContourOp):
     """Logarithm of the integral, and its derivatives in pulls and values.
 
     The inputs are eigenvalues, how often each occurs, and the length of b along each, as of
-    `pymc_geodesic.ops.quadratic_contour.contour`.
+    `pymc_geodesic.ops.fisher_bingham_integral.contour`.
     """
 
     gufunc_signature = "(k),(k),(k)->(),(k),(k)"
@@ -220,7 +220,7 @@ def spectral_integral(values: Any, counts: Any, pulls: Any) -> list[TensorVariab
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.ops.quadratic_ops import spectral_integral
+    >>> from pymc_geodesic.ops.fisher_bingham_ops import spectral_integral
     >>> area = spectral_integral([0.0], [3.0], [0.0])[0].exp()
     >>> float(area.eval(mode="FAST_COMPILE") / (4 * np.pi))
     1.000...
@@ -252,7 +252,7 @@ def matrix_integral(matrix: Any, vector: Any) -> list[TensorVariable]:
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.ops.quadratic_ops import matrix_integral
+    >>> from pymc_geodesic.ops.fisher_bingham_ops import matrix_integral
     >>> area = matrix_integral(np.zeros((3, 3)), np.zeros(3))[0].exp()
     >>> float(area.eval(mode="FAST_COMPILE") / (4 * np.pi))
     1.000...

@@ -1,8 +1,8 @@
-"""Variables that begin chains elsewhere than at a moment of their prior.
+"""Distributions whose variables have user-specified or random initial values.
 
-An initial value says as much, but PyMC copies no model that has one, which `pymc.do`,
-`pymc.observe` and `pymc.compute_log_likelihood` need to. What a distribution says of its
-`support_point` is copied with it.
+PyMC's ``initval=`` does the same, but a model with one cannot be cloned, which `pymc.do`,
+`pymc.observe` and `pymc.compute_log_likelihood` need. A `support_point` is cloned with its
+distribution.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pymc.distributions.distribution import Distribution
 from pytensor.tensor.random.basic import BetaRV, DirichletRV, LogNormalRV
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.uniform_sphere import UniformSphere, UniformSphereRV
-from pymc_geodesic.distributions.von_mises_fisher import VonMisesFisher, VonMisesFisherRV
+from pymc_geodesic.distributions.rotationally_symmetric import VonMisesFisher, VonMisesFisherRV
+from pymc_geodesic.distributions.unit_sphere import UniformSphere, UniformSphereRV
 
 
 class DrawnDirichletRV(DirichletRV):
@@ -123,7 +123,7 @@ def beginning_at(distribution: type[Distribution], start: Any) -> Callable[..., 
     Examples
     --------
     >>> import pymc as pm
-    >>> from pymc_geodesic.distributions.starts import beginning_at
+    >>> from pymc_geodesic.distributions.initial_values import beginning_at
     >>> with pm.Model() as model:
     ...     x = beginning_at(pm.Beta, 0.25)("x", 1.0, 1.0, default_transform=None)
     >>> pm.do(model, {}).initial_point()

@@ -9,16 +9,16 @@ import pytensor.tensor as pt
 import pytest
 from scipy import special, stats
 
-from pymc_geodesic.distributions.special import log_vmf_normalizer
-from pymc_geodesic.ops import quadratic_contour
-from pymc_geodesic.ops.quadratic_contour import contour
-from pymc_geodesic.ops.quadratic_moments import (
+from pymc_geodesic.ops import fisher_bingham_integral
+from pymc_geodesic.ops.bessel import log_vmf_normalizer
+from pymc_geodesic.ops.fisher_bingham_integral import (
+    contour,
     matrix_covariances,
     matrix_moments,
     spectral_covariances,
     spectral_moments,
 )
-from pymc_geodesic.ops.quadratic_ops import matrix_integral, spectral_integral
+from pymc_geodesic.ops.fisher_bingham_ops import matrix_integral, spectral_integral
 from tests.grids import slow
 
 SHAPES = {
@@ -214,7 +214,7 @@ def worst_error(rule):
 @pytest.mark.parametrize("mutant", [{"STEP": 0.3}, {"ANGLE": 1.4}, {"NEGLIGIBLE": 1e-4}])
 def test_another_contour_is_found_out(mutant):
     def with_globals(**changed):
-        return FunctionType(contour.py_func.__code__, vars(quadratic_contour) | changed)
+        return FunctionType(contour.py_func.__code__, vars(fisher_bingham_integral) | changed)
 
     assert worst_error(with_globals()) < 1e-12
     assert not worst_error(with_globals(**mutant)) < 1e-8
