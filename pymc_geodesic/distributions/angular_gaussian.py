@@ -14,7 +14,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.fisher_bingham_draws import SYMMETRY_TOLERANCE
 from pymc_geodesic.distributions.projected_normal import log_half_line_moment
-from pymc_geodesic.distributions.unit_sphere import Directional, leading_axis, of_size
+from pymc_geodesic.distributions.unit_sphere import Directional, broadcast_to_size, leading_axis
 from pymc_geodesic.distributions.validation import (
     is_symmetric,
     length_of_last_axis,
@@ -24,7 +24,7 @@ from pymc_geodesic.distributions.validation import (
 from pymc_geodesic.distributions.von_mises_fisher_draws import Array
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.ops.inner_products import quadratic_form
-from pymc_geodesic.ops.numba_backend import LoopRandomVariable, fill_each
+from pymc_geodesic.ops.numba_backend import LoopRandomVariable, draw_batch
 from pymc_geodesic.runtime.jit import compiled
 
 
@@ -77,7 +77,7 @@ class AngularCentralGaussianRV(LoopRandomVariable):
         leading = cov.shape[:-2]
         size = leading if size is None else size
         fill = fill_angular_central_gaussian
-        return fill_each(fill, rng, (matrices,), (leading,), size, cov.shape[-1:])
+        return draw_batch(fill, rng, (matrices,), (leading,), size, cov.shape[-1:])
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
         """Return the draw of one direction."""
@@ -97,17 +97,20 @@ angular_central_gaussian = AngularCentralGaussianRV()
 
 
 class AngularCentralGaussian(Directional):
-    r"""Axes of normal vectors: :math:`x = z / \|z\|` with :math:`z \sim N(0, \Sigma)`.
+    r"""Angular central Gaussian distribution of axes on the sphere :math:`S^{d-1}`.
 
-    The density with respect to surface measure on the sphere :math:`S^{d-1}` is
+    It is the distribution of :math:`x = z / \|z\|` with :math:`z \sim N(0, \Sigma)`.
+
+    The density with respect to surface measure is
 
     .. math::
 
         p(x \mid \Sigma) = \frac{\Gamma(d/2)}{2 \pi^{d/2}}\, |\Sigma|^{-1/2}
                            (x^\top \Sigma^{-1} x)^{-d/2} .
 
-    x and −x are equally likely, and Σ and c Σ are the same distribution: a prior has to settle the
-    scale. The tails are heavier than those of `Bingham`, and there is no constant to compute.
+    x and −x have the same density. Σ and c Σ define the same distribution, so the scale is
+    identified only by a prior. The tails are heavier than those of `Bingham`, and the constant is
+    in closed form.
 
     ========  ==================================================================
     Support   :math:`x \in \mathbb{R}^d`, :math:`\|x\| = 1`
@@ -122,7 +125,7 @@ class AngularCentralGaussian(Directional):
     cov : tensor_like of float, shape (..., d, d)
         Σ, symmetric and positive definite, d at least 2.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ``total_size``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ``total_size``, ….
 
     Raises
     ------
@@ -161,13 +164,13 @@ class AngularCentralGaussian(Directional):
         rv: TensorVariable, size: TensorVariable, cov: TensorVariable
     ) -> TensorVariable:
         """Return a mode."""
-        return of_size(leading_axis(cov), size)
+        return broadcast_to_size(leading_axis(cov), size)
 
     def logp(value: TensorVariable, cov: TensorVariable) -> TensorVariable:
         """Return the log-density of unit vectors, shape (...), for values of shape (..., d)."""
         d = length_of_last_axis(cov, value)
         # The derivatives of the inverse and of the determinant are smaller graphs than that of the
-        # Cholesky factor, which here only says whether there is one.
+        # Cholesky factor, which is used here only to check that cov is positive definite.
         factor = pt.linalg.cholesky(cov)
         log_determinant = pt.linalg.slogdet(cov)[1]
         log_form = pt.log(quadratic_form(value, pt.linalg.inv(cov)))
@@ -225,7 +228,7 @@ class ESAGRV(LoopRandomVariable):
         parameters = np.asarray(mu, dtype=float), np.asarray(gamma, dtype=float)
         leading = mu.shape[:-1], gamma.shape[:-1]
         size = np.broadcast_shapes(*leading) if size is None else size
-        return fill_each(fill_esag, rng, parameters, leading, size, (3,))
+        return draw_batch(fill_esag, rng, parameters, leading, size, (3,))
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
         """Return the draw of one direction."""
@@ -244,20 +247,20 @@ class ESAGRV(LoopRandomVariable):
 esag = ESAGRV()
 
 
-def _where_positive(number: TensorVariable, otherwise: float) -> TensorVariable:
-    """Return the square root, and a number in its place at zero, with finite derivatives."""
+def _sqrt_or(number: TensorVariable, otherwise: float) -> TensorVariable:
+    """Return the square root of a positive number, else another value, with finite derivatives."""
     positive = number > 0.0
     return pt.switch(positive, pt.sqrt(pt.switch(positive, number, 1.0)), otherwise)
 
 
 def frame_of_mean(mu: TensorVariable) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
-    """Return μ / ‖μ‖ and the two axes ξ₁, ξ₂ across it, each of shape (..., 3)."""
+    """Return μ / ‖μ‖ and the axes ξ₁, ξ₂ orthogonal to it, each of shape (..., 3)."""
     squared = pt.sum(mu**2, axis=-1)
-    direction = mu / _where_positive(squared, 1.0)[..., None]
+    direction = mu / _sqrt_or(squared, 1.0)[..., None]
     height = pt.switch(squared > 0.0, direction[..., 0], 1.0)
     crosswise = direction[..., 1] ** 2 + direction[..., 2] ** 2
-    across = _where_positive(crosswise, 0.0)
-    divisor = _where_positive(crosswise, 1.0)
+    across = _sqrt_or(crosswise, 0.0)
+    divisor = _sqrt_or(crosswise, 1.0)
     cosine = pt.switch(crosswise > 0.0, direction[..., 1] / divisor, 1.0)
     sine = direction[..., 2] / divisor
     return (
@@ -272,8 +275,8 @@ def elliptic_form(
 ) -> TensorVariable:
     r"""Return (u, v) W (u, v)ᵀ, W the matrix of determinant one in the tangent plane.
 
-    With b = (u² − v², 2uv) it is :math:`\sqrt{1 + \|\gamma\|^2}\, \|b\| + \gamma \cdot b`, of which
-    the second part takes nearly all of the first where it is negative.
+    With b = (u² − v², 2uv) it is :math:`\sqrt{1 + \|\gamma\|^2}\, \|b\| + \gamma \cdot b`, computed
+    without cancellation where the second term is negative.
     """
     square = first**2 + second**2
     double = (first**2 - second**2, 2.0 * first * second)
@@ -286,11 +289,10 @@ def elliptic_form(
 
 
 class ESAG(Directional):
-    r"""Directions on the sphere with elliptic contours, from five free numbers.
+    r"""Elliptically symmetric angular Gaussian distribution on the sphere :math:`S^2`.
 
-    The elliptically symmetric angular Gaussian is x = y / ‖y‖ with y ~ N(μ, V), where V has
-    determinant one and leaves μ in its place. With :math:`A = x^\top V^{-1} x`,
-    :math:`\alpha = x \cdot \mu / \sqrt A` and
+    It is the distribution of x = y / ‖y‖ with y ~ N(μ, V), where V has determinant one and V μ = μ.
+    With :math:`A = x^\top V^{-1} x`, :math:`\alpha = x \cdot \mu / \sqrt A` and
     :math:`M_2(\alpha) = \int_0^\infty s^2 e^{-(s - \alpha)^2 / 2} ds` its density with respect to
     surface measure on :math:`S^2` is
 
@@ -313,34 +315,35 @@ class ESAG(Directional):
     Mean      along μ
     ========  ==================================================================
 
-    It does what `Kent` does, and no parameter has a bound: in a regression, μ = Bᵀz and γ = Cᵀz are
-    any linear functions of covariates. The longer μ the more concentrated it is; γ = 0 is
-    `ProjectedNormal`, and with :math:`g = \|\gamma\|` the semi-axes of the contours are as
-    :math:`\sqrt{1 + g^2} + g` to one. The constant is known, draws are exact.
+    Its contours are elliptic like those of `Kent`, and its five parameters have no bounds: in a
+    regression, μ = Bᵀz and γ = Cᵀz may be any linear functions of covariates. The concentration
+    grows with the length of μ. For γ = 0 it is a `ProjectedNormal`, and with
+    :math:`g = \|\gamma\|` the ratio of the semi-axes of the contours is
+    :math:`\sqrt{1 + g^2} + g`. The constant is in closed form; draws are exact.
 
     Parameters
     ----------
     mu : tensor_like of float, shape (..., 3)
         Mean of the normal vector, of any length.
     gamma : tensor_like of float, shape (..., 2)
-        How elliptic the contours are, and in which direction: they are longest at half the angle of
-        −γ, from ξ₁ towards ξ₂.
+        Eccentricity and orientation of the contours: the major axis has half the angle of −γ, from
+        ξ₁ towards ξ₂.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ….
 
     Raises
     ------
     ParameterValueError
         When the density is evaluated with a ``mu`` or ``gamma`` that is not finite.
     ValueError
-        If observed data are known and not unit vectors, or shapes are others.
+        If observed data are known and not unit vectors, or shapes do not match.
 
     Notes
     -----
-    ξ₁ and ξ₂ point south and east of a globe whose pole is the first axis, so that the same γ is
-    another direction on either side of that pole. There, and at μ = 0, their limits along the
-    second and the first axis are taken. Where means come near it, permute the coordinates. In
-    other dimensions `ProjectedNormal` takes V itself.
+    ξ₁ and ξ₂ point south and east on a globe whose pole is the first axis, so that the orientation
+    that γ defines is discontinuous at the pole. There, and at μ = 0, ξ₁ and ξ₂ are the limits along
+    the second and the first axis. Permute the coordinates if mean directions are near the pole. In
+    other dimensions use `ProjectedNormal`, which takes V itself.
 
     References
     ----------
@@ -381,7 +384,7 @@ class ESAG(Directional):
     ) -> TensorVariable:
         """Return the direction of the mean."""
         point = pt.broadcast_arrays(frame_of_mean(mu)[0], gamma[..., :1])[0]
-        return of_size(point.astype(rv.dtype), size)
+        return broadcast_to_size(point.astype(rv.dtype), size)
 
     def logp(value: TensorVariable, mu: TensorVariable, gamma: TensorVariable) -> TensorVariable:
         """Return the log-density of unit vectors, shape (...), for values of shape (..., 3)."""
@@ -389,7 +392,7 @@ class ESAG(Directional):
         across = elliptic_form(first, second, gamma)
         form = along**2 + across
         alpha = pt.sum(mu * value, axis=-1) / pt.sqrt(form)
-        # ‖μ‖² − α² is ‖μ‖² times the share of what is across; the moment lacks α² behind.
+        # ‖μ‖² − α² = ‖μ‖² · across / form; for α < 0 the moment omits the term α².
         share = pt.switch(alpha > 0.0, across / form, 1.0)
         density = (
             log_half_line_moment(2, alpha)

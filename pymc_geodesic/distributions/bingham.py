@@ -16,8 +16,8 @@ from pymc_geodesic.distributions.fisher_bingham_draws import (
     fill_fisher_bingham,
     fill_watson,
 )
-from pymc_geodesic.distributions.rotationally_symmetric import AroundMean
-from pymc_geodesic.distributions.unit_sphere import Directional, leading_axis, of_size
+from pymc_geodesic.distributions.rotationally_symmetric import RotationallySymmetric
+from pymc_geodesic.distributions.unit_sphere import Directional, broadcast_to_size, leading_axis
 from pymc_geodesic.distributions.validation import (
     has_unit_length,
     is_symmetric,
@@ -27,18 +27,18 @@ from pymc_geodesic.distributions.validation import (
 )
 from pymc_geodesic.ops.fisher_bingham_ops import matrix_integral, spectral_integral
 from pymc_geodesic.ops.inner_products import inner_product, quadratic_form
-from pymc_geodesic.ops.numba_backend import LoopRandomVariable, fill_each
+from pymc_geodesic.ops.numba_backend import LoopRandomVariable, draw_batch
 
 
 def matrix_of_axes(A: Any, axes: Any, concentrations: Any, distribution: str) -> Any:
-    """Return A, or axes · diag(concentrations) · axesᵀ where these are given instead.
+    """Return A, or axes · diag(concentrations) · axesᵀ if these are given instead.
 
     Raises
     ------
     TypeError
         If both or neither are given.
     ValueError
-        If the axes are known not to be square, or not to be as many as the concentrations.
+        If the static shape of the axes is not square or does not match the concentrations.
     """
     if (axes is None) != (concentrations is None) or (A is None) == (axes is None):
         raise TypeError(f"{distribution} takes either A, or axes= and concentrations= together")
@@ -92,7 +92,7 @@ bingham = BinghamRV()
 
 
 class Bingham(Directional):
-    r"""Axes with a normal-like scatter: a quadratic form in the exponent.
+    r"""Bingham distribution of axes on the sphere :math:`S^{d-1}`.
 
     The density with respect to surface measure on the sphere :math:`S^{d-1}` is
 
@@ -101,8 +101,8 @@ class Bingham(Directional):
         p(x \mid A) = \frac{e^{x^\top A x}}{C(A)}, \qquad
         C(A) = \frac{2 \pi^{d/2}}{\Gamma(d/2)}\, {}_1F_1(\tfrac12; \tfrac d2; A) .
 
-    x and −x are equally likely. A and A + c I are the same distribution, so that a prior on A, or
-    a constraint on its trace or largest eigenvalue, has to settle c.
+    x and −x have the same density. A and A + c I define the same distribution, so c is identified
+    only by a prior on A or by a constraint on its trace or largest eigenvalue.
 
     ========  ==================================================================
     Support   :math:`x \in \mathbb{R}^d`, :math:`\|x\| = 1`
@@ -117,13 +117,13 @@ class Bingham(Directional):
     Parameters
     ----------
     A : tensor_like of float, shape (..., d, d)
-        Symmetric matrix, of any signature.
+        Symmetric matrix, not necessarily definite.
     axes : tensor_like of float, shape (..., d, d), keyword only
         Instead of A: orthonormal axes in columns.
     concentrations : tensor_like of float, shape (..., d), keyword only
         With ``axes``: the eigenvalues of A.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ``total_size``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ``total_size``, ….
 
     Raises
     ------
@@ -168,7 +168,7 @@ class Bingham(Directional):
         rv: TensorVariable, size: TensorVariable, A: TensorVariable
     ) -> TensorVariable:
         """Return a mode."""
-        return of_size(leading_axis(A), size)
+        return broadcast_to_size(leading_axis(A), size)
 
     def logp(value: TensorVariable, A: TensorVariable) -> TensorVariable:
         """Return the log-density of unit vectors, shape (...), for values of shape (..., d)."""
@@ -199,7 +199,7 @@ class WatsonRV(LoopRandomVariable):
         parameters = np.asarray(mu, dtype=np.float64), np.asarray(kappa, dtype=np.float64)
         leading = (mu.shape[:-1], kappa.shape)
         size = np.broadcast_shapes(*leading) if size is None else size
-        return fill_each(fill_watson, rng, parameters, leading, size, mu.shape[-1:])
+        return draw_batch(fill_watson, rng, parameters, leading, size, mu.shape[-1:])
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
         """Return the draw of one direction."""
@@ -217,8 +217,8 @@ class WatsonRV(LoopRandomVariable):
 watson = WatsonRV()
 
 
-class Watson(AroundMean):
-    r"""Axes scattered around one axis, or around the great circle orthogonal to it.
+class Watson(RotationallySymmetric):
+    r"""Watson distribution of axes, bipolar or girdle, on the sphere :math:`S^{d-1}`.
 
     The density with respect to surface measure on the sphere :math:`S^{d-1}` is
 
@@ -228,7 +228,7 @@ class Watson(AroundMean):
         C_d(\kappa) = \frac{2 \pi^{d/2}}{\Gamma(d/2)}\,
                       {}_1F_1(\tfrac12; \tfrac d2; \kappa) .
 
-    x and −x are equally likely: data are axes, in either of their directions.
+    x and −x have the same density: data are axes, given by either of their directions.
 
     ========  ==================================================================
     Support   :math:`x \in \mathbb{R}^d`, :math:`\|x\| = 1`
@@ -246,10 +246,10 @@ class Watson(AroundMean):
     mu : tensor_like of float, shape (..., d)
         Axis, a unit vector, d at least 2.
     kappa : tensor_like of float, shape (...)
-        Concentration: positive around the axis, negative around the circle orthogonal to it, 0
-        uniform.
+        Concentration: positive for axes around ``mu``, negative for axes around the great circle
+        orthogonal to it, 0 for the uniform distribution.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ``total_size``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ``total_size``, ….
 
     Raises
     ------
@@ -257,7 +257,7 @@ class Watson(AroundMean):
         When the density is evaluated with a ``mu`` that is not of unit length or a ``kappa`` that
         is not finite.
     ValueError
-        If observed data are known and not unit vectors, or ``mu`` is a single number.
+        If observed data are known and not unit vectors, or ``mu`` is a scalar.
 
     References
     ----------
@@ -281,7 +281,7 @@ class Watson(AroundMean):
     @classmethod
     def dist(cls, mu: Any, kappa: Any, **kwargs: Any) -> TensorVariable:
         """Create the variable outside a model; the parameters are those of the class."""
-        return cls.around(mu, kappa, **kwargs)
+        return cls.dist_around_mean(mu, kappa, **kwargs)
 
     def support_point(
         rv: TensorVariable, size: TensorVariable, mu: TensorVariable, kappa: TensorVariable
@@ -290,7 +290,7 @@ class Watson(AroundMean):
         smallest = pt.eq(pt.arange(mu.shape[-1]), pt.argmin(pt.abs(mu), axis=-1)[..., None])
         across = smallest - pt.sum(smallest * mu, axis=-1, keepdims=True) * mu
         across = across / pt.sqrt(pt.sum(across**2, axis=-1, keepdims=True))
-        return of_size(pt.where(kappa[..., None] >= 0, mu, across).astype(rv.dtype), size)
+        return broadcast_to_size(pt.where(kappa[..., None] >= 0, mu, across).astype(rv.dtype), size)
 
     def logp(value: TensorVariable, mu: TensorVariable, kappa: TensorVariable) -> TensorVariable:
         """Return the log-density of unit vectors, shape (...), for values of shape (..., d)."""

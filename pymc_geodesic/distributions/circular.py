@@ -26,7 +26,7 @@ from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
 class TorusTransform(CircularTransform):
-    """Points of a torus, angles along the last axis, each of which turns round.
+    """Transform of points of a torus, angles along the last axis that are wrapped to (−π, π].
 
     Examples
     --------
@@ -40,7 +40,7 @@ class TorusTransform(CircularTransform):
     ndim_supp = 1
 
     def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
-        """Return zero for each point: turning changes no area.
+        """Return zero for each point: wrapping preserves areas.
 
         Parameters
         ----------
@@ -56,16 +56,17 @@ class TorusTransform(CircularTransform):
 
 
 torus = TorusTransform()
+
 _PACKAGE = str(Path(__file__).parents[1])
 
 LIKELY_DEGREES = 4.0 * np.pi
-"""Beyond it an angle has been around twice, or was never in radians."""
+"""Absolute value in radians above which observed angles are probably in degrees."""
 
 
 class Angular(Continuous):
     """Base class of distributions of angles, in radians, whose density has the period 2π.
 
-    Free variables get a circular transform: samplers that leave (−π, π] come back at the other end.
+    Free variables get a circular transform, which wraps values to (−π, π].
 
     Raises
     ------
@@ -95,7 +96,7 @@ class Angular(Continuous):
 
 
 def _warn_of_degrees(name: str, largest: Any) -> None:
-    """Warn where observed angles look as if they were in degrees; all missing ones do not."""
+    """Warn if observed angles, not all of them missing, are probably in degrees."""
     if largest is not np.ma.masked and largest > LIKELY_DEGREES:
         warnings.warn(
             f"the observed angles of {name!r} go to {largest:.6g}, which is taken as radians: "
@@ -108,63 +109,63 @@ def _warn_of_degrees(name: str, largest: Any) -> None:
 
 @_default_transform.register(Angular)
 def angular_default_transform(op: Op, rv: TensorVariable) -> Transform:
-    """Return the transform that a free angle, or pair of angles, carries by default."""
+    """Return the default transform of free angles, or pairs of angles."""
     return circular if op.ndim_supp == 0 else torus
 
 
-def wrapped(angles: ArrayLike) -> NDArray[np.float64]:
+def wrap_angles(angles: ArrayLike) -> NDArray[np.float64]:
     """Return angles in (−π, π].
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.distributions.circular import wrapped
-    >>> wrapped([0.5, 2.0 * np.pi + 0.5]).tolist()
+    >>> from pymc_geodesic.distributions.circular import wrap_angles
+    >>> wrap_angles([0.5, 2.0 * np.pi + 0.5]).tolist()
     [0.5, 0.5]
     """
     return np.pi - np.mod(np.pi - np.asarray(angles, dtype=float), 2.0 * np.pi)
 
 
 def angle_of_mean(
-    size: TensorVariable, mu: TensorVariable, spread: TensorVariable
+    size: TensorVariable, mu: TensorVariable, concentration: TensorVariable
 ) -> TensorVariable:
     """Return the mean angle in the shape of the variable, in [−π, π]."""
-    point = pt.broadcast_arrays(pt.arctan2(pt.sin(mu), pt.cos(mu)), spread)[0]
+    point = pt.broadcast_arrays(pt.arctan2(pt.sin(mu), pt.cos(mu)), concentration)[0]
     return point if rv_size_is_none(size) else pt.full(size, point)
 
 
 def squared_half_chord(angle: TensorVariable) -> TensorVariable:
-    """Return sin²(a/2), which is (1 − cos a) / 2 without its cancellation."""
+    """Return sin²(a/2) = (1 − cos a) / 2, without cancellation."""
     return pt.sin(0.5 * angle) ** 2
 
 
 def circular_link(eta: Any, mu: Any = 0.0) -> TensorVariable:
-    r"""Angle of a linear predictor: the real line wrapped once around the circle.
+    r"""Link function of angular regression: the real line mapped once around the circle.
 
     .. math:: \theta = \mu + 2 \arctan \eta
 
-    It takes zero to μ, increases, and approaches the point opposite to μ from both sides as η goes
-    to plus or minus infinity. With η = xᵀβ without an intercept, and μ a parameter, it is the
-    regression of an angle on covariates of Fisher and Lee.
+    It maps zero to μ, is increasing, and approaches the point opposite to μ as η goes to plus or
+    minus infinity. With η = xᵀβ without an intercept, and μ a parameter, it is Fisher and Lee's
+    regression of an angle on covariates.
 
     Parameters
     ----------
     eta : tensor_like of float, shape (...)
         Linear predictor.
     mu : tensor_like of float, shape (...)
-        Angle where it is zero, in radians.
+        Angle at η = 0, in radians.
 
     Returns
     -------
     TensorVariable, shape (...)
-        Angles in radians, within π of μ; `PeriodicVonMises` and `WrappedCauchy` take them as they
-        are.
+        Angles in radians, within π of μ: mean directions for `PeriodicVonMises` and
+        `WrappedCauchy`.
 
     Notes
     -----
-    The likelihood in β is flat far out, where all angles are opposite to μ, and may have several
-    modes: give β a proper prior on the scale of the covariates. `ProjectedNormal` with a linear
-    mean has no such trouble.
+    The likelihood in β is flat for large β, where all mean directions are opposite to μ, and may
+    have several modes: give β a proper prior on the scale of the covariates. `ProjectedNormal` with
+    a linear mean does not have these problems.
 
     References
     ----------
@@ -197,11 +198,11 @@ def draw_von_mises(
     kappa: NDArray[np.floating],
     size: tuple[int, ...] | None = None,
 ) -> Array:
-    """Draw von Mises angles in (−π, π]; see `draw_von_mises_fisher` of the circle."""
+    """Draw von Mises angles in (−π, π] by `draw_von_mises_fisher` on the circle."""
     if not np.all(np.isfinite(mu)):
         raise ValueError("mu must be finite")
     x = draw_von_mises_fisher(rng, np.array([1.0, 0.0]), kappa, _size(size, mu, kappa))
-    return wrapped(mu + np.arctan2(x[..., 1], x[..., 0]))
+    return wrap_angles(mu + np.arctan2(x[..., 1], x[..., 0]))
 
 
 def draw_wrapped_cauchy(
@@ -210,11 +211,11 @@ def draw_wrapped_cauchy(
     rho: NDArray[np.floating],
     size: tuple[int, ...] | None = None,
 ) -> Array:
-    """Draw wrapped Cauchy angles in (−π, π], uniform ones moved by a Möbius map."""
+    """Draw wrapped Cauchy angles in (−π, π], by a Möbius map of uniform angles."""
     if not np.all((rho >= 0) & (rho < 1)):
         raise ValueError("rho must be at least 0 and below 1")
     uniform = rng.random(_size(size, mu, rho)) - 0.5
-    return wrapped(mu + 2.0 * np.arctan((1.0 - rho) / (1.0 + rho) * np.tan(np.pi * uniform)))
+    return wrap_angles(mu + 2.0 * np.arctan((1.0 - rho) / (1.0 + rho) * np.tan(np.pi * uniform)))
 
 
 def _size(size: tuple[int, ...] | None, *parameters: Any) -> tuple[int, ...]:
@@ -223,7 +224,7 @@ def _size(size: tuple[int, ...] | None, *parameters: Any) -> tuple[int, ...]:
 
 @cache
 def compiled_von_mises(njit: Any) -> Callable[..., float]:
-    """Build the function that draws a von Mises angle from the generator, μ and κ."""
+    """Return the function, compiled by Numba, that draws a von Mises angle for given μ and κ."""
     fill_von_mises_fisher = compiled_draws(njit).fill_von_mises_fisher
 
     @njit
@@ -270,7 +271,7 @@ periodic_von_mises = PeriodicVonMisesRV()
 
 
 class PeriodicVonMises(Angular):
-    r"""Von Mises distribution of angles that may be any number: its density has the period 2π.
+    r"""Von Mises distribution of angles, with a density of period 2π on the real line.
 
     .. math::
 
@@ -281,9 +282,9 @@ class PeriodicVonMises(Angular):
     Mean      direction μ, resultant length :math:`I_1(\kappa) / I_0(\kappa)`
     ========  ==================================================================
 
-    `pymc.VonMises` has zero density beyond ±π, so that angles must be wrapped first, and none for
-    κ = 0. Here data may be in [0, 2π) or unwrapped, μ may be any function of covariates, as
-    `circular_link` of a linear predictor, and κ = 0 is the uniform distribution. Constant and
+    `pymc.VonMises` has zero density beyond ±π, so that angles must be wrapped first, and does not
+    allow κ = 0. Here data may be in [0, 2π) or unwrapped, μ may be any function of covariates, such
+    as `circular_link` of a linear predictor, and κ = 0 is the uniform distribution. Constant and
     gradient are exact to rounding for kappa from 0 to 1e8; draws are exact and in (−π, π]. Free
     variables carry a circular transform.
 
@@ -294,7 +295,7 @@ class PeriodicVonMises(Angular):
     kappa : tensor_like of float, shape (...), default 1
         Concentration, at least 0.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ….
 
     Raises
     ------
@@ -384,7 +385,7 @@ wrapped_cauchy = WrappedCauchyRV()
 
 
 class WrappedCauchy(Angular):
-    r"""Angles around a mean direction with heavy tails: a Cauchy variable wrapped on the circle.
+    r"""Wrapped Cauchy distribution of angles, with heavy tails.
 
     .. math::
 
@@ -396,8 +397,8 @@ class WrappedCauchy(Angular):
     Moments   :math:`\mathbb{E}\, e^{i p \theta} = \rho^{|p|} e^{i p \mu}`
     ========  ==================================================================
 
-    The Cauchy variable has the scale −log ρ. Draws are exact and in (−π, π]. Free variables carry a
-    circular transform.
+    It is the distribution of a Cauchy variable of scale −log ρ modulo 2π. Draws are exact and in
+    (−π, π]. Free variables carry a circular transform.
 
     Parameters
     ----------
@@ -406,7 +407,7 @@ class WrappedCauchy(Angular):
     rho : tensor_like of float, shape (...)
         Mean resultant length, at least 0, where the distribution is uniform, and below 1.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ….
 
     Raises
     ------
@@ -453,10 +454,10 @@ class WrappedCauchy(Angular):
     def logp(value: TensorVariable, mu: TensorVariable, rho: TensorVariable) -> TensorVariable:
         """Return the log-density of angles."""
         inside = (rho >= 0.0) & (rho < 1.0)
-        apart = (1.0 - rho) ** 2 + 4.0 * rho * squared_half_chord(value - mu)
+        denominator = (1.0 - rho) ** 2 + 4.0 * rho * squared_half_chord(value - mu)
         ratio = pt.log1p(-pt.switch(inside, rho, 0.5)) + pt.log1p(rho)
         return check_parameters(
-            ratio - pt.log(apart) - np.log(2.0 * np.pi),
+            ratio - pt.log(denominator) - np.log(2.0 * np.pi),
             pt.isfinite(mu),
             inside,
             msg="mu of WrappedCauchy is finite, 0 <= rho < 1",

@@ -17,7 +17,7 @@ from pymc_geodesic.distributions.fisher_bingham_draws import (
     fill_kent,
     require_direction,
 )
-from pymc_geodesic.distributions.unit_sphere import Directional, leading_axis, of_size
+from pymc_geodesic.distributions.unit_sphere import Directional, broadcast_to_size, leading_axis
 from pymc_geodesic.distributions.validation import (
     has_unit_length,
     is_symmetric,
@@ -27,7 +27,7 @@ from pymc_geodesic.distributions.validation import (
 from pymc_geodesic.distributions.von_mises_fisher_draws import LENGTH_TOLERANCE
 from pymc_geodesic.ops.fisher_bingham_ops import matrix_integral, spectral_integral
 from pymc_geodesic.ops.inner_products import inner_product, quadratic_form
-from pymc_geodesic.ops.numba_backend import LoopRandomVariable, fill_each
+from pymc_geodesic.ops.numba_backend import LoopRandomVariable, draw_batch
 
 
 class FisherBinghamRV(LoopRandomVariable):
@@ -76,7 +76,7 @@ fisher_bingham = FisherBinghamRV()
 
 
 class FisherBingham(Directional):
-    r"""Directions whose log-density is any polynomial of second degree.
+    r"""Fisher–Bingham distribution: the log-density is a polynomial of second degree.
 
     The density with respect to surface measure on the sphere :math:`S^{d-1}` is
 
@@ -84,22 +84,21 @@ class FisherBingham(Directional):
 
         p(x \mid \mu, \kappa, A) = \frac{e^{\kappa\, \mu \cdot x + x^\top A x}}{C(\kappa \mu, A)} .
 
-    It is a normal distribution of :math:`\mathbb R^d` given that the vector has length one.
+    It is a normal distribution on :math:`\mathbb R^d` conditioned on unit length.
     `VonMisesFisher` (A = 0), `Bingham` (κ = 0), `Watson` and `Kent` are special cases. A and
-    A + c I are the same distribution.
+    A + c I define the same distribution.
 
     ========  ==================================================================
     Support   :math:`x \in \mathbb{R}^d`, :math:`\|x\| = 1`
-    Mean      :math:`\partial \log C / \partial (\kappa \mu)`; see
-              `pymc_geodesic.distributions.quadratic.fisher_bingham_moments`
+    Mean      :math:`\partial \log C / \partial (\kappa \mu)`
     ========  ==================================================================
 
-    The constant is Kume and Wood's contour integral, summed up rather than approximated at its
-    saddle point: its relative error is below 1e-13, and it is twice differentiable in all
-    parameters. Random draws are exact: rejection from an angular central Gaussian, with two
-    proposals on average for a Kent-like distribution, and a number that grows with the square root
-    of the concentration where μ is orthogonal to the leading axis of A. Free variables carry the
-    unit-vector transform.
+    The constant is Kume and Wood's contour integral, computed by quadrature instead of a
+    saddle-point approximation: its relative error is below 1e-13, and it is twice differentiable in
+    all parameters. Random draws are exact: rejection from an angular central Gaussian, with two
+    proposals on average if the distribution is close to a `Kent` distribution, and a number that
+    grows with the square root of the concentration if μ is orthogonal to the leading axis of A.
+    Free variables carry the unit-vector transform.
 
     Parameters
     ----------
@@ -110,7 +109,7 @@ class FisherBingham(Directional):
     A : tensor_like of float, shape (..., d, d)
         Symmetric matrix of the quadratic term.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ``total_size``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ``total_size``, ….
 
     Raises
     ------
@@ -118,7 +117,7 @@ class FisherBingham(Directional):
         When the density is evaluated with a ``mu`` that is not of unit length, a negative
         ``kappa`` or an ``A`` that is not symmetric.
     ValueError
-        If observed data are known and not unit vectors, ``mu`` is a single number or ``A`` is not
+        If observed data are known and not unit vectors, ``mu`` is a scalar or ``A`` is not
         square.
 
     References
@@ -165,7 +164,7 @@ class FisherBingham(Directional):
         kappa: TensorVariable,
         A: TensorVariable,
     ) -> TensorVariable:
-        """Return the likelier of μ and the leading axis of A, in the direction nearer to μ."""
+        """Return μ or the leading axis of A, signed towards μ, whichever has the higher density."""
         axis = leading_axis(A)
         cosine = pt.sum(axis * mu, axis=-1, keepdims=True)
         axis = pt.where(cosine >= 0, axis, -axis)
@@ -174,7 +173,7 @@ class FisherBingham(Directional):
             return kappa * pt.sum(mu * x, axis=-1) + pt.sum(pt.matvec(A, x) * x, axis=-1)
 
         best = pt.where((log_density(mu) >= log_density(axis))[..., None], mu, axis)
-        return of_size(best.astype(rv.dtype), size)
+        return broadcast_to_size(best.astype(rv.dtype), size)
 
     def logp(
         value: TensorVariable, mu: TensorVariable, kappa: TensorVariable, A: TensorVariable
@@ -213,7 +212,7 @@ class KentRV(LoopRandomVariable):
         parameters = tuple(np.asarray(each, dtype=float) for each in (mu, major, kappa, beta))
         leading = (mu.shape[:-1], major.shape[:-1], kappa.shape, beta.shape)
         size = np.broadcast_shapes(*leading) if size is None else size
-        return fill_each(fill_kent, rng, parameters, leading, size, (3,))
+        return draw_batch(fill_kent, rng, parameters, leading, size, (3,))
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
         """Return the draw of one direction."""
@@ -234,7 +233,7 @@ kent = KentRV()
 
 
 class Kent(Directional):
-    r"""Directions on the sphere in three dimensions with an elliptical scatter around their mean.
+    r"""Kent distribution: elliptical contours around a mean direction on the sphere :math:`S^2`.
 
     The density with respect to surface measure is
 
@@ -261,7 +260,7 @@ class Kent(Directional):
     mu : tensor_like of float, shape (..., 3)
         Mean direction, a unit vector.
     major : tensor_like of float, shape (..., 3)
-        Major axis, a unit vector orthogonal to ``mu``; its sign does not matter.
+        Major axis, a unit vector orthogonal to ``mu``; the sign has no effect.
     kappa : tensor_like of float, shape (...)
         Concentration, positive.
     beta : tensor_like of float, shape (...)
@@ -270,14 +269,13 @@ class Kent(Directional):
         Instead of ``mu`` and ``major``: orthonormal columns, mean direction and major axis first.
         A `UniformStiefel` of that shape is a prior on them.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ``total_size``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ``total_size``, ….
 
     Raises
     ------
     ParameterValueError
         When the density is evaluated with axes that are not orthonormal, a negative ``beta``, or
-        ``beta >= kappa / 2``, where the mode is no longer at ``mu`` alone: for these
-        `FisherBingham` is the distribution.
+        ``beta >= kappa / 2``, where ``mu`` is not the only mode; use `FisherBingham` for these.
     TypeError
         If not exactly one of ``mu`` with ``major``, or ``axes``, is given.
     ValueError
@@ -345,7 +343,7 @@ class Kent(Directional):
         beta: TensorVariable,
     ) -> TensorVariable:
         """Return the mean direction."""
-        return of_size(pt.broadcast_arrays(mu, major, (kappa + beta)[..., None])[0], size)
+        return broadcast_to_size(pt.broadcast_arrays(mu, major, (kappa + beta)[..., None])[0], size)
 
     def logp(
         value: TensorVariable,

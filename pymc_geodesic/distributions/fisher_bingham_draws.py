@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from pymc_geodesic.distributions.von_mises_fisher_draws import LENGTH_TOLERANCE, Array
 from pymc_geodesic.ops.fisher_bingham_integral import eigenbasis, from_eigenbasis
-from pymc_geodesic.ops.numba_backend import fill_each
+from pymc_geodesic.ops.numba_backend import draw_batch
 from pymc_geodesic.runtime.jit import compiled
 
 SYMMETRY_TOLERANCE = 1e-6
@@ -284,7 +284,7 @@ def draw_fisher_bingham(
     d = b.shape[-1]
     leading = np.broadcast_shapes(A.shape[:-2], b.shape[:-1])
     size = leading if size is None else size
-    return fill_each(fill_fisher_bingham, rng, (A, b), (A.shape[:-2], b.shape[:-1]), size, (d,))
+    return draw_batch(fill_fisher_bingham, rng, (A, b), (A.shape[:-2], b.shape[:-1]), size, (d,))
 
 
 @compiled

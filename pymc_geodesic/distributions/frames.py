@@ -1,7 +1,7 @@
 r"""Orthonormal frames: base class of distributions on the Stiefel manifold, and the uniform one.
 
-The Stiefel manifold is the set of n × p matrices with :math:`X^\top X = I`. Densities on it are with
-respect to its surface measure as a subset of R^{n×p}, the Hausdorff measure of the Frobenius
+The Stiefel manifold is the set of n × p matrices with :math:`X^\top X = I`. Densities on it are
+with respect to its surface measure as a subset of R^{n×p}, the Hausdorff measure of the Frobenius
 distance. There, a rotation of two columns into each other by an angle a has length
 :math:`\sqrt 2\,a`; authors who assign it the length a have a volume that is smaller by the factor
 :math:`2^{p(p-1)/4}`.
@@ -34,10 +34,10 @@ from pymc_geodesic.transforms.gram_schmidt import StiefelTransform, stiefel
 PACKAGE = str(Path(__file__).parents[1])
 
 ORTHONORMALITY_TOLERANCE = 2e-6
-"""How far an entry of the Gram matrix of a frame may be from the identity."""
+"""Tolerance of the entries of the Gram matrix of a frame."""
 
 
-class Frames(Continuous):
+class Frame(Continuous):
     """Base class of distributions whose values are matrices with orthonormal columns.
 
     Free variables get the Stiefel transform; observed data are checked when the model is built.
@@ -54,7 +54,9 @@ class Frames(Continuous):
             require_frames(name, observed)
         rv = super().__new__(cls, name, *args, observed=observed, **kwargs)
         if rv.owner is not None and isinstance(rv.owner.op, type(cls.rv_op)):
-            warn_of_missing_constant(name, cls.left_out(*rv.owner.op.dist_params(rv.owner)))
+            warn_of_missing_constant(
+                name, cls.missing_constant_arguments(*rv.owner.op.dist_params(rv.owner))
+            )
         return rv
 
     @classmethod
@@ -64,29 +66,29 @@ class Frames(Continuous):
         return super().dist(*parameters, **kwargs)
 
     @staticmethod
-    def left_out(*parameters: Variable) -> TensorVariable | None:
-        """Return what a constant depends on that the density lacks; None if it lacks none."""
+    def missing_constant_arguments(*parameters: Variable) -> TensorVariable | None:
+        """Return the arguments of a constant that the density omits; None if it omits none."""
         return None
 
 
-@_default_transform.register(Frames)
+@_default_transform.register(Frame)
 def frames_default_transform(op: Op, rv: TensorVariable) -> StiefelTransform:
-    """Return the transform that a free orthonormal frame carries by default."""
+    """Return the default transform of free orthonormal frames."""
     return stiefel
 
 
 def warn_of_missing_constant(name: str, invariants: TensorVariable | None) -> None:
-    """Warn where a constant that is left out depends on a free variable of the model.
+    """Warn if a constant that is omitted depends on a free variable of the model.
 
-    Whether it does is seen from two draws: frames that only turn with a free variable, as
-    ``axes * concentrations`` with free axes, keep their constant.
+    The test compares two draws of the arguments of the constant. Free axes, as in
+    ``axes * concentrations``, do not change them.
 
     Parameters
     ----------
     name : str
         Name of the random variable, for the message.
     invariants : TensorVariable or None
-        What the constant is a function of; None if it is known.
+        Arguments of the constant; None if the constant is computed.
     """
     if invariants is None:
         return
@@ -128,7 +130,7 @@ def log_stiefel_volume(n: Any, p: Any) -> TensorVariable:
     References
     ----------
     Muirhead (1982), *Aspects of multivariate statistical theory*, theorem 2.1.15, without the
-    power of √2 that the Frobenius distance brings.
+    power of √2 of the Frobenius distance.
 
     Examples
     --------
@@ -151,14 +153,14 @@ def log_stiefel_volume(n: Any, p: Any) -> TensorVariable:
 def minus_infinity_off_stiefel(
     value: TensorVariable, log_density: TensorVariable
 ) -> TensorVariable:
-    """Give matrices whose columns are not orthonormal the log-density minus infinity.
+    """Return the log-density, minus infinity for matrices without orthonormal columns.
 
-    Data that are known to be frames are not tested again at every evaluation.
+    Data that are known to be frames are not tested at each evaluation.
 
     Parameters
     ----------
     value : TensorVariable, shape (..., n, p)
-        Where the density is evaluated.
+        Argument of the density.
     log_density : TensorVariable, shape (...)
         The log-density on the manifold.
 
@@ -210,14 +212,14 @@ def are_frames(matrices: Any) -> np.ndarray:
 
 
 def require_frames(name: str, observed: Any) -> None:
-    """Reject observed matrices that are not frames, as far as their numbers are known.
+    """Raise if observed matrices that are known are not frames.
 
     Parameters
     ----------
     name : str
         Name of the random variable, for the message.
     observed : array_like or Variable, shape (..., n, p)
-        What the user passed as ``observed``.
+        Argument ``observed``.
 
     Raises
     ------
@@ -262,12 +264,12 @@ class UniformStiefelRV(LoopRandomVariable):
         gaussian = rng.standard_normal((*(size or ()), int(np.squeeze(n)), int(np.squeeze(p))))
         orthogonal, triangular = np.linalg.qr(gaussian)
         pivots = np.diagonal(triangular, axis1=-2, axis2=-1)
-        # QR fixes the columns up to sign; a positive diagonal makes the factor that of
-        # Gram–Schmidt, which rotates with the matrix and is therefore uniform.
+        # QR defines the columns up to sign; with a positive diagonal the factor is that of
+        # Gram–Schmidt, which is equivariant under rotations and therefore uniform.
         return orthogonal * np.where(pivots < 0, -1.0, 1.0)[..., None, :]
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
-        """Return the draw of one frame, by Gram–Schmidt: a QR of LAPACK takes long to compile."""
+        """Return the draw of one frame, by Gram–Schmidt, which compiles faster than LAPACK's QR."""
         dtype = self.dtype
 
         @njit
@@ -278,7 +280,7 @@ class UniformStiefelRV(LoopRandomVariable):
                 for r in range(p):
                     out[i, r] = rng.standard_normal()
             for r in range(p):
-                for twice in range(2 * r):  # against rounding where little of a column is left
+                for twice in range(2 * r):  # against rounding, if the remainder is small
                     before = twice % r
                     along = 0.0
                     for i in range(n):
@@ -300,14 +302,14 @@ class UniformStiefelRV(LoopRandomVariable):
 uniform_stiefel = UniformStiefelRV()
 
 
-class UniformStiefel(Frames):
+class UniformStiefel(Frame):
     r"""Uniform distribution on n × p matrices with orthonormal columns.
 
     .. math:: f(X) = \frac{\Gamma_p(n/2)}{2^{p(p-1)/4}\, 2^p\, \pi^{np/2}},
               \qquad X^\top X = I_p
 
     with respect to surface measure in R^{n×p}. For p = 1 it is the uniform distribution on the
-    sphere, for p = n Haar measure on the orthogonal matrices, of both determinants. A free
+    sphere, for p = n Haar measure on the orthogonal matrices of both determinants. A free
     variable has the default transform ``stiefel``.
 
     ========  ==============================================================
@@ -321,9 +323,9 @@ class UniformStiefel(Frames):
         Name of the variable.
     shape : tuple of int, shape (..., n, p)
         The last two entries are the shape of a frame, p at most n; those before are a batch of
-        independent frames. It may come from ``dims`` or from ``observed`` instead.
+        independent frames. In a model, ``dims`` or ``observed`` may define it.
     **kwargs
-        As in every PyMC distribution.
+        Arguments of every PyMC distribution.
 
     Raises
     ------

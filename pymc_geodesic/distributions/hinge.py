@@ -31,18 +31,18 @@ from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 PACKAGE = str(Path(__file__).parents[1])
 
 
-def warn_of_free_loss(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Warn where a hinge loss has a cost or a margin that is sampled.
+def warn_of_random_cost(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Warn if the cost or the margin of a hinge loss depends on a free variable.
 
-    ψ has no normaliser, and is largest where there is no loss at all: the posterior of a cost goes
-    to zero, whatever the labels.
+    ψ is not normalized, and increases as the cost decreases: the posterior of a cost concentrates
+    at zero for any labels.
 
     Parameters
     ----------
     name : str
         Name of the random variable, for the message.
     args, kwargs
-        What it was given behind the scores: cost and margin.
+        Arguments after the scores: cost and margin.
     """
     given = dict(zip(("cost", "margin"), args, strict=False)) | dict(kwargs)
     for argument in ("cost", "margin"):
@@ -76,7 +76,7 @@ class HingeRV(LoopRandomVariable):
         margin: NDArray[np.floating],
         size: tuple[int, ...] | None,
     ) -> NDArray[np.int64]:
-        """Draw labels from ψ normalised over both labels."""
+        """Draw labels from ψ normalized over both labels."""
         probability = probability_of_plus_one(score, cost, margin)
         shape = probability.shape if size is None else size
         return np.where(rng.random(shape) < probability, 1, -1).astype(np.int64)
@@ -96,13 +96,13 @@ hinge = HingeRV()
 
 
 class Hinge(Discrete):
-    r"""Labels −1 and +1 whose pseudo-likelihood is the hinge loss of a score.
+    r"""Hinge-loss pseudo-likelihood of labels −1 and +1.
 
     .. math::
 
         \log \psi(y \mid s) = -c \cdot \max(0, \ell - y\,s), \qquad y \in \{-1, +1\}
 
-    with the score s, the cost c and the margin ℓ. ψ is not normalised: ψ(−1) + ψ(+1) depends on
+    with the score s, the cost c and the margin ℓ. ψ is not normalized: ψ(−1) + ψ(+1) depends on
     the score, so that the posterior under a prior p₀ is the Gibbs posterior
 
     .. math::
@@ -121,11 +121,11 @@ class Hinge(Discrete):
     score : tensor_like of float, shape (...)
         s, for a linear classifier ``X @ w``.
     cost : tensor_like of float, shape (...)
-        c, at least 0. Do not give it a prior: the missing normaliser would depend on it.
+        c, at least 0. Do not give it a prior: the missing normalizing constant depends on it.
     margin : tensor_like of float, shape (...)
-        ℓ, at least 0. What holds for the cost holds for the margin.
+        ℓ, at least 0. Do not give it a prior, for the same reason.
     **kwargs
-        What every PyMC distribution takes: ``observed``, ``dims``, ``total_size``, ….
+        Arguments of every PyMC distribution: ``observed``, ``dims``, ``total_size``, ….
 
     Raises
     ------
@@ -174,7 +174,7 @@ class Hinge(Discrete):
         if observed is not None:
             score = pt.as_tensor_variable(floatX(score))
             require_signs(name, observed, known_shape(score))
-        warn_of_free_loss(name, args, kwargs)
+        warn_of_random_cost(name, args, kwargs)
         return super().__new__(cls, name, score, *args, observed=observed, **kwargs)
 
     @classmethod
@@ -191,7 +191,7 @@ class Hinge(Discrete):
         cost: TensorVariable,
         margin: TensorVariable,
     ) -> TensorVariable:
-        """Return the label on whose side the score is."""
+        """Return the sign of the score."""
         point = pt.switch(pt.broadcast_arrays(score, cost, margin)[0] >= 0, 1, -1)
         return point if rv_size_is_none(size) else pt.full(size, point)
 
@@ -227,10 +227,10 @@ class MulticlassHingeRV(LoopRandomVariable):
         margin: NDArray[np.floating],
         size: tuple[int, ...] | None,
     ) -> NDArray[np.int64]:
-        """Draw labels from ψ normalised over all labels."""
+        """Draw labels from ψ normalized over all labels."""
         cumulative = np.cumsum(label_probabilities(scores, cost, margin), axis=-1)
         shape = cumulative.shape[:-1] if size is None else size
-        # The last sum may round below a uniform number: it is left out.
+        # The last sum may be below a uniform number by rounding: it is omitted.
         return np.sum(rng.random(shape)[..., None] >= cumulative[..., :-1], axis=-1)
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
@@ -248,7 +248,7 @@ class MulticlassHingeRV(LoopRandomVariable):
             weights = np.empty(scores.shape[0])
             for k in range(scores.shape[0]):
                 rival = second if k == best else first
-                # The best label has the largest weight: relative to it nothing overflows.
+                # Losses are relative to that of the best label, which avoids overflow.
                 loss = max(0.0, margin + rival - scores[k]) - max(0.0, margin + second - first)
                 weights[k] = np.exp(-cost * loss)
                 total += weights[k]
@@ -266,14 +266,14 @@ multiclass_hinge = MulticlassHingeRV()
 
 
 class MulticlassHinge(Discrete):
-    r"""Labels 0 … L − 1 whose pseudo-likelihood is the hinge loss of L scores.
+    r"""Hinge-loss pseudo-likelihood of labels 0 … L − 1.
 
     .. math::
 
         \log \psi(y \mid s) = -c \cdot \max(0, \ell + \max_{k \ne y} s_k - s_y)
 
     with the scores s, the cost c and the margin ℓ: the loss of Crammer and Singer. As for `Hinge`
-    ψ is not normalised and the posterior is a Gibbs posterior. `pymc.logp` is log ψ; random draws
+    ψ is not normalized and the posterior is a Gibbs posterior. `pymc.logp` is log ψ; random draws
     are from ψ(y) / Σ_k ψ(k).
 
     ========  ==================================================================
@@ -289,7 +289,7 @@ class MulticlassHinge(Discrete):
     margin : tensor_like of float, shape (...)
         ℓ, at least 0.
     **kwargs
-        What every PyMC distribution takes: ``observed``, ``dims``, ``total_size``, ….
+        Arguments of every PyMC distribution: ``observed``, ``dims``, ``total_size``, ….
 
     Raises
     ------
@@ -310,8 +310,8 @@ class MulticlassHinge(Discrete):
     Notes
     -----
     The derivative with respect to the scores is c (e_y − e_k), k the first of the rivals with the
-    largest score, where the loss is positive, and 0 elsewhere: where rivals tie, one of them
-    takes all the derivative, so that it is an element of the subdifferential everywhere.
+    largest score, where the loss is positive, and 0 elsewhere: an element of the
+    subdifferential everywhere.
 
     References
     ----------
@@ -348,7 +348,7 @@ class MulticlassHinge(Discrete):
             else:
                 n_classes = scores.type.shape[-1] if scores.type.ndim else None
                 require_classes(name, observed, n_classes)
-        warn_of_free_loss(name, args, kwargs)
+        warn_of_random_cost(name, args, kwargs)
         return super().__new__(cls, name, scores, *args, observed=observed, **kwargs)
 
     @classmethod
@@ -382,7 +382,7 @@ class MulticlassHinge(Discrete):
         n_classes = scores.shape[-1]
         classes = pt.arange(n_classes)
         is_label = pt.eq(value[..., None], classes)
-        # The derivative of a maximum goes to all that tie; that of a choice goes to one.
+        # A maximum has a derivative in all elements that tie, a selection in one.
         rival = pt.argmax(pt.switch(is_label, -np.inf, scores), axis=-1)
         is_rival = pt.eq(rival[..., None], classes)
         difference = is_rival.astype(scores.dtype) - is_label.astype(scores.dtype)

@@ -22,57 +22,57 @@ from pymc_geodesic.distributions.rotationally_symmetric import VonMisesFisher, V
 from pymc_geodesic.distributions.unit_sphere import UniformSphere, UniformSphereRV
 
 
-class DrawnDirichletRV(DirichletRV):
-    """Random variable Op of `DrawnDirichlet`."""
+class DirichletFromDrawRV(DirichletRV):
+    """Random variable Op of `DirichletFromDraw`."""
 
 
-class DrawnDirichlet(pm.Dirichlet):
-    """Proportions that begin at a draw from the uniform distribution on the simplex.
+class DirichletFromDraw(pm.Dirichlet):
+    """Dirichlet variable whose initial value is a uniform draw from the simplex.
 
-    A draw from a sparse prior has zeros, and its mean is the same for all.
+    A draw from a sparse prior has zeros, and its mean is the same for all rows.
     """
 
-    rv_op = DrawnDirichletRV()
+    rv_op = DirichletFromDrawRV()
 
     def support_point(rv: TensorVariable, size: TensorVariable, a: TensorVariable) -> Any:
         """Return a uniform draw."""
         return pm.Dirichlet.dist(pt.ones_like(a), size=rv.shape[:-1])
 
 
-class DrawnVonMisesFisherRV(VonMisesFisherRV):
-    """Random variable Op of `DrawnVonMisesFisher`."""
+class VonMisesFisherFromDrawRV(VonMisesFisherRV):
+    """Random variable Op of `VonMisesFisherFromDraw`."""
 
 
-class DrawnVonMisesFisher(VonMisesFisher):
-    """Directions that begin at a draw from their distribution."""
+class VonMisesFisherFromDraw(VonMisesFisher):
+    """von Mises–Fisher variable whose initial value is a draw from its distribution."""
 
-    rv_op = DrawnVonMisesFisherRV()
+    rv_op = VonMisesFisherFromDrawRV()
 
     def support_point(rv: TensorVariable, size: TensorVariable, *parameters: TensorVariable) -> Any:
         """Return the variable itself."""
         return rv
 
 
-class BegunOp:
-    """What Ops have in common whose variables begin at given values.
+class WithInitialValueRV:
+    """Base class of random variable Ops with an initial value.
 
     Attributes
     ----------
     start : ndarray
-        Values, of the shape of the variable.
+        Initial value, of the shape of the variable.
     """
 
     start: np.ndarray
 
 
-class Begun(Distribution):
-    """Base of distributions that take ``start=``, where chains begin."""
+class WithInitialValue(Distribution):
+    """Base class of distributions with the argument ``start=``, the initial value."""
 
-    rv_type = BegunOp
+    rv_type = WithInitialValueRV
 
     @classmethod
     def dist(cls, *parameters: Any, **kwargs: Any) -> TensorVariable:
-        """Create the variable outside a model, with an Op that knows the start."""
+        """Create the variable outside a model, with an Op that stores the initial value."""
         start = kwargs.pop("start")
         drawn = super().dist(*parameters, **kwargs)
         op = type(drawn.owner.op)(**drawn.owner.op._props_dict())
@@ -80,53 +80,61 @@ class Begun(Distribution):
         return op.make_node(*drawn.owner.inputs).outputs[1]
 
     def support_point(rv: TensorVariable, *parameters: TensorVariable) -> TensorVariable:
-        """Return the start."""
+        """Return the initial value."""
         return pt.constant(rv.owner.op.start)
 
 
-class BegunSphereRV(BegunOp, UniformSphereRV):
-    """Random variable Op of `BegunSphere`."""
+class UniformSphereFromValueRV(WithInitialValueRV, UniformSphereRV):
+    """Random variable Op of `UniformSphereFromValue`."""
 
 
-class BegunSphere(Begun, UniformSphere):
-    """`UniformSphere` with a start."""
+class UniformSphereFromValue(WithInitialValue, UniformSphere):
+    """`UniformSphere` with an initial value."""
 
-    rv_op = BegunSphereRV()
-
-
-class BegunLogNormalRV(BegunOp, LogNormalRV):
-    """Random variable Op of `BegunLogNormal`."""
+    rv_op = UniformSphereFromValueRV()
 
 
-class BegunLogNormal(Begun, pm.LogNormal):
-    """`pymc.LogNormal` with a start."""
-
-    rv_op = BegunLogNormalRV()
+class LogNormalFromValueRV(WithInitialValueRV, LogNormalRV):
+    """Random variable Op of `LogNormalFromValue`."""
 
 
-class BegunBetaRV(BegunOp, BetaRV):
-    """Random variable Op of `BegunBeta`."""
+class LogNormalFromValue(WithInitialValue, pm.LogNormal):
+    """`pymc.LogNormal` with an initial value."""
+
+    rv_op = LogNormalFromValueRV()
 
 
-class BegunBeta(Begun, pm.Beta):
-    """`pymc.Beta` with a start."""
-
-    rv_op = BegunBetaRV()
+class BetaFromValueRV(WithInitialValueRV, BetaRV):
+    """Random variable Op of `BetaFromValue`."""
 
 
-_BEGUN = {UniformSphere: BegunSphere, pm.LogNormal: BegunLogNormal, pm.Beta: BegunBeta}
+class BetaFromValue(WithInitialValue, pm.Beta):
+    """`pymc.Beta` with an initial value."""
+
+    rv_op = BetaFromValueRV()
 
 
-def beginning_at(distribution: type[Distribution], start: Any) -> Callable[..., TensorVariable]:
-    """Return a distribution whose variables begin at given values; itself where there are none.
+_WITH_INITIAL_VALUE = {
+    UniformSphere: UniformSphereFromValue,
+    pm.LogNormal: LogNormalFromValue,
+    pm.Beta: BetaFromValue,
+}
+
+
+def with_initial_value(
+    distribution: type[Distribution], start: Any
+) -> Callable[..., TensorVariable]:
+    """Return a distribution whose variables have an initial value; itself if that is None.
 
     Examples
     --------
     >>> import pymc as pm
-    >>> from pymc_geodesic.distributions.initial_values import beginning_at
+    >>> from pymc_geodesic.distributions.initial_values import with_initial_value
     >>> with pm.Model() as model:
-    ...     x = beginning_at(pm.Beta, 0.25)("x", 1.0, 1.0, default_transform=None)
+    ...     x = with_initial_value(pm.Beta, 0.25)("x", 1.0, 1.0, default_transform=None)
     >>> pm.do(model, {}).initial_point()
     {'x': array(0.25)}
     """
-    return distribution if start is None else partial(_BEGUN[distribution], start=start)
+    return (
+        distribution if start is None else partial(_WITH_INITIAL_VALUE[distribution], start=start)
+    )

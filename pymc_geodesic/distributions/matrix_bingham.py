@@ -37,7 +37,7 @@ from scipy import optimize
 
 from pymc_geodesic.distributions.fisher_bingham_draws import SYMMETRY_TOLERANCE
 from pymc_geodesic.distributions.frames import (
-    Frames,
+    Frame,
     log_stiefel_volume,
     minus_infinity_off_stiefel,
 )
@@ -46,12 +46,12 @@ from pymc_geodesic.distributions.validation import (
     require_square,
 )
 from pymc_geodesic.ops.fisher_bingham_ops import matrix_integral
-from pymc_geodesic.ops.matrix_hypergeometric import MOST_ROWS, log_axes_integral
+from pymc_geodesic.ops.matrix_hypergeometric import MAX_ROWS, log_axes_integral
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
 class MatrixAngularCentralGaussianRV(SymbolicRandomVariable):
-    """Polar factors of matrices with normal columns."""
+    """Random variable Op of `MatrixAngularCentralGaussian`: polar factors of normal matrices."""
 
     name = "matrix_angular_central_gaussian"
     extended_signature = "[rng],[size],(n,n),()->[rng],(n,p)"
@@ -80,18 +80,18 @@ class MatrixAngularCentralGaussianRV(SymbolicRandomVariable):
         return cls(inputs=[rng, size, cov, p], outputs=[next_rng, left @ right])(rng, size, cov, p)
 
 
-class MatrixAngularCentralGaussian(Frames):
-    r"""Frames of the subspaces that normal vectors span.
+class MatrixAngularCentralGaussian(Frame):
+    r"""Matrix angular central Gaussian distribution of orthonormal frames.
 
-    They are :math:`X = Z (Z^\top Z)^{-1/2}` with columns :math:`z_j \sim N(0, \Sigma)`. The
-    density with respect to surface measure in R^{n×p} is
+    It is the distribution of :math:`X = Z (Z^\top Z)^{-1/2}` with columns
+    :math:`z_j \sim N(0, \Sigma)`. The density with respect to surface measure in R^{n×p} is
 
     .. math:: p(X \mid \Sigma) = \frac{1}{\operatorname{vol}}\, |\Sigma|^{-p/2}\,
               |X^\top \Sigma^{-1} X|^{-n/2}, \qquad X^\top X = I_p .
 
-    It says which subspace is likely, and nothing about the frame within: X and XR have the same
-    density for every orthogonal R. Σ and c Σ are the same distribution. For p = 1 it is
-    `AngularCentralGaussian`. The constant is known and draws are exact.
+    It is a distribution of subspaces: X and XR have the same density for every orthogonal R. Σ and
+    c Σ define the same distribution. For p = 1 it is
+    `AngularCentralGaussian`. The constant is in closed form; draws are exact.
 
     Parameters
     ----------
@@ -100,10 +100,10 @@ class MatrixAngularCentralGaussian(Frames):
     cov : tensor_like of float, shape (..., n, n)
         Σ, symmetric and positive definite.
     shape : tuple of int, shape (..., n, p)
-        The last two entries are the shape of a frame, p at most n. It may come from ``dims`` or
-        from ``observed`` instead.
+        The last two entries are the shape of a frame, p at most n. In a model,
+        ``dims`` or ``observed`` may define it.
     **kwargs
-        What every PyMC distribution takes.
+        Arguments of every PyMC distribution.
 
     Raises
     ------
@@ -163,7 +163,7 @@ class MatrixAngularCentralGaussian(Frames):
 
     @staticmethod
     def support_point(rv: TensorVariable, *args: Variable) -> TensorVariable:
-        """Return leading eigenvectors of Σ, which span the likeliest subspace."""
+        """Return the leading eigenvectors of Σ, which span the modal subspace."""
         cov = args[-2]
         axes = pt.linalg.eigh(cov)[1][..., :, ::-1][..., :, : rv.shape[-1]]
         return pt.broadcast_to(axes, rv.shape)
@@ -190,7 +190,7 @@ class MatrixAngularCentralGaussian(Frames):
 def draw_matrix_angular_central_gaussian(
     rng: np.random.Generator, scales: NDArray[np.float64], size: int, p: int
 ) -> NDArray[np.float64]:
-    """Draw frames for a diagonal Σ with these square roots, shape (size, n, p)."""
+    """Draw frames for a diagonal Σ with square roots ``scales``, shape (size, n, p)."""
     normal = scales[:, None] * rng.standard_normal((size, scales.size, p))
     left, _, right = np.linalg.svd(normal, full_matrices=False)
     return left @ right
@@ -198,26 +198,26 @@ def draw_matrix_angular_central_gaussian(
 
 Array = NDArray[np.float64]
 
-MOST_PROPOSALS = 1_000_000
-"""Proposals for one draw before the sampler gives up."""
+MAX_PROPOSALS = 1_000_000
+"""Maximum number of proposals for one draw."""
 
-FEWEST_AT_ONCE, PROPOSALS_AT_ONCE = 32, 4096
-"""How many proposals are made together, the more the more were rejected."""
+MIN_BATCH, MAX_BATCH = 32, 4096
+"""Bounds of the number of proposals that are generated together."""
 
 
 class Envelope(NamedTuple):
     """Proposals for eigenvalues a of A, the largest first, and b, the largest first."""
 
     distance: float
-    """t less the largest eigenvalue."""
+    """t minus the largest eigenvalue."""
     bound: float
-    """Of the logarithm of density over proposal, both without constants."""
+    """Upper bound of the logarithm of density over proposal, both without constants."""
     cost: float
-    """Logarithm of the expected number of proposals, but for a constant of the density."""
+    """Logarithm of the expected number of proposals, up to the constant of the density."""
 
 
 def largest_ratio(a: Array, b: Array, t: float) -> float:
-    """Return the bound of the module's text."""
+    """Return the bound of the module docstring."""
     n, p = a.size, b.size
     low, high = a[n - p :], a[:p]
     best = np.where(b > 0.0, t - 0.5 * n / np.where(b > 0.0, b, 1.0), low)
@@ -226,7 +226,7 @@ def largest_ratio(a: Array, b: Array, t: float) -> float:
 
 
 def envelope(a: Array, b: Array) -> Envelope:
-    """Choose t, on a logarithmic scale of its distance to the largest eigenvalue."""
+    """Choose t by a search over the logarithm of its distance to the largest eigenvalue."""
     n, p = a.size, b.size
 
     def at(log_distance: float) -> Envelope:
@@ -237,7 +237,7 @@ def envelope(a: Array, b: Array) -> Envelope:
     width = max(a[0] - a[-1], 1e-12)
     steepest = max(np.max(np.abs(b)), 1e-300)
     ends = np.log(1e-3 / (steepest + n / width)), np.log(10.0 * (width + n / steepest))
-    # The cost has one valley for p = 1; a grid finds the best where there are more.
+    # The cost is unimodal for p = 1; a grid finds the global minimum otherwise.
     grid = np.linspace(*ends, 60)
     nearest = int(np.argmin([at(each).cost for each in grid]))
     bracket = grid[max(nearest - 1, 0)], grid[min(nearest + 1, grid.size - 1)]
@@ -262,13 +262,13 @@ def _draw_by_rejection(
     frames = np.empty((size, n, p))
     done = proposed = 0
     while done < size:
-        if proposed >= MOST_PROPOSALS * max(done, 1):
+        if proposed >= MAX_PROPOSALS * max(done, 1):
             raise RuntimeError(
-                f"no draw of MatrixBingham was accepted in {MOST_PROPOSALS} proposals: rejection "
+                f"no draw of MatrixBingham was accepted in {MAX_PROPOSALS} proposals: rejection "
                 f"is not feasible for this A and b with {p} columns. Draw by MCMC instead, with "
                 "pm.sample on a model that holds this variable alone"
             )
-        at_once = min(max(4 * (size - done), FEWEST_AT_ONCE, proposed), PROPOSALS_AT_ONCE)
+        at_once = min(max(4 * (size - done), MIN_BATCH, proposed), MAX_BATCH)
         x = draw_matrix_angular_central_gaussian(rng, precisions**-0.5, at_once, p)
         weighted = a[:, None] * x
         exponent = np.einsum("kij,kij,j->k", x, weighted, b)
@@ -296,7 +296,7 @@ def draw_matrix_bingham(
     b : array_like of float, shape (..., p)
         Weights of the columns, p at most n.
     size : tuple of int, optional
-        Shape of the result without its last two axes; that of the parameters if left out.
+        Shape of the result without its last two axes; default that of the parameters.
 
     Returns
     -------
@@ -307,7 +307,7 @@ def draw_matrix_bingham(
     ValueError
         If a parameter is not finite, ``A`` not symmetric, or ``b`` too long.
     RuntimeError
-        If a million proposals for one draw are all rejected.
+        If a million proposals for one draw are rejected.
 
     Examples
     --------
@@ -332,22 +332,22 @@ def draw_matrix_bingham(
     leading = np.broadcast_shapes(matrices.shape[:-2], weights.shape[:-1])
     size = leading if size is None else size
     if not any(length > 1 for length in leading):
-        return _of_one_law(
+        return _draw_equal(
             rng, matrices.reshape(n, n), weights.reshape(p), int(np.prod(size, dtype=int))
         ).reshape(*size, n, p)
     draws = np.empty((*size, n, p))
     matrices = np.broadcast_to(matrices, (*size, n, n))
     weights = np.broadcast_to(weights, (*size, p))
     for index in np.ndindex(size):
-        draws[index] = _of_one_law(rng, matrices[index], weights[index], 1)[0]
+        draws[index] = _draw_equal(rng, matrices[index], weights[index], 1)[0]
     return draws
 
 
-def _of_one_law(rng: np.random.Generator, A: Array, b: Array, size: int) -> Array:
-    """Draw from one distribution, shape (size, n, p)."""
+def _draw_equal(rng: np.random.Generator, A: Array, b: Array, size: int) -> Array:
+    """Draw from the distribution of one A and b, shape (size, n, p)."""
     values, axes = np.linalg.eigh(0.5 * (A + A.T))
     order = np.argsort(-b, kind="stable")
-    # (A, b) and (A / s, b s) are the same: bring b to the scale of one.
+    # (A, b) and (A / s, b s) are the same distribution: scale b to one.
     unit = float(np.max(np.abs(b))) or 1.0
     x = _draw_in_axes(rng, unit * values[::-1], b[order] / unit, size)
     frames = np.empty_like(x)
@@ -356,20 +356,20 @@ def _of_one_law(rng: np.random.Generator, A: Array, b: Array, size: int) -> Arra
 
 
 def constant_by_columns(
-    known: int | None, p: TensorVariable, of_one: Callable[[], TensorVariable], others: Any
+    known: int | None, p: TensorVariable, of_one: Callable[[], TensorVariable], several: Any
 ) -> TensorVariable:
-    """Choose the constant of frames of one column, or of more.
+    """Return the constant of frames of one column, or of several.
 
     Parameters
     ----------
     known : int or None
-        How many columns there are, where that is known when the graph is built.
+        Number of columns, if it is static.
     p : TensorVariable
-        How many there are, when it is evaluated.
+        Number of columns at evaluation.
     of_one : callable
-        Makes the constant of frames of one column.
-    others : TensorVariable
-        The constant of others.
+        Function that builds the constant of frames of one column.
+    several : TensorVariable
+        Constant of frames of several columns.
 
     Returns
     -------
@@ -385,8 +385,8 @@ def constant_by_columns(
     [3.0, 5.0]
     """
     if known is None:  # data whose shape may change
-        return pt.where(pt.eq(p, 1), of_one(), others)
-    return of_one() if known == 1 else others
+        return pt.where(pt.eq(p, 1), of_one(), several)
+    return of_one() if known == 1 else several
 
 
 class MatrixBinghamRV(LoopRandomVariable):
@@ -410,7 +410,7 @@ class MatrixBinghamRV(LoopRandomVariable):
         return draw_matrix_bingham(rng, A, b, size)
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
-        """Return the draw of one frame, which leaves compiled code for NumPy."""
+        """Return the draw of one frame, by NumPy in object mode."""
         dtype = np.dtype(self.dtype)
         matrix = numba.from_dtype(dtype)[:, ::1]
 
@@ -429,18 +429,18 @@ class MatrixBinghamRV(LoopRandomVariable):
 matrix_bingham = MatrixBinghamRV()
 
 
-class MatrixBingham(Frames):
-    r"""Orthonormal frames whose columns are axes, each scattered in its own way.
+class MatrixBingham(Frame):
+    r"""Matrix Bingham distribution of orthonormal frames, whose columns are axes.
 
     The density with respect to surface measure in R^{n×p} is, with B = diag(b),
 
     .. math:: p(X \mid A, b) = \frac{\exp \operatorname{tr}(B X^\top A X)}{C(A, b)}
               = \frac{1}{C(A, b)} \exp \sum_j b_j\, x_j^\top A\, x_j, \qquad X^\top X = I_p .
 
-    Each column may change its sign. Where all b are equal, X and XR have the same density for
-    every orthogonal R, and the distribution is one of subspaces. A + c I is the same distribution
-    as A, and (A / s, s b) the same as (A, b): a prior has to settle both. A free variable has the
-    default transform ``stiefel``.
+    The density does not depend on the signs of the columns. If all b are equal, X and XR have the
+    same density for every orthogonal R, and it is a distribution of subspaces. A + c I defines the
+    same distribution as A, and (A / s, s b) the same as (A, b): both are identified only by priors.
+    A free variable has the default transform ``stiefel``.
 
     Parameters
     ----------
@@ -451,7 +451,7 @@ class MatrixBingham(Frames):
     b : tensor_like of float, shape (..., p)
         Weights of the columns, p at most n.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ``total_size``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ``total_size``, ….
 
     Raises
     ------
@@ -461,31 +461,30 @@ class MatrixBingham(Frames):
         If ``A`` is not square or has fewer rows than ``b`` has weights, or if observed data are
         known and not orthonormal.
     RuntimeError
-        At a random draw, if rejection sampling is not feasible.
+        At a random draw, if rejection sampling is infeasible.
 
     Warns
     -----
     UserWarning
-        If a free variable of the model changes the constant that is left out.
+        If the constant is omitted and depends on a free variable of the model.
 
     Notes
     -----
     The constant is exact, with an error below 1e-11 (relative where its logarithm is large), for
     p = 1, where the density is that of `Bingham` with A b₁, and for n = 2 and n = 3 with any
-    number of columns. It holds for any signs and ties of eigenvalues and weights. With its gradient
-    it takes some 0.7 ms for n = 3.
+    number of columns. Eigenvalues and weights may have any sign and ties. With its
+    gradient it takes some 0.7 ms for n = 3.
 
     .. warning::
 
-       For p ≥ 2 and n ≥ 4, or shapes that are not known when the model is built, the hypergeometric
-       function of two matrices that makes C(A, b) is **left out** of the log-density. That is
-       correct as long as A and b do not depend on a free variable; the posterior of an unknown A or
-       b would be wrong, and so is a model comparison between values of them. Only b and the
-       eigenvalues of A matter: its axes may be free.
+       For p ≥ 2 and n ≥ 4, or shapes that are not static, the constant C(A, b), a hypergeometric
+       function of two matrices, is **omitted** from the log-density. That is correct if b and the
+       eigenvalues of A do not depend on a free variable (the eigenvectors of A may). Otherwise
+       posteriors and model comparisons are wrong.
 
-    Draws are exact, by rejection from `MatrixAngularCentralGaussian`. The number of proposals stays
-    small where all b are equal (2 for a draw with n = 3, p = 2 and A = diag(100, 0, 0)); where
-    columns differ it grows with the concentration (230 with A = diag(100, 0, −50) and b = (2, 1),
+    Draws are exact, by rejection from `MatrixAngularCentralGaussian`. The number of proposals is
+    small if all b are equal (2 for a draw with n = 3, p = 2 and A = diag(100, 0, 0)); if they
+    differ, it grows with the concentration (230 with A = diag(100, 0, −50) and b = (2, 1),
     2,300 with ten times that A). The mode, eigenvectors of A in the order of b, is the support
     point.
 
@@ -530,8 +529,8 @@ class MatrixBingham(Frames):
         return super().dist([A, b], **kwargs)
 
     @staticmethod
-    def left_out(*parameters: Variable) -> TensorVariable | None:
-        """Return the eigenvalues of A and the weights, if the constant is not known."""
+    def missing_constant_arguments(*parameters: Variable) -> TensorVariable | None:
+        """Return the eigenvalues of A and the weights, if the constant is omitted."""
         A, b = parameters
         if b.type.shape[-1] == 1 or has_known_constant(A, b):
             return None
@@ -567,19 +566,20 @@ class MatrixBingham(Frames):
 
 
 def has_known_constant(A: Variable, b: Variable) -> bool:
-    """Return whether the constant for several columns is computed, which needs static shapes."""
+    """Return whether the constant of several columns is computed, which needs static shapes."""
     n, p = A.type.shape[-1], b.type.shape[-1]
-    return n is not None and p is not None and n <= MOST_ROWS
+    return n is not None and p is not None and n <= MAX_ROWS
 
 
 def mode_of(A: TensorVariable, b: TensorVariable) -> TensorVariable:
-    """Return eigenvectors of A that make the exponent largest, shape (..., n, p).
+    """Return eigenvectors of A that maximize the exponent, shape (..., n, p).
 
-    Positive weights take the largest eigenvalues, the largest first, negative ones the smallest.
+    Positive weights are paired with the largest eigenvalues in decreasing order, negative ones with
+    the smallest.
     """
     n, p = A.shape[-1], b.shape[-1]
     axes = pt.linalg.eigh(A)[1]
     rank = pt.argsort(pt.argsort(-b, axis=-1), axis=-1)
-    place = pt.switch(b >= 0.0, n - 1 - rank, p - 1 - rank)
-    chosen = pt.eq(pt.arange(n)[:, None], place[..., None, :]).astype(axes.dtype)
+    position = pt.switch(b >= 0.0, n - 1 - rank, p - 1 - rank)
+    chosen = pt.eq(pt.arange(n)[:, None], position[..., None, :]).astype(axes.dtype)
     return axes @ chosen

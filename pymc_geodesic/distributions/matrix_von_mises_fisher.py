@@ -21,7 +21,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.frames import (
-    Frames,
+    Frame,
     log_stiefel_volume,
     minus_infinity_off_stiefel,
 )
@@ -35,15 +35,15 @@ from pymc_geodesic.ops.bessel_ops import compiled_functions
 from pymc_geodesic.ops.matrix_hypergeometric import log_frame_integral
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
-MOST_PROPOSALS = 100_000
-"""Proposals for one draw before the sampler gives up."""
+MAX_PROPOSALS = 100_000
+"""Maximum number of proposals for one draw."""
 
-PROPOSALS_AT_ONCE = 4096
-"""How many proposals are worth making together for the few draws that still wait."""
+MAX_BATCH = 4096
+"""Maximum number of proposals that are generated together."""
 
 
 def _log_normalizer(dim: int, kappa: Array) -> Array:
-    """Return log c of the von Mises–Fisher density, also on the two points of the line."""
+    """Return log c of the von Mises–Fisher density; dim = 1 is the two-point sphere."""
     if dim == 1:
         return -np.logaddexp(kappa, -kappa)
     return log_vmf_normalizer(dim, kappa)
@@ -60,7 +60,7 @@ def _pole_draws(rng: np.random.Generator, dim: int, kappa: Array) -> tuple[Array
 
 
 def _orthogonal_part(vectors: Array, columns: Array) -> Array:
-    """Take from each vector its part along the orthonormal columns; twice, against rounding."""
+    """Project each vector on the complement of orthonormal columns, twice against rounding."""
     for _ in range(2):
         along = np.einsum("bni,bn->bi", columns, vectors)
         vectors = vectors - np.einsum("bni,bi->bn", columns, along)
@@ -120,8 +120,9 @@ def draw_matrix_von_mises_fisher(
     A proposal is accepted with probability
     :math:`\prod_{r>1} c_{n-r+1}(\|h_r\|) / c_{n-r+1}(\|P_r h_r\|)`, where :math:`P_r` projects on
     the complement of the columns before r and :math:`c_m` is the constant of the von
-    Mises–Fisher density on the sphere of R^m. The average acceptance does not vanish with growing
-    concentration (about one half for p = 2), but falls with p as :math:`2^{-p(p-1)/4}` at worst.
+    Mises–Fisher density on the sphere of R^m. The average acceptance probability is bounded
+    below for growing concentration (about one half for p = 2), but decreases with p as
+    :math:`2^{-p(p-1)/4}` at worst.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ def draw_matrix_von_mises_fisher(
     F : array_like of float, shape (..., n, p)
         Parameters, p at most n.
     size : tuple of int, optional
-        Shape of the result without its last two axes; the leading shape of ``F`` if left out.
+        Shape of the result without its last two axes; default the leading shape of ``F``.
 
     Returns
     -------
@@ -171,52 +172,52 @@ def draw_matrix_von_mises_fisher(
     concentration = concentration.reshape(-1, rows, columns)
 
     frames = np.empty(concentration.shape)
-    waiting = np.arange(len(frames))
+    pending = np.arange(len(frames))
     proposed, copies = 0, 1
-    while waiting.size:
-        if proposed >= MOST_PROPOSALS:
+    while pending.size:
+        if proposed >= MAX_PROPOSALS:
             raise RuntimeError(
                 f"no draw of MatrixVonMisesFisher was accepted in {proposed} proposals: rejection "
                 f"is not feasible for this F of {columns} columns. Draw by MCMC instead, with "
                 "pm.sample on a model that holds this variable alone"
             )
-        proposals, log_acceptance = _propose(rng, np.repeat(concentration[waiting], copies, axis=0))
+        proposals, log_acceptance = _propose(rng, np.repeat(concentration[pending], copies, axis=0))
         accepted = -rng.standard_exponential(log_acceptance.size) <= log_acceptance
-        first = np.argmax(accepted.reshape(-1, copies), axis=1) + copies * np.arange(waiting.size)
+        first = np.argmax(accepted.reshape(-1, copies), axis=1) + copies * np.arange(pending.size)
         done = accepted[first]
-        frames[waiting[done]] = proposals[first[done]]
-        waiting = waiting[~done]
+        frames[pending[done]] = proposals[first[done]]
+        pending = pending[~done]
         proposed += copies
-        copies = min(2 * copies, max(1, PROPOSALS_AT_ONCE // max(1, waiting.size)))
+        copies = min(2 * copies, max(1, MAX_BATCH // max(1, pending.size)))
     return frames.reshape(*size, rows, columns) @ right
 
 
-MOST_SWEEPS = 60
-"""Sweeps of rotations, which converge quadratically: ten are many."""
+MAX_SWEEPS = 60
+"""Maximum number of Jacobi sweeps, which converge quadratically; ten are usually enough."""
 
 
 @cache
 def compiled_frame(njit: Any) -> Callable[..., None]:
-    """Build the function that draws a frame.
+    """Return the function, compiled by Numba, that draws a frame.
 
     Parameters
     ----------
     njit : callable
-        Decorator for every function, as `WithLoop.numba_loop` gets it.
+        Decorator, the argument of `WithLoop.numba_loop`.
 
     Returns
     -------
     callable
-        Of the generator, F of shape (n, p) and an array of that shape, which it fills.
+        Function of the generator, F of shape (n, p) and an array of that shape, which it fills.
     """
     draws = compiled_draws(njit)
     log_normalizer = compiled_functions(njit).log_normalizer
 
     @njit
     def make_orthogonal(columns: Array, rotation: Array) -> None:
-        """Rotate columns, and those of another matrix with them, until they are orthogonal."""
+        """Rotate columns, and ``rotation``, by Jacobi sweeps until they are orthogonal."""
         n, p = columns.shape
-        for _ in range(MOST_SWEEPS):
+        for _ in range(MAX_SWEEPS):
             is_done = True
             for a in range(p - 1):
                 for b in range(a + 1, p):
@@ -246,7 +247,7 @@ def compiled_frame(njit: Any) -> Callable[..., None]:
 
     @njit
     def orthogonal_part(vector: Array, columns: Array, count: int) -> None:
-        """Take from a vector its part along the first columns; twice, against rounding."""
+        """Project a vector on the complement of the first columns, twice against rounding."""
         for _ in range(2):
             for r in range(count):
                 along = 0.0
@@ -257,7 +258,7 @@ def compiled_frame(njit: Any) -> Callable[..., None]:
 
     @njit
     def normalized(vector: Array) -> float:
-        """Divide a vector by its length, unless that is zero, and return the length."""
+        """Normalize a vector in place, unless it is zero, and return its length."""
         squared = 0.0
         for i in range(vector.size):
             squared += vector[i] * vector[i]
@@ -277,14 +278,14 @@ def compiled_frame(njit: Any) -> Callable[..., None]:
 
     @njit
     def log_constant(dim: int, kappa: float) -> float:
-        """Return log c of the von Mises–Fisher density, also on the two points of the line."""
+        """Return log c of the von Mises–Fisher density; dim = 1 is the two-point sphere."""
         if dim == 1:
             return -kappa - np.log1p(np.exp(-2.0 * kappa))
         return log_normalizer(np.float64(dim), kappa)
 
     @njit
     def cosine_and_sine(rng: np.random.Generator, dim: int, kappa: float) -> tuple[float, float]:
-        """Draw those of the angle to the mean direction on the sphere of R^dim."""
+        """Draw cosine and sine of the angle to the mean direction on the sphere of R^dim."""
         if dim == 1:
             upward = rng.random() * (1.0 + np.exp(-2.0 * kappa)) < 1.0
             return 1.0 if upward else -1.0, 0.0
@@ -302,7 +303,7 @@ def compiled_frame(njit: Any) -> Callable[..., None]:
     ) -> float:
         """Fill a frame column by column; return the logarithm of the acceptance probability.
 
-        ``taken`` has room for the columns so far, and for the mean direction of the next.
+        ``taken`` is memory for the previous columns and the mean direction of the next.
         """
         n, p = frame.shape
         mean, tangent = np.empty(n), np.empty(n)
@@ -335,7 +336,7 @@ def compiled_frame(njit: Any) -> Callable[..., None]:
 
     @njit
     def lengths_in_order(columns: Array, rotation: Array, lengths: Array) -> None:
-        """Write the lengths of columns, and sort them and the columns by decreasing length."""
+        """Compute the lengths of columns; sort both by decreasing length."""
         n, p = columns.shape
         for r in range(p):
             squared = 0.0
@@ -354,7 +355,7 @@ def compiled_frame(njit: Any) -> Callable[..., None]:
 
     @njit
     def draw(rng: np.random.Generator, F: Array, out: Array) -> None:
-        """Propose frames until one is accepted, and write it to ``out``."""
+        """Fill ``out`` with the first proposal that is accepted."""
         n, p = F.shape
         pulls, rotation, largest = np.empty((n, p)), np.zeros((p, p)), np.empty(p)
         for r in range(p):
@@ -366,7 +367,7 @@ def compiled_frame(njit: Any) -> Callable[..., None]:
         make_orthogonal(pulls, rotation)
         lengths_in_order(pulls, rotation, largest)
         frame, taken = np.empty((n, p)), np.empty((n, p))
-        for _ in range(MOST_PROPOSALS):
+        for _ in range(MAX_PROPOSALS):
             log_acceptance = propose(rng, pulls, largest, frame, taken)
             if -rng.standard_exponential() <= log_acceptance:
                 for i in range(n):
@@ -418,12 +419,12 @@ class MatrixVonMisesFisherRV(LoopRandomVariable):
 
 matrix_von_mises_fisher = MatrixVonMisesFisherRV()
 
-MOST_COLUMNS = 10
-"""Columns up to which the constant is computed."""
+MAX_COLUMNS = 10
+"""Maximum number of columns for which the constant is computed."""
 
 
-class MatrixVonMisesFisher(Frames):
-    r"""Orthonormal frames scattered around a mean frame.
+class MatrixVonMisesFisher(Frame):
+    r"""Matrix von Mises–Fisher distribution of orthonormal frames.
 
     The density with respect to surface measure in R^{n×p} is
 
@@ -441,7 +442,7 @@ class MatrixVonMisesFisher(Frames):
     F : tensor_like of float, shape (..., n, p)
         Mean frame times concentration; p at most n. At F = 0 the distribution is uniform.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ``total_size``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ``total_size``, ….
 
     Raises
     ------
@@ -449,21 +450,19 @@ class MatrixVonMisesFisher(Frames):
         If ``F`` has fewer than two axes or more columns than rows, or if observed data are known
         and not orthonormal.
     RuntimeError
-        At a random draw, if rejection sampling is not feasible: more than about ten columns with
-        high concentrations.
+        At a random draw, if rejection sampling is infeasible, as for more than about ten columns
+        with high concentrations.
 
     Warns
     -----
     UserWarning
-        If a free variable of the model changes the constant that is left out for more than ten
-        columns.
+        If the constant, which is omitted for more than ten columns, depends on a free variable of
+        the model.
 
-    Notes
-    -----
-    The constant is exact for up to three columns: absolute error below 1e-12 for one and two, 1e-6
-    for three, relative where its logarithm is large. For four to ten it is an approximation, right
-    at F = 0 and for large concentrations, and best where n is well above p. Its logarithm was off
-    by at most
+    Notes ----- The constant is exact for up to three columns: absolute error below 1e-12 for one
+    and two, 1e-6 for three, relative where its logarithm is large. For four to ten it is an
+    approximation, exact at F = 0 and in the limit of large concentrations, and best for n well
+    above p. The maximum error of its logarithm was
 
     ===== ===== ===== ===== ===== =====
     n     4     5     6     8     12
@@ -474,17 +473,15 @@ class MatrixVonMisesFisher(Frames):
     ===== ===== ===== ===== ===== =====
 
     for equal concentrations from 2 to 100, against importance sampling (standard error up to
-    0.008); for p = 8 by 0.7 with n = 8, 0.04 with 16 and 0.01 with 30. Concentrations near n are
-    the worst, and unequal ones are better. A value with its gradient takes some 40 µs for two
-    columns, 3 ms for three, and that for every three of more.
-    The function of more than ten is **left out**, which is correct as long as the singular values
-    of F do not depend on a free variable.
+    0.008); for p = 8 it was 0.7 with n = 8, 0.04 with n = 16 and 0.01 with n = 30. The error is
+    largest for concentrations near n, and smaller for unequal ones. A value with its gradient takes
+    some 40 µs for two columns, 3 ms for three, and 3 ms for each set of three columns of more. For
+    more than ten columns the constant is **omitted**, which is correct if the singular values of F
+    do not depend on a free variable.
 
-    For p = n the frames are all orthogonal matrices, of both determinants.
+    For p = n the frames are the orthogonal matrices of both determinants.
 
-    Draws are exact (Hoff's rejection sampler, see
-    `pymc_geodesic.distributions.matrix_von_mises_fisher.draw_matrix_von_mises_fisher`). The mode is the
-    support point.
+    Draws are exact (Hoff's rejection sampler); the mode is the support point.
 
     References
     ----------
@@ -526,11 +523,11 @@ class MatrixVonMisesFisher(Frames):
         return super().dist([F], **kwargs)
 
     @staticmethod
-    def left_out(*parameters: Variable) -> TensorVariable | None:
-        """Return the singular values of F, of which ₀F₁ is a function, of many columns."""
+    def missing_constant_arguments(*parameters: Variable) -> TensorVariable | None:
+        """Return the singular values of F, the arguments of ₀F₁, for many columns."""
         (F,) = parameters
         known = F.type.shape[-1]
-        many = known is not None and known > MOST_COLUMNS
+        many = known is not None and known > MAX_COLUMNS
         return pt.linalg.svd(F, compute_uv=False) if many else None
 
     def support_point(
@@ -553,20 +550,20 @@ class MatrixVonMisesFisher(Frames):
 
 
 def log_mean_exponential(F: TensorVariable, n: Any, p: int | None) -> TensorVariable:
-    """Return log ₀F₁, the mean of the exponential over uniform frames; zero for many columns.
+    """Return log ₀F₁, the mean of the exponential over uniform frames; zero if it is omitted.
 
     Parameters
     ----------
     F : TensorVariable, shape (..., n, p)
     n : int or scalar TensorVariable of int
     p : int or None
-        Columns, where their number is known when the graph is built.
+        Number of columns, if it is static.
 
     Returns
     -------
     TensorVariable of float64, shape (...)
     """
-    if p is not None and p > MOST_COLUMNS:
+    if p is not None and p > MAX_COLUMNS:
         return pt.zeros(F.shape[:-2])
     F = F.astype("float64")
     if p == 1:  # without a decomposition

@@ -18,7 +18,6 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
-from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Apply
@@ -26,20 +25,20 @@ from pytensor.scalar import upcast
 from pytensor.tensor.variable import TensorVariable
 from scipy.special import roots_genlaguerre
 
-from pymc_geodesic.distributions.unit_sphere import Directional
+from pymc_geodesic.distributions.unit_sphere import Directional, broadcast_to_size
 from pymc_geodesic.distributions.validation import length_of_last_axis, minus_infinity_off_sphere
 from pymc_geodesic.ops.inner_products import matrix_product
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
-FAR_BEHIND = -5.0
-"""Where Gauss–Laguerre quadrature of s = t / |α| is exact to rounding."""
+LAGUERRE_BOUND = -5.0
+"""Value of α below which Gauss–Laguerre quadrature of s = t / |α| is exact to rounding."""
 
 N_NODES = 16
 _STRETCH, _SPACING = 0.2, 0.3
 _GRID = _SPACING * np.arange(-42, 25)
 
 NODES = np.sinh(_STRETCH * _GRID) / _STRETCH
-"""Where the integrand is taken, in its standard deviations from its mode on the scale of log s."""
+"""Nodes of the integrand in log s: standard deviations from its mode."""
 
 LOG_WEIGHTS = np.log(_SPACING * np.cosh(_STRETCH * _GRID))
 
@@ -50,13 +49,13 @@ def log_half_line_moment(n: int | TensorVariable, alpha: TensorVariable) -> Tens
     Parameters
     ----------
     n : int or TensorVariable of int
-        At least 1; a number known while the graph is built, if it is 1 or 2, has closed forms.
+        At least 1; closed forms are used if it is an int, 1 or 2.
     alpha : TensorVariable, shape (...)
 
     Returns
     -------
     TensorVariable, shape (...)
-        Error of the value below 1e-12, relative where it is beyond one.
+        Error below 1e-12, relative for values above one in absolute value.
 
     References
     ----------
@@ -77,10 +76,10 @@ def log_half_line_moment(n: int | TensorVariable, alpha: TensorVariable) -> Tens
 
 
 def _closed_form(n: int, alpha: TensorVariable) -> TensorVariable:
-    """Recurrence, and far on the negative side a quadrature for the weight tⁿe⁻ᵗ."""
-    # Switches, as the second derivatives of pt.maximum stumble over a rewrite of PyTensor.
-    near = pt.switch(alpha > FAR_BEHIND, alpha, FAR_BEHIND)
-    far = pt.switch(alpha > FAR_BEHIND, -FAR_BEHIND, -alpha)
+    """Return the moment by the recurrence, or by quadrature with weight tⁿe⁻ᵗ for α ≪ 0."""
+    # Switches, since a rewrite of PyTensor fails on the second derivatives of pt.maximum.
+    near = pt.switch(alpha > LAGUERRE_BOUND, alpha, LAGUERRE_BOUND)
+    far = pt.switch(alpha > LAGUERRE_BOUND, -LAGUERRE_BOUND, -alpha)
     ahead, behind = pt.switch(near > 0.0, near, 0.0), pt.switch(near > 0.0, 0.0, -near)
     peak = pt.exp(-0.5 * ahead**2)
     zeroth = np.sqrt(np.pi / 2.0) * pt.switch(
@@ -93,14 +92,14 @@ def _closed_form(n: int, alpha: TensorVariable) -> TensorVariable:
     spread = (far**-2.0)[..., None]
     tail = pt.sum(weights * pt.exp(-0.5 * nodes**2 * spread), axis=-1)
     return pt.switch(
-        alpha > FAR_BEHIND,
+        alpha > LAGUERRE_BOUND,
         pt.log(moment),
         pt.log(tail) - (n + 1.0) * pt.log(far),
     )
 
 
 def _by_quadrature(order: TensorVariable, alpha: TensorVariable) -> TensorVariable:
-    r"""Trapezoidal rule in log s around the mode of the integrand.
+    r"""Return the moment by the trapezoidal rule in log s around the mode of the integrand.
 
     With :math:`s = s_* e^\tau` the integrand is a constant times
     :math:`\exp\{-(n + 1)(e^\tau - 1 - \tau) - s_*^2 (e^\tau - 1)^2 / 2\}`.
@@ -125,7 +124,7 @@ def _batch(size: tuple[int, ...] | None, *shapes: tuple[int, ...]) -> tuple[int,
 
 
 class ProjectedNormalRV(LoopRandomVariable):
-    """Random variable Op of `ProjectedNormal` with the identity for its covariance."""
+    """Random variable Op of `ProjectedNormal` with the identity as covariance."""
 
     name = "ProjectedNormal"
     signature = "(d)->(d)"
@@ -217,7 +216,7 @@ def _log_density(whitened: TensorVariable, mean: TensorVariable, d: Any) -> Tens
     squared = pt.sum(whitened**2, axis=-1)
     direction = whitened / pt.sqrt(squared)[..., None]
     alpha = pt.sum(direction * mean, axis=-1)
-    # What is orthogonal to the direction, or all of the mean where it points away.
+    # The part of the mean orthogonal to the direction; all of it where alpha < 0.
     forward = pt.switch(alpha > 0.0, alpha, 0.0)
     rest = mean - forward[..., None] * direction
     return (
@@ -228,7 +227,9 @@ def _log_density(whitened: TensorVariable, mean: TensorVariable, d: Any) -> Tens
 
 
 class ProjectedNormal(Directional):
-    r"""Directions of normal vectors: x = y / ‖y‖ with y ~ N(μ, Σ), on the sphere :math:`S^{d-1}`.
+    r"""Projected normal distribution of directions on the sphere :math:`S^{d-1}`.
+
+    It is the distribution of x = y / ‖y‖ with y ~ N(μ, Σ).
 
     The density with respect to surface measure is, with
     :math:`A = x^\top \Sigma^{-1} x`, :math:`\alpha = x^\top \Sigma^{-1} \mu / \sqrt{A}` and
@@ -247,20 +248,20 @@ class ProjectedNormal(Directional):
               / \{\sqrt2\, \Gamma(\tfrac d2 + 1)\}`
     ========  ==================================================================
 
-    With Σ = I it is symmetric around μ, uniform for μ = 0 and the more concentrated the longer μ
-    is; with another Σ it may be skew or have two modes. In a regression μ = Bᵀz is any linear
-    function of covariates: no coefficient is out of bounds and none is an angle. Log-density and
-    gradients are exact to 1e-11 for every d and also opposite to μ, where the usual recurrence
-    loses its digits; draws are exact. Free variables carry the unit-vector transform.
+    With Σ = I it is rotationally symmetric around μ, uniform for μ = 0, and its concentration grows
+    with the length of μ; with another Σ it may be skew or bimodal. In a regression, μ = Bᵀz may be
+    any linear function of covariates, since it has no bounds. Log-density and gradients are exact
+    to 1e-11 for every d, also opposite to μ, where the usual recurrence is inaccurate; draws are
+    exact. Free variables carry the unit-vector transform.
 
     Parameters
     ----------
     mu : tensor_like of float, shape (..., d)
         Mean of the normal vector, of any length, d at least 2.
     cov : tensor_like of float, shape (..., d, d), optional
-        Its covariance; the identity by default.
+        Covariance of the normal vector; the identity by default.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ….
 
     Raises
     ------
@@ -272,8 +273,8 @@ class ProjectedNormal(Directional):
 
     Notes
     -----
-    (cμ, c²Σ) has the same distribution for every c > 0: fix the scale of Σ where it is inferred,
-    for example by a variance of one.
+    (cμ, c²Σ) defines the same distribution for every c > 0: fix the scale of an unknown Σ, for
+    example by setting one variance to one.
 
     References
     ----------
@@ -370,10 +371,8 @@ class GeneralProjectedNormal(Directional):
 
 
 def _direction_of_mean(size: TensorVariable, mu: TensorVariable) -> TensorVariable:
-    """Return μ / ‖μ‖, or the last axis where μ is zero."""
+    """Return μ / ‖μ‖, or the last axis if μ is zero."""
     squared = pt.sum(mu**2, axis=-1, keepdims=True)
     pole = pt.eye(mu.shape[-1])[-1]
     point = pt.switch(squared > 0.0, mu / pt.sqrt(pt.switch(squared > 0.0, squared, 1.0)), pole)
-    if not rv_size_is_none(size):
-        point = pt.full(pt.concatenate([size, [mu.shape[-1]]]), point)
-    return point
+    return broadcast_to_size(point, size)

@@ -11,13 +11,12 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
-from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply
 from pytensor.scalar import upcast
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.unit_sphere import Directional
+from pymc_geodesic.distributions.unit_sphere import Directional, broadcast_to_size
 from pymc_geodesic.distributions.validation import (
     has_unit_length,
     length_of_last_axis,
@@ -37,30 +36,28 @@ from pymc_geodesic.ops.inner_products import inner_product
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 
-class AroundMean(Directional):
-    """Base class of distributions with a mean direction, or axis, and one number besides."""
+class RotationallySymmetric(Directional):
+    """Base class of distributions with a mean direction, or axis, and a concentration."""
 
     @classmethod
-    def around(cls, mu: Any, number: Any, **kwargs: Any) -> TensorVariable:
-        """Create the variable outside a model, as `dist` of the class has it."""
-        mu, number = pt.as_tensor_variable(floatX(mu)), pt.as_tensor_variable(floatX(number))
+    def dist_around_mean(cls, mu: Any, concentration: Any, **kwargs: Any) -> TensorVariable:
+        """Create the variable outside a model, for `dist` of the class."""
+        mu = pt.as_tensor_variable(floatX(mu))
+        concentration = pt.as_tensor_variable(floatX(concentration))
         if mu.type.ndim == 0 or mu.type.shape[-1] == 1:
             raise ValueError(
                 f"mu of {cls.__name__} must be a unit vector of at least 2 coordinates (last "
                 f"axis), but has the static shape {mu.type.shape}"
             )
         cls.require_last_axis(kwargs.get("shape"), mu.type.shape[-1], "mu")
-        return super().dist([mu, number], **kwargs)
+        return super().dist([mu, concentration], **kwargs)
 
 
 def mean_direction(
-    size: TensorVariable, mu: TensorVariable, number: TensorVariable
+    size: TensorVariable, mu: TensorVariable, concentration: TensorVariable
 ) -> TensorVariable:
     """Return the mean direction in the shape of the variable."""
-    point = pt.broadcast_arrays(mu, number[..., None])[0]
-    if not rv_size_is_none(size):
-        point = pt.full(pt.concatenate([size, [mu.shape[-1]]]), point)
-    return point
+    return broadcast_to_size(pt.broadcast_arrays(mu, concentration[..., None])[0], size)
 
 
 class VonMisesFisherRV(LoopRandomVariable):
@@ -109,8 +106,8 @@ def log_density_of_cosine(
     return constant + kappa * cosine
 
 
-class VonMisesFisher(AroundMean):
-    r"""Directions scattered around a mean direction on the sphere :math:`S^{d-1}`.
+class VonMisesFisher(RotationallySymmetric):
+    r"""von Mises–Fisher distribution of directions on the sphere :math:`S^{d-1}`.
 
     The density with respect to surface measure is
 
@@ -125,8 +122,8 @@ class VonMisesFisher(AroundMean):
     Mode      :math:`\mu`
     ========  ==================================================================
 
-    Constant and gradient are exact to rounding for d from 2 to 1e5 and kappa from 0 to 1e8, and
-    random draws are exact. Free variables carry the unit-vector transform.
+    Constant and gradient are exact to rounding for d from 2 to 1e5 and kappa from 0 to 1e8; random
+    draws are exact. Free variables carry the unit-vector transform.
 
     Parameters
     ----------
@@ -135,7 +132,7 @@ class VonMisesFisher(AroundMean):
     kappa : tensor_like of float, shape (...)
         Concentration, at least 0; at 0 the distribution is uniform.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ``total_size``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ``total_size``, ….
 
     Raises
     ------
@@ -143,13 +140,13 @@ class VonMisesFisher(AroundMean):
         When the density is evaluated with a ``mu`` that is not of unit length or a negative
         ``kappa``.
     ValueError
-        If observed data are known and not unit vectors, or ``mu`` is a single number.
+        If observed data are known and not unit vectors, or ``mu`` is a scalar.
 
     Notes
     -----
     The log-density of a value that is not of unit length is minus infinity. Data known when the
-    log-density is built (arrays, `pymc.Data`, `pymc.Minibatch`) are tested then, once; data put
-    in their place by `pymc.set_data` must be unit vectors too, and are not tested again.
+    log-density is built (arrays, `pymc.Data`, `pymc.Minibatch`) are tested once, at that time; data
+    that replace them by `pymc.set_data` must be unit vectors too, and are not tested.
 
     References
     ----------
@@ -173,7 +170,7 @@ class VonMisesFisher(AroundMean):
     @classmethod
     def dist(cls, mu: Any, kappa: Any, **kwargs: Any) -> TensorVariable:
         """Create the variable outside a model; the parameters are those of the class."""
-        return cls.around(mu, kappa, **kwargs)
+        return cls.dist_around_mean(mu, kappa, **kwargs)
 
     def support_point(
         rv: TensorVariable, size: TensorVariable, mu: TensorVariable, kappa: TensorVariable
@@ -209,7 +206,7 @@ class PowerSphericalRV(LoopRandomVariable):
         kappa: NDArray[np.floating],
         size: tuple[int, ...] | None,
     ) -> NDArray[np.float64]:
-        """Draw (1 − μ·x) / 2 from its beta law, and the rest uniformly around the mean."""
+        """Draw (1 − μ·x) / 2 from its beta distribution, and a uniform tangent direction."""
         if not np.all((kappa >= 0) & np.isfinite(kappa)):
             raise ValueError("kappa must be finite and at least 0")
         half = 0.5 * (mu.shape[-1] - 1.0)
@@ -244,8 +241,8 @@ class PowerSphericalRV(LoopRandomVariable):
 power_spherical = PowerSphericalRV()
 
 
-class PowerSpherical(AroundMean):
-    r"""Directions around a mean direction, with a power for the density.
+class PowerSpherical(RotationallySymmetric):
+    r"""Power spherical distribution of directions on the sphere :math:`S^{d-1}`.
 
     The density with respect to surface measure is
 
@@ -258,13 +255,13 @@ class PowerSpherical(AroundMean):
     Support   :math:`x \in \mathbb{R}^d`, :math:`\|x\| = 1`
     Mean      :math:`\kappa\, \mu / (\kappa + d - 1)`
     Mode      :math:`\mu`
-    Law       :math:`(1 + \mu \cdot x) / 2 \sim \operatorname{Beta}(a, b)`
+    Marginal  :math:`(1 + \mu \cdot x) / 2 \sim \operatorname{Beta}(a, b)`
     ========  ==================================================================
 
-    Its constant needs gamma functions only, and draws need no rejection; near the mean direction it
-    is von Mises–Fisher with half the concentration, opposite to it the density is zero. Constant
-    and gradient keep their digits for kappa from 0 to 1e8. Free variables carry the unit-vector
-    transform.
+    Its constant consists of gamma functions, and draws need no rejection. Near the mean direction
+    it approximates a von Mises–Fisher distribution with half the concentration; opposite to it the
+    density is zero. Constant and gradient have no cancellation for kappa from 0 to 1e8. Free
+    variables carry the unit-vector transform.
 
     Parameters
     ----------
@@ -273,7 +270,7 @@ class PowerSpherical(AroundMean):
     kappa : tensor_like of float, shape (...)
         Concentration, at least 0; at 0 the distribution is uniform.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ….
 
     Raises
     ------
@@ -281,7 +278,7 @@ class PowerSpherical(AroundMean):
         When the density is evaluated with a ``mu`` that is not of unit length or a negative
         ``kappa``.
     ValueError
-        If observed data are known and not unit vectors, or ``mu`` is a single number.
+        If observed data are known and not unit vectors, or ``mu`` is a scalar.
 
     References
     ----------
@@ -303,7 +300,7 @@ class PowerSpherical(AroundMean):
     @classmethod
     def dist(cls, mu: Any, kappa: Any, **kwargs: Any) -> TensorVariable:
         """Create the variable outside a model; the parameters are those of the class."""
-        return cls.around(mu, kappa, **kwargs)
+        return cls.dist_around_mean(mu, kappa, **kwargs)
 
     def support_point(
         rv: TensorVariable, size: TensorVariable, mu: TensorVariable, kappa: TensorVariable
@@ -345,7 +342,7 @@ class SphericalCauchyRV(LoopRandomVariable):
         rho: NDArray[np.floating],
         size: tuple[int, ...] | None,
     ) -> NDArray[np.float64]:
-        """Move uniform directions u by the Möbius map, u ↦ ρμ + (1 − ρ²)(u + ρμ) / ‖u + ρμ‖²."""
+        """Map uniform directions by the Möbius map u ↦ ρμ + (1 − ρ²)(u + ρμ) / ‖u + ρμ‖²."""
         if not np.all(are_unit_vectors(mu)):
             raise ValueError("mu must hold unit vectors; divide each by its length")
         if not np.all((rho >= 0) & (rho < 1)):
@@ -393,8 +390,8 @@ class SphericalCauchyRV(LoopRandomVariable):
 spherical_cauchy = SphericalCauchyRV()
 
 
-class SphericalCauchy(AroundMean):
-    r"""Directions around a mean direction with heavy tails, on the sphere :math:`S^{d-1}`.
+class SphericalCauchy(RotationallySymmetric):
+    r"""Spherical Cauchy distribution of directions on the sphere :math:`S^{d-1}`, with heavy tails.
 
     The density with respect to surface measure is
 
@@ -410,8 +407,8 @@ class SphericalCauchy(AroundMean):
     Mode      :math:`\mu`
     ========  ==================================================================
 
-    It is the law of a uniform direction moved by a Möbius map of the sphere, and closed under such
-    maps; stereographic projection makes it a multivariate t distribution with d − 1 degrees of
+    It is the distribution of a uniform direction under a Möbius map of the sphere, and closed under
+    such maps; its stereographic projection is a multivariate t distribution with d − 1 degrees of
     freedom, hence the tails. On the circle it is the wrapped Cauchy distribution; see
     `WrappedCauchy` for angles. Draws are exact. Free variables carry the unit-vector transform.
 
@@ -422,7 +419,7 @@ class SphericalCauchy(AroundMean):
     rho : tensor_like of float, shape (...)
         Concentration, at least 0, where the distribution is uniform, and below 1.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ….
 
     Raises
     ------
@@ -430,7 +427,7 @@ class SphericalCauchy(AroundMean):
         When the density is evaluated with a ``mu`` that is not of unit length or a ``rho`` that is
         not in [0, 1).
     ValueError
-        If observed data are known and not unit vectors, or ``mu`` is a single number.
+        If observed data are known and not unit vectors, or ``mu`` is a scalar.
 
     References
     ----------
@@ -453,7 +450,7 @@ class SphericalCauchy(AroundMean):
     @classmethod
     def dist(cls, mu: Any, rho: Any, **kwargs: Any) -> TensorVariable:
         """Create the variable outside a model; the parameters are those of the class."""
-        return cls.around(mu, rho, **kwargs)
+        return cls.dist_around_mean(mu, rho, **kwargs)
 
     def support_point(
         rv: TensorVariable, size: TensorVariable, mu: TensorVariable, rho: TensorVariable
@@ -464,10 +461,10 @@ class SphericalCauchy(AroundMean):
     def logp(value: TensorVariable, mu: TensorVariable, rho: TensorVariable) -> TensorVariable:
         """Return the log-density of unit vectors, shape (...), for values of shape (..., d)."""
         d = length_of_last_axis(mu, value)
-        # 1 + ρ² − 2ρ cos = (1 − ρ)² + ρ‖x − μ‖², in which nothing cancels.
-        apart = (1.0 - rho) ** 2 + rho * pt.sum((value - mu) ** 2, axis=-1)
+        # 1 + ρ² − 2ρ cos = (1 − ρ)² + ρ‖x − μ‖², without cancellation.
+        denominator = (1.0 - rho) ** 2 + rho * pt.sum((value - mu) ** 2, axis=-1)
         inside = (rho >= 0.0) & (rho < 1.0)
-        ratio = pt.log1p(-pt.switch(inside, rho, 0.5)) + pt.log1p(rho) - pt.log(apart)
+        ratio = pt.log1p(-pt.switch(inside, rho, 0.5)) + pt.log1p(rho) - pt.log(denominator)
         density = log_vmf_normalizer(d, 0.0) + (pt.as_tensor(d).astype("float64") - 1.0) * ratio
         return check_parameters(
             minus_infinity_off_sphere(value, density.astype(upcast(value.dtype, mu.dtype))),

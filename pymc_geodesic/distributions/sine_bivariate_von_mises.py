@@ -11,11 +11,12 @@ Every term is positive, and :math:`I_m(\kappa) / \kappa^m` is the inverse of a v
 constant, which is differentiable at zero.
 
 For draws, let the means be zero. The second angle given the first, a, is von Mises with
-concentration :math:`r(a) = \sqrt{\kappa_2^2 + \lambda^2 \sin^2 a}`, and the logarithm of the density
-of the first is :math:`\kappa_1 \cos a + \log I_0(r(a))`. The logarithm of :math:`I_0(\sqrt z)` is
-concave in z, so that its tangent bounds it: with :math:`\beta = \lambda^2 A(r_0) / (2 r_0)`,
-A = I₁/I₀, up to a constant by :math:`h(a) = \kappa_1 \cos a + \beta \sin^2 a`, a parabola in the
-cosine. Two von Mises envelopes lie above h:
+concentration :math:`r(a) = \sqrt{\kappa_2^2 + \lambda^2 \sin^2 a}`, and the logarithm of the
+density of the first is :math:`\kappa_1 \cos a + \log I_0(r(a))`. The logarithm of
+:math:`I_0(\sqrt z)` is concave in z, so that its tangent bounds it: with
+:math:`\beta = \lambda^2 A(r_0) / (2 r_0)`, A = I₁/I₀, up to a constant by
+:math:`h(a) = \kappa_1 \cos a + \beta \sin^2 a`, a parabola in the cosine. Two von Mises envelopes
+lie above h:
 
 - around zero, by a tangent in :math:`y = \sin^2(a/2)`, where
   :math:`h = \kappa_1 - (2\kappa_1 - 4\beta) y - 4\beta y^2`;
@@ -48,37 +49,37 @@ from pymc_geodesic.distributions.circular import (
     Angular,
     compiled_von_mises,
     draw_von_mises,
-    wrapped,
+    wrap_angles,
 )
 from pymc_geodesic.distributions.validation import last_length
-from pymc_geodesic.ops.bessel import bessel_functions
+from pymc_geodesic.ops.bessel import NUMPY_FUNCTIONS, bessel_functions
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
-SMALL = 1e-7
-"""Below this λ two terms are exact to rounding, and have derivatives at zero."""
+SMALL_LAMBDA = 1e-7
+"""|λ| below which two terms are exact to rounding; these are differentiable at zero."""
 
 DROP = 40.0
-"""Terms are summed until they are e^−40 of the largest."""
+"""Drop of the logarithm of the last term from that of the largest."""
 
-MOST = 1e7
-"""Terms beyond which none are summed, and the constant is NaN."""
+MAX_TERMS = 1e7
+"""Maximum number of terms; the constant is NaN if more are needed."""
 
 
 def _number_of_terms(kappa: TensorVariable, lam: TensorVariable) -> TensorVariable:
-    r"""Return a number of terms that is large enough, for all rows.
+    r"""Return a sufficient number of terms for all rows.
 
-    By Amos's bound terms fall at least as those with both concentrations the smaller one, κ; the
-    largest of these is near :math:`m_* = (\lambda^2 - \kappa^2) / (2 |\lambda|)`, and with
-    :math:`R^2 = m_*^2 + \kappa^2` the logarithm has fallen by :math:`\Delta^2 / (R + \Delta)` at
-    :math:`m_* + \Delta`.
+    By Amos's bound, terms decrease at least as fast as those with both concentrations equal to the
+    smaller one, κ; the largest of these is near
+    :math:`m_* = (\lambda^2 - \kappa^2) / (2 |\lambda|)`, and with :math:`R^2 = m_*^2 + \kappa^2`
+    the logarithm has decreased by :math:`\Delta^2 / (R + \Delta)` at :math:`m_* + \Delta`.
     """
     least, size = pt.min(kappa, axis=-1), pt.switch(pt.abs(lam) > 1e-6, pt.abs(lam), 1e-6)
     peak = pt.switch(size > least, (size**2 - least**2) / (2.0 * size), 0.0)
     radius = pt.sqrt(peak**2 + least**2)
     beyond = DROP / 2.0 + pt.sqrt(DROP**2 / 4.0 + DROP * radius)
     n_terms = pt.ceil(pt.max(peak + beyond)) + 2.0
-    return pt.switch((n_terms >= 2.0) & (n_terms < MOST), n_terms, 2.0).astype("int64")
+    return pt.switch((n_terms >= 2.0) & (n_terms < MAX_TERMS), n_terms, 2.0).astype("int64")
 
 
 def log_sine_normalizer(kappa: TensorVariable, lam: TensorVariable) -> TensorVariable:
@@ -94,7 +95,7 @@ def log_sine_normalizer(kappa: TensorVariable, lam: TensorVariable) -> TensorVar
     Returns
     -------
     TensorVariable of float64, shape (...)
-        NaN where λ is so large that ten million terms are not enough.
+        NaN if λ is so large that more than ten million terms are needed.
 
     References
     ----------
@@ -116,7 +117,7 @@ def log_sine_normalizer(kappa: TensorVariable, lam: TensorVariable) -> TensorVar
     constants = log_vmf_normalizer(2.0 * m + 2.0, kappa[..., None]).sum(axis=-2)
     log_binomial = pt.gammaln(2.0 * m + 1.0) - 2.0 * pt.gammaln(m + 1.0)
     fixed = log_binomial - constants - 2.0 * (m + 1.0) * np.log(2.0 * np.pi)
-    is_small = pt.abs(lam) < SMALL
+    is_small = pt.abs(lam) < SMALL_LAMBDA
     size = pt.switch(is_small, 1.0, pt.abs(lam))
     terms = fixed + 2.0 * m * pt.log(0.5 * size)[..., None]
     quarter = 0.25 * pt.switch(is_small, lam, 0.0) ** 2
@@ -128,15 +129,13 @@ def log_sine_normalizer(kappa: TensorVariable, lam: TensorVariable) -> TensorVar
 Array = NDArray[np.float64]
 
 N_ITERATIONS = 12
-"""Of the fixed point for r₀; the envelope is one wherever they end."""
-
-_NUMPY = bessel_functions(np.sqrt, np.log)
+"""Iterations of the fixed point for r₀; the envelope is valid for any r₀."""
 
 
 class Envelope(NamedTuple):
-    """Logarithm of an envelope: height − concentration · (1 − cos(a − centre)), mirrored."""
+    """Logarithm of an envelope: height − concentration · (1 − cos(a − center)), mirrored."""
 
-    centre: Any
+    center: Any
     concentration: Any
     height: Any
 
@@ -147,12 +146,12 @@ def _log_bessel(r: Any, log_normalizer: Callable[..., Any]) -> Any:
 
 
 def envelopes(k1: Array, k2: Array, lam: Array) -> Envelope:
-    """Build the better of the two envelopes for each pair; see the module.
+    """Return the better of the two envelopes for each pair; see the module docstring.
 
     Parameters
     ----------
     k1, k2, lam : ndarray, shape (n,)
-        Concentration of the angle that is drawn first, of the other, interaction.
+        Concentration of the angle that is drawn first and of the other one, and interaction.
     """
     squared = lam**2
     z = k2**2 + squared
@@ -163,7 +162,7 @@ def envelopes(k1: Array, k2: Array, lam: Array) -> Envelope:
         z = k2**2 + squared * (1.0 - cosine**2)
     slope = _tangent_slope(z)
     beta = squared * slope
-    offset = _log_bessel(np.sqrt(z), _NUMPY.log_normalizer) + slope * (k2**2 - z)
+    offset = _log_bessel(np.sqrt(z), NUMPY_FUNCTIONS.log_normalizer) + slope * (k2**2 - z)
     positive = np.where(beta > 0.0, beta, 1.0)
     mode = np.where(beta > 0.0, np.maximum(0.5 - 0.25 * k1 / positive, 0.0), 0.0)
     narrow = np.maximum(k1 - 2.0 * beta, 1e-300)
@@ -183,24 +182,24 @@ def envelopes(k1: Array, k2: Array, lam: Array) -> Envelope:
 def _tangent_slope(z: Any) -> Any:
     """Return the derivative of log I₀(√z), A(r) / (2r), 1/4 at zero."""
     r = np.sqrt(np.maximum(z, 1e-300))
-    return 0.5 * _NUMPY.mean_resultant_length(2.0, r) / r
+    return 0.5 * NUMPY_FUNCTIONS.mean_resultant_length(2.0, r) / r
 
 
 def _first_angles(rng: np.random.Generator, k1: Array, k2: Array, lam: Array) -> tuple[Array, int]:
     """Draw the first angle of each pair; return also the number of proposals."""
-    centre, concentration, height = envelopes(k1, k2, lam)
+    center, concentration, height = envelopes(k1, k2, lam)
     angles = np.empty(k1.size)
     rows, proposals = np.arange(k1.size), 0
     while rows.size:
         proposals += rows.size
         side = np.where(rng.random(rows.size) < 0.5, -1.0, 1.0)
         away = draw_von_mises(rng, np.zeros(()), concentration[rows])
-        proposal = wrapped(centre[rows] + away)
+        proposal = wrap_angles(center[rows] + away)
         r = np.sqrt(k2[rows] ** 2 + (lam[rows] * np.sin(proposal)) ** 2)
-        target = k1[rows] * np.cos(proposal) + _log_bessel(r, _NUMPY.log_normalizer)
+        target = k1[rows] * np.cos(proposal) + _log_bessel(r, NUMPY_FUNCTIONS.log_normalizer)
         bound = height[rows] - concentration[rows] * 2.0 * np.sin(0.5 * away) ** 2
         kept = -rng.standard_exponential(rows.size) <= target - bound
-        kept &= (centre[rows] == 0.0) | (proposal >= 0.0)
+        kept &= (center[rows] == 0.0) | (proposal >= 0.0)
         angles[rows[kept]] = (side * proposal)[kept]
         rows = rows[~kept]
     return angles, proposals
@@ -213,7 +212,7 @@ def draw_sine_bivariate(
     lam: ArrayLike,
     size: tuple[int, ...] | None = None,
 ) -> Array:
-    """Draw pairs of angles exactly, all at once.
+    """Draw exactly from bivariate von Mises distributions.
 
     Parameters
     ----------
@@ -235,7 +234,7 @@ def draw_sine_bivariate(
 
     References
     ----------
-    Singh, Hnizdo and Demchuk (2002), section 3, for the conditional law.
+    Singh, Hnizdo and Demchuk (2002), section 3, for the conditional distribution.
 
     Examples
     --------
@@ -260,22 +259,22 @@ def draw_sine_bivariate(
     pull = lams * np.sin(a)
     angles[rows, first] = a
     angles[rows, 1 - first] = draw_von_mises(rng, np.arctan2(pull, k2), np.hypot(k2, pull))
-    return wrapped(means + angles.reshape(*size, 2))
+    return wrap_angles(means + angles.reshape(*size, 2))
 
 
 @cache
 def compiled_sine_pair(njit: Any) -> Callable[..., None]:
-    """Build the function that fills an array with a pair of angles around zero.
+    """Return the function, compiled by Numba, that fills an array with angles around zero.
 
     Parameters
     ----------
     njit : callable
-        Decorator, as `WithLoop.numba_loop` gets it.
+        Decorator, the argument of `WithLoop.numba_loop`.
 
     Returns
     -------
     callable
-        Of the generator, κ₁, κ₂, λ and the array to fill, shape (2,).
+        Function of the generator, κ₁, κ₂, λ and the array to fill, shape (2,).
     """
     von_mises = compiled_von_mises(njit)
     bessel = bessel_functions(np.sqrt, np.log, njit(fastmath=False))
@@ -304,8 +303,8 @@ def compiled_sine_pair(njit: Any) -> Callable[..., None]:
             narrow = max(k1 - 2.0 * beta, 1e-300)
             tangent = mode + min(1.0 / np.sqrt(8.0 * beta), 0.5 / narrow)
         if 4.0 * beta * mode * mode > 1.0:
-            centre = np.arccos(0.5 * k1 / beta)
-            return centre, beta - 0.5 * k1, offset + 0.25 * k1 * k1 / beta + beta
+            center = np.arccos(0.5 * k1 / beta)
+            return center, beta - 0.5 * k1, offset + 0.25 * k1 * k1 / beta + beta
         concentration = max(k1 - 2.0 * beta + 4.0 * beta * tangent, 0.0)
         return 0.0, concentration, offset + k1 + 4.0 * beta * tangent * tangent
 
@@ -315,16 +314,16 @@ def compiled_sine_pair(njit: Any) -> Callable[..., None]:
             raise ValueError("kappa must be finite and at least 0, lam finite")
         first = 0 if k1 <= k2 else 1
         near, far = min(k1, k2), max(k1, k2)
-        centre, concentration, height = envelope(near, far, lam)
+        center, concentration, height = envelope(near, far, lam)
         while True:
             side = -1.0 if rng.random() < 0.5 else 1.0
             away = von_mises(rng, 0.0, concentration)
-            angle = np.pi - (np.pi - centre - away) % (2.0 * np.pi)
+            angle = np.pi - (np.pi - center - away) % (2.0 * np.pi)
             pull = lam * np.sin(angle)
             r = np.sqrt(far * far + pull * pull)
             target = near * np.cos(angle) - log_normalizer(2.0, r) - log_circle
             bound = height - concentration * 2.0 * np.sin(0.5 * away) ** 2
-            if -rng.standard_exponential() <= target - bound and (centre == 0.0 or angle >= 0.0):
+            if -rng.standard_exponential() <= target - bound and (center == 0.0 or angle >= 0.0):
                 break
         pull *= side
         out[first] = side * angle
@@ -375,7 +374,7 @@ sine_bivariate_von_mises = SineBivariateVonMisesRV()
 
 
 class SineBivariateVonMises(Angular):
-    r"""Pairs of dependent angles: the bivariate von Mises distribution with sines.
+    r"""Bivariate von Mises distribution (sine model) of pairs of dependent angles.
 
     .. math::
 
@@ -387,7 +386,7 @@ class SineBivariateVonMises(Angular):
             \Bigr)^{\!m} I_m(\kappa_1)\, I_m(\kappa_2) .
 
     =========== ===============================================================
-    Support     the torus, angles in radians; multiples of 2π change nothing
+    Support     the torus, angles in radians, of period 2π
     Means       directions :math:`\mu_1, \mu_2`
     Moments     :math:`\mathbb{E} \cos(\theta_i - \mu_i) = \partial_{\kappa_i} \log Z`,
                 :math:`\mathbb{E} \sin(\theta_1 - \mu_1) \sin(\theta_2 - \mu_2)
@@ -395,9 +394,10 @@ class SineBivariateVonMises(Angular):
     Mode        μ if :math:`\lambda^2 \le \kappa_1 \kappa_2`, else there are two
     =========== ===============================================================
 
-    For large concentrations it is close to a normal law with the precision matrix of diagonal κ and
-    off-diagonal −λ. The series has positive terms only and is summed to rounding; its gradient in κ
-    and λ is that of the sum. Draws are exact. Free variables carry a circular transform.
+    For large concentrations it is close to a normal distribution whose precision matrix has the
+    diagonal κ and the off-diagonal −λ. The series has positive terms and is summed to rounding; its
+    gradient in κ and λ is that of the sum. Draws are exact. Free variables carry a circular
+    transform.
 
     Parameters
     ----------
@@ -406,9 +406,9 @@ class SineBivariateVonMises(Angular):
     kappa : tensor_like of float, shape (..., 2)
         Concentrations, at least 0.
     lam : tensor_like of float, shape (...)
-        Interaction λ, of either sign; zero for independent angles.
+        Interaction λ, any real number; zero for independent angles.
     **kwargs
-        What every PyMC distribution takes: ``shape``, ``dims``, ``observed``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ….
 
     Raises
     ------
@@ -422,11 +422,9 @@ class SineBivariateVonMises(Angular):
     UserWarning
         If observed angles are known and some are beyond 4π, as degrees are.
 
-    Notes
-    -----
-    Time grows with the square root of the concentrations, and with λ where it is larger than they
-    are. JAX must know the number of terms in advance: unless ``kappa`` and ``lam`` are
-    numbers it refuses the density with a ``NotImplementedError`` that names ``arange``.
+    Notes ----- The computing time grows with the square root of the concentrations, and linearly in
+    λ if it is larger. JAX needs a static number of terms: unless ``kappa`` and ``lam`` are
+    constants, it raises a ``NotImplementedError`` about ``arange``.
 
     References
     ----------

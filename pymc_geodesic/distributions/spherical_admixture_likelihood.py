@@ -7,13 +7,12 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.dist_math import check_parameters
-from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.rotationally_symmetric import log_density_of_cosine
-from pymc_geodesic.distributions.unit_sphere import Directional
+from pymc_geodesic.distributions.unit_sphere import Directional, broadcast_to_size
 from pymc_geodesic.distributions.validation import length_of_last_axis, minus_infinity_off_sphere
 from pymc_geodesic.distributions.von_mises_fisher_draws import compiled_draws, draw_von_mises_fisher
 from pymc_geodesic.ops.inner_products import (
@@ -71,7 +70,7 @@ spherical_admixture = SphericalAdmixtureRV()
 
 
 class SphericalAdmixture(Directional):
-    r"""Documents on the sphere around mixtures of topics, which are directions too.
+    r"""Spherical admixture likelihood: von Mises–Fisher documents around mixtures of topics.
 
     .. math::
 
@@ -80,20 +79,20 @@ class SphericalAdmixture(Directional):
         \log p(v_d) = \log c_V(\kappa) + \kappa\,
         \frac{\theta_d \cdot \beta v_d}{\sqrt{\theta_d^\top \beta \beta^\top \theta_d}} .
 
-    The log-density goes through :math:`\beta\beta^\top` (K × K) and :math:`v \beta^\top` (D × K),
-    which do not depend on ``theta``. No mean over the V words is formed for a document, and the
-    gradient in ``beta`` meets the documents in one product of K × D with D × V.
+    The log-density is computed from :math:`\beta\beta^\top` (K × K) and :math:`v \beta^\top` (D ×
+    K), which do not depend on ``theta``. The mean vectors of the documents (D × V) are not formed,
+    and the gradient in ``beta`` needs one product of K × D with D × V.
 
     Parameters
     ----------
     theta : tensor_like of float, shape (..., D, K)
-        Proportions of the topics in each document; their sum does not matter.
+        Proportions of the topics in each document; their sum has no effect.
     beta : tensor_like of float, shape (K, V)
         Topics, unit vectors over the V words.
     kappa : tensor_like of float, shape (...)
         Concentration, at least 0.
     **kwargs
-        What every PyMC distribution takes: ``observed`` (unit vectors, a dense array of shape
+        Arguments of every PyMC distribution: ``observed`` (unit vectors, a dense array of shape
         (D, V)), ``dims``, ``total_size``, ….
 
     Raises
@@ -103,13 +102,13 @@ class SphericalAdmixture(Directional):
     TypeError
         If observed data are a sparse matrix.
     ValueError
-        If observed data are known and hold a document that is not a unit vector (an empty one,
-        or one with NaN, is not), or if their words are not those of ``beta``.
+        If observed data are known and a document is not a unit vector (for example, if it is empty
+        or has NaN), or if the number of words is not that of ``beta``.
 
     Notes
     -----
-    A document whose mixture of topics is the zero vector has no mean direction; its log-density
-    is NaN. This takes topics that cancel, such as two opposite ones in equal parts.
+    A document whose mixture of topics is the zero vector, as for two opposite topics in equal
+    proportions, has no mean direction; its log-density is NaN.
 
     References
     ----------
@@ -165,10 +164,7 @@ class SphericalAdmixture(Directional):
         """Return the mean directions, which are on the sphere."""
         mixtures = matrix_product(theta, beta)
         means = mixtures / pt.sqrt(pt.sum(mixtures**2, axis=-1, keepdims=True))
-        point = pt.broadcast_arrays(means, kappa[..., None])[0]
-        if not rv_size_is_none(size):
-            point = pt.full(pt.concatenate([size, [beta.shape[-1]]]), point)
-        return point
+        return broadcast_to_size(pt.broadcast_arrays(means, kappa[..., None])[0], size)
 
     def logp(
         value: TensorVariable, theta: TensorVariable, beta: TensorVariable, kappa: TensorVariable

@@ -59,7 +59,7 @@ class Directional(Continuous):
 
     @classmethod
     def require_last_axis(cls, shape: Any, length: int | None, parameter: str) -> None:
-        """Raise ``ValueError`` if a shape, where known, ends with another number of coordinates."""
+        """Raise ``ValueError`` if the last entry of a known shape is not the given length."""
         last = last_length(shape)
         if None not in (last, length) and last != length:
             raise ValueError(
@@ -70,7 +70,7 @@ class Directional(Continuous):
 
 @_default_transform.register(Directional)
 def directional_default_transform(op: Op, rv: TensorVariable) -> UnitVectorTransform:
-    """Return the transform that a free variable on the sphere carries by default."""
+    """Return the default transform of free variables on the sphere."""
     return unit_vector
 
 
@@ -79,8 +79,8 @@ def leading_axis(matrix: TensorVariable) -> TensorVariable:
     return pt.linalg.eigh(matrix)[1][..., :, -1]
 
 
-def of_size(point: TensorVariable, size: TensorVariable) -> TensorVariable:
-    """Repeat a point to the size of a random variable."""
+def broadcast_to_size(point: TensorVariable, size: TensorVariable) -> TensorVariable:
+    """Broadcast a point to the size of a random variable."""
     if rv_size_is_none(size):
         return point
     return pt.full(pt.concatenate([size, [point.shape[-1]]]), point)
@@ -127,7 +127,7 @@ uniform_sphere = UniformSphereRV()
 
 
 class UniformSphere(Directional):
-    r"""Directions without preference: the uniform distribution on the sphere :math:`S^{d-1}`.
+    r"""Uniform distribution on the sphere :math:`S^{d-1}`.
 
     The density with respect to surface measure is one over the area of the sphere,
 
@@ -138,11 +138,11 @@ class UniformSphere(Directional):
     Parameters
     ----------
     d : int, optional
-        Dimension of the space, at least 2. The last entry of ``shape`` if left out.
+        Dimension of the space, at least 2. The default is the last entry of ``shape``.
     shape : tuple of int, optional
-        Shape of the variable, (..., d); in a model ``dims`` or ``observed`` do as well.
+        Shape of the variable, (..., d); in a model, ``dims`` or ``observed`` may define it.
     **kwargs
-        What every PyMC distribution takes: ``dims``, ``observed``, ``total_size``, ….
+        Arguments of every PyMC distribution: ``dims``, ``observed``, ``total_size``, ….
 
     Raises
     ------
@@ -176,13 +176,14 @@ class UniformSphere(Directional):
                 )
             d = shape[-1]
         dimension = pt.as_tensor_variable(d, dtype="int64", ndim=0)
-        known = _number(dimension)
+        known = _static_length(dimension)
         if known is not None and known < 2:
             raise ValueError(f"UniformSphere needs a space of dimension 2 or more, but d = {known}")
-        if shape and _number(shape[-1]) not in (None, known):
+        last = _static_length(shape[-1]) if shape else None
+        if last not in (None, known):
             raise ValueError(
-                f"UniformSphere has d = {known}, but its shape ends with {_number(shape[-1])}; the "
-                "last axis holds the coordinates"
+                f"UniformSphere has d = {known}, but its shape ends with {last}; the last axis "
+                "holds the coordinates"
             )
         return super().dist([dimension], shape=shape, **kwargs)
 
@@ -203,8 +204,8 @@ class UniformSphere(Directional):
         )
 
 
-def _number(length: Any) -> int | None:
-    """Return the number behind a length, if it is known."""
+def _static_length(length: Any) -> int | None:
+    """Return a length as an int, or None if it is symbolic."""
     variable = pt.as_tensor_variable(length)
     try:
         return int(pt.get_underlying_scalar_constant_value(variable))
@@ -213,7 +214,7 @@ def _number(length: Any) -> int | None:
 
 
 def rotation_to(mu: Any, kind: Literal["rotation", "reflection"] = "rotation") -> TensorVariable:
-    r"""Orthogonal matrix that takes the north pole to a direction, differentiable in it.
+    r"""Orthogonal matrix that maps the north pole to a direction, differentiable in it.
 
     With :math:`\mu = (u, c)`, c the last coordinate, the rotation along the great circle from the
     north pole :math:`n = (0, \dots, 0, 1)` to μ is
@@ -228,16 +229,16 @@ def rotation_to(mu: Any, kind: Literal["rotation", "reflection"] = "rotation") -
 
         H = \begin{pmatrix} I - u u^\top / (1 - c) & u \\ u^\top & c \end{pmatrix}.
 
-    In a regression of directions, coordinates around an overall mean direction μ are those around
-    the pole, turned: the mean of row i is R m_i, with m_i near the pole.
+    In a regression of directions, the mean of row i is R m_i, where R rotates the pole to an
+    overall mean direction μ and m_i is a direction near the pole.
 
     Parameters
     ----------
     mu : tensor_like of float, shape (..., d)
         Unit vectors.
     kind : {"rotation", "reflection"}
-        The rotation is the smooth choice for directions near the pole, the reflection, of
-        determinant −1, for those near the south pole.
+        The rotation is smooth for directions near the pole, the reflection, of determinant −1, for
+        those near the south pole.
 
     Returns
     -------
@@ -246,16 +247,15 @@ def rotation_to(mu: Any, kind: Literal["rotation", "reflection"] = "rotation") -
     Raises
     ------
     ValueError
-        If ``mu`` is a single number, or known and not of unit length, or ``kind`` is neither of
-        them.
+        If ``mu`` is a scalar, or known and not of unit length, or ``kind`` is unknown.
 
     Notes
     -----
-    No such matrix is continuous on the whole sphere unless d is 2, 4 or 8: the rotation has a
-    discontinuity at the south pole, where the half-turn in the plane of the first and the last
-    axis stands in, the reflection at the north pole, where the one of the first axis does. For a
-    sampler these are points of no probability, but directions that a posterior crosses should be
-    far from them: turn the data first where they are not.
+    No such matrix is continuous on the whole sphere unless d is 2, 4 or 8. The rotation is
+    discontinuous at the south pole, where it is defined as the half-turn in the plane of the first
+    and the last axis; the reflection is discontinuous at the north pole, where it is defined as
+    that of the first axis. These points have probability zero, but the posterior should be far from
+    them: rotate the data first if it is not.
 
     References
     ----------
@@ -297,7 +297,7 @@ def rotation_to(mu: Any, kind: Literal["rotation", "reflection"] = "rotation") -
     height = sign * c
     squared = pt.sum(u**2, axis=-1)
     singular = pt.eq(squared, 0.0) & (height < 0.0)
-    # 1 + c where c is near −1, from the other coordinates: nothing cancels.
+    # 1 + c for c near −1, computed from the other coordinates without cancellation.
     below = pt.switch(height < 0.0, squared / (1.0 - height), 1.0 + height)
     first = pt.zeros_like(u)
     first = pt.set_subtensor(first[..., 0], 1.0)

@@ -32,13 +32,13 @@ def _minibatch_op() -> type:
 
 
 def is_minibatch(value: Any) -> bool:
-    """Say whether a value is an output of `pymc.Minibatch`."""
+    """Return whether a value is an output of `pymc.Minibatch`."""
     owner = value.owner if isinstance(value, Variable) else None
     return owner is not None and isinstance(owner.op, _minibatch_op())
 
 
 def known_data(value: Any) -> NDArray[np.generic] | np.ma.MaskedArray | None:
-    """Return the numbers behind a value, where they are known while the graph is built.
+    """Return the data of a value that is known when the graph is built.
 
     Parameters
     ----------
@@ -62,14 +62,14 @@ def known_data(value: Any) -> NDArray[np.generic] | np.ma.MaskedArray | None:
 
 
 def require_unit_rows(name: str, observed: Any) -> None:
-    """Reject observed data that are not unit vectors, as far as their numbers are known.
+    """Raise if observed data that are known are not unit vectors.
 
     Parameters
     ----------
     name : str
         Name of the random variable, for the message.
     observed : array_like or Variable, shape (..., d)
-        What the user passed as ``observed``.
+        Argument ``observed``.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def require_unit_rows(name: str, observed: Any) -> None:
 
 
 def _first(where: NDArray[np.bool_]) -> str:
-    """Name the first True position and the number of them."""
+    """Return the first true position and the number of true ones as text."""
     count = int(where.sum())
     if where.ndim == 0:
         return "the vector"
@@ -119,15 +119,15 @@ def _first(where: NDArray[np.bool_]) -> str:
 
 
 def minus_infinity_off_sphere(value: TensorVariable, log_density: TensorVariable) -> TensorVariable:
-    """Give values that are not unit vectors the log-density minus infinity.
+    """Return the log-density, minus infinity for values that are not unit vectors.
 
-    Data that are known to be unit vectors are not tested again at every evaluation: the test
-    reads them all, which costs 40 % of the log-density itself (20,000 vectors, d = 50).
+    Data that are known to be unit vectors are not tested at each evaluation: the test takes 40 % of
+    the time of the log-density itself (20,000 vectors, d = 50).
 
     Parameters
     ----------
     value : TensorVariable, shape (..., d)
-        Where the density is evaluated.
+        Argument of the density.
     log_density : TensorVariable, shape (...)
         The log-density on the sphere.
 
@@ -156,10 +156,10 @@ def has_unit_length(vectors: TensorVariable) -> TensorVariable:
 
 
 def known_shape(variable: TensorVariable) -> tuple[int, ...] | None:
-    """Return the shape of a variable, as far as dimensions and data containers tell it.
+    """Return the shape of a variable from lengths of dimensions and shapes of data containers.
 
-    The static shape of PyTensor knows neither the length of a dimension of a model nor that of a
-    data container, because both may change.
+    PyTensor's static shape has neither the length of a dimension of a model nor that of a data
+    container, because both may change.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def known_shape(variable: TensorVariable) -> tuple[int, ...] | None:
     Returns
     -------
     tuple of int or None
-        None if the shape depends on something that has no value yet.
+        None if the shape depends on a variable without a value.
 
     Examples
     --------
@@ -191,10 +191,10 @@ def known_shape(variable: TensorVariable) -> tuple[int, ...] | None:
     return tuple(int(length) for length in shape.eval(mode="FAST_COMPILE"))
 
 
-OF_EVERY_DISTRIBUTION = {
-    "dims",  # refused by PyMC, with the reason
+COMMON_ARGUMENTS = {
+    "dims",  # PyMC raises, with the reason
     "dtype",
-    "initval",  # refused by PyMC, with the reason
+    "initval",  # PyMC raises, with the reason
     "name",
     "return_next_rng",
     "rng",
@@ -204,21 +204,21 @@ OF_EVERY_DISTRIBUTION = {
 
 
 def require_known_arguments(cls: type, kwargs: dict[str, Any]) -> None:
-    """Refuse what is no parameter of a distribution, which PyMC and PyTensor would ignore.
+    """Raise for arguments that a distribution does not have, which PyMC and PyTensor ignore.
 
     Parameters
     ----------
     cls : type
         The distribution.
     kwargs : dict
-        What its ``dist`` was given beside the parameters.
+        Keyword arguments of its ``dist`` other than the parameters.
 
     Raises
     ------
     TypeError
-        With the names of the arguments that are unknown.
+        If there are unknown arguments; the message has their names.
     """
-    unknown = sorted(set(kwargs) - OF_EVERY_DISTRIBUTION)
+    unknown = sorted(set(kwargs) - COMMON_ARGUMENTS)
     if unknown:
         raise TypeError(
             f"{cls.__name__} has no argument {', '.join(map(repr, unknown))}; "
@@ -227,7 +227,7 @@ def require_known_arguments(cls: type, kwargs: dict[str, Any]) -> None:
 
 
 def last_length(shape: Any) -> int | None:
-    """Return the last entry of a shape, as far as numbers, data or dims of a model tell it.
+    """Return the last entry of a shape, if it is known when the model is built.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def last_length(shape: Any) -> int | None:
 
 
 def length_of_last_axis(*variables: TensorVariable) -> int | TensorVariable:
-    """Return the length of the last axis: a number if any of the variables knows it."""
+    """Return the length of the last axis: an int if it is static in one of the variables."""
     for variable in variables:
         if variable.type.shape[-1] is not None:
             return int(variable.type.shape[-1])
@@ -256,7 +256,7 @@ def length_of_last_axis(*variables: TensorVariable) -> int | TensorVariable:
 
 
 def unit_points(points: Any) -> NDArray[np.float64] | sparse.csr_array:
-    """Take points on the sphere, dense or sparse, or raise ValueError if they are none."""
+    """Return points on the sphere, dense or sparse, as float64; raise ValueError for others."""
     refuse_missing("points", points)
     if sparse.issparse(points):
         rows = sparse.csr_array(points, dtype=float)

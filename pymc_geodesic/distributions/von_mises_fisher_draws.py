@@ -19,15 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 LENGTH_TOLERANCE = 1e-6
-"""How far the length of a unit vector may be from one: single precision passes."""
+"""Tolerance of the length of a unit vector, satisfied in single precision."""
 
 NUMPY_VON_MISES_LIMIT = 1e6
-"""Concentration above which `numpy.random.Generator.vonmises` turns to a normal approximation."""
+"""Concentration above which `numpy.random.Generator.vonmises` uses a normal approximation."""
 
 BLOCK_ENTRIES = 2**15
-"""Entries drawn at a time, so that the passes over them stay in cache."""
+"""Entries drawn at a time, which fit in the cache."""
 
-LEAST_BLOCK_ROWS = 256
+MIN_BLOCK_ROWS = 256
 
 
 def are_unit_vectors(vectors: ArrayLike) -> NDArray[np.bool_]:
@@ -95,7 +95,7 @@ def _deficits_on_two_sphere(rng: np.random.Generator, kappa: Array, n: int) -> A
 
 
 def _deficits_by_rejection(rng: np.random.Generator, kappa: Array, n: int, d: int) -> Array:
-    r"""Draw t by Ulrich's envelope as corrected by Wood; only rejected rows are drawn again.
+    r"""Draw t by Ulrich's envelope as corrected by Wood.
 
     With b of Wood's algorithm, Z symmetric Beta, the proposal is
     :math:`t = 2 b Z / (1 - Z + b Z)`, the mode :math:`e = 2 b / (1 + b)`, and the acceptance
@@ -122,15 +122,15 @@ def _deficits_by_rejection(rng: np.random.Generator, kappa: Array, n: int, d: in
 
 
 def _draw_on_circle(rng: np.random.Generator, means: Array, kappa: Array, draws: Array) -> None:
-    """Fill ``draws`` for d = 2: with NumPy's generator where it is exact, by rejection beyond."""
+    """Fill ``draws`` for d = 2: with NumPy's generator where it is exact, else by rejection."""
     n = len(draws)
     mean_angles = np.arctan2(means[:, 1], means[:, 0])
-    served = np.minimum(kappa, NUMPY_VON_MISES_LIMIT)
-    # Scalars take the generator's fast path.
+    bounded = np.minimum(kappa, NUMPY_VON_MISES_LIMIT)
+    # The generator is faster for scalars.
     angles = np.asarray(
         rng.vonmises(
             mean_angles[0] if len(means) == 1 else mean_angles,
-            served[0] if kappa.size == 1 else served,
+            bounded[0] if kappa.size == 1 else bounded,
             n,
         )
     )
@@ -163,7 +163,7 @@ def _draw_from_pole(rng: np.random.Generator, kappa: Array, draws: Array) -> Non
 def _reflect_pole(draws: Array, means: Array) -> None:
     """Map the last axis of the coordinates to the means by a Householder reflection, in place.
 
-    The sign of the pole that is reflected is the one for which nothing cancels.
+    The sign of the reflected pole is chosen to avoid cancellation.
 
     Parameters
     ----------
@@ -191,10 +191,10 @@ def draw_von_mises_fisher(
     kappa: ArrayLike,
     size: tuple[int, ...] | None = None,
 ) -> Array:
-    r"""Draw exactly from von Mises–Fisher distributions, all of them at once.
+    r"""Draw exactly from von Mises–Fisher distributions.
 
-    The cosine comes from the inverse distribution function for d = 3 and from Wood's rejection
-    otherwise; a Householder reflection brings the pole to the mean.
+    The cosine is drawn by the inverse distribution function for d = 3 and by Wood's rejection
+    sampler otherwise; a Householder reflection maps the pole to the mean.
 
     Parameters
     ----------
@@ -205,8 +205,7 @@ def draw_von_mises_fisher(
     kappa : array_like of float, shape (...)
         Concentrations, at least 0; broadcast against the leading axes of ``mu``.
     size : tuple of int, optional
-        Shape of the result without its last axis. The broadcast shape of the parameters if left
-        out.
+        Shape of the result without its last axis; default the broadcast shape of the parameters.
 
     Returns
     -------
@@ -242,14 +241,14 @@ def draw_von_mises_fisher(
     if size is None:
         size = np.broadcast_shapes(means.shape[:-1], concentrations.shape)
     n = math.prod(size)
-    # What all draws share stays a single row.
+    # Parameters that all draws share stay a single row.
     if means.size > d:
         means = np.broadcast_to(means, (*size, d))
     if concentrations.size > 1:
         concentrations = np.broadcast_to(concentrations, size)
     flat_means, flat_kappa = means.reshape(-1, d), concentrations.reshape(-1)
     draws = np.empty((n, d))
-    step = max(LEAST_BLOCK_ROWS, BLOCK_ENTRIES // d)
+    step = max(MIN_BLOCK_ROWS, BLOCK_ENTRIES // d)
     for start in range(0, n, step):
         block = slice(start, start + step)
         block_means = flat_means if len(flat_means) == 1 else flat_means[block]
@@ -269,7 +268,7 @@ def draw_around_mean(
     size: tuple[int, ...] | None,
     deficits: Callable[[Array, int], Array],
 ) -> Array:
-    """Draw directions around means, all at once.
+    """Draw directions from rotationally symmetric distributions.
 
     Parameters
     ----------
@@ -278,7 +277,7 @@ def draw_around_mean(
     number : array_like of float, shape (...)
     size : tuple of int or None
     deficits : callable
-        Draws t = 1 − μ·x for the numbers of n draws, shape (n,).
+        Function that draws t = 1 − μ·x, shape (n,), from the concentrations of n draws and n.
 
     Returns
     -------
@@ -308,7 +307,7 @@ def draw_around_mean(
 
 
 class CompiledDraws(NamedTuple):
-    """Compiled functions; see `compiled_draws`."""
+    """Functions that draw one direction; see `compiled_draws`."""
 
     fill_uniform: Callable[..., None]
     fill_around_mean: Callable[..., None]
@@ -317,12 +316,12 @@ class CompiledDraws(NamedTuple):
 
 @cache
 def compiled_draws(njit: Any) -> CompiledDraws:
-    """Build the functions that fill an array with a direction.
+    """Return the functions, compiled by Numba, that fill an array with one direction.
 
     Parameters
     ----------
     njit : callable
-        Decorator for every function, as `WithLoop.numba_loop` gets it.
+        Decorator, the argument of `WithLoop.numba_loop`.
 
     Returns
     -------
@@ -345,8 +344,9 @@ def compiled_draws(njit: Any) -> CompiledDraws:
         """Draw t, one minus the cosine to the mean direction, and the sine, for d = 2.
 
         The odds Z / (1 − Z) of Beta(1/2, 1/2) are the square of a Cauchy variable, a ratio of two
-        normal ones, whose sign is the side of the mean direction. The logarithm of the acceptance
-        probability lies above the parabola −x² / (2 (1 + min(x, 0))), which settles most proposals.
+        normal variables, whose sign is the side of the mean direction. The logarithm of the
+        acceptance probability is above the parabola −x² / (2 (1 + min(x, 0))), a bound that accepts
+        most proposals without a logarithm.
         """
         slope = 1.0 / (2.0 * kappa + np.sqrt(4.0 * kappa * kappa + 1.0))
         mode = 2.0 * slope / (1.0 + slope)
@@ -357,7 +357,7 @@ def compiled_draws(njit: Any) -> CompiledDraws:
             deficit = 2.0 * odds / (1.0 + odds)
             excess = kappa * (deficit - mode)
             limit = rng.standard_exponential()
-            # An odds of infinity makes these comparisons fail, and the proposal is drawn again.
+            # Infinite odds make these comparisons false, and the proposal is drawn again.
             if limit >= 0.5 * excess * excess / (1.0 + min(excess, 0.0)) or (
                 limit >= excess - np.log1p(excess)
             ):
@@ -391,7 +391,7 @@ def compiled_draws(njit: Any) -> CompiledDraws:
 
     @njit
     def fill_around_mean(rng: np.random.Generator, mu: Array, t: float, out: Array) -> None:
-        """Fill ``out``, shape (d,), with a direction at a deficit t around a mean."""
+        """Fill ``out``, shape (d,), with a direction x with 1 − mu · x = t."""
         require_unit_vector(mu)
         d = mu.shape[0]
         sign = 1.0 if mu[d - 1] >= 0.0 else -1.0
@@ -403,7 +403,7 @@ def compiled_draws(njit: Any) -> CompiledDraws:
             squared += normal * normal
             along += normal * mu[i]
         scale = np.sqrt(t * (2.0 - t) / squared)
-        # Householder reflection along normal = sign * mu + pole, for which nothing cancels.
+        # Householder reflection along normal = sign * mu + pole, without cancellation.
         projection = sign * scale * along / (1.0 + np.abs(mu[d - 1])) + 1.0 - t
         for i in range(d - 1):
             out[i] = projection * mu[i] - sign * scale * out[i]

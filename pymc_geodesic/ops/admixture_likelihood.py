@@ -23,11 +23,11 @@ from pymc_geodesic.ops.numba_backend import LoopOp
 from pymc_geodesic.ops.sparse_dot import positions_of
 
 _PIECE = 2**20
-"""Numbers that are gathered at a time where NumPy does the work."""
+"""Entries gathered at a time in the NumPy implementation."""
 
 
 class _AdmixtureOp(LoopOp, Op):
-    """Base: inputs values, columns, rows, theta (n, K) and the topics by word (V, K)."""
+    """Base class: inputs values, columns, rows, theta (n, K) and the topics by word (V, K)."""
 
     __props__ = ()
 
@@ -56,12 +56,12 @@ class _AdmixtureOp(LoopOp, Op):
         return str(np.result_type(tensors[0].type.dtype, *[t.type.dtype for t in tensors[3:]]))
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Return that positions are no numbers to differentiate by."""
+        """Return that the output is not connected to the positions."""
         return [[i not in (1, 2)] for i in range(len(node.inputs))]
 
 
 def _pieces(rows: np.ndarray, n_topics: int) -> list[slice]:
-    """Ranges of rows that hold few enough non-zeros to be gathered at once."""
+    """Return ranges of rows with a bounded number of non-zeros."""
     ends = np.cumsum(rows[:, 1] - rows[:, 0])
     pieces, start, done = [], 0, 0
     while start < len(rows):
@@ -84,7 +84,7 @@ def _gathered(inputs: Sequence[np.ndarray]) -> Any:
 
 
 class AdmixtureLogLikelihood(_AdmixtureOp):
-    """Log-likelihood of each row: the equation above.
+    """Log-likelihood of each row; see the module docstring.
 
     Examples
     --------
@@ -125,11 +125,11 @@ class AdmixtureLogLikelihood(_AdmixtureOp):
         ]
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
-        """One number for each row."""
+        """Return the shape: one value for each row."""
         return [(shapes[2][0],)]
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
-        """Sum up in NumPy."""
+        """Compute the sum in NumPy."""
         result = np.zeros(len(inputs[2]), node.outputs[0].type.dtype)
         with np.errstate(divide="ignore"):
             for document, _, count, mixture in _gathered(inputs):
@@ -161,7 +161,7 @@ class AdmixtureLogLikelihood(_AdmixtureOp):
 
 
 class AdmixtureThetaGradient(_AdmixtureOp):
-    """Gradient of the log-likelihood in the proportions θ, times a number for each row.
+    """Gradient of the log-likelihood in the proportions θ, times a factor for each row.
 
     Examples
     --------
@@ -180,11 +180,11 @@ class AdmixtureThetaGradient(_AdmixtureOp):
         return Apply(self, tensors, [pt.tensor(dtype=self._dtype(tensors), shape=shape)])
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
-        """Shape of θ."""
+        """Return the shape of θ."""
         return [shapes[3]]
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
-        """Sum up in NumPy."""
+        """Compute the sum in NumPy."""
         by_word, factor = inputs[4], inputs[5]
         result = np.zeros(inputs[3].shape, node.outputs[0].type.dtype)
         for document, word, count, mixture in _gathered(inputs):
@@ -218,7 +218,7 @@ class AdmixtureThetaGradient(_AdmixtureOp):
 
 
 class AdmixtureTopicsGradient(_AdmixtureOp):
-    """Gradient of the log-likelihood in the topics by word, each row times a number of its own.
+    """Gradient of the log-likelihood in the topics by word, with a factor for each document.
 
     Examples
     --------
@@ -238,11 +238,11 @@ class AdmixtureTopicsGradient(_AdmixtureOp):
         return Apply(self, tensors, [pt.tensor(dtype=self._dtype(tensors), shape=shape)])
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
-        """Shape of the topics by word."""
+        """Return the shape of the topics by word."""
         return [shapes[4]]
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
-        """Sum up in NumPy."""
+        """Compute the sum in NumPy."""
         theta, factor = inputs[3], inputs[5]
         result = np.zeros(inputs[4].shape, node.outputs[0].type.dtype)
         for document, word, count, mixture in _gathered(inputs):
@@ -277,7 +277,7 @@ class AdmixtureTopicsGradient(_AdmixtureOp):
 
 @_vectorize_node.register(AdmixtureLogLikelihood)
 def _with_draws_of_theta(op: Op, node: Apply, *batched: TensorVariable) -> list[TensorVariable]:
-    """Take several draws of the proportions as so many more documents."""
+    """Vectorize over draws of the proportions by repeating the documents."""
     values, columns, rows, theta, by_word = batched
     if by_word.type.ndim > 2 or any(
         new.type.ndim > old.type.ndim for new, old in zip(batched[:3], node.inputs[:3], strict=True)

@@ -60,7 +60,7 @@ def _logarithmic_derivative(rows: list[list[Fraction]]) -> list[list[Fraction]]:
 def _ratio(rows: list[list[Fraction]]) -> list[list[Fraction]]:
     r"""Return the coefficients of b_k, with :math:`p^k b_k(p^2) = p (U_{k-1}/2 + p\,U_{k-1}')`.
 
-    They are what the expansion of the derivative (DLMF 10.41.11) adds to that of the function.
+    They are the difference of the expansions of the derivative (DLMF 10.41.11) and the function.
     """
     return [
         [Fraction(0)],
@@ -95,7 +95,7 @@ RATIO_SLOPE = _table(_logarithmic_derivative(_RATIO))
 r"""Coefficients of :math:`k b_k + 2 y b_k'`."""
 
 RAISE = 16
-"""How much the order is raised before Debye's expansion is used."""
+"""Increase of the order at which Debye's expansion is used."""
 
 
 class BesselFunctions(NamedTuple):
@@ -111,12 +111,12 @@ def bessel_functions(
     log: Callable[[Any], Any],
     compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function,
 ) -> BesselFunctions:
-    r"""Build the functions of the von Mises–Fisher constant on an arithmetic.
+    r"""Return the functions of the von Mises–Fisher constant for an arithmetic.
 
     Parameters
     ----------
     sqrt, log : callable
-        Square root and natural logarithm of the arithmetic; its numbers know + − × ÷.
+        Square root and natural logarithm of numbers that support + − × ÷.
     compiled : callable, optional
         Decorator for every function, the inner ones included.
 
@@ -148,7 +148,7 @@ def bessel_functions(
         series = double_series(FUNCTION, square, inverse)
         reach = radius + raised
         ratio = 1.0 / reach - inverse * double_series(RATIO, square, inverse) / series
-        # Every factor is near one, so that their product neither over- nor underflows.
+        # Every factor is near one, which avoids over- and underflow.
         product = reach * 0.0 + 1.0
         for step in range(RAISE):
             ratio = 1.0 / (2.0 * (raised - step) + kappa * kappa * ratio)
@@ -187,8 +187,8 @@ def bessel_functions(
             - quotient * double_series(FUNCTION_SLOPE, square, inverse)
         ) / series
         ratio = 1.0 / (radius + raised) - inverse * quotient
-        # `growth` is d log(kappa ratio) / d log kappa, and obeys a recurrence of its own; the
-        # textbook form 1 - A² - (d - 1) A / kappa loses all its digits at large kappa.
+        # `growth` is d log(kappa ratio) / d log kappa, with a recurrence of its own; the
+        # textbook form 1 - A² - (d - 1) A / kappa cancels for large kappa.
         growth = cosine + (kappa * inverse) * (kappa * inverse) * (
             cosine * quotient + (1.0 + cosine) * quotient_slope
         ) / (1.0 - (1.0 + cosine) * quotient)
@@ -202,7 +202,7 @@ def bessel_functions(
     return BesselFunctions(log_normalizer, mean_resultant_length, mean_resultant_length_slope)
 
 
-_FUNCTIONS = bessel_functions(np.sqrt, np.log)
+NUMPY_FUNCTIONS = bessel_functions(np.sqrt, np.log)
 
 
 def _arguments(d: ArrayLike, kappa: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -255,7 +255,7 @@ def log_vmf_normalizer(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.float64]:
     >>> float(log_vmf_normalizer(3, 2.0) - np.log(2.0 / (4 * np.pi * np.sinh(2.0)))) < 1e-14
     True
     """
-    return _FUNCTIONS.log_normalizer(*_arguments(d, kappa))
+    return NUMPY_FUNCTIONS.log_normalizer(*_arguments(d, kappa))
 
 
 def mean_resultant_length(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.float64]:
@@ -290,7 +290,7 @@ def mean_resultant_length(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.float64]
     >>> float(mean_resultant_length(3, 2.0))  # coth(2) - 1/2
     0.537314...
     """
-    return _FUNCTIONS.mean_resultant_length(*_arguments(d, kappa))
+    return NUMPY_FUNCTIONS.mean_resultant_length(*_arguments(d, kappa))
 
 
 def mean_resultant_length_slope(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.float64]:
@@ -298,7 +298,7 @@ def mean_resultant_length_slope(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.fl
 
     .. math:: A_d'(\kappa) = 1 - A_d(\kappa)^2 - \frac{d - 1}{\kappa} A_d(\kappa)
 
-    It is computed by a recurrence without the cancellation of this formula.
+    It is computed by a recurrence that avoids the cancellation of this formula.
 
     Parameters
     ----------
@@ -327,11 +327,11 @@ def mean_resultant_length_slope(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.fl
     >>> float(mean_resultant_length_slope(4, 0.0))
     0.25
     """
-    return _FUNCTIONS.mean_resultant_length_slope(*_arguments(d, kappa))
+    return NUMPY_FUNCTIONS.mean_resultant_length_slope(*_arguments(d, kappa))
 
 
-LARGEST_KAPPA = 1e8
-"""Bound for a component of equal points, whose likelihood has no maximum."""
+MAX_KAPPA = 1e8
+"""Upper bound of κ; the likelihood of identical points has no maximum."""
 
 NEWTON_STEPS = 50
 
@@ -339,14 +339,14 @@ NEWTON_STEPS = 50
 def kappa_of_resultant_length(d: int, length: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""Solve :math:`A_d(\kappa) = R` for κ, the maximum of the likelihood.
 
-    Newton's method from :math:`R (d - R^2) / (1 - R^2)` (Banerjee et al. 2005, eq. 4.4), which is
-    never far from the root.
+    Newton's method from :math:`R (d - R^2) / (1 - R^2)` (Banerjee et al. 2005, eq. 4.4), a close
+    approximation.
     """
     length = np.clip(length, 0.0, 1.0 - 1e-12)
-    kappa = np.minimum(length * (d - length**2) / (1.0 - length**2), LARGEST_KAPPA)
+    kappa = np.minimum(length * (d - length**2) / (1.0 - length**2), MAX_KAPPA)
     for _ in range(NEWTON_STEPS):
         change = (mean_resultant_length(d, kappa) - length) / mean_resultant_length_slope(d, kappa)
-        following = np.clip(kappa - change, 0.5 * kappa, np.minimum(2.0 * kappa, LARGEST_KAPPA))
+        following = np.clip(kappa - change, 0.5 * kappa, np.minimum(2.0 * kappa, MAX_KAPPA))
         if np.all(np.abs(following - kappa) <= 1e-12 * (1.0 + kappa)):
             return following
         kappa = following

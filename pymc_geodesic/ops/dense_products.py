@@ -54,7 +54,7 @@ class MatrixMatrix(LoopOp, Op):
         return Apply(self, [left, right], [pt.tensor(dtype="float64", shape=shape)])
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
-        """Shape of the product."""
+        """Return the shape of the product."""
         return [(shapes[0][0], shapes[1][1])]
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
@@ -63,7 +63,7 @@ class MatrixMatrix(LoopOp, Op):
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
         """Return the call of BLAS."""
-        prepare()  # before chains fork, each of which would
+        prepare()  # once, before chains fork
 
         @njit
         def product(left, right):  # type: ignore[no-untyped-def]
@@ -76,11 +76,11 @@ class MatrixMatrix(LoopOp, Op):
         return product
 
 
-_LARGEST_MATRIX = 2**20
-"""Numbers of a matrix beyond which BLAS, which may use several threads, is called."""
+_MAX_SIZE = 2**20
+"""Maximum size of a matrix for plain loops; above it BLAS is faster, and may use threads."""
 
-_OPEN_LENGTH = 2048
-"""What a number of rows that is left open counts for: they are looked at in chunks."""
+_UNKNOWN_LENGTH = 2048
+"""Assumed length of an axis that is not static; such rows are evaluated in chunks."""
 
 _AFTER_CANONICALIZATION = 1.7
 
@@ -97,7 +97,7 @@ class MatrixVector(LoopOp, Op):
         return Apply(self, [matrix, vector], [output])
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
-        """Shape of the product."""
+        """Return the shape of the product."""
         return [shapes[0][:1]]
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
@@ -134,7 +134,7 @@ class VectorMatrix(LoopOp, Op):
         return Apply(self, [vector, matrix], [output])
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
-        """Shape of the product."""
+        """Return the shape of the product."""
         return [shapes[1][1:]]
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
@@ -182,8 +182,8 @@ def _product_as_loop(fgraph: Any, node: Apply) -> list[TensorVariable] | None:
         matrix, vector = right.mT, left[0]
     else:
         return _by_blas(left, right)
-    shape = [_OPEN_LENGTH if length is None else length for length in matrix.type.shape]
-    if shape[0] * shape[1] > _LARGEST_MATRIX or np.dtype(dtype).kind != "f":
+    shape = [_UNKNOWN_LENGTH if length is None else length for length in matrix.type.shape]
+    if shape[0] * shape[1] > _MAX_SIZE or np.dtype(dtype).kind != "f":
         return _by_blas(left, right)
     operation = matrix.owner.op if matrix.owner is not None else None
     if isinstance(operation, DimShuffle) and operation.is_matrix_transpose:
@@ -194,16 +194,16 @@ def _product_as_loop(fgraph: Any, node: Apply) -> list[TensorVariable] | None:
 
 
 def _by_blas(left: TensorVariable, right: TensorVariable) -> list[TensorVariable] | None:
-    """Call BLAS where it has a routine for both, which is compiled once for all models."""
+    """Return the product by BLAS if both matrices are float64."""
     if left.type.dtype == right.type.dtype == "float64":
         return [MatrixMatrix()(left, right)]
     return None
 
 
 def with_loops_for_products(mode: Mode) -> Mode:
-    """Copy of a Numba mode that compiles products of a matrix and a vector into loops.
+    """Return a Numba mode that compiles products of a matrix and a vector to loops.
 
-    Other products of float64 call BLAS through one function that is compiled once for all models.
+    Other products of float64 call BLAS by one function that is compiled once for all models.
 
     Parameters
     ----------

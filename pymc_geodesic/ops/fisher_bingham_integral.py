@@ -1,4 +1,4 @@
-r"""The integral of :math:`e^{x^\top A x + b^\top x}` over the sphere.
+r"""Integral and moments of :math:`e^{x^\top A x + b^\top x}` on the sphere.
 
 In the axes of A, with eigenvalues :math:`a_i` that occur :math:`m_i` times and :math:`g_i` the
 length of b along each, Kume and Wood's Laplace inversion gives
@@ -9,8 +9,8 @@ length of b along each, Kume and Wood's Laplace inversion gives
       = \frac{2 \pi^{d/2}}{2 \pi i} \int e^{\varphi(t)}\, dt, \qquad
     \varphi(t) = t - \sum_i \frac{m_i}{2} \log(t - a_i) + \sum_i \frac{g_i^2}{4 (t - a_i)} ,
 
-along a contour that passes to the right of all :math:`a_i`. It is summed up here, not
-approximated at its saddle point :math:`t_0`, by the trapezoidal rule on the hyperbola
+along a contour to the right of all :math:`a_i`. It is computed by the trapezoidal rule on the
+hyperbola through the saddle point :math:`t_0`
 
 .. math::
 
@@ -25,10 +25,15 @@ With :math:`s_i = t_0 - a_i`, the shares :math:`w_i = g_i^2 / 4 s_i^2` and
     \varphi(t) - \varphi(t_0) = \sum_i w_i \frac{\zeta^2}{s_i + \zeta}
       + \sum_i \frac{m_i}{2} \{\eta_i - \log(1 + \eta_i)\}, \qquad \eta_i = \zeta / s_i .
 
-The real part of every term is negative where ζ is further from the real axis than it is to the left
-of zero, whatever the :math:`s_i`: nothing cancels on a hyperbola whose asymptotes lie there, and
-the rule converges as :math:`e^{-2 \pi v / h}` with v the angle that is left on either side. The
-angle, the vertex and the step below reach rounding error for all parameters.
+The real part of every term is negative for :math:`|\operatorname{Im} \zeta| >
+-\operatorname{Re} \zeta`, for any :math:`s_i`: there is no cancellation on a hyperbola with
+asymptotes in that region, and the rule of step h converges as :math:`e^{-2 \pi v / h}` with v the
+angle to the boundary of the region of analyticity. The angle, the vertex and the step below give
+rounding error for all parameters.
+
+Given t on the contour, x is formally Gaussian with covariance :math:`R = \tfrac12 (t I - A)^{-1}`
+and mean R b: moments of x are averages over the contour of those of a Gaussian, and covariances are
+sums of the averages within and between.
 
 References
 ----------
@@ -52,18 +57,18 @@ ANGLE = math.radians(25.0)
 """Angle of the asymptotes to the vertical."""
 
 STEP = 0.065
-"""Distance of nodes in u."""
+"""Step of the trapezoidal rule in u."""
 
 VERTEX_IN_WIDTHS = 5.0
-"""Size of the hyperbola over the width of the saddle, where this is small."""
+"""Maximum size of the hyperbola, relative to the width of the saddle."""
 
 NEGLIGIBLE = 1e-18
-"""A term this small, relative to the sum, is the last."""
+"""Size of the last term, relative to the sum."""
 
-MOST_NODES = 1000
+MAX_NODES = 1000
 
 TOLERANCE = 1e-9
-"""Of the saddle point: what it is off only moves the contour."""
+"""Relative error of the saddle point, which moves the contour only."""
 
 
 class Contour(NamedTuple):
@@ -91,14 +96,14 @@ class Contour(NamedTuple):
 def saddle_distances(values: Array, counts: Array, squares: Array) -> Array:
     """Return the distances from the saddle point to the eigenvalues.
 
-    Newton's method on a decreasing convex function, from below: no step goes too far.
+    Newton's method on a decreasing convex function, from below, where it does not overshoot.
 
     Parameters
     ----------
     values : ndarray, shape (k,)
         Eigenvalues a.
     counts : ndarray, shape (k,)
-        How often each occurs, m.
+        Multiplicity m of each.
     squares : ndarray, shape (k,)
         g².
 
@@ -111,7 +116,7 @@ def saddle_distances(values: Array, counts: Array, squares: Array) -> Array:
     for i in range(values.size):
         alone = 0.25 * (counts[i] + np.sqrt(counts[i] * counts[i] + 4.0 * squares[i])) - gaps[i]
         nearest = max(nearest, alone)
-    for _ in range(MOST_NODES):
+    for _ in range(MAX_NODES):
         total, slope = 0.0, 0.0
         for i in range(values.size):
             distance = nearest + gaps[i]
@@ -128,9 +133,9 @@ def saddle_distances(values: Array, counts: Array, squares: Array) -> Array:
 
 @compiled
 def exponent(zeta: complex, counts: Array, shares: Array, distances: Array, rest: float) -> complex:
-    """Return φ(t₀ + ζ) − φ(t₀); ``rest`` is the slope that is left at t₀.
+    """Return φ(t₀ + ζ) − φ(t₀); ``rest`` is the remaining slope at t₀.
 
-    The logarithm is written out, since that of 1 + ζ/s loses digits where ζ/s is small.
+    The logarithm uses log1p, since log(1 + ζ/s) is inaccurate for small ζ/s.
     """
     result = rest * zeta
     for i in range(counts.size):
@@ -144,19 +149,19 @@ def exponent(zeta: complex, counts: Array, shares: Array, distances: Array, rest
 
 @compiled
 def contour(values: Array, counts: Array, pulls: Array) -> Contour:
-    """Place the nodes and sum up.
+    """Return nodes, weights and the integral.
 
     Parameters
     ----------
     values, counts : ndarray, shape (k,)
-        Eigenvalues of A, and how often each occurs.
+        Eigenvalues of A and their multiplicities.
     pulls : ndarray, shape (k,)
         g, the length of b along each of them.
 
     Returns
     -------
     Contour
-        Not a number where a parameter is not finite.
+        NaN if a parameter is not finite.
     """
     squares = pulls * pulls
     if not (np.all(np.isfinite(values)) and np.all(np.isfinite(squares))):
@@ -168,10 +173,10 @@ def contour(values: Array, counts: Array, pulls: Array) -> Contour:
     rest = 1.0 - np.sum(shares) - np.sum(gaussian)
     width = 1.0 / np.sqrt(np.sum((gaussian + 2.0 * shares) / distances))
     size = min(VERTEX_IN_WIDTHS * width, np.min(distances)) / math.cos(ANGLE)
-    shifts = np.empty(MOST_NODES, dtype=np.complex128)
-    terms = np.empty(MOST_NODES, dtype=np.complex128)
+    shifts = np.empty(MAX_NODES, dtype=np.complex128)
+    terms = np.empty(MAX_NODES, dtype=np.complex128)
     total, nodes = 0.0, 0
-    while nodes < MOST_NODES:
+    while nodes < MAX_NODES:
         u = nodes * STEP
         across, along = math.sin(ANGLE) * size, math.cos(ANGLE) * size
         zeta = complex(across * (1.0 - math.cosh(u)), along * math.sinh(u))
@@ -359,35 +364,35 @@ def matrix_covariances(
     for node in range(rule.shifts.size):
         weight = rule.weights[node]
         variance = 0.5 / (rule.distances + rule.shifts[node])
-        centre = pulls * variance
+        center = pulls * variance
         statistic = complex(0.0, 0.0)
         for i in range(size):
-            mean[i] += (weight * centre[i]).real
+            mean[i] += (weight * center[i]).real
             second[i, i] += (weight * variance[i]).real
-            statistic += line[i] * centre[i] + form[i, i] * variance[i]
+            statistic += line[i] * center[i] + form[i, i] * variance[i]
             for j in range(size):
-                second[i, j] += (weight * centre[i] * centre[j]).real
-                statistic += centre[i] * form[i, j] * centre[j]
+                second[i, j] += (weight * center[i] * center[j]).real
+                statistic += center[i] * form[i, j] * center[j]
         variances[node], aways[node] = variance, statistic
         expected += (weight * statistic).real
     with_mean, with_second = np.zeros(size), np.zeros((size, size))
     for node in range(rule.shifts.size):
         weight, variance = rule.weights[node], variances[node]
-        centre = pulls * variance
+        center = pulls * variance
         away = aways[node] - expected
         moved = np.empty(size, dtype=np.complex128)
         for i in range(size):
             slope = complex(line[i], 0.0)
             for j in range(size):
-                slope += 2.0 * form[i, j] * centre[j]
+                slope += 2.0 * form[i, j] * center[j]
             moved[i] = variance[i] * slope
-            with_mean[i] += (weight * (away * (centre[i] - mean[i]) + moved[i])).real
+            with_mean[i] += (weight * (away * (center[i] - mean[i]) + moved[i])).real
         for i in range(size):
             for j in range(size):
-                square = centre[i] * centre[j]
+                square = center[i] * center[j]
                 if i == j:
                     square += variance[i]
-                within = moved[i] * centre[j] + centre[i] * moved[j]
+                within = moved[i] * center[j] + center[i] * moved[j]
                 within += 2.0 * variance[i] * form[i, j] * variance[j]
                 with_second[i, j] += (weight * (away * (square - second[i, j]) + within)).real
     return from_eigenbasis(axes, with_mean), conjugated(axes, with_second)

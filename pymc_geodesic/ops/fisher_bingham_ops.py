@@ -28,12 +28,12 @@ Arrays = tuple[Any, ...]
 
 
 class ContourOp(LoopOp, Op):
-    """Base of Ops that call a compiled function of arrays of float64."""
+    """Base class of Ops that call a compiled function of float64 arrays."""
 
     __props__ = ()
     arrays: ClassVar[Callable[..., Arrays]]
     like: ClassVar[tuple[int | None, ...]]
-    """For each output the input whose shape it has; None for a number."""
+    """For each output the input whose shape it has; None for a scalar."""
 
     def make_node(self, *inputs: Any) -> Apply:
         """Build the node."""
@@ -56,7 +56,7 @@ class ContourOp(LoopOp, Op):
 
 
 def _ascontiguous(njit: Any) -> Callable[..., Any]:
-    """Return the function that fixes the layout, so that one version is compiled."""
+    """Return a function that makes arrays contiguous, so that one version is compiled."""
 
     @njit
     def contiguous(array):  # type: ignore[no-untyped-def]
@@ -68,7 +68,7 @@ def _ascontiguous(njit: Any) -> Callable[..., Any]:
 class SpectralIntegral(ContourOp):
     """Logarithm of the integral, and its derivatives in pulls and values.
 
-    The inputs are eigenvalues, how often each occurs, and the length of b along each, as of
+    The inputs are eigenvalues, their multiplicities, and the length of b along each, as in
     `pymc_geodesic.ops.fisher_bingham_integral.contour`.
     """
 
@@ -90,7 +90,7 @@ class SpectralIntegral(ContourOp):
         return integral
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Return that nothing has a derivative in the counts."""
+        """Return that the outputs are not connected to the counts."""
         return [[True] * 3, [False] * 3, [True] * 3]
 
     def pullback(
@@ -99,7 +99,7 @@ class SpectralIntegral(ContourOp):
         outputs: Sequence[Variable],
         cotangents: Sequence[Variable],
     ) -> list[Variable]:
-        """Multiply the derivatives, which are outputs, and covariances for those of outputs."""
+        """Return gradients from the first derivatives, which are outputs, and covariances."""
         values, counts, pulls = inputs
         number, first, second = (_connected(each) for each in cotangents)
         gradients = [number * outputs[2], number * outputs[1]] if number is not None else [0.0, 0.0]
@@ -159,7 +159,7 @@ class MatrixIntegral(ContourOp):
         outputs: Sequence[Variable],
         cotangents: Sequence[Variable],
     ) -> list[Variable]:
-        """Multiply the derivatives, which are outputs, and covariances for those of outputs."""
+        """Return gradients from the first derivatives, which are outputs, and covariances."""
         matrix, vector = inputs
         number, mean, second = (_connected(each) for each in cotangents)
         gradients = [number * outputs[2], number * outputs[1]] if number is not None else [0.0, 0.0]
@@ -200,7 +200,7 @@ def spectral_integral(values: Any, counts: Any, pulls: Any) -> list[TensorVariab
 
     :math:`x_i` is the part of x in the i-th of k orthogonal subspaces, of dimension
     :math:`m_i`, and :math:`|g_i|` the length of a vector in it. Twice differentiable in values and
-    pulls; relative error below 1e-13, and absolute where the result is below one.
+    pulls; error below 1e-13, relative for results above one.
 
     Parameters
     ----------
@@ -231,8 +231,7 @@ def spectral_integral(values: Any, counts: Any, pulls: Any) -> list[TensorVariab
 def matrix_integral(matrix: Any, vector: Any) -> list[TensorVariable]:
     r"""Symbolic :math:`\log \int e^{x^\top A x + b^\top x} dx` and its derivatives.
 
-    Twice differentiable in both; relative error below 1e-13, and absolute where the result is below
-    one.
+    Twice differentiable in both; error below 1e-13, relative for results above one.
 
     Parameters
     ----------

@@ -12,14 +12,15 @@ from pytensor.scalar.math import TriGamma
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorVariable
 
-LARGE = 40.0
+STIRLING_BOUND = 40.0
+"""Value of a above which Stirling's series is used."""
 
 
 def log_gamma_ratio(a: TensorVariable, b: TensorVariable | float) -> TensorVariable:
     r"""Return :math:`\log\{\Gamma(a + b) / \Gamma(a)\}` for positive a and b.
 
-    For large a the difference of Stirling's series is taken term by term, so that the error is
-    that of the result and not that of :math:`\log \Gamma(a)`.
+    For large a it is the termwise difference of Stirling's series, which avoids the cancellation of
+    the difference of :math:`\log \Gamma`.
 
     Parameters
     ----------
@@ -43,15 +44,15 @@ def log_gamma_ratio(a: TensorVariable, b: TensorVariable | float) -> TensorVaria
     >>> float(ratio.eval(mode="FAST_COMPILE"))
     20.723265836946...
     """
-    large = a > LARGE
-    safe = pt.switch(large, a, LARGE)
+    large = a > STIRLING_BOUND
+    safe = pt.switch(large, a, STIRLING_BOUND)
     stirling = (
         (safe + b - 0.5) * pt.log1p(b / safe)
         + b * (pt.log(safe) - 1.0)
         + _correction(safe + b)
         - _correction(safe)
     )
-    small = pt.switch(large, LARGE, a)
+    small = pt.switch(large, STIRLING_BOUND, a)
     return pt.switch(large, stirling, pt.gammaln(small + b) - pt.gammaln(small))
 
 
@@ -61,7 +62,7 @@ def _correction(x: TensorVariable) -> TensorVariable:
 
 
 SHIFT = 10
-"""Terms of the recurrence before the asymptotic series, whose error is then below 10⁻¹⁵."""
+"""Steps of the recurrence, after which the error of the asymptotic series is below 10⁻¹⁵."""
 
 COEFFICIENTS = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 """Bernoulli numbers B₂, B₄, …, B₁₄."""
@@ -80,7 +81,7 @@ def trigamma(x: TensorVariable) -> TensorVariable:
     Parameters
     ----------
     x : TensorVariable, shape (...)
-        Of floating point.
+        Floating point.
 
     Returns
     -------
@@ -121,7 +122,7 @@ def _arithmetic_for_trigamma(fgraph: Any, node: Apply) -> list[TensorVariable] |
 
 
 def with_arithmetic_for_trigamma(mode: Mode) -> Mode:
-    """Copy of a Numba mode in which trigamma functions are arithmetic.
+    """Return a Numba mode in which trigamma functions are arithmetic.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ def without_leading_axes(variable: TensorVariable, ndim: int) -> TensorVariable 
     Returns
     -------
     TensorVariable or None
-        None if the axes are fewer, or if one to be dropped is not known to have length one.
+        None if there are fewer axes, or an axis to be dropped does not have static length one.
     """
     extra = variable.ndim - ndim
     if extra < 0 or not all(variable.type.broadcastable[:extra]):
@@ -36,7 +36,7 @@ def _as_rows(variable: TensorVariable) -> TensorVariable:
 
 
 def matrix_product(vectors: TensorVariable, matrix: TensorVariable) -> TensorVariable:
-    """Return ``vectors @ matrix`` through one 2-D product, if the matrix is a single one.
+    """Return ``vectors @ matrix`` by one 2-D product, if there is a single matrix.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ def matrix_product(vectors: TensorVariable, matrix: TensorVariable) -> TensorVar
 def inner_product(left: TensorVariable, right: TensorVariable) -> TensorVariable:
     """Return the inner products over the last axis; leading axes broadcast.
 
-    Many vectors on the left against one on the right, or against a set of them along an axis
-    where the left has length one (the components of a mixture), become one matrix product.
+    The products of many vectors on the left with one on the right, or with a set of vectors along
+    an axis of length one on the left (the components of a mixture), are one matrix product.
 
     Parameters
     ----------
@@ -115,13 +115,13 @@ class GramMatrix(TensorSymbolicOp):
         outputs: Sequence[TensorVariable],
         gradients: Sequence[TensorVariable],
     ) -> list[TensorVariable]:
-        """Return (G + Gᵀ) B for the gradient G: the rows are met by one product."""
+        """Return (G + Gᵀ) B for the gradient G, one product with the rows."""
         (rows,), (gradient,) = inputs, gradients
         return [pt.dot(gradient + gradient.T, rows)]
 
 
 class SquaredLength(TensorSymbolicOp):
-    """θᵀ G θ for weights θ, shape (..., k), and one symmetric G, shape (k, k)."""
+    """Squared length θᵀ G θ for weights θ, shape (..., k), and one symmetric G, shape (k, k)."""
 
     inline = True
 
@@ -137,7 +137,7 @@ class SquaredLength(TensorSymbolicOp):
         outputs: Sequence[TensorVariable],
         gradients: Sequence[TensorVariable],
     ) -> list[TensorVariable]:
-        """Return the gradients; that in the weights takes up θ G of the value again."""
+        """Return the gradients; that in the weights reuses θ G of the value."""
         (weights, gram), (gradient,) = inputs, gradients
         weighted = gradient[..., None] * weights
         k = weights.shape[-1]
@@ -151,7 +151,7 @@ class SquaredLength(TensorSymbolicOp):
 def vectorize_squared_length(
     op: SquaredLength, node: Apply, weights: TensorVariable, gram: TensorVariable
 ) -> Apply:
-    """Take more weights at once as long as they share the Gram matrix."""
+    """Batch the weights if they share the Gram matrix."""
     if gram.type.ndim > 2:
         return vectorize_node_fallback(op, node, weights, gram)
     return squared_length(weights, gram).owner

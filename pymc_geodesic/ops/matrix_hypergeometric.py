@@ -261,7 +261,7 @@ def _of_four(n: Any, p: Any) -> TensorVariable:
     return pt.where(several, rest / pt.where(several, common, 1.0), 0.0)
 
 
-MOST_ROWS = 3
+MAX_ROWS = 3
 """Maximum dimension for which the constant of several columns is computed."""
 
 

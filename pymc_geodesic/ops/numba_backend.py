@@ -22,35 +22,34 @@ import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.tensor.random.op import RandomVariable
 
-from pymc_geodesic.distributions.von_mises_fisher_draws import Array
 from pymc_geodesic.runtime.jit import source_stamp
 
 
 class WithLoop:
-    """Base of what has a loop for Numba."""
+    """Base class of Ops and random variables with a function for Numba."""
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
-        """Return the function that Numba puts in the place of a node.
+        """Return the function that Numba compiles for a node.
 
         Parameters
         ----------
         node : Apply
-            Only the types of its inputs and outputs, without their static shapes, may shape the
-            loop: they are part of the key of the cache.
+            The loop may depend on the types of its inputs and outputs only, without their static
+            shapes: they are part of the key of the cache.
         njit : callable
             PyTensor's form of `numba.njit`, a decorator with or without options.
 
         Returns
         -------
         callable
-            Of the values of the inputs; for a random variable of the generator and the parameters
-            of a single draw.
+            Function of the values of the inputs; for a random variable, of the generator and the
+            parameters of a single draw.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what Numba compiles for it")
+        raise NotImplementedError(f"{type(self).__name__} does not define numba_loop")
 
 
 class LoopOp(WithLoop):
-    """Base of Ops with a loop, to stand before the other bases.
+    """Base class of Ops with a loop, to be listed before the other base classes.
 
     Examples
     --------
@@ -83,7 +82,7 @@ class LoopOp(WithLoop):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Register before the first Op is there, also one that arrives by pickle."""
+        """Register before the first Op is created, by pickle too."""
         register_with_numba()
         return super().__new__(cls)
 
@@ -91,12 +90,12 @@ class LoopOp(WithLoop):
 class LoopRandomVariable(WithLoop, RandomVariable):
     """A `RandomVariable` whose single draws are a loop.
 
-    Its Op is made when its module is imported, too early to import Numba's dispatch: the
-    registration happens when a graph is built, or arrives by pickle in a new process.
+    Its Op is created when its module is imported, too early to import Numba's dispatch: the classes
+    are registered when a graph is built, or unpickled in a new process.
     """
 
     machine_code_is_kept: ClassVar[bool] = True
-    """Whether the cache may hold the draws; not if they return to Python on their way."""
+    """Whether the machine code may be cached; not if it calls Python."""
 
     def make_node(self, *inputs: Any) -> Apply:
         """Build the node of a draw."""
@@ -111,7 +110,7 @@ class LoopRandomVariable(WithLoop, RandomVariable):
 
 @cache
 def register_with_numba() -> None:
-    """Tell PyTensor's Numba backend about every class with a loop, once in a process."""
+    """Register the base classes with PyTensor's Numba backend, once in a process."""
     from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
     from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 
@@ -126,7 +125,7 @@ def register_with_numba() -> None:
 
 
 def cache_key(op: Any, node: Apply) -> str | None:
-    """Key of the machine code of a node in PyTensor's cache.
+    """Return the key of the machine code of a node in PyTensor's cache.
 
     Parameters
     ----------
@@ -138,8 +137,8 @@ def cache_key(op: Any, node: Apply) -> str | None:
     -------
     str or None
         Changes with the class and the properties of the Op, with the types of the inputs and
-        outputs, and with the sources of the loop and of what it may inline. None, which keeps
-        nothing, for a loop of an interactive session, whose source no file has.
+        outputs, and with the sources of the loop and of what it may inline. None, which disables
+        the cache, for a loop without a source file, as in an interactive session.
     """
     file = Path(type(op).numba_loop.__code__.co_filename)
     if not file.is_file():
@@ -152,54 +151,51 @@ def cache_key(op: Any, node: Apply) -> str | None:
     return sha256(f"{type(op)} {properties} {types} {source_stamp(file)}".encode()).hexdigest()
 
 
-def fill_each(
+def draw_batch(
     fill: Callable[..., Any],
     rng: np.random.Generator,
-    parameters: tuple[Array, ...],
+    parameters: tuple[np.ndarray, ...],
     leading: tuple[tuple[int, ...], ...],
     size: tuple[int, ...],
-    point: tuple[int, ...],
-) -> Array:
-    """Call a compiled function for each set of parameters, with all draws of one set at once.
+    event: tuple[int, ...],
+) -> np.ndarray:
+    """Draw by a compiled function for each set of parameters, in one call for equal parameters.
 
     Parameters
     ----------
     fill : callable
-        Of the generator, the parameters and an array of shape (n, *point) to fill.
+        Function of the generator, the parameters and an array of shape (n, *event), which it fills.
     rng : numpy.random.Generator
     parameters : tuple of ndarray
     leading : tuple of tuple of int
-        The batch shape of each.
+        Batch shape of each parameter.
     size : tuple of int
-        The shape of the draws.
-    point : tuple of int
-        The shape of one draw.
+        Shape of the batch of draws.
+    event : tuple of int
+        Shape of one draw.
 
     Returns
     -------
-    ndarray, shape (*size, *point)
+    ndarray, shape (*size, *event)
     """
     n = math.prod(size)
-    draws = np.empty((n, *point))
+    draws = np.empty((n, *event))
     if n == 0:
-        return draws.reshape(*size, *point)
-    cores = [each.shape[len(shape) :] for each, shape in zip(parameters, leading, strict=True)]
+        return draws.reshape(*size, *event)
+    pairs = list(zip(parameters, leading, strict=True))
     if all(math.prod(shape) == 1 for shape in leading):
-        fill(
-            rng,
-            *(_one(each.reshape(core)) for each, core in zip(parameters, cores, strict=True)),
-            draws,
-        )
-        return draws.reshape(*size, *point)
-    sets = [
-        np.broadcast_to(each, (*size, *core)).reshape(n, *core)
-        for each, core in zip(parameters, cores, strict=True)
-    ]
+        own = (each.reshape(each.shape[len(shape) :]) for each, shape in pairs)
+        fill(rng, *map(_contiguous, own), draws)
+        return draws.reshape(*size, *event)
+    sets = []
+    for each, shape in pairs:
+        core = each.shape[len(shape) :]
+        sets.append(np.broadcast_to(each, (*size, *core)).reshape(n, *core))
     for i in range(n):
-        fill(rng, *(_one(each[i]) for each in sets), draws[i : i + 1])
-    return draws.reshape(*size, *point)
+        fill(rng, *(_contiguous(each[i]) for each in sets), draws[i : i + 1])
+    return draws.reshape(*size, *event)
 
 
-def _one(parameter: Array) -> Array | float:
-    """Return a parameter as compiled code takes it: a number, or an array in C order."""
+def _contiguous(parameter: np.ndarray) -> np.ndarray | float:
+    """Return a parameter as a float, or as an array in C order."""
     return float(parameter) if parameter.ndim == 0 else np.ascontiguousarray(parameter)

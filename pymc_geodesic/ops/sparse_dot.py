@@ -1,8 +1,8 @@
-r"""Products with a sparse matrix whose rows may be any part of it, in any order.
+r"""Products with a sparse matrix given by any selection of its rows, in any order.
 
 The matrix is given by its non-zeros ``values`` (nnz,) in ``columns`` (nnz,), and by ``rows``
 (n, 2): row i holds the non-zeros from position ``rows[i, 0]`` up to ``rows[i, 1]``. A minibatch is
-a block of ``rows`` alone, so that it costs nothing to take one.
+a block of ``rows``, without a copy of the non-zeros.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pymc_geodesic.ops.numba_backend import LoopOp
 
 
 def positions_of(rows: np.ndarray) -> np.ndarray:
-    """Positions of all non-zeros of some rows, one row after the other.
+    """Return the positions of all non-zeros of some rows, in the order of the rows.
 
     Parameters
     ----------
     rows : ndarray of int, shape (n, 2)
-        Where each row begins, and where it ends.
+        Start and stop of each row.
 
     Returns
     -------
@@ -48,16 +48,16 @@ def positions_of(rows: np.ndarray) -> np.ndarray:
 def in_order(
     values: np.ndarray, columns: np.ndarray, rows: np.ndarray, n_rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Copy the non-zeros so that consecutive rows are consecutive in memory.
+    """Copy the non-zeros in the order of the rows.
 
     Parameters
     ----------
     values, columns : ndarray, shape (nnz,)
         Non-zeros and their columns.
     rows : ndarray of int, shape (m, 2)
-        Where each row begins and ends in ``values``.
+        Start and stop of each row in ``values``.
     n_rows : int
-        Rows that are laid out; the others repeat the first of them.
+        Number of distinct rows; the others repeat the first of them.
 
     Returns
     -------
@@ -90,7 +90,7 @@ _NOT_FROM = "The non-zeros are data; only products with them are differentiated"
 def _as_matrix(
     values: np.ndarray, columns: np.ndarray, rows: np.ndarray, width: int
 ) -> sparse.csr_array:
-    """SciPy's form of the rows, without a copy where they lie one after the other."""
+    """Return the rows as a SciPy array, without a copy if they are contiguous."""
     if len(rows) and np.array_equal(rows[1:, 0], rows[:-1, 1]):
         part = slice(rows[0, 0], rows[-1, 1])
         starts = np.append(rows[:, 0], rows[-1, 1]) - rows[0, 0]
@@ -103,7 +103,7 @@ def _as_matrix(
 
 
 class _Product(LoopOp, Op):
-    """Base of the two products; ``width`` is the number of columns of the matrix."""
+    """Base class of the products; ``width`` is the number of columns of the matrix."""
 
     __props__: tuple[str, ...] = ("width",)
 
@@ -143,7 +143,7 @@ class _Product(LoopOp, Op):
         )
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Return that positions are no numbers to differentiate by."""
+        """Return that the output is not connected to the positions."""
         return [[True], [False], [False], [True]]
 
     def _transposed(self) -> Op | None:
@@ -197,7 +197,7 @@ class SparseDot(_Product):
         return SparseTransposeDot(self.width)
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
-        """Shape of the product."""
+        """Return the shape of the product."""
         return [(shapes[2][0], *shapes[3][1:])]
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
@@ -262,7 +262,7 @@ class SparseTransposeDot(_Product):
     width : int
         d, columns of the sparse matrix.
     squared : bool
-        Whether the squares of the values stand in their place. There is no gradient then.
+        Whether the values are replaced by their squares; there is no gradient then.
 
     Examples
     --------
@@ -291,7 +291,7 @@ class SparseTransposeDot(_Product):
         return None if self.squared else SparseDot(self.width)
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
-        """Shape of the product."""
+        """Return the shape of the product."""
         return [(pt.constant(self.width, dtype="int64"), *shapes[3][1:])]
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:

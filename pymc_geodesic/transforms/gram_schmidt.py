@@ -155,8 +155,8 @@ class StiefelTransform(Transform):
     The measure splits as :math:`dY \propto |W|^{(n-p-1)/2}\, dW\, d\mu(X)` with the invariant
     measure μ, which is invariant under right-multiplication by an orthogonal matrix; therefore any
     distribution of W alone makes the density over Y proper, and the Jacobian term is that of the
-    polar decomposition as well. The distribution is :math:`W \sim \mathrm{Wishart}_p(\nu, I/\nu)`, see
-    :func:`~pymc_geodesic.transforms.gram_schmidt.log_gram_density`, which for p = 1 is that of
+    polar decomposition as well. The distribution is :math:`W \sim \mathrm{Wishart}_p(\nu, I/\nu)`,
+    see :func:`~pymc_geodesic.transforms.gram_schmidt.log_gram_density`, which for p = 1 is that of
     :class:`~pymc_geodesic.transforms.unit_vector.UnitVectorTransform`.
 
     Notes

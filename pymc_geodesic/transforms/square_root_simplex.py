@@ -20,11 +20,12 @@ class SquareRootSimplexTransform(Transform):
     r"""Proportions :math:`x_k = y_k^2 / \|y\|^2` of unconstrained vectors y (last axis).
 
     The square root :math:`q = \sqrt x` of proportions is a point on the positive orthant of the
-    sphere, and under this map the simplex with the Fisher metric of the categorical distribution
-    is a piece of a sphere of radius two. Each of the :math:`2^K` orthants maps onto the whole simplex,
+    sphere, and under this map the simplex with the Fisher metric of the categorical distribution is
+    a piece of a sphere of radius two. Each of the :math:`2^K` orthants maps onto the whole simplex,
     so the sampler may cross from one to the next without reflection. With
-    :math:`dx_1\dots dx_{K-1} = 2^{K-1} \prod_k |q_k| \, d\sigma(q)` and the distribution of the length of
-    :func:`~pymc_geodesic.transforms.unit_vector.log_radial_density`, the log Jacobian term is
+    :math:`dx_1\dots dx_{K-1} = 2^{K-1} \prod_k |q_k| \, d\sigma(q)` and the distribution of the
+    length of :func:`~pymc_geodesic.transforms.unit_vector.log_radial_density`, the log Jacobian
+    term is
 
     .. math:: \sum_k \log|q_k| - \log 2 + \log\frac{h(r)}{r^{K-1}},
 

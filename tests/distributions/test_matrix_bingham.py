@@ -191,7 +191,7 @@ def test_pm_draw_is_the_same_sampler():
 
 
 def test_draws_that_are_not_feasible_end_with_an_error(monkeypatch):
-    monkeypatch.setattr(matrix_bingham, "MOST_PROPOSALS", 5000)
+    monkeypatch.setattr(matrix_bingham, "MAX_PROPOSALS", 5000)
     A = np.diag(1e5 * np.arange(8.0))
     with pytest.raises(RuntimeError, match=r"rejection is not feasible .* with 4 columns"):
         draw_matrix_bingham(np.random.default_rng(1), A, [4.0, 3.0, 2.0, 1.0])

@@ -154,7 +154,7 @@ def test_the_loop_refuses_what_is_not_finite():
 
 
 def test_the_loop_gives_up(monkeypatch):
-    monkeypatch.setattr(matrix_von_mises_fisher, "MOST_PROPOSALS", 50)
+    monkeypatch.setattr(matrix_von_mises_fisher, "MAX_PROPOSALS", 50)
     F = 1e3 * np.random.default_rng(1).standard_normal((30, 15))
     compiled_frame.cache_clear()
     with pytest.raises(RuntimeError, match=r"rejection is not feasible .* Draw by MCMC"):
@@ -163,7 +163,7 @@ def test_the_loop_gives_up(monkeypatch):
 
 
 def test_draws_that_are_not_feasible_end_with_an_error(monkeypatch):
-    monkeypatch.setattr(matrix_von_mises_fisher, "MOST_PROPOSALS", 50)
+    monkeypatch.setattr(matrix_von_mises_fisher, "MAX_PROPOSALS", 50)
     F = 1e3 * np.random.default_rng(1).standard_normal((30, 15))
     with pytest.raises(RuntimeError, match="rejection is not feasible for this F of 15 columns"):
         draw_matrix_von_mises_fisher(np.random.default_rng(1), F)
