@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,15 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.validation import known_data, require_known_arguments
+from pymc_geodesic.distributions.validation import PACKAGE, known_data, require_known_arguments
 from pymc_geodesic.distributions.von_mises_fisher_draws import compiled_draws, draw_von_mises_fisher
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
+
+LIKELY_DEGREES = 4.0 * np.pi
+"""Absolute value in radians above which observed angles are probably in degrees."""
+
+Array = NDArray[np.float64]
 
 
 class TorusTransform(CircularTransform):
@@ -56,11 +60,6 @@ class TorusTransform(CircularTransform):
 
 
 torus = TorusTransform()
-
-_PACKAGE = str(Path(__file__).parents[1])
-
-LIKELY_DEGREES = 4.0 * np.pi
-"""Absolute value in radians above which observed angles are probably in degrees."""
 
 
 class Angular(Continuous):
@@ -103,7 +102,7 @@ def _warn_of_degrees(name: str, largest: Any) -> None:
             "np.deg2rad converts degrees, and np.angle(np.exp(1j * x)) wraps angles that have gone "
             "around many times",
             UserWarning,
-            skip_file_prefixes=(_PACKAGE,),
+            skip_file_prefixes=(PACKAGE,),
         )
 
 
@@ -187,9 +186,6 @@ def circular_link(eta: Any, mu: Any = 0.0) -> TensorVariable:
     """
     eta, mu = (pt.as_tensor_variable(floatX(each)) for each in (eta, mu))
     return mu + 2.0 * pt.arctan(eta)
-
-
-Array = NDArray[np.float64]
 
 
 def draw_von_mises(

@@ -43,16 +43,16 @@ NEAR_ENOUGH = 0.02
 
 
 @compiled
-def tangent_point(spread: float) -> float:
-    """Return the best l₀ for bᵀ (t − A)⁻¹ b: the root of 2 l² = spread (1 + l tanh l).
+def tangent_point(form: float) -> float:
+    """Return the best l₀ for bᵀ (t − A)⁻¹ b: the root of 2 l² = form (1 + l tanh l).
 
     Newton's method from above, on a convex function.
     """
-    point = 0.25 * (spread + math.sqrt(spread * spread + 8.0 * spread))
+    point = 0.25 * (form + math.sqrt(form * form + 8.0 * form))
     for _ in range(BISECTIONS):
         hyperbolic = math.tanh(point)
-        value = 2.0 * point * point - spread * (1.0 + point * hyperbolic)
-        slope = 4.0 * point - spread * (hyperbolic + point * (1.0 - hyperbolic * hyperbolic))
+        value = 2.0 * point * point - form * (1.0 + point * hyperbolic)
+        slope = 4.0 * point - form * (hyperbolic + point * (1.0 - hyperbolic * hyperbolic))
         if not slope > 0.0:
             break
         step = value / slope
@@ -92,15 +92,15 @@ def envelope(values: Array, pulls: Array) -> tuple[float, float]:
     distance, point = high, 0.0
     for _ in range(BISECTIONS):
         distance = 0.5 * (low + high)
-        spread, steepness, trace = 0.0, 0.0, 0.0
+        form, steepness, trace = 0.0, 0.0, 0.0
         for i in range(values.size):
             inverse = 1.0 / (distance + gaps[i])
-            spread += pulls[i] * pulls[i] * inverse
+            form += pulls[i] * pulls[i] * inverse
             steepness += pulls[i] * pulls[i] * inverse * inverse
             trace += inverse
-        point = tangent_point(spread)
+        point = tangent_point(form)
         weight = tangent_slope(point)
-        if 1.0 - 0.5 * trace - 0.5 * weight * steepness / (1.0 - weight * spread) < 0.0:
+        if 1.0 - 0.5 * trace - 0.5 * weight * steepness / (1.0 - weight * form) < 0.0:
             low = distance
         else:
             high = distance
@@ -131,10 +131,10 @@ def fill_from_envelope(
     d = values.size
     largest = np.max(values)
     weight = tangent_slope(point)
-    spread = 0.0
+    form = 0.0
     for i in range(d):
-        spread += pulls[i] * pulls[i] / (distance + largest - values[i])
-    stretch = math.sqrt(weight / (1.0 - weight * spread))
+        form += pulls[i] * pulls[i] / (distance + largest - values[i])
+    stretch = math.sqrt(weight / (1.0 - weight * form))
     half = 0.5 * d
     top = point + math.log1p(math.exp(-2.0 * point)) - weight * point * point
     proposals = 0
@@ -315,12 +315,12 @@ def fill_watson(rng: np.random.Generator, mu: Array, kappa: float, out: Array) -
             if rng.standard_exponential() >= -log_acceptance:
                 break
         cosine = math.copysign(math.sqrt(square), normal)
-        place_at_angle(rng, mu, cosine, math.sqrt(far / (near + far)), out[row])
+        fill_at_angle(rng, mu, cosine, math.sqrt(far / (near + far)), out[row])
     return proposals
 
 
 @compiled
-def place_at_angle(
+def fill_at_angle(
     rng: np.random.Generator, mu: Array, cosine: float, sine: float, out: Array
 ) -> None:
     """Fill ``out``, shape (d,), with cosine · mu + sine · a uniform direction orthogonal to mu."""

@@ -10,7 +10,6 @@ distance. There, a rotation of two columns into each other by an angle a has len
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,9 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.validation import known_data, require_known_arguments
+from pymc_geodesic.distributions.validation import PACKAGE, known_data, require_known_arguments
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 from pymc_geodesic.transforms.gram_schmidt import StiefelTransform, stiefel
-
-PACKAGE = str(Path(__file__).parents[1])
 
 ORTHONORMALITY_TOLERANCE = 2e-6
 """Tolerance of the entries of the Gram matrix of a frame."""

@@ -3,7 +3,6 @@
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,8 @@ from pymc_geodesic.distributions.labels import (
     require_classes,
     require_signs,
 )
-from pymc_geodesic.distributions.validation import known_shape, require_known_arguments
+from pymc_geodesic.distributions.validation import PACKAGE, known_shape, require_known_arguments
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
-
-PACKAGE = str(Path(__file__).parents[1])
 
 
 def warn_of_random_cost(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -36,18 +36,19 @@ from pytensor.tensor.variable import TensorVariable
 from scipy import optimize
 
 from pymc_geodesic.distributions.fisher_bingham_draws import SYMMETRY_TOLERANCE
-from pymc_geodesic.distributions.frames import (
-    Frame,
-    log_stiefel_volume,
-    minus_infinity_off_stiefel,
-)
-from pymc_geodesic.distributions.validation import (
-    is_symmetric,
-    require_square,
-)
+from pymc_geodesic.distributions.frames import Frame, log_stiefel_volume, minus_infinity_off_stiefel
+from pymc_geodesic.distributions.validation import is_symmetric, require_square
 from pymc_geodesic.ops.fisher_bingham_ops import matrix_integral
-from pymc_geodesic.ops.matrix_hypergeometric import MAX_ROWS, log_axes_integral
+from pymc_geodesic.ops.matrix_hypergeometric import MAX_ROWS, log_hyp0f0
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
+
+Array = NDArray[np.float64]
+
+MAX_PROPOSALS = 1_000_000
+"""Maximum number of proposals for one draw."""
+
+MIN_BATCH, MAX_BATCH = 32, 4096
+"""Bounds of the number of proposals that are generated together."""
 
 
 class MatrixAngularCentralGaussianRV(SymbolicRandomVariable):
@@ -194,15 +195,6 @@ def draw_matrix_angular_central_gaussian(
     normal = scales[:, None] * rng.standard_normal((size, scales.size, p))
     left, _, right = np.linalg.svd(normal, full_matrices=False)
     return left @ right
-
-
-Array = NDArray[np.float64]
-
-MAX_PROPOSALS = 1_000_000
-"""Maximum number of proposals for one draw."""
-
-MIN_BATCH, MAX_BATCH = 32, 4096
-"""Bounds of the number of proposals that are generated together."""
 
 
 class Envelope(NamedTuple):
@@ -550,7 +542,7 @@ class MatrixBingham(Frame):
         n, p = A.type.shape[-1], b.type.shape[-1]
         several = -log_stiefel_volume(value.shape[-2], value.shape[-1])
         if has_known_constant(A, b) and p > 1:
-            several = several - log_axes_integral(A, b, n, p)
+            several = several - log_hyp0f0(A, b, n, p)
         constant = constant_by_columns(
             p,
             b.shape[-1],

@@ -20,11 +20,7 @@ from pymc.pytensorf import floatX
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.frames import (
-    Frame,
-    log_stiefel_volume,
-    minus_infinity_off_stiefel,
-)
+from pymc_geodesic.distributions.frames import Frame, log_stiefel_volume, minus_infinity_off_stiefel
 from pymc_geodesic.distributions.von_mises_fisher_draws import (
     Array,
     compiled_draws,
@@ -32,7 +28,7 @@ from pymc_geodesic.distributions.von_mises_fisher_draws import (
 )
 from pymc_geodesic.ops.bessel import log_vmf_normalizer
 from pymc_geodesic.ops.bessel_ops import compiled_functions
-from pymc_geodesic.ops.matrix_hypergeometric import log_frame_integral
+from pymc_geodesic.ops.matrix_hypergeometric import log_hyp0f1
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
 
 MAX_PROPOSALS = 100_000
@@ -40,6 +36,12 @@ MAX_PROPOSALS = 100_000
 
 MAX_BATCH = 4096
 """Maximum number of proposals that are generated together."""
+
+MAX_SWEEPS = 60
+"""Maximum number of Jacobi sweeps, which converge quadratically; ten are usually enough."""
+
+MAX_COLUMNS = 10
+"""Maximum number of columns for which the constant is computed."""
 
 
 def _log_normalizer(dim: int, kappa: Array) -> Array:
@@ -190,10 +192,6 @@ def draw_matrix_von_mises_fisher(
         proposed += copies
         copies = min(2 * copies, max(1, MAX_BATCH // max(1, pending.size)))
     return frames.reshape(*size, rows, columns) @ right
-
-
-MAX_SWEEPS = 60
-"""Maximum number of Jacobi sweeps, which converge quadratically; ten are usually enough."""
 
 
 @cache
@@ -419,9 +417,6 @@ class MatrixVonMisesFisherRV(LoopRandomVariable):
 
 matrix_von_mises_fisher = MatrixVonMisesFisherRV()
 
-MAX_COLUMNS = 10
-"""Maximum number of columns for which the constant is computed."""
-
 
 class MatrixVonMisesFisher(Frame):
     r"""Matrix von Mises–Fisher distribution of orthonormal frames.
@@ -570,5 +565,5 @@ def log_mean_exponential(F: TensorVariable, n: Any, p: int | None) -> TensorVari
         squared = pt.sum(pt.sqr(F), axis=(-2, -1))
         positive = squared > 0
         length = pt.where(positive, pt.sqrt(pt.where(positive, squared, 1.0)), 0.0)
-        return log_frame_integral(n, length[..., None], p)
-    return log_frame_integral(n, pt.linalg.svd(F, compute_uv=False), p)
+        return log_hyp0f1(n, length[..., None], p)
+    return log_hyp0f1(n, pt.linalg.svd(F, compute_uv=False), p)

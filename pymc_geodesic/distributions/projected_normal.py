@@ -89,8 +89,8 @@ def _closed_form(n: int, alpha: TensorVariable) -> TensorVariable:
     if n == 2:
         moment = near * moment + zeroth
     nodes, weights = roots_genlaguerre(N_NODES, n)
-    spread = (far**-2.0)[..., None]
-    tail = pt.sum(weights * pt.exp(-0.5 * nodes**2 * spread), axis=-1)
+    inverse_square = (far**-2.0)[..., None]
+    tail = pt.sum(weights * pt.exp(-0.5 * nodes**2 * inverse_square), axis=-1)
     return pt.switch(
         alpha > LAGUERRE_BOUND,
         pt.log(moment),

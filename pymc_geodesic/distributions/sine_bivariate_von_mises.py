@@ -65,6 +65,11 @@ DROP = 40.0
 MAX_TERMS = 1e7
 """Maximum number of terms; the constant is NaN if more are needed."""
 
+Array = NDArray[np.float64]
+
+N_ITERATIONS = 12
+"""Iterations of the fixed point for r₀; the envelope is valid for any r₀."""
+
 
 def _number_of_terms(kappa: TensorVariable, lam: TensorVariable) -> TensorVariable:
     r"""Return a sufficient number of terms for all rows.
@@ -124,12 +129,6 @@ def log_sine_normalizer(kappa: TensorVariable, lam: TensorVariable) -> TensorVar
     two_terms = fixed[..., 0] + pt.log1p(quarter * pt.exp(fixed[..., 1] - fixed[..., 0]))
     summed = pt.switch(n_terms > 2, pt.logsumexp(terms, axis=-1), np.nan)
     return 2.0 * np.log(2.0 * np.pi) + pt.switch(is_small, two_terms, summed)
-
-
-Array = NDArray[np.float64]
-
-N_ITERATIONS = 12
-"""Iterations of the fixed point for r₀; the envelope is valid for any r₀."""
 
 
 class Envelope(NamedTuple):

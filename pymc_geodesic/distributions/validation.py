@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,22 @@ from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
 from pymc_geodesic.distributions.fisher_bingham_draws import SYMMETRY_TOLERANCE
-from pymc_geodesic.distributions.von_mises_fisher_draws import (
-    LENGTH_TOLERANCE,
-    are_unit_vectors,
-)
+from pymc_geodesic.distributions.von_mises_fisher_draws import LENGTH_TOLERANCE, are_unit_vectors
 from pymc_geodesic.runtime.missing_values import missing, refuse_missing
+
+PACKAGE = str(Path(__file__).parents[1])
+"""Folder of the package, which warnings skip to point to the caller."""
+
+COMMON_ARGUMENTS = {
+    "dims",  # PyMC raises, with the reason
+    "dtype",
+    "initval",  # PyMC raises, with the reason
+    "name",
+    "return_next_rng",
+    "rng",
+    "shape",
+    "size",
+}
 
 
 @cache
@@ -59,6 +71,118 @@ def known_data(value: Any) -> NDArray[np.generic] | np.ma.MaskedArray | None:
     if is_minibatch(value):
         return known_data(value.owner.inputs[value.owner.outputs.index(value)])
     return None
+
+
+def known_shape(variable: TensorVariable) -> tuple[int, ...] | None:
+    """Return the shape of a variable from lengths of dimensions and shapes of data containers.
+
+    PyTensor's static shape has neither the length of a dimension of a model nor that of a data
+    container, because both may change.
+
+    Parameters
+    ----------
+    variable : TensorVariable
+
+    Returns
+    -------
+    tuple of int or None
+        None if the shape depends on a variable without a value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_geodesic.distributions.validation import known_shape
+    >>> with pm.Model(coords={"class": ["low", "high"]}):
+    ...     X = pm.Data("X", np.ones((5, 3)))
+    ...     W = pm.Normal("W", shape=(3, 2))
+    ...     b = pm.Normal("b", dims="class")
+    >>> (X @ W + b).type.shape, known_shape(X @ W + b)
+    ((None, 2), (5, 2))
+    """
+    if None not in variable.type.shape:
+        return variable.type.shape
+    shape = rewrite_graph(variable.shape, include=("ShapeOpt", "canonicalize"))
+    for entry in graph_inputs([shape]):
+        if isinstance(entry.type, RandomType) or not isinstance(entry, Constant | SharedVariable):
+            return None
+    return tuple(int(length) for length in shape.eval(mode="FAST_COMPILE"))
+
+
+def last_length(shape: Any) -> int | None:
+    """Return the last entry of a shape, if it is known when the model is built.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.distributions.validation import last_length
+    >>> last_length((5, 3)), last_length(4), last_length(None)
+    (3, 4, None)
+    """
+    if isinstance(shape, tuple | list):
+        if not shape:
+            return None
+        shape = shape[-1]
+    if shape is None or shape is Ellipsis:
+        return None
+    length = known_data(shape)
+    if length is None or length.size == 0 or not np.issubdtype(length.dtype, np.integer):
+        return None
+    return int(length.reshape(-1)[-1])
+
+
+def length_of_last_axis(*variables: TensorVariable) -> int | TensorVariable:
+    """Return the length of the last axis: an int if it is static in one of the variables."""
+    for variable in variables:
+        if variable.type.shape[-1] is not None:
+            return int(variable.type.shape[-1])
+    return variables[0].shape[-1]
+
+
+def require_known_arguments(cls: type, kwargs: dict[str, Any]) -> None:
+    """Raise for arguments that a distribution does not have, which PyMC and PyTensor ignore.
+
+    Parameters
+    ----------
+    cls : type
+        The distribution.
+    kwargs : dict
+        Keyword arguments of its ``dist`` other than the parameters.
+
+    Raises
+    ------
+    TypeError
+        If there are unknown arguments; the message has their names.
+    """
+    unknown = sorted(set(kwargs) - COMMON_ARGUMENTS)
+    if unknown:
+        raise TypeError(
+            f"{cls.__name__} has no argument {', '.join(map(repr, unknown))}; "
+            "its documentation lists its parameters"
+        )
+
+
+def unit_points(points: Any) -> NDArray[np.float64] | sparse.csr_array:
+    """Return points on the sphere, dense or sparse, as float64; raise ValueError for others."""
+    refuse_missing("points", points)
+    if sparse.issparse(points):
+        rows = sparse.csr_array(points, dtype=float)
+        squared = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+        is_unit = are_unit_vectors(np.sqrt(squared)[:, None])
+    else:
+        rows = np.asarray(points, dtype=float)
+        is_unit = are_unit_vectors(rows) if rows.ndim == 2 else np.ones(1, dtype=bool)
+    if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] < 2:
+        raise ValueError(
+            "points must be a matrix (point, coordinate) of at least one point and two "
+            f"coordinates, got shape {rows.shape}"
+        )
+    if not is_unit.all():
+        worst = int(np.argmin(is_unit))
+        raise ValueError(
+            f"{np.sum(~is_unit)} of the {len(is_unit)} points are no unit vectors, the first of "
+            f"them points[{worst}]: divide each row by its length, and drop rows of zeros"
+        )
+    return rows
 
 
 def require_unit_rows(name: str, observed: Any) -> None:
@@ -118,6 +242,20 @@ def _first(where: NDArray[np.bool_]) -> str:
     return f"row {position}" + (f" (and {count - 1} more)" if count > 1 else "")
 
 
+def has_unit_length(vectors: TensorVariable) -> TensorVariable:
+    """Return symbolically whether each vector has length one, to single precision.
+
+    Parameters
+    ----------
+    vectors : TensorVariable, shape (..., d)
+
+    Returns
+    -------
+    TensorVariable of bool, shape (...)
+    """
+    return pt.abs(pt.sum(vectors**2, axis=-1) - 1.0) <= 2.0 * LENGTH_TOLERANCE
+
+
 def minus_infinity_off_sphere(value: TensorVariable, log_density: TensorVariable) -> TensorVariable:
     """Return the log-density, minus infinity for values that are not unit vectors.
 
@@ -139,144 +277,6 @@ def minus_infinity_off_sphere(value: TensorVariable, log_density: TensorVariable
     if data is not None and np.all(are_unit_vectors(data)):
         return log_density
     return pt.switch(has_unit_length(value), log_density, -np.inf)
-
-
-def has_unit_length(vectors: TensorVariable) -> TensorVariable:
-    """Return symbolically whether each vector has length one, to single precision.
-
-    Parameters
-    ----------
-    vectors : TensorVariable, shape (..., d)
-
-    Returns
-    -------
-    TensorVariable of bool, shape (...)
-    """
-    return pt.abs(pt.sum(vectors**2, axis=-1) - 1.0) <= 2.0 * LENGTH_TOLERANCE
-
-
-def known_shape(variable: TensorVariable) -> tuple[int, ...] | None:
-    """Return the shape of a variable from lengths of dimensions and shapes of data containers.
-
-    PyTensor's static shape has neither the length of a dimension of a model nor that of a data
-    container, because both may change.
-
-    Parameters
-    ----------
-    variable : TensorVariable
-
-    Returns
-    -------
-    tuple of int or None
-        None if the shape depends on a variable without a value.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pymc as pm
-    >>> from pymc_geodesic.distributions.validation import known_shape
-    >>> with pm.Model(coords={"class": ["low", "high"]}):
-    ...     X = pm.Data("X", np.ones((5, 3)))
-    ...     W = pm.Normal("W", shape=(3, 2))
-    ...     b = pm.Normal("b", dims="class")
-    >>> (X @ W + b).type.shape, known_shape(X @ W + b)
-    ((None, 2), (5, 2))
-    """
-    if None not in variable.type.shape:
-        return variable.type.shape
-    shape = rewrite_graph(variable.shape, include=("ShapeOpt", "canonicalize"))
-    for entry in graph_inputs([shape]):
-        if isinstance(entry.type, RandomType) or not isinstance(entry, Constant | SharedVariable):
-            return None
-    return tuple(int(length) for length in shape.eval(mode="FAST_COMPILE"))
-
-
-COMMON_ARGUMENTS = {
-    "dims",  # PyMC raises, with the reason
-    "dtype",
-    "initval",  # PyMC raises, with the reason
-    "name",
-    "return_next_rng",
-    "rng",
-    "shape",
-    "size",
-}
-
-
-def require_known_arguments(cls: type, kwargs: dict[str, Any]) -> None:
-    """Raise for arguments that a distribution does not have, which PyMC and PyTensor ignore.
-
-    Parameters
-    ----------
-    cls : type
-        The distribution.
-    kwargs : dict
-        Keyword arguments of its ``dist`` other than the parameters.
-
-    Raises
-    ------
-    TypeError
-        If there are unknown arguments; the message has their names.
-    """
-    unknown = sorted(set(kwargs) - COMMON_ARGUMENTS)
-    if unknown:
-        raise TypeError(
-            f"{cls.__name__} has no argument {', '.join(map(repr, unknown))}; "
-            "its documentation lists its parameters"
-        )
-
-
-def last_length(shape: Any) -> int | None:
-    """Return the last entry of a shape, if it is known when the model is built.
-
-    Examples
-    --------
-    >>> from pymc_geodesic.distributions.validation import last_length
-    >>> last_length((5, 3)), last_length(4), last_length(None)
-    (3, 4, None)
-    """
-    if isinstance(shape, tuple | list):
-        if not shape:
-            return None
-        shape = shape[-1]
-    if shape is None or shape is Ellipsis:
-        return None
-    length = known_data(shape)
-    if length is None or length.size == 0 or not np.issubdtype(length.dtype, np.integer):
-        return None
-    return int(length.reshape(-1)[-1])
-
-
-def length_of_last_axis(*variables: TensorVariable) -> int | TensorVariable:
-    """Return the length of the last axis: an int if it is static in one of the variables."""
-    for variable in variables:
-        if variable.type.shape[-1] is not None:
-            return int(variable.type.shape[-1])
-    return variables[0].shape[-1]
-
-
-def unit_points(points: Any) -> NDArray[np.float64] | sparse.csr_array:
-    """Return points on the sphere, dense or sparse, as float64; raise ValueError for others."""
-    refuse_missing("points", points)
-    if sparse.issparse(points):
-        rows = sparse.csr_array(points, dtype=float)
-        squared = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-        is_unit = are_unit_vectors(np.sqrt(squared)[:, None])
-    else:
-        rows = np.asarray(points, dtype=float)
-        is_unit = are_unit_vectors(rows) if rows.ndim == 2 else np.ones(1, dtype=bool)
-    if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] < 2:
-        raise ValueError(
-            "points must be a matrix (point, coordinate) of at least one point and two "
-            f"coordinates, got shape {rows.shape}"
-        )
-    if not is_unit.all():
-        worst = int(np.argmin(is_unit))
-        raise ValueError(
-            f"{np.sum(~is_unit)} of the {len(is_unit)} points are no unit vectors, the first of "
-            f"them points[{worst}]: divide each row by its length, and drop rows of zeros"
-        )
-    return rows
 
 
 def is_symmetric(matrix: TensorVariable) -> TensorVariable:

@@ -37,6 +37,14 @@ from numpy.typing import ArrayLike, NDArray
 N_TERMS = 12
 """Terms after the leading one."""
 
+RAISE = 16
+"""Increase of the order at which Debye's expansion is used."""
+
+MAX_KAPPA = 1e8
+"""Upper bound of κ; the likelihood of identical points has no maximum."""
+
+NEWTON_STEPS = 50
+
 
 def _expansion(n_terms: int) -> list[list[Fraction]]:
     """Return the coefficients of a_k, k = 0 … n_terms, lowest power first."""
@@ -93,9 +101,6 @@ r"""Coefficients of :math:`k a_k + 2 y a_k'`."""
 
 RATIO_SLOPE = _table(_logarithmic_derivative(_RATIO))
 r"""Coefficients of :math:`k b_k + 2 y b_k'`."""
-
-RAISE = 16
-"""Increase of the order at which Debye's expansion is used."""
 
 
 class BesselFunctions(NamedTuple):
@@ -328,12 +333,6 @@ def mean_resultant_length_slope(d: ArrayLike, kappa: ArrayLike) -> NDArray[np.fl
     0.25
     """
     return NUMPY_FUNCTIONS.mean_resultant_length_slope(*_arguments(d, kappa))
-
-
-MAX_KAPPA = 1e8
-"""Upper bound of κ; the likelihood of identical points has no maximum."""
-
-NEWTON_STEPS = 50
 
 
 def kappa_of_resultant_length(d: int, length: NDArray[np.float64]) -> NDArray[np.float64]:

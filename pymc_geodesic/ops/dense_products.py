@@ -30,6 +30,14 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.ops.numba_backend import LoopOp
 from pymc_geodesic.runtime.blas import multiply, prepare
 
+_MAX_SIZE = 2**20
+"""Maximum size of a matrix for plain loops; above it BLAS is faster, and may use threads."""
+
+_UNKNOWN_LENGTH = 2048
+"""Assumed length of an axis that is not static; such rows are evaluated in chunks."""
+
+_AFTER_CANONICALIZATION = 1.7
+
 
 class MatrixMatrix(LoopOp, Op):
     """The product of two matrices of float64, in C order.
@@ -74,15 +82,6 @@ class MatrixMatrix(LoopOp, Op):
             return result
 
         return product
-
-
-_MAX_SIZE = 2**20
-"""Maximum size of a matrix for plain loops; above it BLAS is faster, and may use threads."""
-
-_UNKNOWN_LENGTH = 2048
-"""Assumed length of an axis that is not static; such rows are evaluated in chunks."""
-
-_AFTER_CANONICALIZATION = 1.7
 
 
 class MatrixVector(LoopOp, Op):

@@ -51,7 +51,6 @@ from numpy.typing import NDArray
 from pymc_geodesic.runtime.jit import compiled
 
 Array = NDArray[np.float64]
-Complex = NDArray[np.complex128]
 
 ANGLE = math.radians(25.0)
 """Angle of the asymptotes to the vertical."""

@@ -51,8 +51,8 @@ class ContourOp(LoopOp, Op):
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
         """Call the function."""
         found = type(self).arrays(*(np.ascontiguousarray(each) for each in inputs))
-        for place, value in zip(outputs, found, strict=True):
-            place[0] = np.asarray(value)
+        for output, value in zip(outputs, found, strict=True):
+            output[0] = np.asarray(value)
 
 
 def _ascontiguous(njit: Any) -> Callable[..., Any]:

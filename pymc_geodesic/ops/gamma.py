@@ -15,6 +15,15 @@ from pytensor.tensor.variable import TensorVariable
 STIRLING_BOUND = 40.0
 """Value of a above which Stirling's series is used."""
 
+SHIFT = 10
+"""Steps of the recurrence, after which the error of the asymptotic series is below 10⁻¹⁵."""
+
+COEFFICIENTS = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+"""Bernoulli numbers B₂, B₄, …, B₁₄."""
+
+_BEFORE_FUSION = 2.5
+"""Position in PyTensor's list of rewrites: after specialization and before loop fusion."""
+
 
 def log_gamma_ratio(a: TensorVariable, b: TensorVariable | float) -> TensorVariable:
     r"""Return :math:`\log\{\Gamma(a + b) / \Gamma(a)\}` for positive a and b.
@@ -59,16 +68,6 @@ def log_gamma_ratio(a: TensorVariable, b: TensorVariable | float) -> TensorVaria
 def _correction(x: TensorVariable) -> TensorVariable:
     square = 1.0 / x**2
     return (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680))) / x
-
-
-SHIFT = 10
-"""Steps of the recurrence, after which the error of the asymptotic series is below 10⁻¹⁵."""
-
-COEFFICIENTS = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
-"""Bernoulli numbers B₂, B₄, …, B₁₄."""
-
-_BEFORE_FUSION = 2.5
-"""Position in PyTensor's list of rewrites: after specialization and before loop fusion."""
 
 
 def trigamma(x: TensorVariable) -> TensorVariable:

@@ -60,6 +60,18 @@ REACH = 4.0
 
 NEWTON_STEPS = 6
 
+FINE = 40, 38.0
+"""Number of nodes, and drop of the logarithm of the integrand at the last node."""
+
+MEDIUM, COARSE = (16, 26.0), (14, 22.0)
+"""The same for triple integrals, for three columns and for more."""
+
+TINY = 1e-100
+"""Added to squares under a square root, whose derivative is then zero at zero."""
+
+MAX_ROWS = 3
+"""Maximum dimension for which the constant of several columns is computed."""
+
 
 def line_nodes(
     power: Any, pull: TensorVariable, density: tuple[int, float], degree: int = 1
@@ -73,21 +85,21 @@ def line_nodes(
     pull : TensorVariable, shape (...)
         c, at least 0.
     density : tuple of int and float
-        How many nodes, and how far the logarithm of the integrand has fallen at the last.
+        Number of nodes, and drop of the logarithm of the integrand at the last node.
     degree : int
         k.
 
     Returns
     -------
     log_sech : TensorVariable, shape (..., nodes)
-        Of x at the nodes, none of them at zero.
+        Logarithm of sech x at the nodes, none of them at zero.
     log_weight : TensorVariable, shape (..., nodes)
-        With it, the mean of an even function of x, whose density is that of the power of sech, is a
-        sum.
+        Logarithm of the weights, for means of even functions of x with density proportional to
+        :math:`\operatorname{sech}^m x`.
 
     Notes
     -----
-    Where the nodes are has no influence but on the error, and is a constant for gradients.
+    The positions of the nodes affect the error only; they are constants for gradients.
 
     Examples
     --------
@@ -116,17 +128,7 @@ def line_nodes(
     return log_sech, pt.log(scale) + both_sides + power * log_sech - log_mass
 
 
-FINE = 40, 38.0
-"""Number of nodes, and drop of the logarithm of the integrand at the last node."""
-
-MEDIUM, COARSE = (16, 26.0), (14, 22.0)
-"""The same for triple integrals, for three columns and for more."""
-
-TINY = 1e-100
-"""Added to squares under a square root, whose derivative is then zero at zero."""
-
-
-def log_frame_integral(n: Any, d: TensorVariable, columns: int | None) -> TensorVariable:
+def log_hyp0f1(n: Any, d: TensorVariable, columns: int | None) -> TensorVariable:
     r"""Return :math:`\log {}_0F_1(\tfrac n2; \tfrac14 D^2)`, differentiable in d.
 
     Parameters
@@ -136,7 +138,7 @@ def log_frame_integral(n: Any, d: TensorVariable, columns: int | None) -> Tensor
     d : TensorVariable, shape (..., p)
         Singular values, at least 0 and in decreasing order; p at most n.
     columns : int or None
-        p, where it is known when the graph is built.
+        p, if it is static.
 
     Returns
     -------
@@ -144,11 +146,9 @@ def log_frame_integral(n: Any, d: TensorVariable, columns: int | None) -> Tensor
         Absolute error below 1e-12 for two columns and 1e-6 for three, or relative where the result
         is large; for more see `pymc_geodesic.MatrixVonMisesFisher`.
 
-    References
-    ----------
-    Hoff (2009), Simulation of the matrix Bingham–von Mises–Fisher distribution, section 3.1, for
-    the law of the columns one after another; Muirhead (1982), *Aspects of multivariate statistical
-    theory*, chapter 7, for the function.
+    References ---------- Hoff (2009), Simulation of the matrix Bingham–von Mises–Fisher
+    distribution, section 3.1, for the conditional distributions of the columns; Muirhead (1982),
+    *Aspects of multivariate statistical theory*, chapter 7, for the function.
 
     Examples
     --------
@@ -156,31 +156,31 @@ def log_frame_integral(n: Any, d: TensorVariable, columns: int | None) -> Tensor
 
     >>> import numpy as np
     >>> import pytensor.tensor as pt
-    >>> from pymc_geodesic.ops.matrix_hypergeometric import log_frame_integral
-    >>> integral = log_frame_integral(2, pt.as_tensor([3.0, 1.0]), 2).exp()
+    >>> from pymc_geodesic.ops.matrix_hypergeometric import log_hyp0f1
+    >>> integral = log_hyp0f1(2, pt.as_tensor([3.0, 1.0]), 2).exp()
     >>> float(integral.eval(mode="FAST_COMPILE") - (np.i0(4.0) + np.i0(2.0)) / 2.0) < 1e-12
     True
     """
     d = d.astype("float64")
     p = d.shape[-1] if columns is None else columns
-    singles = _one(n, d).sum(axis=-1)
+    singles = _one_column(n, d).sum(axis=-1)
     if columns == 1:
         return singles
     one, other = _subsets(d, 2, columns)
-    pairs = _two(n, one, other).sum(axis=-1)
+    pairs = _two_columns(n, one, other).sum(axis=-1)
     if columns == 2:
         return pairs
     density = MEDIUM if columns == 3 else COARSE
     first, second, third = _subsets(d, 3, columns)
-    triples = _three(n, first, second, third, density).sum(axis=-1)
+    triples = _three_columns(n, first, second, third, density).sum(axis=-1)
     if columns == 3:
         return triples
     of_two = pairs - (p - 2) * singles
     of_three = triples - (p - 3) * pairs + (p - 2) * (p - 3) / 2 * singles
-    return of_three + _of_four(n, p) * (of_three - of_two)
+    return of_three + _remainder_ratio(n, p) * (of_three - of_two)
 
 
-def _one(n: Any, d: TensorVariable) -> TensorVariable:
+def _one_column(n: Any, d: TensorVariable) -> TensorVariable:
     """Return log Ω for each d."""
     return log_vmf_normalizer(n, 0.0) - log_vmf_normalizer(n, d)
 
@@ -190,21 +190,22 @@ def _subsets(d: TensorVariable, size: int, columns: int | None) -> list[TensorVa
     if columns is not None:
         chosen = np.array(list(itertools.combinations(range(columns), size)))
         return [d[..., index] for index in chosen.T]
-    place = pt.arange(d.shape[-1])
-    along = [place.reshape((-1, *(1,) * later)) for later in reversed(range(size))]
+    index = pt.arange(d.shape[-1])
+    along = [index.reshape((-1, *(1,) * later)) for later in reversed(range(size))]
     rising = [here < after for here, after in itertools.pairwise(along)]
     return [d[..., index] for index in pt.nonzero(reduce(pt.and_, rising))]
 
 
-def _two(n: Any, first: TensorVariable, second: TensorVariable) -> TensorVariable:
+def _two_columns(n: Any, first: TensorVariable, second: TensorVariable) -> TensorVariable:
     """Return log c of two columns, for arrays of the same shape."""
     log_sech, log_weight = line_nodes(n - 1, first + second, FINE)
     s = pt.exp(log_sech)
-    terms = log_weight + _one(n - 1, first[..., None] * s) + _one(n - 1, second[..., None] * s)
+    terms = log_weight + _one_column(n - 1, first[..., None] * s)
+    terms = terms + _one_column(n - 1, second[..., None] * s)
     return pt.logsumexp(terms, axis=-1)
 
 
-def _three(
+def _three_columns(
     n: Any,
     first: TensorVariable,
     second: TensorVariable,
@@ -226,10 +227,10 @@ def _three(
     inner_s = pt.exp(inner)[..., None, None, :]
     terms = (
         inner_weight[..., None, None, :]
-        + _one(n - 2, larger[..., None] * inner_s)
-        + _one(n - 2, smaller[..., None] * inner_s)
+        + _one_column(n - 2, larger[..., None] * inner_s)
+        + _one_column(n - 2, smaller[..., None] * inner_s)
     )
-    outer = pt.logsumexp(terms, axis=-1) + _one(n - 2, first[..., None, None] * s)
+    outer = pt.logsumexp(terms, axis=-1) + _one_column(n - 2, first[..., None, None] * s)
     outer = outer + weight_of_v[..., :, None] + weight_of_u[..., None, :]
     return pt.logsumexp(outer, axis=(-2, -1))
 
@@ -248,8 +249,8 @@ def _log_limit(n: Any, p: Any) -> TensorVariable:
     return 0.5 * (rows * columns - 0.5 * columns * (columns + 1.0)) * np.log(2.0 * np.pi) - areas
 
 
-def _of_four(n: Any, p: Any) -> TensorVariable:
-    """Return r for large d over what is common to three columns; zero for up to three."""
+def _remainder_ratio(n: Any, p: Any) -> TensorVariable:
+    """Return the ratio of r to the interaction of three columns for large d; zero for p ≤ 3."""
     one, two, three = (_log_limit(n, size) for size in (1, 2, 3))
     p = pt.as_tensor(p).astype("float64")
     singles, pairs = p * one, p * (p - 1.0) / 2.0 * two
@@ -261,11 +262,7 @@ def _of_four(n: Any, p: Any) -> TensorVariable:
     return pt.where(several, rest / pt.where(several, common, 1.0), 0.0)
 
 
-MAX_ROWS = 3
-"""Maximum dimension for which the constant of several columns is computed."""
-
-
-def log_axes_integral(A: TensorVariable, b: TensorVariable, n: int, p: int) -> TensorVariable:
+def log_hyp0f0(A: TensorVariable, b: TensorVariable, n: int, p: int) -> TensorVariable:
     r"""Return :math:`\log {}_0F_0(A, B)`, differentiable in A and in b.
 
     Parameters
@@ -290,8 +287,8 @@ def log_axes_integral(A: TensorVariable, b: TensorVariable, n: int, p: int) -> T
     --------
     >>> import numpy as np
     >>> import pytensor.tensor as pt
-    >>> from pymc_geodesic.ops.matrix_hypergeometric import log_axes_integral
-    >>> log = log_axes_integral(pt.as_tensor(np.diag([3.0, 1.0])), pt.as_tensor([1.0, -1.0]), 2, 2)
+    >>> from pymc_geodesic.ops.matrix_hypergeometric import log_hyp0f0
+    >>> log = log_hyp0f0(pt.as_tensor(np.diag([3.0, 1.0])), pt.as_tensor([1.0, -1.0]), 2, 2)
     >>> round(float(np.exp(log.eval(mode="FAST_COMPILE")) / np.i0(2.0)), 12)
     1.0
     """
@@ -309,11 +306,11 @@ def log_axes_integral(A: TensorVariable, b: TensorVariable, n: int, p: int) -> T
     if n == 2:
         half = 0.5 * apart[0] * steps[0]
         return largest - half + _log_bessel(half)
-    return largest + _of_three_rows(*pt.broadcast_arrays(*apart, *steps))
+    return largest + _hyp0f0_of_three_rows(*pt.broadcast_arrays(*apart, *steps))
 
 
 def _eigenvalues(A: TensorVariable) -> TensorVariable:
-    """Return the eigenvalues, smallest first, with slopes where some are equal too."""
+    """Return the eigenvalues, smallest first, differentiable also at ties."""
     axes = disconnected_grad(pt.linalg.eigh(A)[1])
     return pt.sum(axes * (A @ axes), axis=-2)
 
@@ -323,10 +320,10 @@ def _log_bessel(x: TensorVariable) -> TensorVariable:
     return log_vmf_normalizer(2, 0.0) - log_vmf_normalizer(2, x)
 
 
-def _of_three_rows(
+def _hyp0f0_of_three_rows(
     upper: TensorVariable, lower: TensorVariable, first: TensorVariable, second: TensorVariable
 ) -> TensorVariable:
-    """Return the logarithm for eigenvalues and weights that are so far apart, without its peak."""
+    """Return the logarithm for gaps of eigenvalues and of weights, relative to its maximum."""
     turned = second > first
     first, second = pt.where(turned, second, first), pt.where(turned, first, second)
     upper, lower = pt.where(turned, lower, upper), pt.where(turned, upper, lower)

@@ -20,6 +20,8 @@ from scipy import sparse
 
 from pymc_geodesic.ops.numba_backend import LoopOp
 
+_NOT_FROM = "The non-zeros are data; only products with them are differentiated"
+
 
 def positions_of(rows: np.ndarray) -> np.ndarray:
     """Return the positions of all non-zeros of some rows, in the order of the rows.
@@ -82,9 +84,6 @@ def in_order(
     moved[0, 0] = 0
     moved[n_rows:] = moved[: len(rows) - n_rows]
     return values[positions], columns[positions], moved
-
-
-_NOT_FROM = "The non-zeros are data; only products with them are differentiated"
 
 
 def _as_matrix(

@@ -99,7 +99,7 @@ def test_draws_stay_orthonormal_and_concentrate_at_the_mode(scale):
         assert distance < 10 / np.sqrt(values[-1])
 
 
-def test_each_matrix_of_a_batch_has_its_own_law():
+def test_each_matrix_of_a_batch_has_its_own_distribution():
     F = np.stack([1e4 * np.eye(3, 2), -1e4 * np.eye(3, 2)])
     sample = draw_matrix_von_mises_fisher(np.random.default_rng(1), F, (5, 2))
     np.testing.assert_allclose(sample, np.broadcast_to(F / 1e4, (5, 2, 3, 2)), atol=0.1)
@@ -128,7 +128,7 @@ def interpreted(function=None, **_):
         pytest.param(np.array([[1.0], [2.0], [-3.0]]), id="one column"),
     ],
 )
-def test_loop_and_arrays_draw_from_the_same_law(F):
+def test_loop_and_arrays_draw_from_the_same_distribution(F):
     """Moments of entries and of their products, by samples of both."""
     n, rng = 1500, np.random.default_rng(3)
     draw, loop = compiled_frame(interpreted), np.empty((n, *F.shape))

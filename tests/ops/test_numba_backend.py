@@ -237,5 +237,5 @@ def test_an_op_without_a_loop_is_named():
         def perform(self, node, inputs, outputs):
             raise NotImplementedError
 
-    with pytest.raises(NotImplementedError, match="Silent does not say what Numba compiles"):
+    with pytest.raises(NotImplementedError, match="Silent does not define numba_loop"):
         Silent().numba_loop(None, None)

@@ -1,24 +1,23 @@
-"""The uniform distribution on the sphere."""
+"""Uniform distribution on the sphere, and rotations."""
 
 from typing import ClassVar
 
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pymc.logprob.utils import ParameterValueError
 from pymc.testing import BaseTestDistributionRandom, assert_support_point_is_expected
 from scipy import special, stats
 
+from pymc_geodesic import rotation_to
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.distributions.von_mises_fisher_draws import draw_uniform_directions
 from pymc_geodesic.transforms import unit_vector
+from tests.distributions.directional_checks import evaluate, log_density, unit_vectors
 from tests.grids import slow
-
-
-def evaluate(variable, values=None):
-    return variable.eval(values, mode="FAST_COMPILE")
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -61,10 +60,10 @@ def test_draws_are_uniform(mode):
     """The squared first coordinate of a uniform direction is Beta(1/2, (d - 1)/2)."""
     x = pm.draw(UniformSphere.dist(shape=(30_000, 5)), mode=mode, random_seed=7)
     np.testing.assert_allclose(np.linalg.norm(x, axis=-1), 1.0, rtol=1e-14)
-    law = stats.beta(0.5, 2.0)
+    marginal = stats.beta(0.5, 2.0)
     for axis in np.eye(5)[0], np.full(5, 5**-0.5):
         cosine = x @ axis
-        assert stats.kstest(cosine**2, law.cdf).pvalue > 1e-4
+        assert stats.kstest(cosine**2, marginal.cdf).pvalue > 1e-4
         assert abs(np.mean(cosine > 0) - 0.5) < 5 * 0.5 / np.sqrt(len(x))
 
 
@@ -138,3 +137,53 @@ def test_bad_shapes_are_refused(arguments, message):
 def test_data_off_the_sphere_are_refused():
     with pm.Model(), pytest.raises(ValueError, match="'wind' must be unit vectors"):
         UniformSphere("wind", observed=np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("kind", ["rotation", "reflection"])
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_matrix_takes_the_pole_to_the_direction(kind, d):
+    mu = np.concatenate([unit_vectors(6, d), np.eye(d)[-1:], -np.eye(d)[-1:]])
+    near = np.eye(d)[[-1, -1]] * np.array([[1.0], [-1.0]]) + 1e-9 * np.eye(d)[0]
+    mu = np.concatenate([mu, near])
+    matrices = evaluate(rotation_to(mu, kind))
+    np.testing.assert_allclose(matrices[..., -1], mu, atol=1e-15)
+    identity = np.broadcast_to(np.eye(d), matrices.shape)
+    np.testing.assert_allclose(matrices @ np.swapaxes(matrices, -1, -2), identity, atol=1e-12)
+    sign = 1.0 if kind == "rotation" else -1.0
+    np.testing.assert_allclose(np.linalg.det(matrices), sign, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["rotation", "reflection"])
+def test_derivative_of_the_matrix(kind):
+    mu, weights = pt.dvector("mu"), np.random.default_rng(1).normal(size=(4, 4))
+    total = (weights * rotation_to(mu, kind)).sum()
+    function = pytensor.function([mu], [total, pt.grad(total, mu)], mode="FAST_COMPILE")
+    for point in unit_vectors(3, 4):
+        # Turning along the sphere: what leaves it is no matter.
+        tangents = np.linalg.svd(point[None])[2][1:]
+        for tangent in tangents:
+            up, down = (
+                np.cos(1e-5) * point + side * np.sin(1e-5) * tangent for side in (1.0, -1.0)
+            )
+            slope = (function(up)[0] - function(down)[0]) / 2e-5
+            assert function(point)[1] @ tangent == pytest.approx(float(slope), abs=1e-8)
+    assert np.isfinite(function(np.eye(4)[3])[1]).all()
+    assert np.isfinite(function(-np.eye(4)[3])[1]).all()
+
+
+def test_a_density_turns_with_the_rotation():
+    """As in a regression: the mean near the pole, turned to an overall mean."""
+    local, overall, x = unit_vectors(3, seed=4), unit_vectors(3), unit_vectors(5, 3, seed=2)
+    matrix = rotation_to(overall)
+    turned = log_density(VonMisesFisher.dist(matrix @ local, 4.0), x)
+    back = x @ evaluate(matrix)
+    np.testing.assert_allclose(turned, log_density(VonMisesFisher.dist(local, 4.0), back))
+
+
+def test_bad_arguments_of_rotations():
+    with pytest.raises(ValueError, match="kind='turn' is unknown"):
+        rotation_to([0.0, 1.0], "turn")
+    with pytest.raises(ValueError, match="mu of rotation_to must be a unit vector"):
+        rotation_to(1.0)
+    with pytest.raises(ValueError, match="mu of rotation_to must hold unit vectors"):
+        rotation_to([0.0, 0.0, 2.0])

@@ -1,5 +1,6 @@
-"""The trigamma function against SciPy, and in the second derivatives of a model."""
+"""Trigamma function against SciPy and in a model; ratios of gamma functions against mpmath."""
 
+import mpmath
 import numpy as np
 import pymc as pm
 import pytensor
@@ -10,7 +11,7 @@ from scipy.special import polygamma
 
 import pymc_geodesic as pg
 from pymc_geodesic.densities.compilation import mode_of
-from pymc_geodesic.ops.gamma import trigamma, with_arithmetic_for_trigamma
+from pymc_geodesic.ops.gamma import log_gamma_ratio, trigamma, with_arithmetic_for_trigamma
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +49,14 @@ def test_the_expression_is_its_own_reference():
 
 
 def test_functions_of_densities_compile_without_a_warning():
-    """Warnings are errors in tests: PyTensor's says that `tri_gamma` runs in object mode."""
+    """Warnings are errors in tests: PyTensor warns that `tri_gamma` runs in object mode."""
     x = pt.tensor(shape=(2,))
     function = pytensor.function([x], pt.tri_gamma(x), mode=mode_of({}))
     np.testing.assert_allclose(function(np.array([1.0, 3.0])), polygamma(1, [1.0, 3.0]))
 
 
 def test_pytensor_still_has_no_numba_implementation():
-    """Remove `pymc_geodesic.ops.gamma` when this fails."""
+    """Remove `trigamma` when this fails."""
     x = pt.tensor(shape=(2,))
     with pytest.warns(UserWarning, match="object mode to run tri_gamma"):
         pytensor.function([x], pt.tri_gamma(x), mode="NUMBA")
@@ -74,3 +75,16 @@ def test_student_t_with_second_order_control_variates_compiles_without_a_warning
         )  # fmt: skip
     assert np.isfinite(idata.posterior["nu"]).all()
     assert float(idata.sample_stats["noise_ratio"][0, -1]) < 1.0
+
+
+@pytest.mark.parametrize("kappa", [0.0, 3.0, 38.0, 44.0, 1e4, 1e8])
+def test_log_gamma_ratio(kappa):
+    a = pt.dscalar("a")
+    ratio = log_gamma_ratio(a, 2.5)
+    with mpmath.workdps(40):
+        exact = mpmath.loggamma(mpmath.mpf(kappa) + 5) - mpmath.loggamma(mpmath.mpf(kappa) + 2.5)
+        slope = mpmath.digamma(mpmath.mpf(kappa) + 5) - mpmath.digamma(mpmath.mpf(kappa) + 2.5)
+    values = {a: kappa + 2.5}
+    assert ratio.eval(values, mode="FAST_COMPILE") == pytest.approx(float(exact), rel=1e-13)
+    found = pt.grad(ratio, a).eval(values, mode="FAST_COMPILE")
+    assert found == pytest.approx(float(slope), rel=1e-8)

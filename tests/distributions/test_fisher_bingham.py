@@ -13,15 +13,7 @@ from numba import njit
 from pymc.logprob.utils import ParameterValueError
 from scipy import integrate, stats
 
-from pymc_geodesic import (
-    GMC,
-    Bingham,
-    FisherBingham,
-    Kent,
-    UniformStiefel,
-    VonMisesFisher,
-    Watson,
-)
+from pymc_geodesic import GMC, Bingham, FisherBingham, Kent, UniformStiefel, VonMisesFisher, Watson
 from pymc_geodesic.distributions import fisher_bingham_draws
 from pymc_geodesic.distributions.fisher_bingham_draws import draw_fisher_bingham
 from pymc_geodesic.distributions.von_mises_fisher_draws import draw_uniform_directions

@@ -1,4 +1,6 @@
-"""The mean of exp tr FᵀX over uniform frames: other integrals, series, limits, importance draws."""
+"""₀F₁ and ₀F₀ of matrix argument: special cases, series, limits, importance sampling."""
+
+from functools import cache
 
 import numpy as np
 import pytensor
@@ -10,14 +12,15 @@ from pymc_geodesic.distributions.matrix_von_mises_fisher import _propose
 from pymc_geodesic.ops import matrix_hypergeometric
 from pymc_geodesic.ops.bessel import log_vmf_normalizer
 from pymc_geodesic.ops.fisher_bingham_integral import matrix_moments
-from pymc_geodesic.ops.matrix_hypergeometric import log_frame_integral
+from pymc_geodesic.ops.matrix_hypergeometric import log_hyp0f0, log_hyp0f1
+from tests.grids import cross
 
 
 @pytest.fixture(scope="module")
 def integral():
     """The logarithm for any numbers of rows and columns, compiled once."""
     n, d = pt.lscalar("n"), pt.dvector("d")
-    function = pytensor.function([n, d], log_frame_integral(n, d, None))
+    function = pytensor.function([n, d], log_hyp0f1(n, d, None))
     return lambda rows, values: float(function(rows, np.asarray(values, dtype=float)))
 
 
@@ -25,7 +28,7 @@ def integral():
 def of_two():
     """Value and gradient for two columns."""
     n, d = pt.lscalar("n"), pt.tensor("d", shape=(2,))
-    value = log_frame_integral(n, d, 2)
+    value = log_hyp0f1(n, d, 2)
     return pytensor.function([n, d], [value, pt.grad(value, d)])
 
 
@@ -111,7 +114,7 @@ def test_the_numbers_do_not_come_from_the_nodes(integral, monkeypatch):
 
     monkeypatch.setattr(matrix_hypergeometric, "line_nodes", wrong)
     d = pt.as_tensor([10.0, 3.0])
-    found = log_frame_integral(3, d, 2).eval(mode="FAST_COMPILE")
+    found = log_hyp0f1(3, d, 2).eval(mode="FAST_COMPILE")
     assert abs(found - orthogonal_matrices((10.0, 3.0, 0.0))) > 1e-3
 
 
@@ -145,9 +148,9 @@ def test_importance_draws_agree(integral, n, d, error):
 def test_four_columns_without_their_remainder_are_further_off(integral, monkeypatch):
     exact, _ = by_importance(4, (100.0, 100.0, 100.0, 100.0))
     found = integral(4, [100.0] * 4)
-    monkeypatch.setattr(matrix_hypergeometric, "_of_four", lambda n, p: 0.0)
+    monkeypatch.setattr(matrix_hypergeometric, "_remainder_ratio", lambda n, p: 0.0)
     n, d = pt.lscalar("n"), pt.dvector("d")
-    function = pytensor.function([n, d], log_frame_integral(n, d, None), mode="FAST_COMPILE")
+    function = pytensor.function([n, d], log_hyp0f1(n, d, None), mode="FAST_COMPILE")
     assert abs(function(4, np.full(4, 100.0)) - exact) > 0.15
     assert abs(found - exact) < 0.02
 
@@ -174,7 +177,7 @@ def test_singular_values_of_any_size_have_numbers(of_two, scale):
 def test_jax_finds_the_same(of_two):
     pytest.importorskip("jax")
     d = pt.tensor("d", shape=(2,))
-    value = log_frame_integral(4, d, 2)
+    value = log_hyp0f1(4, d, 2)
     found = pytensor.function([d], [value, pt.grad(value, d)], mode="JAX")(np.array([8.0, 3.0]))
     for here, there in zip(found, of_two(4, np.array([8.0, 3.0])), strict=True):
         np.testing.assert_allclose(here, there, rtol=1e-12)
@@ -184,7 +187,7 @@ def test_jax_finds_the_same(of_two):
 def test_second_derivatives_are_covariances_at_zero():
     """log E exp tr FᵀX = |d|² / 2n + …, also where no singular value differs from zero."""
     d = pt.tensor("d", shape=(2,))
-    slope = pt.grad(log_frame_integral(5, d, 2), d)
+    slope = pt.grad(log_hyp0f1(5, d, 2), d)
     found = pt.grad(slope[0], d).eval({d: np.zeros(2)}, mode="FAST_COMPILE")
     np.testing.assert_allclose(found, [0.2, 0.0], atol=1e-10)
 
@@ -201,3 +204,72 @@ def test_large_concentrations_are_those_of_the_normal_law(integral):
             rests.append(integral(6, d) - leading - limit)
         assert abs(rests[0]) < 0.05
         assert rests[0] == pytest.approx(2.0 * rests[1], rel=0.05, abs=2e-6)
+
+
+EIGENVALUES = {
+    "apart": (3.0, 1.0, -2.0),
+    "two above": (1.0, 1.0, 0.0),
+    "two below": (1.0, 0.0, 0.0),
+    "all equal": (2.0, 2.0, 2.0),
+    "nearly equal": (300.0, 299.999, 0.0),
+    "far apart": (1e6, 0.0, -1e6),
+}
+
+
+@cache
+def compiled(n, p):
+    A, b = pt.tensor("A", shape=(n, n)), pt.tensor("b", shape=(p,))
+    return pytensor.function([A, b], log_hyp0f0(A, b, n, p), mode="FAST_COMPILE")
+
+
+def log_mean(a, b):
+    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    return float(compiled(len(a), len(b))(np.diag(a), b))
+
+
+def log_mean_of_axis(a):
+    """For one column: the constant of Bingham, by a contour."""
+    return float(matrix_moments(np.diag(a), np.zeros(3))[0]) - np.log(4.0 * np.pi)
+
+
+@pytest.mark.parametrize(("case", "size"), cross(EIGENVALUES, [7.0, 0.1, -3.0]))
+def test_a_single_column_or_all_but_one_is_bingham(case, size):
+    a = np.array(EIGENVALUES[case])
+    exact = log_mean_of_axis(size * a)
+    assert log_mean(a, [size]) == pytest.approx(exact, rel=1e-12, abs=1e-12)
+    rest = size * a.sum() + log_mean_of_axis(-size * a)
+    assert log_mean(a, [size, size]) == pytest.approx(rest, rel=1e-12, abs=1e-12)
+    shifted = log_mean(a, [3.0 * size, 2.0 * size, 2.0 * size])
+    assert shifted == pytest.approx(2.0 * size * a.sum() + exact, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("case", EIGENVALUES)
+def test_both_matrices_may_change_places_and_signs(case):
+    a, b = np.array(EIGENVALUES[case]), np.array([2.5, 0.3, -1.0])
+    value = log_mean(a, b)
+    for other in (log_mean(b, a), log_mean(-a, -b), log_mean(a[[2, 0, 1]], b[[1, 0, 2]])):
+        assert other == pytest.approx(value, rel=1e-12, abs=1e-12)
+    shifted = log_mean(a + 0.5, b - 0.25)
+    constants = 0.5 * b.sum() - 0.25 * a.sum() - 3.0 * 0.5 * 0.25
+    assert shifted == pytest.approx(value + constants, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("b", [(1.0, 0.2), (-1.0, 30.0), (-2.0, -2.0), (500.0, 0.0)])
+def test_two_dimensions_are_an_angle(b):
+    half, middle = 0.5 * (b[0] - b[1]), 0.5 * (b[0] + b[1])
+    bessel = np.log(special.i0e(8.0 * half)) + abs(8.0 * half)
+    exact = -middle * 2.0 + bessel  # eigenvalues 3 and −5
+    assert log_mean([3.0, -5.0], b) == pytest.approx(exact, rel=1e-12, abs=1e-12)
+
+
+def test_well_separated_eigenvalues_leave_a_normal_law_at_each_mode():
+    a, b = np.array([3.0, 1.0, -2.0]), np.array([2.0, 0.7, -0.4])
+    i, j = np.triu_indices(3, 1)
+    gaps = (a[i] - a[j]) * (b[i] - b[j])
+    rests = []
+    for size in (1e3, 2e3):
+        # Four modes of the rotations, whose volume is 8 π² in angles.
+        leading = size * a @ b + 0.5 * np.log(np.pi / (size * gaps)).sum() - np.log(2.0 * np.pi**2)
+        rests.append(log_mean(size * a, b) - leading)
+    assert abs(rests[0]) < 5e-3
+    assert rests[0] == pytest.approx(2.0 * rests[1], rel=1e-2)
