@@ -454,10 +454,12 @@ class MatrixVonMisesFisher(Frame):
         If the constant, which is omitted for more than ten columns, depends on a free variable of
         the model.
 
-    Notes ----- The constant is exact for up to three columns: absolute error below 1e-12 for one
-    and two, 1e-6 for three, relative where its logarithm is large. For four to ten it is an
-    approximation, exact at F = 0 and in the limit of large concentrations, and best for n well
-    above p. The maximum error of its logarithm was
+    Notes
+    -----
+    The constant is exact for up to three columns: absolute error below 1e-12 for one and two, 1e-6
+    for three, relative where its logarithm is large. For four to ten it is an approximation, exact
+    at F = 0 and in the limit of large concentrations, and best for n well above p. The maximum
+    error of its logarithm was
 
     ===== ===== ===== ===== ===== =====
     n     4     5     6     8     12

@@ -421,9 +421,11 @@ class SineBivariateVonMises(Angular):
     UserWarning
         If observed angles are known and some are beyond 4π, as degrees are.
 
-    Notes ----- The computing time grows with the square root of the concentrations, and linearly in
-    λ if it is larger. JAX needs a static number of terms: unless ``kappa`` and ``lam`` are
-    constants, it raises a ``NotImplementedError`` about ``arange``.
+    Notes
+    -----
+    The computing time grows with the square root of the concentrations, and linearly in λ if it is
+    larger. JAX needs a static number of terms: unless ``kappa`` and ``lam`` are constants, it
+    raises a ``NotImplementedError`` about ``arange``.
 
     References
     ----------

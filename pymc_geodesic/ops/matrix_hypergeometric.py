@@ -146,8 +146,10 @@ def log_hyp0f1(n: Any, d: TensorVariable, columns: int | None) -> TensorVariable
         Absolute error below 1e-12 for two columns and 1e-6 for three, or relative where the result
         is large; for more see `pymc_geodesic.MatrixVonMisesFisher`.
 
-    References ---------- Hoff (2009), Simulation of the matrix Bingham–von Mises–Fisher
-    distribution, section 3.1, for the conditional distributions of the columns; Muirhead (1982),
+    References
+    ----------
+    Hoff (2009), Simulation of the matrix Bingham–von Mises–Fisher distribution, section 3.1, for
+    the conditional distributions of the columns; Muirhead (1982),
     *Aspects of multivariate statistical theory*, chapter 7, for the function.
 
     Examples
