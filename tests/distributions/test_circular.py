@@ -16,7 +16,7 @@ from pymc.testing import assert_support_point_is_expected
 from scipy import special, stats
 
 from pymc_geodesic import PeriodicVonMises, WrappedCauchy, circular_link
-from pymc_geodesic.distributions.circular import periodic_von_mises, wrap_angles, wrapped_cauchy
+from pymc_geodesic.distributions.circular import wrap_angles
 from tests.distributions.directional_checks import (
     angle_p_value,
     central_differences,
@@ -31,14 +31,14 @@ GRID = np.linspace(-np.pi, np.pi, 8001)[:-1]
 CASES = {
     "von Mises": (
         PeriodicVonMises,
-        periodic_von_mises,
+        PeriodicVonMises.rv_op,
         lambda a, k: k * np.cos(a) - np.log(2 * np.pi * special.i0e(k)) - k,
         lambda k: special.ive(1, k) / special.ive(0, k),
         [0.0, 0.8, 50.0],
     ),
     "wrapped Cauchy": (
         WrappedCauchy,
-        wrapped_cauchy,
+        WrappedCauchy.rv_op,
         lambda a, r: np.log((1 - r**2) / (1 + r**2 - 2 * r * np.cos(a)) / (2 * np.pi)),
         lambda r: r,
         [0.0, 0.4, 0.95],

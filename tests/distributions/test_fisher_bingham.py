@@ -20,6 +20,7 @@ from pymc_geodesic.distributions.von_mises_fisher_draws import draw_uniform_dire
 from pymc_geodesic.ops.fisher_bingham_integral import matrix_moments
 from pymc_geodesic.ops.fisher_bingham_ops import matrix_integral
 from pymc_geodesic.transforms import unit_vector
+from tests.distributions.directional_checks import evaluate, sphere
 from tests.grids import cross, slow
 
 FRAME = stats.ortho_group.rvs(3, random_state=1)
@@ -36,20 +37,6 @@ FAMILY = {
     "kent": (lambda **kw: Kent.dist(MU, MAJOR, 12.0, 5.0, **kw), KENT, 12.0 * MU),
     "fisher_bingham": (lambda **kw: FisherBingham.dist(MU, 11.0, A, **kw), A, 11.0 * MU),
 }
-
-
-def evaluate(variable, **kwargs):
-    return variable.eval(mode="FAST_COMPILE", **kwargs)
-
-
-def sphere(n=100):
-    height, weight = np.polynomial.legendre.leggauss(n)
-    angle = 2 * np.pi * np.arange(2 * n) / (2 * n)
-    radius = np.sqrt(1 - height**2)[:, None]
-    x = np.stack(
-        [radius * np.cos(angle), radius * np.sin(angle), height[:, None] + 0 * angle], axis=-1
-    )
-    return x.reshape(-1, 3), np.repeat(weight * np.pi / n, 2 * n)
 
 
 # Density --------------------------------------------------------------------------------------

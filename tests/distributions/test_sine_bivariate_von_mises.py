@@ -15,7 +15,6 @@ from pymc_geodesic.distributions.circular import torus, wrap_angles
 from pymc_geodesic.distributions.sine_bivariate_von_mises import (
     _first_angles,
     log_sine_normalizer,
-    sine_bivariate_von_mises,
 )
 from tests.distributions.directional_checks import (
     angle_p_value,
@@ -113,7 +112,7 @@ def pair_p_values(x, k1, k2, lam):
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("pair", PAIRS)
 def test_pairs_have_the_distribution(backend, pair):
-    draw = numpy_draws(sine_bivariate_von_mises) if backend == "numpy" else numba_pairs()
+    draw = numpy_draws(SineBivariateVonMises.rv_op) if backend == "numpy" else numba_pairs()
     kappa, lam = np.array(pair[:2]), np.array(pair[2])
     x = draw(7, 10_000, np.array([3.0, -1.0]), kappa, lam)
     assert np.abs(x).max() <= np.pi
@@ -122,7 +121,7 @@ def test_pairs_have_the_distribution(backend, pair):
 
 def test_mutants_of_pairs_are_found_out():
     """A sign of the interaction, and a first angle that knows nothing of it."""
-    x = numpy_draws(sine_bivariate_von_mises)(7, 10_000, np.zeros(2), np.array([1, 2.0]), 3.0)
+    x = numpy_draws(SineBivariateVonMises.rv_op)(7, 10_000, np.zeros(2), np.array([1, 2.0]), 3.0)
     assert min(pair_p_values(x, 1.0, 2.0, -3.0)) < 1e-6
     rng = np.random.default_rng(7)
     x[:, 0] = rng.vonmises(0.0, 1.0, len(x))
@@ -165,7 +164,7 @@ def test_bad_pairs_are_named():
     with pytest.raises(ValueError, match="the last axis holds the two angles"):
         SineBivariateVonMises.dist([0.0, 0.0], [1.0, 2.0], 0.0, shape=(4, 3))
     with pytest.raises(ValueError, match="at least 0"):
-        numpy_draws(sine_bivariate_von_mises)(7, 2, np.zeros(2), np.array([1.0, -1.0]), 0.0)
+        numpy_draws(SineBivariateVonMises.rv_op)(7, 2, np.zeros(2), np.array([1.0, -1.0]), 0.0)
 
 
 def test_pairs_have_two_angles():
