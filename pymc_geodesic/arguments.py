@@ -267,8 +267,8 @@ def check_containers(names: Any) -> None:
     if names is None or _has_name(names):
         return
     hint = (
-        'minibatch= takes the names of pm.Data containers, such as ["X", "y"], an observed variable '
-        "or a dimension"
+        'minibatch= takes the names of pm.Data containers, such as ["X", "y"], or an observed '
+        "variable or a dimension"
     )
     if not isinstance(names, Iterable):
         raise ValueError(f"{hint}, got {names!r}")
