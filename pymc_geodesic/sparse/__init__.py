@@ -1,7 +1,6 @@
 """Sparse design matrices: data container, and products in time proportional to the non-zeros."""
 
-from pymc_geodesic.ops.sparse_dot import SparseDot, SparseTransposeDot
-from pymc_geodesic.ops.sparse_order import in_order
+from pymc_geodesic.ops.sparse_dot import SparseDot, SparseTransposeDot, in_order
 from pymc_geodesic.sparse.count_matrices import admixture_log_likelihood
 from pymc_geodesic.sparse.data import (
     SparseContainers,

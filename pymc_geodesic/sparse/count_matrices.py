@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
-from pymc_geodesic.ops.admixture import AdmixtureLogLikelihood
+from pymc_geodesic.ops.admixture_likelihood import AdmixtureLogLikelihood
 from pymc_geodesic.runtime.missing_values import refuse_missing
 from pymc_geodesic.sparse.data import SparseData
 
