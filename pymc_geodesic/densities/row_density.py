@@ -15,7 +15,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.log_density import Density, build_density
-from pymc_geodesic.densities.rows import IndexCheck, warn_of_wrong_total_size
+from pymc_geodesic.densities.row_dependence import IndexCheck, warn_of_wrong_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.source import RowSource

@@ -10,7 +10,7 @@ from typing import Any
 
 import pymc as pm
 
-from pymc_geodesic.densities.rows import observed_with_total_size
+from pymc_geodesic.densities.row_dependence import observed_with_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.runs.recipe import recipe_of

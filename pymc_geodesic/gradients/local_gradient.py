@@ -30,7 +30,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.densities.compilation import FixedArray, compile_gradient
 from pymc_geodesic.densities.graphs import split_at_frontier
 from pymc_geodesic.densities.log_density import Density, build_density
-from pymc_geodesic.densities.rows import local_total_size
+from pymc_geodesic.densities.row_dependence import local_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable, product_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate

@@ -26,7 +26,7 @@ from pymc_geodesic.densities.compilation import (
 from pymc_geodesic.densities.graphs import split_at_frontier
 from pymc_geodesic.densities.log_density import build_density
 from pymc_geodesic.densities.row_density import check_independent_rows
-from pymc_geodesic.densities.rows import IndexCheck
+from pymc_geodesic.densities.row_dependence import IndexCheck
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe

@@ -8,7 +8,7 @@ from typing import Any
 
 from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.densities.row_density import RowDensity
-from pymc_geodesic.densities.rows import local_total_size
+from pymc_geodesic.densities.row_dependence import local_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.local_gradient import LocalGradient

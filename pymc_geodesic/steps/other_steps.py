@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, ref
 from pymc import Model
 from pytensor.tensor import TensorVariable
 
-from pymc_geodesic.densities.rows import variables_coupled_to_rows
+from pymc_geodesic.densities.row_dependence import variables_coupled_to_rows
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import drawn_rows, model_graphs
 

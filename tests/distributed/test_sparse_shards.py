@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import pymc_geodesic as pg
-from pymc_geodesic.densities.rows import observed_with_total_size
+from pymc_geodesic.densities.row_dependence import observed_with_total_size
 from pymc_geodesic.distributed.recipe import recipe_for
 from pymc_geodesic.distributed.resident import Job, ResidentShard
 from pymc_geodesic.distributed.shard_model import place_rows
