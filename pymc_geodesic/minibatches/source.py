@@ -143,7 +143,7 @@ class RowSource(ABC):
         Parameters
         ----------
         indices : list of RowIndex
-            Empty for rows in memory, which `pymc_geodesic.densities.row_dependence.IndexCheck` checks.
+            Empty for rows in memory; see `pymc_geodesic.densities.row_dependence.IndexCheck`.
         """
         if indices:
             raise NotImplementedError(f"{type(self).__name__} does not check indices")
