@@ -16,7 +16,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.minibatches.row_inputs import drawn_rows, evaluated, graphs_of
+from pymc_geodesic.minibatches.row_inputs import drawn_rows, evaluate_data, model_graphs
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,9 @@ class ModelRows:
     def __repr__(self) -> str:
         """Describe the rows, and the data that move with them."""
         dim = f" (dim {self.dim!r})" if self.dim else ""
-        arrays = ", ".join(f"{name} {evaluated(each).shape}" for name, each in self.data.items())
+        arrays = ", ".join(
+            f"{name} {evaluate_data(each).shape}" for name, each in self.data.items()
+        )
         return f"{self.n_rows:,} rows of {', '.join(self.observed)}{dim}: {arrays}"
 
     @property
@@ -147,7 +149,7 @@ def _first_dim(model: Model, name: str) -> str | None:
 
 
 def _length(model: Model, rv: TensorVariable) -> int:
-    return len(evaluated(model.rvs_to_values[rv]))
+    return len(evaluate_data(model.rvs_to_values[rv]))
 
 
 def _leaves(model: Model, graphs: Sequence[Variable]) -> Iterator[Variable]:
@@ -185,7 +187,7 @@ def selected_rows(model: Model, names: Sequence[str], batch_size: int | None) ->
         If containers and observed variables are mixed, a name is unknown, or rows are ambiguous.
     """
     if not names:
-        if batch_size is None or drawn_rows(graphs_of(model)):
+        if batch_size is None or drawn_rows(model_graphs(model)):
             return None
         return find_rows(model)
     known = [rv.name for rv in model.observed_RVs] + [

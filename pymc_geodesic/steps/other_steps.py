@@ -9,14 +9,14 @@ from weakref import WeakKeyDictionary, ref
 from pymc import Model
 from pytensor.tensor import TensorVariable
 
-from pymc_geodesic.densities.coupled_variables import variables_coupled_to_rows
+from pymc_geodesic.densities.row_dependence import variables_coupled_to_rows
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.minibatches.row_inputs import drawn_rows, graphs_of
+from pymc_geodesic.minibatches.row_inputs import drawn_rows, model_graphs
 
 
 def draws_minibatches(model: Model) -> bool:
     """Whether the log-density of a model is random, that of the rows of a `pymc.Minibatch`."""
-    return bool(drawn_rows(graphs_of(model)))
+    return bool(drawn_rows(model_graphs(model)))
 
 
 class _Step(Protocol):

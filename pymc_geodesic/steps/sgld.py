@@ -23,8 +23,7 @@ from pymc_geodesic.arguments import (
 )
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Euclidean
-from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.minibatches.orders import RowNoise
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, MinibatchNoise
 from pymc_geodesic.samplers.dynamics import OverdampedLangevin
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
@@ -236,7 +235,7 @@ class SGLD(GeodesicStep):
             self.model,
             self.variables,
             self.minibatches,
-            noise=RowNoise.WHITE if whitens else RowNoise.ANY,
+            noise=MinibatchNoise.WHITE if whitens else MinibatchNoise.ANY,
             with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )

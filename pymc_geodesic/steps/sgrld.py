@@ -11,7 +11,7 @@ from pymc_geodesic.adaptation.count_control_variates import CountDrift
 from pymc_geodesic.adaptation.count_noise import CountNoiseAdaptation
 from pymc_geodesic.adaptation.count_step_size import EulerStepSize
 from pymc_geodesic.arguments import check_count, check_integers, check_positive, plain_number
-from pymc_geodesic.counts.estimate import CountEstimate
+from pymc_geodesic.counts.count_estimate import CountEstimate
 from pymc_geodesic.counts.gradient_counts import CountEstimator, likelihood_density
 from pymc_geodesic.counts.layout import CountLayout, layout_table
 from pymc_geodesic.counts.model_checks import LikelihoodChecks

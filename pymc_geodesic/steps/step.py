@@ -17,15 +17,14 @@ from pytensor.graph.basic import Variable
 from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.arguments import check_compile_kwargs
-from pymc_geodesic.counts.estimate import LikelihoodError
-from pymc_geodesic.densities.hierarchy import hierarchical_pairs
-from pymc_geodesic.densities.log_terms import LogTerms
+from pymc_geodesic.counts.count_estimate import LikelihoodError
+from pymc_geodesic.densities.model_terms import LogTerms
 from pymc_geodesic.densities.named_axes import without_named_axes
-from pymc_geodesic.densities.variables import manifold_variables, product_of
+from pymc_geodesic.densities.variables import hierarchical_pairs, manifold_variables, product_of
 from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, rows_as_containers
-from pymc_geodesic.minibatches.unmatched_observations import check_observed_minibatches
+from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.streams import new_stream

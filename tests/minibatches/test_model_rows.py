@@ -154,7 +154,7 @@ def test_models_that_draw_their_rows():
     with pm.Model() as model:
         rows = pm.Minibatch(Y, batch_size=10)
         pm.Normal("y", pm.Normal("mean"), 1.0, observed=rows, total_size=N)
-    with pytest.raises(ValueError, match="draws them itself, by pm.Minibatch"):
+    with pytest.raises(ValueError, match=r"draws them itself, by pm\.Minibatch"):
         pg.SGGMC(batch_size=50, model=model)
 
 
