@@ -102,9 +102,9 @@ def test_labels_that_are_exchanged_for_others(step_class):
         sample(model, [step], draws=3, tune=3)
 
 
-def test_containers_instead_of_their_names(regression):
-    with pytest.raises(ValueError, match=r"takes the names of pm\.Data containers.*write 'x'"):
-        SGGMC(model=regression, minibatch=[regression["x"], regression["y"]], batch_size=5)
+def test_something_without_a_name_as_minibatch(regression):
+    with pytest.raises(ValueError, match=r"takes the names of pm\.Data containers.*got a list"):
+        SGGMC(model=regression, minibatch=[[1.0, 2.0]], batch_size=5)
 
 
 @pytest.fixture(scope="module")
