@@ -160,22 +160,6 @@ def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:
     return beta
 
 
-def evenly_spaced(n_draws: int | None, total: int) -> np.ndarray:
-    """Return indices of draws at equal distances, all of them for None.
-
-    Examples
-    --------
-    >>> from pymc_geodesic.topics.alignment import evenly_spaced
-    >>> evenly_spaced(3, 8)
-    array([0, 4, 7])
-    """
-    if n_draws is None:
-        return np.arange(total)
-    if not 1 <= n_draws <= total:
-        raise ValueError(f"`n_draws` must be between 1 and the {total} draws, got {n_draws}.")
-    return np.linspace(0, total - 1, n_draws).round().astype(int)
-
-
 def _align_to_mean(values: np.ndarray, length: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Alternate between permutations and the mean direction of the aligned draws."""
     permutation = _match_topics(start, values, length)

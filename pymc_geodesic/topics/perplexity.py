@@ -9,9 +9,10 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from scipy import sparse
 
+from pymc_geodesic.diagnostics.draws import evenly_spaced
 from pymc_geodesic.distributions.special import log_vmf_normalizer
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.topics.alignment import evenly_spaced, topics_of
+from pymc_geodesic.topics.alignment import topics_of
 from pymc_geodesic.topics.lda import SMALLEST, mean_proportions, validate_counts
 
 BLOCK_SIZE = 2**22
