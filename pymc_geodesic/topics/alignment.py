@@ -5,6 +5,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from scipy.optimize import linear_sum_assignment
 
+from pymc_geodesic.diagnostics.draws import with_chains
 from pymc_geodesic.kernels.stick_breaking import sticks_of_weights, weights_of_sticks
 
 MAX_PASSES = 10
@@ -83,7 +84,7 @@ def align_topics(
         permutation = _match_topics(np.asarray(reference), values, length)
     permutation = permutation.reshape(beta.shape[:3])
 
-    posterior = idata["posterior"].to_dataset()
+    posterior = with_chains(idata["posterior"].to_dataset())
     order = xr.DataArray(permutation, dims=beta.dims[:3])
     for name, variable in posterior.data_vars.items():
         if topic in variable.dims:
@@ -152,7 +153,7 @@ def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:
             f"The posterior holds no variable {var_name!r}. Set `var_name` to the name of the "
             "topics, and include them in `pm.sample(var_names=...)`."
         )
-    beta = idata["posterior"].to_dataset()[var_name]
+    beta = with_chains(idata["posterior"].to_dataset())[var_name]
     if beta.ndim != 4 or beta.dims[:2] != ("chain", "draw"):
         raise ValueError(
             f"{var_name!r} must have the dimensions (chain, draw, topic, word), got {beta.dims}."

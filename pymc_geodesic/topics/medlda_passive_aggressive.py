@@ -36,19 +36,20 @@ from scipy import sparse
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import digamma
 
-from pymc_geodesic.arguments import check_integers, check_positive
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales
 from pymc_geodesic.kernels.topic_assignments import collect_words
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.streams import fill_uniform, new_stream, pick
 from pymc_geodesic.topics.labeled_documents import (
+    Hinge,
     LabeledTokens,
     Passes,
     SamplingOptions,
     labeled_counts,
     sample_chains,
 )
-from pymc_geodesic.topics.max_margin import ONE_VS_REST, multiply_by_factor
+from pymc_geodesic.topics.max_margin import multiply_by_factor
 
 
 @dataclass(frozen=True)
@@ -432,28 +433,23 @@ def medlda_passive_aggressive(
     1.0
     """
     check_integers(
-        n_topics=(n_topics, 2),
         batch_size=(batch_size, 1),
         rounds=(rounds, 1),
         n_steps=(n_steps, 1),
         **{"sweeps[0]": (sweeps[0], 0), "sweeps[1]": (sweeps[1], 1)},
-        tune=(tune, 0),
-        chains=(chains, 1),
     )
-    for name, number in (("cost", cost), ("margin", margin), ("prior_scale", prior_scale)):
-        check_positive(name, number)
+    hinge = Hinge(cost, margin, prior_scale)
     data = labeled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
     if draws is None:
         draws = max(1, -(-data.n_documents // (batch_size * n_steps)) - tune)
-    check_integers(draws=(draws, 1))
-    tokens = data.tokens(cost, margin, prior_scale, ONE_VS_REST)
+    tokens = data.tokens(hinge)
     settings = OnlineSettings(batch_size, *sweeps, rounds, n_steps)
-    options = SamplingOptions(chains, draws, tune, 1, var_names, random_seed, progressbar)
+    options = SamplingOptions(draws, tune, chains, var_names, random_seed, progressbar)
 
     def begin(rng: np.random.Generator) -> _Chain:
         return _Chain(PassiveAggressiveTopics(tokens, settings, rng), n_steps)
 
-    return sample_chains(data, options, begin, cost=tokens.cost, margin=tokens.margin)
+    return sample_chains(data, hinge, options, begin)
 
 
 class _Chain:

@@ -42,6 +42,7 @@ from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.schedules import PolynomialDecay, Schedule
 from pymc_geodesic.topics.labeled_documents import (
+    Hinge,
     LabeledTokens,
     Passes,
     SamplingOptions,
@@ -49,8 +50,6 @@ from pymc_geodesic.topics.labeled_documents import (
     sample_chains,
 )
 from pymc_geodesic.topics.max_margin import (
-    MULTICLASS,
-    ONE_VS_REST,
     add_subgradient,
     sample_assignments,
     scores_of,
@@ -372,13 +371,9 @@ def medlda_ssgrld(
     1.0
     """
     check_integers(
-        n_topics=(n_topics, 2),
         batch_size=(batch_size, 1),
         n_steps=(n_steps, 1),
         **{"sweeps[0]": (sweeps[0], 0), "sweeps[1]": (sweeps[1], 1)},
-        draws=(draws, 1),
-        tune=(tune, 0),
-        chains=(chains, 1),
     )
     for name, value, choices in (
         ("loss", loss, ("one_vs_rest", "multiclass")),
@@ -387,16 +382,14 @@ def medlda_ssgrld(
     ):
         if value not in choices:
             raise ValueError(f"{name} must be one of {choices}, got {value!r}")
-    positive: dict[str, Any] = {"cost": cost, "margin": margin, "prior_scale": prior_scale}
-    positive |= {"diffusion": diffusion, "topic_step": topic_step, "weight_step": weight_step}
-    for name, number in positive.items():
+    steps = {"diffusion": diffusion, "topic_step": topic_step, "weight_step": weight_step}
+    for name, number in steps.items():
         check_positive(name, number)
+    hinge = Hinge(cost, margin, prior_scale, multiclass=loss == "multiclass")
     data = labeled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
-    if loss == "multiclass" and data.is_binary:
+    if hinge.multiclass and data.is_binary:
         raise ValueError("loss='multiclass' needs labels 0 … L - 1, got -1 and +1")
-    tokens = data.tokens(
-        cost, margin, prior_scale, MULTICLASS if loss == "multiclass" else ONE_VS_REST
-    )
+    tokens = data.tokens(hinge)
     settings = TopicSettings(
         batch_size=batch_size,
         n_discarded=sweeps[0],
@@ -408,19 +401,12 @@ def medlda_ssgrld(
     )
     topic_steps = _schedule(TOPIC_STEPS[topics_by] if topic_step is None else topic_step)
     weight_steps = _schedule(WEIGHT_STEPS[weights_by] if weight_step is None else weight_step)
-    options = SamplingOptions(chains, draws, tune, 1, var_names, random_seed, progressbar)
+    options = SamplingOptions(draws, tune, chains, var_names, random_seed, progressbar)
 
     def begin(rng: np.random.Generator) -> _Chain:
         return _Chain(MaxMarginTopics(tokens, settings, rng), n_steps, topic_steps, weight_steps)
 
-    return sample_chains(
-        data,
-        options,
-        begin,
-        cost=tokens.cost,
-        margin=tokens.margin,
-        multiclass=loss == "multiclass",
-    )
+    return sample_chains(data, hinge, options, begin)
 
 
 class _Chain:

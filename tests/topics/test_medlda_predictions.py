@@ -88,7 +88,7 @@ def test_features_are_those_of_the_model_of_the_draws():
 
 
 def test_masked_counts_are_refused():
-    with pytest.raises(ValueError, match="`X` has missing values"):
+    with pytest.raises(ValueError, match="X has missing values"):
         decision_function(draws(np.ones((1, 2, 2))), np.ma.masked_equal(COUNTS, 3))
 
 
