@@ -14,7 +14,7 @@ from pymc_geodesic.arguments import check_count
 def group_with(
     idata: Any, names: Sequence[str], takes: str, *, group: str = "posterior"
 ) -> xr.Dataset:
-    """Return a group of draws that holds some variables.
+    """Return a group of draws that holds some variables, with chain and draw in front.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def group_with(
     Raises
     ------
     ValueError
-        If these are no draws, or of another model.
+        If these are no draws, stacked draws, or draws of another model.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def group_with(
     missing = [name for name in names if name not in found.data_vars]
     if missing:
         raise ValueError(f"{takes}, but {where} holds no variable {missing[0]!r}")
-    return found
+    return with_chains(found)
 
 
 def evenly_spaced(n_draws: int | None, total: int) -> np.ndarray:

@@ -84,10 +84,10 @@ def word_counts(
     ValueError
         If there are no counts, or not those of the words of the draws.
     """
-    if not sparse.issparse(counts) and np.asarray(counts).dtype.kind in "US":
+    if not sparse.issparse(counts) and (kind := np.asarray(counts).dtype).kind in "USO":
         raise ValueError(
-            f"{name} must be a matrix of counts (document, word), got text. Count the words with "
-            "scikit-learn: sklearn.feature_extraction.text.CountVectorizer().fit_transform(texts)."
+            f"{name} must be a matrix of numbers (document, word), got {kind}. Count the words of "
+            "texts with sklearn.feature_extraction.text.CountVectorizer."
         )
     refuse_missing(name, counts)
     matrix = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))

@@ -10,7 +10,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from numpy.typing import NDArray
 
-from pymc_geodesic.diagnostics.draws import evenly_spaced, group_with, with_chains
+from pymc_geodesic.diagnostics.draws import evenly_spaced, group_with
 from pymc_geodesic.distributions.labels import label_probabilities, probability_of_plus_one
 from pymc_geodesic.runtime.missing_values import refuse_missing
 
@@ -221,7 +221,7 @@ class LinearDraws:
         margin: float | None = None,
     ) -> None:
         tree = convert_to_datatree(idata)
-        group = with_chains(group_with(tree, (), "Pass the draws of svm.linear_svm"))
+        group = group_with(tree, (), "Pass the draws of svm.linear_svm")
         names = [var_names] if isinstance(var_names, str) else list(var_names)
         weights = _find_weights(group, names[0])
         self.sample_shape = weights.shape[:2]
