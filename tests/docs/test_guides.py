@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-GUIDES = ("svm", "topics", "mixtures")
+GUIDES = ("svm", "topics", "mixtures", "directional")
 
 
 def cells(page):
