@@ -194,13 +194,13 @@ class GMC(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model,
             self.variables,
-            minibatches,
+            self.minibatches,
             local=self.local,
             local_arguments=local_arguments,
             with_value=True,
             compile_kwargs=compile_kwargs,
         )
-        check_exact("GMC", self.estimator, minibatches)
+        check_exact("GMC", self.estimator, self.minibatches)
         self.adaptation = trajectory_adaptation(
             self.estimator,
             self.product,

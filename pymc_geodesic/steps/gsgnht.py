@@ -313,7 +313,7 @@ class gSGNHT(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model,
             self.variables,
-            minibatches,
+            self.minibatches,
             local=self.local,
             local_arguments=local_arguments,
             noise=minibatch_noise(
@@ -323,7 +323,7 @@ class gSGNHT(GeodesicStep):
                 has_thermostats=True,
                 is_local=bool(self.local),
             ),
-            with_value=whitens and minibatch is None,
+            with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         self.adaptation = langevin_adaptation(

@@ -310,7 +310,7 @@ class SGGMC(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model,
             self.variables,
-            minibatches,
+            self.minibatches,
             local=self.local,
             local_arguments=local_arguments,
             noise=minibatch_noise(
@@ -319,7 +319,7 @@ class SGGMC(GeodesicStep):
                 noise_is_known=gradient_noise is not None,
                 is_local=bool(self.local),
             ),
-            with_value=whitens and minibatch is None,
+            with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         self.adaptation = langevin_adaptation(

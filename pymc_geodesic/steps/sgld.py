@@ -235,9 +235,9 @@ class SGLD(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model,
             self.variables,
-            minibatches,
+            self.minibatches,
             noise=RowNoise.WHITE if whitens else RowNoise.ANY,
-            with_value=whitens and minibatch is None,
+            with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         whitened = whitened_adaptation(

@@ -275,13 +275,13 @@ class SSGNHT(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model,
             self.variables,
-            minibatches,
+            self.minibatches,
             noise=minibatch_noise(
                 whitens=whitens,
                 has_control_variates=bool(order) and self.samples_all,
                 has_thermostats=True,
             ),
-            with_value=whitens and minibatch is None,
+            with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         self.adaptation = langevin_adaptation(
