@@ -5,7 +5,7 @@ new rows are. `linear_svm` returns a `pymc.Model` for two or more classes and de
 features. Its hinge loss has a kink, at which the step methods use a subgradient.
 
 1. `linear_svm`, sampled by ``pm.sample(step=pg.SubgradientHMC())``, or for many rows by
-   ``pm.sample(step=pg.SSGNHT(batch_size=100, minibatch=["X", "y"]))``.
+   ``pm.sample(step=pg.SSGNHT(batch_size=100))``.
 2. `predict`, `predict_proba` and `decision_function` of new rows, as in scikit-learn, with the
    draws as the first argument; they return an `xarray.DataArray`.
 3. `plot_label_probability`: calibration of the probabilities; `plot_decision_band`: uncertainty
