@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,32 +50,10 @@ class Hinge:
             check_positive_number(name, getattr(self, name))
             object.__setattr__(self, name, float(getattr(self, name)))
 
-
-@dataclass(frozen=True)
-class LabeledTokens:
-    """Tokens, labels, hyperparameters and the loss, as the minibatch samplers use them.
-
-    Attributes
-    ----------
-    starts : ndarray of int64, shape (D + 1,)
-    words : ndarray of int32, shape (n_tokens,)
-    signs : ndarray, shape (D, L)
-    alpha, beta : ndarray, shape (K,) and (V,)
-    cost, margin, prior_scale : float
-        c, ℓ and τ.
-    loss : int
-        `ONE_VS_REST` or `MULTICLASS`.
-    """
-
-    starts: np.ndarray
-    words: np.ndarray
-    signs: np.ndarray
-    alpha: np.ndarray
-    beta: np.ndarray
-    cost: float
-    margin: float
-    prior_scale: float
-    loss: int
+    @property
+    def loss(self) -> int:
+        """Code of the loss in the kernels."""
+        return MULTICLASS if self.multiclass else ONE_VS_REST
 
 
 @dataclass(frozen=True)
@@ -89,7 +67,6 @@ class LabeledCounts:
     words : ndarray of int32, shape (n_tokens,)
     signs : ndarray, shape (D, L)
         −1 or +1; one column for binary labels, otherwise one for each class.
-    is_binary : bool
     alpha, beta : ndarray, shape (K,) and (V,)
     coords : dict
         Coordinates of the dimensions ``document``, ``word``, ``topic`` and ``class``.
@@ -98,29 +75,19 @@ class LabeledCounts:
     starts: np.ndarray
     words: np.ndarray
     signs: np.ndarray
-    is_binary: bool
     alpha: np.ndarray
     beta: np.ndarray
-    coords: dict[str, Any]
+    coords: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_documents(self) -> int:
         """Number of documents D."""
         return len(self.signs)
 
-    def tokens(self, hinge: Hinge) -> LabeledTokens:
-        """Return tokens and hyperparameters for a minibatch sampler."""
-        return LabeledTokens(
-            self.starts,
-            self.words,
-            self.signs,
-            self.alpha,
-            self.beta,
-            hinge.cost,
-            hinge.margin,
-            hinge.prior_scale,
-            MULTICLASS if hinge.multiclass else ONE_VS_REST,
-        )
+    @property
+    def is_binary(self) -> bool:
+        """Whether the labels are −1 and +1."""
+        return self.signs.shape[1] == 1
 
     def mean_assignments(self, in_topics: np.ndarray) -> np.ndarray:
         """Divide counts of tokens in topics, shape (D, K), by document lengths; zero if empty."""
@@ -193,7 +160,6 @@ def labeled_counts(
         starts=np.concatenate([[0], np.cumsum(lengths)]),
         words=np.repeat(matrix.indices, matrix.data.astype(np.int64)).astype(np.int32),
         signs=np.ascontiguousarray(signs),
-        is_binary=is_binary,
         alpha=concentration("alpha", alpha, int(n_topics)),
         beta=concentration("beta", beta, n_words),
         coords=coords,

@@ -43,7 +43,7 @@ from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.streams import fill_uniform, new_stream, pick
 from pymc_geodesic.topics.labeled_documents import (
     Hinge,
-    LabeledTokens,
+    LabeledCounts,
     Passes,
     SamplingOptions,
     labeled_counts,
@@ -227,7 +227,8 @@ class PassiveAggressiveTopics:
 
     Parameters
     ----------
-    data : LabeledTokens
+    data : LabeledCounts
+    hinge : Hinge
     settings : OnlineSettings
     rng : numpy.random.Generator
         Generator of the order of the documents, the sweeps and the draws.
@@ -243,16 +244,16 @@ class PassiveAggressiveTopics:
     """
 
     def __init__(
-        self, data: LabeledTokens, settings: OnlineSettings, rng: np.random.Generator
+        self, data: LabeledCounts, hinge: Hinge, settings: OnlineSettings, rng: np.random.Generator
     ) -> None:
-        self.data, self.settings, self.rng = data, settings, rng
+        self.data, self.hinge, self.settings, self.rng = data, hinge, settings, rng
         self.stream = new_stream(rng)
         n_documents, n_classes = data.signs.shape
         n_topics, n_words = len(data.alpha), len(data.beta)
         self.concentration = np.repeat(data.beta[:, None], n_topics, axis=1)
         self._totals = self.concentration.sum(axis=0)
         precision = np.broadcast_to(
-            np.eye(n_topics) / data.prior_scale**2, (n_classes, n_topics, n_topics)
+            np.eye(n_topics) / hinge.prior_scale**2, (n_classes, n_topics, n_topics)
         )
         self.weights = NormalWeights(precision, np.zeros((n_classes, n_topics)))
         self.assignments = np.full(len(data.words), -1, dtype=np.int32)
@@ -292,8 +293,8 @@ class PassiveAggressiveTopics:
         self, documents: np.ndarray, log_topics: np.ndarray, weights: NormalWeights
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Run Gibbs sweeps; return expected counts and the increments of Λ and h."""
-        data, settings = self.data, self.settings
-        half, signs = 0.5 * data.cost, data.signs[documents]
+        data, hinge, settings = self.data, self.hinge, self.settings
+        half, signs = 0.5 * hinge.cost, data.signs[documents]
         lengths = np.maximum(np.diff(data.starts)[documents], 1)[:, None]
         second = weights.covariance + np.einsum("lj,lk->ljk", weights.mean, weights.mean)
         counts, discarded = np.zeros_like(log_topics), np.zeros_like(log_topics)
@@ -306,8 +307,8 @@ class PassiveAggressiveTopics:
         )  # the first sweep over new documents ignores labels and is discarded
         for sweep in range(first, settings.n_discarded + settings.n_kept):
             zbar = self.in_topics[documents] / lengths
-            square = weights.expected_square(zbar, signs, data.margin)
-            scales = draw_scales(self.rng, np.sqrt(square), data.cost)
+            square = weights.expected_square(zbar, signs, hinge.margin)
+            scales = draw_scales(self.rng, np.sqrt(square), hinge.cost)
             is_kept = sweep >= settings.n_discarded
             sweep_expected_margins(
                 data.starts,
@@ -320,8 +321,8 @@ class PassiveAggressiveTopics:
                 second,
                 data.signs,
                 scales,
-                data.cost,
-                data.margin,
+                hinge.cost,
+                hinge.margin,
                 1.0 / settings.n_kept,
                 self.stream,
                 self.assignments,
@@ -330,11 +331,11 @@ class PassiveAggressiveTopics:
             )
             if is_kept:
                 zbar = self.in_topics[documents] / lengths
-                square = weights.expected_square(zbar, signs, data.margin)
+                square = weights.expected_square(zbar, signs, hinge.margin)
                 inverse = 1.0 / (half * np.sqrt(square) * settings.n_kept)
                 for j in range(signs.shape[1]):
                     precision[j] += half**2 * (zbar.T * inverse[:, j]) @ zbar
-                slopes = signs * (1.0 / settings.n_kept + half * data.margin * inverse)
+                slopes = signs * (1.0 / settings.n_kept + half * hinge.margin * inverse)
                 linear += half * slopes.T @ zbar
         return counts, precision, linear
 
@@ -442,12 +443,11 @@ def medlda_passive_aggressive(
     data = labeled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
     if draws is None:
         draws = max(1, -(-data.n_documents // (batch_size * n_steps)) - tune)
-    tokens = data.tokens(hinge)
     settings = OnlineSettings(batch_size, *sweeps, rounds, n_steps)
     options = SamplingOptions(draws, tune, chains, var_names, random_seed, progressbar)
 
     def begin(rng: np.random.Generator) -> _Chain:
-        return _Chain(PassiveAggressiveTopics(tokens, settings, rng), n_steps)
+        return _Chain(PassiveAggressiveTopics(data, hinge, settings, rng), n_steps)
 
     return sample_chains(data, hinge, options, begin)
 
