@@ -72,7 +72,7 @@ def plot_decision_band(
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
     **pc_kwargs
-        Passed to the function of the backend that creates the figure, such as ``figsize=``.
+        Arguments ``figure_kwargs`` and ``col_wrap`` of ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------
@@ -194,7 +194,7 @@ def plot_label_probability(
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
     **pc_kwargs
-        Passed to the function of the backend that creates the figure, such as ``figsize=``.
+        Arguments ``figure_kwargs`` and ``col_wrap`` of ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------

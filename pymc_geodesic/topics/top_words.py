@@ -124,8 +124,8 @@ def plot_top_words(
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
     **pc_kwargs
-        ``col_wrap=``, the number of panels in a row, 5 by default; all others go to the function
-        of the backend that creates the figure, such as ``figsize=``.
+        Arguments ``figure_kwargs`` and ``col_wrap``, 5 by default, of
+        ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------

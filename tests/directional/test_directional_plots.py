@@ -366,10 +366,10 @@ def test_observations_as_draws():
 
 
 def test_arguments_of_the_plot_collection(idata):
-    options = {"coords": {"mu_dim_0": 1}, "figure_kwargs": {"figsize": (300, 310)}}
+    options = {"coords": {"mu_dim_0": 1}, "figure_kwargs": {"figsize": (3.0, 3.1)}}
     collection = plot_sphere(idata, "mu", ci_probs=(), backend="matplotlib", **options)
     figure = collection.get_viz("figure")
     assert len(panels_of(collection)) == 1
-    np.testing.assert_allclose(figure.get_size_inches() * figure.dpi, [300, 310])
+    np.testing.assert_allclose(figure.get_size_inches(), [3.0, 3.1])
     wrapped = plot_trace(idata, col_wrap=1, backend="matplotlib")
     assert wrapped.get_viz("figure").axes[0].get_gridspec().ncols == 1
