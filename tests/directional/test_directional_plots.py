@@ -371,5 +371,7 @@ def test_arguments_of_the_plot_collection(idata):
     figure = collection.get_viz("figure")
     assert len(panels_of(collection)) == 1
     np.testing.assert_allclose(figure.get_size_inches(), [3.0, 3.1])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nbins'"):
+        plot_rose(idata, nbins=10)
     wrapped = plot_trace(idata, col_wrap=1, backend="matplotlib")
     assert wrapped.get_viz("figure").axes[0].get_gridspec().ncols == 1
