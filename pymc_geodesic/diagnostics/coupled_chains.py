@@ -31,7 +31,7 @@ def check_coupling(sampler: LangevinSampler) -> None:
         If rows come in a stream, or have latent variables of their own.
     """
     source = sampler.estimate.source
-    if source.stays_in_blocks or (source.moves and source.walks_epochs):
+    if source.stays_in_blocks or (source.moves and source.has_epochs):
         raise ValueError(
             "rows that come in a stream come once, and several chains need them; leave batches= out"
         )

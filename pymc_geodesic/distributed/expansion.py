@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from pymc_geodesic.gradients.estimate import GradientEstimate
-from pymc_geodesic.gradients.row_curvature import RowCurvature
+from pymc_geodesic.gradients.full_gradient import RowCurvature
 from pymc_geodesic.steps.step import GeodesicStep
 
 ROWS_OF_OUTER_PRODUCTS = 2000

@@ -10,7 +10,7 @@ from typing import Any
 
 import pymc as pm
 
-from pymc_geodesic.densities.total_sizes import stating_totals
+from pymc_geodesic.densities.row_dependence import observed_with_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.runs.recipe import recipe_of
@@ -150,7 +150,7 @@ def _check_local(recipe: StepRecipe) -> None:
 
 def _refuse_total_sizes(model: pm.Model, row_names: Sequence[str]) -> None:
     """Refuse a number of rows that the model states: it would count in every shard."""
-    if stated := stating_totals(model, row_names):
+    if stated := observed_with_total_size(model, row_names):
         raise ValueError(
             f"{stated[0]!r} has a total_size=, but its rows are counted in the shards: leave "
             "total_size= out of the model"

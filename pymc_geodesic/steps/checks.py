@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import pymc
 
-from pymc_geodesic.densities.edges import edges, support_message
-from pymc_geodesic.densities.jumps import jump_message, jumps
-from pymc_geodesic.densities.log_terms import LogTerms
+from pymc_geodesic.densities.model_terms import LogTerms, logp_terms
+from pymc_geodesic.densities.smoothness import edge_message, find_edges, find_jumps, jump_message
 from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.sampler import NotFiniteError
@@ -86,10 +84,10 @@ def check_smoothness(
     ValueError
         If a term has a moving edge, beyond which the density is zero, or a jump.
     """
-    terms = terms_as_written(model)
-    for term, names in edges(model, variables, terms):
-        raise ValueError(support_message(name, term, names))
-    for term, names in jumps(model, variables, terms, minibatches.minibatch):
+    terms = logp_terms(model)
+    for term, names in find_edges(model, variables, terms):
+        raise ValueError(edge_message(name, term, names))
+    for term, names in find_jumps(model, variables, terms, minibatches.minibatch):
         raise ValueError(jump_message(name, term, names))
 
 

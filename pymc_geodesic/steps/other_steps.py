@@ -9,14 +9,14 @@ from weakref import WeakKeyDictionary, ref
 from pymc import Model
 from pytensor.tensor import TensorVariable
 
-from pymc_geodesic.densities.coupled_variables import variables_coupled_to_rows
+from pymc_geodesic.densities.row_dependence import variables_coupled_to_rows
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.minibatches.row_inputs import drawn_rows, graphs_of
+from pymc_geodesic.minibatches.row_inputs import drawn_rows, model_graphs
 
 
 def draws_minibatches(model: Model) -> bool:
     """Whether the log-density of a model is random, that of the rows of a `pymc.Minibatch`."""
-    return bool(drawn_rows(graphs_of(model)))
+    return bool(drawn_rows(model_graphs(model)))
 
 
 class _Step(Protocol):
@@ -102,9 +102,10 @@ def check_streams(model: Model, step: _Step, steps: Sequence[_Step]) -> None:
         If a variable that depends on the rows is left to another step.
     """
     streamed = set(step.streamed)
-    sampled = {value for each in steps if streamed <= set(each.streamed) for value in each.vars}
+    same = [each for each in steps if streamed <= set(each.streamed)]
+    sampled = {value.name for each in same for value in each.vars}
     dependent = variables_coupled_to_rows(model, step.streamed)
-    left = [model.values_to_rvs[value].name for value in dependent if value not in sampled]
+    left = [model.values_to_rvs[value].name for value in dependent if value.name not in sampled]
     if left:
         message = (
             f"{left} would be sampled by another step method from the values of "

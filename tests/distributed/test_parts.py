@@ -11,7 +11,7 @@ from pymc_geodesic.distributed.agreement import shifts_of_shards
 from pymc_geodesic.distributed.centre import find_centre, tangent_covariance
 from pymc_geodesic.distributed.expansion import Expansion
 from pymc_geodesic.distributed.schedule import Plan
-from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
 
 

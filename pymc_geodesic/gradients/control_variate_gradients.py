@@ -1,0 +1,267 @@
+r"""Minibatch gradients with control variates of first and second order.
+
+At the centering point c the gradient over all rows is known, and a minibatch b estimates only the
+difference. The estimate of first order is
+
+.. math::
+
+    \hat g(x) = \nabla \log \pi(c) + \hat g_b(x) - \hat g_b(c) ,
+
+with the same minibatch in both estimates. With the Hessian H over all rows at c, that of second
+order is
+
+.. math::
+
+    \hat g(x) = \nabla \log \pi(c) + H (x - c)
+        + \hat g_b(x) - \hat g_b(c) - \hat H_b(c)\,(x - c) .
+
+Both are unbiased, and terms that do not depend on the rows are exact. In units of posterior
+standard deviations the noise of a smooth likelihood decreases from about N/n to |x − c|² d/n at
+first order, independent of the number of rows, and to |x − c|⁴ d/(nN) at second order.
+
+In the tails of a skewed posterior |x − c|⁴ is large. The estimate is also unbiased with another
+point instead of x in the products with the two Hessians, here
+
+.. math:: \tilde x = c + L\,\operatorname{clip}(L^{-1} (x - c), -r, r)
+
+with the factor L of a metric: beyond r_j posterior standard deviations along whitened coordinate j
+the noise grows as that of first order does. Where the log-density is quadratic r_j is infinite: a
+finite bound would add noise there, which grows with the distance from c and drives chains away.
+
+References
+----------
+Baker, Fearnhead, Fox, Nemeth (2019), Control variates for stochastic gradient MCMC, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.gradients.full_gradient import RowCurvature
+from pymc_geodesic.gradients.metric import Metric
+from pymc_geodesic.runtime.fields import ComposedField, FieldLike, array_at, evaluate
+from pymc_geodesic.runtime.jit import compiled, compiled_for_c
+
+# --- first order ---------------------------------------------------------------------------------
+
+
+@compiled_for_c
+def _first_order_estimate(position: Any, minibatch: int, context: Any, output: Any) -> float:
+    table = array_at(context, (7,), np.int64)
+    size = table[3]
+    center = array_at(table[4], (size,), np.float64)
+    total = array_at(table[5], (size,), np.float64)
+    at_center = array_at(table[6], (size,), np.float64)
+    inner_context = array_at(table[1], (table[2],), np.int64)
+    gradient = array_at(output, (size,), np.float64)
+    evaluate(table[0], array_at(position, (size,), np.float64), minibatch, inner_context, gradient)
+    evaluate(table[0], center, minibatch, inner_context, at_center)
+    for i in range(size):
+        gradient[i] += total[i] - at_center[i]
+    return 0.0
+
+
+class ControlVariates:
+    """Gradient function of minibatches that is exact at a centering point.
+
+    Parameters
+    ----------
+    inner : FieldLike
+        Gradient function of a minibatch, without log-densities.
+    size : int
+        Length of a position.
+
+    Attributes
+    ----------
+    logp_grad : ComposedField
+    center : ndarray, shape (size,)
+        c.
+    total : ndarray, shape (size,)
+        Gradient over all rows at c.
+    """
+
+    def __init__(self, inner: FieldLike, size: int) -> None:
+        self.center, self.total = np.zeros(size), np.zeros(size)
+        self._at_center = np.zeros(size)
+        context = np.array(
+            [
+                inner.address,
+                inner.context.ctypes.data,
+                inner.context.size,
+                size,
+                self.center.ctypes.data,
+                self.total.ctypes.data,
+                self._at_center.ctypes.data,
+            ],
+            dtype=np.int64,
+        )
+        self.logp_grad = ComposedField(_first_order_estimate, context, [inner], self)
+
+    def set_center(self, center: np.ndarray, total: np.ndarray) -> None:
+        """Set the centering point and the gradient over all rows there."""
+        self.center[:], self.total[:] = center, total
+
+
+# --- second order --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SecondOrderSettings:
+    """Constants of second-order control variates.
+
+    Attributes
+    ----------
+    reach : float
+        r_j in posterior standard deviations, along coordinates where the bound reduces the noise in
+        the tails; infinite along the others. With 2 the standard deviations of log τ of a
+        non-centered hierarchy were 1.05, 1.20 and 1.00 times those of NUTS (three seeds), without a
+        bound 1.24 and 1.33 times (two seeds); see "Where it fails" in ``docs/adaptation.md``.
+    """
+
+    reach: float = 2.0
+
+
+SETTINGS = SecondOrderSettings()
+
+
+@compiled
+def clip_in_coordinates(
+    away: np.ndarray,
+    factor: np.ndarray,
+    inverse: np.ndarray,
+    reach: np.ndarray,
+    beyond: np.ndarray,
+) -> None:
+    """Clip the whitened coordinates j of L⁻¹ a to ±r_j, in place.
+
+    Parameters
+    ----------
+    away : ndarray, shape (size,)
+        Its first d coordinates are a.
+    factor, inverse : ndarray, shape (d, d)
+        L and L⁻¹.
+    reach : ndarray, shape (d,)
+        r_j.
+    beyond : ndarray, shape (at least d,)
+        Receives by how much each coordinate exceeds the bound.
+    """
+    d = len(factor)
+    any_beyond = False
+    for i in range(d):
+        z, row = 0.0, inverse[i]
+        for j in range(d):
+            z += row[j] * away[j]
+        beyond[i] = z - min(max(z, -reach[i]), reach[i])
+        any_beyond |= beyond[i] != 0.0
+    if not any_beyond:
+        return
+    for j in range(d):
+        if beyond[j] != 0.0:
+            for i in range(d):
+                away[i] -= factor[i, j] * beyond[j]
+
+
+@compiled_for_c
+def _second_order_estimate(position: Any, minibatch: int, context: Any, output: Any) -> float:
+    table = array_at(context, (19,), np.int64)
+    size, n_blocks, batch_size = table[6], table[7], table[8]
+    minibatch_context = array_at(table[1], (table[2],), np.int64)
+    curvature_context = array_at(table[4], (table[5],), np.int64)
+    blocks = array_at(table[9], (n_blocks, 3), np.int64)
+    weights = array_at(table[10], (4,), np.float64)
+    center = array_at(table[11], (2 * size,), np.float64)  # followed by x − c
+    total = array_at(table[12], (size,), np.float64)
+    hessian = array_at(table[13], (size, size), np.float64)
+    at_center = array_at(table[14], (2 * size,), np.float64)  # gradient and Hessian times x − c
+    d = table[17]
+    factor = array_at(table[15], (d, d), np.float64)
+    inverse = array_at(table[16], (d, d), np.float64)
+    reach = array_at(table[18], (d,), np.float64)
+    x = array_at(position, (size,), np.float64)
+    away = center[size:]
+    gradient = array_at(output, (size,), np.float64)
+    evaluate(table[0], x, minibatch, minibatch_context, gradient)
+    for i in range(size):
+        away[i] = x[i] - center[i]
+    clip_in_coordinates(away, factor, inverse, reach, at_center)
+    for i in range(n_blocks):
+        first_row = minibatch_context[blocks[i, 1]] + minibatch * blocks[i, 2]
+        curvature_context[blocks[i, 0]] = first_row
+    weights[0], weights[1] = weights[2], weights[3]
+    evaluate(table[3], center, batch_size, curvature_context, at_center)
+    for i in range(size):
+        known = total[i]
+        row = hessian[i]
+        for j in range(size):
+            known += row[j] * away[j]
+        gradient[i] += known - at_center[i] - at_center[size + i]
+    return 0.0
+
+
+class SecondOrderControlVariates:
+    """Gradient function of minibatches whose noise at x is of order (x − c)² near c.
+
+    Parameters
+    ----------
+    curvature : RowCurvature
+    n_euclidean : int
+        d, number of Euclidean coordinates, which come first.
+
+    Attributes
+    ----------
+    logp_grad : ComposedField
+    center : ndarray, shape (size,)
+        c.
+    total : ndarray, shape (size,)
+        Gradient over all rows at c.
+    hessian : ndarray, shape (size, size)
+        H.
+    reach : ndarray, shape (n_euclidean,)
+        r_j, which may be changed in place.
+    """
+
+    def __init__(self, curvature: RowCurvature, n_euclidean: int) -> None:
+        size = curvature.size
+        self._factor, self._inverse = np.eye(n_euclidean), np.eye(n_euclidean)
+        self._center_and_away, self._at_center = np.zeros(2 * size), np.zeros(2 * size)
+        self.center, self.total = self._center_and_away[:size], np.zeros(size)
+        self.hessian = np.zeros((size, size))
+        self.reach = np.full(n_euclidean, SETTINGS.reach)
+        context = np.array(
+            [
+                curvature.minibatch.address,
+                curvature.minibatch.context.ctypes.data,
+                curvature.minibatch.context.size,
+                curvature.inner.address,
+                curvature.inner.context.ctypes.data,
+                curvature.inner.context.size,
+                size,
+                len(curvature.inputs),
+                curvature.batch_size,
+                curvature.inputs.ctypes.data,
+                curvature.weights.ctypes.data,
+                self._center_and_away.ctypes.data,
+                self.total.ctypes.data,
+                self.hessian.ctypes.data,
+                self._at_center.ctypes.data,
+                self._factor.ctypes.data,
+                self._inverse.ctypes.data,
+                n_euclidean,
+                self.reach.ctypes.data,
+            ],
+            dtype=np.int64,
+        )
+        inner = [curvature.minibatch, curvature.inner]
+        self.logp_grad = ComposedField(_second_order_estimate, context, inner, (self, curvature))
+
+    def set_center(self, center: np.ndarray, total: np.ndarray, hessian: np.ndarray) -> None:
+        """Set the centering point, and gradient and Hessian over all rows there."""
+        self.center[:], self.total[:], self.hessian[:] = center, total, hessian
+
+    def set_metric(self, metric: Metric) -> None:
+        """Set the metric in whose coordinates x − c is clipped."""
+        self._factor[:] = metric.to_direction(np.eye(len(self._factor))).T
+        self._inverse[:] = np.linalg.inv(self._factor)

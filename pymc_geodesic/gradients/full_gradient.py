@@ -1,0 +1,252 @@
+"""Log-density, gradient and Hessian over all rows, or a weighted sample of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.densities.compilation import CompiledGradient, FixedArray, RowBlock
+from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
+from pymc_geodesic.runtime.jit import compiled_for_c
+
+CHUNK = 2048
+"""Rows that are evaluated together, so that intermediate results stay in the cache; chosen
+by hand. A plain number, because compiled code reads it."""
+
+_LOGP_GRAD, _CONTEXT, _N_CONTEXT, _SIZE, _OUTPUTS, _STRATA, _INPUTS, _TABLE, _WEIGHTS, _PART = (
+    range(10)
+)
+_COUNTS, _STRATUM_WEIGHTS, _LENGTH = 10, 11, 12
+
+
+@compiled_for_c
+def _sum_of_chunks(position: Any, minibatch: int, context: Any, output: Any) -> float:
+    """Sum over chunks; terms that do not depend on the rows are added once, with the first."""
+    table = array_at(context, (_LENGTH,), np.int64)
+    size, outputs, n_inputs = table[_SIZE], table[_OUTPUTS], table[_INPUTS]
+    counts = array_at(table[_COUNTS], (table[_STRATA],), np.int64)
+    stratum_weights = array_at(table[_STRATUM_WEIGHTS], (table[_STRATA],), np.float64)
+    inner_context = array_at(table[_CONTEXT], (table[_N_CONTEXT],), np.int64)
+    inputs = array_at(table[_TABLE], (n_inputs, 3), np.int64)
+    weights = array_at(table[_WEIGHTS], (3,), np.float64)
+    part = array_at(table[_PART], (outputs,), np.float64)
+    x = array_at(position, (size,), np.float64)
+    total = array_at(output, (outputs,), np.float64)
+    total[:] = 0.0
+    weights[1] = weights[2]
+    first = 0
+    for stratum in range(counts.size):
+        weights[0] = stratum_weights[stratum]
+        last = first + counts[stratum]
+        for start in range(first, last, CHUNK):
+            count = min(CHUNK, last - start)
+            for i in range(n_inputs):
+                inner_context[inputs[i, 0]] = inputs[i, 1] + start * inputs[i, 2]
+            evaluate(table[_LOGP_GRAD], x, count, inner_context, part)
+            for i in range(outputs):
+                total[i] += part[i]
+            weights[1] = 0.0
+        first = last
+    return 0.0
+
+
+class TotalGradient:
+    """Gradient and log-density, summed over rows.
+
+    Parameters
+    ----------
+    inner : CompiledGradient
+        Gradient function of a chunk, whose argument is the number of rows, with the log-density.
+        Its inputs end with one block of rows for each of `names`, the weight of the rows and the
+        weight of the terms that do not depend on them.
+    size : int
+        Length of a position.
+    names : list of str
+        Containers of the row blocks.
+
+    Attributes
+    ----------
+    logp_grad : ComposedField
+        Sum over the rows of the last `set_rows`; the log-density follows the gradient.
+    """
+
+    def __init__(self, inner: CompiledGradient, size: int, names: list[str]) -> None:
+        self._inner = inner
+        self._size = size
+        self._names = names
+        self._weights = np.array([1.0, 1.0, 1.0])  # rows, other terms now, other terms first
+        self._part = np.empty(size + 1)
+        self._inputs = np.zeros((len(names), 3), dtype=np.int64)
+        self._arrays: list[np.ndarray] = []
+        self._first = len(inner.inputs) - len(names) - 2
+        for i in range(2):
+            inner.point_at(self._first + len(names) + i, self._weights[i : i + 1].reshape(()))
+        context = np.zeros(_LENGTH, dtype=np.int64)
+        context[_LOGP_GRAD], context[_CONTEXT] = inner.address, inner.context.ctypes.data
+        context[_N_CONTEXT] = inner.context.size
+        context[_SIZE], context[_OUTPUTS], context[_INPUTS] = size, size + 1, len(names)
+        context[_TABLE], context[_WEIGHTS] = self._inputs.ctypes.data, self._weights.ctypes.data
+        context[_PART] = self._part.ctypes.data
+        self.logp_grad = ComposedField(_sum_of_chunks, context, [inner], self)
+        self._set_strata(0, 1.0)
+
+    def set_rows(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        n_rows: int | np.ndarray,
+        weight: float | np.ndarray = 1.0,
+    ) -> None:
+        """Set the rows that are summed over: the first ones of arrays.
+
+        Parameters
+        ----------
+        arrays : mapping of str to ndarray
+            C-contiguous rows by container; they are not copied.
+        n_rows : int or ndarray of int, shape (n_strata,)
+            Number of rows, or of those of each stratum of a stratified sample, in order.
+        weight : float or ndarray, shape (n_strata,)
+            Number of rows of the data per row of the stratum.
+        """
+        self._arrays = [arrays[name] for name in self._names]
+        for i, array in enumerate(self._arrays):
+            self._inner.point_at(self._first + i, array)
+            self._inputs[i] = self._first + i, array.ctypes.data, array.strides[0]
+        self._set_strata(n_rows, weight)
+
+    def _set_strata(self, n_rows: int | np.ndarray, weight: float | np.ndarray) -> None:
+        self._counts = np.atleast_1d(np.array(n_rows, dtype=np.int64))
+        self._stratum_weights = np.atleast_1d(np.array(weight, dtype=np.float64))
+        context = self.logp_grad.context
+        context[_STRATA], context[_COUNTS] = self._counts.size, self._counts.ctypes.data
+        context[_STRATUM_WEIGHTS] = self._stratum_weights.ctypes.data
+
+    def sum_over(
+        self,
+        position: np.ndarray,
+        parts: Iterable[tuple[Mapping[str, np.ndarray], int]],
+        *,
+        rest: float = 1.0,
+    ) -> np.ndarray:
+        """Sum gradient and log-density over all rows, which come in parts.
+
+        Parameters
+        ----------
+        position : ndarray, shape (size,)
+        parts : iterable of (arrays, number of rows)
+        rest : float
+            Weight of the terms that do not depend on the rows.
+
+        Returns
+        -------
+        ndarray, shape (size + 1,)
+        """
+        total, part = np.zeros(self._size + 1), np.empty(self._size + 1)
+        self._weights[2] = rest
+        for arrays, n_rows in parts:
+            self.set_rows(arrays, n_rows)
+            evaluate(self.logp_grad.address, position, 0, self.logp_grad.context, part)
+            self.logp_grad.raise_error()
+            total += part
+            self._weights[2] = 0.0
+        self._weights[2] = 1.0
+        return total
+
+
+class RowCurvature:
+    """Gradients and Hessian-vector products of any number of rows.
+
+    Parameters
+    ----------
+    inner : CompiledGradient
+        Function of (x, v), each of length ``size``, that returns (∇f(x), ∇²f(x) v) for the number
+        of rows in its argument. Its inputs end with one block of rows for each of `names`, the
+        weight of the rows and the weight of the terms that do not depend on them.
+    minibatch : CompiledGradient
+        Gradient function of minibatches, whose last inputs are the same blocks.
+    size : int
+    names : list of str
+        Containers of the row blocks.
+    batch_size, n_rows : int
+        n and N.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (4,)
+        Weights of the rows and of the other terms: in the next evaluation, and of a minibatch, N/n
+        and 1.
+    inputs : ndarray of int64, shape (len(names), 3)
+        For each block, its index in the context of ``inner``, that in the context of
+        ``minibatch``, and the number of bytes of a row.
+    """
+
+    def __init__(
+        self,
+        inner: CompiledGradient,
+        minibatch: CompiledGradient,
+        size: int,
+        names: list[str],
+        batch_size: int,
+        n_rows: int,
+    ) -> None:
+        self.inner, self.minibatch, self.size = inner, minibatch, size
+        self.batch_size = batch_size
+        self._names = names
+        self._first = len(inner.inputs) - len(names) - 2
+        self.weights = np.array([1.0, 1.0, n_rows / batch_size, 1.0])
+        for i in range(2):
+            inner.point_at(self._first + len(names) + i, self.weights[i : i + 1].reshape(()))
+        blocks = [i for i, data in enumerate(minibatch.inputs) if isinstance(data, RowBlock)]
+        self.inputs = np.array(
+            [
+                (self._first + i, block, self._row_bytes(minibatch.inputs[block]))
+                for i, block in enumerate(blocks)
+            ],
+            dtype=np.int64,
+        )
+
+    @staticmethod
+    def _row_bytes(block: FixedArray) -> int:
+        return int(np.prod(block.shape[1:], dtype=int)) * np.dtype(block.dtype).itemsize
+
+    def hessian(
+        self,
+        x: np.ndarray,
+        parts: Iterable[tuple[Mapping[str, np.ndarray], int]],
+        *,
+        rest: float = 1.0,
+    ) -> np.ndarray:
+        """Hessian of the log-density over all rows, which come in parts.
+
+        Rows are evaluated in chunks that stay in the cache for all columns.
+
+        Parameters
+        ----------
+        x : ndarray, shape (size,)
+        parts : iterable of (arrays, number of rows)
+        rest : float
+            Weight of the terms that do not depend on the rows.
+
+        Returns
+        -------
+        ndarray, shape (size, size)
+        """
+        size, inner = self.size, self.inner
+        position, output = np.zeros(2 * size), np.empty(2 * size)
+        position[:size] = x
+        hessian = np.zeros((size, size))
+        self.weights[:2] = 1.0, rest
+        for arrays, n_rows in parts:
+            for start in range(0, n_rows, CHUNK):
+                count = min(CHUNK, n_rows - start)
+                for i, name in enumerate(self._names):
+                    inner.point_at(self._first + i, arrays[name][start : start + count])
+                for column in range(size):
+                    position[size + column] = 1.0
+                    evaluate(inner.address, position, count, inner.context, output)
+                    inner.raise_error()
+                    position[size + column] = 0.0
+                    hessian[:, column] += output[size:]
+                self.weights[1] = 0.0
+        return hessian
