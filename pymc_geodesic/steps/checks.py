@@ -23,7 +23,7 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.sampler import NotFiniteError
 from pymc_geodesic.steps.packing import StartError
-from pymc_geodesic.steps.pymc_parts import Model, PointType, SamplingError, backend_of
+from pymc_geodesic.steps.pymc_interface import Model, PointType, SamplingError, backend_of
 
 _PACKAGE = str(Path(__file__).parents[1])
 

@@ -15,7 +15,7 @@ from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
 from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.minibatches.orders import RowNoise
-from pymc_geodesic.steps.pymc_parts import Model
+from pymc_geodesic.steps.pymc_interface import Model
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
 from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.samplers.hmc import HMCSampler
-from pymc_geodesic.steps.pymc_parts import SamplerWarning
+from pymc_geodesic.steps.pymc_interface import SamplerWarning
 from pymc_geodesic.steps.step import GeodesicStep
 
 TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {

@@ -37,7 +37,12 @@ from pymc_geodesic.steps.langevin import (
     user_parameters,
 )
 from pymc_geodesic.steps.progress_bar import LANGEVIN_PROGRESS
-from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
+from pymc_geodesic.steps.pymc_interface import (
+    Model,
+    RandomGenerator,
+    SamplerWarning,
+    TensorVariable,
+)
 from pymc_geodesic.steps.step import GeodesicStep
 
 LAST_BIAS = 0.02

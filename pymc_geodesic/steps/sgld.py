@@ -37,7 +37,12 @@ from pymc_geodesic.steps.langevin import (
     stationarity_monitor,
     whitened_adaptation,
 )
-from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
+from pymc_geodesic.steps.pymc_interface import (
+    Model,
+    RandomGenerator,
+    SamplerWarning,
+    TensorVariable,
+)
 from pymc_geodesic.steps.step import GeodesicStep
 
 

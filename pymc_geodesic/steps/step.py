@@ -42,7 +42,7 @@ from pymc_geodesic.steps.checks import (
 from pymc_geodesic.steps.other_steps import StepsOfChain, draws_minibatches
 from pymc_geodesic.steps.packing import ManifoldPacking, Packing, StartError
 from pymc_geodesic.steps.progress_bar import Progress, progress_columns, progress_updates
-from pymc_geodesic.steps.pymc_parts import (
+from pymc_geodesic.steps.pymc_interface import (
     BlockedStep,
     DataClassState,
     Model,

@@ -25,7 +25,7 @@ from pymc_geodesic.steps.hmc import (
     trajectory_monitors,
 )
 from pymc_geodesic.steps.progress_bar import TRAJECTORY_PROGRESS
-from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.pymc_interface import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.step import GeodesicStep
 
 

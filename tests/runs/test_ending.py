@@ -13,26 +13,23 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.runs import chain_files
-from pymc_geodesic.runs.chain_files import ChainFiles
-from pymc_geodesic.runs.columns import Columns
-from pymc_geodesic.runs.ending import TERMINATED, end_run_with
-from pymc_geodesic.runs.lock import let_go
+from pymc_geodesic.runs.chain_files import ChainFiles, DrawBuffer
+from pymc_geodesic.runs.process_control import TERMINATED, exit_on_sigterm, release_lock
 from pymc_geodesic.runs.reading import RunFiles
 from tests.grids import slow
-from tests.runs.stopped import QUIET, as_often_as_told, assert_same_trees
+from tests.runs.stopped import QUIET, assert_same_trees, checkpoints, interpreted_runs
 from tests.runs.test_faults import KWARGS, make_model, make_step
 from tests.steps.runs import INTERPRETED, sample
 
 SCRIPT = """
 import sys
-from tests.runs.stopped import as_often_as_told
+from tests.runs.stopped import checkpoints, interpreted_runs
 from tests.runs.test_faults import KWARGS, make_model, make_step, sample
-import pymc_geodesic as pg
 path, cores = sys.argv[1:]
-with as_often_as_told():
+with interpreted_runs():
     model = make_model()
     sample(
-        model, make_step(model), trace=pg.CheckpointTrace(path, 0.02), mp_ctx="fork",
+        model, make_step(model), trace=checkpoints(path, 0.02), mp_ctx="fork",
         **(KWARGS | {"draws": 1_000_000, "cores": int(cores)}),
     )
 """
@@ -40,7 +37,7 @@ with as_often_as_told():
 
 @pytest.fixture(autouse=True)
 def interpreted():
-    with as_often_as_told():
+    with interpreted_runs():
         yield
 
 
@@ -51,7 +48,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def expected(model):
-    with as_often_as_told():
+    with interpreted_runs():
         return sample(model, make_step(model), **KWARGS)
 
 
@@ -184,7 +181,7 @@ def test_a_run_that_loses_the_exception_of_a_signal_ends_at_the_next_draw(model,
     lost = []
     path = tmp_path / "run"
     with pytest.raises(SystemExit) as caught:
-        sample(model, make_step(model), trace=pg.CheckpointTrace(path), callback=lose, **KWARGS)
+        sample(model, make_step(model), trace=checkpoints(path), callback=lose, **KWARGS)
     assert lost
     assert caught.value.code == TERMINATED
     check_goes_on(path, model)
@@ -210,8 +207,10 @@ def test_a_disk_that_is_full(model, expected, tmp_path, monkeypatch, error):
     path = tmp_path / "run"
     with monkeypatch.context() as patch:
         full_disk(patch, 13, error)
-        with pytest.raises(OSError, match=r"chain 0 cannot be written.*last record are") as caught:
-            sample(model, make_step(model), trace=pg.CheckpointTrace(path, 0.0), **KWARGS)
+        with pytest.raises(
+            OSError, match=r"chain 0 cannot be written.*last checkpoint are"
+        ) as caught:
+            sample(model, make_step(model), trace=checkpoints(path, 0.0), **KWARGS)
         assert caught.value.errno == error
         assert any("pymc_geodesic.resume" in note for note in caught.value.__notes__)
     assert RunFiles(path).chain(0).read().n == 13
@@ -226,7 +225,7 @@ def test_a_folder_that_is_removed_while_chains_draw(model, tmp_path):
         if draw.draw_idx == 12:
             (path / "chain-0").rename(tmp_path / "elsewhere")
 
-    trace = pg.CheckpointTrace(path, 0.0)
+    trace = checkpoints(path, 0.0)
     with pytest.raises(FileNotFoundError, match="chain 0 cannot be written, No such file"):
         sample(model, make_step(model), trace=trace, callback=remove, **KWARGS)
     assert ChainFiles(tmp_path / "elsewhere").read().n == 13
@@ -235,7 +234,7 @@ def test_a_folder_that_is_removed_while_chains_draw(model, tmp_path):
 def test_an_interruption_within_a_record(model, expected, tmp_path, monkeypatch):
     """Of a draw that is kept by half, nothing is."""
     path = tmp_path / "run"
-    append, left = Columns.append, iter(range(10**9))
+    append, left = DrawBuffer.append, iter(range(10**9))
 
     class Interrupted(dict):
         def __getitem__(self, name):
@@ -249,9 +248,9 @@ def test_an_interruption_within_a_record(model, expected, tmp_path, monkeypatch)
         append(self, values, stats)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Columns, "append", interrupted)
+        patch.setattr(DrawBuffer, "append", interrupted)
         with pytest.warns(UserWarning, match="stopped after 10 of"):
-            sample(model, make_step(model), trace=pg.CheckpointTrace(path, 1e6), **KWARGS)
+            sample(model, make_step(model), trace=checkpoints(path, 1e6), **KWARGS)
     assert RunFiles(path).chain(0).read().n == 10
     assert_same_trees(expected, pg.resume(path, model, **QUIET))
 
@@ -263,11 +262,11 @@ def test_an_error_within_sampling_says_where_the_draws_are(model, tmp_path):
 
     path = tmp_path / "run"
     with pytest.raises(RuntimeError, match="of the user") as caught:
-        sample(model, make_step(model), trace=pg.CheckpointTrace(path), callback=fail, **KWARGS)
+        sample(model, make_step(model), trace=checkpoints(path), callback=fail, **KWARGS)
     (note,) = caught.value.__notes__
     assert note.startswith(f"The draws so far are kept in {path}. Go on with")
     assert RunFiles(path).chain(0).read().n == 21
-    let_go(path)
+    release_lock(path)
 
 
 def test_an_error_of_somebody_else_is_left_alone(model, tmp_path):
@@ -275,7 +274,7 @@ def test_an_error_of_somebody_else_is_left_alone(model, tmp_path):
     try:
         raise error
     except RuntimeError:
-        sample(model, make_step(model), trace=pg.CheckpointTrace(tmp_path / "run"), **KWARGS)
+        sample(model, make_step(model), trace=checkpoints(tmp_path / "run"), **KWARGS)
     assert not hasattr(error, "__notes__")
 
 
@@ -330,7 +329,7 @@ def test_blocks_that_are_damaged_on_the_way(damage, error, message, tmp_path):
     path = tmp_path / "run"
     kwargs = KWARGS | {"chains": 1}
     with pytest.raises(error, match=message) as caught:
-        sample(model, step(Blocks(damage)), trace=pg.CheckpointTrace(path, 0.0), **kwargs)
+        sample(model, step(Blocks(damage)), trace=checkpoints(path, 0.0), **kwargs)
     assert any("pymc_geodesic.resume" in note for note in caught.value.__notes__)
     assert 0 < RunFiles(path).chain(0).read().n < 30
     again = pg.resume(path, model, step=step(Blocks(damage, at=-1)), **QUIET)
@@ -339,7 +338,7 @@ def test_blocks_that_are_damaged_on_the_way(damage, error, message, tmp_path):
 
 def test_the_signal_is_given_back(model, tmp_path):
     before = signal.getsignal(signal.SIGTERM)
-    sample(model, make_step(model), trace=pg.CheckpointTrace(tmp_path / "run"), **KWARGS)
+    sample(model, make_step(model), trace=checkpoints(tmp_path / "run"), **KWARGS)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -347,8 +346,8 @@ def test_a_signal_after_a_trace_is_gone_goes_to_whom_it_belongs(tmp_path):
     seen = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
     try:
-        trace = pg.CheckpointTrace(tmp_path)
-        end_run_with(trace, tmp_path)
+        trace = checkpoints(tmp_path)
+        exit_on_sigterm(trace, tmp_path)
         del trace
         os.kill(os.getpid(), signal.SIGTERM)
         assert seen == [signal.SIGTERM]
@@ -360,7 +359,7 @@ def test_a_path_that_is_a_file(model, tmp_path):
     path = tmp_path / "file"
     path.write_text("mine")
     with pytest.raises(FileExistsError, match="file"):
-        sample(model, make_step(model), trace=pg.CheckpointTrace(path), **KWARGS)
+        sample(model, make_step(model), trace=checkpoints(path), **KWARGS)
     assert path.read_text() == "mine"
     with pytest.raises(FileNotFoundError, match="holds no run"):
         pg.open_run(path)

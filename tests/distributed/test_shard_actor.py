@@ -10,11 +10,9 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.densities.variables import product_of
-from pymc_geodesic.distributed.centre import moved
-from pymc_geodesic.distributed.positions import point_of, position_of
-from pymc_geodesic.distributed.recipe import recipe_for
-from pymc_geodesic.distributed.resident import Job, ResidentShard
-from pymc_geodesic.distributed.shard_model import place_rows
+from pymc_geodesic.distributed.laplace import follow_geodesic, point_to_position, position_to_point
+from pymc_geodesic.distributed.shard_actor import Job, ShardActor
+from pymc_geodesic.distributed.shards import set_rows, step_spec
 from pymc_geodesic.distributed.surrogates import Quadratic, conducive_terms
 from pymc_geodesic.manifolds.blocks import project
 from tests.distributed.problems import SIZES, sorted_directions, sorted_regression
@@ -24,7 +22,7 @@ PROBABILITIES = np.array([0.2, 0.5, 0.3])
 INTERPRETED = {"mode": "FAST_COMPILE"}
 
 
-class Residents:
+class Shards:
     """Shards of a problem in this process, and the gradient that PyMC has of all their rows."""
 
     def __init__(self, problem, names):
@@ -32,24 +30,25 @@ class Residents:
         step = functools.partial(
             pg.SGGMC, batch_size=20, minibatch=names, compile_kwargs=INTERPRETED
         )
-        self.recipe = recipe_for(step, self.model)
-        self.variables = self.recipe.variables(self.model)
+        self.spec = step_spec(step, self.model)
+        self.variables = self.spec.variables(self.model)
         self.product = product_of(self.variables)
         self.start = self.model.initial_point(random_seed=1)
-        self.centre = position_of(self.variables, self.start)
+        self.center = point_to_position(self.variables, self.start)
         rng = np.random.default_rng(3)
-        self.places = [
-            moved(self.product, self.centre, 0.3 * rng.normal(size=self.centre.size)) for _ in "ab"
+        self.positions = [
+            follow_geodesic(self.product, self.center, 0.3 * rng.normal(size=self.center.size))
+            for _ in "ab"
         ]
         self.shards = self.load(shards)
         whole = cloudpickle.loads(cloudpickle.dumps(self.model))
-        place_rows(whole, {n: np.concatenate([shard[n] for shard in shards]) for n in shards[0]})
+        set_rows(whole, {n: np.concatenate([shard[n] for shard in shards]) for n in shards[0]})
         values = [whole[variable.name] for variable in self.variables]
         self._slope = whole.compile_dlogp(vars=values, mode="FAST_COMPILE")
 
     def load(self, shards):
-        job = cloudpickle.dumps(Job(self.model, self.recipe, expands=True))
-        return [ResidentShard(job, s, f) for s, f in zip(shards, PROBABILITIES, strict=True)]
+        job = cloudpickle.dumps(Job(self.model, self.spec, expands=True))
+        return [ShardActor(job, s, f) for s, f in zip(shards, PROBABILITIES, strict=True)]
 
     def tangent(self, x, gradient):
         projected = gradient.copy()
@@ -57,15 +56,15 @@ class Residents:
         return projected
 
     def of_posterior(self, x):
-        return self.tangent(x, self._slope(point_of(self.variables, x, self.start)))
+        return self.tangent(x, self._slope(position_to_point(self.variables, x, self.start)))
 
     def surrogates(self):
-        told = [shard.expand(self.centre, None) for shard in self.shards]
-        return [Quadratic(self.centre, each.gradient, each.hessian) for each in told]
+        expansions = [shard.expand(self.center, None) for shard in self.shards]
+        return [Quadratic(self.center, each.gradient, each.hessian) for each in expansions]
 
-    def settle(self, terms):
+    def configure(self, terms):
         for shard, term in zip(self.shards, terms, strict=True):
-            shard.settle(term, None, 0, 1)
+            shard.configure(term, None, 0, 1)
 
     def seen(self, x):
         """Gradients of the shards at a place, shape (shard, size)."""
@@ -73,74 +72,74 @@ class Residents:
 
 
 @pytest.fixture(scope="module", params=[slow("regression"), "directions"])
-def residents(request):
+def loaded(request):
     if request.param == "regression":
-        return Residents(sorted_regression(), ["x", "y"])
-    return Residents(sorted_directions(), ["v", "w"])
+        return Shards(sorted_regression(), ["x", "y"])
+    return Shards(sorted_directions(), ["v", "w"])
 
 
 @pytest.fixture(scope="module")
 def regression():
-    return Residents(sorted_regression(), ["x", "y"])
+    return Shards(sorted_regression(), ["x", "y"])
 
 
-def no_terms(residents):
-    size = residents.centre.size
-    return [Quadratic(residents.centre, np.zeros(size), np.zeros((size, size)))] * len(SIZES)
+def no_terms(loaded):
+    size = loaded.center.size
+    return [Quadratic(loaded.center, np.zeros(size), np.zeros((size, size)))] * len(SIZES)
 
 
-def agrees(residents):
+def agrees(loaded):
     """Whether what is seen, weighted by the visits, is the gradient of the posterior."""
     return all(
-        np.allclose(PROBABILITIES @ residents.seen(x), residents.of_posterior(x), rtol=1e-9)
-        for x in residents.places
+        np.allclose(PROBABILITIES @ loaded.seen(x), loaded.of_posterior(x), rtol=1e-9)
+        for x in loaded.positions
     )
 
 
 @pytest.mark.parametrize("conducive", [False, True])
-def test_shards_add_up_to_the_posterior(residents, conducive):
+def test_shards_add_up_to_the_posterior(loaded, conducive):
     """By Σ f_s ∇ log p_s = ∇ log p, also for shards of other sizes that are visited more often."""
-    terms = conducive_terms(residents.surrogates(), PROBABILITIES) if conducive else None
-    residents.settle(terms or no_terms(residents))
-    assert agrees(residents)
+    terms = conducive_terms(loaded.surrogates(), PROBABILITIES) if conducive else None
+    loaded.configure(terms or no_terms(loaded))
+    assert agrees(loaded)
 
 
 def test_conducive_gradients_show_the_posterior_in_every_shard(regression):
     """Where likelihoods are normal, what is seen in any shard is the gradient of the posterior."""
-    x = regression.places[0]
-    regression.settle(no_terms(regression))
+    x = regression.positions[0]
+    regression.configure(no_terms(regression))
     alone = np.abs(regression.seen(x) - regression.of_posterior(x)).max(axis=1)
     assert (alone > 100).all()
-    regression.settle(conducive_terms(regression.surrogates(), PROBABILITIES))
+    regression.configure(conducive_terms(regression.surrogates(), PROBABILITIES))
     for seen in regression.seen(x):
         np.testing.assert_allclose(seen, regression.of_posterior(x), rtol=1e-8)
 
 
-def test_conducive_gradients_are_second_order_on_curved_spaces(residents):
+def test_conducive_gradients_are_second_order_on_curved_spaces(loaded):
     """Halving the distance to the centre divides what shards differ by by four or more."""
-    residents.settle(conducive_terms(residents.surrogates(), PROBABILITIES))
+    loaded.configure(conducive_terms(loaded.surrogates(), PROBABILITIES))
     rng = np.random.default_rng(5)
-    direction = rng.normal(size=residents.centre.size)
+    direction = rng.normal(size=loaded.center.size)
     spreads = []
     for length in (0.02, 0.01):
-        x = moved(residents.product, residents.centre, length * direction)
-        spreads.append(np.abs(residents.seen(x) - residents.of_posterior(x)).max())
+        x = follow_geodesic(loaded.product, loaded.center, length * direction)
+        spreads.append(np.abs(loaded.seen(x) - loaded.of_posterior(x)).max())
     assert spreads[1] < spreads[0] / 3.5 or spreads[0] < 1e-8
 
 
 def test_scale_of_visits_left_out_is_found(regression):
     """A mutant that counts each row once, however seldom its shard is visited."""
     mutant = copy.copy(regression)
-    job = cloudpickle.dumps(Job(mutant.model, mutant.recipe, expands=True))
-    mutant.shards = [ResidentShard(job, shard, 1.0) for shard in sorted_regression()[1]]
-    mutant.settle(no_terms(mutant))
+    job = cloudpickle.dumps(Job(mutant.model, mutant.spec, expands=True))
+    mutant.shards = [ShardActor(job, shard, 1.0) for shard in sorted_regression()[1]]
+    mutant.configure(no_terms(mutant))
     assert not agrees(mutant)
 
 
 def test_surrogates_of_the_wrong_shards_are_found(regression):
     """A mutant that gives each shard the term of its neighbour."""
     terms = conducive_terms(regression.surrogates(), PROBABILITIES)
-    regression.settle([*terms[1:], terms[0]])
+    regression.configure([*terms[1:], terms[0]])
     assert not agrees(regression)
 
 
@@ -149,13 +148,13 @@ def test_state_holds_no_row_and_does_not_grow_with_them(regression):
     """What travels is as long whatever the number of rows."""
     lengths = []
     _, shards, *_ = sorted_regression()
-    job = cloudpickle.dumps(Job(regression.model, regression.recipe, expands=True))
+    job = cloudpickle.dumps(Job(regression.model, regression.spec, expands=True))
     for times in (1, 20):
         rows = {name: np.tile(array, (times, 1)[: array.ndim]) for name, array in shards[0].items()}
-        shard = ResidentShard(job, rows, 0.5)
-        shard.settle(None, None, 60, 10)
+        shard = ShardActor(job, rows, 0.5)
+        shard.configure(None, None, 60, 10)
         state, draws = shard.visit(
-            shard.begin(regression.start, 1), 60, 2, number=0, ends_tuning=True
+            shard.start_chain(regression.start, 1), 60, 2, shard=0, ends_tuning=True
         )
         lengths.append(len(state))
         assert draws.values["beta"].shape == (60, 2)
@@ -165,18 +164,18 @@ def test_state_holds_no_row_and_does_not_grow_with_them(regression):
 def test_visits_do_not_depend_on_who_was_there_before(regression):
     """The same state and seed give the same draws, bit for bit, after other visits too."""
     shard = regression.shards[0]
-    shard.settle(None, None, 40, 10)
-    state, _ = shard.visit(shard.begin(regression.start, 1), 40, 2, number=0, ends_tuning=True)
-    first = shard.visit(state, 5, 3, number=0, ends_tuning=False)
-    shard.visit(state, 7, 4, number=0, ends_tuning=False)
-    again = shard.visit(state, 5, 3, number=0, ends_tuning=False)
+    shard.configure(None, None, 40, 10)
+    state, _ = shard.visit(shard.start_chain(regression.start, 1), 40, 2, shard=0, ends_tuning=True)
+    first = shard.visit(state, 5, 3, shard=0, ends_tuning=False)
+    shard.visit(state, 7, 4, shard=0, ends_tuning=False)
+    again = shard.visit(state, 5, 3, shard=0, ends_tuning=False)
     np.testing.assert_array_equal(first[1].values["beta"], again[1].values["beta"])
-    other = shard.visit(state, 5, 5, number=0, ends_tuning=False)
+    other = shard.visit(state, 5, 5, shard=0, ends_tuning=False)
     assert not np.array_equal(first[1].values["beta"], other[1].values["beta"])
 
 
 @pytest.mark.slow
-def test_kinks_that_hide_the_curvature_are_told_by_outer_products():
+def test_kinks_that_hide_the_curvature_are_replaced_by_outer_products():
     """The Hessian of a hinge loss is zero; what gradients of rows scatter by is near its curvature.
 
     Far away, where the gradient of no row changes, outer products are all there is.
@@ -191,13 +190,13 @@ def test_kinks_that_hide_the_curvature_are_told_by_outer_products():
     step = functools.partial(
         pg.SGGMC, batch_size=20, minibatch=["x", "y"], compile_kwargs=INTERPRETED
     )
-    job = cloudpickle.dumps(Job(model, recipe_for(step, model), expands=True))
-    shard = ResidentShard(job, {"x": x, "y": y}, 1.0)
+    job = cloudpickle.dumps(Job(model, step_spec(step, model), expands=True))
+    shard = ShardActor(job, {"x": x, "y": y}, 1.0)
     mode = np.array([0.95, -0.95])
     slopes = [
         shard.expand(mode + t * np.eye(2)[0], None, curvature=False).gradient for t in (-0.1, 0.1)
     ]
     measured = (slopes[1] - slopes[0])[0] / 0.2
-    told = shard.expand(mode, None).hessian
-    assert 0.5 < told[0, 0] / measured < 2.0
+    hessian = shard.expand(mode, None).hessian
+    assert 0.5 < hessian[0, 0] / measured < 2.0
     assert np.all(shard.expand(np.zeros(2), None, far=True).hessian.diagonal() < -1000)

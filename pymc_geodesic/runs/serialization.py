@@ -1,8 +1,8 @@
-"""Nested values as a file of arrays and one tree of JSON, without pickle.
+"""Serialization of nested values to ``.npz`` files with JSON, without pickle.
 
-A tree holds what sampling states are made of: numbers, texts, lists, tuples, dictionaries, arrays,
-named tuples, dataclasses. Arrays keep every bit. Classes are written by name, and read only from
-the packages of `PACKAGES`, so that a file can name no code to run.
+Supported are the types of sampling states: numbers, strings, lists, tuples, dictionaries, arrays,
+named tuples and dataclasses. Arrays are stored exactly. Classes are stored by name, and loaded only
+from `PACKAGES`, so that a file cannot run code.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, cast
 import numpy as np
 
 PACKAGES = ("pymc", "pymc_extras", "pymc_geodesic")
-"""Packages whose classes a file may name."""
+"""Packages whose classes a file may contain."""
 
 _TREE = "tree"
 
 
 class UnreadableFileError(ValueError):
-    """A file is truncated, damaged or of another kind."""
+    """A file is truncated, damaged or has another format."""
 
 
 def class_name(cls: type) -> str:
@@ -34,12 +34,12 @@ def class_name(cls: type) -> str:
 
 
 def named_class(name: str) -> Any:
-    """Find a class of `PACKAGES` by its name; see `class_name`.
+    """Import a class of `PACKAGES` by its name; see `class_name`.
 
     Raises
     ------
     UnreadableFileError
-        If it is not of these packages, or not a class.
+        If it is not a class of these packages.
     """
     module, _, path = name.partition(":")
     if module.split(".")[0] not in PACKAGES:
@@ -49,19 +49,19 @@ def named_class(name: str) -> Any:
         for part in path.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise UnreadableFileError(f"there is no class {name!r} any more") from error
+        raise UnreadableFileError(f"the class {name!r} no longer exists") from error
     if not isinstance(found, type):
         raise UnreadableFileError(f"{name!r} is not a class")
     return found
 
 
 def encode(value: Any, arrays: dict[str, np.ndarray], where: str = "value") -> Any:
-    """Turn a value to JSON, its arrays set apart.
+    """Convert a value to JSON; arrays are collected in a dictionary.
 
     Raises
     ------
     TypeError
-        If it holds something of another kind, or of a class that cannot be read again.
+        If it contains an unsupported type, or a class that cannot be imported by name.
     """
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
@@ -109,11 +109,11 @@ def _writable(cls: type, where: str) -> str:
             return name
     except UnreadableFileError:
         pass
-    raise TypeError(f"{where} is of the class {name}, which cannot be found by its name")
+    raise TypeError(f"{where} is of the class {name}, which cannot be imported by name")
 
 
 def decode(tree: Any, arrays: Any) -> Any:
-    """Turn what `encode` returned into the value again."""
+    """Inverse of `encode`."""
     if isinstance(tree, list):
         return [decode(v, arrays) for v in tree]
     if not isinstance(tree, dict):
@@ -145,18 +145,18 @@ def decode(tree: Any, arrays: Any) -> Any:
             for key, value in parts.items():
                 object.__setattr__(made, key, decode(value, arrays))
             return made
-    raise UnreadableFileError(f"a part of the tree has the unknown keys {sorted(tree)}")
+    raise UnreadableFileError(f"the file has an entry with the unknown keys {sorted(tree)}")
 
 
 def write_tree(path: Path, value: Any) -> None:
-    """Write a value to a file that is there as a whole or not at all.
+    """Write a value to a file atomically.
 
-    The bytes are on the disk before the file gets its name, which replaces an older one.
+    A temporary file is flushed to disk and then renamed; it replaces an older file.
 
     Raises
     ------
     OSError
-        If the disk is full or does not allow it; an older file of this name is as it was.
+        If the disk is full or not writable; an older file of this name is unchanged.
     """
     arrays: dict[str, np.ndarray] = {}
     text = json.dumps(encode(value, arrays)).encode()
@@ -164,7 +164,7 @@ def write_tree(path: Path, value: Any) -> None:
     temporary = path.with_name(f"{path.name}.part")
     try:
         with temporary.open("wb") as file:
-            # None of the keys is called `file`, the only one that savez would take for itself.
+            # No key is called `file`, the name of the first parameter of savez.
             np.savez(file, allow_pickle=False, **arrays)
             file.flush()
             os.fsync(file.fileno())
@@ -185,7 +185,7 @@ def read_tree(path: Path) -> Any:
     Raises
     ------
     UnreadableFileError
-        If the file is truncated, or if its check sums are not those of its bytes.
+        If the file is truncated or its checksums do not match.
     """
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
