@@ -128,7 +128,7 @@ def test_a_process_that_is_told_to_end(start, model, tmp_path, cores):
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=120)
     assert process.returncode == TERMINATED
-    assert said.count("Stopped by SIGTERM; draws are kept. Go on with pymc_geodesic.resume(") == 1
+    assert said.count("Stopped by SIGTERM; draws are kept. Resume with pymc_geodesic.resume(") == 1
     check_goes_on(tmp_path / "run", model)
 
 
@@ -139,7 +139,7 @@ def test_the_process_of_a_chain_that_is_told_to_end(start, model, tmp_path):
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "The draws so far are kept in" in said
-    assert "Go on with pymc_geodesic.resume(" in said
+    assert "Resume with pymc_geodesic.resume(" in said
     check_goes_on(tmp_path / "run", model)
 
 
@@ -150,7 +150,7 @@ def test_the_process_of_a_chain_that_is_killed(start, model, tmp_path):
     os.kill(children(process)[-1], signal.SIGKILL)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "Go on with pymc_geodesic.resume(" in said
+    assert "Resume with pymc_geodesic.resume(" in said
     check_goes_on(tmp_path / "run", model)
 
 
@@ -264,7 +264,7 @@ def test_an_error_within_sampling_says_where_the_draws_are(model, tmp_path):
     with pytest.raises(RuntimeError, match="of the user") as caught:
         sample(model, make_step(model), trace=checkpoints(path), callback=fail, **KWARGS)
     (note,) = caught.value.__notes__
-    assert note.startswith(f"The draws so far are kept in {path}. Go on with")
+    assert note.startswith(f"The draws so far are kept in {path}. Resume with")
     assert RunFiles(path).chain(0).read().n == 21
     release_lock(path)
 

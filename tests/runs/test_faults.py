@@ -356,7 +356,7 @@ def test_two_processes(model, expected, tmp_path):
     together = sample(model, make_step(model), trace=checkpoints(path, 0.0), **(KWARGS | kwargs))
     assert_same_trees(expected, together)
     for chain, n in ((0, 28), (1, 29)):  # records that are still there
-        RunFiles(path).chain(chain).forget_after(n)
+        RunFiles(path).chain(chain).remove_after(n)
     again = pg.resume(path, model, **(QUIET | kwargs))
     assert_same_trees(expected, again)
 
