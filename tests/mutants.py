@@ -16,7 +16,6 @@ from pymc_geodesic import integrators
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.manifolds import blocks as all_blocks
 from pymc_geodesic.manifolds import sphere
-from pymc_geodesic.manifolds.rows import view_rows
 from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.streams import fill_normal
 
@@ -178,7 +177,7 @@ def unprojected_velocity(blocks, x, v, stream):
 @njit
 def sphere_geodesic(blocks, x, v, time):
     """Great circles on S²: compiles faster than the dispatch over all manifolds."""
-    sphere.geodesic(view_rows(x, 0, x.size // 3, 3), view_rows(v, 0, v.size // 3, 3), time)
+    sphere.geodesic(x.reshape((x.size // 3, 3)), v.reshape((v.size // 3, 3)), time)
 
 
 @njit

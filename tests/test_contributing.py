@@ -19,7 +19,7 @@ from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.orders import MINIBATCH_ORDERS
 from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.steps.step import GeodesicStep
 
 ROOT = Path(pymc_geodesic.__file__).parent

@@ -1,8 +1,8 @@
 """Fields that kernels can call, compiled from PyTensor graphs.
 
 With the Numba backend the function that PyTensor compiles is wrapped, still compiled, into the C
-signature of `pymc_geodesic.runtime.fields`. With any other backend, and where Numba leaves an Op to
-Python, the same kernels call back into Python.
+signature of `pymc_geodesic.runtime.gradient_functions`. With any other backend, and where Numba
+leaves an Op to Python, the same kernels call back into Python.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.ops.matrix_vector import with_loops_for_products
 from pymc_geodesic.ops.trigamma import with_arithmetic_for_trigamma
-from pymc_geodesic.runtime.fields import (
+from pymc_geodesic.runtime.gradient_functions import (
     SIGNATURE,
     Callback,
-    Field,
+    GradientFunction,
     array_at,
-    interpreted_field,
+    python_function,
 )
-from pymc_geodesic.runtime.jit import source_stamp
-from pymc_geodesic.runtime.patience import report_long_compilation
+from pymc_geodesic.runtime.jit import report_long_compilation, source_stamp
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class CompiledField:
 
     Parameters
     ----------
-    field : Field
+    field : GradientFunction
         Machine address of the function.
     context : ndarray of int64
         Addresses of the data, in the order of the inputs, and then their lengths.
@@ -86,7 +85,7 @@ class CompiledField:
         What the context points at.
     """
 
-    def __init__(self, field: Field, inputs: Sequence[FixedArray]) -> None:
+    def __init__(self, field: GradientFunction, inputs: Sequence[FixedArray]) -> None:
         self.field = field
         context = np.zeros(max(2 * len(inputs), 1), dtype=np.int64)
         self.callback = Callback(field.address, context)
@@ -290,7 +289,7 @@ def _native(
     inputs: Sequence[FixedArray],
     n_outputs: int,
     has_values: bool,
-) -> Field:
+) -> GradientFunction:
     source = _numba_source(shapes, inputs, n_outputs, has_values)
     environment = {
         "__name__": __name__,  # Numba's cache imports the module of what it loads
@@ -305,7 +304,7 @@ def _native(
         cache_key = sha256(key.encode()).hexdigest()
     python_function = compile_numba_function_src(source, "field", environment, cache_key=cache_key)
     native = cfunc(SIGNATURE, cache=cache_key is not None)(python_function)
-    return Field(native.address, (native, jitted))
+    return GradientFunction(native.address, (native, jitted))
 
 
 def _interpreted(
@@ -334,7 +333,7 @@ def _interpreted(
         out[total:] = values
         return 0.0
 
-    return CompiledField(interpreted_field(call), inputs)
+    return CompiledField(python_function(call), inputs)
 
 
 def _parts(

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.numerics import all_finite
 from pymc_geodesic.runtime.streams import fill_normal, new_tape
 from pymc_geodesic.samplers.langevin import LangevinSampler
 

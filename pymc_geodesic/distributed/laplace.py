@@ -15,7 +15,7 @@ from pymc_geodesic.densities.variables import ManifoldVariable, product_of
 from pymc_geodesic.distributed.surrogates import Expansion, Quadratic, conducive_terms
 from pymc_geodesic.distributed.workers import WorkerPool
 from pymc_geodesic.manifolds import Manifold, Product
-from pymc_geodesic.manifolds.blocks import geodesic, project
+from pymc_geodesic.manifolds.product_flows import geodesic, project
 
 SUBSAMPLE, LARGE_SUBSAMPLE = 2_000, 20_000
 """Rows of each shard for the Hessian: during the iterations, and at the mode."""

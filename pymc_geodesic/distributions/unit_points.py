@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pymc_geodesic.distributions.draws import are_unit_vectors
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 
 
 def unit_points(points: Any) -> NDArray[np.float64] | sparse.csr_array:
     """Take points on the sphere, dense or sparse, or raise ValueError if they are none."""
-    refuse_missing("points", points)
+    check_missing("points", points)
     if sparse.issparse(points):
         rows = sparse.csr_array(points, dtype=float)
         squared = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()

@@ -12,7 +12,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.draws import LENGTH_TOLERANCE, are_unit_vectors
-from pymc_geodesic.runtime.missing_values import missing
+from pymc_geodesic.runtime.missing_values import missing_message
 
 
 @cache
@@ -80,7 +80,7 @@ def require_unit_rows(name: str, observed: Any) -> None:
     if mask.any():
         remedy = "drop these rows, as directions cannot be imputed one coordinate at a time"
         raise ValueError(
-            missing(f"the observed data of {name!r} have", f" in {_first(mask)}", remedy)
+            missing_message(f"the observed data of {name!r} have", f" in {_first(mask)}", remedy)
         )
     wrong = ~are_unit_vectors(data)
     if not wrong.any():

@@ -13,8 +13,8 @@ from pymc_geodesic.densities.compilation import CompiledField
 from pymc_geodesic.gradients.row_curvature import RowCurvature
 from pymc_geodesic.gradients.total_gradient import TotalGradient
 from pymc_geodesic.minibatches.source import RowSource
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.interrupts import interrupts_later
+from pymc_geodesic.runtime.gradient_functions import evaluate
+from pymc_geodesic.runtime.threads import defer_interrupts
 
 
 class Estimate(ABC):
@@ -90,7 +90,7 @@ class GradientEstimate(Estimate):
 
     def draw_context(self) -> AbstractContextManager[Any]:
         """Delay interrupts while machine code calls back into Python."""
-        return interrupts_later() if self.field.interpreted else nullcontext()
+        return defer_interrupts() if self.field.interpreted else nullcontext()
 
     def gradient_at(self, position: np.ndarray, minibatch: int) -> np.ndarray:
         """Gradient of the log-density of one minibatch, shape (size,)."""

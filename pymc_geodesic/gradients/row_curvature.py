@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_geodesic.densities.compilation import CompiledField, FixedArray, RowBlock
 from pymc_geodesic.gradients.total_gradient import CHUNK
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 
 
 class RowCurvature:

@@ -35,7 +35,7 @@ import numpy as np
 
 from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.gradients.row_curvature import RowCurvature
-from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
+from pymc_geodesic.runtime.gradient_functions import ComposedFunction, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled, compiled_for_c
 
 
@@ -143,7 +143,7 @@ class SecondOrderControlVariates:
 
     Attributes
     ----------
-    logp_grad : ComposedField
+    logp_grad : ComposedFunction
     center : ndarray, shape (size,)
         c.
     total : ndarray, shape (size,)
@@ -186,7 +186,7 @@ class SecondOrderControlVariates:
             dtype=np.int64,
         )
         inner = [curvature.minibatch, curvature.inner]
-        self.logp_grad = ComposedField(_second_order_estimate, context, inner, (self, curvature))
+        self.logp_grad = ComposedFunction(_second_order_estimate, context, inner, (self, curvature))
 
     def set_center(self, center: np.ndarray, total: np.ndarray, hessian: np.ndarray) -> None:
         """Set the centering point, and gradient and Hessian over all rows there."""

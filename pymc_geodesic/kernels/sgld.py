@@ -7,9 +7,8 @@ import math
 import numpy as np
 
 from pymc_geodesic.integrators import Scratch
-from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow, compiled
-from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part
+from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
+from pymc_geodesic.runtime.jit import Integers, Stream, Vector, borrow, compiled, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
 DAMPING = 1.0
@@ -111,7 +110,7 @@ def sgld(
     Parameters
     ----------
     logp_grad : Callback
-        Gradient of the log-density (`pymc_geodesic.runtime.fields`).
+        Gradient of the log-density (`pymc_geodesic.runtime.gradient_functions`).
     minibatches : ndarray of int64, shape (n_steps,)
         One for each inner step, usually its first row.
     x : ndarray, shape (size,)

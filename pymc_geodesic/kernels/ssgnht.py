@@ -12,9 +12,8 @@ from pymc_geodesic.integrators import (
     kinetic_temperature,
 )
 from pymc_geodesic.manifolds.product import Space
-from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow
-from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part
+from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
+from pymc_geodesic.runtime.jit import Integers, Stream, Vector, borrow, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
 
@@ -60,7 +59,7 @@ def ssgnht(
     Parameters
     ----------
     logp_grad : Callback
-        Gradient of the log-density (`pymc_geodesic.runtime.fields`).
+        Gradient of the log-density (`pymc_geodesic.runtime.gradient_functions`).
     minibatches : ndarray of int64, shape (n_steps,)
         One for each inner step, usually its first row.
     space : Space

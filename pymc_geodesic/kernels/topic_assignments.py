@@ -24,10 +24,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.runtime.jit import borrow, compiled
-from pymc_geodesic.runtime.kernel import Matrix, SmallIntegers, Streams, Table, Vector
-from pymc_geodesic.runtime.log_gamma import fill_log_gamma
+from pymc_geodesic.runtime.jit import (
+    Matrix,
+    SmallIntegers,
+    Streams,
+    Table,
+    Vector,
+    borrow,
+    compiled,
+)
 from pymc_geodesic.runtime.streams import fill_uniform, pick
+from pymc_geodesic.runtime.variates import fill_log_gamma
 
 
 class Entries(NamedTuple):

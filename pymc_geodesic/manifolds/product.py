@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.manifolds.blocks import LATE_FUNCTIONS, geodesic, project
 from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shape, require_positive
-from pymc_geodesic.runtime.kernel import Table, Vector
+from pymc_geodesic.manifolds.product_flows import LAZY_FUNCTIONS, geodesic, project
+from pymc_geodesic.runtime.jit import Table, Vector
 
 
 class Space(NamedTuple):
@@ -92,12 +92,12 @@ class Product(Manifold):
             require_positive(f"rows of {name}", rows)
             if name in slices:
                 raise ValueError(f"components hold the name {name!r} twice; give each its own.")
-            if manifold.code not in LATE_FUNCTIONS:
+            if manifold.code not in LAZY_FUNCTIONS:
                 raise ValueError(
                     f"{name!r} is on {manifold}, which the compiled functions project and geodesic "
-                    "of pymc_geodesic.manifolds.blocks do not know: add its branches there."
+                    "of pymc_geodesic.manifolds.product_flows do not know: add its branches there."
                 )
-            for function in LATE_FUNCTIONS[manifold.code]:
+            for function in LAZY_FUNCTIONS[manifold.code]:
                 function.compile()  # before chains fork, each of which would
             n, p = (*manifold.shape, 1)[:2]
             blocks[block] = manifold.code, start, rows, manifold.size, n, p

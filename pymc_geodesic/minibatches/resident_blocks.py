@@ -20,7 +20,7 @@ from pymc_geodesic.minibatches.row_indices import RowIndex
 from pymc_geodesic.minibatches.shuffled_rows import shuffled_order
 from pymc_geodesic.minibatches.source import PassingRows
 from pymc_geodesic.minibatches.unlike_blocks import BlockMeans, watched
-from pymc_geodesic.runtime.background import BackgroundWork
+from pymc_geodesic.runtime.threads import BackgroundTask
 
 _WALKS: dict[str, type[Walk]] = {"shuffled": ShuffledWalk, "independent": IndependentWalk}
 _ROUNDING = 1e-9
@@ -128,7 +128,7 @@ class StreamedBlocks(PassingRows):
             )
         self._first_rows = format.first_rows(first, EXAMPLES)
         self.arrays, self.whole = format.empty(batch_size)
-        self._loading: BackgroundWork[_Block] | None = None
+        self._loading: BackgroundTask[_Block] | None = None
         self._block: _Block | None = None
         self._spare = Memory()
         self._means = BlockMeans()
@@ -267,7 +267,7 @@ class StreamedBlocks(PassingRows):
     def _load_next(self, begin: int) -> None:
         """Begin to load, with as many rows as are wanted now and not when it is done."""
         least = self._least_of_next = self._least_of_next or self._least_rows
-        self._loading = BackgroundWork(lambda: self._load(begin, least))
+        self._loading = BackgroundTask(lambda: self._load(begin, least))
 
     @property
     def state(self) -> dict[str, Any]:

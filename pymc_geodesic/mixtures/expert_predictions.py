@@ -14,7 +14,7 @@ from scipy.stats import multivariate_t
 from pymc_geodesic.arguments import check_count
 from pymc_geodesic.diagnostics.draws import group_with
 from pymc_geodesic.distributions.labels import label_probabilities
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 
 EXPERT_NAMES = ("sizes", "weights", "mean", "lower")
 PRIOR_NAMES = ("strength", "alpha", "prior_mean", "prior_lower")
@@ -143,7 +143,7 @@ def _average(
     By default by votes for the hinge loss, and by probabilities for the logit.
     """
     check_count("n_draws", n_draws)
-    refuse_missing("X", X)
+    check_missing("X", X)
     rows = np.atleast_2d(np.asarray(X, dtype=float))
     posterior = group_with(idata, EXPERT_NAMES, f"{function} takes {MODELS}")
     prior = group_with(idata, PRIOR_NAMES, f"{function} takes {MODELS}", group="constant_data")

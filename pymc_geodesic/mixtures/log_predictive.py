@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.special import gammaln, logsumexp
 
 from pymc_geodesic.diagnostics.draws import group_with
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 
 PACKAGE = str(Path(__file__).parents[1])
 
@@ -161,7 +161,7 @@ def _warn_of_dropped_clusters(posterior: xr.Dataset, n_kept: int) -> None:
 
 def _validate_rows(counts: Any, n_categories: int) -> sparse.csr_array:
     """Validate counts and return them as a sparse matrix."""
-    refuse_missing("counts", counts)
+    check_missing("counts", counts)
     rows = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if rows.ndim != 2 or rows.shape[1] != n_categories:
         raise ValueError(

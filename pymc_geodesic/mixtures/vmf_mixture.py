@@ -21,7 +21,7 @@ from pymc_geodesic.distributions.unit_points import unit_points
 from pymc_geodesic.kernels.stick_breaking import sticks_of_weights
 from pymc_geodesic.mixtures.spherical_clustering import vmf_mixture_em
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
-from pymc_geodesic.runtime.convergence import ConvergenceWarning
+from pymc_geodesic.runtime.iterations import ConvergenceWarning
 from pymc_geodesic.sparse import SparseData
 
 MIN_KAPPA, MAX_KAPPA = 1e-2, 1e5

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 
 
 def axis_coords(
@@ -68,7 +68,7 @@ def _names_in(data: Any, axis: str) -> Any:
 
 def word_counts(counts: Any) -> sparse.csr_array:
     """Take counts of words as a sparse matrix, or raise ValueError if they are none."""
-    refuse_missing("counts", counts)
+    check_missing("counts", counts)
     matrix = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"counts must be a matrix (document, word), got shape {matrix.shape}")

@@ -26,9 +26,8 @@ from pymc_geodesic.steps.hmc import (
     trajectory_adaptation,
     trajectory_monitors,
 )
-from pymc_geodesic.steps.progress_bar import TRAJECTORY_PROGRESS
 from pymc_geodesic.steps.pymc_interface import Model, RandomGenerator, TensorVariable
-from pymc_geodesic.steps.step import GeodesicStep
+from pymc_geodesic.steps.step import TRAJECTORY_PROGRESS, GeodesicStep
 
 
 class GMC(GeodesicStep):

@@ -38,14 +38,13 @@ from pymc_geodesic.steps.langevin import (
     underdamped_annealing,
     user_parameters,
 )
-from pymc_geodesic.steps.progress_bar import LANGEVIN_PROGRESS
 from pymc_geodesic.steps.pymc_interface import (
     Model,
     RandomGenerator,
     SamplerWarning,
     TensorVariable,
 )
-from pymc_geodesic.steps.step import GeodesicStep
+from pymc_geodesic.steps.step import LANGEVIN_PROGRESS, GeodesicStep
 
 LAST_BIAS = 0.05
 """Temperature bias by gradient noise, without a thermostat, at the end of annealing.

@@ -10,7 +10,7 @@ from arviz_base import convert_to_datatree
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_geodesic.distributions.labels import label_probabilities, probability_of_plus_one
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 
 _BLOCK_SIZE = 2**21
 """Maximum number of scores in memory at a time, 16 MB."""
@@ -269,7 +269,7 @@ class LinearClassifier:
         return float(np.mean(predicted == validate_labels(y, self.classes_, len(predicted))))
 
     def _matrix(self, X: Any) -> Any:
-        refuse_missing("X", X)
+        check_missing("X", X)
         self._check_names(X)
         is_sparse = hasattr(X, "tocsr")
         X = X.tocsr() if is_sparse else np.asarray(X)
@@ -320,7 +320,7 @@ def validate_labels(y: ArrayLike, classes: NDArray[Any], n_rows: int) -> NDArray
     ValueError
         If there is not one label for each row, or a label is not a class.
     """
-    refuse_missing("y", y)
+    check_missing("y", y)
     labels = np.asarray(y)
     if labels.shape != (n_rows,):
         raise ValueError(

@@ -21,7 +21,7 @@ from pymc_geodesic.kernels.topic_assignments import (
     collect_words,
     sample_documents,
 )
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.sparse import SparseData, admixture_log_likelihood
 from pymc_geodesic.sparse.count_matrices import axis_coords, concentration, word_counts
@@ -148,7 +148,7 @@ def stored_alpha(tree: xr.DataTree) -> np.ndarray | None:
 
 def validate_counts(name: str, counts: Any, n_words: int) -> sparse.csr_array:
     """Convert counts of words to a sparse matrix of floats in canonical format."""
-    refuse_missing(f"`{name}`", counts)
+    check_missing(f"`{name}`", counts)
     rows = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if rows.ndim != 2 or rows.shape[1] != n_words:
         raise ValueError(

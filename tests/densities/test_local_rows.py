@@ -10,7 +10,7 @@ from pymc_geodesic.distributions import VonMisesFisher
 from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
 from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.runtime.streams import new_stream
 from tests.grids import cross, slow
 

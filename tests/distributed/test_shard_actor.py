@@ -14,7 +14,7 @@ from pymc_geodesic.distributed.laplace import follow_geodesic, point_to_position
 from pymc_geodesic.distributed.shard_actor import Job, ShardActor
 from pymc_geodesic.distributed.shards import set_rows, step_spec
 from pymc_geodesic.distributed.surrogates import Quadratic, conducive_terms
-from pymc_geodesic.manifolds.blocks import project
+from pymc_geodesic.manifolds.product_flows import project
 from tests.distributed.problems import SIZES, sorted_directions, sorted_regression
 from tests.grids import slow
 

@@ -190,7 +190,7 @@ def edited(setup, old, new):
     scope = dict(vars(second_order))
     exec(source[source.index("def ") :].replace(old, new), scope)
     second = setup.gradient.second_order
-    field = second_order.ComposedField(
+    field = second_order.ComposedFunction(
         njit(scope["_second_order_estimate"]), second.logp_grad.context, [], second
     )
     coordinates = type(setup.gradient._by_order[0])(field, setup.here.size, setup.gradient.widths)

@@ -1,10 +1,15 @@
-"""Fields called by address from compiled code."""
+"""Gradient functions called by address from compiled code."""
 
 import numpy as np
 import pytest
 from numba import njit, types
 
-from pymc_geodesic.runtime.fields import array_at, evaluate, interpreted_field, native_field
+from pymc_geodesic.runtime.gradient_functions import (
+    array_at,
+    evaluate,
+    native_function,
+    python_function,
+)
 
 
 @njit
@@ -21,7 +26,7 @@ def shifted_square(position, argument, context, output):
 def test_native_field_reads_its_context():
     table = np.arange(12.0).reshape(4, 3)
     context = np.array([table.ctypes.data], dtype=np.int64)
-    field = native_field(shifted_square, 3, n_context=1)
+    field = native_function(shifted_square, 3, n_context=1)
     output = np.empty(3)
     value = evaluate(field.address, np.ones(3), 2, context, output)
     np.testing.assert_array_equal(output, 1.0 - table[2])
@@ -37,7 +42,7 @@ def test_output_may_be_longer_than_the_position():
         output[1] = 2.0 * position[0]
         return 0.0
 
-    field = native_field(with_value, 1, output_size=2)
+    field = native_function(with_value, 1, output_size=2)
     output = np.empty(2)
     evaluate(field.address, np.array([3.0]), 5, np.zeros(1, dtype=np.int64), output)
     np.testing.assert_array_equal(output, [5.0, 6.0])
@@ -49,7 +54,7 @@ def test_interpreted_field_calls_back():
         np.ctypeslib.as_array(output, (3,))[:] = argument * x
         return float(x.sum())
 
-    field = interpreted_field(function)
+    field = python_function(function)
     output = np.empty(3)
     x = np.array([1.0, 2.0, 4.0])
     assert evaluate(field.address, x, 3, np.zeros(1, dtype=np.int64), output) == 7.0
@@ -61,7 +66,7 @@ def test_exception_of_an_interpreted_field_is_kept():
     def fails(position, argument, context, output):
         raise ValueError("no gradient here")
 
-    field = interpreted_field(fails)
+    field = python_function(fails)
     output = np.ones(3)
     value = evaluate(field.address, np.ones(3), 0, np.zeros(1, dtype=np.int64), output)
     assert np.isnan(value)

@@ -10,8 +10,8 @@ import pytest
 from numba import njit
 
 import pymc_geodesic as pg
-from pymc_geodesic.runtime.fields import evaluate, interpreted_field
-from pymc_geodesic.runtime.interrupts import interrupts_later
+from pymc_geodesic.runtime.gradient_functions import evaluate, python_function
+from pymc_geodesic.runtime.threads import defer_interrupts
 
 interrupt = ctypes.CDLL(None)["raise"]
 interrupt.argtypes, interrupt.restype = [ctypes.c_int], ctypes.c_int
@@ -41,9 +41,9 @@ def negated(position, argument, context, output):
 
 
 def test_machine_code_ends_before_the_interrupt_is_raised():
-    field, output, value = interpreted_field(negated), np.zeros(2), 0.0
+    field, output, value = python_function(negated), np.zeros(2), 0.0
     handler = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), interrupts_later():
+    with pytest.raises(KeyboardInterrupt), defer_interrupts():
         value = call(field, output)
     assert value == -1.0
     np.testing.assert_array_equal(output, -1.0)
@@ -53,7 +53,7 @@ def test_machine_code_ends_before_the_interrupt_is_raised():
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_without_it_the_interrupt_is_lost():
-    field, output = interpreted_field(negated), np.zeros(2)
+    field, output = python_function(negated), np.zeros(2)
     call(field, output)
     assert np.isnan(output[0])
     assert field.error is None
@@ -64,7 +64,7 @@ def test_what_goes_wrong_at_the_same_time_is_the_context():
         signal.raise_signal(signal.SIGINT)
         raise ValueError("at the same time")
 
-    with pytest.raises(KeyboardInterrupt) as caught, interrupts_later():
+    with pytest.raises(KeyboardInterrupt) as caught, defer_interrupts():
         fail()
     assert isinstance(caught.value.__context__, ValueError)
 
@@ -74,7 +74,7 @@ def test_other_threads_and_processes_that_ignore_interrupts_are_left_alone():
     seen = []
 
     def look():
-        with interrupts_later():
+        with defer_interrupts():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=look)
@@ -82,7 +82,7 @@ def test_other_threads_and_processes_that_ignore_interrupts_are_left_alone():
     thread.join()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with interrupts_later():
+        with defer_interrupts():
             seen.append(signal.getsignal(signal.SIGINT))
     finally:
         signal.signal(signal.SIGINT, handler)

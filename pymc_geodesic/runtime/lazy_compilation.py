@@ -1,9 +1,9 @@
-"""Functions that compiled code calls by address and that are compiled when they are wanted.
+"""Lazily compiled functions, which compiled code calls by address.
 
-A kernel that knows every manifold would compile every manifold, also for a model that has none of
-them, and once more wherever it is inlined. A late function is a cell of memory with an address: at
-first that of a function which compiles the true one, puts its address into the cell, and calls it.
-Machine code finds the cell by its name, so that it can be kept on disk and used by later processes.
+A kernel that supports all manifolds would otherwise compile all of them for every model. A lazy
+function is a memory cell that holds an address: initially that of a stub that compiles the
+function, stores its address in the cell, and calls it. Machine code refers to the cell by a symbol,
+so that it can be cached on disk and used by later processes.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _C_TYPES: dict[Any, Any] = {
 }
 
 
-class LateFunction:
-    """A function for compiled code, which itself is compiled when it is wanted.
+class LazyFunction:
+    """A function for compiled code that is compiled at its first call.
 
     Parameters
     ----------
     function : callable
-        Of numbers and pointers, the first one a pointer; returns a float.
+        Its arguments are numbers and pointers, the first one a pointer; it returns a float.
     signature : numba signature
         Of float64, int64 and `VECTOR`.
 
     Attributes
     ----------
     call : intrinsic
-        What compiled code calls, with one tuple of all arguments.
+        For compiled code, which passes one tuple of all arguments.
     is_compiled : bool
-        Whether the true function is there.
+        Whether the function has been compiled.
     """
 
     def __init__(self, function: Callable[..., float], signature: Any) -> None:
@@ -63,7 +63,7 @@ class LateFunction:
         self.call = _call_through(name, signature)
 
     def compile(self) -> None:
-        """Compile, or load from disk, what later calls go to."""
+        """Compile the function, or load it from disk."""
         if not self.is_compiled:
             self._cell.value = machine_address(self._function, self._signature)
             self.is_compiled = True
@@ -72,7 +72,7 @@ class LateFunction:
         try:
             self.compile()
         except BaseException as error:
-            # An exception cannot pass through compiled frames; NaN is what kernels look for.
+            # An exception cannot propagate through compiled frames; kernels check for NaN.
             ctypes.c_double.from_address(arguments[0]).value = math.nan
             if isinstance(error, KeyboardInterrupt):
                 _thread.interrupt_main()
@@ -80,8 +80,8 @@ class LateFunction:
         return float(self._type(self._cell.value)(*arguments))
 
 
-def late(signature: Any) -> Callable[[Callable[..., float]], LateFunction]:
-    """Make a `LateFunction` of a function; a decorator.
+def lazy(signature: Any) -> Callable[[Callable[..., float]], LazyFunction]:
+    """Decorate a function to make it a `LazyFunction`.
 
     Parameters
     ----------
@@ -90,15 +90,15 @@ def late(signature: Any) -> Callable[[Callable[..., float]], LateFunction]:
     Examples
     --------
     >>> from pymc_geodesic.manifolds import blocks
-    >>> from pymc_geodesic.runtime.late import LateFunction
-    >>> any(isinstance(each, LateFunction) for each in vars(blocks).values())
+    >>> from pymc_geodesic.runtime.lazy_compilation import LazyFunction
+    >>> any(isinstance(each, LazyFunction) for each in vars(blocks).values())
     True
     """
-    return lambda function: LateFunction(function, signature)
+    return lambda function: LazyFunction(function, signature)
 
 
 def _call_through(name: str, signature: Any) -> Any:
-    """Call what the cell of a name holds."""
+    """Make the intrinsic that calls the function whose address is in the cell of this name."""
 
     @intrinsic
     def call(typing_context, packed):  # type: ignore[no-untyped-def]

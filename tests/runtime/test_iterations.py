@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.runtime.chains import draw_after, each_chain
+from pymc_geodesic.runtime.iterations import draw_after, each_chain
 
 
 @pytest.mark.parametrize("value", [0.5, 0, np.nan, np.inf, "3", None, True, [3]])

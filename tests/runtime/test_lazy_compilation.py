@@ -1,4 +1,4 @@
-"""Functions that compiled code calls by address and that are compiled when they are wanted."""
+"""Lazily compiled functions that compiled code calls by address."""
 
 import ctypes
 
@@ -6,21 +6,21 @@ import numba
 import numpy as np
 import pytest
 
-from pymc_geodesic.manifolds import Euclidean, Product, Sphere, blocks
-from pymc_geodesic.manifolds.rows import address_of
-from pymc_geodesic.runtime.late import VECTOR, late
+from pymc_geodesic.manifolds import Euclidean, Product, Sphere, product_flows
+from pymc_geodesic.manifolds.product_flows import address_of
+from pymc_geodesic.runtime.lazy_compilation import VECTOR, lazy
 
 SIGNATURE = numba.float64(VECTOR, numba.int64, numba.float64)
 
 
-@late(SIGNATURE)
+@lazy(SIGNATURE)
 def scaled(x, n, factor):
     for i in range(n):
         x[i] *= factor
     return factor
 
 
-@late(SIGNATURE)
+@lazy(SIGNATURE)
 def does_not_compile(x, n, factor):
     return x.no_such_attribute
 
@@ -67,5 +67,5 @@ def test_machine_code_holds_the_name_of_the_cell_and_no_address():
 
 def test_a_product_compiles_what_it_has_before_chains_fork():
     Product([("w", Euclidean(2), 1), ("mu", Sphere(3), 1)])
-    assert blocks._move_on_sphere.is_compiled
-    assert blocks._project_on_sphere.is_compiled
+    assert product_flows._move_on_sphere.is_compiled
+    assert product_flows._project_on_sphere.is_compiled

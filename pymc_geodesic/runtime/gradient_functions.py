@@ -1,14 +1,14 @@
-"""Gradient fields: compiled or interpreted functions that kernels call by address.
+"""Gradient functions: compiled or Python functions that kernels call by address.
 
-A kernel is compiled once, whatever the model, because it sees the log-density only through
-the machine address of one C function,
+Kernels are compiled once for all models, because they call the log-density through the address of
+a C function,
 
-    ``value = field(position, argument, context, output)``
+    ``value = logp_grad(position, minibatch, context, output)``
 
-which writes the gradient of the log-density at ``position`` into ``output`` and returns the
-log-density (or 0 where the kernel needs no value). ``argument`` is an integer (the first row
-of a minibatch, or a number of rows) and ``context`` a table of integers, usually addresses of
-data arrays, whose meaning the field alone knows.
+which writes the gradient of the log-density at ``position`` to ``output`` and returns the
+log-density (or 0 if the kernel does not need it). ``minibatch`` is an integer, the first row of a
+minibatch or a number of rows. ``context`` is an array of integers, usually addresses of data
+arrays, that only the function interprets.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from numba import carray, cfunc, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import np_cfarray
 
-from pymc_geodesic.runtime.jit import compiled, define_intrinsic, machine_address
-from pymc_geodesic.runtime.kernel import Integers
+from pymc_geodesic.runtime.jit import Integers, compiled, define_intrinsic, machine_address
 
 SIGNATURE = types.float64(
     types.CPointer(types.float64),
@@ -43,36 +42,36 @@ _C_SIGNATURE = ctypes.CFUNCTYPE(
 
 
 class Callback(NamedTuple):
-    """What a kernel takes for a field.
+    """Argument of kernels: a gradient function and its context.
 
     Parameters
     ----------
     address : int
         Machine address of the C function.
     context : ndarray of int64
-        Passed on to it.
+        Passed to the function.
     """
 
     address: int
     context: Integers
 
 
-class Field:
-    """The address of a compiled field, with what must stay alive while it is in use.
+class GradientFunction:
+    """Address of a gradient function, and the objects that own its machine code.
 
     Parameters
     ----------
     address : int
         Machine address of a C function with the signature of this module.
     keep_alive : object
-        Whatever owns that machine code.
+        Owner of the machine code.
 
     Attributes
     ----------
     interpreted : bool
-        Whether a call goes back into Python, where one function serves one thread at a time.
+        Whether it is a Python function, which one thread can call at a time.
     error : BaseException or None
-        The exception raised by an interpreted field during the last call, if any.
+        The exception that a Python function raised during the last call, if any.
     """
 
     def __init__(self, address: int, keep_alive: Any, *, interpreted: bool = False) -> None:
@@ -91,7 +90,7 @@ def _data_pointer(typing_context, array):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _call(typing_context, address, position, argument, context, output):  # type: ignore[no-untyped-def]
+def _call(typing_context, address, position, minibatch, context, output):  # type: ignore[no-untyped-def]
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         double, integer = ir.DoubleType(), ir.IntType(64)
         function_type = ir.FunctionType(
@@ -112,7 +111,7 @@ def array_at(_context: Any, place: Any, shape: Any, dtype: Any) -> tuple[Any, Ca
     Parameters
     ----------
     place : int or pointer
-        Where the array begins.
+        Address of the first element.
     shape : tuple of int
     dtype : type of NumPy
     """
@@ -130,22 +129,22 @@ def array_at(_context: Any, place: Any, shape: Any, dtype: Any) -> tuple[Any, Ca
 
 @compiled
 def evaluate(
-    field: int, position: np.ndarray, argument: int, context: np.ndarray, output: np.ndarray
+    logp_grad: int, position: np.ndarray, minibatch: int, context: np.ndarray, output: np.ndarray
 ) -> float:
-    """Call a field by address, from compiled code.
+    """Call a gradient function by address, from compiled code.
 
-    ``output[0]`` is set to NaN first, so that a field that fails leaves a trace.
+    ``output[0]`` is set to NaN first, so that an exception can be detected.
     """
     output[0] = np.nan
     return _call(
-        field, _data_pointer(position), argument, _data_pointer(context), _data_pointer(output)
+        logp_grad, _data_pointer(position), minibatch, _data_pointer(context), _data_pointer(output)
     )
 
 
-def native_field(
+def native_function(
     function: Callable[..., float], size: int, output_size: int | None = None, n_context: int = 0
-) -> Field:
-    """Make a field of a Numba function ``(position, argument, context, output) -> float``.
+) -> GradientFunction:
+    """Gradient function from a Numba function ``(position, minibatch, context, output) -> float``.
 
     Parameters
     ----------
@@ -156,47 +155,47 @@ def native_field(
     output_size : int, optional
         Length of ``output``; that of ``position`` by default.
     n_context : int
-        Length of the context table.
+        Length of the context.
     """
     output_size = size if output_size is None else output_size
 
     @cfunc(SIGNATURE)
-    def field(position, argument, context, output):  # type: ignore[no-untyped-def]
+    def logp_grad(position, minibatch, context, output):  # type: ignore[no-untyped-def]
         return function(
             carray(position, (size,)),
-            argument,
+            minibatch,
             carray(context, (n_context,)),
             carray(output, (output_size,)),
         )
 
-    return Field(field.address, (field, function))
+    return GradientFunction(logp_grad.address, (logp_grad, function))
 
 
-def interpreted_field(function: Callable[[Any, int, Any, Any], float]) -> Field:
-    """Make a field of a Python function ``(position, argument, context, output) -> float``.
+def python_function(function: Callable[[Any, int, Any, Any], float]) -> GradientFunction:
+    """Gradient function from a Python function ``(position, minibatch, context, output) -> float``.
 
-    The compiled kernels then call back into Python once per inner step, which is how gradients
-    of any other PyTensor backend run in the same loop as native ones. The function receives
-    pointers (`numpy.ctypeslib.as_array` views them). What it raises is kept in ``Field.error``;
-    the output then still starts with the NaN that `evaluate` put there.
+    Compiled kernels call Python once per inner step, so that gradients of any PyTensor backend run
+    in the same loop as native ones. The function receives pointers, which
+    `numpy.ctypeslib.as_array` converts to arrays. An exception is stored in
+    `GradientFunction.error`; the output then still starts with the NaN that `evaluate` wrote.
     """
 
     @_C_SIGNATURE
-    def callback(position, argument, context, output):  # type: ignore[no-untyped-def]
+    def callback(position, minibatch, context, output):  # type: ignore[no-untyped-def]
         try:
-            return function(position, argument, context, output)
-        except BaseException as error:  # must not unwind through compiled frames
-            field.error = error
+            return function(position, minibatch, context, output)
+        except BaseException as error:  # must not propagate through compiled frames
+            logp_grad.error = error
             return np.nan
 
     address = ctypes.cast(callback, ctypes.c_void_p).value
     assert address is not None
-    field = Field(address, callback, interpreted=True)
-    return field
+    logp_grad = GradientFunction(address, callback, interpreted=True)
+    return logp_grad
 
 
-class FieldLike(Protocol):
-    """What a step needs of a field: what kernels call, and its errors."""
+class GradientFunctionLike(Protocol):
+    """A gradient function with its context and its errors."""
 
     callback: Callback
 
@@ -206,36 +205,35 @@ class FieldLike(Protocol):
 
     @property
     def context(self) -> np.ndarray:
-        """What the function reads."""
+        """Context of the function."""
 
     @property
     def interpreted(self) -> bool:
-        """Whether a call goes back into Python."""
+        """Whether it is a Python function."""
 
     def raise_error(self) -> None:
-        """Raise what an interpreted field raised during the last call, if anything."""
+        """Raise the exception of a Python function in the last call, if any."""
 
 
-class ComposedField:
-    """A field made of other fields.
+class ComposedFunction:
+    """A gradient function that calls other gradient functions.
 
     Parameters
     ----------
-    function : function of `compiled_for_c`, ``(position, argument, context, output) -> float``
-        Receives pointers and finds the other fields in its context.
+    function : function of `compiled_for_c`, ``(position, minibatch, context, output) -> float``
+        Receives pointers, and the other functions in its context.
     context : ndarray of int64
-        What it reads.
-    inner : list of FieldLike
-        The other fields.
+    inner : list of GradientFunctionLike
+        The other functions.
     keep_alive : object
-        Owner of the memory that the context points at.
+        Owner of the memory to which the context points.
     """
 
     def __init__(
         self,
         function: Callable[..., float],
         context: np.ndarray,
-        inner: Sequence[FieldLike],
+        inner: Sequence[GradientFunctionLike],
         keep_alive: Any,
     ) -> None:
         self.callback = Callback(machine_address(function, SIGNATURE), context)
@@ -249,15 +247,15 @@ class ComposedField:
 
     @property
     def context(self) -> np.ndarray:
-        """What the function reads."""
+        """Context of the function."""
         return self.callback.context
 
     @property
     def interpreted(self) -> bool:
-        """Whether a call of one of the other fields goes back into Python."""
-        return any(field.interpreted for field in self._inner)
+        """Whether one of the other functions is a Python function."""
+        return any(each.interpreted for each in self._inner)
 
     def raise_error(self) -> None:
-        """Raise what an interpreted field raised during the last call, if anything."""
-        for field in self._inner:
-            field.raise_error()
+        """Raise the exception of a Python function in the last call, if any."""
+        for each in self._inner:
+            each.raise_error()
