@@ -14,8 +14,7 @@ from numba import njit
 
 from pymc_geodesic import integrators
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
-from pymc_geodesic.manifolds import blocks as all_blocks
-from pymc_geodesic.manifolds import sphere
+from pymc_geodesic.manifolds import product_flows, sphere
 from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.streams import fill_normal
 
@@ -157,7 +156,7 @@ def opposite_kick(blocks, x, v, gradient, time):
     """Gradient with the wrong sign."""
     for i in range(x.size):
         v[i] -= time * gradient[i]
-    all_blocks.project(blocks, x, v)
+    product_flows.project(blocks, x, v)
 
 
 @njit
@@ -199,7 +198,7 @@ def scaled_tangent_geodesic(blocks, scales, x, v, time):
 @njit
 def unscaled_geodesic(blocks, scales, x, v, time):
     """All blocks move for the same time."""
-    all_blocks.geodesic(blocks, x, v, time)
+    product_flows.geodesic(blocks, x, v, time)
 
 
 @njit

@@ -10,8 +10,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.diagnostics.plots.panels import (
-    COLOURS,
+from pymc_geodesic.diagnostics.panels import (
+    COLORS,
     DARK,
     GREY,
     LIGHT,
@@ -375,7 +375,7 @@ def plot_sphere(
         shown = np.concatenate([rows, -rows]) if axial else rows
         sphere_map = make_map(pen, projection, shown, mean, center, extent)
         sphere_map.draw_graticule()
-        sphere_map.points(thin(shown, max_points), color=COLOURS[0], alpha=0.35)
+        sphere_map.points(thin(shown, max_points), color=COLORS[0], alpha=0.35)
         draw_regions(sphere_map, rows, mean, probs, axial)
         sphere_map.points(np.stack([mean, -mean]) if axial else mean[None], color=DARK, size=7.0)
         if lower_hemisphere is not None:
@@ -481,7 +481,7 @@ def draw_regions(
     density = kernel_density(rows, axial=axial)
     for index, region in enumerate(highest_density_regions(density, rows, sorted(probs))):
         sphere_map.line(
-            density_contour(density, region.level, mean), color=COLOURS[2], width=2.5 - index
+            density_contour(density, region.level, mean), color=COLORS[2], width=2.5 - index
         )
 
 

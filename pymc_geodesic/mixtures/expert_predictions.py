@@ -12,7 +12,7 @@ from scipy.special import logsumexp, softmax
 from scipy.stats import multivariate_t
 
 from pymc_geodesic.arguments import check_count
-from pymc_geodesic.diagnostics.draws import group_with
+from pymc_geodesic.diagnostics.posterior_draws import group_with
 from pymc_geodesic.distributions.labels import label_probabilities
 from pymc_geodesic.runtime.missing_values import check_missing
 

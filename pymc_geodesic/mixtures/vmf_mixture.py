@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from pymc_geodesic.arguments import check_count
-from pymc_geodesic.diagnostics.draws import group_with
+from pymc_geodesic.diagnostics.posterior_draws import group_with
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher, special
 from pymc_geodesic.distributions.starts import beginning_at
 from pymc_geodesic.distributions.unit_points import unit_points

@@ -89,9 +89,9 @@ def lazy(signature: Any) -> Callable[[Callable[..., float]], LazyFunction]:
 
     Examples
     --------
-    >>> from pymc_geodesic.manifolds import blocks
+    >>> from pymc_geodesic.manifolds import product_flows
     >>> from pymc_geodesic.runtime.lazy_compilation import LazyFunction
-    >>> any(isinstance(each, LazyFunction) for each in vars(blocks).values())
+    >>> any(isinstance(each, LazyFunction) for each in vars(product_flows).values())
     True
     """
     return lambda function: LazyFunction(function, signature)

@@ -12,7 +12,7 @@ from contourpy import FillType, LineType, contour_generator
 from numpy.typing import ArrayLike
 from scipy.stats import beta
 
-from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, Pen, draw, panels
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, Pen, draw, panels
 from pymc_geodesic.svm.linear_classifier import LinearClassifier, validate_labels
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def plot_label_probability(
 
     def panel(pen: Pen, part: xr.DataArray, _: str) -> None:
         gap = np.full(n_bins, np.nan)
-        pen.line(middle, part.values, color=COLOURS[0])
+        pen.line(middle, part.values, color=COLORS[0])
         pen.points(middle, observed, size=4.0)
         pen.line(
             np.stack([middle, middle, gap], axis=1).ravel(),
@@ -245,7 +245,7 @@ def plot_label_probability(
             width=1.0,
         )
         pen.labels(xlabel, ylabel)
-        pen.key({"predicted": COLOURS[0], "observed": DARK})
+        pen.key({"predicted": COLORS[0], "observed": DARK})
 
     draw(collection, "label_probability", panel)
     return collection

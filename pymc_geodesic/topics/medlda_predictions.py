@@ -10,7 +10,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.diagnostics.draws import group_with
+from pymc_geodesic.diagnostics.posterior_draws import group_with
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.topics.alignment import evenly_spaced, topics_of
 from pymc_geodesic.topics.lda import SMALLEST, mean_proportions, stored_alpha, validate_counts

@@ -1,7 +1,14 @@
-"""How far draws are from a posterior, by its gradients alone."""
+r"""Kernel Stein discrepancy between draws and a posterior, with a wild bootstrap test.
+
+Under the null hypothesis n²V = Σ h(x_i, x_j) is a sum of weighted squares. Multiplied by a process
+W with mean 0, variance 1 and a correlation length above that of the draws, Σ W_i W_j h(x_i, x_j)
+has the same distribution (Leucht and Neumann), while under an alternative it stays small. The
+process is W_t = e^{−1/ℓ} W_{t−1} + √(1 − e^{−2/ℓ}) ε_t in each chain.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,15 +16,51 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 from rich.progress import track
+from scipy.signal import lfilter
 
 from pymc_geodesic.arguments import check_count
-from pymc_geodesic.diagnostics.autocorrelation import autocorrelation_times
-from pymc_geodesic.diagnostics.stein.bootstrap import LENGTHS, multipliers
-from pymc_geodesic.diagnostics.stein.sample import SteinSample, stein_sample
+from pymc_geodesic.diagnostics.posterior_draws import autocorrelation_times
+from pymc_geodesic.diagnostics.stein_kernel import SteinSample, stein_sample
 from pymc_geodesic.gradients.scores import Model, PosteriorScore
 
 ROWS = 128
-"""Rows of the matrix of pairs that are in memory at the same time."""
+"""Rows of the kernel matrix that are in memory at the same time."""
+
+DEPENDENCE_FACTOR = 8.0
+"""Correlation length ℓ of the bootstrap process, in units of τ − 1, with τ the autocorrelation
+time. With half of it draws of autoregressions with the right stationary distribution were rejected
+too often, with twice of it too rarely."""
+
+
+def bootstrap_weights(
+    chains: np.ndarray, dependence: float, n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw the processes W of the wild bootstrap, independent between chains.
+
+    Parameters
+    ----------
+    chains : ndarray of int, shape (n_draws,)
+        Chain of each draw, in order.
+    dependence : float
+        ℓ, in draws; 0 for independent numbers.
+    n : int
+        Number of processes.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray, shape (n_draws, n)
+    """
+    noise = rng.standard_normal((len(chains), n))
+    if dependence <= 0.0:
+        return noise
+    decay = math.exp(-1.0 / dependence)
+    for chain in np.unique(chains):
+        inside = chains == chain
+        innovations = math.sqrt(1.0 - decay**2) * noise[inside]
+        innovations[0] = noise[inside][0]
+        noise[inside] = lfilter([1.0], [1.0, -decay], innovations, axis=0)
+    return noise
 
 
 @dataclass(frozen=True)
@@ -27,16 +70,16 @@ class KernelSteinDiscrepancy:
     Attributes
     ----------
     statistic : float
-        KSD², the mean of k_π over pairs of draws. A U-statistic has mean zero for independent draws
-        of the posterior and may be negative.
+        KSD², the mean of k_π over pairs of draws. The U-statistic has mean zero for independent
+        draws of the posterior, and may be negative.
     p_value : float
-        How often the wild bootstrap gave as large a statistic.
+        Fraction of bootstrap statistics that are at least as large.
     kind : {"U", "V"}
-        Without or with the pairs of a draw and itself.
+        Whether pairs of a draw with itself are included ("V").
     n_draws : int
-        Draws that were used.
+        Number of draws.
     thin : int
-        Every how manieth draw of a chain that is.
+        Thinning interval.
     bandwidth : float
         ℓ of the kernel.
     beta : float
@@ -44,9 +87,9 @@ class KernelSteinDiscrepancy:
     metric : {"dense", "diag", None}
         Units of Euclidean variables.
     dependence : float
-        Correlation length of the bootstrap, in draws that were used.
+        Correlation length of the bootstrap, in (thinned) draws.
     bootstrap : ndarray, shape (n_bootstrap,)
-        The statistic in the wild bootstrap.
+        Statistics of the wild bootstrap.
 
     Examples
     --------
@@ -98,9 +141,8 @@ def ksd(
 ) -> KernelSteinDiscrepancy:
     r"""Kernel Stein discrepancy of draws from the posterior of a model.
 
-    It compares draws with the gradient of the log-density where they are, so that it sees what
-    R-hat and the temperature of a sampler cannot: means and variances that are wrong in all chains
-    alike.
+    It compares the draws with the gradients of the log-density at them. It therefore detects errors
+    of means and variances that are common to all chains, which R-hat and the temperature do not.
 
     .. math::
 
@@ -110,11 +152,11 @@ def ksd(
         \varphi(r^2) = (1 + r^2 / \ell^2)^\beta,
 
     where ∇ are tangential gradients in the ambient coordinates a, b = ∇log π − H, and H is 0 in
-    flat space, (d − 1)x on the sphere in ℝᵈ and (n − (p + 1)/2)X for frames of p vectors in ℝⁿ.
-    Its expectation is zero for draws of π, and positive for any other law of a density.
+    Euclidean space, (d − 1)x on the sphere in ℝᵈ and (n − (p + 1)/2)X for frames of p vectors in
+    ℝⁿ. Its expectation is zero for draws of π, and positive for any other density.
 
-    The null hypothesis that the draws have the law π is tested by a wild bootstrap, which allows
-    for draws that depend on each other.
+    The null hypothesis that π is the distribution of the draws is tested by a wild bootstrap, which
+    allows for autocorrelation.
 
     Parameters
     ----------
@@ -123,36 +165,34 @@ def ksd(
     model : pymc.Model, optional
         Taken from the context by default.
     var_names : str or sequence of str, optional
-        Test these variables, the others being what they are in each draw. All continuous free
-        variables by default. Unit vectors and frames are compared on their manifolds, others in
-        PyMC's unconstrained values.
+        Test the conditional distribution of these variables given the others. By default all
+        continuous free variables. Unit vectors and frames are compared on their manifolds, others
+        in PyMC's unconstrained values.
     statistic : {"U", "V"}
-        Without or with the pairs of a draw and itself, whose mean is never zero.
+        Whether to include pairs of a draw with itself ("V"), whose mean is positive.
     metric : {"auto", "dense", "diag", None}
-        Units of Euclidean variables: by the covariance of the draws, by their standard deviations,
-        or those of the model; a discrepancy without units of its own depends on those of the model.
-        ``"auto"`` is dense where there are five draws for each coordinate. Spheres and Stiefel
-        manifolds have one unit for each variable.
+        Whitening of Euclidean variables: by the covariance of the draws, by their standard
+        deviations, or none, in which case the discrepancy depends on the units of the model.
+        ``"auto"`` is dense from five draws per coordinate. Variables on spheres and Stiefel
+        manifolds are scaled as a whole.
     bandwidth : float or "median"
-        ℓ, in these units; by default the median distance of the draws.
+        ℓ, in whitened coordinates; by default the median distance of the draws.
     beta : float
         β, between −1 and 0.
     n_bootstrap : int
         Repetitions of the bootstrap.
     dependence : float, optional
-        Correlation length ℓ_W of the bootstrap, in draws that are used; 0 says that they are
-        independent. By default eight times the excess of the largest integrated
-        autocorrelation time over 1.
+        Correlation length of the bootstrap, in (thinned) draws; 0 for independent draws. By default
+        eight times the excess of the largest integrated autocorrelation time over 1.
     max_draws : int or None
-        Draws are thinned to at most as many: time grows with their square. None uses all.
+        Maximum number of draws after thinning, as time grows with its square. None uses all.
     batch_size, minibatch
-        Estimate each gradient from a minibatch of its own, as its difference to the gradient of all
-        rows at one draw (control variates); see `SGGMC`. All rows by default. The U-statistic
-        keeps its mean.
+        Estimate the gradient at each draw from its own minibatch, with control variates at one
+        draw; see `SGGMC`. By default all rows. The U-statistic stays unbiased.
     random_seed : int or numpy.random.Generator, optional
         Of bootstrap and minibatches.
     progressbar : bool
-        Whether to show how far the pairs have been summed.
+        Whether to show a progress bar.
 
     Returns
     -------
@@ -161,14 +201,14 @@ def ksd(
     Raises
     ------
     ValueError
-        For arguments that contradict each other, a posterior that does not fit the model, or
-        gradients that are not finite.
+        If arguments are inconsistent, the posterior does not match the model, or gradients are not
+        finite.
 
     Notes
     -----
-    Memory grows with n(n_bootstrap + 128), time with n²(size + n_bootstrap). The test knows
-    nothing of modes that no draw is near, nor of how much weight far modes have. A sample that is
-    large enough rejects any sampler with a bias; look at `step_halving` for its size.
+    Memory grows with n(n_bootstrap + 128), time with n²(size + n_bootstrap). The test does not
+    detect modes without draws near them, nor wrong weights of distant modes. A large enough sample
+    rejects any biased sampler; `step_halving` estimates the bias.
 
     References
     ----------
@@ -180,7 +220,7 @@ def ksd(
 
     Examples
     --------
-    Draws of the right law, and of one that is 20 % too wide:
+    Draws of the posterior, and draws with standard deviations that are 20 % too large:
 
     >>> import arviz as az
     >>> import numpy as np
@@ -224,7 +264,7 @@ def discrepancy_of(
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = False,
 ) -> KernelSteinDiscrepancy:
-    """Discrepancy by gradients that are compiled already; see `ksd`."""
+    """Discrepancy with a compiled gradient; see `ksd`."""
     if statistic not in ("U", "V"):
         raise ValueError(f'statistic={statistic!r} is unknown; choose "U" or "V"')
     check_count("n_bootstrap", n_bootstrap)
@@ -244,8 +284,8 @@ def discrepancy_of(
         n_chains = int(sample.chains[-1]) + 1
         series = np.concatenate([sample.positions, sample.fields], axis=1)
         times = autocorrelation_times(series.reshape(n_chains, len(sample) // n_chains, -1))
-        dependence = LENGTHS * (float(times.max()) - 1.0)
-    weights = multipliers(sample.chains, dependence, n_bootstrap, rng)
+        dependence = DEPENDENCE_FACTOR * (float(times.max()) - 1.0)
+    weights = bootstrap_weights(sample.chains, dependence, n_bootstrap, rng)
     value, repeated = statistics_of(sample, weights, statistic, progressbar=progressbar)
     return KernelSteinDiscrepancy(
         statistic=value,
@@ -262,14 +302,14 @@ def discrepancy_of(
 
 
 def p_value_of(value: float, repeated: np.ndarray) -> float:
-    """How often the bootstrap is as large as the statistic, which counts as one of its own."""
+    """Fraction of statistics at least as large, with the observed one counted among them."""
     return float(1 + np.count_nonzero(repeated >= value)) / (1 + repeated.size)
 
 
 def statistics_of(
     sample: SteinSample, weights: np.ndarray, kind: str, *, progressbar: bool = False
 ) -> tuple[float, np.ndarray]:
-    """Statistic of the draws, and with each process of weights."""
+    """Statistic of the draws, and bootstrap statistics for each process of weights."""
     n = len(sample)
     total, repeated = 0.0, np.zeros(weights.shape[1])
     starts = range(0, n, ROWS)

@@ -1,4 +1,4 @@
-"""What a sampler did in its warm-up."""
+"""Plot of sample stats during warm-up and sampling."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ import numpy as np
 import xarray as xr
 from arviz_base import convert_to_datatree
 
-from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, Pen, draw, panels
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, Pen, draw, panels
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
 
-PHASES = {"search": "#f6d9a8", "anchor": "#e5c8ee", "noise": "#cfe3c4", "tune": "#d6e4f5"}
+PHASES = {"search": "#f6d9a8", "tune": "#d6e4f5"}
+"""Colors of the phases of warm-up."""
+
 SHOWN = ("step_size", "temperature", "friction", "thermostat", "noise_ratio", "acceptance_rate")
 
 
 def phase_starts(phase: np.ndarray, draws: np.ndarray) -> list[tuple[str, float]]:
-    """Return the phases in their order and the draws at which they begin, the median over chains.
+    """Phases in their order, and the draws at which they start, as the median over chains.
 
     Parameters
     ----------
     phase : ndarray, shape (chain, draw)
-        Names.
+        Name of the phase of each draw.
     draws : ndarray, shape (draw,)
         Numbers of the draws.
 
@@ -35,7 +37,7 @@ def phase_starts(phase: np.ndarray, draws: np.ndarray) -> list[tuple[str, float]
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.diagnostics.plots.warmup import phase_starts
+    >>> from pymc_geodesic.diagnostics.warmup import phase_starts
     >>> phase_starts(np.array([["search", "tune", "tune", "sample"]]), np.arange(-3, 1))
     [('search', -3.0), ('tune', -2.0), ('sample', 0.0)]
     """
@@ -51,12 +53,12 @@ def plot_warmup(
     stats: str | Sequence[str] | None = None,
     *,
     backend: str | None = None,
-    **figure: Any,
+    **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Sample stats along warm-up and sampling, with the phases of the warm-up behind.
+    """Plot sample stats during warm-up and sampling, with the phases of warm-up as background.
 
-    Draws of the warm-up have negative numbers. A stat that is positive and spans more than two
-    decades is shown by its logarithm.
+    Warm-up draws have negative numbers. A positive stat that spans more than two decades is plotted
+    on a logarithmic scale.
 
     Parameters
     ----------
@@ -67,8 +69,8 @@ def plot_warmup(
         ``thermostat``, ``noise_ratio`` and ``acceptance_rate`` that the sampler recorded.
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
-    **figure
-        Passed to the back end's function that makes the figure, as ``figsize=``.
+    **pc_kwargs
+        Arguments ``figure_kwargs`` and ``col_wrap`` of ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------
@@ -77,9 +79,9 @@ def plot_warmup(
     Raises
     ------
     ImportError
-        If the back end is not installed.
+        If the backend is not installed.
     ValueError
-        If there is no warm-up, or a stat was not recorded.
+        If there are no warm-up draws, or a stat was not recorded.
 
     Examples
     --------
@@ -111,13 +113,15 @@ def plot_warmup(
         names = [stats] if isinstance(stats, str) else list(stats)
     missing = [name for name in names if name not in known]
     if missing or not names:
-        raise ValueError(f"The sample stats hold no {missing or SHOWN}; they hold {known}.")
+        raise ValueError(f"The sample stats contain no {missing or SHOWN}; they contain {known}.")
     warm = warm.assign_coords(draw=np.arange(-warm.sizes["draw"], 0))
     run = run.assign_coords(draw=np.arange(run.sizes["draw"]))
     data = xr.concat([warm[names], run[names]], "draw")
     phases = _phases(warm, run)
     others = tuple(str(dim) for dim in data.dims if dim not in ("chain", "draw"))
-    collection = panels(data, backend, core=others, size=(600, 300), col_wrap=2, **figure)
+    collection = panels(
+        data, backend, core=others, size=(600, 300), **({"col_wrap": 2} | pc_kwargs)
+    )
 
     def panel(pen: Pen, part: xr.DataArray, name: str) -> None:
         steps = part["draw"].values
@@ -135,7 +139,7 @@ def plot_warmup(
                 pen.area([start, end, end, start], [low, low, high, high], color=PHASES[phase],
                          alpha=0.7)  # fmt: skip
         for index, values in enumerate(lines):
-            pen.line(steps, values, color=COLOURS[index % len(COLOURS)], width=0.9)
+            pen.line(steps, values, color=COLORS[index % len(COLORS)], width=0.9)
         pen.line([0.0, 0.0], [low, high], color=DARK, width=1.0)
         pen.labels("draw, from the end of the warm-up", f"log10 {name}" if logarithm else name)
         pen.window((float(steps[0]), float(steps[-1])), (float(low), float(high)))
@@ -147,7 +151,7 @@ def plot_warmup(
 
 
 def _phases(warm: xr.Dataset, run: xr.Dataset) -> list[tuple[str, float]]:
-    """Phases that a sampler recorded; else all of the warm-up is one."""
+    """Phases that were recorded; without them all of warm-up is one phase."""
     if "phase" in warm.data_vars and warm["phase"].dims == ("chain", "draw"):
         found = phase_starts(warm["phase"].values, warm["draw"].values)
     else:

@@ -1,4 +1,4 @@
-"""Panels for every back end of ArviZ, and the few shapes that its interface lacks."""
+"""Panels of plots for all backends of ArviZ, and shapes that its backend interface lacks."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 
-from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS
+from pymc_geodesic.diagnostics.posterior_draws import SAMPLE_DIMS
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
 
 BACKENDS = ("matplotlib", "plotly", "bokeh")
 GREY, LIGHT, DARK = "#808080", "#d0d0d0", "#202020"
-COLOURS = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#717581")
+COLORS = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#717581")
 
 
 class Pen:
-    """Draws into one panel, whatever the back end.
+    """Draws into one panel of any backend.
 
     Parameters
     ----------
     backend : {"matplotlib", "plotly", "bokeh"}
-        Name of the back end.
+        Name of the backend.
     target : object
-        A panel of it, as ArviZ knows it.
+        Panel of this backend, from ArviZ.
 
     Examples
     --------
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from pymc_geodesic.diagnostics.plots.panels import Pen, panels
+    >>> from pymc_geodesic.diagnostics.panels import Pen, panels
     >>> collection = panels(xr.Dataset({"x": 0.0}), "matplotlib")
     >>> pen = Pen("matplotlib", collection.get_target("x", {}))
     >>> pen.line([0.0, 1.0], [0.0, 1.0]).get_xdata().tolist()
@@ -47,7 +47,7 @@ class Pen:
         self.module = module_of(backend)
 
     def line(self, x: Any, y: Any, *, color: str = DARK, width: float = 1.5, **look: Any) -> Any:
-        """Draw a line; it has gaps where there is no number."""
+        """Draw a line, with gaps at NaN."""
         return self.module.line(np.asarray(x), np.asarray(y), self.target, color=color,
                                 width=width, **look)  # fmt: skip
 
@@ -56,12 +56,12 @@ class Pen:
     ) -> Any:
         """Draw points of about `size` pixels."""
         area = size if self.backend == "bokeh" else size**2
-        # Without an edge: translucent points would have a dark one.
+        # without an edge, which would be dark for translucent points
         return self.module.scatter(np.asarray(x), np.asarray(y), self.target, facecolor=color,
                                    edgecolor=color, width=0, size=area, alpha=alpha)  # fmt: skip
 
     def area(self, x: Any, y: Any, *, color: str, alpha: float = 0.5) -> Any:
-        """Fill polygons, separated where there is no number."""
+        """Fill polygons, which NaN separates."""
         x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
         if self.backend == "plotly":
             import plotly.graph_objects as go
@@ -86,17 +86,17 @@ class Pen:
         ]
 
     def text(self, x: float, y: float, string: str, *, color: str = DARK, **align: Any) -> Any:
-        """Write at a place."""
+        """Write text at a position."""
         size = "9pt" if self.backend == "bokeh" else 9 if self.backend == "matplotlib" else 11
         return self.module.text(x, y, string, self.target, color=color, size=size, **align)
 
     def title(self, string: str) -> None:
-        """Write above the panel."""
+        """Set the title of the panel."""
         size = {"bokeh": "11pt", "matplotlib": 11, "plotly": 14}[self.backend]
         self.module.title(string, self.target, size=size)
 
     def labels(self, x: str, y: str) -> None:
-        """Name the axes."""
+        """Set the labels of the axes."""
         self.module.xlabel(x, self.target)
         self.module.ylabel(y, self.target)
 
@@ -106,7 +106,7 @@ class Pen:
         self.module.ylim(y, self.target)
 
     def picture(self, x: tuple[float, float], y: tuple[float, float]) -> None:
-        """Give both axes one scale, and hide them."""
+        """Set equal scales, and hide the axes."""
         if self.backend == "matplotlib":
             self.target.set_aspect("equal")
         elif self.backend == "bokeh":
@@ -122,7 +122,7 @@ class Pen:
             self.target.update_xaxes(constrain="domain")
             self.target.figure.update_layout(plot_bgcolor="rgba(0,0,0,0)")
         self.window(x, y)
-        if self.backend == "matplotlib":  # an axis that is off has no title for the layout
+        if self.backend == "matplotlib":  # the layout ignores the title of an axis that is off
             self.target.set(xticks=[], yticks=[])
             self.target.spines[:].set_visible(False)
         else:
@@ -153,12 +153,12 @@ class Pen:
 
 
 def module_of(backend: str) -> ModuleType:
-    """Import a back end of ArviZ when a plot is asked for, not with the package.
+    """Import a backend of ArviZ, when a plot is drawn and not with the package.
 
     Parameters
     ----------
     backend : {"matplotlib", "plotly", "bokeh"}
-        Its name.
+        Name of the backend.
 
     Returns
     -------
@@ -167,13 +167,13 @@ def module_of(backend: str) -> ModuleType:
     Raises
     ------
     ImportError
-        If the library is not installed; the message says how to install it.
+        If the library is not installed.
     ValueError
-        If there is no such back end.
+        If the backend is unknown.
 
     Examples
     --------
-    >>> from pymc_geodesic.diagnostics.plots.panels import module_of
+    >>> from pymc_geodesic.diagnostics.panels import module_of
     >>> module_of("matplotlib").__name__
     'arviz_plots.backend.matplotlib'
     """
@@ -189,11 +189,11 @@ def module_of(backend: str) -> ModuleType:
 
 
 def backend_name(backend: str | None) -> str:
-    """Return the back end: ArviZ's ``rcParams["plot.backend"]`` by default.
+    """Return the backend, by default ArviZ's ``rcParams["plot.backend"]``.
 
     Examples
     --------
-    >>> from pymc_geodesic.diagnostics.plots.panels import backend_name
+    >>> from pymc_geodesic.diagnostics.panels import backend_name
     >>> backend_name("bokeh")
     'bokeh'
     """
@@ -209,26 +209,23 @@ def panels(
     size: tuple[int, int] = (400, 400),
     col_wrap: int = 3,
     figure_kwargs: Mapping[str, Any] | None = None,
-    **figure: Any,
 ) -> PlotCollection:
-    """Make one panel for each variable and each place along its dimensions.
+    """Make one panel for each variable and each index of its dimensions.
 
     Parameters
     ----------
     data : xarray.Dataset
-        What is shown.
+        Data to show.
     backend : str, optional
-        Name of the back end.
+        Name of the backend.
     core : sequence of str
-        Dimensions, beside ``chain`` and ``draw``, that one panel shows together.
+        Dimensions, in addition to ``chain`` and ``draw``, that one panel shows.
     size : (int, int)
-        Pixels of one panel.
+        Size of one panel in pixels.
     col_wrap : int
-        Panels side by side.
+        Number of columns.
     figure_kwargs : mapping, optional
-        Passed to the back end's function that makes the figure.
-    **figure
-        The same, as keyword arguments.
+        Passed to ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------
@@ -238,7 +235,7 @@ def panels(
     --------
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from pymc_geodesic.diagnostics.plots.panels import panels
+    >>> from pymc_geodesic.diagnostics.panels import panels
     >>> data = xr.Dataset({"x": ("site", np.arange(3))})
     >>> panels(data, "matplotlib").viz["plot"]["x"].sizes["site"]
     3
@@ -254,7 +251,7 @@ def panels(
         int(np.prod([each.sizes[dim] for dim in apart if dim in each.dims]))
         for each in data.data_vars.values()
     )
-    figure = {**(figure_kwargs or {}), **figure}
+    figure = dict(figure_kwargs or {})
     columns = min(number, col_wrap)
     rows = -(-number // columns)
     figure.setdefault("figsize", (size[0] * columns, size[1] * rows))
@@ -282,14 +279,14 @@ def draw(
     collection : arviz_plots.PlotCollection
         From `panels`.
     label : str
-        Name under which ``collection.viz`` has what `panel` returns.
+        Name in ``collection.viz`` of the objects that `panel` returns.
     panel : callable
-        Takes a pen, the part of the data that belongs there, and its name.
+        Function of a pen, the data of the panel, and its name.
 
     Examples
     --------
     >>> import xarray as xr
-    >>> from pymc_geodesic.diagnostics.plots.panels import draw, panels
+    >>> from pymc_geodesic.diagnostics.panels import draw, panels
     >>> collection = panels(xr.Dataset({"x": ("site", [1.0, 2.0])}), "matplotlib")
     >>> draw(collection, "title", lambda pen, part, name: print(name, part.item()))
     x[0] 1.0

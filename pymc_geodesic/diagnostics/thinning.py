@@ -1,4 +1,4 @@
-"""A few draws that stand for all, chosen by their Stein discrepancy."""
+"""Stein thinning: a subset of draws with a small kernel Stein discrepancy."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import xarray as xr
 
 from pymc_geodesic.arguments import check_count
-from pymc_geodesic.diagnostics.stein.sample import SteinSample, stein_sample, tree_of_draws
+from pymc_geodesic.diagnostics.stein_kernel import SteinSample, stein_sample, tree_of_draws
 from pymc_geodesic.gradients.scores import Model, PosteriorScore
 from pymc_geodesic.manifolds import Euclidean
 
-SHORT = 1e-3
-"""Step, in units of the draws, over which second derivatives are differences."""
+DIFFERENCE_STEP = 1e-3
+"""Step of the finite differences of gradients, in whitened coordinates."""
 
 
 def stein_thinning(
@@ -30,18 +30,18 @@ def stein_thinning(
     beta: float = -0.5,
     max_draws: int | None = 2000,
 ) -> xr.DataTree:
-    r"""Choose draws that stand for all, and leave out those of the warm-up and of a bias.
+    r"""Select draws that represent the posterior, without draws of warm-up or bias.
 
-    Regularised Stein thinning: greedily, the t-th draw is the one with the least
+    Regularized Stein thinning: the t-th draw is chosen greedily to minimize
 
     .. math::
 
         k_\pi(x_i, x_i) + \Delta^+ \log \pi(x_i) - \lambda t \log \pi(x_i)
             + 2 \sum_{s < t} k_\pi(x_{\pi_s}, x_i) ,
 
-    with the Stein kernel of `ksd`. Δ⁺ is the sum of the positive second derivatives, so that no
-    draws gather where the density has a minimum or a saddle, and λ, which weighs the log-density,
-    keeps them from a mode that holds little.
+    with the Stein kernel of `ksd`. Δ⁺ is the sum of the positive second derivatives, which avoids
+    draws near minima and saddles of the density, and λ, the weight of the log-density, avoids modes
+    of little mass.
 
     Parameters
     ----------
@@ -50,24 +50,24 @@ def stein_thinning(
     model : pymc.Model, optional
         Taken from the context by default.
     size : int
-        m, how many draws to choose. A draw may be chosen more than once.
+        m, the number of draws. A draw may be chosen more than once.
     var_names : str or sequence of str, optional
-        Choose by these variables. All continuous free variables by default.
+        Variables of the Stein kernel. By default all continuous free variables.
     entropy : float, optional
-        λ; 1/m by default, and 0 for Stein thinning that is not regularised.
+        λ; 1/m by default, and 0 for Stein thinning without regularization.
     laplacian : bool
-        Whether Δ⁺ is there. It takes two gradients of all rows for each coordinate and draw.
+        Whether to add Δ⁺, at the cost of two full-data gradients per coordinate and draw.
     metric, bandwidth, beta
         See `ksd`.
     max_draws : int or None
-        Choose among at most as many draws, evenly spaced. None allows for all.
+        Maximum number of candidates, evenly spaced. None uses all draws.
 
     Returns
     -------
     xarray.DataTree
-        One chain of `size` draws, in the order in which they were chosen, in each group that has
-        the draws of the posterior; ``source_chain`` and ``source_draw`` of its ``sample_stats`` say
-        which they are. Other groups, such as those of the prior, stay as they are.
+        One chain of `size` draws, in the order of selection, in each group with the draws of the
+        posterior; ``source_chain`` and ``source_draw`` in ``sample_stats`` are their origin. Other
+        groups, such as the prior, are unchanged.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def stein_thinning(
 
     Examples
     --------
-    Twenty draws among a thousand, of which the first hundred are of a warm-up:
+    Twenty of a thousand draws, the first hundred of which are from warm-up:
 
     >>> import arviz as az
     >>> import numpy as np
@@ -99,7 +99,7 @@ def stein_thinning(
     """
     check_count("size", size)
     if entropy is not None and not 0.0 <= entropy < np.inf:
-        raise ValueError(f"entropy is a weight and not negative, got {entropy}")
+        raise ValueError(f"entropy must be a finite number, at least 0, got {entropy}")
     score = PosteriorScore(model, var_names=var_names)
     sample = stein_sample(
         idata, score, metric=metric, bandwidth=bandwidth, beta=beta, max_draws=max_draws
@@ -117,7 +117,7 @@ def stein_thinning(
 
 
 def _chosen(sample: SteinSample, cost: np.ndarray, size: int, entropy: float) -> np.ndarray:
-    """Choose greedily; return places in the sample."""
+    """Choose greedily; return indices into the sample."""
     reward = entropy * (sample.log_density - sample.log_density.max())
     cost = cost.copy()
     chosen = np.empty(size, dtype=int)
@@ -131,13 +131,13 @@ def _chosen(sample: SteinSample, cost: np.ndarray, size: int, entropy: float) ->
 def _positive_curvature(sample: SteinSample, score: PosteriorScore) -> np.ndarray:
     """Sum of the positive second derivatives of log π along the coordinates, shape (n,).
 
-    On a sphere or a Stiefel manifold they are taken along the geodesics that leave in the
-    directions of the projected coordinates.
+    On spheres and Stiefel manifolds they are taken along the geodesics in the directions of the
+    projected coordinates.
     """
     product, units = sample.product, sample.units
-    d = units.centre.size
+    d = units.center.size
     x = sample.positions.copy()
-    x[:, :d] = units.centre + x[:, :d] @ units.factor.T
+    x[:, :d] = units.center + x[:, :d] @ units.factor.T
     directions = np.eye(product.size)
     directions[:d, :d] = units.factor.T
     for (name, manifold, _), scale in zip(product.components, units.scales, strict=True):
@@ -147,15 +147,15 @@ def _positive_curvature(sample: SteinSample, score: PosteriorScore) -> np.ndarra
     for direction in directions:
         velocity = product.project(x, np.broadcast_to(direction, x.shape))
         slopes = []
-        for time in (-SHORT, SHORT):
+        for time in (-DIFFERENCE_STEP, DIFFERENCE_STEP):
             there, moving = product.geodesic(x, velocity, time)
             slopes.append(np.sum(score(there, sample.points)[0] * moving, axis=1))
-        total += np.maximum((slopes[1] - slopes[0]) / (2.0 * SHORT), 0.0)
+        total += np.maximum((slopes[1] - slopes[0]) / (2.0 * DIFFERENCE_STEP), 0.0)
     return total
 
 
 def _picked(idata: xr.DataTree, chains: np.ndarray, draws: np.ndarray) -> xr.DataTree:
-    """One chain of some draws, in every group that has the chains and draws of the posterior."""
+    """One chain of selected draws, in every group with the chains and draws of the posterior."""
     posterior = idata["posterior"].to_dataset()
     place = {
         "chain": xr.DataArray(chains, dims="picked"),
@@ -180,14 +180,14 @@ def _picked(idata: xr.DataTree, chains: np.ndarray, draws: np.ndarray) -> xr.Dat
 
 
 def _has_draws_of(posterior: xr.Dataset, name: str, dataset: xr.Dataset) -> bool:
-    """Tell what goes with the draws of the posterior from priors, warm-ups and draws of others."""
+    """Whether a group has the chains and draws of the posterior."""
     return not name.startswith(("prior", "warmup_", "unconstrained_prior")) and all(
         dim in dataset.dims and dataset[dim].equals(posterior[dim]) for dim in ("chain", "draw")
     )
 
 
 def _as_chain(dataset: xr.Dataset) -> xr.Dataset:
-    """Make the draws that were picked those of a chain."""
+    """Make one chain of the selected draws."""
     dataset = dataset.drop_vars(["chain", "draw"], errors="ignore").rename(picked="draw")
     dataset = dataset.assign_coords(draw=np.arange(dataset.sizes["draw"]))
     return dataset.expand_dims(chain=[0]).transpose("chain", "draw", ...)
