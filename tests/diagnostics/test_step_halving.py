@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
-from pymc_geodesic.diagnostics import coupled_chains, step_halving
+from pymc_geodesic.diagnostics import halving, step_halving
 from pymc_geodesic.diagnostics.halving import CoupledChains, compare_chains
 from tests.grids import slow
 
@@ -120,10 +120,10 @@ def test_noise_of_the_wrong_variance_is_seen(normal, monkeypatch):
     """The mutant gives the coarser chain noise of the wrong variance."""
     with normal:
         step = tuned(normal, pg.SGGMC(batch_size=50, minibatch=["data"]))
-    tape = coupled_chains.new_tape
+    tape = halving.new_tape
     chains = CoupledChains(step.sampler, 2)
     monkeypatch.setattr(
-        coupled_chains,
+        halving,
         "new_tape",
         lambda noise: tape(noise * (1.2 if len(noise) == step.sampler.parameters.n_steps else 1.0)),
     )

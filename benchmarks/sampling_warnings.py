@@ -1,4 +1,4 @@
-"""What a user is told of a run: the warnings of `pymc.sample`."""
+"""Warnings that `pymc.sample` logs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Self
 
 GENERAL_ADVICE = "We recommend running at least 4 chains"
-"""Begins what PyMC says whenever there are fewer."""
+"""Beginning of the message that PyMC logs for fewer chains."""
 
 
-class Complaints(logging.Handler):
-    """Collects what `pymc.sample` warns of, each message once.
+class SamplingWarnings(logging.Handler):
+    """Collects the warnings of `pymc.sample`, each message once.
 
     Attributes
     ----------
@@ -24,14 +24,14 @@ class Complaints(logging.Handler):
         self.level_before = logging.NOTSET
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a message, once."""
+        """Append a message, unless it is there."""
         if (message := record.getMessage()) not in self.messages:
             self.messages.append(message)
 
     def __enter__(self) -> Self:
         logger = logging.getLogger("pymc.stats.convergence")
         self.level_before = logger.level
-        logger.setLevel(logging.WARNING)  # heard where "pymc" itself is silenced
+        logger.setLevel(logging.WARNING)  # also if the logger "pymc" is silenced
         logger.addHandler(self)
         return self
 
