@@ -1,4 +1,4 @@
-"""The Stiefel manifold of orthonormal frames."""
+"""Stiefel manifold of orthonormal frames."""
 
 import math
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ def _inner(x: Floats, v: Floats, row: int, n: int, p: int, out: Floats) -> None:
 
 @compiled
 def _project_row(x: Floats, v: Floats, row: int, n: int, p: int, inner: Floats) -> None:
-    """Project one row of `v`: V ← V − X sym(XᵀV); `inner` is room for a p×p matrix."""
+    """Project one row of `v`: V ← V − X sym(XᵀV); `inner` is a p×p buffer."""
     _inner(x, v, row, n, p, inner)
     for i in range(n):
         for j in range(p):
@@ -301,7 +301,7 @@ class Stiefel(Manifold):
         return frame * signs[..., np.newaxis, :]
 
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
-        """Say which values have orthonormal columns; see `Manifold.contains`."""
+        """Test which values have orthonormal columns; see `Manifold.contains`."""
         gram = np.swapaxes(x, -1, -2) @ x
         return (np.abs(gram - np.eye(self.p)) <= atol).all(axis=(-2, -1))
 

@@ -168,13 +168,13 @@ def test_proportions_merge_to_the_product():
     [
         (merge_directions, [], "no shards"),
         (merge_directions, [np.eye(3), np.eye(2)], "one shape"),
-        (merge_directions, [2 * np.eye(3)], "shard 0 are no unit vectors"),
-        (merge_proportions, [np.eye(3)], "not within the simplex"),
+        (merge_directions, [2 * np.eye(3)], "shard 0 are not unit vectors"),
+        (merge_proportions, [np.eye(3)], "not inside the simplex"),
         (merge_proportions, [np.full((1, 2), 0.5)], "one shape"),
         (merge_directions, np.eye(3), r"one array for each shard, .* got arrays of shape \(3,\)"),
     ],
 )
-def test_what_cannot_be_merged_is_refused(merge, draws, message):
+def test_draws_that_cannot_be_merged_raise_an_error(merge, draws, message):
     with pytest.raises(ValueError, match=message):
         merge(draws)
 
