@@ -245,8 +245,12 @@ def check_fraction(name: str, value: Any) -> None:
         raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
 
 
+def _has_name(each: Any) -> bool:
+    return isinstance(each, str) or isinstance(getattr(each, "name", None), str)
+
+
 def check_containers(names: Any) -> None:
-    """Validate ``minibatch=``: a name, a sequence of different names, or None.
+    """Validate ``minibatch=``: a name or variable, a sequence of different ones, or None.
 
     Raises
     ------
@@ -260,16 +264,18 @@ def check_containers(names: Any) -> None:
     Traceback (most recent call last):
     ValueError: minibatch= names 'X' twice; name every container once
     """
-    if names is None or isinstance(names, str):
+    if names is None or _has_name(names):
         return
-    hint = 'minibatch= takes the names of pm.Data containers, such as ["X", "y"]'
+    hint = (
+        'minibatch= takes the names of pm.Data containers, such as ["X", "y"], or an observed '
+        "variable or a dimension"
+    )
     if not isinstance(names, Iterable):
         raise ValueError(f"{hint}, got {names!r}")
-    seen: list[str] = []
+    seen: list[Any] = []
     for name in names:
-        if not isinstance(name, str):
-            own = getattr(name, "name", None)
-            remedy = f"write {own!r}" if own else "put the rows into a container and name that"
+        if not _has_name(name):
+            remedy = "put the rows into a container and name that"
             raise ValueError(f"{hint}, got a {type(name).__name__}: {remedy}")
         if name in seen:
             raise ValueError(f"minibatch= names {name!r} twice; name every container once")

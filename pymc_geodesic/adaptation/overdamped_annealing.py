@@ -193,7 +193,9 @@ class OverdampedAnnealing(ModelCoordinates):
         minibatches, n_grad = self._estimate.prepare(
             chain.z, self._n_steps, chain.stream, tune=tune
         )
-        self._has_compared, self._squares_before = False, chain.dynamics.squares.copy()
+        self._has_compared = False
+        if tune:
+            self._squares_before = chain.dynamics.squares.copy()
         if self._given is None and (tune or self._measured.is_empty):
             n_grad += self._measure(chain, minibatches)
         given = self._given

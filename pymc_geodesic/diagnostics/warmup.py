@@ -117,7 +117,7 @@ def plot_warmup(
     warm = warm.assign_coords(draw=np.arange(-warm.sizes["draw"], 0))
     run = run.assign_coords(draw=np.arange(run.sizes["draw"]))
     data = xr.concat([warm[names], run[names]], "draw")
-    phases = _phases(warm, run)
+    phases = _phases(warm)
     others = tuple(str(dim) for dim in data.dims if dim not in ("chain", "draw"))
     collection = panels(
         data, backend, core=others, size=(600, 300), **({"col_wrap": 2} | pc_kwargs)
@@ -150,7 +150,7 @@ def plot_warmup(
     return collection
 
 
-def _phases(warm: xr.Dataset, run: xr.Dataset) -> list[tuple[str, float]]:
+def _phases(warm: xr.Dataset) -> list[tuple[str, float]]:
     """Phases that were recorded; without them all of warm-up is one phase."""
     if "phase" in warm.data_vars and warm["phase"].dims == ("chain", "draw"):
         found = phase_starts(warm["phase"].values, warm["draw"].values)

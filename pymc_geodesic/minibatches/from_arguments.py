@@ -5,18 +5,21 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
 
 from pymc_geodesic.arguments import check_containers, check_count, check_row_blocks
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.block_as_minibatch import StreamedRows
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows, SparseRows
 from pymc_geodesic.minibatches.grouped_rows import GroupedRows
+from pymc_geodesic.minibatches.model_rows import ModelRows, selected_rows, with_containers
 from pymc_geodesic.minibatches.orders import MINIBATCH_ORDERS, RowNoise, check_order, order_for
 from pymc_geodesic.minibatches.random_rows import RandomRows
 from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
@@ -47,7 +50,7 @@ class MinibatchArguments:
     """
 
     batch_size: int | None = None
-    minibatch: Sequence[str] | str | None = None
+    minibatch: Sequence[str | Variable] | str | Variable | None = None
     batches: Iterable[Any] | None = None
     total_size: int | None = None
     minibatch_order: str = "shuffled"
@@ -61,11 +64,48 @@ class MinibatchArguments:
         check_row_blocks(self.batches)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What ``minibatch`` names; nothing if it is left out."""
+        given = self.minibatch
+        if given is None:
+            return ()
+        several = [given] if isinstance(given, str | Variable) else given
+        return tuple(each if isinstance(each, str) else str(each.name) for each in several)
+
+    @property
     def streamed(self) -> tuple[str, ...]:
         """Names of the data whose rows come from ``batches``."""
-        if self.batches is None or self.minibatch is None:
-            return ()
-        return (self.minibatch,) if isinstance(self.minibatch, str) else tuple(self.minibatch)
+        return () if self.batches is None else self.names
+
+
+def rows_as_containers(
+    model: Model, arguments: MinibatchArguments
+) -> tuple[Model, MinibatchArguments, ModelRows | None]:
+    """Find the rows that arguments select in a model, and make data containers of them.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    arguments : MinibatchArguments
+
+    Returns
+    -------
+    model : pymc.Model
+        With the rows in data containers; the same model if they are already.
+    arguments : MinibatchArguments
+        With the names of these containers.
+    rows : ModelRows or None
+        What was found; None where the arguments name containers or select no rows.
+
+    Raises
+    ------
+    ValueError
+        See `selected_rows`.
+    """
+    rows = selected_rows(model, arguments.names, arguments.batch_size)
+    if rows is None:
+        return model, arguments, None
+    return with_containers(model, rows), replace(arguments, minibatch=tuple(rows.data)), rows
 
 
 def minibatch_source(
@@ -256,6 +296,13 @@ def _blocks_of_first(containers: Containers, batch_size: int) -> float:
 
 
 def _refuse_without_containers(model: Model, arguments: MinibatchArguments) -> None:
+    if arguments.batch_size is not None and drawn_rows(graphs_of(model)):
+        message = (
+            "batch_size= would divide the rows of a model that draws them itself, by pm.Minibatch: "
+            "its batch_size is that of pm.Minibatch. Leave batch_size= out, or write the model "
+            "without pm.Minibatch"
+        )
+        raise ValueError(see(message, "minibatch"))
     containers = [data.name for data in model.data_vars]
     for argument in ("batch_size", "batches", "total_size"):
         if getattr(arguments, argument) is not None:
@@ -303,10 +350,7 @@ def named_row_source(
             "itself, by pm.Minibatch: put all of its data into pm.Data containers and name these, "
             "or leave minibatch= out"
         )
-    names = arguments.minibatch
-    containers = {
-        name: _container(model, name) for name in ((names,) if isinstance(names, str) else names)
-    }
+    containers = {name: _container(model, name) for name in arguments.names}
     batch_size = arguments.batch_size
     n_blocks = _blocks_of_first(containers, batch_size) if batch_size else math.inf
     order = order_for(arguments.minibatch_order, noise, n_blocks)

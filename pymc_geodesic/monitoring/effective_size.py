@@ -138,13 +138,14 @@ class EffectiveSizeMonitor(DrawMonitor):
             values = np.where(self._is_squared, values**2, values)
         sums, n_batches = self.sums, SETTINGS.n_batches
         if sums.n == 0:
-            sums.first = values
-        values = values - sums.first
+            sums.first = values.copy()
+        values -= sums.first
         batch = min(sums.n * n_batches // max(self._n_draws, 1), n_batches - 1)
         total = sums.batches[batch]
         total += values
         sums.lengths[batch] += 1.0
-        sums.squares += values**2
+        values *= values
+        sums.squares += values
         sums.n += 1
 
     def smallest(self) -> tuple[float, str]:

@@ -165,7 +165,8 @@ class LangevinSampler:
             chain.stream,
         )
         adaptation.logp_grad.raise_error()
-        diverging = not (all_finite(temperatures) and all_finite(chain.z))
+        temperature = sum(temperatures.tolist()) / temperatures.size
+        diverging = not (math.isfinite(temperature) and all_finite(chain.z))
         if diverging:
             self._check_divergence(before, proposal, tune=tune)
         if tune:
@@ -178,14 +179,13 @@ class LangevinSampler:
         elif monitor is not None:
             n_grad += monitor.after_draw(chain.n, chain.z, len(minibatches))
         chain.n += 1
-        return self._stats(proposal.parameters, monitor) | {
-            "temperature": math.nan if diverging else fmean(temperatures.tolist()),
-            "noise_clips": noise_clips,
-            "n_steps": len(minibatches),
-            "n_grad": n_grad,
-            "diverging": diverging,
-            "phase": "tune" if tune else "sample",
-        }
+        stats = self._stats(proposal.parameters, monitor)
+        stats["temperature"] = math.nan if diverging else temperature
+        stats["noise_clips"] = noise_clips
+        stats["n_steps"], stats["n_grad"] = len(minibatches), n_grad
+        stats["diverging"] = diverging
+        stats["phase"] = "tune" if tune else "sample"
+        return stats
 
     def _check_divergence(self, before: np.ndarray, proposal: Proposal, *, tune: bool) -> None:
         """Raise an error for a draw that is not finite, unless the warm-up can undo it."""
@@ -205,16 +205,17 @@ class LangevinSampler:
     ) -> dict[str, Any]:
         """Sample stats of the parameters of a draw, and of thermostats and monitor after it."""
         friction, thermostat = parameters.mean_friction, self.dynamics.thermostat
-        thermostats = [friction]
+        mean = largest = friction
         if thermostat is not None:
             own = friction if parameters.block_friction is None else parameters.block_friction
             thermostats = (own + thermostat).tolist()
+            mean, largest = fmean(thermostats), max(thermostats)
         return {
             "step_size": parameters.step_size,
             "friction": friction,
             "diffusion": friction,
-            "thermostat": fmean(thermostats),
-            "largest_thermostat": max(thermostats),
+            "thermostat": mean,
+            "largest_thermostat": largest,
             "configurational_temperature": math.nan if monitor is None else monitor.temperature,
             "whitened_gradient": math.nan if monitor is None else monitor.largest_gradient,
             "noise_ratio": self.adaptation.noise_ratio,

@@ -303,12 +303,15 @@ class _Step(Protocol):
 
     Attributes
     ----------
+    model : pymc.Model
+        Has the rows that the step divides in data containers.
     vars : list of TensorVariable
         Value variables that it samples.
     streamed : tuple of str
         Data whose rows it takes from ``batches=`` and not from the model.
     """
 
+    model: Model
     vars: list[TensorVariable]
     streamed: tuple[str, ...]
 
@@ -345,7 +348,7 @@ class StepsOfChain:
         found = [each() for each in self._steps.get(model, [])]
         steps = [step, *(each for each in found if each is not None)]
         if step.streamed:
-            check_streams(model, step, steps)
+            check_streams(step.model, step, steps)
         if not draws_minibatches(model):
             return
         sampled = {value for each in steps for value in each.vars}

@@ -19,7 +19,7 @@ from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
-from pymc_geodesic.steps.hmc import (
+from pymc_geodesic.steps.hmc_composition import (
     TRAJECTORY_STATS,
     check_exact,
     square_frames,
@@ -193,13 +193,13 @@ class GMC(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model,
             self.variables,
-            minibatches,
+            self.minibatches,
             local=self.local,
             local_arguments=local_arguments,
             with_value=True,
             compile_kwargs=compile_kwargs,
         )
-        check_exact("GMC", self.estimator, minibatches)
+        check_exact("GMC", self.estimator, self.minibatches)
         self.adaptation = trajectory_adaptation(
             self.estimator,
             self.product,

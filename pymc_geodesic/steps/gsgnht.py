@@ -27,7 +27,7 @@ from pymc_geodesic.samplers.dynamics import GeodesicNoseHoover
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
-from pymc_geodesic.steps.langevin import (
+from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     SPLITTINGS,
     langevin_adaptation,
@@ -317,7 +317,7 @@ class gSGNHT(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model,
             self.variables,
-            minibatches,
+            self.minibatches,
             local=self.local,
             local_arguments=local_arguments,
             noise=minibatch_noise(
@@ -327,7 +327,7 @@ class gSGNHT(GeodesicStep):
                 has_thermostats=True,
                 is_local=bool(self.local),
             ),
-            with_value=whitens and minibatch is None,
+            with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         self.adaptation = langevin_adaptation(

@@ -252,13 +252,15 @@ class SCIR(GeodesicStep):
                 self.model,
                 self.variables,
                 self.local,
-                minibatches=minibatches,
+                minibatches=self.minibatches,
                 n_kept=local_draws,
                 n_discarded=local_tune,
             )
         else:
-            source = minibatch_source(self.model, minibatches)
-            density = likelihood_density(self.model, self.variables, source, minibatches.total_size)
+            source = minibatch_source(self.model, self.minibatches)
+            density = likelihood_density(
+                self.model, self.variables, source, self.minibatches.total_size
+            )
             self.estimator = counts = CountEstimator(density, compile_kwargs=compile_kwargs)
         priors = ConjugatePriors(self.model, self.variables, self.estimator.source.names)
         checks = LikelihoodChecks(

@@ -25,7 +25,7 @@ from pymc_geodesic.samplers.dynamics import GeodesicLangevin
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
-from pymc_geodesic.steps.langevin import (
+from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     SPLITTINGS,
     langevin_adaptation,
@@ -314,7 +314,7 @@ class SGGMC(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model,
             self.variables,
-            minibatches,
+            self.minibatches,
             local=self.local,
             local_arguments=local_arguments,
             noise=minibatch_noise(
@@ -323,7 +323,7 @@ class SGGMC(GeodesicStep):
                 noise_is_known=gradient_noise is not None,
                 is_local=bool(self.local),
             ),
-            with_value=whitens and minibatch is None,
+            with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         self.adaptation = langevin_adaptation(

@@ -29,7 +29,7 @@ from pymc_geodesic.samplers.dynamics import OverdampedLangevin
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimates import gradient_estimate
-from pymc_geodesic.steps.langevin import (
+from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     check_unused_covariance,
     langevin_monitors,
@@ -240,9 +240,9 @@ class SGLD(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model,
             self.variables,
-            minibatches,
+            self.minibatches,
             noise=RowNoise.WHITE if whitens else RowNoise.ANY,
-            with_value=whitens and minibatch is None,
+            with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         whitened = whitened_adaptation(

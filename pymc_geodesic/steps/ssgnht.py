@@ -28,7 +28,7 @@ from pymc_geodesic.samplers.dynamics import Dynamics, EulerNoseHoover, GeodesicN
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimates import gradient_estimate
-from pymc_geodesic.steps.langevin import (
+from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     langevin_adaptation,
     langevin_monitors,
@@ -279,13 +279,13 @@ class SSGNHT(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model,
             self.variables,
-            minibatches,
+            self.minibatches,
             noise=minibatch_noise(
                 whitens=whitens,
                 has_control_variates=bool(order) and self.samples_all,
                 has_thermostats=True,
             ),
-            with_value=whitens and minibatch is None,
+            with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         self.adaptation = langevin_adaptation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,7 +24,7 @@ from pymc_geodesic.densities.log_terms import LogTerms
 from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.manifolds import Manifold, Product
-from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, rows_as_containers
 from pymc_geodesic.minibatches.unmatched_observations import check_observed_minibatches
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.monitoring.funnels import Funnel
@@ -62,6 +63,8 @@ from pymc_geodesic.steps.pymc_interface import (
     get_random_generator,
     modelcontext,
 )
+
+_log = logging.getLogger("pymc")
 
 type Progress = tuple[tuple[str, str, str], ...]
 """Columns of the progress bar: sample stat, format of its value, and title. Formats of strings end
@@ -192,6 +195,11 @@ class GeodesicStep(BlockedStep):
         Their manifolds.
     packing : Packing
         Their values as one vector.
+    minibatches : MinibatchArguments
+        Its arguments, with the names of the data whose rows are found in the model.
+    rows : ModelRows or None
+        The data whose rows are found in the model; None where all rows are used, or data
+        containers are named.
     estimator : Estimate
         Gradient or counts, estimated from minibatches.
     adaptation
@@ -238,23 +246,32 @@ class GeodesicStep(BlockedStep):
     ) -> None:
         check_compile_kwargs(compile_kwargs)
         name = type(self).__name__
-        self.model = modelcontext(model)
+        self._given_model = modelcontext(model)
+        every = manifold_variables(self._given_model, vars, manifolds, everywhere=everywhere)
+        of_rows = [] if local is None else manifold_variables(self._given_model, local, by_row=True)
+        # rows that are constants of the model are data containers in the one that the step reads
+        self.model, self.minibatches, self.rows = rows_as_containers(self._given_model, minibatches)
+        if self.rows is not None:
+            _log.info(f"{name}: minibatches of {self.minibatches.batch_size} of {self.rows!r}")
+        if self.model is not self._given_model:
+            names, local = [v.name for v in every], [v.name for v in of_rows]
+            every = manifold_variables(self.model, names, manifolds, everywhere=everywhere)
+            of_rows = manifold_variables(self.model, local, by_row=True) if local else []
         self._mode = dict(compile_kwargs or {}).get("mode")
         # options of the last `pymc.sample` of which `_warn_of_ignored_backend` has warned
         self._ignored: Mapping[str, Any] | None = None
-        self.local = [] if local is None else manifold_variables(self.model, local, by_row=True)
-        every = manifold_variables(self.model, vars, manifolds, everywhere=everywhere)
+        self.local = of_rows
         self.variables = global_variables(name, self.model, every, self.local)
         if not is_corrected or self.local:
             warn_of_square_frames(name, (*self.variables, *self.local))
         check_observed_minibatches(self.model)
         if not is_corrected:
-            check_smoothness(name, self.model, self.variables, minibatches)
+            check_smoothness(name, self.model, self.variables, self.minibatches)
         self.vars = [variable.value for variable in (*self.variables, *self.local)]
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product: Product = product_of(self.variables)
         self.packing: Packing = ManifoldPacking(self.variables, self.product)
-        self.streamed = minibatches.streamed
+        self.streamed = self.minibatches.streamed
         self._sees_part_of_data = bool(self.streamed) or draws_minibatches(self.model)
         self._starts_at_edges = starts_at_edges
         self.rng = get_random_generator(rng)
@@ -279,7 +296,7 @@ class GeodesicStep(BlockedStep):
         """
         model = Model.get_context(error_if_none=False, allow_block_model_access=True)
         if isinstance(model, Model) and not set(self._vars) <= set(model.value_vars):
-            raise another_model(type(self).__name__, self.model, model)
+            raise another_model(type(self).__name__, self._given_model, model)
         self._warn_of_ignored_backend()
         return self._vars
 
@@ -312,7 +329,7 @@ class GeodesicStep(BlockedStep):
         """Prepare for one chain; see `pymc.step_methods.compound.BlockedStep.setup_chain`."""
         super().setup_chain(rng, tune, draws)
         if self._sees_part_of_data:
-            _STEPS_OF_CHAIN.add(self.model, self)
+            _STEPS_OF_CHAIN.add(self._given_model, self)
         stream = new_stream(self.rng)
         limit_blas_threads(os.getpid())
         self.estimator.source.refresh()
@@ -368,7 +385,7 @@ class GeodesicStep(BlockedStep):
         name, adaptation = type(self).__name__, self.sampler.adaptation
         check_log_density(name, self.variables, self._log_terms, point)
         if self._sees_part_of_data:
-            _STEPS_OF_CHAIN.check(self.model, self)
+            _STEPS_OF_CHAIN.check(self._given_model, self)
         if self._n_tune or not adaptation.needs_warm_up:
             return
         if adaptation.is_tuned:

@@ -18,7 +18,7 @@ from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.estimates import gradient_estimate
-from pymc_geodesic.steps.hmc import (
+from pymc_geodesic.steps.hmc_composition import (
     TRAJECTORY_STATS,
     check_exact,
     trajectory_adaptation,

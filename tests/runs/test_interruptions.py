@@ -1,4 +1,4 @@
-"""Runs that do not come to their end: signals, dead processes, full disks, rows that are none."""
+"""Runs that are interrupted: signals, killed processes, full disks, damaged rows."""
 
 import errno
 import os
