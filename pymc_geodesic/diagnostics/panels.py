@@ -129,7 +129,7 @@ class Pen:
             self.module.remove_axis(self.target, axis="both")
 
     def key(self, entries: Mapping[str, str]) -> None:
-        """Say what colours mean."""
+        """Add a legend of colors."""
         nothing = [np.nan, np.nan]
         if self.backend == "matplotlib":
             for label, color in entries.items():

@@ -27,9 +27,9 @@ def euler_kick(
     diffusion: float,
 ) -> None:
     """Kick the velocities of one variable: v ← (1 − hξ) v + h ∇log π + sqrt(2Ah) n."""
-    decay, spread = 1.0 - friction * step_size, math.sqrt(2.0 * diffusion * step_size)
+    decay, sd = 1.0 - friction * step_size, math.sqrt(2.0 * diffusion * step_size)
     for j in range(v.size):
-        v[j] = decay * v[j] + step_size * gradient[j] + spread * noise[j]
+        v[j] = decay * v[j] + step_size * gradient[j] + sd * noise[j]
 
 
 @kernel

@@ -103,28 +103,28 @@ def _call(typing_context, address, position, minibatch, context, output):  # typ
 
 
 @define_intrinsic
-def array_at(_context: Any, place: Any, shape: Any, dtype: Any) -> tuple[Any, Callable[..., Any]]:
+def array_at(_context: Any, address: Any, shape: Any, dtype: Any) -> tuple[Any, Callable[..., Any]]:
     """View memory as a C-contiguous array (inside compiled code only).
 
     `numba.carray` does the same, but compiles a function for every kind of array.
 
     Parameters
     ----------
-    place : int or pointer
+    address : int or pointer
         Address of the first element.
     shape : tuple of int
     dtype : type of NumPy
     """
     array = types.Array(dtype.dtype, len(shape), "C")
-    place = place if isinstance(place, types.CPointer) else types.int64
+    address = address if isinstance(address, types.CPointer) else types.int64
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         start = arguments[0]
-        if place == types.int64:
+        if address == types.int64:
             start = builder.inttoptr(start, ir.IntType(8).as_pointer())
         return np_cfarray(context, builder, array(types.voidptr, shape), (start, arguments[1]))
 
-    return array(place, shape, dtype), generate
+    return array(address, shape, dtype), generate
 
 
 @compiled

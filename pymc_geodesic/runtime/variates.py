@@ -226,7 +226,7 @@ STIRLING_FROM = 16.0
 
 @compiled
 def _log_poisson(k: float, rate: float) -> float:
-    """Log-probability of k under a Poisson law, accurate to rounding at every rate."""
+    """Log-probability of k of a Poisson distribution, accurate to rounding at every rate."""
     if k < STIRLING_FROM:
         return k * math.log(rate) - rate - math.lgamma(k + 1.0)
     inverse = 1.0 / (k * k)
@@ -262,7 +262,7 @@ def _proposed_poisson(rate: float, u: float) -> tuple[float, float, float]:
 @compiled
 def _large_poisson(stream: np.ndarray, rate: float, u: float, v: float) -> float:
     """Poisson variate of a rate of at least 10, by rejection that starts with `u` and `v`."""
-    if not rate < HUGE_RATE:  # what is not a number is handed on
+    if not rate < HUGE_RATE:  # NaN is passed on
         return np.floor(rate + math.sqrt(rate) * normal(stream))
     b = 0.931 + 2.53 * math.sqrt(rate)
     a = -0.059 + 0.02483 * b

@@ -318,7 +318,7 @@ def killed_after(path, n):
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [7, 10, 23, 41])
 def test_a_process_that_is_killed(model, tmp_path, n):
-    """By default `test_ending.py` kills the main process of two chains, and goes on."""
+    """By default `test_interruptions.py` kills the main process of two chains, and goes on."""
     path = tmp_path / "run"
     killed_after(path, n)
     written = RunFiles(path).chain(0).read()
