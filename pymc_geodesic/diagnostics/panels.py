@@ -100,12 +100,12 @@ class Pen:
         self.module.xlabel(x, self.target)
         self.module.ylabel(y, self.target)
 
-    def window(self, x: tuple[float, float], y: tuple[float, float]) -> None:
+    def set_limits(self, x: tuple[float, float], y: tuple[float, float]) -> None:
         """Set the limits of both axes."""
         self.module.xlim(x, self.target)
         self.module.ylim(y, self.target)
 
-    def picture(self, x: tuple[float, float], y: tuple[float, float]) -> None:
+    def equal_axes(self, x: tuple[float, float], y: tuple[float, float]) -> None:
         """Set equal scales, and hide the axes."""
         if self.backend == "matplotlib":
             self.target.set_aspect("equal")
@@ -121,14 +121,14 @@ class Pen:
             self.target.update_yaxes(scaleanchor=name, scaleratio=1, constrain="domain")
             self.target.update_xaxes(constrain="domain")
             self.target.figure.update_layout(plot_bgcolor="rgba(0,0,0,0)")
-        self.window(x, y)
+        self.set_limits(x, y)
         if self.backend == "matplotlib":  # the layout ignores the title of an axis that is off
             self.target.set(xticks=[], yticks=[])
             self.target.spines[:].set_visible(False)
         else:
             self.module.remove_axis(self.target, axis="both")
 
-    def key(self, entries: Mapping[str, str]) -> None:
+    def legend(self, entries: Mapping[str, str]) -> None:
         """Add a legend of colors."""
         nothing = [np.nan, np.nan]
         if self.backend == "matplotlib":

@@ -142,9 +142,9 @@ def plot_warmup(
             pen.line(steps, values, color=COLORS[index % len(COLORS)], width=0.9)
         pen.line([0.0, 0.0], [low, high], color=DARK, width=1.0)
         pen.labels("draw, from the end of the warm-up", f"log10 {name}" if logarithm else name)
-        pen.window((float(steps[0]), float(steps[-1])), (float(low), float(high)))
+        pen.set_limits((float(steps[0]), float(steps[-1])), (float(low), float(high)))
         pen.title(name)
-        pen.key({phase: PHASES[phase] for phase, _ in phases if phase in PHASES})
+        pen.legend({phase: PHASES[phase] for phase, _ in phases if phase in PHASES})
 
     draw(collection, "warmup", panel)
     return collection

@@ -303,4 +303,4 @@ def _draw_triangle(pen: Pen, names: Sequence[str]) -> None:
     pen.line(rim[:, 0], rim[:, 1], color=GREY, width=1.2)
     for name, corner, down in zip(names, CORNERS, (-0.06, -0.06, 0.06), strict=True):
         pen.text(float(corner[0]), float(corner[1] + down), name)
-    pen.picture((-0.12, 1.12), (-0.16, 1.0))
+    pen.equal_axes((-0.12, 1.12), (-0.16, 1.0))

@@ -284,7 +284,7 @@ def _circle(pen: Pen, name: str, seen: np.ndarray, sets: np.ndarray, compass: bo
     polar.line(GRID, top + height, color=DARK, width=2.0)
     polar.line(GRID, np.full(GRID.shape, top), color=GREY, width=1.0)
     polar.draw_grid(circles=(1.0,))
-    pen.key({"data": DARK, "predicted": COLORS[0]})
+    pen.legend({"data": DARK, "predicted": COLORS[0]})
     pen.title(name)
 
 

@@ -124,7 +124,7 @@ class PolarAxes:
             x, y = self.to_plane(angle, 1.13 * self.rim)
             self.pen.text(float(x), float(y), self._label(degrees))
         edge = 1.25 * self.rim
-        self.pen.picture((-edge, edge), (-edge, edge))
+        self.pen.equal_axes((-edge, edge), (-edge, edge))
 
     def _label(self, degrees: int) -> str:
         if self.compass:
@@ -365,7 +365,7 @@ def plot_circular_density(
         else:
             _draw_linear(pen, filled, lines)
         if density is not None:
-            pen.key({"draws": COLORS[0], "density": DARK})
+            pen.legend({"draws": COLORS[0], "density": DARK})
         pen.title(f"{name}: {prob:.0%} region")
 
     draw(collection, "density", panel)
@@ -396,4 +396,4 @@ def _draw_linear(pen: Pen, filled: np.ndarray, lines: list[tuple[np.ndarray, str
     ticks = np.arange(-180, 181, 90)
     pen.module.xticks(ticks, [f"{tick}°" for tick in ticks], pen.target)
     top = max(height.max() for height, _ in lines)
-    pen.window((-180.0, 180.0), (0.0, 1.05 * top))
+    pen.set_limits((-180.0, 180.0), (0.0, 1.05 * top))

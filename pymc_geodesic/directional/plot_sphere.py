@@ -97,7 +97,7 @@ class LambertMap(Map):
         x, y = self.radius * np.cos(_FULL_TURN), self.radius * np.sin(_FULL_TURN)
         self.pen.line(x, y, color=GREY, width=1.2)
         edge = 1.04 * self.radius
-        self.pen.picture((-edge, edge), (-edge, edge))
+        self.pen.equal_axes((-edge, edge), (-edge, edge))
 
     def is_visible(self, rows: np.ndarray) -> np.ndarray:
         """Return which unit vectors are within the rim."""
@@ -113,7 +113,7 @@ class LambertMap(Map):
         for name, x, y in (("N", 0, 1), ("E", 1, 0), ("S", 0, -1), ("W", -1, 0)):
             self.pen.text(1.08 * self.radius * x, 1.08 * self.radius * y, name)
         edge = 1.16 * self.radius
-        self.pen.picture((-edge, edge), (-edge, edge))
+        self.pen.equal_axes((-edge, edge), (-edge, edge))
 
     def line(self, rows: np.ndarray, **style: Any) -> None:
         """Draw the part of a line within the rim."""
@@ -154,7 +154,7 @@ class MollweideMap(Map):
         self.line(graticule(), color=LIGHT, width=0.6)
         a, b = 2 * np.sqrt(2.0), np.sqrt(2.0)
         self.pen.line(a * np.cos(_FULL_TURN), b * np.sin(_FULL_TURN), color=GREY, width=1.2)
-        self.pen.picture((-1.03 * a, 1.03 * a), (-1.06 * b, 1.06 * b))
+        self.pen.equal_axes((-1.03 * a, 1.03 * a), (-1.06 * b, 1.06 * b))
 
     def points(self, rows: np.ndarray, **style: Any) -> None:
         """Draw points."""
@@ -179,7 +179,7 @@ class OrthographicMap(Map):
         """Draw the rim and the graticule."""
         self.line(graticule(), color=GREY, width=0.5)
         self.pen.line(np.cos(_FULL_TURN), np.sin(_FULL_TURN), color=GREY, width=1.2)
-        self.pen.picture((-1.04, 1.04), (-1.04, 1.04))
+        self.pen.equal_axes((-1.04, 1.04), (-1.04, 1.04))
 
     def points(self, rows: np.ndarray, *, alpha: float = 1.0, **style: Any) -> None:
         """Draw points, lighter on the far side."""

@@ -141,8 +141,8 @@ def plot_decision_band(
                     legend[f"label {label:+d}"] = color
         pen.labels(*feature_names)
         pen.title("probability of the label +1")
-        pen.window((low[0], high[0]), (low[1], high[1]))
-        pen.key(legend)
+        pen.set_limits((low[0], high[0]), (low[1], high[1]))
+        pen.legend(legend)
 
     draw(collection, "decision_band", panel)
     return collection
@@ -245,7 +245,7 @@ def plot_label_probability(
             width=1.0,
         )
         pen.labels(xlabel, ylabel)
-        pen.key({"predicted": COLORS[0], "observed": DARK})
+        pen.legend({"predicted": COLORS[0], "observed": DARK})
 
     draw(collection, "label_probability", panel)
     return collection

@@ -175,7 +175,7 @@ def plot_top_words(
         height = position[:, None] + np.array([-0.4, -0.4, 0.4, 0.4, np.nan])
         pen.area(corners.ravel(), height.ravel(), color=COLORS[0], alpha=1.0)
         pen.module.yticks(position, [str(word) for word in words], pen.target)
-        pen.window((1.05 * shortest, 1.05 * longest), (-0.6, n - 0.4))
+        pen.set_limits((1.05 * shortest, 1.05 * longest), (-0.6, n - 0.4))
         pen.module.xlabel("posterior mean weight", pen.target)
         pen.title(f"{topic} {at}")
 

@@ -185,6 +185,12 @@ def test_seconds_that_are_none(every):
         pg.CheckpointTrace("run", every)
 
 
+@pytest.mark.parametrize("max_overhead", [0.0, -1.0, np.nan])
+def test_overhead_that_is_not_positive(max_overhead):
+    with pytest.raises(ValueError, match="max_overhead="):
+        pg.CheckpointTrace("run", max_overhead=max_overhead)
+
+
 def test_arguments_of_the_run_are_not_taken_again(run, model):
     with pytest.raises(TypeError, match="tune, random_seed"):
         pg.resume(run, model, tune=3, random_seed=1)
