@@ -319,7 +319,7 @@ ASYMMETRIC = [
 ]
 """Mutants that are not of second order."""
 
-LANGEVIN_STEP = "step_size * spread[j] * noise[j]"
+LANGEVIN_STEP = "step_size * sd[j] * noise[j]"
 
 BIASED_LANGEVIN = [
     Mutant(name, sgld, edit=(old, new))
@@ -349,7 +349,7 @@ BIASED_AVERAGED_NOISE = [
         "known noise left in": (LANGEVIN_STEP, "step_size * noise[j]"),
         "known noise subtracted twice": (
             LANGEVIN_STEP,
-            "step_size * math.sqrt(2.0 * spread[j] ** 2 - 1.0) * noise[j]",
+            "step_size * math.sqrt(2.0 * sd[j] ** 2 - 1.0) * noise[j]",
         ),
     }.items()
 ]
