@@ -64,7 +64,7 @@ def close_figures() -> Iterator[None]:
 
 
 COMPILED_EXAMPLES = (
-    "pymc_geodesic.distributions.von_mises_fisher.VonMisesFisher",
+    "pymc_geodesic.distributions.rotationally_symmetric.VonMisesFisher",
     "pymc_geodesic.steps.scir.SCIR",
     "pymc_geodesic.steps.sggmc.SGGMC",
 )

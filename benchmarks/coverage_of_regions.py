@@ -14,7 +14,10 @@ import json
 import numpy as np
 
 from pymc_geodesic.directional import credible_cap, hdi, hdr
-from pymc_geodesic.distributions.draws import draw_uniform_directions, draw_von_mises_fisher
+from pymc_geodesic.distributions.von_mises_fisher_draws import (
+    draw_uniform_directions,
+    draw_von_mises_fisher,
+)
 
 KAPPA, N_DATA, N_DRAWS = 3.0, 5, 400
 

@@ -20,7 +20,7 @@ import pymc as pm
 
 import pymc_geodesic as pg
 from benchmarks.sampling_warnings import GENERAL_ADVICE, SamplingWarnings
-from pymc_geodesic.distributions.special import mean_resultant_length
+from pymc_geodesic.ops.bessel import mean_resultant_length
 
 CHAINS, TUNE, DRAWS = 2, 500, 1000
 BATCH_SIZE = 100

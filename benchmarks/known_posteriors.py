@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_geodesic.distributions import VonMisesFisher
-from pymc_geodesic.distributions.special import mean_resultant_length
+from pymc_geodesic.ops.bessel import mean_resultant_length
 
 PRIOR_CONCENTRATION = 10.0
 DATA_CONCENTRATION = 10.0

@@ -16,7 +16,10 @@ import pytensor.tensor as pt
 from scipy import stats
 
 from pymc_geodesic.distributions import VonMisesFisher
-from pymc_geodesic.distributions.draws import draw_uniform_directions, draw_von_mises_fisher
+from pymc_geodesic.distributions.von_mises_fisher_draws import (
+    draw_uniform_directions,
+    draw_von_mises_fisher,
+)
 
 KAPPA = 50.0
 

@@ -18,7 +18,7 @@ from pymc.step_methods.compound import BlockedStep
 from scipy import sparse
 
 import pymc_geodesic as pg
-from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
 from pymc_geodesic.topics import log_perplexity
 
 SNAPSHOTS = 15

@@ -42,7 +42,7 @@ from pymc_geodesic.minibatches.documents import (
     StreamedDocuments,
 )
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
-from pymc_geodesic.ops.admixture import AdmixtureLogLikelihood
+from pymc_geodesic.ops.admixture_likelihood import AdmixtureLogLikelihood
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import Workers, parts_of
 from pymc_geodesic.sparse import sparse_containers

@@ -29,8 +29,8 @@ from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.ops.matrix_vector import with_loops_for_products
-from pymc_geodesic.ops.trigamma import with_arithmetic_for_trigamma
+from pymc_geodesic.ops.dense_products import with_loops_for_products
+from pymc_geodesic.ops.gamma import with_arithmetic_for_trigamma
 from pymc_geodesic.runtime.gradient_functions import (
     SIGNATURE,
     Callback,

@@ -18,15 +18,12 @@ from pymc_geodesic.diagnostics.stein_kernel import (
     tangent_fields,
 )
 from pymc_geodesic.directional.uniformity import DirectionalTestResult, gine_statistic, in_batches
-from pymc_geodesic.distributions.draws import draw_von_mises_fisher
 from pymc_geodesic.distributions.frames import are_frames
-from pymc_geodesic.distributions.special import (
-    mean_resultant_length,
-    mean_resultant_length_slope,
-)
-from pymc_geodesic.distributions.unit_points import unit_points
+from pymc_geodesic.distributions.validation import unit_points
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
 from pymc_geodesic.gradients.point_law import PointLaw
 from pymc_geodesic.manifolds import Manifold, Product, Sphere
+from pymc_geodesic.ops.bessel import mean_resultant_length, mean_resultant_length_slope
 
 METHODS = ("bootstrap", "monte-carlo")
 

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
 from pymc_geodesic.arguments import check_count
-from pymc_geodesic.distributions.draws import draw_uniform_directions
-from pymc_geodesic.distributions.unit_points import unit_points
+from pymc_geodesic.distributions.validation import unit_points
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_uniform_directions
 
 Array = NDArray[np.float64]
 

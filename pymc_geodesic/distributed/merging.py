@@ -21,8 +21,8 @@ import numpy as np
 from scipy.special import digamma, polygamma
 
 from pymc_geodesic.arguments import check_count
-from pymc_geodesic.distributions.draws import draw_von_mises_fisher
-from pymc_geodesic.distributions.special import kappa_of_resultant_length
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
+from pymc_geodesic.ops.bessel import kappa_of_resultant_length
 
 MAX_NEWTON_STEPS = 100
 

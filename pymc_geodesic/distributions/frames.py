@@ -1,41 +1,40 @@
-r"""What the distributions on orthonormal frames have in common.
+r"""Orthonormal frames: base class of distributions on the Stiefel manifold, and the uniform one.
 
-The Stiefel manifold holds the n × p matrices with :math:`X^\top X = I`. Densities on it are with
-respect to its surface measure as a subset of R^{n×p}, the Hausdorff measure of the Frobenius
+The Stiefel manifold is the set of n × p matrices with :math:`X^\top X = I`. Densities on it are
+with respect to its surface measure as a subset of R^{n×p}, the Hausdorff measure of the Frobenius
 distance. There, a rotation of two columns into each other by an angle a has length
-:math:`\sqrt 2\,a`; texts that count it as a have a volume that is smaller by the factor
+:math:`\sqrt 2\,a`; authors who assign it the length a have a volume that is smaller by the factor
 :math:`2^{p(p-1)/4}`.
 """
 
 import os
 import warnings
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pymc
 import pytensor.tensor as pt
+from numpy.typing import NDArray
 from pymc import draw, modelcontext
-from pymc.distributions.dist_math import multigammaln
+from pymc.distributions.dist_math import check_parameters, multigammaln
 from pymc.distributions.distribution import Continuous
+from pymc.distributions.shape_utils import convert_shape
 from pymc.distributions.transforms import _default_transform
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.distributions.arguments import require_known_arguments
-from pymc_geodesic.distributions.unit_rows import known_data
-from pymc_geodesic.transforms.stiefel import StiefelTransform, stiefel
-
-PACKAGE = str(Path(__file__).parents[1])
+from pymc_geodesic.distributions.validation import PACKAGE, known_data, require_known_arguments
+from pymc_geodesic.ops.numba_backend import LoopRandomVariable
+from pymc_geodesic.transforms.gram_schmidt import StiefelTransform, stiefel
 
 ORTHONORMALITY_TOLERANCE = 2e-6
-"""How far an entry of the Gram matrix of a frame may be from the identity."""
+"""Tolerance of the entries of the Gram matrix of a frame."""
 
 
-class Frames(Continuous):
+class Frame(Continuous):
     """Base class of distributions whose values are matrices with orthonormal columns.
 
     Free variables get the Stiefel transform; observed data are checked when the model is built.
@@ -52,7 +51,9 @@ class Frames(Continuous):
             require_frames(name, observed)
         rv = super().__new__(cls, name, *args, observed=observed, **kwargs)
         if rv.owner is not None and isinstance(rv.owner.op, type(cls.rv_op)):
-            warn_of_missing_constant(name, cls.left_out(*rv.owner.op.dist_params(rv.owner)))
+            warn_of_missing_constant(
+                name, cls.missing_constant_arguments(*rv.owner.op.dist_params(rv.owner))
+            )
         return rv
 
     @classmethod
@@ -62,29 +63,29 @@ class Frames(Continuous):
         return super().dist(*parameters, **kwargs)
 
     @staticmethod
-    def left_out(*parameters: Variable) -> TensorVariable | None:
-        """Return what a constant depends on that the density lacks; None if it lacks none."""
+    def missing_constant_arguments(*parameters: Variable) -> TensorVariable | None:
+        """Return the arguments of a constant that the density omits; None if it omits none."""
         return None
 
 
-@_default_transform.register(Frames)
+@_default_transform.register(Frame)
 def frames_default_transform(op: Op, rv: TensorVariable) -> StiefelTransform:
-    """Return the transform that a free orthonormal frame carries by default."""
+    """Return the default transform of free orthonormal frames."""
     return stiefel
 
 
 def warn_of_missing_constant(name: str, invariants: TensorVariable | None) -> None:
-    """Warn where a constant that is left out depends on a free variable of the model.
+    """Warn if a constant that is omitted depends on a free variable of the model.
 
-    Whether it does is seen from two draws: frames that only turn with a free variable, as
-    ``axes * concentrations`` with free axes, keep their constant.
+    The test compares two draws of the arguments of the constant. Free axes, as in
+    ``axes * concentrations``, do not change them.
 
     Parameters
     ----------
     name : str
         Name of the random variable, for the message.
     invariants : TensorVariable or None
-        What the constant is a function of; None if it is known.
+        Arguments of the constant; None if the constant is computed.
     """
     if invariants is None:
         return
@@ -126,7 +127,7 @@ def log_stiefel_volume(n: Any, p: Any) -> TensorVariable:
     References
     ----------
     Muirhead (1982), *Aspects of multivariate statistical theory*, theorem 2.1.15, without the
-    power of √2 that the Frobenius distance brings.
+    power of √2 of the Frobenius distance.
 
     Examples
     --------
@@ -146,51 +147,17 @@ def log_stiefel_volume(n: Any, p: Any) -> TensorVariable:
     )
 
 
-def constant_by_columns(
-    known: int | None, p: TensorVariable, of_one: Callable[[], TensorVariable], others: Any
-) -> TensorVariable:
-    """Choose the constant of frames of one column, or of more.
-
-    Parameters
-    ----------
-    known : int or None
-        How many columns there are, where that is known when the graph is built.
-    p : TensorVariable
-        How many there are, when it is evaluated.
-    of_one : callable
-        Makes the constant of frames of one column.
-    others : TensorVariable
-        The constant of others.
-
-    Returns
-    -------
-    TensorVariable
-
-    Examples
-    --------
-    >>> import pytensor.tensor as pt
-    >>> from pymc_geodesic.distributions.frames import constant_by_columns
-    >>> columns = pt.lscalar()
-    >>> constant = constant_by_columns(None, columns, lambda: pt.as_tensor(3.0), pt.as_tensor(5.0))
-    >>> [constant.eval({columns: p}, mode="FAST_COMPILE").item() for p in (1, 2)]
-    [3.0, 5.0]
-    """
-    if known is None:  # data whose shape may change
-        return pt.where(pt.eq(p, 1), of_one(), others)
-    return of_one() if known == 1 else others
-
-
 def minus_infinity_off_stiefel(
     value: TensorVariable, log_density: TensorVariable
 ) -> TensorVariable:
-    """Give matrices whose columns are not orthonormal the log-density minus infinity.
+    """Return the log-density, minus infinity for matrices without orthonormal columns.
 
-    Data that are known to be frames are not tested again at every evaluation.
+    Data that are known to be frames are not tested at each evaluation.
 
     Parameters
     ----------
     value : TensorVariable, shape (..., n, p)
-        Where the density is evaluated.
+        Argument of the density.
     log_density : TensorVariable, shape (...)
         The log-density on the manifold.
 
@@ -242,14 +209,14 @@ def are_frames(matrices: Any) -> np.ndarray:
 
 
 def require_frames(name: str, observed: Any) -> None:
-    """Reject observed matrices that are not frames, as far as their numbers are known.
+    """Raise if observed matrices that are known are not frames.
 
     Parameters
     ----------
     name : str
         Name of the random variable, for the message.
     observed : array_like or Variable, shape (..., n, p)
-        What the user passed as ``observed``.
+        Argument ``observed``.
 
     Raises
     ------
@@ -265,4 +232,160 @@ def require_frames(name: str, observed: Any) -> None:
             f"the observed data of {name!r} must be matrices with orthonormal columns (last two "
             f"axes), but {int(wrong.sum())} of {wrong.size} are not; np.linalg.qr(x).Q gives an "
             "orthonormal basis of the columns of each"
+        )
+
+
+class UniformStiefelRV(LoopRandomVariable):
+    """Random variable Op of `UniformStiefel`; its parameters are rows and columns."""
+
+    name = "uniform_stiefel"
+    signature = "(),()->(n,p)"
+    dtype = "floatX"
+    _print_name = ("UniformStiefel", "\\operatorname{UniformStiefel}")
+
+    def _supp_shape_from_params(
+        self, dist_params: Sequence[Variable], param_shapes: Any = None
+    ) -> list[Variable]:
+        """Return rows and columns as the shape of one draw."""
+        return [parameter.squeeze() for parameter in dist_params]
+
+    @classmethod
+    def rng_fn(
+        cls,
+        rng: np.random.Generator,
+        n: NDArray[np.integer],
+        p: NDArray[np.integer],
+        size: tuple[int, ...] | None,
+    ) -> NDArray[np.float64]:
+        """Draw from the distribution: orthogonal factors of Gaussian matrices."""
+        gaussian = rng.standard_normal((*(size or ()), int(np.squeeze(n)), int(np.squeeze(p))))
+        orthogonal, triangular = np.linalg.qr(gaussian)
+        pivots = np.diagonal(triangular, axis1=-2, axis2=-1)
+        # QR defines the columns up to sign; with a positive diagonal the factor is that of
+        # Gram–Schmidt, which is equivariant under rotations and therefore uniform.
+        return orthogonal * np.where(pivots < 0, -1.0, 1.0)[..., None, :]
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the draw of one frame, by Gram–Schmidt, which compiles faster than LAPACK's QR."""
+        dtype = self.dtype
+
+        @njit
+        def draw(rng, n, p, out=None):  # type: ignore[no-untyped-def]  # typed by Numba
+            if out is None:
+                out = np.empty((n, p), dtype=dtype)
+            for i in range(n):
+                for r in range(p):
+                    out[i, r] = rng.standard_normal()
+            for r in range(p):
+                for twice in range(2 * r):  # against rounding, if the remainder is small
+                    before = twice % r
+                    along = 0.0
+                    for i in range(n):
+                        along += out[i, before] * out[i, r]
+                    for i in range(n):
+                        out[i, r] -= along * out[i, before]
+                squared = 0.0
+                for i in range(n):
+                    squared += out[i, r] * out[i, r]
+                length = np.sqrt(squared)
+                for i in range(n):
+                    out[i, r] /= length
+            return out
+
+        draw.handles_out = True
+        return draw
+
+
+uniform_stiefel = UniformStiefelRV()
+
+
+class UniformStiefel(Frame):
+    r"""Uniform distribution on n × p matrices with orthonormal columns.
+
+    .. math:: f(X) = \frac{\Gamma_p(n/2)}{2^{p(p-1)/4}\, 2^p\, \pi^{np/2}},
+              \qquad X^\top X = I_p
+
+    with respect to surface measure in R^{n×p}. For p = 1 it is the uniform distribution on the
+    sphere, for p = n Haar measure on the orthogonal matrices of both determinants. A free
+    variable has the default transform ``stiefel``.
+
+    ========  ==============================================================
+    Support   n × p matrices with orthonormal columns
+    Mean      0; :math:`\mathrm E[x_{ij}^2] = 1/n`
+    ========  ==============================================================
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    shape : tuple of int, shape (..., n, p)
+        The last two entries are the shape of a frame, p at most n; those before are a batch of
+        independent frames. In a model, ``dims`` or ``observed`` may define it.
+    **kwargs
+        Arguments of every PyMC distribution.
+
+    Raises
+    ------
+    TypeError
+        If there is no shape.
+    ValueError
+        If the shape has fewer than two entries or p is larger than n.
+
+    Notes
+    -----
+    Draws are the orthogonal factors of Gaussian matrices, with a positive diagonal in the
+    triangular factor.
+
+    References
+    ----------
+    Chikuse, Y. (2003). Statistics on special manifolds, section 2.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_geodesic.distributions.frames import UniformStiefel
+    >>> X = pm.draw(UniformStiefel.dist(shape=(5, 2)), random_seed=1)
+    >>> np.allclose(X.T @ X, np.eye(2), atol=1e-14)
+    True
+    """
+
+    rv_op = uniform_stiefel
+
+    @classmethod
+    def dist(cls, shape: Any = None, **kwargs: Any) -> TensorVariable:
+        """Create the variable outside of a model."""
+        if shape is None:
+            raise TypeError(
+                "UniformStiefel needs the shape of its matrices: pass shape=(n, p), dims, or "
+                "observed data"
+            )
+        shape = convert_shape(shape)
+        if len(shape) < 2:
+            raise ValueError(
+                "UniformStiefel: the shape must end in the rows and columns of a matrix, (n, p), "
+                f"but has only {len(shape)} entries"
+            )
+        n, p = shape[-2:]
+        if isinstance(n, int | np.integer) and isinstance(p, int | np.integer) and p > n:
+            raise ValueError(
+                f"UniformStiefel: {p} columns in {n} dimensions cannot be orthonormal; "
+                "shape=(n, p) needs p at most n"
+            )
+        return super().dist([n, p], shape=shape, **kwargs)
+
+    @staticmethod
+    def support_point(rv: TensorVariable, *args: Variable) -> TensorVariable:
+        """Return the first p columns of the identity."""
+        return pt.broadcast_to(pt.eye(rv.shape[-2], rv.shape[-1]), rv.shape)
+
+    @staticmethod
+    def logp(value: TensorVariable, n: Variable, p: Variable) -> TensorVariable:
+        """Return minus the logarithm of the volume; minus infinity off the manifold."""
+        n, p = n.squeeze(), p.squeeze()
+        density = pt.full(value.shape[:-2], -log_stiefel_volume(n, p).astype(value.dtype))
+        return check_parameters(
+            minus_infinity_off_stiefel(value, density),
+            pt.le(p, n),
+            msg="UniformStiefel: shape=(n, p) needs p at most n",
         )

@@ -1,7 +1,4 @@
-"""Labels of classes: probabilities by the hinge loss, and checks of observed labels.
-
-NumPy only, so that predictions from posterior draws can use the same formulas.
-"""
+"""Class labels: probabilities under the hinge loss, and validation of observed labels, in NumPy."""
 
 from typing import Any
 
@@ -9,14 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 
-from pymc_geodesic.distributions.unit_rows import is_minibatch, known_data
+from pymc_geodesic.distributions.validation import is_minibatch, known_data
 from pymc_geodesic.runtime.missing_values import missing_message
 
 
 def probability_of_plus_one(
     score: ArrayLike, cost: ArrayLike = 1.0, margin: ArrayLike = 1.0
 ) -> NDArray[np.float64]:
-    r"""Return the probability of the label +1 by the hinge loss normalised over both labels.
+    r"""Return the probability of the label +1 by the hinge loss normalized over both labels.
 
     .. math::
 
@@ -45,7 +42,7 @@ def probability_of_plus_one(
 
 
 def largest_rival(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return for each class the largest score of the others, shape (..., L).
+    """Return for each class the largest score of the other classes, shape (..., L).
 
     Parameters
     ----------
@@ -67,7 +64,7 @@ def largest_rival(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 def label_probabilities(
     scores: ArrayLike, cost: ArrayLike = 1.0, margin: ArrayLike = 1.0
 ) -> NDArray[np.float64]:
-    r"""Return the probabilities of L labels by the hinge loss normalised over them.
+    r"""Return the probabilities of L labels by the hinge loss normalized over them.
 
     .. math::
 
@@ -98,7 +95,7 @@ def label_probabilities(
 
 
 def require_signs(name: str, observed: Any, shape: tuple[int, ...] | None = None) -> None:
-    """Reject observed labels that are not −1 or +1, as far as they are known.
+    """Raise if observed labels that are known are not −1 or +1.
 
     Parameters
     ----------
@@ -106,7 +103,7 @@ def require_signs(name: str, observed: Any, shape: tuple[int, ...] | None = None
         Name of the random variable, for the message.
     observed : array_like or Variable, shape (...)
     shape : tuple of int, optional
-        Shape of the scores, where it is known.
+        Shape of the scores, if it is known.
 
     Raises
     ------
@@ -135,7 +132,7 @@ def require_signs(name: str, observed: Any, shape: tuple[int, ...] | None = None
 def require_classes(
     name: str, observed: Any, n_classes: int | None, shape: tuple[int, ...] | None = None
 ) -> None:
-    """Reject observed labels that are not integers from 0 to L − 1, as far as they are known.
+    """Raise if observed labels that are known are not integers from 0 to L − 1.
 
     Parameters
     ----------
@@ -143,9 +140,9 @@ def require_classes(
         Name of the random variable, for the message.
     observed : array_like or Variable, shape (...)
     n_classes : int or None
-        L, where it is known.
+        L, if it is known.
     shape : tuple of int, optional
-        Shape of the scores without their last axis, where it is known.
+        Shape of the scores without their last axis, if it is known.
 
     Raises
     ------
@@ -186,7 +183,7 @@ def require_classes(
 
 
 def require_every_class(name: str, labels: NDArray[Any], argument: str) -> None:
-    """Reject labels of which one below the largest never occurs, as where they begin with 1.
+    """Raise if a label below the largest one does not occur, as for labels that start at 1.
 
     Parameters
     ----------
@@ -194,12 +191,12 @@ def require_every_class(name: str, labels: NDArray[Any], argument: str) -> None:
         Name of the labels, for the message.
     labels : ndarray of integers, at least 0
     argument : str
-        What says that there are more classes.
+        Argument that sets the number of classes, for the message.
 
     Raises
     ------
     ValueError
-        If there is such a number.
+        If there is such a label.
     """
     counts = np.bincount(np.asarray(labels).astype(int))
     if not counts.all():
@@ -217,7 +214,7 @@ def _require_one_of_each(
     scores: tuple[int, ...] | None,
     remedy: str | None = None,
 ) -> None:
-    """Reject labels that make PyMC broadcast the scores against them, or fail without a remedy.
+    """Raise if PyMC would broadcast scores and labels against each other, or fail.
 
     Several labels may share a score. Rows of a minibatch are not compared.
     """

@@ -10,11 +10,8 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.distributions.special import (
-    kappa_of_resultant_length,
-    log_vmf_normalizer,
-)
-from pymc_geodesic.distributions.unit_points import unit_points
+from pymc_geodesic.distributions.validation import unit_points
+from pymc_geodesic.ops.bessel import kappa_of_resultant_length, log_vmf_normalizer
 from pymc_geodesic.runtime.iterations import warn_not_converged
 
 Array = NDArray[np.float64]

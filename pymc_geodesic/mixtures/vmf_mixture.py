@@ -15,11 +15,12 @@ from scipy.special import logsumexp
 
 from pymc_geodesic.arguments import check_count
 from pymc_geodesic.diagnostics.posterior_draws import group_with
-from pymc_geodesic.distributions import UniformSphere, VonMisesFisher, special
-from pymc_geodesic.distributions.starts import beginning_at
-from pymc_geodesic.distributions.unit_points import unit_points
+from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
+from pymc_geodesic.distributions.initial_values import with_initial_value
+from pymc_geodesic.distributions.validation import unit_points
 from pymc_geodesic.kernels.stick_breaking import sticks_of_weights
 from pymc_geodesic.mixtures.spherical_clustering import vmf_mixture_em
+from pymc_geodesic.ops import bessel
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.runtime.iterations import ConvergenceWarning
 from pymc_geodesic.sparse import SparseData
@@ -173,8 +174,8 @@ def vmf_mixture(
             if is_sparse
             else pm.Data("points", points, dims=dims)
         )
-        mu = beginning_at(UniformSphere, mu_start)("mu", dims=("component", "coordinate"))
-        kappa = beginning_at(pm.LogNormal, kappa_start)(
+        mu = with_initial_value(UniformSphere, mu_start)("mu", dims=("component", "coordinate"))
+        kappa = with_initial_value(pm.LogNormal, kappa_start)(
             "kappa", np.log(median), kappa_spread, dims=kappa_dims
         )
         if dirichlet_process:
@@ -182,7 +183,7 @@ def vmf_mixture(
             first, second = 1.0, a
         else:
             first, second = alpha, alpha * np.arange(n_components - 1, 0, -1.0)
-        sticks = beginning_at(pm.Beta, sticks_start)("sticks", first, second, dims="stick")
+        sticks = with_initial_value(pm.Beta, sticks_start)("sticks", first, second, dims="stick")
         log_w = log_weights(sticks)
         weights = pm.Deterministic("weights", pt.exp(log_w), dims="component")
         if is_sparse:
@@ -269,7 +270,7 @@ def component_probabilities(
     total = np.zeros((points.shape[0], weights.shape[1]))
     for draw in chosen:
         with np.errstate(divide="ignore"):
-            constant = np.log(weights[draw]) + special.log_vmf_normalizer(d, kappa[draw])
+            constant = np.log(weights[draw]) + bessel.log_vmf_normalizer(d, kappa[draw])
         logp = constant + kappa[draw] * np.asarray(points @ mu[draw].T)
         total += np.exp(logp - logsumexp(logp, axis=1, keepdims=True))
     component = str(idata["posterior"][var_names[0]].dims[-1])

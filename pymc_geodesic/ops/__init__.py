@@ -1,1 +1,1 @@
-"""PyTensor Ops, each in one file with the loop that Numba compiles for it."""
+"""PyTensor Ops with the loops that Numba compiles for them, and special functions."""

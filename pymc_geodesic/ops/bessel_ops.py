@@ -1,8 +1,8 @@
 r"""The von Mises–Fisher constant and its derivatives for PyTensor variables.
 
-Each function is one scalar Op whose inner graph is the arithmetic of
-`pymc_geodesic.ops.bessel`. The C and JAX backends run this graph as it stands. Numba,
-which would compile its 470 nodes one by one, has the same arithmetic as a loop.
+Each function is one scalar Op whose inner graph is the arithmetic of `pymc_geodesic.ops.bessel`.
+The C and JAX backends run this graph. For Numba, which would compile its 470 nodes one by one, the
+same arithmetic is a loop.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +18,8 @@ from pytensor.scalar.basic import Composite
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.ops.bessel import BesselFunctions, bessel_functions
+from pymc_geodesic.ops.bessel import NUMPY_FUNCTIONS, BesselFunctions, bessel_functions
 from pymc_geodesic.ops.numba_backend import LoopOp
-
-_NUMERICAL = bessel_functions(np.sqrt, np.log)
 
 
 @cache
@@ -31,7 +29,7 @@ def compiled_functions(njit: Any) -> BesselFunctions:
 
 
 class NamedScalarOp(Composite):
-    """Base class of fused scalar Ops that are known by a name, not by their inner graph.
+    """Base class of fused scalar Ops identified by a name instead of their inner graph.
 
     Parameters
     ----------
@@ -50,7 +48,7 @@ class NamedScalarOp(Composite):
 
     @property
     def inner_graphs(self) -> dict[str, Any]:
-        """Nothing, so that a printed model does not list hundreds of additions."""
+        """Return nothing, so that a printed model does not list hundreds of additions."""
         return {}
 
 
@@ -71,7 +69,7 @@ class BesselScalarOp(LoopOp, NamedScalarOp):
 
     def perform(self, node: Apply | None, inputs: Sequence[Any], outputs: list[list[Any]]) -> None:
         """Evaluate without the inner graph, as constant folding does."""
-        outputs[0][0] = np.float64(getattr(_NUMERICAL, self.function)(*inputs))
+        outputs[0][0] = np.float64(getattr(NUMPY_FUNCTIONS, self.function)(*inputs))
 
     def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
         """Return the loop form of the function."""
@@ -79,10 +77,10 @@ class BesselScalarOp(LoopOp, NamedScalarOp):
 
 
 class DirectionalScalarOp(NamedScalarOp):
-    """A Bessel function that knows its derivative in kappa.
+    """A Bessel function with a derivative in kappa.
 
-    PyTensor rebuilds a fused Op when it finds constants among its inputs. The Bessel function
-    therefore sits one level deeper, where it keeps its identity.
+    PyTensor rebuilds a fused Op that has constants among its inputs. The Bessel function is
+    therefore an inner Op, which is kept.
 
     Parameters
     ----------
@@ -139,8 +137,8 @@ def _apply(function: str, d: Any, kappa: Any) -> TensorVariable:
 def log_vmf_normalizer(d: Any, kappa: Any) -> TensorVariable:
     r"""Symbolic :math:`\log c_d(\kappa)`, differentiable in kappa any number of times.
 
-    Equation, accuracy and reference: `pymc_geodesic.distributions.special.log_vmf_normalizer`.
-    No value is checked.
+    Equation, accuracy and reference: `pymc_geodesic.ops.bessel.log_vmf_normalizer`.
+    Values are not checked.
 
     Parameters
     ----------
@@ -168,8 +166,8 @@ def log_vmf_normalizer(d: Any, kappa: Any) -> TensorVariable:
 def mean_resultant_length(d: Any, kappa: Any) -> TensorVariable:
     r"""Symbolic :math:`A_d(\kappa)`, differentiable in kappa any number of times.
 
-    Equation, accuracy and reference: `pymc_geodesic.distributions.special.mean_resultant_length`.
-    No value is checked.
+    Equation, accuracy and reference: `pymc_geodesic.ops.bessel.mean_resultant_length`.
+    Values are not checked.
 
     Parameters
     ----------

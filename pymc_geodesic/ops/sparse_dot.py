@@ -1,8 +1,8 @@
-r"""Products with a sparse matrix whose rows may be any part of it, in any order.
+r"""Products with a sparse matrix given by any selection of its rows, in any order.
 
 The matrix is given by its non-zeros ``values`` (nnz,) in ``columns`` (nnz,), and by ``rows``
 (n, 2): row i holds the non-zeros from position ``rows[i, 0]`` up to ``rows[i, 1]``. A minibatch is
-a block of ``rows`` alone, so that it costs nothing to take one.
+a block of ``rows``, without a copy of the non-zeros.
 """
 
 from __future__ import annotations
@@ -19,15 +19,77 @@ from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
 from pymc_geodesic.ops.numba_backend import LoopOp
-from pymc_geodesic.ops.sparse_order import positions_of
 
 _NOT_FROM = "The non-zeros are data; only products with them are differentiated"
+
+
+def positions_of(rows: np.ndarray) -> np.ndarray:
+    """Return the positions of all non-zeros of some rows, in the order of the rows.
+
+    Parameters
+    ----------
+    rows : ndarray of int, shape (n, 2)
+        Start and stop of each row.
+
+    Returns
+    -------
+    ndarray of int, shape (nnz,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.ops.sparse_dot import positions_of
+    >>> positions_of(np.array([[5, 7], [2, 2], [0, 3]]))
+    array([5, 6, 0, 1, 2])
+    """
+    lengths = rows[:, 1] - rows[:, 0]
+    ends = np.cumsum(lengths)
+    return np.repeat(rows[:, 1] - ends, lengths) + np.arange(ends[-1] if len(ends) else 0)
+
+
+def in_order(
+    values: np.ndarray, columns: np.ndarray, rows: np.ndarray, n_rows: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Copy the non-zeros in the order of the rows.
+
+    Parameters
+    ----------
+    values, columns : ndarray, shape (nnz,)
+        Non-zeros and their columns.
+    rows : ndarray of int, shape (m, 2)
+        Start and stop of each row in ``values``.
+    n_rows : int
+        Number of distinct rows; the others repeat the first of them.
+
+    Returns
+    -------
+    values, columns, rows : ndarray
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.ops.sparse_dot import in_order
+    >>> rows = np.array([[2, 3], [0, 2], [2, 3]])
+    >>> values, columns, rows = in_order(np.array([1.0, 2, 3]), np.array([7, 8, 9]), rows, 2)
+    >>> values
+    array([3., 1., 2.])
+    >>> rows.tolist()
+    [[0, 1], [1, 3], [0, 1]]
+    """
+    positions = positions_of(rows[:n_rows])
+    ends = np.cumsum(rows[:n_rows, 1] - rows[:n_rows, 0])
+    moved = np.empty_like(rows)
+    moved[:n_rows, 1] = ends
+    moved[1:n_rows, 0] = ends[:-1]
+    moved[0, 0] = 0
+    moved[n_rows:] = moved[: len(rows) - n_rows]
+    return values[positions], columns[positions], moved
 
 
 def _as_matrix(
     values: np.ndarray, columns: np.ndarray, rows: np.ndarray, width: int
 ) -> sparse.csr_array:
-    """SciPy's form of the rows, without a copy where they lie one after the other."""
+    """Return the rows as a SciPy array, without a copy if they are contiguous."""
     if len(rows) and np.array_equal(rows[1:, 0], rows[:-1, 1]):
         part = slice(rows[0, 0], rows[-1, 1])
         starts = np.append(rows[:, 0], rows[-1, 1]) - rows[0, 0]
@@ -40,7 +102,7 @@ def _as_matrix(
 
 
 class _Product(LoopOp, Op):
-    """Base of the two products; ``width`` is the number of columns of the matrix."""
+    """Base class of the products; ``width`` is the number of columns of the matrix."""
 
     __props__: tuple[str, ...] = ("width",)
 
@@ -80,7 +142,7 @@ class _Product(LoopOp, Op):
         )
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Return that positions are no numbers to differentiate by."""
+        """Return that the output is not connected to the positions."""
         return [[True], [False], [False], [True]]
 
     def _transposed(self) -> Op | None:
@@ -134,7 +196,7 @@ class SparseDot(_Product):
         return SparseTransposeDot(self.width)
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
-        """Shape of the product."""
+        """Return the shape of the product."""
         return [(shapes[2][0], *shapes[3][1:])]
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
@@ -199,7 +261,7 @@ class SparseTransposeDot(_Product):
     width : int
         d, columns of the sparse matrix.
     squared : bool
-        Whether the squares of the values stand in their place. There is no gradient then.
+        Whether the values are replaced by their squares; there is no gradient then.
 
     Examples
     --------
@@ -228,7 +290,7 @@ class SparseTransposeDot(_Product):
         return None if self.squared else SparseDot(self.width)
 
     def infer_shape(self, node: Apply, shapes: list) -> list:
-        """Shape of the product."""
+        """Return the shape of the product."""
         return [(pt.constant(self.width, dtype="int64"), *shapes[3][1:])]
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:

@@ -1,7 +1,6 @@
 """Sparse design matrices: a data container, and products whose cost follows the non-zeros."""
 
-from pymc_geodesic.ops.sparse_dot import SparseDot, SparseTransposeDot
-from pymc_geodesic.ops.sparse_order import in_order
+from pymc_geodesic.ops.sparse_dot import SparseDot, SparseTransposeDot, in_order
 from pymc_geodesic.sparse.admixture import admixture_log_likelihood
 from pymc_geodesic.sparse.canonical import canonical_rows
 from pymc_geodesic.sparse.containers import SparseContainers, containers_of, sparse_containers

@@ -7,7 +7,7 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.ops.admixture import AdmixtureLogLikelihood
+from pymc_geodesic.ops.admixture_likelihood import AdmixtureLogLikelihood
 from pymc_geodesic.sparse.data import SparseData
 
 

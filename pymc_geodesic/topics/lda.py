@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.distributions.starts import DrawnDirichlet
+from pymc_geodesic.distributions.initial_values import DirichletFromDraw
 from pymc_geodesic.kernels.topic_assignments import (
     Entries,
     Expectations,
@@ -128,7 +128,7 @@ def lda(
         a = pm.Data("alpha", concentrations["alpha"], dims="topic")
         b = pm.Data("beta", concentrations["beta"], dims="word")
         # Starts at a random draw: equal topics separate slowly.
-        topics = DrawnDirichlet("topics", b, dims=("topic", "word"))
+        topics = DirichletFromDraw("topics", b, dims=("topic", "word"))
         theta = pm.Dirichlet("theta", a, dims=("document", "topic"))
         pm.Potential("words", admixture_log_likelihood(data, theta, topics), dims="document")
     return model

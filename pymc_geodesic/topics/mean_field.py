@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_geodesic.distributions.special import (
+from pymc_geodesic.ops.bessel import (
     log_vmf_normalizer,
     mean_resultant_length,
     mean_resultant_length_slope,

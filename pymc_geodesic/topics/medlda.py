@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from pymc_geodesic.arguments import check_positive
-from pymc_geodesic.distributions.hinge import Hinge
-from pymc_geodesic.distributions.multiclass_hinge import MulticlassHinge
+from pymc_geodesic.distributions.hinge import Hinge, MulticlassHinge
 from pymc_geodesic.topics.labeled_documents import labeled_counts
 from pymc_geodesic.topics.lda import lda
 

@@ -9,7 +9,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from scipy import sparse
 
-from pymc_geodesic.distributions.special import log_vmf_normalizer
+from pymc_geodesic.ops.bessel import log_vmf_normalizer
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.topics.alignment import evenly_spaced, topics_of
 from pymc_geodesic.topics.lda import SMALLEST, mean_proportions, validate_counts

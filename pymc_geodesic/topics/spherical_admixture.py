@@ -15,10 +15,10 @@ from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.distributions import SphericalAdmixture, VonMisesFisher
-from pymc_geodesic.distributions.starts import DrawnVonMisesFisher
-from pymc_geodesic.distributions.von_mises_fisher import log_density_of_cosine
+from pymc_geodesic.distributions.initial_values import VonMisesFisherFromDraw
+from pymc_geodesic.distributions.rotationally_symmetric import log_density_of_cosine
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
-from pymc_geodesic.ops.gram import gram_matrix, squared_length
+from pymc_geodesic.ops.inner_products import gram_matrix, squared_length
 from pymc_geodesic.runtime.missing_values import check_missing
 from pymc_geodesic.sparse import SparseData
 from pymc_geodesic.topics.lda import document_coords
@@ -252,7 +252,7 @@ def spherical_admixture(
             )
         else:
             mu = VonMisesFisher("mu", m, k0, dims="word")
-            beta = DrawnVonMisesFisher("beta", mu, s, dims=("topic", "word"))
+            beta = VonMisesFisherFromDraw("beta", mu, s, dims=("topic", "word"))
         theta = pm.Dirichlet("theta", a * np.ones(int(n_topics)), dims=("document", "topic"))
         if is_sparse:
             pm.Potential("v", sparse_log_density(data, theta, beta, k), dims="document")

@@ -13,8 +13,8 @@ from rich.progress import Progress
 from scipy import sparse
 
 from pymc_geodesic.arguments import check_batch_size, check_integers, check_positive
-from pymc_geodesic.distributions.draws import draw_von_mises_fisher
-from pymc_geodesic.distributions.special import log_vmf_normalizer
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
+from pymc_geodesic.ops.bessel import log_vmf_normalizer
 from pymc_geodesic.runtime.iterations import warn_not_converged
 from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.schedules import PolynomialDecay, Schedule

@@ -7,8 +7,7 @@ from pytensor.graph.basic import Variable
 from pytensor.raise_op import Assert
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.transforms.radial_law import log_radial_density
-from pymc_geodesic.transforms.unit_vector import unit_vector
+from pymc_geodesic.transforms.unit_vector import log_radial_density, unit_vector
 
 _PROPORTIONS_REQUIRED = Assert(
     "square_root_simplex: the initial value must be proportions, non-negative with sum 1 along "
@@ -21,26 +20,27 @@ class SquareRootSimplexTransform(Transform):
     r"""Proportions :math:`x_k = y_k^2 / \|y\|^2` of unconstrained vectors y (last axis).
 
     The square root :math:`q = \sqrt x` of proportions is a point on the positive orthant of the
-    sphere, and under this map the simplex with the Fisher metric of the categorical distribution
-    is a piece of a sphere of radius two. All :math:`2^K` orthants map onto the simplex alike, so
-    the sampler may cross from one to the next and nothing is reflected. With
-    :math:`dx_1\dots dx_{K-1} = 2^{K-1} \prod_k |q_k| \, d\sigma(q)` and the law of the length of
-    :func:`~pymc_geodesic.transforms.radial_law.log_radial_density`, the log Jacobian term is
+    sphere, and under this map the simplex with the Fisher metric of the categorical distribution is
+    a piece of a sphere of radius two. Each of the :math:`2^K` orthants maps onto the whole simplex,
+    so the sampler may cross from one to the next without reflection. With
+    :math:`dx_1\dots dx_{K-1} = 2^{K-1} \prod_k |q_k| \, d\sigma(q)` and the distribution of the
+    length of :func:`~pymc_geodesic.transforms.unit_vector.log_radial_density`, the log Jacobian
+    term is
 
     .. math:: \sum_k \log|q_k| - \log 2 + \log\frac{h(r)}{r^{K-1}},
 
-    which makes a Dirichlet that is normalised over the first K−1 proportions (as PyMC's is)
-    normalised over y.
+    which makes a Dirichlet that is normalized over the first K−1 proportions (as PyMC's is)
+    normalized over y.
 
     Notes
     -----
     A Dirichlet with concentrations :math:`a_k` has density proportional to
     :math:`\prod |q_k|^{2 a_k - 1}` on the sphere. It is flat at :math:`a_k = 1/2`, the Jeffreys
-    prior. Large concentrations keep away from the walls :math:`q_k = 0`, and there NUTS is two to
-    three times as efficient as on PyMC's own coordinates. Moderate ones let trajectories run
-    against the walls, where some of them diverge and are rejected; below one half the walls are
-    poles. For such a posterior PyMC's transform is the better choice with NUTS
-    (``docs/transforms.md`` has figures).
+    prior. With large concentrations the density is low near the boundaries :math:`q_k = 0`, and
+    NUTS is two to three times as efficient as in PyMC's own coordinates. With moderate ones
+    trajectories reach the boundaries, where some of them diverge and are rejected; below one half
+    the density is infinite there. For such a posterior PyMC's transform is the better choice with
+    NUTS (``docs/transforms.md`` has figures).
 
     Pass it as ``default_transform``: with ``transform=`` PyMC applies it *after* its own simplex
     transform of a Dirichlet, which is an error at the initial point.

@@ -69,7 +69,7 @@ def test_directions_are_standardised():
     """Exact draws of the posterior have mean zero and covariance one."""
     known = benchmark("known_posteriors")
     posterior = known.directional(200, 4)
-    from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+    from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
 
     kappa = 1.0 / posterior.scale**2
     rng = np.random.default_rng(1)

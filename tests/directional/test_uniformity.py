@@ -13,7 +13,10 @@ from pymc_geodesic.directional.uniformity import (
     _survival_function,
     in_batches,
 )
-from pymc_geodesic.distributions.draws import draw_uniform_directions, draw_von_mises_fisher
+from pymc_geodesic.distributions.von_mises_fisher_draws import (
+    draw_uniform_directions,
+    draw_von_mises_fisher,
+)
 
 TESTS = ["rayleigh", "bingham", "gine", "gine_gn"]
 

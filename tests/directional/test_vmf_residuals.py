@@ -11,8 +11,8 @@ from pymc_geodesic.directional.goodness_of_fit import (
     _statistics,
     _turned_to_pole,
 )
-from pymc_geodesic.distributions.draws import draw_von_mises_fisher
-from pymc_geodesic.distributions.special import mean_resultant_length
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
+from pymc_geodesic.ops.bessel import mean_resultant_length
 from tests.grids import slow
 
 POLE = np.array([0.48, 0.6, 0.64])

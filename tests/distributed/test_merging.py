@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pymc_geodesic.distributed import merge_directions, merge_proportions
-from pymc_geodesic.distributions.draws import draw_von_mises_fisher
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
 
 
 def moments(x):

@@ -8,7 +8,7 @@ import pytensor
 import pytensor.tensor as pt
 from scipy import integrate, special, stats
 
-from pymc_geodesic.distributions.draws import draw_uniform_directions
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_uniform_directions
 
 
 def unit_vectors(*shape, seed=1):
@@ -43,7 +43,7 @@ def _log_density_function(distribution, *shapes):
     return pytensor.function([value, *parameters], density, mode="FAST_COMPILE")
 
 
-def angle_law(distribution, *parameters):
+def angle_distribution(distribution, *parameters):
     """Integrate over rings around the pole: total mass, mean cosine, cdf of the angle to it."""
     arrays = [np.asarray(parameter, dtype=float) for parameter in parameters]
     (d,) = arrays[0].shape
@@ -106,3 +106,9 @@ def central_differences(function, x, step=1e-6):
         down[index] -= step
         slopes[index] = (function(up) - function(down)) / (2.0 * step)
     return slopes
+
+
+def angle_p_value(x, density):
+    grid = np.linspace(-np.pi, np.pi, 20_001)
+    cumulative = integrate.cumulative_simpson(density(grid), x=grid, initial=0.0)
+    return stats.kstest(x, lambda a: np.interp(a, grid, cumulative / cumulative[-1])).pvalue

@@ -15,8 +15,8 @@ from pymc_geodesic import (
     MatrixBingham,
     UniformStiefel,
 )
-from pymc_geodesic.distributions import matrix_bingham_draws
-from pymc_geodesic.distributions.matrix_bingham_draws import draw_matrix_bingham
+from pymc_geodesic.distributions import matrix_bingham
+from pymc_geodesic.distributions.matrix_bingham import draw_matrix_bingham
 from tests.distributions.directional_checks import evaluate, log_density
 from tests.distributions.test_matrix_von_mises_fisher import (
     frames_by_quadrature,
@@ -71,9 +71,9 @@ def test_draws_have_the_moments_of_the_density(case):
 
 def test_the_moments_notice_proposals_that_are_all_accepted(monkeypatch):
     def generous(a, b):
-        return matrix_bingham_draws.Envelope(1.0, -1e9, 0.0)
+        return matrix_bingham.Envelope(1.0, -1e9, 0.0)
 
-    monkeypatch.setattr(matrix_bingham_draws, "envelope", generous)
+    monkeypatch.setattr(matrix_bingham, "envelope", generous)
     frames, weights = frames_by_quadrature()
     sample = draw_matrix_bingham(np.random.default_rng(1), A3, [2.0, 1.0], (20_000,))
     exponent = log_density(MatrixBingham.dist(A3, [2.0, 1.0]), frames) + np.log(weights)
@@ -88,7 +88,7 @@ def test_the_envelope_is_above_the_density(n):
     frames = np.linalg.qr(rng.normal(size=(5000, n, 2)))[0]
     near = np.linalg.qr(np.eye(n)[:, :2] + 0.05 * rng.normal(size=(5000, n, 2)))[0]
     for b in (np.array([2.0, 0.5]), np.array([1.0, -1.0]), np.array([-0.3, -2.0])):
-        found = matrix_bingham_draws.envelope(a, b)
+        found = matrix_bingham.envelope(a, b)
         slack = []
         for x in np.concatenate([frames, near, near[:, ::-1]]):
             form = x.T @ ((found.distance + a[0] - a)[:, None] * x)
@@ -191,7 +191,7 @@ def test_pm_draw_is_the_same_sampler():
 
 
 def test_draws_that_are_not_feasible_end_with_an_error(monkeypatch):
-    monkeypatch.setattr(matrix_bingham_draws, "MOST_PROPOSALS", 5000)
+    monkeypatch.setattr(matrix_bingham, "MAX_PROPOSALS", 5000)
     A = np.diag(1e5 * np.arange(8.0))
     with pytest.raises(RuntimeError, match=r"rejection is not feasible .* with 4 columns"):
         draw_matrix_bingham(np.random.default_rng(1), A, [4.0, 3.0, 2.0, 1.0])

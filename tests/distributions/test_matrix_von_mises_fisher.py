@@ -10,11 +10,12 @@ from pymc_geodesic.distributions import (
     MatrixVonMisesFisher,
     UniformStiefel,
     VonMisesFisher,
-    compiled_frames,
-    frame_draws,
+    matrix_von_mises_fisher,
 )
-from pymc_geodesic.distributions.compiled_frames import compiled_frame
-from pymc_geodesic.distributions.frame_draws import draw_matrix_von_mises_fisher
+from pymc_geodesic.distributions.matrix_von_mises_fisher import (
+    compiled_frame,
+    draw_matrix_von_mises_fisher,
+)
 from pymc_geodesic.transforms import stiefel
 
 STRONG = np.array([[2.0, 1.0], [-1.0, 0.5], [0.0, 3.0]])
@@ -75,13 +76,13 @@ def test_draws_have_the_exact_moments(case):
 
 
 def test_the_moments_notice_proposals_that_are_all_accepted(monkeypatch):
-    propose = frame_draws._propose
+    propose = matrix_von_mises_fisher._propose
 
     def accept_all(rng, concentration):
         frames, log_acceptance = propose(rng, concentration)
         return frames, np.zeros_like(log_acceptance)
 
-    monkeypatch.setattr(frame_draws, "_propose", accept_all)
+    monkeypatch.setattr(matrix_von_mises_fisher, "_propose", accept_all)
     sample = draw_matrix_von_mises_fisher(np.random.default_rng(1), STRONG, (50_000,))
     assert z_scores(sample, exact_moments(STRONG, *frames_by_quadrature())).max() > 10
 
@@ -98,7 +99,7 @@ def test_draws_stay_orthonormal_and_concentrate_at_the_mode(scale):
         assert distance < 10 / np.sqrt(values[-1])
 
 
-def test_each_matrix_of_a_batch_has_its_own_law():
+def test_each_matrix_of_a_batch_has_its_own_distribution():
     F = np.stack([1e4 * np.eye(3, 2), -1e4 * np.eye(3, 2)])
     sample = draw_matrix_von_mises_fisher(np.random.default_rng(1), F, (5, 2))
     np.testing.assert_allclose(sample, np.broadcast_to(F / 1e4, (5, 2, 3, 2)), atol=0.1)
@@ -127,7 +128,7 @@ def interpreted(function=None, **_):
         pytest.param(np.array([[1.0], [2.0], [-3.0]]), id="one column"),
     ],
 )
-def test_loop_and_arrays_draw_from_the_same_law(F):
+def test_loop_and_arrays_draw_from_the_same_distribution(F):
     """Moments of entries and of their products, by samples of both."""
     n, rng = 1500, np.random.default_rng(3)
     draw, loop = compiled_frame(interpreted), np.empty((n, *F.shape))
@@ -153,7 +154,7 @@ def test_the_loop_refuses_what_is_not_finite():
 
 
 def test_the_loop_gives_up(monkeypatch):
-    monkeypatch.setattr(compiled_frames, "MOST_PROPOSALS", 50)
+    monkeypatch.setattr(matrix_von_mises_fisher, "MAX_PROPOSALS", 50)
     F = 1e3 * np.random.default_rng(1).standard_normal((30, 15))
     compiled_frame.cache_clear()
     with pytest.raises(RuntimeError, match=r"rejection is not feasible .* Draw by MCMC"):
@@ -162,7 +163,7 @@ def test_the_loop_gives_up(monkeypatch):
 
 
 def test_draws_that_are_not_feasible_end_with_an_error(monkeypatch):
-    monkeypatch.setattr(frame_draws, "MOST_PROPOSALS", 50)
+    monkeypatch.setattr(matrix_von_mises_fisher, "MAX_PROPOSALS", 50)
     F = 1e3 * np.random.default_rng(1).standard_normal((30, 15))
     with pytest.raises(RuntimeError, match="rejection is not feasible for this F of 15 columns"):
         draw_matrix_von_mises_fisher(np.random.default_rng(1), F)

@@ -15,11 +15,10 @@ from scipy import integrate, special, stats
 from pymc_geodesic import ProjectedNormal
 from pymc_geodesic.distributions.projected_normal import (
     general_projected_normal,
-    projected_normal,
+    log_half_line_moment,
 )
-from pymc_geodesic.ops.gaussian_moment import log_half_line_moment
 from tests.distributions.directional_checks import (
-    angle_law,
+    angle_distribution,
     central_differences,
     compiled_draws,
     evaluate,
@@ -40,11 +39,11 @@ COV = {
 
 def logp_by_quadrature(x, mu, cov):
     """Integrate the normal density over the length of the vector."""
-    law = stats.multivariate_normal(mu, cov)
+    normal = stats.multivariate_normal(mu, cov)
     reach = np.linalg.norm(mu) + 12.0 * np.sqrt(np.linalg.eigvalsh(cov)[-1])
 
     def along(r):
-        return r ** (len(mu) - 1) * law.pdf(r * x)
+        return r ** (len(mu) - 1) * normal.pdf(r * x)
 
     points = [reach / 8, reach / 4, reach / 2]
     return np.log(integrate.quad(along, 0.0, reach, points=points, epsabs=0, epsrel=1e-11)[0])
@@ -112,7 +111,7 @@ def test_density_against_the_integral_over_lengths(d):
 @pytest.mark.parametrize("length", [0.0, 1.0, 30.0])
 def test_total_mass_and_mean_without_covariance(d, length):
     """The length of the mean is that of the table; on the circle Kendall's (1974) Bessel form."""
-    mass, mean, _ = angle_law(ProjectedNormal, length * pole(d))
+    mass, mean, _ = angle_distribution(ProjectedNormal, length * pole(d))
     assert mass == pytest.approx(1.0, abs=1e-9)
     ratio = np.exp(special.gammaln((d + 1) / 2) - special.gammaln(d / 2 + 1))
     confluent = special.hyp1f1(0.5, d / 2 + 1, -(length**2) / 2)
@@ -195,9 +194,9 @@ def numba_draws():
 
 
 @pytest.mark.parametrize(("backend", "d"), cross(["numba", "numpy"], [2, 3, 6]))
-def test_draws_have_the_law(backend, d):
-    draw = numpy_draws(projected_normal) if backend == "numpy" else numba_draws()
-    _, _, cdf = angle_law(ProjectedNormal, 2.0 * pole(d))
+def test_draws_have_the_distribution(backend, d):
+    draw = numpy_draws(ProjectedNormal.rv_op) if backend == "numpy" else numba_draws()
+    _, _, cdf = angle_distribution(ProjectedNormal, 2.0 * pole(d))
     mu = unit_vectors(d)
     assert min(p_values_around(mu, draw(7, 20_000, 2.0 * mu), cdf)) > 1e-4
     assert p_values_around(mu, draw(7, 20_000, 2.2 * mu), cdf)[0] < 1e-6
@@ -213,7 +212,7 @@ def circle_p_value(x, mu, cov):
 
 
 @pytest.mark.parametrize("backend", [slow("numpy"), "numba"])
-def test_draws_with_a_covariance_have_the_law(backend):
+def test_draws_with_a_covariance_have_the_distribution(backend):
     mu = np.array([0.5, -0.7])
     if backend == "numpy":
         draw = numpy_draws(general_projected_normal)

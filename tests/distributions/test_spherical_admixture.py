@@ -17,9 +17,12 @@ from pytensor.tensor.math import Dot
 from scipy import sparse
 
 from pymc_geodesic.distributions import SphericalAdmixture, UniformSphere, VonMisesFisher
-from pymc_geodesic.distributions.draws import draw_uniform_directions, draw_von_mises_fisher
-from pymc_geodesic.distributions.special import mean_resultant_length
-from pymc_geodesic.ops.matrix_vector import with_loops_for_products
+from pymc_geodesic.distributions.von_mises_fisher_draws import (
+    draw_uniform_directions,
+    draw_von_mises_fisher,
+)
+from pymc_geodesic.ops.bessel import mean_resultant_length
+from pymc_geodesic.ops.dense_products import with_loops_for_products
 from pymc_geodesic.transforms import unit_vector
 from tests.grids import slow
 

@@ -22,23 +22,18 @@ from pytensor.compile.mode import get_mode
 from scipy import integrate, special, stats
 
 from pymc_geodesic.distributions import VonMisesFisher
-from pymc_geodesic.distributions.draws import draw_uniform_directions, draw_von_mises_fisher
-from pymc_geodesic.distributions.special import mean_resultant_length, mean_resultant_length_slope
-from pymc_geodesic.distributions.von_mises_fisher import VonMisesFisherRV
-from pymc_geodesic.ops.matrix_vector import with_loops_for_products
+from pymc_geodesic.distributions.rotationally_symmetric import VonMisesFisherRV
+from pymc_geodesic.distributions.von_mises_fisher_draws import (
+    draw_von_mises_fisher,
+)
+from pymc_geodesic.ops.bessel import mean_resultant_length, mean_resultant_length_slope
+from pymc_geodesic.ops.dense_products import with_loops_for_products
 from pymc_geodesic.transforms import unit_vector
+from tests.distributions.directional_checks import evaluate, unit_vectors
 from tests.grids import slow
 
 KAPPAS = [0.0, 0.3, 5.0, 2e3, 1e8]
 NORTH = np.array([0.0, 0.0, 1.0])
-
-
-def unit_vectors(*shape, seed=1):
-    return draw_uniform_directions(np.random.default_rng(seed), shape)
-
-
-def evaluate(variable, **kwargs):
-    return variable.eval(mode="FAST_COMPILE", **kwargs)
 
 
 def scipy_logp(value, mu, kappa):
@@ -141,7 +136,7 @@ def test_second_derivative_in_kappa():
     kappa = pt.dscalar("kappa")
     density = pm.logp(VonMisesFisher.dist(NORTH, kappa), unit_vectors(3))
     second = pt.grad(pt.grad(density, kappa), kappa)
-    assert evaluate(second, inputs_to_values={kappa: 2.5}) == pytest.approx(
+    assert evaluate(second, {kappa: 2.5}) == pytest.approx(
         -mean_resultant_length_slope(3, 2.5), rel=1e-12
     )
 
@@ -418,7 +413,7 @@ def test_values_off_the_sphere_have_no_density():
     x = pt.dmatrix("x")
     values = np.array([[0.6, 0.8], [0.6, 0.9], [0.0, 0.0], [np.nan, 1.0]])
     density = pm.logp(VonMisesFisher.dist([1.0, 0.0], 3.0), x)
-    found = evaluate(density, inputs_to_values={x: values})
+    found = evaluate(density, {x: values})
     assert np.isfinite(found).tolist() == [True, False, False, False]
     assert np.all(found[1:] == -np.inf)
     assert (

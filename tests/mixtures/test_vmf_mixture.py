@@ -9,12 +9,12 @@ from scipy.special import logsumexp
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import make_vmf_mixture
-from pymc_geodesic.distributions.special import (
+from pymc_geodesic.mixtures import component_probabilities, vmf_mixture, vmf_mixture_em
+from pymc_geodesic.ops.bessel import (
     kappa_of_resultant_length,
     log_vmf_normalizer,
     mean_resultant_length,
 )
-from pymc_geodesic.mixtures import component_probabilities, vmf_mixture, vmf_mixture_em
 from pymc_geodesic.topics import ConvergenceWarning, align_topics
 from tests.steps.runs import INTERPRETED
 

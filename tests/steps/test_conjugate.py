@@ -11,7 +11,7 @@ import pymc as pm
 import pytest
 
 from pymc_geodesic import GMC, SGGMC, VonMisesFisher, gSGNHT
-from pymc_geodesic.distributions.special import mean_resultant_length
+from pymc_geodesic.ops.bessel import mean_resultant_length
 
 pytestmark = pytest.mark.slow
 

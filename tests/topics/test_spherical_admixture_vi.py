@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse, stats
 from scipy.special import logsumexp
 
-from pymc_geodesic.distributions.draws import draw_von_mises_fisher
-from pymc_geodesic.distributions.special import log_vmf_normalizer
+from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
+from pymc_geodesic.ops.bessel import log_vmf_normalizer
 from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.topics import (
     ConvergenceWarning,

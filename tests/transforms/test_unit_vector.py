@@ -9,9 +9,9 @@ import pytest
 from scipy.integrate import quad
 
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
-from pymc_geodesic.distributions.special import mean_resultant_length
+from pymc_geodesic.ops.bessel import mean_resultant_length
 from pymc_geodesic.transforms import unit_vector
-from pymc_geodesic.transforms.radial_law import log_radial_density
+from pymc_geodesic.transforms.unit_vector import log_radial_density
 from tests.grids import slow
 
 
