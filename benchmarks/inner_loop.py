@@ -57,7 +57,7 @@ def ours(step: SGGMC, n_steps: int, total: int) -> Contestant:
 
 def gradient_alone(step: SGGMC, n_steps: int, total: int) -> Contestant:
     """Time the compiled gradient in a compiled loop."""
-    field = step.estimator.field
+    field = step.estimator.logp_grad
     position, gradient = step.sampler.position.copy(), np.empty(step.product.size)
 
     def timed() -> float:

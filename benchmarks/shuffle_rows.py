@@ -105,7 +105,7 @@ def what_is_said(path: Path) -> tuple[str, float]:
     # Not at the top: the process that shuffles is as small as one that needs no sampler.
     from pymc_geodesic.minibatches.block_format import BlockFormat
     from pymc_geodesic.minibatches.block_rows import DenseRows
-    from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
+    from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks
 
     n_rows = np.load(path, mmap_mode="r").shape[0]
 

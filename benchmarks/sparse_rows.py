@@ -142,7 +142,7 @@ def contestants(width: int, total: int) -> dict[str, Callable[[], float]]:
         )
     step.setup_chain(np.random.default_rng(1), tune=0, draws=1)
     step.step(model.initial_point())
-    source, field = step.estimator.source, step.estimator.field
+    source, field = step.estimator.source, step.estimator.logp_grad
     whole = source.whole
     data = (whole["X_values"], whole["X_columns"], source.arrays["X_rows"], source.arrays["y"])
     w = step.sampler.position.copy().reshape(width, CLASSES)

@@ -15,7 +15,7 @@ import numpy as np
 
 import pymc_geodesic as pg
 from pymc_geodesic.directional.goodness_of_fit import SteinTest
-from pymc_geodesic.gradients.point_law import PointLaw
+from pymc_geodesic.gradients.scores import ManifoldDistribution
 
 POLE, MAJOR, LEVEL = np.eye(3)[2], np.eye(3)[0], 0.05
 
@@ -23,8 +23,8 @@ POLE, MAJOR, LEVEL = np.eye(3)[2], np.eye(3)[0], 0.05
 def rejected(data: Any, law: Any, n: int, repetitions: int, seed: int = 1) -> float:
     """Share of samples of n directions that the test at 5 % rejects, by wild bootstrap."""
     rng = np.random.default_rng(seed)
-    test = SteinTest(PointLaw(law))
-    samples = PointLaw(data).draws(n, repetitions, rng)
+    test = SteinTest(ManifoldDistribution(law))
+    samples = ManifoldDistribution(data).draws(n, repetitions, rng)
     p_values = [test(x, "bootstrap", "median", -0.5, 199, rng).pvalue for x in samples]
     return float(np.mean(np.array(p_values) <= LEVEL))
 

@@ -15,10 +15,10 @@ import pymc_geodesic
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.fisher import tangential_variance
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.manifolds import Manifold
-from pymc_geodesic.minibatches.orders import MINIBATCH_ORDERS
-from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
+from pymc_geodesic.minibatches.from_arguments import MINIBATCH_ORDERS
+from pymc_geodesic.minibatches.resident_rows import ShuffledRows
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.steps.step import GeodesicStep
 
@@ -71,7 +71,7 @@ def test_manifold_and_gradient_noise(install):
         pm.Normal("y_obs", x, 1.0, observed=pm.Data("y", y))
     variables = manifold_variables(model, [x], {"x": ZeroSum})
     density = RowDensity(model, variables, ShuffledRows({"y": y}, batch_size))
-    estimator = GradientEstimator(density, compile_kwargs={"mode": "FAST_COMPILE"})
+    estimator = MinibatchGradient(density, compile_kwargs={"mode": "FAST_COMPILE"})
     noise = estimator.compile_noise()
     variance = np.empty(4)
     evaluate(noise.address, np.zeros(4), 0, noise.context, variance)

@@ -211,7 +211,7 @@ class ModelCoordinates(ABC):
     @property
     def logp_grad(self) -> GradientFunctionLike:
         """Gradient estimate in the coordinates of the model."""
-        return self._estimate.field
+        return self._estimate.logp_grad
 
     @property
     def noise_ratio(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.counts.estimate import CountEstimate, DescribeNegative, LikelihoodError
+from pymc_geodesic.counts.count_estimate import CountEstimate, DescribeNegative, LikelihoodError
 from pymc_geodesic.counts.layout import CountLayout
 from pymc_geodesic.kernels.counts import CountsAt
 

@@ -110,7 +110,7 @@ def sample_rows(estimate: GradientEstimate, size: int) -> RowSample:
     if wanted == n_rows and not source.moves:
         arrays, _ = next(iter(source.all_rows() or ()))
         return RowSample.simple(arrays, n_rows, n_rows)
-    if not source.passes_by:
+    if not source.is_streamed:
         arrays, _ = next(iter(source.all_rows() or ()))
         sample = stratified_sample(arrays, n_rows, wanted, estimate.row_shares(arrays))
         if sample is not None:
@@ -194,7 +194,7 @@ def check_eligibility(
     too_costly = _check_cost(source, product.size)
     if too_costly is not None:
         return too_costly
-    if source.walks_epochs and source.n_rows < SETTINGS.min_epoch * source.batch_size:
+    if source.has_epochs and source.n_rows < SETTINGS.min_epoch * source.batch_size:
         largest = source.n_rows // SETTINGS.min_epoch
         return Ineligible(
             f"an epoch of {source.n_rows} rows has fewer than {SETTINGS.min_epoch} minibatches of "
@@ -202,7 +202,7 @@ def check_eligibility(
             f"Use batch_size <= {largest}" if largest else "",
             largest or None,
         )
-    if (source.walks_epochs or source.stays_in_blocks) and not has_control_variates:
+    if (source.has_epochs or source.stays_in_blocks) and not has_control_variates:
         return Ineligible(
             "rows come in epochs or blocks, and there are no control variates",
             "Leave control_variates at its default and sample all variables with this step",
@@ -237,7 +237,7 @@ def adapted_gradient(
     ]
     source = estimate.source
     if source.is_everything:
-        return AdaptedGradient(product.size, widths, estimate.field)
+        return AdaptedGradient(product.size, widths, estimate.logp_grad)
     total = estimate.total_gradient()
     if total is None:
         return Ineligible("the rows are drawn in several independent groups")
@@ -248,7 +248,7 @@ def adapted_gradient(
         product.size,
         widths,
         total.logp_grad,
-        estimate.field,
+        estimate.logp_grad,
         total,
         source.all_rows,
         use_control_variates=has_control_variates,

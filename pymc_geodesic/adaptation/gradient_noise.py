@@ -14,8 +14,8 @@ from pymc_geodesic.adaptation.components import curved_points
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.adaptation.noise_variance import NoiseVariance
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.control_variate_gradients import SETTINGS as SECOND_ORDER
 from pymc_geodesic.gradients.metric import Metric
-from pymc_geodesic.gradients.second_order import SETTINGS as SECOND_ORDER
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.probe import differences_of_pairs
 from pymc_geodesic.manifolds import Product

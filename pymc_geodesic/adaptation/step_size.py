@@ -124,7 +124,7 @@ class StepSizeAdaptation:
     @property
     def logp_grad(self) -> GradientFunctionLike:
         """Gradient in the coordinates of the model, followed by the log-density."""
-        return self._estimate.field
+        return self._estimate.logp_grad
 
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
@@ -185,7 +185,7 @@ def step_size_by_curvature(
     curvature = math.nan
     for _ in range(SETTINGS.n_power_iterations):
         curvature = probe.call(
-            estimate.field.callback,
+            estimate.logp_grad.callback,
             0,
             product.space,
             Line(x, direction, SETTINGS.probe_length),
@@ -193,7 +193,7 @@ def step_size_by_curvature(
             np.empty(len(product.dims)),
             1,
         )
-        estimate.field.raise_error()
+        estimate.logp_grad.raise_error()
     step_size = SETTINGS.initial_angle / math.sqrt(max(abs(curvature), SETTINGS.min_curvature))
     return step_size, 2 * SETTINGS.n_power_iterations
 
@@ -207,15 +207,15 @@ def step_size_by_acceptance(
     curvature; see `InitialStepSize`.
     """
     output = np.empty(product.size + 1)
-    evaluate(estimate.field.address, x, 0, estimate.field.context, output)
-    estimate.field.raise_error()
+    evaluate(estimate.logp_grad.address, x, 0, estimate.logp_grad.context, output)
+    estimate.logp_grad.raise_error()
     if not np.isfinite(output).all():
         return math.nan, 1
     n_grad, step_size, factor = 1, SETTINGS.first_trial, 0.0
     acceptance, none_kept = np.empty(1), np.empty((0, product.size))
     for _ in range(SETTINGS.max_trials):
         _, more = gmc.call(
-            estimate.field.callback,
+            estimate.logp_grad.callback,
             0,
             product.space,
             Chains(1, x.copy(), np.full(product.size + 1, math.nan)),
@@ -223,7 +223,7 @@ def step_size_by_acceptance(
             stream,
             Record(1, none_kept, acceptance, np.empty((2, 0))),
         )
-        estimate.field.raise_error()
+        estimate.logp_grad.raise_error()
         n_grad += more
         wanted = 2.0 if acceptance[0] > 0.5 else 0.5
         if factor not in (0.0, wanted):

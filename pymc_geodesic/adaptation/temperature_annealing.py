@@ -303,7 +303,7 @@ class TemperatureAnnealing(ModelCoordinates):
         if self._state.direction.size == 0:
             self._begin_power_iteration(chain)
         noise = np.zeros(len(self.product.dims))
-        logp_grad = self._estimate.field
+        logp_grad = self._estimate.logp_grad
         curvature = probe.call(
             logp_grad.callback,
             int(minibatches[0]),
@@ -324,7 +324,7 @@ class TemperatureAnnealing(ModelCoordinates):
         """Measure several times, so that the first step is stable; return gradient evaluations."""
         n = SETTINGS.n_start_measurements
         n_grad = 1 + 2 * n
-        logp_grad = self._estimate.field
+        logp_grad = self._estimate.logp_grad
         gradient = self._tangent_gradient(chain.z, int(minibatches[0]))
         # over this length the density changes by a factor of e, and kinks are likely crossed
         length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / SETTINGS.max_probe_length)

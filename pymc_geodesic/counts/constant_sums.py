@@ -21,7 +21,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import BaseSubtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.log_density import rebuilt
+from pymc_geodesic.densities.graphs import rebuild_graphs
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _Subgraph:
             return False
         shapes = _shapes_of(self._replaced, examples)
         inputs = [each.type() for each in self._replaced]
-        (total,) = rebuilt([self._total], dict(zip(self._replaced, inputs, strict=True)))
+        (total,) = rebuild_graphs([self._total], dict(zip(self._replaced, inputs, strict=True)))
         others = [each for each in examples if each not in simplices]
         mode = pytensor.compile.mode.get_mode("FAST_COMPILE")
         function = pytensor.function(

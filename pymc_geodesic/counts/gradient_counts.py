@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,13 +25,18 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.counts.constant_sums import constant_sums
-from pymc_geodesic.counts.estimate import CountAllRows, CountEstimate
+from pymc_geodesic.counts.count_estimate import CountAllRows, CountEstimate
 from pymc_geodesic.counts.layout import layout_table
-from pymc_geodesic.densities.compilation import CompiledField, compile_field
-from pymc_geodesic.densities.log_density import Density, rebuilt
+from pymc_geodesic.densities.compilation import CompiledGradient, compile_gradient
+from pymc_geodesic.densities.graphs import rebuild_graphs
+from pymc_geodesic.densities.log_density import Density
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator, field_inputs
+from pymc_geodesic.gradients.minibatch_gradient import (
+    MinibatchGradient,
+    gradient_inputs,
+    minibatch_log_density,
+)
 from pymc_geodesic.kernels.counts import SIMPLEX, CountsAt, estimate_counts
 from pymc_geodesic.manifolds import FlatSimplex
 from pymc_geodesic.minibatches.source import RowSource
@@ -77,7 +83,7 @@ def _fix_constant_sums(
     model: Model, variables: Sequence[ManifoldVariable], density: Density
 ) -> None:
     """Treat sums that are constant on the simplex as constants in the differentiation."""
-    terms = [*density.row_terms, *density.other_terms]
+    terms = density.graphs
     simplices = [
         coordinate
         for variable, coordinate in zip(variables, density.coordinates, strict=True)
@@ -101,9 +107,13 @@ def _fix_constant_sums(
         others: dict[Variable, Variable] = {
             other: disconnected_grad(other) for other in density.coordinates if other is not own
         }
-        copy = rebuilt(terms, {total: disconnected_grad(total) for total in sums})
-        copies.append(rebuilt(copy, others) if others else copy)
-    density.row_terms = [term for copy in copies for term in copy[:n_row_terms]]
+        copy = rebuild_graphs(terms, {total: disconnected_grad(total) for total in sums})
+        copies.append(rebuild_graphs(copy, others) if others else copy)
+    density.row_terms = [
+        replace(term, graph=graph)
+        for copy in copies
+        for term, graph in zip(density.row_terms, copy[:n_row_terms], strict=True)
+    ]
     density.other_terms = [term for copy in copies for term in copy[n_row_terms:]]
 
 
@@ -147,7 +157,7 @@ class CountEstimator(CountEstimate):
 
     Attributes
     ----------
-    gradient : GradientEstimator
+    gradient : MinibatchGradient
         Gradient of the likelihood.
     source : RowSource
         Source of the minibatches.
@@ -159,16 +169,16 @@ class CountEstimator(CountEstimate):
         self, density: RowDensity, *, compile_kwargs: Mapping[str, Any] | None = None
     ) -> None:
         self._density, self._compile_kwargs = density, compile_kwargs
-        self.gradient = GradientEstimator(density, compile_kwargs=compile_kwargs)
+        self.gradient = MinibatchGradient(density, compile_kwargs=compile_kwargs)
         self.source = density.source
         self._table = layout_table(density.variables)
         self._evaluations = 1 + int(np.sum(self._table[:, 0] != SIMPLEX))
-        self._all_rows: tuple[CompiledField, Density] | None = None
+        self._all_rows: tuple[CompiledGradient, Density] | None = None
 
     @property
-    def logp_grad(self) -> CompiledField:
+    def logp_grad(self) -> CompiledGradient:
         """Compiled gradient of the log-likelihood of a minibatch, times N/n."""
-        return self.gradient.field
+        return self.gradient.logp_grad
 
     @property
     def evaluations(self) -> int:
@@ -188,7 +198,7 @@ class CountEstimator(CountEstimate):
         return self.gradient.next_minibatches(n)
 
     def draw_context(self) -> AbstractContextManager[Any]:
-        """Context of a draw; see `GradientEstimator`."""
+        """Context of a draw; see `MinibatchGradient`."""
         return self.gradient.draw_context()
 
     def estimate(
@@ -204,7 +214,7 @@ class CountEstimator(CountEstimate):
 
     def _estimate_by(
         self,
-        logp_grad: CompiledField,
+        logp_grad: CompiledGradient,
         minibatch: int,
         values: np.ndarray,
         counts: np.ndarray,
@@ -241,13 +251,12 @@ class CountEstimator(CountEstimate):
         n_rows = len(next(iter(data.values())))
         if n_rows != self.source.n_rows:
             raise ValueError("control_variates= needs all rows in memory; omit it with batches=")
-        density = self._density.of_rows(
-            n_rows, scale=self._density.total_size / n_rows, arrays=data
-        )
-        gradients = grad(density.total, density.coordinates, disconnected_inputs="ignore")
-        logp_grad = compile_field(
+        density = self._density.of_rows(n_rows, arrays=data)
+        log_density = minibatch_log_density(density, self._density.total_size / n_rows)
+        gradients = grad(log_density, density.coordinates, disconnected_inputs="ignore")
+        logp_grad = compile_gradient(
             density.coordinates,
-            field_inputs(density),
+            gradient_inputs(density),
             gradients,
             compile_kwargs=self._compile_kwargs,
         )
@@ -271,7 +280,7 @@ class CountEstimator(CountEstimate):
         data = self._all_data()
         holders = [*density.arrays.values(), *(data[row.name] for row in density.rows)]
         for position, (holder, entry) in enumerate(
-            zip(holders, field_inputs(density), strict=True)
+            zip(holders, gradient_inputs(density), strict=True)
         ):
             array = holder.get_value(borrow=True) if isinstance(holder, SharedVariable) else holder
             logp_grad.point_at(position, np.ascontiguousarray(array, dtype=entry.dtype))

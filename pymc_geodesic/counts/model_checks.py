@@ -16,7 +16,7 @@ import numpy as np
 from pymc.initial_point import make_initial_point_fn
 from pymc.model import Model
 
-from pymc_geodesic.counts.estimate import CountEstimate
+from pymc_geodesic.counts.count_estimate import CountEstimate
 from pymc_geodesic.counts.layout import CountLayout
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see

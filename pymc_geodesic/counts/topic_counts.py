@@ -22,7 +22,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.counts.estimate import CountAllRows, CountEstimate
+from pymc_geodesic.counts.count_estimate import CountAllRows, CountEstimate
 from pymc_geodesic.counts.layout import LOG_SMALLEST, family_of, log_of_value
 from pymc_geodesic.counts.model_checks import initial_and_jittered_points
 from pymc_geodesic.densities.variables import ManifoldVariable
@@ -35,7 +35,7 @@ from pymc_geodesic.kernels.topic_assignments import (
     sample_documents,
 )
 from pymc_geodesic.kernels.topic_updates import read_words
-from pymc_geodesic.minibatches.block_rows import Memory
+from pymc_geodesic.minibatches.block_rows import Buffers
 from pymc_geodesic.minibatches.documents import (
     Documents,
     ResidentDocuments,
@@ -284,7 +284,7 @@ class TopicCountEstimator(CountEstimate):
         n_documents = self._theta.shape[0]
         self._documents: Documents
         if batches is None:
-            source = minibatch_source(model, minibatches, n_rows=n_documents)
+            source = minibatch_source(model, minibatches, default_batch_size=n_documents)
             if source.n_rows != n_documents:
                 raise ValueError(
                     f"{self._theta.name!r} has {n_documents} rows, but {names[0]!r} has "
@@ -308,7 +308,7 @@ class TopicCountEstimator(CountEstimate):
             )
         self._values = np.empty((0, 0))
         self._is_new = np.zeros(n_documents, dtype=bool)
-        self._memory = Memory()  # allocation would take as long as the computation
+        self._memory = Buffers()  # allocation would take as long as the computation
         self.refresh_data()
 
     def refresh_data(self) -> None:

@@ -1,1 +1,1 @@
-"""From a PyMC model to the compiled gradient of its log-density, with inputs for its rows."""
+"""Log-density of a PyMC model: variables, terms, rows, checks, and compilation of gradients."""

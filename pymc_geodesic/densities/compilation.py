@@ -1,8 +1,8 @@
-"""Fields that kernels can call, compiled from PyTensor graphs.
+"""Compilation of PyTensor graphs to gradient functions that kernels call by address.
 
-With the Numba backend the function that PyTensor compiles is wrapped, still compiled, into the C
-signature of `pymc_geodesic.runtime.gradient_functions`. With any other backend, and where Numba
-leaves an Op to Python, the same kernels call back into Python.
+With the Numba backend, the function that PyTensor compiles is wrapped into the C signature of
+`pymc_geodesic.runtime.gradient_functions`. With other backends, and for Ops that Numba leaves to
+Python, the kernels call Python.
 """
 
 from __future__ import annotations
@@ -43,46 +43,45 @@ from pymc_geodesic.runtime.jit import report_long_compilation, source_stamp
 
 @dataclass(frozen=True)
 class FixedArray:
-    """An input whose whole array is read at an address of the context."""
+    """An input of the compiled function: an array, whose address is in the context."""
 
     variable: TensorVariable
     shape: tuple[int, ...]
 
     @property
     def dtype(self) -> str:
-        """Type of the numbers."""
+        """Data type."""
         return self.variable.type.dtype
 
 
 @dataclass(frozen=True)
 class RowBlock(FixedArray):
-    """An input that is a block of rows, the first of which is the argument of the field.
+    """An input that is a block of consecutive rows of an array.
 
-    ``shape[0]`` is the number of rows of the block, or None for as many as the argument says,
-    starting at the first.
+    ``shape[0]`` is the number of rows, and the argument of the function the first row. If
+    ``shape[0]`` is None, the argument is the number of rows, from the beginning.
     """
 
 
 class ResizedArray(FixedArray):
-    """An array whose place is taken by others of other lengths; ``shape[0]`` is None."""
+    """An input whose length may change; ``shape[0]`` is None."""
 
 
-class CompiledField:
-    """A field together with the context it reads.
+class CompiledGradient:
+    """A compiled gradient function and the context that it reads.
 
     Parameters
     ----------
     field : GradientFunction
-        Machine address of the function.
-    context : ndarray of int64
-        Addresses of the data, in the order of the inputs, and then their lengths.
+        The function with its machine address.
+    inputs : list of FixedArray
 
     Attributes
     ----------
     callback : Callback
-        What kernels call.
+        Address of the function, and context, for kernels. The context has the addresses of the
+        data, in the order of the inputs, followed by their lengths.
     inputs : list of FixedArray
-        What the context points at.
     """
 
     def __init__(self, field: GradientFunction, inputs: Sequence[FixedArray]) -> None:
@@ -99,18 +98,18 @@ class CompiledField:
 
     @property
     def context(self) -> np.ndarray:
-        """What the function reads."""
+        """Addresses and lengths of the data, an array of int64."""
         return self.callback.context
 
     @property
     def interpreted(self) -> bool:
-        """Whether a call goes back into Python."""
+        """Whether the function calls Python."""
         return self.field.interpreted
 
     def point_at(self, position: int, array: np.ndarray) -> None:
-        """Let an input read ``array``, without a copy.
+        """Set an input to an array, without a copy.
 
-        The array must have the type the field was compiled for and stay where it is.
+        The array must have the compiled data type, and must not be moved in memory.
         """
         expected = self.inputs[position]
         assert array.dtype == expected.dtype, expected
@@ -120,7 +119,7 @@ class CompiledField:
         self.context[len(self.inputs) + position] = len(array) if array.ndim else 1
 
     def raise_error(self) -> None:
-        """Raise what an interpreted field raised during the last call, if anything."""
+        """Raise the exception of the last call in Python, if there was one."""
         if self.field.error is not None:
             error, self.field.error = self.field.error, None
             raise error
@@ -132,7 +131,7 @@ def _numba_source(
     n_outputs: int,
     has_values: bool,
 ) -> str:
-    """Source of the wrapper: views of positions and data in, gradients out."""
+    """Source of the wrapper, which makes arrays of the addresses of position, data and output."""
     lines = ["def field(position, argument, context, output):"]
     if inputs:
         lines.append(f"    addresses = array_at(context, ({2 * len(inputs)},), int64)")
@@ -171,8 +170,8 @@ def _numba_source(
     lines.append(f"    out = array_at(output, ({length},), float64)")
     first = 1 if has_values else 0
     for i in range(n_outputs):
-        # A loop, and no ravel where there is nothing to do for it: assignment to a slice costs as
-        # much as the gradient of a small model.
+        # loops, and ravel only if necessary: assignment to a slice takes as long as the gradient of
+        # a small model
         ravel = "" if len(coordinate_shapes[i]) == 1 else ".ravel()"
         lines.append(f"    flat{i} = results[{i + first}]{ravel}")
         lines.append(f"    for k in range(flat{i}.size):")
@@ -186,12 +185,12 @@ def _numba_source(
 
 
 def mode_of(compile_kwargs: dict[str, Any]) -> Mode:
-    """Take the mode out of the arguments of a compilation, with the rewrites of this package.
+    """Remove the mode from compilation arguments, and add rewrites of this package for Numba.
 
     Parameters
     ----------
     compile_kwargs : dict
-        Loses its mode. Another backend than Numba implements products and trigamma itself.
+        Modified in place. Other backends than Numba implement products and trigamma themselves.
     """
     mode = get_mode(compile_kwargs.pop("mode", None))
     if not isinstance(mode.linker, NumbaLinker):
@@ -199,26 +198,26 @@ def mode_of(compile_kwargs: dict[str, Any]) -> Mode:
     return with_arithmetic_for_trigamma(with_loops_for_products(mode))
 
 
-def compile_field(
+def compile_gradient(
     coordinates: Sequence[TensorVariable],
     inputs: Sequence[FixedArray],
     gradients: Sequence[TensorVariable],
     values: TensorVariable | None = None,
     compile_kwargs: Mapping[str, Any] | None = None,
-) -> CompiledField:
-    """Compile gradients, and values if wanted, into a field.
+) -> CompiledGradient:
+    """Compile gradients, and optionally values, to a function for kernels.
 
     Parameters
     ----------
     coordinates : list of TensorVariable
         Parts of the position, raveled and joined in this order. An unknown first length is the
-        argument of the field.
+        argument of the function.
     inputs : list of FixedArray
-        Everything else the graphs depend on; the order is that of the context table.
+        All other inputs of the graphs, in the order of the context.
     gradients : list of TensorVariable
         One per coordinate, of its shape.
     values : TensorVariable, optional
-        A vector that is written behind the gradients.
+        A vector that follows the gradients in the output.
     compile_kwargs : mapping, optional
         Passed to `pymc.compile`, such as ``{"mode": "CVM"}``.
     """
@@ -227,7 +226,7 @@ def compile_field(
     is_native = isinstance(mode.linker, NumbaLinker)
     gradients = [g if g.owner is not None else pt.add(g, 0.0) for g in gradients]
     outputs = [*([values] if values is not None else []), *gradients]
-    with _noting_python(is_native) as in_python:
+    with _recording_object_mode(is_native) as in_python:
         function = pymc_compile(
             [*coordinates, *(data.variable for data in inputs)],
             outputs,
@@ -237,23 +236,21 @@ def compile_field(
             **kwargs,
         )
     shapes = [coordinate.type.shape for coordinate in coordinates]
-    # What Python raises within machine code is printed and forgotten, and so is Ctrl-C there.
+    # exceptions of Python within compiled code, and Ctrl-C, would be printed and ignored
     if is_native and not in_python:
         with report_long_compilation():
             field = _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None)
-        return CompiledField(field, inputs)
+        return CompiledGradient(field, inputs)
     return _interpreted(function, shapes, inputs, values is not None)
 
 
 def compile_ahead(function: Any) -> None:
-    """Let Numba compile a function now, and not when it is called first.
-
-    Chains that fork would do so each for itself.
+    """Compile a Numba function ahead of its first call, so that each forked chain need not.
 
     Parameters
     ----------
     function : pytensor.compile.Function
-        It will be called with C-contiguous arrays. Of another backend, it is there already.
+        Of C-contiguous arrays. Functions of other backends are already compiled.
     """
     jitted: Any = getattr(function.vm, "jit_fn", None)
     if not is_jitted(jitted):
@@ -268,8 +265,8 @@ def compile_ahead(function: Any) -> None:
 
 
 @contextmanager
-def _noting_python(is_native: bool) -> Iterator[list[str]]:
-    """List what Numba leaves to Python, as PyTensor says in warnings, which are passed on."""
+def _recording_object_mode(is_native: bool) -> Iterator[list[str]]:
+    """Record the warnings of PyTensor about Ops in Numba's object mode, and issue them again."""
     found: list[str] = []
     if not is_native:
         yield found
@@ -292,7 +289,7 @@ def _native(
 ) -> GradientFunction:
     source = _numba_source(shapes, inputs, n_outputs, has_values)
     environment = {
-        "__name__": __name__,  # Numba's cache imports the module of what it loads
+        "__name__": __name__,  # Numba's cache imports this module
         "array_at": array_at,
         "function": jitted,
         **{dtype: getattr(np, dtype) for dtype in {"int64", "float64", *(d.dtype for d in inputs)}},
@@ -312,7 +309,7 @@ def _interpreted(
     shapes: Sequence[tuple[int | None, ...]],
     inputs: Sequence[FixedArray],
     has_values: bool,
-) -> CompiledField:
+) -> CompiledGradient:
     def call(position: Any, argument: int, context: Any, output: Any) -> float:
         parts, total = _parts(shapes, argument)
         x = _view(ctypes.addressof(position.contents), (total,), "float64")
@@ -333,13 +330,13 @@ def _interpreted(
         out[total:] = values
         return 0.0
 
-    return CompiledField(python_function(call), inputs)
+    return CompiledGradient(python_function(call), inputs)
 
 
 def _parts(
     shapes: Sequence[tuple[int | None, ...]], argument: int
 ) -> tuple[list[tuple[slice, tuple[int, ...]]], int]:
-    """Where each coordinate is in a position, and its shape; the length of a position."""
+    """Slice of a position, and shape, of each coordinate; the length of a position."""
     parts, stop = [], 0
     for shape in shapes:
         known = tuple(argument if n is None else n for n in shape)

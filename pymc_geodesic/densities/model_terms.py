@@ -1,193 +1,191 @@
-"""The terms of the log-density of a model, with manifold coordinates in the place of variables."""
+"""Terms of the log-density of a model in PyMC's values: graphs, and values at a point."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
-import pytensor.tensor as pt
-from pymc.distributions.shape_utils import change_dist_size
-from pymc.logprob.basic import transformed_conditional_logp
-from pymc.logprob.transforms import Transform
-from pymc.logprob.utils import replace_rvs_by_values
+import numpy as np
+import pytensor
+from pymc.logprob.utils import ParameterValueError
 from pymc.model import Model
-from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
-from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.manifolds import Manifold
+from pymc_geodesic.densities.graphs import unoptimized_function
+
+# --- graphs -------------------------------------------------------------------------------------
 
 
-@dataclass
-class Places:
-    """Where the coordinates of variables stand in the graphs of a model.
+class _CachedTerms(NamedTuple):
+    """Terms, and the parts of the model that they were made from."""
 
-    Attributes
-    ----------
-    values, transforms : dict
-        Value variable and transform by random variable; a point of a manifold has no transform.
-    coordinates : list of TensorVariable
-        One for each variable, local ones last.
-    placed : dict
-        What takes the place of a value variable: a function of its coordinates.
-    volumes, local_volumes : list of TensorVariable
-        Logarithms of volume elements, those of variables with one point for each row apart.
-    """
-
-    values: dict[TensorVariable, TensorVariable]
-    transforms: dict[TensorVariable, Transform | None]
-    coordinates: list[TensorVariable] = field(default_factory=list)
-    placed: dict[Variable, Variable] = field(default_factory=dict)
-    volumes: list[TensorVariable] = field(default_factory=list)
-    local_volumes: list[TensorVariable] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, model: Model) -> Places:
-        """Make those of a model none of whose variables is replaced yet."""
-        return cls(dict(model.rvs_to_values), dict(model.rvs_to_transforms))
-
-    def add(self, variable: ManifoldVariable) -> None:
-        """Put the coordinates of a variable in its place."""
-        value = variable.value
-        if variable.on_manifold:
-            value = self._replace_value(variable, variable.rv.type.shape)
-        self._put(variable, value, variable.shape, self.volumes)
-
-    def add_local(self, variable: ManifoldVariable, n_rows: int | None) -> None:
-        """Put the coordinates of some rows in the place of a variable that has all of them."""
-        value = self._replace_value(variable, (None, *variable.rv.type.shape[1:]))
-        self._put(variable, value, (n_rows, *variable.shape[1:]), self.local_volumes)
-
-    def _replace_value(
-        self, variable: ManifoldVariable, shape: tuple[int | None, ...]
-    ) -> TensorVariable:
-        value = pt.TensorType(variable.value.type.dtype, shape)(f"{variable.name}_value")
-        self.values[variable.rv] = value
-        if variable.on_manifold:
-            self.transforms[variable.rv] = None
-        return value
-
-    def _put(
-        self,
-        variable: ManifoldVariable,
-        value: TensorVariable,
-        shape: tuple[int | None, ...],
-        volumes: list[TensorVariable],
-    ) -> None:
-        coordinate = pt.TensorType("float64", shape)(f"{variable.name}_coordinates")
-        self.coordinates.append(coordinate)
-        point = variable.manifold.from_coordinates(coordinate, xp=pt)
-        self.placed[value] = point.astype(value.dtype)
-        if variable.on_manifold and type(variable.manifold).log_volume is not Manifold.log_volume:
-            volume = variable.manifold.log_volume(coordinate, xp=pt)
-            if isinstance(volume, TensorVariable):
-                volumes.append(volume)
+    parts: tuple[Any, ...]
+    terms: dict[TensorVariable, TensorVariable]
 
 
-@dataclass(eq=False)
-class Term:
-    """A term of the log-density.
-
-    Attributes
-    ----------
-    name : str
-        Of its random variable or potential.
-    graph : TensorVariable
-        Elementwise log-density.
-    rv : TensorVariable or None
-        The random variable, if it is not that of a potential.
-    is_scaled : bool
-        Whether ``total_size`` scales it.
-    """
-
-    name: str
-    graph: TensorVariable
-    rv: TensorVariable | None = None
-    is_scaled: bool = False
-
-    @classmethod
-    def of(cls, rv: TensorVariable, graph: TensorVariable) -> Term:
-        """Make the term of a random variable."""
-        op = rv.owner.op if rv.owner else None
-        return cls(rv.name, graph, rv, isinstance(op, MinibatchRandomVariable))
-
-    def sees(self, variables: set[Variable]) -> bool:
-        """Whether it depends on one of some variables."""
-        return not variables.isdisjoint(ancestors([self.graph]))
-
-    def drop_scale(self, places: Places) -> None:
-        """Take off the factor of ``total_size``."""
-        if self.is_scaled:
-            assert self.rv is not None
-            shape = places.values[self.rv].shape
-            self.graph = self.graph / get_scaling(self.rv.owner.inputs[1:], shape)
-            self.is_scaled = False
+_cache: WeakKeyDictionary[Model, _CachedTerms] = WeakKeyDictionary()
 
 
-def terms_of(
-    model: Model,
-    places: Places,
-    local: Sequence[ManifoldVariable] = (),
-    without: Sequence[TensorVariable] = (),
-) -> list[Term]:
-    """Terms of the random variables of a model, and of its potentials.
+def logp_terms(model: Model) -> dict[TensorVariable, TensorVariable]:
+    """Return the elementwise log-density of each variable and potential, in PyMC's values.
+
+    The graphs are cached: PyMC takes tens of milliseconds or more to build them, and each step
+    needs them in the constructor and at the start of a chain.
 
     Parameters
     ----------
     model : pymc.Model
-    places : Places
-    local : list of ManifoldVariable
-        Variables with one point for each row.
-    without : list of TensorVariable
-        Random variables whose own terms are left out.
+
+    Returns
+    -------
+    dict
+        Graph of the value variables, by random variable or potential. Not to be modified.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> from pymc_geodesic.densities.model_terms import logp_terms
+    >>> with pm.Model() as model:
+    ...     x = pm.Normal("x")
+    >>> term = logp_terms(model)[x]
+    >>> term.eval({model.rvs_to_values[x]: 0.0}, mode="FAST_COMPILE").round(4).item()
+    -0.9189
+    >>> logp_terms(model)[x] is term
+    True
     """
-    rvs = model.free_RVs + model.observed_RVs
-    graphs = _conditional_graphs(rvs, places.values, places.transforms)
-    if local:
-        graphs |= _local_graphs(model, places, local)
-    terms = [Term.of(rv, graphs[rv]) for rv in rvs if rv not in without]
-    if model.potentials:
-        replaced = replace_rvs_by_values(
-            model.potentials, rvs_to_values=places.values, rvs_to_transforms=places.transforms
-        )
-        terms += [
-            Term(potential.name, graph)
-            for potential, graph in zip(model.potentials, replaced, strict=True)
+    variables = [*model.basic_RVs, *model.potentials]
+    values = [model.rvs_to_values[rv] for rv in model.basic_RVs]
+    transforms = [model.rvs_to_transforms.get(rv) for rv in model.basic_RVs]
+    parts = (*variables, *values, *transforms)
+    cached = _cache.get(model)
+    if cached is None or not _are_identical(cached.parts, parts):
+        terms = model.logp(variables, sum=False) if variables else []
+        cached = _CachedTerms(parts, dict(zip(variables, terms, strict=True)))
+        _cache[model] = cached
+    return cached.terms
+
+
+def _are_identical(old: tuple[Any, ...], new: tuple[Any, ...]) -> bool:
+    return len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
+
+
+# --- values -------------------------------------------------------------------------------------
+
+MAX_DATA = 10**6
+"""Size of the data of a term beyond which `LogTerms.fails` omits it, because it would take long."""
+
+
+class LogTerms:
+    """Log-densities of the variables and potentials of a model at a point.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    without : collection of str
+        Data containers whose values are placeholders for rows that come later.
+    own : collection of str
+        Variables whose own terms are omitted, because the sampler may start at the boundary of
+        their support.
+    """
+
+    def __init__(self, model: Model, without: Iterable[str] = (), own: Iterable[str] = ()) -> None:
+        self._model = model
+        omitted = set(own)
+        variables = [v for v in (*model.basic_RVs, *model.potentials) if v.name not in omitted]
+        placeholders = {model[name] for name in without if name in model.named_vars}
+        terms = logp_terms(model)
+        self._graphs = {
+            each.name: terms[each].sum()
+            for each in variables
+            if placeholders.isdisjoint(graph_inputs([terms[each]]))
+        }
+        self._observed = {rv.name for rv in model.observed_RVs}
+        small = [
+            graph
+            for graph in self._graphs.values()
+            if sum(data.size for data in _data_of(graph)) <= MAX_DATA
         ]
-    return terms
+        self._small_terms = unoptimized_function(model.value_vars, small)
+
+    def fails(self, point: Mapping[str, np.ndarray]) -> bool:
+        """Whether a term of little data is not finite, or has invalid parameters."""
+        if not self._model.check_bounds:
+            return False
+        values = [point[value.name] for value in self._model.value_vars]
+        if not all(np.isfinite(value).all() for value in values):
+            return False  # the variable itself is the cause
+        try:
+            return any(np.isnan(term) or term == -np.inf for term in self._small_terms(*values))
+        except ParameterValueError:
+            return True
+
+    def report(self, point: Mapping[str, np.ndarray]) -> str | None:
+        """Describe terms that are not finite at a point, with cause and remedy; None without any.
+
+        Like the error of `pymc.Model.check_start_vals`, it lists the log-density of each term.
+        """
+        values = [point[value.name] for value in self._model.value_vars]
+        listed: list[str] = []
+        reasons: list[str] = []
+        for name, graph in self._graphs.items():
+            try:
+                term = float(unoptimized_function(self._model.value_vars, graph)(*values))
+            except ParameterValueError as error:
+                listed.append(f"{name}: -inf")
+                rule = str(error).splitlines()[0]
+                reasons.append(
+                    f"The parameters of {name!r} violate “{rule}”: correct them"
+                    + self._suggest_initial_values(name, but=name)
+                )
+                continue
+            if not np.isfinite(term):  # without rewrites, logarithms may underflow
+                term = float(self._rewritten(graph)(*values))
+            listed.append(f"{name}: {term:.2f}")
+            if not np.isfinite(term):
+                reasons.append(self._describe_cause(name, graph))
+        if not reasons:
+            return None
+        terms = ", ".join(listed)
+        return f"The terms there are {{{terms}}}. {'. '.join(reasons)}"
+
+    def _rewritten(self, graph: Variable) -> pytensor.compile.Function:
+        return self._model.compile_fn(
+            graph, inputs=self._model.value_vars, point_fn=False, on_unused_input="ignore"
+        )
+
+    def _describe_cause(self, name: str, graph: Variable) -> str:
+        data = [each for each in _data_of(graph) if each.dtype.kind == "f"]
+        if any(np.isnan(each).any() for each in data):
+            return f"The data of {name!r} hold NaN: drop or impute those rows"
+        data_or = "data outside its support, or " if name in self._observed else ""
+        return (
+            f"{name!r} has {data_or}parameters for which it has no density: correct them"
+            f"{self._suggest_initial_values(name)}; model.debug() shows more"
+        )
+
+    def _suggest_initial_values(self, name: str, but: str = "") -> str:
+        """Remedy for a term that depends on free variables other than ``but``."""
+        above = set(graph_inputs([self._graphs[name]]))
+        names = [
+            repr(rv.name)
+            for rv in self._model.free_RVs
+            if self._model.rvs_to_values[rv] in above and rv.name != but
+        ]
+        if not names:
+            return ""
+        return f", or give another initial value (initval=) to {', '.join(names)}"
 
 
-def _conditional_graphs(
-    rvs: Sequence[TensorVariable],
-    values: Mapping[TensorVariable, TensorVariable],
-    transforms: Mapping[TensorVariable, Transform | None],
-) -> dict[TensorVariable, TensorVariable]:
-    graphs = transformed_conditional_logp(
-        rvs=rvs, rvs_to_values=values, rvs_to_transforms=transforms, jacobian=True
-    )
-    return dict(zip(rvs, graphs, strict=True))
-
-
-def _local_graphs(
-    model: Model, places: Places, local: Sequence[ManifoldVariable]
-) -> dict[TensorVariable, TensorVariable]:
-    """Graphs of local variables with as many rows as a block has."""
-    resized = {v.rv: _with_rows_of(v.rv, places.values[v.rv]) for v in local}
-    parents = {resized.get(rv, rv): rv for rv in model.free_RVs}
-    graphs = _conditional_graphs(
-        list(resized.values()),
-        {rv: places.values[original] for rv, original in parents.items()},
-        {rv: places.transforms[original] for rv, original in parents.items()},
-    )
-    return {rv: graphs[new] for rv, new in resized.items()}
-
-
-def _with_rows_of(rv: TensorVariable, value: TensorVariable) -> TensorVariable:
-    """Make the same random variable with as many rows as ``value``."""
-    batch_ndim = rv.type.ndim - rv.owner.op.ndim_supp
-    rows = [value.shape[axis] for axis in range(batch_ndim)]
-    resized = change_dist_size(rv, rows)
-    resized.name = rv.name
-    return resized
+def _data_of(graph: Variable) -> list[np.ndarray]:
+    """Arrays of the shared variables and constants of a graph."""
+    found = []
+    for each in graph_inputs([graph]):
+        if isinstance(each, SharedVariable):
+            found.append(each.get_value(borrow=True))
+        elif isinstance(each, Constant):
+            found.append(each.data)
+    return [each for each in found if isinstance(each, np.ndarray)]

@@ -1,86 +1,55 @@
-"""The log-density of a model by the rows of a source."""
+"""Log-density of a model as a sum over rows, and the checks that it is one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 
 import numpy as np
+import pytensor.tensor as pt
 from pymc.model import Model
-from pytensor.graph.traversal import graph_inputs
+from pymc.pytensorf import compile as pymc_compile
+from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.log_density import Density, density_of
-from pymc_geodesic.densities.row_indices import IndexCheck
-from pymc_geodesic.densities.row_sums import check_row_sums
-from pymc_geodesic.densities.total_sizes import warn_of_other_totals
+from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
+from pymc_geodesic.densities.log_density import Density, build_density
+from pymc_geodesic.densities.row_dependence import IndexCheck, warn_of_wrong_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.source import RowSource
 
 
-def _other_number(density: Density, block_sizes: set[int | None]) -> int | None:
-    """Rows to build the density of once more, where the block fits data that are none of its rows.
-
-    A block of a single row broadcasts against any number of them, and one of as many rows as an
-    array that `minibatch=` leaves out goes with it row by row, though it holds other rows. Neither
-    goes with a block of another length.
-    """
-    blocks = {row.block for row in density.rows}
-    others = [each for each in graph_inputs(density.row_terms) if each not in blocks]
-    taken = {length for each in others for length in getattr(each.type, "shape", ())}
-    if block_sizes.isdisjoint(taken | {1}):
-        return None
-    return next(n for n in count(2) if n not in taken)
-
-
-def _refuse_single_rows(model: Model, density: Density, source: RowSource) -> None:
-    """Refuse a container with one row, as placeholders of streamed data have, that is not named."""
-    rows = [found for name in source.names if (found := model.named_vars.get(name)) is not None]
-    lengths = {found.get_value(borrow=True).shape[:1] for found in rows}
-    if source.batch_size == 1 or lengths != {(1,)}:
-        return
-    of_rows = set(graph_inputs(density.row_terms))
-    for copy, holder in density.arrays.items():
-        if holder in model.data_vars and copy.type.shape[:1] == (1,) and copy in of_rows:
-            message = (
-                f"{copy.name!r} has one row, as the placeholders of minibatch="
-                f"{list(source.names)} have, and would go with every row of a block: name it too, "
-                "or make it a scalar if it belongs to no row"
-            )
-            raise ValueError(see(message, "minibatch"))
-
-
 class RowDensity:
-    """Log-density of a model that sees its rows in blocks.
+    """Log-density of a model of which a minibatch has some rows.
 
     Parameters
     ----------
     model : pymc.Model
     variables : list of ManifoldVariable
-        Variables to differentiate by; kernel coordinates stand for them.
+        Variables of the gradient, which have kernel coordinates.
     source : RowSource
-        Where the rows come from.
+        Source of the rows.
     total_size : int, optional
-        N, where it is not the number of rows of the source.
+        N, if it is not the number of rows of the source.
     without : sequence of TensorVariable
         Random variables whose own terms are left out.
     rewrite : callable, optional
-        Changes each log-density that is built, in place.
+        Modifies each log-density that is built, in place.
 
     Attributes
     ----------
     total_size : int
-        N, the rows that the log-density stands for.
+        N, the number of rows that minibatches represent.
     minibatch : Density
-        Of as many rows as a minibatch of the source has.
+        Log-density of the rows of a minibatch.
 
     Raises
     ------
     ValueError
-        If the log-density is no sum over the rows, data that are not named have as many rows as
-        a minibatch, or data point beyond an array.
+        If the log-density is not a sum over rows, data without a minibatch have as many rows as a
+        minibatch, or an index exceeds its array.
     """
 
     def __init__(
@@ -103,18 +72,14 @@ class RowDensity:
         self.check_data()
         rows = self.minibatch.rows
         if rows:
-            _refuse_single_rows(model, self.minibatch, source)
-            warn_of_other_totals(model, source, total_size)
-            other = _other_number(self.minibatch, {row.block.type.shape[0] for row in rows})
-            sums = self.minibatch if other is None else self.of_rows(other)
-            check_row_sums(model, self.variables, sums, source)
+            _check_placeholders(model, self.minibatch, source)
+            warn_of_wrong_total_size(model, source, total_size)
+            n_rows = _unambiguous_size(self.minibatch, {row.block.type.shape[0] for row in rows})
+            density = self.minibatch if n_rows is None else self.of_rows(n_rows)
+            check_row_sums(model, self.variables, density, source)
 
     def of_rows(
-        self,
-        n_rows: int | None = None,
-        *,
-        scale: float | None = None,
-        arrays: Mapping[str, np.ndarray] | None = None,
+        self, n_rows: int | None = None, *, arrays: Mapping[str, np.ndarray] | None = None
     ) -> Density:
         """Build the log-density of another number of rows.
 
@@ -122,31 +87,399 @@ class RowDensity:
         ----------
         n_rows : int, optional
             As many as a minibatch has by default.
-        scale : float, optional
-            By which the log-density of the rows is multiplied: by default as those of a minibatch.
         arrays : mapping of str to ndarray, optional
             Rows of named containers, instead of those of the source.
         """
-        seen = self.source.seen(n_rows)
-        if arrays is not None and seen.arrays:
-            seen = replace(seen, arrays=arrays)
-        density = density_of(
-            self.model,
-            self.variables,
-            seen,
-            scale=self.total_size / self.source.batch_size if scale is None else scale,
-            without=self._without,
-        )
+        inputs = self.source.row_inputs(n_rows)
+        if arrays is not None and inputs.arrays:
+            inputs = replace(inputs, arrays=arrays)
+        density = build_density(self.model, self.variables, inputs, without=self._without)
         if self._rewrite is not None:
             self._rewrite(density)
         return density
 
     def check_data(self) -> None:
-        """Refuse data in memory that point beyond an array; see `IndexCheck`."""
+        """Check the bounds of indices in memory; see `IndexCheck`."""
         self._indices.check()
 
     def levels(
         self, rows: Mapping[str, np.ndarray]
     ) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
-        """Compute the indices of rows into arrays, with the containers that hold them."""
+        """Compute the indices of rows into arrays; see `IndexCheck.levels`."""
         return self._indices.levels(rows)
+
+
+def _unambiguous_size(density: Density, block_sizes: set[int | None]) -> int | None:
+    """Choose a number of rows that no other data have; None if blocks already have one.
+
+    A block of one row broadcasts against any number of rows, and a block with as many rows as an
+    array without a minibatch is combined with it row by row, although the rows differ. With
+    another number of rows both are errors.
+    """
+    blocks = {row.block for row in density.rows}
+    others = [each for each in graph_inputs(density.row_graphs) if each not in blocks]
+    taken = {length for each in others for length in getattr(each.type, "shape", ())}
+    if block_sizes.isdisjoint(taken | {1}):
+        return None
+    return next(n for n in count(2) if n not in taken)
+
+
+def _check_placeholders(model: Model, density: Density, source: RowSource) -> None:
+    """Raise ValueError for a container of one row, a placeholder, that ``minibatch=`` omits."""
+    rows = [found for name in source.names if (found := model.named_vars.get(name)) is not None]
+    lengths = {found.get_value(borrow=True).shape[:1] for found in rows}
+    if source.batch_size == 1 or lengths != {(1,)}:
+        return
+    inputs = set(graph_inputs(density.row_graphs))
+    for copy, holder in density.arrays.items():
+        if holder in model.data_vars and copy.type.shape[:1] == (1,) and copy in inputs:
+            message = (
+                f"{copy.name!r} has one row, like the placeholders of minibatch="
+                f"{list(source.names)}, and would be used for every row of a block: name it too, "
+                "or make it a scalar if it is the same for all rows"
+            )
+            raise ValueError(see(message, "minibatch"))
+
+
+# --- sums over rows -----------------------------------------------------------------------------
+
+_ROWS = 24
+"""Rows of each of the two parts that are compared with their union."""
+
+_SPREADS = (0.5, 0.05, 0.005)
+"""Standard deviations of random points around the initial point; the next one is used if the
+log-density is not finite."""
+
+_PARTS = (slice(0, None, 2), slice(1, None, 2), slice(None))
+"""Two parts of the rows, which alternate, and their union."""
+
+_TOLERANCE = {"float64": 2e-9, "float32": 2e-3}
+
+_NO_VALUE = (ArithmeticError, AssertionError, IndexError, TypeError, ValueError)
+"""Errors of evaluations of a log-density with invalid parameters."""
+
+
+def check_row_sums(
+    model: Model, variables: Sequence[ManifoldVariable], density: Density, source: RowSource
+) -> None:
+    r"""Check that a log-density is a sum over rows.
+
+    Minibatches represent all rows if the log-density is f(rows) = Σ_i f_i, up to a constant. Then
+    for any two parts A and B of the rows and any two points x and x' of the variables
+    D(A ∪ B) = D(A) + D(B), where D = f(·; x') − f(·; x). This fails for a mean over rows, a prior
+    in the same term, or rows that depend on each other, as in a time series.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+    density : Density
+        Of any number of rows.
+    source : RowSource
+        Source of the rows.
+
+    Raises
+    ------
+    ValueError
+        The message names the term.
+    """
+    # models that reshape rows into groups, such as reshape((-1, 5)), allow few numbers of rows
+    for n_rows in dict.fromkeys((_ROWS, source.batch_size)):
+        if _check_parts(model, variables, density, source, n_rows):
+            return
+
+
+class _RowTerms:
+    """Row terms of a log-density as a function of a point and of rows.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+    density : Density
+    source : RowSource
+    examples : mapping of str to ndarray
+        Data that the example rows point into.
+    sizes : iterable of int
+        Numbers of rows.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        variables: Sequence[ManifoldVariable],
+        density: Density,
+        source: RowSource,
+        examples: Mapping[str, np.ndarray],
+        sizes: Sequence[int],
+    ) -> None:
+        self._variables, self._density = variables, density
+        self._point = model.initial_point(random_seed=0)
+        self._functions = {n: self._function(n) for n in sizes}
+        self._fixed = [
+            np.asarray(self._point[name], v.type.dtype) for name, v in density.others.items()
+        ]
+        for copy, holder in density.arrays.items():
+            array = source.whole_array(examples.get(copy.name, holder))
+            self._fixed.append(array.astype(copy.type.dtype, copy=False))
+
+    def _function(self, n_rows: int) -> Callable[..., list[np.ndarray]]:
+        density = self._density
+        blocks = {row.block: row.resized(n_rows) for row in density.rows}
+        graphs = rebuild_graphs(density.row_graphs, blocks)
+        inputs = [*density.coordinates, *density.others.values(), *density.arrays, *blocks.values()]
+        return unoptimized_function(inputs, [pt.sum(graph) for graph in graphs])
+
+    def random_point(self, spread: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Draw coordinates around the initial point; uniformly on compact manifolds."""
+        coordinates = []
+        for variable in self._variables:
+            if variable.manifold.is_flat:
+                value = np.asarray(self._point[variable.value_name], dtype=float)
+                drawn = value + spread * rng.standard_normal(value.shape)
+            else:
+                value = variable.manifold.random_point(rng, variable.rows)
+                drawn = variable.manifold.to_coordinates(value)
+            coordinates.append(np.reshape(drawn, variable.shape))
+        return coordinates
+
+    def __call__(self, point: list[np.ndarray], rows: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the value of each term, shape (n_terms,)."""
+        blocks = [rows[r.name].astype(r.block.type.dtype) for r in self._density.rows]
+        with np.errstate(all="ignore"):
+            return np.array(self._functions[len(blocks[0])](*point, *self._fixed, *blocks))
+
+
+def _check_parts(
+    model: Model,
+    variables: Sequence[ManifoldVariable],
+    density: Density,
+    source: RowSource,
+    n_rows: int,
+) -> bool:
+    """Check parts of ``n_rows`` rows; return whether the log-density has a value for them."""
+    random_rows, whole = source.example_rows(2 * n_rows)
+    try:
+        terms = _RowTerms(model, variables, density, source, whole, (n_rows, 2 * n_rows))
+    except _NO_VALUE:
+        return False
+    has_value = False
+    for description, rows in chain([("", random_rows)], source.related_examples(2 * n_rows)):
+        parts = [{name: array[part] for name, array in rows.items()} for part in _PARTS]
+        for spread in _SPREADS:
+            rng = np.random.default_rng(1)
+            points = [terms.random_point(spread, rng) for _ in range(2)]
+            try:
+                values = np.array([[terms(point, part) for point in points] for part in parts])
+            except IndexError as error:
+                containers = [row.name for row in density.rows]
+                raise ValueError(_index_beyond_rows(containers, error)) from error
+            except _NO_VALUE:
+                continue
+            has_value = True
+            if _is_additive(values, description, density):
+                break
+        if not has_value:
+            return False
+    return has_value
+
+
+def _is_additive(values: np.ndarray, description: str, density: Density) -> bool:
+    """Compare the values of terms for two parts of the rows with those for their union.
+
+    Parameters
+    ----------
+    values : ndarray, shape (3, 2, n_terms)
+        Values of the row terms for the first part, the second part and their union, at two points.
+    description : str
+        What the rows have in common.
+    density : Density
+
+    Returns
+    -------
+    bool
+        False if the values of a term are not finite, so that other points are needed.
+
+    Raises
+    ------
+    ValueError
+        If the values of a term are not additive.
+    """
+    with np.errstate(invalid="ignore"):  # for rows that are impossible at both points
+        first, second, both = values[:, 1] - values[:, 0]
+    tolerance = _TOLERANCE[str(values.dtype)] * np.abs(values).sum(axis=(0, 1))
+    for i, term in enumerate(density.row_terms):
+        if not np.isfinite(both[i]):
+            continue
+        errors = [abs(both[i] - first[i] - second[i])]
+        if term.is_scaled:  # by N/n, which is half as large for the union
+            errors.append(abs(2.0 * both[i] - first[i] - second[i]))
+        if not any(error <= tolerance[i] for error in errors):
+            raise ValueError(_not_a_sum(term.name, [row.name for row in density.rows], description))
+    return bool(np.isfinite(both).all())
+
+
+def _not_a_sum(name: str, containers: Sequence[str], description: str) -> str:
+    parts = f"two parts {description}" if description else "two parts of the rows"
+    return see(
+        f"the log-density of {name!r} is not a sum over the rows of {containers}: the value for "
+        f"{parts} together is not the sum of their values, so that minibatches, scaled by N/n, "
+        "estimate another log-density than that of all rows. Write one term for each row, without "
+        "a mean over rows, a prior, or terms that join rows such as those of a time series or of a "
+        "group; compute statistics of groups before and pass them as data; or use all rows, "
+        "without minibatch=",
+        "no-sum-over-rows",
+    )
+
+
+def _index_beyond_rows(containers: Sequence[str], error: IndexError) -> str:
+    return see(
+        f"an index in the model points beyond the rows of {containers} that a minibatch has "
+        f"({error}). An array that rows point into, such as effects of groups, does not have a row "
+        "for each observation: leave it out of minibatch=, and name the container of the indices. "
+        "Otherwise, an index may be larger than the array it points into",
+        "no-sum-over-rows",
+    )
+
+
+def find_averaging_terms(
+    model: Model, variables: Sequence[ManifoldVariable], density: Density, source: RowSource
+) -> list[bool]:
+    """Find row terms that PyMC divides by the number of rows of the block they are evaluated for.
+
+    With ``total_size`` PyMC multiplies the sum over rows by N/n. Whether n is the size of a
+    minibatch or of the block depends on how the model is written. This is determined at the point
+    where a term is largest: a hinge without a margin is zero at the initial point.
+
+    Returns
+    -------
+    list of bool
+        One for each of ``density.row_terms``.
+    """
+    n_terms = len(density.row_terms)
+    if not any(term.is_scaled for term in density.row_terms):
+        return [False] * n_terms
+    rows, whole = source.example_rows(_ROWS)
+    terms = _RowTerms(model, variables, density, source, whole, (_ROWS, 2 * _ROWS))
+    repeated = {name: np.concatenate([array, array]) for name, array in rows.items()}
+    largest, is_average = np.zeros(n_terms), np.zeros(n_terms, dtype=bool)
+    rng = np.random.default_rng(1)
+    for spread in (0.0, *_SPREADS):
+        point = terms.random_point(spread, rng)
+        try:
+            once, twice = terms(point, rows), terms(point, repeated)
+        except _NO_VALUE:
+            continue
+        with np.errstate(invalid="ignore"):  # for rows that are impossible
+            size = np.where(np.isfinite(once) & np.isfinite(twice), np.abs(once), 0.0)
+            is_constant = np.abs(twice - once) < np.abs(twice - 2.0 * once)
+        is_average = np.where(size > largest, is_constant, is_average)
+        largest = np.maximum(size, largest)
+    return [
+        bool(term.is_scaled and average)
+        for term, average in zip(density.row_terms, is_average, strict=True)
+    ]
+
+
+# --- independent rows, for local variables ------------------------------------------------------
+
+_INDEPENDENT_ROWS = 3
+"""Rows for which independence is checked."""
+
+
+def check_independent_rows(
+    model: Model, density: Density, variables: Sequence[ManifoldVariable], source: RowSource
+) -> None:
+    """Check at random values that rows are independent given the global variables.
+
+    A term with local variables must have one value, or several, for each row, which does not
+    depend on other rows. A term without may be a sum over rows.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    density : Density
+        Of any number of rows.
+    variables : list of ManifoldVariable
+        Variables of its coordinates.
+    source : RowSource
+        Minibatches of the data.
+
+    Raises
+    ------
+    ValueError
+        The message names the variable or potential.
+    """
+    n = min(_INDEPENDENT_ROWS, source.n_rows)
+    function = pymc_compile(
+        [*density.coordinates, *density.inputs],
+        density.row_graphs,
+        mode="FAST_COMPILE",
+        on_unused_input="ignore",
+        trust_input=True,
+    )
+    values = _random_inputs(model, density, variables, source, n)
+
+    def terms_of(rows: slice) -> list[np.ndarray]:
+        inputs = [np.ascontiguousarray(v[rows]) if has_rows else v for v, has_rows in values]
+        return [np.asarray(term) for term in function(*inputs)]
+
+    cut = (n + 1) // 2
+    try:
+        with np.errstate(all="ignore"):
+            parts = [terms_of(slice(n)), terms_of(slice(cut)), terms_of(slice(cut, n))]
+    except (ValueError, TypeError, IndexError, AssertionError) as error:
+        message = (
+            f"local= needs a model that can be evaluated for some of its rows ({error}). Name "
+            "every container with a row per observation in minibatch=, every variable with a row "
+            "per observation in local=, and use containers for observed values"
+        )
+        raise ValueError(see(message, "local")) from error
+    local = {c for c in density.coordinates if c.type.shape[:1] == (None,)}
+    for term, whole, first, last in zip(density.row_terms, *parts, strict=True):
+        if local.isdisjoint(ancestors([term.graph])):
+            agrees = np.allclose(whole.sum(), first.sum() + last.sum(), equal_nan=True)
+        else:
+            agrees = (
+                whole.shape[:1] == (n,)
+                and first.shape[:1] == (cut,)
+                and last.shape[:1] == (n - cut,)
+                and np.allclose(whole, np.concatenate([first, last]), equal_nan=True)
+            )
+        if not agrees:
+            message = (
+                f"local= needs rows that are independent given the other variables, but the "
+                f"log-density of {term.name!r} is not computed row by row: use its first axis for "
+                "rows (do not sum a Potential over them), or sample the local variables together "
+                "with the others, without local="
+            )
+            raise ValueError(see(message, "local"))
+
+
+def _random_inputs(
+    model: Model,
+    density: Density,
+    variables: Sequence[ManifoldVariable],
+    source: RowSource,
+    n_rows: int,
+) -> list[tuple[np.ndarray, bool]]:
+    """Values of coordinates and inputs of a log-density, and whether their first axis is rows."""
+    rng = np.random.default_rng(0)
+    values: list[tuple[np.ndarray, bool]] = []
+    for variable, coordinate in zip(variables, density.coordinates, strict=True):
+        has_rows = coordinate.type.shape[:1] == (None,)
+        shape = (n_rows, *coordinate.type.shape[1:]) if has_rows else coordinate.type.shape
+        n_points = int(np.prod(shape, dtype=int)) // variable.manifold.size
+        drawn = variable.manifold.to_coordinates(variable.manifold.random_point(rng, n_points))
+        values.append((drawn.reshape(shape), has_rows))
+    start = model.initial_point(random_seed=0)
+    for name in density.others:
+        value = np.asarray(start[name])
+        if value.dtype.kind == "f":  # not zero, where different terms may be equal
+            value = (value + 0.1 * rng.standard_normal(value.shape)).astype(value.dtype)
+        values.append((value, False))
+    values += [(source.whole_array(holder), False) for holder in density.arrays.values()]
+    for row in density.rows:  # rows with replacement are only drawn later
+        data = model[row.name].get_value(borrow=True) if source.with_replacement else row.data
+        values.append((data[:n_rows], True))
+    return values

@@ -1,4 +1,4 @@
-"""Which manifold every variable of a model lives on, and its coordinates there."""
+"""Free variables of a model: the manifold of each, its coordinates there, and dependence."""
 
 from __future__ import annotations
 
@@ -7,41 +7,251 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from pymc.distributions.transforms import _default_transform
-from pymc.logprob.transforms import CircularTransform
+import pytensor
+import pytensor.tensor as pt
+from pymc.distributions.continuous import FlatRV
+from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
+from pymc.distributions.transforms import LogExpM1, _default_transform
+from pymc.logprob.transforms import (
+    CircularTransform,
+    IntervalTransform,
+    LogOddsTransform,
+    LogTransform,
+    SimplexTransform,
+    Transform,
+)
 from pymc.model import Model
+from pymc.pytensorf import constant_fold
 from pymc.util import get_value_vars_from_user_vars
 from pytensor.graph.basic import Variable
-from pytensor.tensor.type import TensorType
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.supports import natural_manifold, require_support, same, values_of
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import (
+    MANIFOLDS,
     Euclidean,
+    FlatSimplex,
     HalfLine,
     Manifold,
     Product,
+    Simplex,
     Sphere,
     Stiefel,
 )
+from pymc_geodesic.transforms import square_root_simplex, stiefel, unit_vector
+
+# --- supports and transforms --------------------------------------------------------------------
+
+_POINTS = {
+    HalfLine: "the positive numbers",
+    Sphere: "unit vectors",
+    Stiefel: "orthonormal frames",
+    Simplex: "proportions that sum to one",
+    FlatSimplex: "proportions that sum to one",
+}
+
+
+def identity(value: np.ndarray) -> np.ndarray:
+    """Return the value itself, for variables whose value is the point."""
+    return value
+
+
+def _softmax_of_zero_sum(value: np.ndarray) -> np.ndarray:
+    full = np.concatenate([value, -value.sum(axis=-1, keepdims=True)], axis=-1)
+    full = np.exp(full - full.max(axis=-1, keepdims=True))
+    return full / full.sum(axis=-1, keepdims=True)
+
+
+def _centred_log(simplex: np.ndarray) -> np.ndarray:
+    log = np.log(simplex)
+    return log[..., :-1] - log.mean(axis=-1, keepdims=True)
+
+
+def _squared_direction(value: np.ndarray) -> np.ndarray:
+    return value**2 / np.sum(value**2, axis=-1, keepdims=True)
+
+
+def _softplus(value: np.ndarray) -> np.ndarray:
+    return np.logaddexp(0.0, value)
+
+
+def _inverse_softplus(positive: np.ndarray) -> np.ndarray:
+    return positive + np.log(-np.expm1(-positive))
+
+
+_IN_NUMPY: dict[type, tuple[Callable, Callable]] = {
+    type(None): (identity, identity),
+    type(unit_vector): (identity, identity),
+    type(stiefel): (identity, identity),
+    SimplexTransform: (_softmax_of_zero_sum, _centred_log),
+    type(square_root_simplex): (_squared_direction, np.sqrt),
+    LogTransform: (np.exp, np.log),
+    LogExpM1: (_softplus, _inverse_softplus),
+}
+"""(backward, forward) of transforms, in NumPy."""
+
+
+class _CompiledTransform:
+    """One direction of a transform, compiled by PyTensor at the first call."""
+
+    def __init__(self, direction: str, transform: Transform, rv: TensorVariable) -> None:
+        self._direction, self._transform, self._rv = direction, transform, rv
+        self._function: Callable[[np.ndarray], np.ndarray] | None = None
+
+    def __call__(self, value: np.ndarray) -> np.ndarray:
+        """Transform one array of the shape of the variable or of its value."""
+        if self._function is None:
+            number = pt.tensor("value", dtype="float64", shape=(None,) * np.ndim(value))
+            graph = getattr(self._transform, self._direction)(number, *self._rv.owner.inputs)
+            self._function = pytensor.function([number], graph, mode="FAST_COMPILE")
+        return np.asarray(self._function(np.asarray(value, dtype=float)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_function": None}
+
+
+def natural_manifold(transform: Transform | None) -> type[Manifold]:
+    """Return the manifold of the variables that have a transform."""
+    if isinstance(transform, type(unit_vector)):
+        return Sphere
+    if isinstance(transform, type(stiefel)):
+        return Stiefel
+    if isinstance(transform, SimplexTransform | type(square_root_simplex)):
+        return Simplex
+    return Euclidean
+
+
+def _bound(variable: Any, unbounded: float) -> np.ndarray | None:
+    """Evaluate a bound; None if it depends on random variables or on data."""
+    if variable is None:
+        return np.asarray(unbounded)
+    (number,) = constant_fold([pt.as_tensor_variable(variable)], raise_not_constant=False)
+    return None if isinstance(number, Variable) else np.asarray(number)
+
+
+def _support(transform: Transform | None, rv: TensorVariable) -> tuple[tuple, str]:
+    """Manifolds of the package with the support of a variable, and a description of the support."""
+    natural = natural_manifold(transform)
+    if natural is Simplex:
+        return (Simplex, FlatSimplex), _POINTS[Simplex]
+    if natural is not Euclidean:
+        return (natural,), _POINTS[natural]
+    if isinstance(transform, LogTransform | LogExpM1):
+        return (HalfLine,), _POINTS[HalfLine]
+    if isinstance(transform, IntervalTransform):
+        bounds = transform.args_fn(*rv.owner.inputs)
+        lower, upper = _bound(bounds[0], -np.inf), _bound(bounds[1], np.inf)
+        if lower is None or upper is None:
+            return (), "the numbers between bounds that depend on other variables or on data"
+        if np.all(lower == 0.0) and np.all(upper == np.inf):
+            return (HalfLine,), _POINTS[HalfLine]
+        return (), f"the numbers between {lower.min():g} and {upper.max():g}"
+    if isinstance(transform, LogOddsTransform):
+        return (), "the numbers between 0 and 1"
+    if isinstance(transform, CircularTransform):
+        return (), "angles"
+    if transform is not None:
+        return (), f"the range of PyMC's transform {transform.name or type(transform).__name__!r}"
+    if isinstance(rv.owner.op, FlatRV | CustomDistRV | CustomSymbolicDistRV):
+        return MANIFOLDS, "any manifold"
+    return (), "all real numbers"
+
+
+def check_support(
+    name: str, kind: type[Manifold], transform: Transform | None, rv: TensorVariable
+) -> None:
+    """Check that a manifold is the support of a variable.
+
+    Manifolds that users define are not checked.
+
+    Parameters
+    ----------
+    name : str
+    kind : Manifold class
+    transform : Transform or None
+        Of the value variable.
+    rv : TensorVariable
+
+    Raises
+    ------
+    ValueError
+        If the manifold is not the support, or the variable has bounds and no transform.
+    """
+    if kind is Euclidean:
+        if transform is None and _default_transform(rv.owner.op, rv) is not None:
+            message = (
+                f"{name!r} has bounds and no transform, so that a step could leave its "
+                "support; keep the default transform of its distribution"
+            )
+            raise ValueError(see(message, "manifold"))
+        return
+    if kind not in MANIFOLDS:
+        return
+    effective = _default_transform(rv.owner.op, rv) if transform is None else transform
+    allowed, support = _support(effective, rv)
+    if kind in allowed:
+        return
+    choice = " or ".join(each.__name__ for each in allowed)
+    remedy = f"choose {choice}, or leave" if choice else "leave"
+    message = (
+        f"{name!r} cannot be sampled on {kind.__name__}, {_POINTS[kind]}: its support is "
+        f"{support}, and the step would sample another posterior; {remedy} {name!r} out "
+        "of manifolds="
+    )
+    raise ValueError(see(message, "manifold"))
+
+
+def transform_functions(
+    name: str, transform: Transform | None, rv: TensorVariable
+) -> tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]:
+    """Return the functions (backward, forward) between PyMC's value of a variable and its point.
+
+    Raises
+    ------
+    ValueError
+        If the transform depends on other random variables.
+    """
+    if type(transform) in _IN_NUMPY:
+        return _IN_NUMPY[type(transform)]
+    if isinstance(transform, IntervalTransform) and HalfLine in _support(transform, rv)[0]:
+        return _IN_NUMPY[LogTransform]
+    assert transform is not None
+    graph = transform.backward(pt.tensor("value", shape=(None,) * rv.type.ndim), *rv.owner.inputs)
+    for above in ancestors([graph]):
+        if above.owner is not None and isinstance(above.owner.op, RandomVariable):
+            message = (
+                f"{name!r} has a transform that depends on {above.name or 'another variable'!r}, "
+                f"and can only be sampled as PyMC's unconstrained value; leave {name!r} out of "
+                "manifolds="
+            )
+            raise ValueError(see(message, "manifold"))
+    return _CompiledTransform("backward", transform, rv), _CompiledTransform(
+        "forward", transform, rv
+    )
+
+
+# --- variables on manifolds ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ManifoldVariable:
-    """A free variable of a model, as the points of a manifold.
+    """A free variable of a model, as points of a manifold.
 
     Attributes
     ----------
     name : str
         Name of the random variable.
     value_name : str
-        Its key in the points that PyMC passes around.
+        Its key in the points of PyMC.
     rv, value : TensorVariable
         Random variable and value variable of the model.
     manifold : Manifold
-        Where each point lives.
+        Manifold of each point.
     rows : int
         Number of points.
     shape : tuple of int
@@ -49,12 +259,12 @@ class ManifoldVariable:
     value_shape : tuple of int
         Shape of PyMC's value.
     on_manifold : bool
-        Whether the geodesic step moves the variable itself instead of PyMC's unconstrained
+        Whether the coordinates are those of the variable itself, and not of PyMC's unconstrained
         value (true for all but Euclidean variables).
     backward, forward : callable
         From PyMC's value to the variable and back, in NumPy.
     is_angle : bool
-        Whether PyMC's values are angles that are not wrapped, with a density of period 2π.
+        Whether PyMC's values are unwrapped angles, whose density has the period 2π.
     """
 
     name: str
@@ -76,7 +286,7 @@ class ManifoldVariable:
         shape = self.shape if self.on_manifold else self.value_shape
         if math.prod(shape) == 1:
             return [self.name]
-        return [f"{self.name}[{', '.join(map(str, place))}]" for place in np.ndindex(*shape)]
+        return [f"{self.name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
 
     def coordinates(self, values: np.ndarray) -> np.ndarray:
         """Kernel coordinates, shape ``(n, size)``, of the values of n of its points.
@@ -92,25 +302,22 @@ class ManifoldVariable:
 
     @cached_property
     def coordinates_are_values(self) -> bool:
-        """Whether the coordinates are the very numbers that PyMC passes around."""
+        """Whether the coordinates are equal to PyMC's values."""
         has_chart = type(self.manifold).from_coordinates is not Manifold.from_coordinates
-        return self.forward is same and not has_chart
+        return self.forward is identity and not has_chart
 
     def values(self, coordinates: np.ndarray) -> np.ndarray:
-        """Values that PyMC passes around, a new array that is to be reshaped.
-
-        ``coordinates`` are those of any number of points, in any shape.
-        """
+        """Return PyMC's values for coordinates of any number of points, to be reshaped."""
         if self.coordinates_are_values:
             return coordinates.copy()
         points = coordinates.reshape(-1, *self.manifold.shape)
         return self.forward(np.asarray(self.manifold.from_coordinates(points)))
 
 
-def _place(
+def _manifold_of_shape(
     manifold: Callable[..., Manifold], name: str, shape: tuple[int, ...], by_row: bool
 ) -> tuple[Manifold, int]:
-    """Instance of ``manifold`` and number of its points in an array of this shape."""
+    """Manifold of each point of an array, and number of points."""
     if by_row and len(shape) < 1:
         raise ValueError(f"{name!r} is a scalar: a local variable has a value for each row of data")
     if manifold in (Euclidean, HalfLine):
@@ -126,7 +333,7 @@ def _place(
     return manifold(shape[-1]), int(np.prod(shape[:-1], dtype=int))
 
 
-def _kinds(manifolds: Mapping[str, type[Manifold]] | None) -> dict[str, type[Manifold]]:
+def _manifold_classes(manifolds: Mapping[str, type[Manifold]] | None) -> dict[str, type[Manifold]]:
     """Check the argument ``manifolds=`` of a step method."""
     if manifolds is None:
         return {}
@@ -145,10 +352,10 @@ def _kinds(manifolds: Mapping[str, type[Manifold]] | None) -> dict[str, type[Man
     return kinds
 
 
-def _values_of(
+def _value_variables(
     model: Model, vars: Sequence[TensorVariable | str] | TensorVariable | str
 ) -> list[TensorVariable]:
-    """Value variables of the variables that a user names."""
+    """Value variables of variables or names."""
     free = [rv.name for rv in model.free_RVs]
     if isinstance(vars, str | Variable):
         vars = [vars]
@@ -185,16 +392,6 @@ def _values_of(
     return get_value_vars_from_user_vars(named, model)
 
 
-def _refuse_named_axes(model: Model) -> None:
-    """Refuse variables of `pymc.dims`, whose graphs no density here is made of."""
-    for variable in (*model.basic_RVs, *model.data_vars, *model.potentials):
-        if not isinstance(variable.type, TensorType):
-            raise ValueError(
-                f"{variable.name!r} is a variable of pymc.dims, which is not supported: write the "
-                "model with the distributions of pymc, which take dims= too, and pm.Data"
-            )
-
-
 def manifold_variables(
     model: Model,
     vars: Sequence[TensorVariable | str] | TensorVariable | str | None,
@@ -202,35 +399,34 @@ def manifold_variables(
     by_row: bool = False,
     everywhere: type[Manifold] | None = None,
 ) -> list[ManifoldVariable]:
-    """Look up the manifold of every variable.
+    """Find the manifold of each variable.
 
     Parameters
     ----------
     model : pymc.Model
     vars : variables or names
-        Random or value variables; all continuous free variables when None.
+        Random or value variables; all continuous free variables by default.
     manifolds : mapping of str to class, optional
-        Manifold of a variable by name, instead of the one its transform implies:
-        unit vector → `Sphere`, simplex → `Simplex`, orthonormal frame → `Stiefel`,
-        otherwise `Euclidean` in PyMC's unconstrained value.
+        Manifold of a variable by name, instead of that of its transform: `Sphere` for unit
+        vectors, `Simplex`, `Stiefel` for orthonormal frames, and otherwise `Euclidean` for PyMC's
+        unconstrained value.
     by_row : bool
-        Whether each entry of the first axis is a point of its own, also in Euclidean space.
+        Whether each entry of the first axis is a separate point, in Euclidean space too.
     everywhere : class, optional
-        Manifold of all variables that ``manifolds`` does not name, whatever their transform.
+        Manifold of all variables that ``manifolds`` does not name.
 
     Raises
     ------
     ValueError
         For an unknown, discrete, observed or empty variable, one that has bounds and no
-        transform, a direction in single precision, or a model of `pymc.dims`.
+        transform, or a direction in single precision.
     """
-    _refuse_named_axes(model)
-    values = list(model.continuous_value_vars) if vars is None else _values_of(model, vars)
-    manifolds = _kinds(manifolds)
+    values = list(model.continuous_value_vars) if vars is None else _value_variables(model, vars)
+    manifolds = _manifold_classes(manifolds)
     names = [model.values_to_rvs[value].name for value in values]
-    if strange := [name for name in manifolds if name not in names]:
+    if unknown := [name for name in manifolds if name not in names]:
         raise ValueError(
-            f"manifolds= names variables that are not sampled here: {strange}; the sampled ones "
+            f"manifolds= names variables that are not sampled here: {unknown}; the sampled ones "
             f"are {names}"
         )
     initial_point = model.initial_point(random_seed=0)
@@ -253,14 +449,16 @@ def manifold_variables(
             kind = everywhere or natural_manifold(natural)
         if kind in (Sphere, Stiefel) and value.dtype != "float64":
             raise ValueError(
-                f"{rv.name!r} is {value.dtype}, too coarse to stay on {kind.__name__}; make the "
+                f"{rv.name!r} is {value.dtype}, not precise enough for {kind.__name__}; make the "
                 'model with pytensor.config.floatX = "float64"'
             )
         on_manifold = kind is not Euclidean
-        backward, forward = values_of(rv.name, transform, rv) if on_manifold else (same, same)
+        backward, forward = (
+            transform_functions(rv.name, transform, rv) if on_manifold else (identity, identity)
+        )
         shape = backward(initial).shape
-        manifold, rows = _place(kind, rv.name, shape, by_row)
-        require_support(rv.name, kind, transform, rv)
+        manifold, rows = _manifold_of_shape(kind, rv.name, shape, by_row)
+        check_support(rv.name, kind, transform, rv)
         variables.append(
             ManifoldVariable(
                 name=rv.name,
@@ -281,10 +479,41 @@ def manifold_variables(
 
 
 def angles_of(variables: Sequence[ManifoldVariable]) -> list[str]:
-    """Names of the variables whose values are angles."""
+    """Names of the variables whose values are unwrapped angles."""
     return [variable.name for variable in variables if variable.is_angle]
 
 
 def product_of(variables: Sequence[ManifoldVariable]) -> Product:
     """Product manifold of several variables, in their order."""
     return Product([(v.name, v.manifold, v.rows) for v in variables])
+
+
+# --- dependence ---------------------------------------------------------------------------------
+
+
+def hierarchical_pairs(model: Model, names: Iterable[str]) -> set[tuple[str, str]]:
+    """Find the pairs (parameter, variable) such that the first is a parameter of the second.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    names : iterable of str
+        Random variables.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> from pymc_geodesic.densities.variables import hierarchical_pairs
+    >>> with pm.Model() as model:
+    ...     tau = pm.Gamma("tau", 1.0, 1.0)
+    ...     centered, scaled = pm.Normal("b", 0.0, tau=tau, shape=3), pm.Normal("z", shape=3)
+    >>> hierarchical_pairs(model, ["tau", "b", "z"])
+    {('tau', 'b')}
+    """
+    variables = {model[name]: name for name in names}
+    return {
+        (variables[parent], name)
+        for variable, name in variables.items()
+        for parent in ancestors([variable])
+        if parent in variables and parent is not variable
+    }

@@ -45,7 +45,7 @@ def check_coupling(sampler: LangevinSampler) -> None:
         If rows are streamed, or have local variables.
     """
     source = sampler.estimate.source
-    if source.stays_in_blocks or (source.moves and source.walks_epochs):
+    if source.stays_in_blocks or (source.moves and source.has_epochs):
         raise ValueError("coupled chains cannot share the rows of a stream; leave batches= out")
     if sampler.estimate.is_local:
         raise ValueError("coupled chains cannot share the minibatches of local= variables")

@@ -21,7 +21,7 @@ from pymc_geodesic.directional.uniformity import DirectionalTestResult, gine_sta
 from pymc_geodesic.distributions.frames import are_frames
 from pymc_geodesic.distributions.validation import unit_points
 from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
-from pymc_geodesic.gradients.point_law import PointLaw
+from pymc_geodesic.gradients.scores import ManifoldDistribution
 from pymc_geodesic.manifolds import Manifold, Product, Sphere
 from pymc_geodesic.ops.bessel import mean_resultant_length, mean_resultant_length_slope
 
@@ -106,13 +106,15 @@ def stein_test(
     >>> stein_test(x, girdle, random_seed=1).pvalue < 0.01
     True
     """
-    return SteinTest(PointLaw(distribution))(x, method, bandwidth, beta, n_resamples, random_seed)
+    return SteinTest(ManifoldDistribution(distribution))(
+        x, method, bandwidth, beta, n_resamples, random_seed
+    )
 
 
 class SteinTest:
     """Test against one distribution; see `stein_test`."""
 
-    def __init__(self, distribution: PointLaw) -> None:
+    def __init__(self, distribution: ManifoldDistribution) -> None:
         self._distribution = distribution
         self._product = Product([("x", distribution.manifold, 1)])
 

@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 from scipy import sparse
 
-from pymc_geodesic.densities.total_sizes import stating_totals
+from pymc_geodesic.densities.row_dependence import observed_with_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.runs.identity import serialize_step
@@ -290,7 +290,7 @@ def step_spec(step: Any, model: pm.Model) -> StepSpec:
             f"one step method must sample all variables, but {left} is left to another; leave out "
             "vars="
         )
-    if stated := stating_totals(model, spec.row_names):
+    if stated := observed_with_total_size(model, spec.row_names):
         raise ValueError(
             f"{stated[0]!r} has a total_size=, which would apply to every shard: leave total_size= "
             "out of the model"

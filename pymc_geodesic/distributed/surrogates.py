@@ -35,7 +35,7 @@ from pytensor.tensor import TensorVariable
 
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.gradients.estimate import GradientEstimate
-from pymc_geodesic.gradients.row_curvature import RowCurvature
+from pymc_geodesic.gradients.full_gradient import RowCurvature
 from pymc_geodesic.steps.step import GeodesicStep
 
 ROWS_OF_OUTER_PRODUCTS = 2000

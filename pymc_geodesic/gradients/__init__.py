@@ -1,4 +1,1 @@
-"""Estimates of the gradient: minibatches, local variables, control variates, coordinates.
-
-Each can be wrapped by another without a kernel or a step that knows.
-"""
+"""Gradient estimates: minibatches, local variables, control variates, whitened coordinates."""

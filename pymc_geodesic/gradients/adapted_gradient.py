@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.gradients.change_of_coordinates import ChangeOfCoordinates
-from pymc_geodesic.gradients.control_variates import ControlVariates
+from pymc_geodesic.gradients.control_variate_gradients import (
+    ControlVariates,
+    SecondOrderControlVariates,
+)
+from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.gradients.metric import Metric, unit_metric
-from pymc_geodesic.gradients.row_curvature import RowCurvature
-from pymc_geodesic.gradients.second_order import SecondOrderControlVariates
-from pymc_geodesic.gradients.total_gradient import TotalGradient
 from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evaluate
 
 Rows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]

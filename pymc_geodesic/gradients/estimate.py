@@ -1,4 +1,4 @@
-"""Interface of the estimates, from minibatches, that step methods compose their samplers of."""
+"""Interface of estimates from minibatches, such as that of a gradient."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.densities.compilation import CompiledField
-from pymc_geodesic.gradients.row_curvature import RowCurvature
-from pymc_geodesic.gradients.total_gradient import TotalGradient
+from pymc_geodesic.densities.compilation import CompiledGradient
+from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.runtime.threads import defer_interrupts
@@ -30,7 +29,7 @@ class Estimate(ABC):
 
     @abstractmethod
     def refresh_data(self) -> None:
-        """Read the data containers, which may hold other values since."""
+        """Read the present values of the data containers."""
 
     @abstractmethod
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
@@ -46,7 +45,7 @@ class Estimate(ABC):
 
     @property
     def state(self) -> dict[str, Any]:
-        """State that, with the values of the variables, determines all estimates to come."""
+        """State that, with the values of the variables, determines all further estimates."""
         return {"rows": self.source.state}
 
     @state.setter
@@ -74,40 +73,38 @@ class Estimate(ABC):
 class GradientEstimate(Estimate):
     """An estimate of the gradient of a log-density.
 
-    It can be wrapped: a kernel sees the address of a field, and a step this class.
-
     Attributes
     ----------
-    field : CompiledField
-        Gradient of the minibatch that its argument names, with the log-density behind it where
-        that was asked for.
+    logp_grad : CompiledGradient
+        Gradient of the minibatch that its argument identifies, followed by the log-density if that
+        is compiled too.
     """
 
-    field: CompiledField
+    logp_grad: CompiledGradient
 
     is_local: bool = False
-    """Whether it draws local variables given the position."""
+    """Whether the estimate draws local variables given the position."""
 
     def draw_context(self) -> AbstractContextManager[Any]:
-        """Delay interrupts while machine code calls back into Python."""
-        return defer_interrupts() if self.field.interpreted else nullcontext()
+        """Delay interrupts while machine code calls Python."""
+        return defer_interrupts() if self.logp_grad.interpreted else nullcontext()
 
     def gradient_at(self, position: np.ndarray, minibatch: int) -> np.ndarray:
         """Gradient of the log-density of one minibatch, shape (size,)."""
         output = np.empty(position.size + 1)  # the function may write the log-density too
-        evaluate(self.field.address, position, minibatch, self.field.context, output)
-        self.field.raise_error()
+        evaluate(self.logp_grad.address, position, minibatch, self.logp_grad.context, output)
+        self.logp_grad.raise_error()
         return output[:-1]
 
     @property
     @abstractmethod
     def total_size(self) -> int:
-        """N, the rows that the gradient stands for."""
+        """N, the number of rows that minibatches represent."""
 
     @property
     @abstractmethod
     def is_exact(self) -> bool:
-        """Whether the field is the gradient of all rows, once each."""
+        """Whether the estimate is the gradient of all rows, once each."""
 
     @property
     @abstractmethod
@@ -117,40 +114,40 @@ class GradientEstimate(Estimate):
     def prepare(
         self, position: np.ndarray, n_steps: int, stream: np.ndarray, *, tune: bool
     ) -> tuple[np.ndarray, int]:
-        """Make the field ready for the inner steps of a draw.
+        """Prepare `logp_grad` for the inner steps of a draw.
 
         Parameters
         ----------
         position : ndarray, shape (size,)
-            Where the draw begins.
+            Position at the beginning of the draw.
         n_steps : int
             Inner steps.
         stream : ndarray of uint64
-            Random stream, advanced where the estimate draws variables of its own.
+            Random stream, advanced if the estimate draws variables.
         tune : bool
-            Whether the chain is still tuning.
+            Whether the chain is tuning.
 
         Returns
         -------
         arguments : ndarray of int64, shape (n_steps,)
-            Minibatch of each inner step, usually its first row.
+            Argument of `logp_grad` in each inner step, usually the first row of a minibatch.
         n_grad : int
-            Gradient evaluations that this took.
+            Gradient evaluations.
         """
         return self.next_minibatches(n_steps), 0
 
     def total_gradient(self) -> TotalGradient | None:
-        """Compile log-density and gradient of any number of rows; None where that cannot be."""
+        """Compile log-density and gradient of any number of rows; None if that is not possible."""
         return None
 
     @property
     def row_names(self) -> list[str]:
-        """Terms of the log-density that are sums over rows."""
+        """Names of the terms of the log-density that are sums over rows."""
         return []
 
     @property
     def has_kinks(self) -> bool:
-        """Whether the gradient of a row may jump, so that its Hessian says little of it."""
+        """Whether the gradient of a row may jump, so that its Hessian does not describe it."""
         return False
 
     def row_shares(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -164,15 +161,17 @@ class GradientEstimate(Estimate):
         return {}
 
     def row_curvature(self) -> RowCurvature | None:
-        """Compile gradient and Hessian of any number of rows; None where that cannot be."""
+        """Compile gradient and Hessian of any number of rows; None if that is not possible."""
         return None
 
-    def compile_noise(self) -> CompiledField:
-        """Compile the variance of the gradient estimate that the rows of a minibatch tell.
+    def compile_noise(self) -> CompiledGradient:
+        """Compile an estimate of the variance of the gradient from the rows of a minibatch.
 
         Raises
         ------
         ValueError
             If there is no such estimate.
         """
-        raise ValueError('gradient_noise="fisher" is not available with local=; leave it to tuning')
+        raise ValueError(
+            'gradient_noise="fisher" is not available with local=; omit it, and it is measured'
+        )

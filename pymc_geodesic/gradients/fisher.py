@@ -1,4 +1,4 @@
-"""Variance of a gradient estimate, from the gradients of the single rows of a minibatch."""
+"""Empirical Fisher estimate: variance of a gradient estimate from the gradients of single rows."""
 
 from __future__ import annotations
 
@@ -11,45 +11,82 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.sparse import SparseTransposeDot
 
+_LARGEST_FISHER = 2**27
+"""Largest size of the gradients of the rows of a minibatch, a gibibyte."""
 
-def for_each_row(
-    gradients: Sequence[TensorVariable], replacements: Mapping[Variable, Variable]
+
+def row_variances(
+    gradients: Sequence[TensorVariable],
+    blocks: Mapping[Variable, TensorVariable],
+    variables: Sequence[ManifoldVariable],
+    coordinates: Sequence[TensorVariable],
+    batch_size: int,
 ) -> list[TensorVariable]:
-    """Gradients of every row of a block, from those of a block of one row.
+    """Variance of the gradients of the rows of a minibatch, for each coordinate.
 
     Parameters
     ----------
     gradients : list of TensorVariable
-    replacements : mapping
-        The block of one row, shape (1, ...), to what has a row more in front, (n, 1, ...).
+        Gradients of a block of one row.
+    blocks : mapping of Variable to TensorVariable
+        Each input of one row, shape (1, ...), and the block of a minibatch, shape (n, ...).
+    variables : list of ManifoldVariable
+    coordinates : list of TensorVariable
+    batch_size : int
+        n.
 
     Returns
     -------
     list of TensorVariable
-        With an axis of length n in front where they depend on the block.
+        Of the shapes of the coordinates.
+
+    Raises
+    ------
+    ValueError
+        If the gradients of all rows do not fit in memory.
     """
-    # What has the shape of a block is computed from that of the block, and a shape for each row
-    # makes PyTensor run such nodes in Python. As constants the shapes are of no row.
+    replacements = {row: pt.expand_dims(block, 1) for row, block in blocks.items()}
+    # Shapes of the block are computed from it, and a shape for each row makes PyTensor run such
+    # nodes in Python. As constants they do not depend on rows.
     gradients = rewrite_graph(list(gradients), include=("ShapeOpt", "canonicalize"), clone=False)
-    return vectorize_graph(gradients, replace=dict(replacements))
+    variances = []
+    for variable, gradient, coordinate in zip(
+        variables, vectorize_graph(gradients, replace=replacements), coordinates, strict=True
+    ):
+        if gradient.ndim == coordinate.ndim:  # does not depend on rows
+            variances.append(pt.zeros_like(coordinate))
+            continue
+        variance = _sparse_variance(variable.manifold, gradient)
+        if variance is None:
+            size = batch_size * variable.manifold.size * variable.rows
+            if size > _LARGEST_FISHER:
+                raise ValueError(
+                    f'gradient_noise="fisher" needs the gradient in {variable.name!r} of each '
+                    f"row, {size} numbers; omit gradient_noise, or use a smaller batch_size"
+                )
+            centered = gradient - gradient.mean(axis=0)
+            variance = tangential_variance(variable.manifold, coordinate, centered)
+        variances.append(variance)
+    return variances
 
 
 def tangential_variance(
     manifold: Manifold, point: TensorVariable, deviations: TensorVariable
 ) -> TensorVariable:
-    r"""Mean square of each coordinate of tangent vectors, filled up in the normal space.
+    r"""Mean square of each coordinate of tangent vectors, extended to the normal space.
 
-    Noise that is drawn for each ambient coordinate and then projected has the right law if its
-    variances stand for the tangential covariance alone. With T that covariance, P the projector
-    on the tangent space and m the dimension, the variances are
+    Noise is drawn for each ambient coordinate and then projected. To have the tangential covariance
+    T after the projection, with P the projector on the tangent space and m the dimension, its
+    variances are
 
     .. math:: \operatorname{diag} T + \frac{\operatorname{tr} T}{m} \operatorname{diag}(I - P) ,
 
-    which after projection is T again where T is a multiple of P, and where T is diagonal up to
-    the projection, as for many coordinates.
+    After projection this is T if T is a multiple of P, or diagonal up to the projection, as for
+    many coordinates.
 
     Parameters
     ----------
@@ -66,7 +103,7 @@ def tangential_variance(
     Raises
     ------
     NotImplementedError
-        If the manifold does not say how it projects symbolic vectors.
+        If the manifold has no projection of symbolic vectors.
 
     Examples
     --------
@@ -86,14 +123,14 @@ def tangential_variance(
     return variance + mean * manifold.normal_diagonal(point, xp=pt)
 
 
-def sparse_variance(manifold: Manifold, gradients: TensorVariable) -> TensorVariable | None:
+def _sparse_variance(manifold: Manifold, gradients: TensorVariable) -> TensorVariable | None:
     r"""Mean square of gradients that are sparse rows times a factor, less the square of the mean.
 
     With the rows x_i and g_i = x_i r_iᵀ this is
 
     .. math:: \frac1n (X \circ X)^\top (r \circ r) - \bigl(\tfrac1n X^\top r\bigr)^2 ,
 
-    for which no g_i, which would be dense, is needed.
+    without any of the g_i, which would be dense.
 
     Parameters
     ----------
@@ -104,7 +141,7 @@ def sparse_variance(manifold: Manifold, gradients: TensorVariable) -> TensorVari
     Returns
     -------
     TensorVariable or None
-        Shape (d,) or (d, k); None for gradients of another form and manifolds with a constraint.
+        Shape (d,) or (d, k). None for gradients of another form, and manifolds with a constraint.
     """
     node = gradients.owner
     if node is None or manifold.is_constrained:

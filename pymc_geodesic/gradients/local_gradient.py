@@ -1,13 +1,15 @@
-"""Gradients of a model whose rows have latent variables of their own.
+r"""Gradient of a model with local variables: latent variables that belong to rows of the data.
 
-By Fisher's identity the gradient of the log-density with the local variables integrated out is
+By Fisher's identity the gradient of the log-density with the local variables θ integrated out is
 the conditional expectation of the joint gradient,
 
-    ∇ log p(β | v) = E[∇ log p(β, θ | v)],  θ ~ p(θ | β, v),
+.. math::
 
-which is estimated from draws of the local variables of one minibatch. The draws come from GMC with
-Metropolis correction; rows are independent of each other given the global variables, so that every
-row accepts by itself and rows run side by side over the cores.
+    \nabla \log p(\beta \mid v) = E[\nabla \log p(\beta, \theta \mid v)] , \qquad
+    \theta \sim p(\theta \mid \beta, v) .
+
+It is estimated from draws of the local variables of one minibatch, by
+`pymc_geodesic.gradients.row_conditional`.
 """
 
 from __future__ import annotations
@@ -25,27 +27,24 @@ from pytensor.gradient import grad
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.compilation import FixedArray, compile_field
-from pymc_geodesic.densities.hoisting import split_at_frontier
-from pymc_geodesic.densities.local_rows import total_rows
-from pymc_geodesic.densities.log_density import Density, density_of
+from pymc_geodesic.densities.compilation import FixedArray, compile_gradient
+from pymc_geodesic.densities.graphs import split_at_frontier
+from pymc_geodesic.densities.log_density import Density, build_density
+from pymc_geodesic.densities.row_dependence import local_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable, product_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
-from pymc_geodesic.gradients.row_conditional import (
-    RowConditional,
-    compile_function,
-    inputs_of,
-)
+from pymc_geodesic.gradients.minibatch_gradient import scaled_row_terms
+from pymc_geodesic.gradients.row_conditional import RowConditional, compile_function
 from pymc_geodesic.kernels.dual_averaging import DualAveraging
-from pymc_geodesic.minibatches.row_inputs import SeenRows
+from pymc_geodesic.minibatches.row_inputs import RowInputs
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.threads import Workers
 
 TARGET_ACCEPT = 0.8
 
 
-class LocalGradientEstimator(GradientEstimate):
+class LocalGradient(GradientEstimate):
     """Gradient with respect to global variables, averaged over draws of the local ones.
 
     Parameters
@@ -54,32 +53,32 @@ class LocalGradientEstimator(GradientEstimate):
     variables : list of ManifoldVariable
         Global variables.
     local : list of ManifoldVariable
-        Local variables, whose first axis counts the rows of the data.
+        Local variables, whose first axis is that of the rows of the data.
     source : ShuffledRows or RandomRows
-        Minibatches of the data; one serves for all inner steps of a draw.
+        Minibatches of the data. All inner steps of a draw use the same one.
     total_size : int, optional
         N, if it is not the number of rows of the source.
     n_draws, n_discarded, n_steps : int
         Draws that are averaged over, transitions before them, and leapfrog steps of each.
     with_value : bool
-        Whether the field also writes the mean log-density behind the gradient.
+        Whether the function also returns the mean log-density.
     compile_kwargs : mapping, optional
 
     Attributes
     ----------
-    field : CompiledField
+    logp_grad : CompiledGradient
         Gradient with respect to the global variables for the present draws of the local ones.
     rows : RowConditional
-        Conditional law of the local variables.
+        Conditional distribution of the local variables.
     acceptance_rate : float
         Mean over the rows of the last minibatch.
 
     Raises
     ------
     ValueError
-        If a local variable does not have one point, or several, for each row, if the log-density
-        is no sum over rows that are independent given the global variables, or if the model and
-        the step do not agree on N.
+        If a local variable does not have one point, or several, for each row, the log-density is
+        not a sum over rows that are independent given the global variables, or the model and the
+        step have different values of N.
     """
 
     is_local = True
@@ -112,8 +111,7 @@ class LocalGradientEstimator(GradientEstimate):
                     f"{source.n_rows} rows: its first axis must count the rows of the minibatch "
                     "containers"
                 )
-        self._total_size = total_rows(model, self.local, source, total_size)
-        self._scale = self.total_size / source.batch_size
+        self._total_size = local_total_size(model, self.local, source, total_size)
         self.rows = RowConditional(
             model,
             self._variables,
@@ -133,11 +131,10 @@ class LocalGradientEstimator(GradientEstimate):
 
     def _compile_gradient(self, with_value: bool) -> None:
         """Compile the gradient of the global variables, averaged over draws."""
-        density = density_of(
+        density = build_density(
             self._model,
             self._variables,
-            SeenRows(self.source.arrays, n_rows=self.source.batch_size),
-            scale=self._scale,
+            RowInputs(self.source.arrays, n_rows=self.source.batch_size),
             local=self.local,
         )
         n_global = len(self._variables)
@@ -146,20 +143,22 @@ class LocalGradientEstimator(GradientEstimate):
             pt.TensorType(q.type.dtype, (self._n_draws, *q.type.shape))(f"{q.name}_draws")
             for q in local
         ]
-        batched = vectorize_graph(density.row_terms, replace=dict(zip(local, draws, strict=True)))
+        # N/n for each row, and 1 / n_draws for each draw of its local variables
+        row_terms = scaled_row_terms(density, self.total_size / self.source.batch_size)
+        batched = vectorize_graph(row_terms, replace=dict(zip(local, draws, strict=True)))
         parts = []
-        for term, original in zip(batched, density.row_terms, strict=True):
+        for term, original in zip(batched, row_terms, strict=True):
             total = pt.sum(term)
             parts.append(total / self._n_draws if term.ndim > original.ndim else total)
         total = pt.add(*parts, *[pt.sum(term) for term in density.other_terms])
         gradients = grad(total, coordinates, disconnected_inputs="ignore")
         outputs = [*gradients, pt.atleast_1d(total)] if with_value else list(gradients)
         split = split_at_frontier(outputs, coordinates)
-        self._gradient_inputs = density
+        self._density = density
         self._gradient_fixed = compile_function(
-            [*draws, *inputs_of(density)], split.fixed, self._compile_kwargs
+            [*draws, *density.inputs], split.fixed, self._compile_kwargs
         )
-        self.field = compile_field(
+        self.logp_grad = compile_gradient(
             coordinates,
             [FixedArray(variable, variable.type.shape) for variable in split.inputs],
             split.outputs[:n_global],
@@ -168,16 +167,16 @@ class LocalGradientEstimator(GradientEstimate):
         )
 
     def refresh_data(self) -> None:
-        """Read the data containers that are not minibatched, and how many cores there are."""
+        """Read the data containers without minibatches, and the number of cores."""
         self.rows.check_data()
         self.workers = Workers()
         self._fixed_data = {
             id(density): [self._array_of(copy, holder) for copy, holder in density.arrays.items()]
-            for density in (self.rows.density, self._gradient_inputs)
+            for density in (self.rows.density, self._density)
         }
 
     def _array_of(self, copy: TensorVariable, holder: np.ndarray | SharedVariable) -> np.ndarray:
-        """Present value of data that every gradient sees all of, as large as when it compiled."""
+        """Present value of data without minibatches, of the shape at compilation."""
         array, expected = self.source.whole_array(holder), copy.type.shape
         if any(
             length not in (None, now) for length, now in zip(expected, array.shape, strict=True)
@@ -191,7 +190,7 @@ class LocalGradientEstimator(GradientEstimate):
 
     @property
     def total_size(self) -> int:
-        """N, the rows that the gradient stands for."""
+        """N, the number of rows that minibatches represent."""
         return self._total_size
 
     @property
@@ -202,16 +201,16 @@ class LocalGradientEstimator(GradientEstimate):
     @property
     def depends_on_others(self) -> bool:
         """Whether the log-density depends on variables that other steps sample."""
-        return bool(self.rows.density.others or self._gradient_inputs.others)
+        return bool(self.rows.density.others or self._density.others)
 
     def reset(self, seed: int) -> None:
-        """Start a chain, whose first draw chooses the step size of the local variables."""
+        """Start a chain; the first draw chooses the step size of the local variables."""
         super().reset(seed)
         self._adaptation = None
 
     @property
     def state(self) -> dict[str, Any]:
-        """Place in the walk over the rows, and how the local step size is adapted."""
+        """Order of the minibatches, and adaptation of the local step size."""
         adaptation = None if self._adaptation is None else self._adaptation.state
         return super().state | {"adaptation": adaptation}
 
@@ -225,25 +224,25 @@ class LocalGradientEstimator(GradientEstimate):
 
     @contextmanager
     def draw_context(self) -> Iterator[None]:
-        """Leave the cores to the threads that move the rows."""
+        """Limit BLAS to one thread, since threads sample the rows."""
         with super().draw_context(), self.workers.one_blas_thread():
             yield
 
     def stats(self) -> dict[str, Any]:
-        """Report the acceptance rate of the local variables."""
+        """Return the acceptance rate of the local variables."""
         return {"acceptance_rate": self.acceptance_rate}
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
-        """Take over the values of variables that other steps sample."""
-        names = {*self.rows.density.others, *self._gradient_inputs.others}
+        """Set the values of variables that other steps sample."""
+        names = {*self.rows.density.others, *self._density.others}
         self._other_values = {name: np.asarray(point[name]) for name in names}
 
     def read_local(self, point: Mapping[str, np.ndarray]) -> None:
-        """Take over the values of the local variables of all rows."""
+        """Set the local variables of all rows to the values of a point."""
         self._values = [np.array(point[v.value_name], dtype=float) for v in self.local]
 
     def write_local(self, point: dict[str, np.ndarray]) -> None:
-        """Put the values of the local variables of all rows into a point."""
+        """Write the values of the local variables of all rows to a point."""
         for variable, values in zip(self.local, self._values, strict=True):
             point[variable.value_name] = values
 
@@ -256,7 +255,7 @@ class LocalGradientEstimator(GradientEstimate):
         ]
 
     def next_minibatches(self, n: int) -> np.ndarray:
-        """Zeros: the field is that of the present minibatch in all inner steps."""
+        """Zeros: all inner steps of a draw use the same minibatch."""
         return np.zeros(n, dtype=np.int64)
 
     def prepare(
@@ -288,21 +287,21 @@ class LocalGradientEstimator(GradientEstimate):
     def sample_local(
         self, coordinates: Sequence[np.ndarray], step_size: float | None, stream: np.ndarray
     ) -> tuple[float, int]:
-        """Draw the local variables of the minibatch and prepare the field for them.
+        """Draw the local variables of the minibatch, and set `logp_grad` to them.
 
         Parameters
         ----------
         coordinates : list of ndarray
             Global variables, kernel coordinates in their own shapes.
         step_size : float or None
-            ε of GMC; None to choose one that resolves the curvature.
+            ε of GMC; None to determine it from the curvature.
         stream : ndarray of uint64
             Random stream, advanced.
 
         Returns
         -------
         step_size : float
-            The one that was used.
+            ε that was used.
         n_grad : int
             Gradient evaluations, per row.
         """
@@ -312,9 +311,9 @@ class LocalGradientEstimator(GradientEstimate):
         )
         self.acceptance_rate = self.rows.acceptance_rate
         self._store()
-        handed = self._gradient_fixed(*draws, *self._arguments(self._gradient_inputs, self._start))
-        for i, array in enumerate(handed):
-            self.field.point_at(i, np.ascontiguousarray(array))
+        fixed = self._gradient_fixed(*draws, *self._arguments(self._density, self._start))
+        for i, array in enumerate(fixed):
+            self.logp_grad.point_at(i, np.ascontiguousarray(array))
         return step_size, n_grad
 
     def _store(self) -> None:

@@ -1,7 +1,7 @@
-"""Conditional law of local variables given the global ones, row by row, and draws of it.
+"""Conditional distribution of local variables given the global ones, sampled by GMC for each row.
 
-Rows are independent of each other given the global variables, so that every row accepts by itself
-and rows run side by side over the cores.
+Rows are independent given the global variables. Therefore each row has its own Metropolis
+correction, and threads sample rows in parallel.
 """
 
 from __future__ import annotations
@@ -16,46 +16,40 @@ from pymc.model import Model
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.gradient import grad
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.compilation import (
     FixedArray,
     compile_ahead,
-    compile_field,
+    compile_gradient,
     mode_of,
 )
-from pymc_geodesic.densities.hoisting import split_at_frontier
-from pymc_geodesic.densities.local_rows import check_rows
-from pymc_geodesic.densities.log_density import Density, density_of
-from pymc_geodesic.densities.row_indices import IndexCheck
+from pymc_geodesic.densities.graphs import split_at_frontier
+from pymc_geodesic.densities.log_density import build_density
+from pymc_geodesic.densities.row_density import check_independent_rows
+from pymc_geodesic.densities.row_dependence import IndexCheck
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.minibatches.row_inputs import SeenRows
+from pymc_geodesic.minibatches.row_inputs import RowInputs
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.gradient_functions import Callback
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import Workers, parts_of
 
 CHUNK = 25
-"""Rows that move together; the numbers drawn depend on it, and so not on the number of cores."""
+"""Rows with a common random stream, so that draws do not depend on the number of threads."""
 
 JITTER = 0.2
 _POWER_ITERATIONS = 10
 
 
-def inputs_of(density: Density) -> list[TensorVariable]:
-    """All that a log-density depends on besides its coordinates."""
-    return [*density.others.values(), *density.arrays, *(row.block for row in density.rows)]
-
-
 def compile_function(
     inputs: Sequence[Any], outputs: Sequence[Any], compile_kwargs: Mapping[str, Any]
 ) -> Any:
-    """Compile what is computed once for a draw, of C-contiguous arrays."""
+    """Compile a function of C-contiguous arrays that is called once per draw."""
     kwargs = dict(compile_kwargs)
     mode = mode_of(kwargs)
     function = pymc_compile(
@@ -82,12 +76,12 @@ class RowConditional:
         Minibatches of the data.
     compile_kwargs : mapping
     n_draws, n_discarded, n_steps : int
-        Draws that are kept, transitions before them, and leapfrog steps of each.
+        Number of draws, transitions before them, and leapfrog steps of each.
 
     Attributes
     ----------
     density : Density
-        Log-density whose terms of rows are compiled.
+        Log-density of any number of rows.
     acceptance_rate : float
         Mean over the rows of the last minibatch.
     """
@@ -110,22 +104,24 @@ class RowConditional:
         self._n_draws, self._n_discarded, self._n_steps = n_draws, n_discarded, n_steps
         self._chunks = parts_of(self._size, math.ceil(self._size / CHUNK))
         self.acceptance_rate = math.nan
-        self.density = density_of(model, variables, SeenRows(source.arrays), local=local)
+        self.density = build_density(model, variables, RowInputs(source.arrays), local=local)
         self._indices = IndexCheck(model, [*variables, *local], self.density, source)
         self.check_data()
-        check_rows(model, self.density, [*variables, *local], source)
+        check_independent_rows(model, self.density, [*variables, *local], source)
         self._compile(len(variables), compile_kwargs)
 
     def check_data(self) -> None:
-        """Refuse data in memory that point beyond an array; see `IndexCheck`."""
+        """Check the bounds of indices in memory; see `IndexCheck`."""
         self._indices.check()
 
     def _compile(self, n_global: int, compile_kwargs: Mapping[str, Any]) -> None:
-        """Compile the conditional of the local variables, row by row."""
+        """Compile the conditional log-density of each row, and its gradient."""
         density = self.density
         coordinates = density.coordinates[n_global:]
         terms = [
-            term for term in density.row_terms if not set(coordinates).isdisjoint(ancestors([term]))
+            term
+            for term in density.row_graphs
+            if not set(coordinates).isdisjoint(ancestors([term]))
         ]
         log_density = pt.add(
             *[
@@ -138,9 +134,9 @@ class RowConditional:
         split = split_at_frontier([log_density, *gradients], coordinates, blocks)
         self._frontier = split.inputs
         self._fixed = compile_function(
-            [*density.coordinates[:n_global], *inputs_of(density)], split.fixed, compile_kwargs
+            [*density.coordinates[:n_global], *density.inputs], split.fixed, compile_kwargs
         )
-        self._field = compile_field(
+        self._logp_grad = compile_gradient(
             coordinates,
             [FixedArray(variable, variable.type.shape) for variable in split.inputs],
             split.outputs[1:],
@@ -164,20 +160,20 @@ class RowConditional:
         coordinates : list of ndarray
             Global variables, kernel coordinates in their own shapes.
         arguments : list of ndarray
-            Values of what `inputs_of` names.
+            Values of `Density.inputs`.
         local : list of ndarray
-            Coordinates of the local variables of the rows, moved in place.
+            Coordinates of the local variables of the rows, updated in place.
         step_size : float or None
-            ε; None to choose one that resolves the curvature.
+            ε; None to determine it from the curvature.
         stream : ndarray of uint64
             Random stream, advanced.
         workers : Workers
-            Threads over which rows are divided.
+            Threads that sample rows.
 
         Returns
         -------
         step_size : float
-            The one that was used.
+            ε that was used.
         n_grad : int
             Gradient evaluations, per row.
         draws : list of ndarray, shape (n_draws, batch_size, ...)
@@ -191,11 +187,11 @@ class RowConditional:
         def run(i: int) -> tuple[float, int]:
             return self._run_chunk(self._chunks[i], *jobs[i], step, streams[i], draws, local)
 
-        if self._field.field.interpreted:  # functions of PyTensor are not safe in threads
+        if self._logp_grad.interpreted:  # functions of PyTensor are not thread-safe
             results = [run(i) for i in range(len(jobs))]
         else:
             results = workers.run(run, len(jobs))
-        self._field.raise_error()
+        self._logp_grad.raise_error()
         self.acceptance_rate = sum(total for total, _ in results) / self._size
         return step, results[0][1], draws
 
@@ -232,7 +228,7 @@ class RowConditional:
         n = chunk.stop - chunk.start
         kept = np.empty((self._n_draws, position.size))
         acceptance = np.empty(n)
-        n_grad = self._move_rows(product, context, position, kept, step_size, stream, acceptance)
+        n_grad = self._sample_rows(product, context, position, kept, step_size, stream, acceptance)
         parts = product.slices.values()
         for i, (variable, part) in enumerate(zip(self._local, parts, strict=True)):
             draws[i][:, chunk] = kept[:, part].reshape(self._n_draws, n, *variable.shape[1:])
@@ -240,7 +236,7 @@ class RowConditional:
             q[chunk] = position[part].reshape(n, -1)
         return float(acceptance.sum()), n_grad
 
-    def _move_rows(
+    def _sample_rows(
         self,
         product: Product,
         context: np.ndarray,
@@ -250,17 +246,17 @@ class RowConditional:
         stream: np.ndarray,
         acceptance: np.ndarray,
     ) -> int:
-        """Draw the local variables of some rows, each of which accepts by itself.
+        """Draw the local variables of some rows, with a Metropolis correction for each row.
 
         Parameters
         ----------
         product : Product
-            Local variables of all these rows, one block for each.
+            Local variables of these rows, one component for each variable.
         context : ndarray of int64
-            Context of the field that writes the gradient of all of them and, behind it, the
-            log-density of each row; its argument is the number of rows.
+            Context of the function that returns the gradient of all of them, followed by the
+            log-density of each row. Its argument is the number of rows.
         position : ndarray, shape (size,)
-            Where the rows are, moved in place.
+            Coordinates of the rows, updated in place.
         kept : ndarray, shape (n_draws, size)
             Receives the draws.
         step_size : float
@@ -271,11 +267,11 @@ class RowConditional:
         Returns
         -------
         int
-            Evaluations of the field.
+            Number of gradient evaluations.
         """
         n = acceptance.size
         _, n_grad = gmc(
-            Callback(self._field.address, context),
+            Callback(self._logp_grad.address, context),
             n,
             product.space,
             Chains(n, position, np.full(position.size + n, math.nan)),
@@ -295,7 +291,7 @@ class RowConditional:
         curvature = 0.0
         for _ in range(_POWER_ITERATIONS):
             curvature = probe(
-                Callback(self._field.address, context),
+                Callback(self._logp_grad.address, context),
                 n,
                 product.space,
                 Line(position, direction, 1e-6),
@@ -303,5 +299,5 @@ class RowConditional:
                 np.empty(len(self._local)),
                 n,
             )
-        self._field.raise_error()
+        self._logp_grad.raise_error()
         return 0.5 / math.sqrt(max(abs(curvature), 1.0)) if math.isfinite(curvature) else 1e-3

@@ -1,20 +1,34 @@
-"""Where draws lie on the manifolds of a model, and the gradient of its log-density there."""
+"""Scores: gradients of the log-density of a posterior at its draws, and of a distribution."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import xarray as xr
+from pymc.distributions.distribution import SymbolicRandomVariable
+from pymc.distributions.shape_utils import change_dist_size
+from pymc.distributions.transforms import _default_transform
 from pymc.model import Model, modelcontext
 from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
 
+from pymc_geodesic.densities.graphs import without_c_compiler
 from pymc_geodesic.densities.row_density import RowDensity
-from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables, product_of
-from pymc_geodesic.gradients.control_variates import ControlVariates
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.manifolds import Euclidean
+from pymc_geodesic.densities.variables import (
+    ManifoldVariable,
+    manifold_variables,
+    natural_manifold,
+    product_of,
+)
+from pymc_geodesic.gradients.control_variate_gradients import ControlVariates
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
+from pymc_geodesic.manifolds import Euclidean, Manifold, Sphere, Stiefel
 from pymc_geodesic.minibatches.from_arguments import (
     MinibatchArguments,
     drawn_row_source,
@@ -31,28 +45,28 @@ def model_of(model: Model | None) -> Model:
     Raises
     ------
     ValueError
-        If it is something else, such as draws in its place.
+        If it is another object, such as draws.
     """
     if model is not None and not isinstance(model, Model):
         raise ValueError(
-            f"model is a {type(model).__name__} and no pm.Model; draws come first, as in "
-            "ksd(idata, model), and steps behind, as in step_halving(model, step)"
+            f"model is a {type(model).__name__} and not a pm.Model; the order of the arguments is "
+            "ksd(idata, model) and step_halving(model, step)"
         )
     return modelcontext(model)
 
 
 class PosteriorScore:
-    """Positions of draws, and ∇log π there with respect to the volume of the manifolds.
+    """Score ∇log π of a posterior at draws, with respect to the volume of the manifolds.
 
-    Unit vectors and frames are points of their manifolds; every other variable, also one on a
-    simplex, is PyMC's unconstrained value, with the Jacobian of its transform.
+    Unit vectors and frames are points of their manifolds. Every other variable, including those on
+    a simplex, is PyMC's unconstrained value, with the Jacobian of its transform.
 
     Parameters
     ----------
     model : pymc.Model, optional
         Taken from the context by default.
     var_names : sequence of str, optional
-        All continuous free variables by default. The others are held at what was drawn.
+        All continuous free variables by default. The others have their drawn values.
     batch_size, minibatch
         Estimate gradients by minibatches with control variates; see `pymc_geodesic.SGGMC`. All rows
         by default.
@@ -60,7 +74,7 @@ class PosteriorScore:
     Raises
     ------
     ValueError
-        For unknown variables or containers, or minibatches while some variables are held.
+        For unknown variables or containers, or minibatches with a subset of the variables.
     """
 
     def __init__(
@@ -83,11 +97,11 @@ class PosteriorScore:
         source = named_row_source(self.model, rows)
         self.uses_minibatches = source is not None
         density = RowDensity(self.model, self.variables, source or drawn_row_source(self.model))
-        self.estimator = GradientEstimator(density, with_value=not self.uses_minibatches)
+        self.estimator = MinibatchGradient(density, with_value=not self.uses_minibatches)
         if self.uses_minibatches and self.estimator.depends_on_others:
             raise ValueError(
-                "minibatches are compared with the gradient of all rows at one place, which the "
-                "variables that var_names leaves out would move; leave out var_names= or minibatch="
+                "minibatches need the gradient of all rows at one point, which would change with "
+                "the variables that var_names= omits; omit var_names= or minibatch="
             )
         self._total = None
         if not self.estimator.is_exact:
@@ -100,7 +114,7 @@ class PosteriorScore:
         self._to_values: Callable | None = None
 
     def points(self, posterior: xr.Dataset) -> Points:
-        """Values of all free variables as PyMC passes them around, one mapping for each draw.
+        """Values of all free variables in PyMC's points, one mapping for each draw.
 
         Parameters
         ----------
@@ -110,7 +124,7 @@ class PosteriorScore:
         Raises
         ------
         ValueError
-            If it lacks a free variable of the model, or one has another shape.
+            If a free variable of the model is missing, or has another shape.
         """
         free = self.model.free_RVs
         missing = [rv.name for rv in free if rv.name not in posterior]
@@ -149,22 +163,22 @@ class PosteriorScore:
 
     def control_variates(self, position: np.ndarray) -> ControlVariates:
         """First-order control variates of the minibatches, with a centering point."""
-        variates = ControlVariates(self.estimator.field, self.product.size)
+        variates = ControlVariates(self.estimator.logp_grad, self.product.size)
         variates.set_center(position, self._of_all_rows(position)[:-1])
         return variates
 
     def __call__(
         self, positions: np.ndarray, points: Iterable[Mapping[str, np.ndarray]], seed: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Gradients of the log-density, and the log-density itself, up to a constant.
+        """Compute gradients of the log-density, and the log-density up to a constant.
 
         Parameters
         ----------
         positions : ndarray, shape (n, size)
         points : iterable of mapping
-            The values of all variables, of which those that are held are used.
+            Values of all variables, for those that are not in ``var_names``.
         seed : int
-            Of the minibatches.
+            Seed of the minibatches.
 
         Returns
         -------
@@ -180,15 +194,15 @@ class PosteriorScore:
         """
         output = np.full((len(positions), self.product.size + 1), np.nan)
         if self.uses_minibatches:
-            centre = positions.mean(axis=0)
+            center = positions.mean(axis=0)
             spread = positions.std(axis=0) + np.finfo(float).tiny
-            nearest = np.argmin(np.sum(((positions - centre) / spread) ** 2, axis=1))
-            field = self.control_variates(positions[nearest]).logp_grad
+            nearest = np.argmin(np.sum(((positions - center) / spread) ** 2, axis=1))
+            logp_grad = self.control_variates(positions[nearest]).logp_grad
             self.estimator.source.reset(seed)
             for position, row in zip(positions, output, strict=True):
                 argument = int(self.estimator.next_minibatches(1)[0])
-                evaluate(field.address, position, argument, field.context, row)
-                field.raise_error()
+                evaluate(logp_grad.address, position, argument, logp_grad.context, row)
+                logp_grad.raise_error()
         else:
             for position, point, row in zip(positions, points, output, strict=True):
                 self.estimator.set_others(point)
@@ -201,27 +215,26 @@ class PosteriorScore:
                 raise ValueError(
                     f"the gradient of the log-density in {variable.name!r} is not finite at "
                     f"{np.count_nonzero(~finite)} of {len(finite)} draws, first at draw "
-                    f"{int(np.argmin(finite))} of those that are used; leave those draws out, or "
-                    "the variable (var_names=)"
+                    f"{int(np.argmin(finite))} of those that are used; omit those draws, or the "
+                    "variable (var_names=)"
                 )
         return np.ascontiguousarray(gradients), output[:, -1]
 
     def _of_all_rows(self, position: np.ndarray) -> np.ndarray:
-        """Gradient and log-density, shape (size + 1,)."""
+        """Gradient and log-density of all rows, shape (size + 1,)."""
         if self._total is not None:
             return self._total.sum_over(position, self.estimator.source.all_rows() or ())
         output = np.empty(self.product.size + 1)
-        field = self.estimator.field
-        evaluate(field.address, position, 0, field.context, output)
-        field.raise_error()
+        logp_grad = self.estimator.logp_grad
+        evaluate(logp_grad.address, position, 0, logp_grad.context, output)
+        logp_grad.raise_error()
         return output
 
 
 def _as_in_model(model: Model, draws: xr.DataArray) -> xr.DataArray:
-    """Put the axes of draws, and the labels along them, into the order that the model has.
+    """Put the axes of draws, and the labels along them, in the order of the model.
 
-    Selections and joins by label leave either in another order, in which the numbers belong to
-    other entries of the variable.
+    Selections and joins by label may change either.
     """
     name = str(draws.name)
     core = [str(dim) for dim in draws.dims if dim != "sample"]
@@ -238,7 +251,7 @@ def _as_in_model(model: Model, draws: xr.DataArray) -> xr.DataArray:
 
 
 def _value_function(model: Model) -> Callable:
-    """Compile a function of all free variables to the values that PyMC passes around."""
+    """Compile a function from all free variables to PyMC's values."""
     inputs = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
     values = []
     for rv in model.free_RVs:
@@ -250,4 +263,73 @@ def _value_function(model: Model) -> Callable:
         [value.copy() for value in replaced],
         mode="FAST_COMPILE",
         on_unused_input="ignore",
+    )
+
+
+class ManifoldDistribution:
+    """Score and draws of a distribution on a sphere or Stiefel manifold with known parameters.
+
+    Parameters
+    ----------
+    distribution : TensorVariable, shape (d,) or (n, p)
+        Result of the ``dist`` of a distribution.
+
+    Attributes
+    ----------
+    manifold : Manifold
+
+    Raises
+    ------
+    TypeError
+        If it is not a distribution on one of these manifolds.
+    ValueError
+        If it is a batch of points, or its parameters are random.
+    """
+
+    def __init__(self, distribution: Any) -> None:
+        self.manifold = _manifold_of(distribution)
+        self._distribution = distribution
+        value = pt.tensor("x", dtype="float64", shape=(None, *distribution.type.shape))
+        density = pm.logp(distribution, value)
+        if any(
+            node.owner is not None and isinstance(node.owner.op, RandomVariable)
+            for node in ancestors([density])
+        ):
+            raise ValueError(
+                "the parameters of the distribution are random; pass numbers, such as posterior "
+                "means, or compute the discrepancy of the posterior with ksd"
+            )
+        gradient = pt.grad(density.sum(), value, disconnected_inputs="ignore")
+        with without_c_compiler():
+            self._gradient = pytensor.function(
+                [value], gradient, mode="FAST_COMPILE", on_unused_input="ignore"
+            )
+
+    def gradient(self, points: np.ndarray) -> np.ndarray:
+        """Return ∇log p in ambient coordinates, not projected, of the shape of the points."""
+        return self._gradient(points)
+
+    def draws(self, n: int, repetitions: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw samples of n points, shape (repetitions, n, ...)."""
+        many = change_dist_size(self._distribution, (repetitions, n))
+        with without_c_compiler():
+            return np.asarray(pm.draw(many, random_seed=rng, mode="FAST_COMPILE"), dtype=float)
+
+
+def _manifold_of(distribution: Any) -> Manifold:
+    """Return the sphere or Stiefel manifold of one point."""
+    owner = getattr(distribution, "owner", None)
+    if owner is not None and isinstance(owner.op, RandomVariable | SymbolicRandomVariable):
+        kind = natural_manifold(_default_transform(owner.op, distribution))
+        shape = tuple(int(length) for length in distribution.shape.eval(mode="FAST_COMPILE"))
+        if kind in (Sphere, Stiefel):
+            if len(shape) != (1 if kind is Sphere else 2):
+                raise ValueError(
+                    f"the distribution must be that of one point, without a batch, but its shape "
+                    f"is {shape}"
+                )
+            return kind(*shape)
+    raise TypeError(
+        "distribution must be one of unit vectors or frames of pymc_geodesic, such as "
+        f"VonMisesFisher.dist(mu, kappa), got {distribution!r}"
     )

@@ -1,1 +1,1 @@
-"""From data to the first row of the next minibatch, without a density."""
+"""Sources of minibatches: from data to the first row of the next minibatch."""

@@ -1,4 +1,4 @@
-"""What a block of rows must look like to stand for the data containers of a model."""
+"""Format of row blocks: a part for each data container, and passes over an iterable of blocks."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.block_rows import (
+    Buffers,
     ContainerRows,
     DenseRows,
     LaidOut,
-    Memory,
     length_of,
     origin,
     pieces_of,
 )
-from pymc_geodesic.minibatches.row_indices import REMEDY, RowIndex
+from pymc_geodesic.minibatches.row_inputs import REMEDY, RowIndex
 
 
 def rows_of(block: Mapping[str, Any]) -> int:
-    """Rows of a block whose parts have names."""
+    """Return the number of rows of a block."""
     return length_of(next(iter(block.values())))
 
 
@@ -36,7 +36,7 @@ class BlockFormat:
     Attributes
     ----------
     indices : tuple of RowIndex
-        What is looked at in rows that are laid out, once a model says what it takes as indices.
+        Indices whose bounds are checked when rows are laid out.
     """
 
     def __init__(self, containers: Sequence[ContainerRows]) -> None:
@@ -44,12 +44,12 @@ class BlockFormat:
         self.indices: tuple[RowIndex, ...] = ()
 
     def named(self, block: Any) -> dict[str, Any]:
-        """Give the parts of a block their names, without reading them.
+        """Return the parts of a block by name, without reading them.
 
         Parameters
         ----------
         block : array, sequence of arrays in the order of the names, or mapping by name
-            Arrays are whatever has ``shape`` and ``dtype`` and can be sliced, or matrices of
+            Arrays are objects that have ``shape`` and ``dtype`` and can be sliced, or matrices of
             `scipy.sparse`.
 
         Raises
@@ -82,29 +82,29 @@ class BlockFormat:
         return named
 
     def in_memory(self, block: Mapping[str, Any]) -> dict[str, Any]:
-        """Parts that can be sliced, without a copy where they are in memory."""
+        """Read the parts as arrays, without a copy if they are in memory."""
         return {name: each.in_memory(block[name]) for name, each in self._containers.items()}
 
     def copied(self, block: Mapping[str, Any]) -> dict[str, Any]:
-        """Parts in memory of their own: an iterable may use that of a block for the next one."""
+        """Copy the parts, because an iterable may reuse the memory of a block for the next one."""
         return {name: part.copy() for name, part in self.in_memory(block).items()}
 
     def first_rows(self, block: Mapping[str, Any], n: int) -> LaidOut:
-        """Copy the first ``n`` rows of the first block, or as many as can be read at once."""
+        """Copy the first ``n`` rows of the first block, or of its first piece."""
         pieces = {name: next(iter(pieces_of(part))) for name, part in block.items()}
         length = min(n, *map(length_of, pieces.values()))
         rows = {name: piece[:length] for name, piece in pieces.items()}
-        return self.lay_out([rows], None, length, Memory(), "block 1")
+        return self.lay_out([rows], None, length, Buffers(), "block 1")
 
     def shuffled(self, blocks: Sequence[Mapping[str, Any]], order: np.ndarray) -> dict[str, Any]:
-        """Rows of blocks in memory, as one block in another order."""
+        """Join blocks in memory to one block in another order."""
         return {
             name: each.joined([block[name] for block in blocks], order)
             for name, each in self._containers.items()
         }
 
     def dense_rows(self, arrays: Mapping[str, np.ndarray], n_rows: int) -> dict[str, np.ndarray]:
-        """Rows of the ordinary data containers, of what was laid out; not of sparse matrices."""
+        """Return the rows of dense data containers, without those of sparse matrices."""
         return {
             name: arrays[name][:n_rows]
             for name, each in self._containers.items()
@@ -114,7 +114,7 @@ class BlockFormat:
     def one_pass(
         self, batches: Iterable[Any]
     ) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
-        """Go once through all blocks; None where rows point into numbers of their block.
+        """Iterate over all blocks once; None for sparse matrices.
 
         Yields
         ------
@@ -127,21 +127,21 @@ class BlockFormat:
         return self._dense_pass(batches)
 
     def _dense_pass(self, batches: Iterable[Any]) -> Iterator[tuple[dict[str, np.ndarray], int]]:
-        memory = Memory()
+        memory = Buffers()
         for number, block in enumerate(batches):
             rows = self.named(block)
             length = rows_of(rows)
             if length:
                 yield self.lay_out([rows], None, length, memory, f"block {number + 1}")[0], length
 
-    def thinned(self, batches: Iterable[Any], n_rows: int, n: int) -> dict[str, np.ndarray]:
-        """Copy ``n`` rows from places that are spread evenly over one pass.
+    def evenly_spaced(self, batches: Iterable[Any], n_rows: int, n: int) -> dict[str, np.ndarray]:
+        """Copy ``n`` evenly spaced rows of one pass.
 
         Parameters
         ----------
         batches : iterable
         n_rows : int
-            Rows of a pass.
+            Number of rows of a pass.
         n : int
         """
         every, passed, left = max(n_rows // n, 1), 0, n
@@ -156,57 +156,59 @@ class BlockFormat:
         return {name: np.concatenate([part[name] for part in kept]) for name in kept[0]}
 
     def empty(self, n: int) -> LaidOut:
-        """``n`` rows of zeros."""
-        return _together([each.empty(n) for each in self._containers.values()])
+        """Return ``n`` rows of zeros."""
+        return _joined([each.empty(n) for each in self._containers.values()])
 
     def lay_out(
         self,
         blocks: Sequence[Mapping[str, Any]],
         positions: np.ndarray | None,
         length: int,
-        memory: Memory,
+        memory: Buffers,
         where: str,
         *,
         in_order: bool = True,
     ) -> LaidOut:
         """Copy the rows of blocks to their positions; see `ContainerRows.lay_out`.
 
-        With ``in_order=False`` they are no longer in the order of a block.
+        With ``in_order=False`` the rows are not in the order of the blocks.
         """
-        laid_out = _together(
+        laid_out = _joined(
             [
                 each.lay_out([block[name] for block in blocks], positions, length, memory, where)
                 for name, each in self._containers.items()
             ]
         )
         for index in self.indices:
-            beyond = index.first_beyond(laid_out[0])
-            if beyond is not None:
-                if in_order and beyond.row is not None:
-                    where += _origin_of(beyond.row, blocks, positions, index.containers[0])
-                message = f"batches= yields {index.of} in {where} with {beyond.said}; {REMEDY}"
+            found = index.first_out_of_bounds(laid_out[0])
+            if found is not None:
+                if in_order and found.row is not None:
+                    where += _describe_origin(found.row, blocks, positions, index.containers[0])
+                message = (
+                    f"batches= yields {index.names} in {where} with {found.description}; {REMEDY}"
+                )
                 raise ValueError(see(message, "beyond-array"))
         return laid_out
 
 
-def _origin_of(
-    place: int,
+def _describe_origin(
+    position: int,
     blocks: Sequence[Mapping[str, Any]],
     positions: np.ndarray | None,
     name: str,
 ) -> str:
-    """Say where a row that was laid out came from."""
-    row = place % sum(map(rows_of, blocks))
+    """Describe the origin of a row that was laid out."""
+    row = position % sum(map(rows_of, blocks))
     if positions is not None:
         row = int(np.flatnonzero(positions == row)[0])
     for block in blocks[:-1]:
-        if row < rows_of(block):  # of a block before the one that errors name
+        if row < rows_of(block):  # of a block before the one that messages name
             return origin(block[name], row)
         row -= rows_of(block)
     return origin(blocks[-1][name], row) or f", row {row}"
 
 
-def _together(parts: Iterable[LaidOut]) -> LaidOut:
+def _joined(parts: Iterable[LaidOut]) -> LaidOut:
     arrays: dict[str, np.ndarray] = {}
     whole: dict[str, np.ndarray] = {}
     for with_rows, pointed_into in parts:
@@ -216,19 +218,19 @@ def _together(parts: Iterable[LaidOut]) -> LaidOut:
 
 
 class BlockPass[Block]:
-    """Blocks of an iterable, from its first to its last and over again.
+    """Repeated passes over the blocks of an iterable.
 
     Parameters
     ----------
     batches : iterable
-        It must be possible to iterate over it more than once.
+        Re-iterable.
     accept : callable
-        Checks a block and puts it into the form that `next_block` returns.
+        Function that validates and converts a block.
 
     Attributes
     ----------
     consumed : int
-        Blocks that were taken in the present pass.
+        Number of blocks of the present pass that were used.
     """
 
     def __init__(self, batches: Iterable[Any], accept: Callable[[Any], Block]) -> None:
@@ -243,23 +245,23 @@ class BlockPass[Block]:
         self.skip(consumed)
 
     def skip(self, n: int) -> None:
-        """Let blocks pass; after the last of a pass comes the first of the next.
+        """Skip blocks, into the next pass if necessary.
 
         Raises
         ------
         ValueError
-            If there is none.
+            If the iterable has no blocks.
         """
         for _ in range(n):
             self._next()
 
     def next_block(self) -> Block:
-        """Take the next block.
+        """Return the next block.
 
         Raises
         ------
         ValueError
-            If there is none, or it is not accepted.
+            If the iterable has no blocks, or the block is invalid.
         """
         return self._accept(self._next())
 
@@ -272,11 +274,11 @@ class BlockPass[Block]:
             self.consumed = 0
         if isinstance(self._batches, Iterator):
             raise ValueError(
-                f"batches= is a {type(self._batches).__name__} that is used up, as it is gone "
-                "through only once; give what one can iterate over again, such as a list, "
-                "datasets.row_blocks, or an object whose __iter__ makes a new generator"
+                f"batches= is a {type(self._batches).__name__} that is used up: it can be iterated "
+                "over only once. Pass an iterable that can be iterated over again, such as a "
+                "list, datasets.row_blocks, or an object whose __iter__ returns a new generator"
             )
         raise ValueError(
-            f"batches= yields no block: the {type(self._batches).__name__} is empty, or one cannot "
-            "iterate over it again"
+            f"batches= yields no block: the {type(self._batches).__name__} is empty, or cannot be "
+            "iterated over again"
         )

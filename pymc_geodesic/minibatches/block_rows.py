@@ -1,4 +1,4 @@
-"""How the rows of one data container are checked, and laid out in memory, when blocks come."""
+"""Rows of one data container in a block: validation, and layout in memory."""
 
 from __future__ import annotations
 
@@ -9,35 +9,65 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pymc_geodesic.minibatches.scattered_rows import scatter_rows
-from pymc_geodesic.minibatches.source import undefined_numbers
+from pymc_geodesic.minibatches.source import describe_undefined
+from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.missing_values import missing_message
 from pymc_geodesic.sparse import SparseContainers, canonical_rows
 
+
+@compiled
+def _scatter_rows(
+    values: np.ndarray,
+    columns: np.ndarray,
+    starts: np.ndarray,
+    begins: np.ndarray,
+    into_values: np.ndarray,
+    into_columns: np.ndarray,
+) -> None:
+    """Copy the non-zeros of each row to another position.
+
+    Parameters
+    ----------
+    values, columns : ndarray, shape (nnz,)
+        Non-zeros and their columns.
+    starts : ndarray of int, shape (n + 1,)
+        Begin of each row, and end of the last one.
+    begins : ndarray of int, shape (n,)
+        Begin of each row in the result.
+    into_values, into_columns : ndarray
+        The result.
+    """
+    for row in range(begins.size):
+        shift = begins[row] - starts[row]
+        for k in range(starts[row], starts[row + 1]):
+            into_values[shift + k] = values[k]
+            into_columns[shift + k] = columns[k]
+
+
 type LaidOut = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
-"""Arrays that have rows, and arrays that rows point into, by the names of data containers."""
+"""Arrays with rows, and arrays that rows point into, by the names of data containers."""
 
 _PIECE = 2**14
-"""Rows that are read at a time from a block that may still be on disk."""
+"""Number of rows that are read at a time from a block that may be on disk."""
 
 
 def length_of(part: Any) -> int:
-    """Rows of anything that has a shape."""
+    """Return the number of rows of an array or matrix."""
     return int(part.shape[0])
 
 
 def is_sparse(part: Any) -> bool:
-    """Whether rows are those of a SciPy sparse matrix, or look like them."""
+    """Whether rows are a SciPy sparse matrix, or have its attributes."""
     return sparse.issparse(part) or hasattr(part, "indptr")
 
 
 def pieces_of(part: Any) -> Iterator[Any]:
-    """Read rows in consecutive pieces, so that all of them need not be in memory at once.
+    """Read rows in consecutive pieces, so that not all are in memory at once.
 
     Parameters
     ----------
     part : array_like or sparse matrix
-        With a method ``pieces`` of its own, or anything that has rows and can be sliced.
+        With a method ``pieces``, or any object with rows that can be sliced.
     """
     if hasattr(part, "pieces"):
         yield from part.pieces()
@@ -48,29 +78,29 @@ def pieces_of(part: Any) -> Iterator[Any]:
 
 
 def _undefined_row(rows: np.ndarray) -> int:
-    """Find the first row in which there is a number that is none."""
-    return next(i for i in range(len(rows)) if undefined_numbers(rows[i : i + 1]))
+    """Find the first row with an undefined number."""
+    return next(i for i in range(len(rows)) if describe_undefined(rows[i : i + 1]))
 
 
 def origin(part: Any, row: int) -> str:
-    """Say where a row of a block is, if the block knows."""
+    """Describe the origin of a row, if the block has a method ``origin``."""
     return f", {part.origin(row)}" if hasattr(part, "origin") else ""
 
 
-class Memory:
-    """Buffers that hold one block after another."""
+class Buffers:
+    """Memory that is reused for one block after another."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, np.ndarray] = {}
 
     def take(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """Array of a shape, in the buffer of a name, which is made anew if it is too short.
+        """Return an array in the buffer of a name, which is allocated if it is too short.
 
         Examples
         --------
         >>> import numpy as np
-        >>> from pymc_geodesic.minibatches.block_rows import Memory
-        >>> memory = Memory()
+        >>> from pymc_geodesic.minibatches.block_rows import Buffers
+        >>> memory = Buffers()
         >>> first = memory.take("X", (3, 2), np.dtype(float))
         >>> np.shares_memory(first, memory.take("X", (2, 2), np.dtype(float)))
         True
@@ -88,28 +118,28 @@ class ContainerRows(ABC):
     Attributes
     ----------
     name : str
-        What ``minibatch=`` calls the container.
+        Name of the container in ``minibatch=``.
     """
 
     name: str
 
     @abstractmethod
     def accept(self, part: Any) -> Any:
-        """Check what a block has for the container, without reading its numbers.
+        """Check the part of a block for the container, without reading its values.
 
         Raises
         ------
         ValueError
-            If it is of the wrong kind, type or width.
+            If it has the wrong kind, type or width.
         """
 
     @abstractmethod
     def in_memory(self, part: Any) -> Any:
-        """All rows, in a form that can be sliced, without a copy where they are in memory."""
+        """Read all rows, without a copy if they are in memory."""
 
     @abstractmethod
     def joined(self, parts: Sequence[Any], order: np.ndarray) -> Any:
-        """Rows of several parts in memory, in another order.
+        """Join several parts in memory, in another order.
 
         Parameters
         ----------
@@ -120,7 +150,7 @@ class ContainerRows(ABC):
 
     @abstractmethod
     def empty(self, n: int) -> LaidOut:
-        """``n`` rows of zeros."""
+        """Return ``n`` rows of zeros."""
 
     @abstractmethod
     def lay_out(
@@ -128,7 +158,7 @@ class ContainerRows(ABC):
         parts: Sequence[Any],
         positions: np.ndarray | None,
         length: int,
-        memory: Memory,
+        memory: Buffers,
         where: str,
     ) -> LaidOut:
         """Copy rows to their positions.
@@ -136,32 +166,32 @@ class ContainerRows(ABC):
         Parameters
         ----------
         parts : list
-            Rows, the ones of a part after those of the part before; n in all.
+            Consecutive rows, n in total.
         positions : ndarray of int, shape (n,), or None
-            Place of every row, a permutation; one after the other by default.
+            Position of each row, a permutation; None for their order.
         length : int
-            Rows of the result, of which those after the first n repeat the first ones.
-        memory : Memory
-            Holds the result.
+            Rows of the result; those after the first n repeat the first ones.
+        memory : Buffers
+            Memory of the result.
         where : str
-            What errors call the rows.
+            Description of the rows in error messages.
 
         Raises
         ------
         ValueError
-            If there is a number that is not one.
+            If a value is undefined, or too large for the type of the container.
         """
 
 
-def is_cut(numbers: np.ndarray, stored: np.ndarray) -> bool:
-    """Whether whole numbers were too large for the type in which they are stored.
+def overflows(numbers: np.ndarray, stored: np.ndarray) -> bool:
+    """Whether integers were too large for the type in which they are stored.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.minibatches.block_rows import is_cut
+    >>> from pymc_geodesic.minibatches.block_rows import overflows
     >>> numbers = np.array([100, 300])
-    >>> is_cut(numbers, numbers.astype("int16")), is_cut(numbers, numbers.astype("int8"))
+    >>> overflows(numbers, numbers.astype("int16")), overflows(numbers, numbers.astype("int8"))
     (False, True)
     """
     if stored.dtype.kind not in "iu" or np.can_cast(numbers.dtype, stored.dtype):
@@ -170,13 +200,13 @@ def is_cut(numbers: np.ndarray, stored: np.ndarray) -> bool:
 
 
 class DenseRows(ContainerRows):
-    """Rows of an ordinary data container.
+    """Rows of a dense data container.
 
     Parameters
     ----------
     name : str
     dtype : str
-        Type of its numbers.
+        Data type.
     row_shape : tuple of int
         Shape of one row.
     """
@@ -209,15 +239,15 @@ class DenseRows(ContainerRows):
         return array
 
     def in_memory(self, part: Any) -> np.ndarray:
-        """Array of all rows."""
+        """Read an array of all rows."""
         return np.asarray(part)
 
     def joined(self, parts: Sequence[Any], order: np.ndarray) -> np.ndarray:
-        """Array of the rows in another order."""
+        """Return an array of the rows in another order."""
         return np.concatenate(parts)[order]
 
     def empty(self, n: int) -> LaidOut:
-        """``n`` rows of zeros."""
+        """Return ``n`` rows of zeros."""
         return {self.name: np.zeros((n, *self.row_shape), self.dtype)}, {}
 
     def lay_out(
@@ -225,7 +255,7 @@ class DenseRows(ContainerRows):
         parts: Sequence[Any],
         positions: np.ndarray | None,
         length: int,
-        memory: Memory,
+        memory: Buffers,
         where: str,
     ) -> LaidOut:
         """Copy rows to their positions; see `ContainerRows.lay_out`."""
@@ -234,7 +264,7 @@ class DenseRows(ContainerRows):
         for part in parts:
             begin = first
             for piece in pieces_of(part):
-                if undefined := undefined_numbers(piece):
+                if undefined := describe_undefined(piece):
                     what, remedy = undefined
                     where += origin(part, first - begin + _undefined_row(piece))
                     message = f"batches= yields {what} for {self.name!r} in {where}; {remedy}"
@@ -242,7 +272,7 @@ class DenseRows(ContainerRows):
                 rows = slice(first, first + len(piece))
                 target = rows if positions is None else positions[rows]
                 array[target] = piece
-                if is_cut(piece, array[target]):
+                if overflows(piece, array[target]):
                     raise ValueError(
                         f"batches= yields {piece.dtype} for {self.name!r} that {self.dtype}, which "
                         f"its data container holds, is too narrow for, in {where}; make the "
@@ -272,7 +302,7 @@ class SparseRows(ContainerRows):
         self.dtype = np.dtype(containers.values.type.dtype)
 
     def accept(self, part: Any) -> Any:
-        """Check width and type; any format of SciPy will do."""
+        """Check width and type of a matrix of any SciPy format."""
         if not is_sparse(part):
             raise ValueError(
                 f"batches= yields {type(part).__name__} for the sparse matrix {self.name!r}; yield "
@@ -294,18 +324,18 @@ class SparseRows(ContainerRows):
         return part
 
     def in_memory(self, part: Any) -> sparse.csr_array:
-        """Matrix of all rows."""
+        """Read a matrix of all rows."""
         if sparse.issparse(part):
             return part
         pieces = list(pieces_of(part))
         return sparse.vstack(pieces, format="csr") if pieces else sparse.csr_array(part.shape)
 
     def joined(self, parts: Sequence[Any], order: np.ndarray) -> sparse.csr_array:
-        """Matrix of the rows in another order."""
+        """Return a matrix of the rows in another order."""
         return sparse.vstack(parts, format="csr")[order]
 
     def empty(self, n: int) -> LaidOut:
-        """``n`` rows without non-zeros."""
+        """Return ``n`` rows without non-zeros."""
         return {self._rows: np.zeros((n, 2), np.int64)}, {
             self._values: np.zeros(0, self.dtype),
             self._columns: np.zeros(0, np.int32),
@@ -316,7 +346,7 @@ class SparseRows(ContainerRows):
         parts: Sequence[Any],
         positions: np.ndarray | None,
         length: int,
-        memory: Memory,
+        memory: Buffers,
         where: str,
     ) -> LaidOut:
         """Copy the non-zeros of rows to their positions; see `ContainerRows.lay_out`."""
@@ -335,10 +365,10 @@ class SparseRows(ContainerRows):
         for piece in (piece for part in parts for piece in pieces_of(part)):
             piece = canonical_rows(piece, f"{self.name!r} in {where} of batches=")
             here = positions[first : first + length_of(piece)]
-            # Where entries of the same column were added up, rows end before the next ones begin.
+            # rows are shorter if entries of the same column were added
             begins = rows[here, 0]
             rows[here, 1] = begins + np.diff(piece.indptr)
-            scatter_rows(piece.data, piece.indices, piece.indptr, begins, values, columns)
+            _scatter_rows(piece.data, piece.indices, piece.indptr, begins, values, columns)
             first += length_of(piece)
         rows[n:] = rows[: length - n]
         return {self._rows: rows}, {self._values: values, self._columns: columns}

@@ -1,4 +1,4 @@
-"""Minibatches of documents: rows of sparse counts in memory, or blocks that pass by."""
+"""Minibatches of documents: rows of sparse counts, in memory or streamed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from pymc_geodesic.minibatches.block_as_minibatch import random_first_block
 from pymc_geodesic.minibatches.block_format import BlockPass
-from pymc_geodesic.minibatches.source import PassingRows, RowSource
+from pymc_geodesic.minibatches.source import RowSource, StreamedSource
+from pymc_geodesic.minibatches.streamed_rows import random_first_block
 from pymc_geodesic.sparse import SparseContainers
 
 
@@ -18,7 +18,7 @@ def check_counts(name: str, values: np.ndarray) -> None:
     """Raise ValueError if counts are not whole numbers of at least zero."""
     if np.any(~(values >= 0) | (values != np.floor(values))):
         raise ValueError(
-            f"{name!r} holds numbers that are no counts; local= needs whole numbers of at least 0"
+            f"{name!r} has values that are not counts; local= needs whole numbers of at least 0"
         )
 
 
@@ -26,21 +26,21 @@ class Documents(Protocol):
     """Sparse counts of the documents of a minibatch."""
 
     def check(self) -> None:
-        """Refuse data that are no counts; blocks that pass by are checked as they come."""
+        """Check that data in memory are counts; streamed blocks are checked when they are read."""
 
     def minibatch(
         self, argument: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Find the documents of a minibatch.
+        """Return the documents of a minibatch.
 
         Returns
         -------
         values, columns : ndarray, shape (n_entries,)
             Counts and their words.
         bounds : ndarray of int64, shape (n, 2)
-            Where the entries of each document begin and end.
+            Begin and end of the entries of each document.
         numbers : ndarray or None
-            Which documents of the data they are; None where they pass by.
+            Numbers of the documents in the data; None for streamed documents.
         """
 
     def share(self, argument: int) -> float:
@@ -63,13 +63,13 @@ class ResidentDocuments:
         self._name, self._source, self._containers = name, source, containers
 
     def check(self) -> None:
-        """Refuse data that are no counts."""
+        """Check that the data are counts."""
         check_counts(self._name, self._source.whole_array(self._containers.values))
 
     def minibatch(
         self, argument: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Find the documents of a minibatch; see `Documents.minibatch`."""
+        """Return the documents of a minibatch; see `Documents.minibatch`."""
         rows = self._source.arrays[self._containers.rows.name]
         return (
             self._source.whole_array(self._containers.values),
@@ -79,26 +79,26 @@ class ResidentDocuments:
         )
 
     def share(self, argument: int) -> float:
-        """One: all minibatches have the same number of documents."""
+        """Return 1: all minibatches have the same number of documents."""
         return 1.0
 
 
-class StreamedDocuments(PassingRows):
+class StreamedDocuments(StreamedSource):
     """Blocks of documents of an iterable, each a minibatch.
 
     Parameters
     ----------
     batches : iterable
         Re-iterable that yields matrices of counts, shape (n, V), sparse or dense, or mappings
-        with one of the name of the data. It is started again when it is exhausted.
+        with one of the name of the data. It is iterated over again when it is exhausted.
     name : str
-        Data container the blocks stand for.
+        Data container of the blocks.
     n_words : int
         V.
     largest : int
-        Documents that a block may have.
+        Largest number of documents of a block.
     n_rows : int
-        N, all documents.
+        N, the number of all documents.
     """
 
     def __init__(
@@ -138,39 +138,38 @@ class StreamedDocuments(PassingRows):
             )
         if not 1 <= rows.shape[0] <= self._largest:
             raise ValueError(
-                f"batches= yields a block of {rows.shape[0]} documents, but the model has places "
-                f"for 1 to {self._largest}: make the model with as many documents as the largest "
-                "block has, such as the first block"
+                f"batches= yields a block of {rows.shape[0]} documents, but the model has "
+                f"{self._largest}: make the model with the number of documents of the largest block"
             )
         check_counts(self._name, rows.data)
-        # One type, so that the same compiled code, which rounds the same, sees every block.
+        # one data type, so that all blocks have the same compiled code and rounding
         rows = rows.astype(np.float64)
         rows.indices = rows.indices.astype(np.int32, copy=False)
         return rows
 
     def next_starts(self, n: int) -> np.ndarray:
-        """Take the next ``n`` blocks; return their places among them."""
+        """Read the next ``n`` blocks; return their positions in the list."""
         self._blocks = [self._pass.next_block() for _ in range(n)]
         return np.arange(n, dtype=np.int64)
 
     def check(self) -> None:
-        """Nothing to do: every block is checked as it comes."""
+        """Do nothing: blocks are checked when they are read."""
 
     def minibatch(
         self, argument: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Find the documents of a block; see `Documents.minibatch`."""
+        """Return the documents of a block; see `Documents.minibatch`."""
         block = self._blocks[argument]
         bounds = np.column_stack([block.indptr[:-1], block.indptr[1:]]).astype(np.int64)
         return block.data, block.indices, bounds, None
 
     def share(self, argument: int) -> float:
-        """Documents of a block, divided by those that a block may have."""
+        """Return the number of documents of a block, divided by the largest number."""
         return self._blocks[argument].shape[0] / self._largest
 
     @property
     def state(self) -> dict[str, Any]:
-        """How many blocks of the current pass were used."""
+        """Number of blocks of the current pass that were used."""
         return {"consumed": self._pass.consumed}
 
     @state.setter

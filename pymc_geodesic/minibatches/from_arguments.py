@@ -1,4 +1,4 @@
-"""The source of minibatches that the arguments of a step method ask for."""
+"""Source of minibatches for the arguments of a step method."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -15,28 +16,28 @@ from pytensor.graph.basic import Variable
 
 from pymc_geodesic.arguments import check_containers, check_count, check_row_blocks
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.minibatches.block_as_minibatch import StreamedRows
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows, SparseRows
-from pymc_geodesic.minibatches.grouped_rows import GroupedRows
 from pymc_geodesic.minibatches.model_rows import ModelRows, selected_rows, with_containers
-from pymc_geodesic.minibatches.orders import MINIBATCH_ORDERS, RowNoise, check_order, order_for
-from pymc_geodesic.minibatches.random_rows import RandomRows
-from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
-from pymc_geodesic.minibatches.row_inputs import RowInput, drawn_rows, graphs_of
-from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
+from pymc_geodesic.minibatches.resident_rows import (
+    GroupedRows,
+    IndependentRows,
+    RandomRows,
+    ShuffledRows,
+)
+from pymc_geodesic.minibatches.row_inputs import RowInput, drawn_rows, model_graphs
 from pymc_geodesic.minibatches.source import AllRows, RowSource, check_numbers
+from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks, StreamedRows
 from pymc_geodesic.sparse import SparseContainers, sparse_containers
 
-type Containers = Mapping[str, SharedVariable | SparseContainers]
-"""Data that ``minibatch=`` names, by their names."""
+# --- arguments ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class MinibatchArguments:
     """Arguments of a step method that select its minibatches.
 
-    A step keeps them because it makes its rows anew where it is unpickled.
+    A step keeps them, to make its source again when it is unpickled.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ class MinibatchArguments:
 
     @property
     def streamed(self) -> tuple[str, ...]:
-        """Names of the data whose rows come from ``batches``."""
+        """Names of the data whose rows come from ``batches=``."""
         return () if self.batches is None else self.names
 
 
@@ -108,30 +109,104 @@ def rows_as_containers(
     return with_containers(model, rows), replace(arguments, minibatch=tuple(rows.data)), rows
 
 
+# --- order --------------------------------------------------------------------------------------
+
+MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
+    "shuffled": ShuffledRows,
+    "independent": IndependentRows,
+    "random": RandomRows,
+}
+
+FEW_MINIBATCHES = 1000
+"""Number of minibatches of an epoch below which rows are drawn with replacement if the noise is
+subtracted."""
+
+
+class MinibatchNoise(Enum):
+    """Assumption of a sampler about the noise of its minibatches."""
+
+    ANY = "none"
+    WHITE = "independent between inner steps"
+    SUBTRACTED = "independent between inner steps, and subtracted from the injected noise"
+
+
+def check_order(minibatch_order: str) -> None:
+    """Check ``minibatch_order=``.
+
+    Raises
+    ------
+    ValueError
+        If it is unknown; the message lists the choices.
+    """
+    if minibatch_order not in MINIBATCH_ORDERS:
+        raise ValueError(
+            f"minibatch_order={minibatch_order!r} is unknown; choose one of "
+            f"{sorted(MINIBATCH_ORDERS)}"
+        )
+
+
+def order_for(requested: str, noise: MinibatchNoise, n_minibatches: float) -> str:
+    """Choose the order of the rows: instead of shuffled ones, those with the noise that is assumed.
+
+    With K minibatches of rows that are shuffled once, the relative error of the variance in a
+    direction is about sqrt(2 / K). Therefore, if the noise is subtracted and K is small, rows are
+    drawn with replacement.
+
+    Parameters
+    ----------
+    requested : str
+        The argument ``minibatch_order=``.
+    noise : MinibatchNoise
+    n_minibatches : float
+        K, N divided by the batch size; infinite if it is unknown.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.minibatches.from_arguments import MinibatchNoise, order_for
+    >>> order_for("shuffled", MinibatchNoise.WHITE, 100.0)
+    'independent'
+    >>> order_for("shuffled", MinibatchNoise.SUBTRACTED, 100.0)
+    'random'
+    """
+    if noise is MinibatchNoise.ANY or requested != "shuffled":
+        return requested
+    return (
+        "random"
+        if noise is MinibatchNoise.SUBTRACTED and n_minibatches < FEW_MINIBATCHES
+        else "independent"
+    )
+
+
+# --- sources ------------------------------------------------------------------------------------
+
+type Containers = Mapping[str, SharedVariable | SparseContainers]
+"""Data that ``minibatch=`` names, by their names."""
+
+
 def minibatch_source(
     model: Model,
     arguments: MinibatchArguments,
     *,
-    noise: RowNoise = RowNoise.ANY,
-    n_rows: int | None = None,
+    noise: MinibatchNoise = MinibatchNoise.ANY,
+    default_batch_size: int | None = None,
 ) -> RowSource:
-    """Rows that the user of a step asks for by name, that the model itself draws, or all.
+    """Make the source of rows that are named, that the model draws, or of all rows.
 
     Parameters
     ----------
     model : pymc.Model
     arguments : MinibatchArguments
-    noise : RowNoise
-        What the step counts on of the noise of minibatches.
-    n_rows : int, optional
-        Rows of a minibatch, where the arguments name data in memory and no number.
+    noise : MinibatchNoise
+        Assumption of the step about the noise of minibatches.
+    default_batch_size : int, optional
+        Batch size of named data in memory, if ``batch_size=`` is omitted.
 
     Raises
     ------
     ValueError
         See `named_row_source` and `row_source`.
     """
-    source = named_row_source(model, arguments, noise=noise, n_rows=n_rows)
+    source = named_row_source(model, arguments, noise=noise, default_batch_size=default_batch_size)
     if source is not None:
         return source
     return drawn_row_source(model, arguments.minibatch_order, noise=noise)
@@ -148,7 +223,7 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
     if not 1 <= batch_size <= n_rows:
         raise ValueError(
             f"batch_size={batch_size} does not fit the {n_rows} rows of {next(iter(lengths))!r}; "
-            f"choose 1 to {n_rows}, or leave batch_size out to use all rows"
+            f"choose 1 to {n_rows}, or omit batch_size to use all rows"
         )
     for name, array in arrays.items():
         check_numbers(name, array)
@@ -157,13 +232,12 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
 def row_source(
     arrays: Mapping[str, np.ndarray], batch_size: int, minibatch_order: str
 ) -> ShuffledRows | RandomRows:
-    """Source of minibatches of rows that are all in memory.
+    """Make a source of rows in memory.
 
     Raises
     ------
     ValueError
-        For an unknown order, a batch that does not fit the data, or data that hold NaN or
-        infinity.
+        For an unknown order, a batch size that exceeds the data, or data with NaN or infinity.
     """
     check_order(minibatch_order)
     _check_rows(arrays, batch_size)
@@ -171,28 +245,30 @@ def row_source(
 
 
 def drawn_row_source(
-    model: Model, minibatch_order: str = "shuffled", *, noise: RowNoise = RowNoise.ANY
+    model: Model, minibatch_order: str = "shuffled", *, noise: MinibatchNoise = MinibatchNoise.ANY
 ) -> RowSource:
-    """Source of the rows that every `pymc.Minibatch` in a model stands for; all rows without one.
+    """Make a source of the rows of all `pymc.Minibatch` in a model, or of all rows without any.
 
     Raises
     ------
     ValueError
         See `row_source`.
     """
-    drawn = drawn_rows(graphs_of(model))
+    drawn = drawn_rows(model_graphs(model))
     if not drawn:
         return AllRows()
     groups: dict[int, list[RowInput]] = {}
     for row in dict.fromkeys(drawn.values()):
         groups.setdefault(row.group, []).append(row)
-    n_blocks = min(len(row.data) / row.block.type.shape[0] for row in drawn.values())
-    order = order_for(minibatch_order, noise, n_blocks)
+    n_minibatches = min(len(row.data) / row.block.type.shape[0] for row in drawn.values())
+    order = order_for(minibatch_order, noise, n_minibatches)
     sources: list[RowSource] = []
     for members in groups.values():
         arrays = {row.name: row.data for row in members}
         source = row_source(arrays, members[0].block.type.shape[0], order)
-        source.watch({row.name: row.container for row in members if row.container is not None})
+        source.track_containers(
+            {row.name: row.container for row in members if row.container is not None}
+        )
         sources.append(source)
     joined = sources[0] if len(sources) == 1 else GroupedRows(sources)
     joined.drawn = drawn
@@ -207,7 +283,7 @@ def _streamed_source(
     total = arguments.total_size
     total = getattr(batches, "total_size", None) if total is None else total
     if total is None:
-        raise ValueError("batches= does not say how many rows there are; pass total_size=")
+        raise ValueError("batches= has no total_size; pass total_size=, the number of all rows")
     blocks = BlockFormat(
         [
             SparseRows(name, container)
@@ -251,21 +327,21 @@ def _resident_source(
         )
     for parts in sparse:
         _make_contiguous(source, parts)
-    source.watch(dense | {parts.values.name: parts.values for parts in sparse})
+    source.track_containers(dense | {parts.values.name: parts.values for parts in sparse})
     return source
 
 
 def _make_contiguous(source: RowSource, sparse: SparseContainers) -> None:
-    """Let the rows of a source point into numbers of their own, in the order of the rows."""
+    """Copy the entries of a sparse matrix in the order of the rows of a source."""
     values = sparse.values.get_value(borrow=True)
     columns = sparse.columns.get_value(borrow=True)
-    values, columns = source.in_order_of_rows(sparse.rows.name, values, columns)
+    values, columns = source.reorder_entries(sparse.rows.name, values, columns)
     source.whole[sparse.values.name] = values
     source.whole[sparse.columns.name] = columns
 
 
 def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
-    """Find the data that ``minibatch=`` names."""
+    """Find the data of a name in ``minibatch=``."""
     sparse = sparse_containers(model, name)
     if sparse is not None:
         return sparse
@@ -280,14 +356,14 @@ def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
                 "use this container in it"
             )
         raise ValueError(
-            f"minibatch= names {name!r}, which is no pm.Data container of the model; "
+            f"minibatch= names {name!r}, which is not a pm.Data container of the model; "
             f"the containers are {known}{remedy}"
         )
     return container
 
 
-def _blocks_of_first(containers: Containers, batch_size: int) -> float:
-    """Blocks of the first container, infinite if it has no row for each of the data."""
+def _minibatches_of_first(containers: Containers, batch_size: int) -> float:
+    """Return N / n of the first container; infinite for a sparse matrix or a scalar."""
     first = next(iter(containers.values()), None)
     if not isinstance(first, SharedVariable):
         return math.inf
@@ -295,8 +371,8 @@ def _blocks_of_first(containers: Containers, batch_size: int) -> float:
     return len(value) / batch_size if value.ndim else math.inf
 
 
-def _refuse_without_containers(model: Model, arguments: MinibatchArguments) -> None:
-    if arguments.batch_size is not None and drawn_rows(graphs_of(model)):
+def _check_no_other_arguments(model: Model, arguments: MinibatchArguments) -> None:
+    if arguments.batch_size is not None and drawn_rows(model_graphs(model)):
         message = (
             "batch_size= would divide the rows of a model that draws them itself, by pm.Minibatch: "
             "its batch_size is that of pm.Minibatch. Leave batch_size= out, or write the model "
@@ -307,8 +383,8 @@ def _refuse_without_containers(model: Model, arguments: MinibatchArguments) -> N
     for argument in ("batch_size", "batches", "total_size"):
         if getattr(arguments, argument) is not None:
             raise ValueError(
-                f"{argument}= needs minibatch=[...], the names of the data containers whose "
-                f"rows it divides; this model has {containers}"
+                f"{argument}= needs minibatch=[...], the names of the data containers with a row "
+                f"per observation; this model has {containers}"
             )
 
 
@@ -319,45 +395,44 @@ def _check_draws_per_block(arguments: MinibatchArguments) -> None:
     if not (int(draws) == draws and draws >= 1):
         raise ValueError(f"draws_per_block must be a positive integer, got {draws}")
     if arguments.batches is None:
-        raise ValueError("draws_per_block= is about the blocks of batches=, which is missing")
+        raise ValueError("draws_per_block= needs batches=, an iterable of blocks")
 
 
 def named_row_source(
     model: Model,
     arguments: MinibatchArguments,
     *,
-    noise: RowNoise = RowNoise.ANY,
-    n_rows: int | None = None,
+    noise: MinibatchNoise = MinibatchNoise.ANY,
+    default_batch_size: int | None = None,
 ) -> RowSource | None:
-    """Row source of the minibatch arguments of a step method; None where there are none.
+    """Make the source of rows of the data that arguments name; None if they name none.
 
     Takes the arguments of `minibatch_source`.
 
     Raises
     ------
     ValueError
-        For an unknown container, missing or contradictory arguments, or a batch that does not
-        fit the data.
+        For an unknown container, missing or contradictory arguments, or a batch size that exceeds
+        the data.
     """
     _check_draws_per_block(arguments)
     check_order(arguments.minibatch_order)
     if arguments.minibatch is None:
-        _refuse_without_containers(model, arguments)
+        _check_no_other_arguments(model, arguments)
         return None
-    if drawn_rows(graphs_of(model)):
+    if drawn_rows(model_graphs(model)):
         raise ValueError(
-            f"minibatch={arguments.minibatch!r} names containers of a model that draws rows "
-            "itself, by pm.Minibatch: put all of its data into pm.Data containers and name these, "
-            "or leave minibatch= out"
+            f"minibatch={arguments.minibatch!r} names containers of a model with pm.Minibatch: "
+            "use pm.Data containers for all of its data and name these, or omit minibatch="
         )
     containers = {name: _container(model, name) for name in arguments.names}
     batch_size = arguments.batch_size
-    n_blocks = _blocks_of_first(containers, batch_size) if batch_size else math.inf
-    order = order_for(arguments.minibatch_order, noise, n_blocks)
+    n_minibatches = _minibatches_of_first(containers, batch_size) if batch_size else math.inf
+    order = order_for(arguments.minibatch_order, noise, n_minibatches)
     if arguments.batches is not None:
         return _streamed_source(arguments, containers, order)
     if batch_size is None:
-        batch_size = n_rows
+        batch_size = default_batch_size
     if batch_size is None:
         raise ValueError("minibatch= needs batch_size=, the number of rows of a minibatch")
     return _resident_source(arguments, containers, int(batch_size), order)

@@ -11,13 +11,13 @@ from pymc.model import Model
 from pytensor import shared
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.minibatches.row_inputs import drawn_rows, evaluated, graphs_of
+from pymc_geodesic.minibatches.row_inputs import drawn_rows, evaluate_data, model_graphs
+from pymc_geodesic.sparse import sparse_containers
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,9 @@ class ModelRows:
     def __repr__(self) -> str:
         """Describe the rows, and the data that move with them."""
         dim = f" (dim {self.dim!r})" if self.dim else ""
-        arrays = ", ".join(f"{name} {evaluated(each).shape}" for name, each in self.data.items())
+        arrays = ", ".join(
+            f"{name} {evaluate_data(each).shape}" for name, each in self.data.items()
+        )
         return f"{self.n_rows:,} rows of {', '.join(self.observed)}{dim}: {arrays}"
 
     @property
@@ -71,7 +73,8 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
     Raises
     ------
     ValueError
-        If no variable is observed, or the observed variables have different rows.
+        If no variable is observed, the observed variables have different rows, or an array has a
+        row and a column for each observation.
 
     Examples
     --------
@@ -95,9 +98,18 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
     for leaf in _leaves(model, [*observed, *values, *model.potentials]):
         if leaf in data.values() or not _has_rows(model, leaf, n_rows, dim):
             continue
-        is_container = isinstance(leaf, SharedVariable)
-        number = sum(name.startswith("constant ") for name in data) + 1
-        data[str(leaf.name) if is_container else f"constant {number}"] = leaf
+        number = sum(each.startswith("constant ") for each in data) + 1
+        name = _name(model, leaf) if isinstance(leaf, SharedVariable) else f"constant {number}"
+        if np.shape(_value(leaf)) == (n_rows, n_rows):
+            message = (
+                f"{name!r} has the shape {(n_rows, n_rows)}, a row and a column for each of the "
+                f"observations of {observed[0].name!r}, as a covariance has: observations that "
+                "depend on each other cannot be divided into minibatches; use all rows, without "
+                "batch_size=. If it is a matrix of covariates, put the data into pm.Data "
+                "containers and name these, minibatch=[...]"
+            )
+            raise ValueError(see(message, "no-sum-over-rows"))
+        data[name] = leaf
     return ModelRows(n_rows, tuple(rv.name for rv in observed), dim, data)
 
 
@@ -138,7 +150,7 @@ def _first_dim(model: Model, name: str) -> str | None:
 
 
 def _length(model: Model, rv: TensorVariable) -> int:
-    return len(evaluated(model.rvs_to_values[rv]))
+    return len(evaluate_data(model.rvs_to_values[rv]))
 
 
 def _leaves(model: Model, graphs: Sequence[Variable]) -> Iterator[Variable]:
@@ -153,8 +165,18 @@ def _has_rows(model: Model, leaf: Variable, n_rows: int, dim: str | None) -> boo
     own = _first_dim(model, leaf.name) if isinstance(leaf, SharedVariable) else None
     if dim and own and own != dim:
         return False
-    value = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
-    return np.shape(value)[:1] == (n_rows,)
+    return np.shape(_value(leaf))[:1] == (n_rows,)
+
+
+def _name(model: Model, container: SharedVariable) -> str:
+    """Name of a container, or of the sparse matrix whose rows it holds."""
+    name = str(container.name)
+    sparse = sparse_containers(model, name.removesuffix("_rows"))
+    return name if sparse is None else name.removesuffix("_rows")
+
+
+def _value(leaf: Variable) -> np.ndarray:
+    return leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
 
 
 def selected_rows(model: Model, names: Sequence[str], batch_size: int | None) -> ModelRows | None:
@@ -173,7 +195,7 @@ def selected_rows(model: Model, names: Sequence[str], batch_size: int | None) ->
         If containers and observed variables are mixed, a name is unknown, or rows are ambiguous.
     """
     if not names:
-        if batch_size is None or drawn_rows(graphs_of(model)):
+        if batch_size is None or drawn_rows(model_graphs(model)):
             return None
         return find_rows(model)
     known = [rv.name for rv in model.observed_RVs] + [
@@ -212,8 +234,11 @@ def with_containers(model: Model, rows: ModelRows) -> Model:
     }
     if not containers:
         return model
-    terms = [*model.basic_RVs, *model.potentials]
-    replaced = dict(zip(terms, graph_replace(terms, containers, strict=False), strict=True))
+    replaced: dict[Variable, Variable] = dict(containers)
+    for node in io_toposort([], [*model.basic_RVs, *model.potentials]):
+        if not replaced.keys().isdisjoint(node.inputs):
+            new_node = node.clone_with_new_inputs([replaced.get(v, v) for v in node.inputs])
+            replaced.update(zip(node.outputs, new_node.outputs, strict=True))
     copy = Model(model=None)
     copy.add_coords(model.coords, lengths=model.dim_lengths)
     dims = model.named_vars_to_dims
@@ -221,7 +246,7 @@ def with_containers(model: Model, rows: ModelRows) -> Model:
         copy.data_vars.append(data)
         copy.add_named_variable(data, dims=dims.get(data.name))
     for rv in model.basic_RVs:
-        new, value = replaced[rv], model.rvs_to_values[rv]
+        new, value = replaced.get(rv, rv), model.rvs_to_values[rv]
         is_free = rv in model.free_RVs
         (copy.free_RVs if is_free else copy.observed_RVs).append(new)
         copy.create_value_var(
@@ -234,7 +259,7 @@ def with_containers(model: Model, rows: ModelRows) -> Model:
         new.name = rv.name
         copy.add_named_variable(new, dims=dims.get(rv.name))
     for potential in model.potentials:
-        new = replaced[potential]
+        new = replaced.get(potential, potential)
         copy.potentials.append(new)
         new.name = potential.name
         copy.add_named_variable(new, dims=dims.get(potential.name))

@@ -1,8 +1,12 @@
-"""The blocks of rows that stand for the data of a model."""
+"""Inputs of a model that have rows: data containers, and the outputs of `pymc.Minibatch`.
+
+`RowInputs` are the inputs of one log-density that blocks of rows replace, and `RowIndex` describes
+rows that are indices into arrays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -15,10 +19,14 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.failure_modes import see
+
+# --- inputs with rows ---------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, eq=False)
 class RowInput:
-    """Data of which every gradient sees a block of consecutive rows.
+    """Data of which a gradient sees a block of consecutive rows.
 
     Attributes
     ----------
@@ -27,12 +35,12 @@ class RowInput:
     data : ndarray, shape (n_rows, ...)
         All rows.
     block : TensorVariable, shape (batch_size, ...)
-        Stands for the block in the graph.
+        Input of the graph that stands for the block.
     container : Variable or None
-        Where `pymc.Minibatch` has the rows from, a data container or what is computed from some, if
-        they can be exchanged.
+        Argument of `pymc.Minibatch`, if it is or depends on data containers, whose values may
+        change.
     group : int
-        Inputs of the same group see the same rows; those of different groups are drawn apart.
+        Inputs of the same group have the same rows; those of different groups are independent.
     """
 
     name: str
@@ -43,110 +51,34 @@ class RowInput:
 
     @property
     def present(self) -> np.ndarray:
-        """All rows, with the values that their data containers have now."""
-        return self.data if self.container is None else evaluated(self.container)
+        """All rows, with the present values of their data containers."""
+        return self.data if self.container is None else evaluate_data(self.container)
+
+    def resized(self, n_rows: int | None, name: str | None = None) -> TensorVariable:
+        """Make a block with another number of rows, None for any number, and perhaps a name."""
+        kind = self.block.type
+        return pt.TensorType(kind.dtype, (n_rows, *kind.shape[1:]))(name or self.block.name)
 
 
 type DrawnRows = Mapping[tuple[Variable, int], RowInput]
-"""Rows that `pymc.Minibatch` draws, by its generator and the place of the data in its arguments."""
+"""Inputs that `pymc.Minibatch` draws, by its generator and the position of the data among its
+arguments."""
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """What an output of `pymc.Minibatch` is.
-
-    Two nodes that share one generator draw the same rows, so outputs are told apart by the
-    generator and their place among its outputs, and not by the node.
-    """
-
-    generator: Variable
-    place: int
-    data: Variable
-
-
-def _drawn_variables(graphs: Sequence[Variable]) -> dict[Variable, _Drawn]:
-    """Find the outputs of `pymc.Minibatch` in graphs."""
-    found: dict[Variable, _Drawn] = {}
-    for variable in ancestors(graphs):
-        node = variable.owner
-        if node is not None and isinstance(node.op, MinibatchOp):
-            *data, generator = node.inputs
-            for place, (output, full) in enumerate(zip(node.outputs[:-1], data, strict=True)):
-                found[output] = _Drawn(generator, place, full)
-    return found
-
-
-def values_behind(variable: Variable) -> list[np.ndarray]:
-    """Values of all data containers that a variable depends on, not copied."""
-    shared = [each for each in graph_inputs([variable]) if isinstance(each, SharedVariable)]
-    return [each.get_value(borrow=True) for each in shared]
-
-
-def evaluated(variable: Variable) -> np.ndarray:
-    """Value of data, of which nothing is random."""
-    if isinstance(variable, Constant):
-        return np.asarray(variable.data)
-    if isinstance(variable, SharedVariable):
-        return np.asarray(variable.get_value(borrow=True))
-    return np.asarray(variable.eval())
-
-
-def graphs_of(model: Model) -> list[Variable]:
-    """All that the log-density of a model is made of, in the order of its terms."""
-    graphs: list[Variable] = []
-    for rv in (*model.free_RVs, *model.observed_RVs):
-        graphs += [rv, model.rvs_to_values[rv]]
-    return [*graphs, *model.potentials]
-
-
-def drawn_rows(graphs: Sequence[Variable]) -> DrawnRows:
-    """Rows that `pymc.Minibatch` draws in graphs, as many in a block as it says.
-
-    Returns
-    -------
-    dict of (generator, int) to RowInput
-        By the generator of a `pymc.Minibatch`, and the place of the data among its arguments.
-    """
-    rows: dict[tuple[Variable, int], RowInput] = {}
-    inputs: dict[tuple[Variable, Variable], RowInput] = {}
-    groups: dict[Variable, int] = {}
-    names: set[str] = set()
-    for i, (output, drawn) in enumerate(_drawn_variables(graphs).items()):
-        group = groups.setdefault(drawn.generator, len(groups))
-        known = drawn.data, drawn.generator
-        if known not in inputs:
-            data = evaluated(drawn.data)
-            name = getattr(drawn.data, "name", None) or f"minibatch_{i}"
-            if name in names:
-                name = f"{name} ({i})"
-            names.add(name)
-            seen = SeenRows(n_rows=output.type.shape[0])
-            inputs[known] = RowInput(
-                name,
-                data,
-                seen.block(f"minibatch_{i}_block", data, output),
-                drawn.data if values_behind(drawn.data) else None,
-                group,
-            )
-        rows[drawn.generator, drawn.place] = inputs[known]
-    return rows
-
-
-@dataclass(frozen=True)
-class SeenRows:
-    """Which rows a log-density sees, and how many of them at once.
+class RowInputs:
+    """Inputs of a log-density that blocks of rows replace.
 
     Attributes
     ----------
     arrays : mapping of str to ndarray
-        Rows of data containers by name: all of them or, for data that are streamed, any of the same
-        type.
+        Rows of data containers by name: all of them or, for streamed data, any of the same type.
     drawn : mapping of (generator, int) to RowInput
-        Where there are none of a name: rows that `pymc.Minibatch` draws; see `drawn_rows`.
+        Without ``arrays``: rows that `pymc.Minibatch` draws; see `drawn_rows`.
     n_rows : int or None
-        Rows of a block. With None the number is left open, and is what `pymc.Minibatch` says.
+        Rows of a block. None for any number, or for the batch size of `pymc.Minibatch`.
     whole : tuple of str
-        Data containers that stand for arrays of any length, which the rows point into.
+        Data containers of any length that all blocks share, because the rows point into them.
     """
 
     arrays: Mapping[str, np.ndarray] = MappingProxyType({})
@@ -154,32 +86,265 @@ class SeenRows:
     n_rows: int | None = None
     whole: tuple[str, ...] = ()
 
-    def block(self, name: str, data: np.ndarray, like: Variable) -> TensorVariable:
-        """Make what stands for rows of an array, of the type of another variable."""
-        return pt.TensorType(like.type.dtype, (self.n_rows, *data.shape[1:]))(name)
-
     def blocks(self, model: Model, graphs: Sequence[Variable]) -> dict[Variable, RowInput]:
-        """Blocks that stand for the data of a model, by what they stand for in its graphs."""
+        """Return the inputs with rows, by the variable in the graphs that each replaces.
+
+        Parameters
+        ----------
+        model : pymc.Model
+        graphs : list of Variable
+            Terms of its log-density.
+        """
         return self._of_containers(model) if self.arrays else self._of_outputs(graphs)
 
     def _of_containers(self, model: Model) -> dict[Variable, RowInput]:
         rows: dict[Variable, RowInput] = {}
         for name, array in self.arrays.items():
             container = model[name]
-            block = self.block(f"{name}_block", array, container)
+            block = _block(f"{name}_block", self.n_rows, array, container)
             rows[container] = RowInput(name, array, block)
         return rows
 
     def _of_outputs(self, graphs: Sequence[Variable]) -> dict[Variable, RowInput]:
-        """Blocks by the outputs of `pymc.Minibatch`, each group of as many rows as it says."""
         found = {
-            output: self.drawn[each.generator, each.place]
-            for output, each in _drawn_variables(graphs).items()
+            output: self.drawn[each.generator, each.position]
+            for output, each in _minibatch_outputs(graphs).items()
         }
         if self.n_rows is None:
             return found
-        resized = {
-            row: replace(row, block=self.block(row.block.name, row.data, row.block))
-            for row in found.values()
-        }
+        resized = {row: replace(row, block=row.resized(self.n_rows)) for row in found.values()}
         return {output: resized[row] for output, row in found.items()}
+
+
+def _block(name: str, n_rows: int | None, data: np.ndarray, like: Variable) -> TensorVariable:
+    """Make the input for a block of rows of an array, with the data type of a variable."""
+    return pt.TensorType(like.type.dtype, (n_rows, *data.shape[1:]))(name)
+
+
+# --- pm.Minibatch -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _MinibatchOutput:
+    """An output of `pymc.Minibatch`.
+
+    Two nodes that share a generator draw the same rows. Therefore outputs are identified by
+    generator and position, and not by node.
+    """
+
+    generator: Variable
+    position: int
+    data: Variable
+
+
+def _minibatch_outputs(graphs: Sequence[Variable]) -> dict[Variable, _MinibatchOutput]:
+    """Find the outputs of `pymc.Minibatch` in graphs."""
+    found: dict[Variable, _MinibatchOutput] = {}
+    for variable in ancestors(graphs):
+        node = variable.owner
+        if node is not None and isinstance(node.op, MinibatchOp):
+            *data, generator = node.inputs
+            for position, (output, full) in enumerate(zip(node.outputs[:-1], data, strict=True)):
+                found[output] = _MinibatchOutput(generator, position, full)
+    return found
+
+
+def model_graphs(model: Model) -> list[Variable]:
+    """Graphs that the log-density of a model is made of, in the order of its terms."""
+    graphs: list[Variable] = []
+    for rv in (*model.free_RVs, *model.observed_RVs):
+        graphs += [rv, model.rvs_to_values[rv]]
+    return [*graphs, *model.potentials]
+
+
+def drawn_rows(graphs: Sequence[Variable]) -> DrawnRows:
+    """Find the rows that `pymc.Minibatch` draws in graphs.
+
+    Returns
+    -------
+    dict of (generator, int) to RowInput
+        By the generator of a `pymc.Minibatch` and the position of the data among its arguments.
+    """
+    rows: dict[tuple[Variable, int], RowInput] = {}
+    inputs: dict[tuple[Variable, Variable], RowInput] = {}
+    groups: dict[Variable, int] = {}
+    names: set[str] = set()
+    for i, (output, drawn) in enumerate(_minibatch_outputs(graphs).items()):
+        group = groups.setdefault(drawn.generator, len(groups))
+        key = drawn.data, drawn.generator
+        if key not in inputs:
+            data = evaluate_data(drawn.data)
+            name = getattr(drawn.data, "name", None) or f"minibatch_{i}"
+            if name in names:
+                name = f"{name} ({i})"
+            names.add(name)
+            inputs[key] = RowInput(
+                name,
+                data,
+                _block(f"minibatch_{i}_block", output.type.shape[0], data, output),
+                drawn.data if container_values(drawn.data) else None,
+                group,
+            )
+        rows[drawn.generator, drawn.position] = inputs[key]
+    return rows
+
+
+def check_observed_minibatches(model: Model) -> None:
+    """Check that observed data have the rows that `pymc.Minibatch` draws, and not all rows.
+
+    PyTensor only reports different numbers of rows, and not even these if a minibatch has one row
+    or as many rows as the data.
+
+    Raises
+    ------
+    ValueError
+        The message names the observed variable and the data.
+    """
+    graphs = model_graphs(model)
+    drawn = RowInputs(drawn=drawn_rows(graphs)).blocks(model, graphs)
+    if not drawn:
+        return
+    for rv in model.observed_RVs:
+        observed = model.rvs_to_values[rv]
+        if not drawn.keys().isdisjoint(ancestors([observed])):
+            continue
+        for variable in ancestors([rv]):
+            row = drawn.get(variable)
+            if row is not None and len(row.data) == _n_rows(observed):
+                raise ValueError(see(_describe_all_observed(rv.name, row), "minibatch"))
+
+
+def _n_rows(observed: Variable) -> int | None:
+    """Length of the first axis, if it is known."""
+    if isinstance(observed, SharedVariable):
+        shape: tuple[int | None, ...] = observed.get_value(borrow=True).shape
+    else:
+        shape = observed.type.shape
+    return shape[0] if shape else None
+
+
+def _describe_all_observed(observed: str, row: RowInput) -> str:
+    is_named = row.block.name != f"{row.name}_block"
+    X = row.name if is_named else "X"
+    n, batch_size = len(row.data), row.block.type.shape[0]
+    return (
+        f"{observed!r} has all {n} observed values, but pm.Minibatch draws {batch_size} of the {n} "
+        f"rows of {repr(X) if is_named else 'its data'}. Draw them together, {X}_rows, "
+        f"{observed}_rows = pm.Minibatch({X}, {observed}, batch_size={batch_size}), and pass "
+        f"observed={observed}_rows"
+    )
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def container_values(variable: Variable) -> list[np.ndarray]:
+    """Values of all data containers that a variable depends on, not copied."""
+    shared = [each for each in graph_inputs([variable]) if isinstance(each, SharedVariable)]
+    return [each.get_value(borrow=True) for each in shared]
+
+
+def evaluate_data(variable: Variable) -> np.ndarray:
+    """Evaluate data, which depend on no random variable."""
+    if isinstance(variable, Constant):
+        return np.asarray(variable.data)
+    if isinstance(variable, SharedVariable):
+        return np.asarray(variable.get_value(borrow=True))
+    return np.asarray(variable.eval())
+
+
+# --- indices ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OutOfBounds:
+    """An index that exceeds its array.
+
+    Attributes
+    ----------
+    row : int or None
+        Row that has the index, if it belongs to one.
+    description : str
+    """
+
+    row: int | None
+    description: str
+
+
+@dataclass(frozen=True)
+class RowIndex:
+    """Indices that a log-density computes from rows, such as the group of each row.
+
+    Compiled code does not check bounds: the index 57 into an array of 50 entries reads the memory
+    after the array.
+
+    Parameters
+    ----------
+    containers : tuple of str
+        Data that the indices are computed from.
+    length : int
+        Number of entries of the array.
+    array : str
+        Description of the array.
+    compute : callable
+        Function of the data by name that returns the indices, an array of int.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.minibatches.row_inputs import RowIndex
+    >>> groups = RowIndex(("group",), 3, "'effect'", lambda rows: rows["group"])
+    >>> groups.first_out_of_bounds({"group": np.array([0, 2, -1])}) is None
+    True
+    >>> groups.first_out_of_bounds({"group": np.array([0, 3])}).description
+    "the index 3 into 'effect', which has the 3 entries 0 to 2"
+    """
+
+    containers: tuple[str, ...]
+    length: int
+    array: str
+    compute: Callable[[Mapping[str, np.ndarray]], np.ndarray]
+
+    def first_out_of_bounds(self, data: Mapping[str, np.ndarray]) -> OutOfBounds | None:
+        """Find the first index that exceeds the array; negative ones count from the end."""
+        found = np.atleast_1d(self.compute(data))
+        if not found.size or (found.max() < self.length and found.min() >= -self.length):
+            return None
+        first = np.argwhere((found >= self.length) | (found < -self.length))[0]
+        row = int(first[0]) if len(found) == len(data[self.containers[0]]) else None
+        entries = f"the {self.length} entries 0 to {self.length - 1}"
+        return OutOfBounds(
+            row, f"the index {found[tuple(first)]} into {self.array}, which has {entries}"
+        )
+
+    @property
+    def names(self) -> str:
+        """Names of the data, for messages."""
+        return " and ".join(map(repr, self.containers))
+
+
+REMEDY = (
+    "number what the rows belong to from 0 without gaps, as pandas.factorize does, or give the "
+    "array an entry for each number"
+)
+
+
+def describe_out_of_bounds(
+    indices: Sequence[RowIndex], data: Mapping[str, np.ndarray]
+) -> str | None:
+    """Describe the first index of data in memory that exceeds its array; None if there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.minibatches.row_inputs import RowIndex, describe_out_of_bounds
+    >>> groups = RowIndex(("group",), 3, "'effect'", lambda rows: rows["group"])
+    >>> describe_out_of_bounds([groups], {"group": np.array([0, 3])})
+    "row 1 of 'group' gives the index 3 into 'effect', which has the 3 entries 0 to 2; number..."
+    """
+    for index in indices:
+        found = index.first_out_of_bounds(data)
+        if found is not None:
+            where = "" if found.row is None else f"row {found.row} of "
+            return f"{where}{index.names} gives {found.description}; {REMEDY}"
+    return None

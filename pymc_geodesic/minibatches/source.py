@@ -1,13 +1,14 @@
-"""Where the rows of the next minibatch lie.
+"""Interface of sources of minibatches, the source of all rows, and example rows for checks.
 
-A source keeps arrays whose memory the compiled gradient reads, and hands out, per draw, one
-first row for each inner step. The data themselves never pass through Python.
+A source has arrays whose memory the compiled gradient reads, and returns the first row of the
+minibatch of each inner step. The data themselves do not pass through Python.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from operator import is_
 from types import MappingProxyType
 from typing import Any
@@ -17,39 +18,38 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.minibatches.related_rows import related_rows
-from pymc_geodesic.minibatches.row_indices import RowIndex
 from pymc_geodesic.minibatches.row_inputs import (
     DrawnRows,
-    SeenRows,
-    evaluated,
-    values_behind,
+    RowIndex,
+    RowInputs,
+    container_values,
+    evaluate_data,
 )
 
 
 def check_numbers(name: str, array: np.ndarray) -> None:
-    """Refuse data that hold NaN, infinity, or numbers whose squares are infinite.
+    """Check that data do not contain NaN, infinity, or numbers whose squares overflow.
 
     Raises
     ------
     ValueError
         The message names the container.
     """
-    if undefined := undefined_numbers(array):
+    if undefined := describe_undefined(array):
         what, remedy = undefined
         raise ValueError(see(f"data container {name!r} holds {what}; {remedy}", "missing-values"))
 
 
-def undefined_numbers(array: np.ndarray) -> tuple[str, str] | None:
-    """Say which numbers of an array are none, and what to do about them.
+def describe_undefined(array: np.ndarray) -> tuple[str, str] | None:
+    """Describe NaN, infinite or too large numbers of an array, and a remedy; None without any.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.minibatches.source import undefined_numbers
-    >>> undefined_numbers(np.array([1.0, np.nan]))
+    >>> from pymc_geodesic.minibatches.source import describe_undefined
+    >>> describe_undefined(np.array([1.0, np.nan]))
     ('NaN', 'drop or impute those rows first')
-    >>> undefined_numbers(np.array([1.0, 2.0])) is None
+    >>> describe_undefined(np.array([1.0, 2.0])) is None
     True
     """
     if array.dtype.kind != "f" or not array.size:
@@ -73,28 +73,29 @@ class RowSource(ABC):
     Attributes
     ----------
     arrays : dict of str to ndarray
-        Resident rows, C-contiguous; `next_starts` counts from their first row.
+        Rows in memory, C-contiguous. The entries of `next_starts` are positions in them.
     batch_size : int
         Rows of a minibatch.
     n_rows : int
-        N, all rows of the data.
+        N, the number of rows of the data.
     with_replacement : bool
-        Whether a minibatch may hold a row twice.
+        Whether a minibatch may contain a row twice.
     moves : bool
-        Whether `next_starts` may put other arrays in the place of ``arrays``.
+        Whether `next_starts` may replace ``arrays``.
     is_everything : bool
-        Whether there are no minibatches: every gradient sees all rows.
-    walks_epochs : bool
-        Whether every row comes once before any comes again, so that noise adds up to zero.
+        Whether there are no minibatches, and gradients are those of all rows.
+    has_epochs : bool
+        Whether each epoch has every row once, so that the noise of its gradients adds up to zero.
     stays_in_blocks : bool
-        Whether minibatches come from some of the rows for a while, whose noise stays as long.
-    passes_by : bool
-        Whether rows are read as they come, and looked at meanwhile, instead of being in memory.
+        Whether consecutive minibatches come from the same block of rows, so that their noise is
+        correlated.
+    is_streamed : bool
+        Whether rows are read, and checked, during sampling, instead of being in memory.
     whole : dict of str to ndarray
-        Arrays that the rows point into (the numbers of a sparse matrix), which stand for the
-        data containers of these names.
+        Arrays that the rows point into, such as the values of a sparse matrix, by the names of the
+        data containers that they replace.
     drawn : mapping of (generator, int) to RowInput
-        Where the rows are those that `pymc.Minibatch` draws in a model: which they are.
+        Rows that `pymc.Minibatch` draws in a model.
     """
 
     arrays: dict[str, np.ndarray]
@@ -103,9 +104,9 @@ class RowSource(ABC):
     with_replacement: bool = False
     moves: bool = True
     is_everything: bool = False
-    walks_epochs: bool = False
+    has_epochs: bool = False
     stays_in_blocks: bool = False
-    passes_by: bool = False
+    is_streamed: bool = False
     drawn: DrawnRows = MappingProxyType({})
     _containers: Mapping[str, Variable] = MappingProxyType({})
 
@@ -114,58 +115,55 @@ class RowSource(ABC):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Data containers whose rows these are; none where `pymc.Minibatch` draws them."""
+        """Data containers of the rows; none for `pymc.Minibatch`."""
         return () if self.drawn else tuple(self.arrays)
 
-    def seen(self, n_rows: int | None = None) -> SeenRows:
-        """Rows that a log-density sees at once: those of a minibatch, or another number of them."""
+    def row_inputs(self, n_rows: int | None = None) -> RowInputs:
+        """Return the inputs that blocks of rows replace, by default those of minibatches."""
         if self.drawn:
-            return SeenRows(drawn=self.drawn, n_rows=n_rows, whole=tuple(self.whole))
+            return RowInputs(drawn=self.drawn, n_rows=n_rows, whole=tuple(self.whole))
         size = self.batch_size if self.arrays and n_rows is None else n_rows
-        return SeenRows(self.arrays, n_rows=size, whole=tuple(self.whole))
+        return RowInputs(self.arrays, n_rows=size, whole=tuple(self.whole))
 
     @property
     def epoch(self) -> int | None:
-        """Minibatches in which every row comes once, in an order that is random in each epoch.
-
-        None where rows come in another way.
-        """
+        """Number of minibatches of an epoch, in random order; None without epochs."""
         return None
 
-    def watch(self, containers: Mapping[str, Variable]) -> None:
-        """Remember which values of data containers the rows were copied or computed from."""
+    def track_containers(self, containers: Mapping[str, Variable]) -> None:
+        """Track the data containers from which the rows were copied, for `refresh`."""
         self._containers = dict(containers)
         self._copied: dict[str, list[np.ndarray]] = {
-            name: values_behind(each) for name, each in containers.items()
+            name: container_values(each) for name, each in containers.items()
         }
 
     def check_indices(self, indices: Sequence[RowIndex]) -> None:
-        """Look from now on whether rows that are read point beyond an array.
+        """Check the bounds of indices in all rows that are read from now on.
 
         Parameters
         ----------
         indices : list of RowIndex
-            None for rows that are in memory, which are looked at where they are.
+            Empty for rows in memory; see `pymc_geodesic.densities.row_dependence.IndexCheck`.
         """
         if indices:
-            raise NotImplementedError(f"{type(self).__name__} does not look at indices")
+            raise NotImplementedError(f"{type(self).__name__} does not check indices")
 
     def refresh(self) -> None:
-        """Copy the rows again of containers that `pymc.set_data` has given other values.
+        """Copy the rows of containers with new values, by `pymc.set_data`.
 
         Raises
         ------
         ValueError
-            If their shape is another, they hold NaN or infinity, or a sparse matrix has changed.
+            If they have another shape, contain NaN or infinity, or are a sparse matrix.
         """
         for name, container in self._containers.items():
-            behind = values_behind(container)
+            behind = container_values(container)
             if all(map(is_, behind, self._copied[name])):
                 continue
             if name not in self.arrays:
                 message = f"the sparse data {name!r} have changed; make the step again"
                 raise ValueError(see(message, "changed-data"))
-            value = evaluated(container)
+            value = evaluate_data(container)
             expected = (self.n_rows, *self.arrays[name].shape[1:])
             if value.shape != expected:
                 message = (
@@ -178,7 +176,7 @@ class RowSource(ABC):
             self._copied[name] = behind
 
     def replace_rows(self, name: str, rows: np.ndarray) -> None:
-        """Replace the resident rows of a container that `pymc.set_data` has changed.
+        """Replace the rows of a container.
 
         Parameters
         ----------
@@ -188,22 +186,22 @@ class RowSource(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} copies no rows of data containers")
 
-    def in_order_of_rows(
+    def reorder_entries(
         self, name: str, values: np.ndarray, columns: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Bring the entries of a sparse matrix in the order of the rows that point into them.
+        """Put the entries of a sparse matrix in the order of the rows that point into them.
 
         Parameters
         ----------
         name : str
-            Which of ``arrays`` holds where the entries of each row begin and end.
+            Member of ``arrays`` with the begin and end of the entries of each row.
         values, columns : ndarray, shape (n_entries,)
-            They are as they were where rows have no order.
+            Returned unchanged if the rows are in their original order.
         """
         return values, columns
 
     def whole_array(self, holder: np.ndarray | SharedVariable) -> np.ndarray:
-        """Array that every gradient sees all of: a constant, or the value of a data container."""
+        """Return data without minibatches: a constant, or the value of a data container."""
         if isinstance(holder, np.ndarray):
             return holder
         if holder.name in self.whole:
@@ -211,53 +209,53 @@ class RowSource(ABC):
         return np.asarray(holder.get_value(borrow=True))
 
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Choose some rows of the data, always the same ones, each perhaps more than once.
+        """Choose random rows of the data, always the same ones, with replacement.
 
         Returns
         -------
         arrays, whole : dict of str to ndarray
-            ``n`` rows of each of ``arrays``, and what they point into.
+            ``n`` rows of each of ``arrays``, and the arrays that they point into.
         """
         arrays, whole, _ = self._examples()
         rows = np.random.default_rng(0).integers(len(next(iter(arrays.values()))), size=n)
         return {name: array[rows] for name, array in arrays.items()}, whole
 
     def related_examples(self, n: int) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-        """Choose rows that depend on each other in some models; see `related_rows`.
+        """Choose rows that depend on each other in some models; see `_related_rows`.
 
         Yields
         ------
         description : str
             What the rows have in common.
         arrays : dict of str to ndarray
-            ``n`` rows of each of ``arrays``, which point into the same as those of `example_rows`.
+            ``n`` rows of each of ``arrays``, which point into the arrays of `example_rows`.
         """
         arrays, _, numbers = self._examples()
-        for description, rows in related_rows(arrays, n, numbers):
+        for description, rows in _related_rows(arrays, n, numbers):
             yield description, {name: array[rows] for name, array in arrays.items()}
 
     def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
-        """Choose rows that stand for all, always the same ones; return also how many there are."""
+        """Choose rows that represent all rows, always the same ones; return also their number."""
         return self.example_rows(n)[0], n
 
     def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
-        """Go once through all rows, part by part; None where that is not possible.
+        """Iterate over all rows once, in parts; None if that is not possible.
 
         Yields
         ------
         arrays : dict of str to ndarray
             C-contiguous rows by container, valid until the next part.
         n_rows : int
-            How many of them count.
+            Number of rows of the part.
         """
         return None
 
     def _examples(
         self,
     ) -> tuple[Mapping[str, np.ndarray], dict[str, np.ndarray], np.ndarray | None]:
-        """Rows to choose examples from, what they point into, and their original row numbers.
+        """Rows for examples, the arrays that they point into, and their original row numbers.
 
-        The row numbers are None where the rows are in their original order.
+        The row numbers are None if the rows are in their original order.
         """
         return self.arrays, self.whole, None
 
@@ -276,31 +274,25 @@ class RowSource(ABC):
     @property
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """All that decides the minibatches to come."""
+        """State that determines all further minibatches."""
 
     @state.setter
     @abstractmethod
     def state(self, state: dict[str, Any]) -> None: ...
 
 
-class PassingRows(RowSource):
-    """Rows that only pass by, of which no one knows the number."""
+class StreamedSource(RowSource):
+    """Source of rows that are read once per epoch, and cannot be accessed by number."""
 
-    passes_by = True
+    is_streamed = True
 
     def row_indices(self, start: int) -> np.ndarray:
-        """Not known.
-
-        Raises
-        ------
-        ValueError
-            Always: rows that only pass by have no place to keep the value of a local variable.
-        """
+        """Raise ValueError: local variables need rows that are identified by number."""
         raise ValueError("local= needs rows that can be visited again: not available with batches=")
 
 
 class AllRows(RowSource):
-    """No minibatches: every gradient sees all the data."""
+    """Source of all rows, without minibatches."""
 
     moves = False
     is_everything = True
@@ -313,10 +305,10 @@ class AllRows(RowSource):
         self._starts = np.zeros(1, dtype=np.int64)
 
     def reset(self, seed: int) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def next_starts(self, n: int) -> np.ndarray:
-        """Zeros."""
+        """Return zeros."""
         if self._starts.size != n:
             self._starts = np.zeros(n, dtype=np.int64)
         return self._starts
@@ -327,9 +319,136 @@ class AllRows(RowSource):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Nothing."""
+        """Empty."""
         return {}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         pass
+
+
+# --- example rows --------------------------------------------------------------------------------
+
+_RUNS = 2
+"""Number of runs of consecutive rows."""
+
+_GROUP_ROWS = 4
+"""Largest number of rows of one group of equal values."""
+
+_DRAWN_GROUPS = 32
+"""Rows drawn to find groups of two or more rows with equal values. If a fraction p of the rows
+belongs to such groups, none is found with probability (1 − p)^32: 3 % for p = 0.1."""
+
+_COLUMNS = 16
+"""Largest number of integer columns that are examined."""
+
+_PAIRED_COLUMNS = 4
+"""Largest number of integer columns whose values are also compared in pairs."""
+
+_SHARED_PAIRS = 8
+"""Pairs of rows with equal values, one row in each part of a random sample, that suffice."""
+
+
+def _related_rows(
+    arrays: Mapping[str, np.ndarray], n: int, numbers: np.ndarray | None = None
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Choose rows that depend on each other in models of time series, panels and groups.
+
+    Related rows are neighbors in the result, so that its even and its odd elements are two parts
+    that share every run and every group. Columns of few values are left out where two parts of
+    random rows share values anyway.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray, shape (n_rows, ...)
+        At least one.
+    n : int
+        Number of rows to choose, even.
+    numbers : ndarray of int, shape (n_rows,), optional
+        Row of the data, in their original order, that each row of the arrays is; by default the
+        arrays are in this order.
+
+    Yields
+    ------
+    description : str
+        What the rows have in common, with a preposition.
+    rows : ndarray of int, shape (n,)
+        Positions in the arrays. Rows may be repeated.
+    """
+    n_rows = len(next(iter(arrays.values()))) if numbers is None else len(numbers)
+    if numbers is None:
+        numbers = np.arange(n_rows)
+    rng = np.random.default_rng(0)
+    yield "of consecutive rows", _consecutive(n, numbers, rng)
+    sample = rng.integers(n_rows, size=n)
+    columns = _integer_columns({name: a[:n_rows] for name, a in arrays.items()}, sample)
+    paired = []
+    for name, column in columns.items():
+        if _are_shared([column], sample):
+            paired.append(name)
+        elif (rows := _with_equal_values([column], n, numbers, rng)) is not None:
+            paired.append(name)
+            yield f"of rows with equal values of {name}", rows
+    for pair in combinations(paired[:_PAIRED_COLUMNS], 2):
+        both = [columns[name] for name in pair]
+        if not _are_shared(both, sample):
+            rows = _with_equal_values(both, n, numbers, rng)
+            if rows is not None:
+                yield f"of rows with equal values of {pair[0]} and {pair[1]}", rows
+
+
+def _consecutive(n: int, numbers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Choose runs of rows that are consecutive in the data."""
+    positions = np.empty(len(numbers), dtype=np.int64)
+    positions[numbers] = np.arange(len(numbers))
+    starts = rng.integers(len(numbers), size=_RUNS)[:, np.newaxis]
+    return positions[(starts + np.arange(n // _RUNS)).ravel() % len(numbers)]
+
+
+def _integer_columns(arrays: Mapping[str, np.ndarray], sample: np.ndarray) -> dict[str, np.ndarray]:
+    """Find columns whose values are integers, of any data type, first of one-dimensional arrays."""
+    found: dict[str, np.ndarray] = {}
+    for name, array in sorted(arrays.items(), key=lambda item: item[1].ndim):
+        if array.ndim > 2 or array.dtype.kind not in "iuf":
+            continue
+        columns = {repr(name): array} if array.ndim == 1 else {}
+        for i in range(array.shape[1] if array.ndim == 2 else 0):
+            columns[f"column {i} of {name!r}"] = array[:, i]
+        for called, column in columns.items():
+            if len(found) == _COLUMNS:
+                return found
+            values = column[sample]
+            if np.array_equal(values, np.floor(values)):
+                found[called] = np.ascontiguousarray(column)
+    return found
+
+
+def _are_shared(columns: Sequence[np.ndarray], sample: np.ndarray) -> bool:
+    """Whether the two parts of a random sample share values."""
+    first, second = sample[::2, np.newaxis], sample[1::2]
+    equal = first != second
+    for column in columns:
+        equal &= column[first] == column[second]
+    return int(equal.sum()) >= _SHARED_PAIRS
+
+
+def _with_equal_values(
+    columns: Sequence[np.ndarray], n: int, numbers: np.ndarray, rng: np.random.Generator
+) -> np.ndarray | None:
+    """Choose groups of rows with equal values of all columns; None if no group is found."""
+    chosen: list[np.ndarray] = []
+    length = 0
+    for row in rng.choice(len(numbers), size=min(_DRAWN_GROUPS, len(numbers)), replace=False):
+        equal = columns[0] == columns[0][row]
+        for column in columns[1:]:
+            equal &= column == column[row]
+        group = np.flatnonzero(equal)
+        size = min(len(group) // 2 * 2, _GROUP_ROWS)
+        if size:
+            group = group[np.argsort(numbers[group], kind="stable")]
+            start = rng.integers(len(group) - size + 1)
+            chosen.append(group[start : start + size])
+            length += size
+        if length >= n:
+            break
+    return np.resize(np.concatenate(chosen), n) if chosen else None

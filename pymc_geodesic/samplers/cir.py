@@ -18,7 +18,7 @@ import numpy as np
 
 from pymc_geodesic.adaptation.count_control_variates import CountControlVariates
 from pymc_geodesic.adaptation.count_noise import CIRChain, CIRParameters, CountNoiseAdaptation
-from pymc_geodesic.counts.estimate import CountEstimate, DescribeNegative, LikelihoodError
+from pymc_geodesic.counts.count_estimate import CountEstimate, DescribeNegative, LikelihoodError
 from pymc_geodesic.counts.layout import CountLayout
 from pymc_geodesic.counts.topic_counts import TopicCountEstimator
 from pymc_geodesic.counts.topic_run import (
@@ -28,7 +28,7 @@ from pymc_geodesic.counts.topic_run import (
     update_words_by_euler,
     update_words_exactly,
 )
-from pymc_geodesic.densities.compilation import CompiledField
+from pymc_geodesic.densities.compilation import CompiledGradient
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.counts import CountsAt, Prior, clip_small_values
 from pymc_geodesic.kernels.scir import scir
@@ -76,7 +76,7 @@ class ExactTransitions:
 
     Parameters
     ----------
-    logp_grad : CompiledField
+    logp_grad : CompiledGradient
         Gradient of the log-likelihood of a minibatch, times N/n.
     layout : CountLayout
     control_variates : CountControlVariates, optional
@@ -93,7 +93,7 @@ class ExactTransitions:
 
     def __init__(
         self,
-        logp_grad: CompiledField,
+        logp_grad: CompiledGradient,
         layout: CountLayout,
         control_variates: CountControlVariates | None,
         describe_negative: DescribeNegative,
@@ -140,7 +140,7 @@ class EulerSteps:
 
     Parameters
     ----------
-    logp_grad : CompiledField
+    logp_grad : CompiledGradient
         Gradient of the log-likelihood of a minibatch, times N/n.
     layout : CountLayout
 
@@ -152,7 +152,7 @@ class EulerSteps:
 
     adds_counts_to_total = False
 
-    def __init__(self, logp_grad: CompiledField, layout: CountLayout) -> None:
+    def __init__(self, logp_grad: CompiledGradient, layout: CountLayout) -> None:
         self._logp_grad, self._layout = logp_grad, layout
         self._values = np.zeros(layout.size)
         prepare(sgrld)

@@ -1,10 +1,14 @@
-"""Sparse design matrices: a data container, and products whose cost follows the non-zeros."""
+"""Sparse design matrices: data container, and products in time proportional to the non-zeros."""
 
 from pymc_geodesic.ops.sparse_dot import SparseDot, SparseTransposeDot, in_order
-from pymc_geodesic.sparse.admixture import admixture_log_likelihood
-from pymc_geodesic.sparse.canonical import canonical_rows
-from pymc_geodesic.sparse.containers import SparseContainers, containers_of, sparse_containers
-from pymc_geodesic.sparse.data import SparseData
+from pymc_geodesic.sparse.count_matrices import admixture_log_likelihood
+from pymc_geodesic.sparse.data import (
+    SparseContainers,
+    SparseData,
+    canonical_rows,
+    containers_of,
+    sparse_containers,
+)
 
 __all__ = [
     "SparseContainers",

@@ -1,24 +1,127 @@
-"""Data container for a sparse matrix."""
+"""Data container for a sparse design matrix, and validation of sparse matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytensor
 from pymc.model import Model, modelcontext
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor import _as_tensor_variable
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
 from pymc_geodesic.ops.sparse_dot import SparseDot
-from pymc_geodesic.sparse.canonical import canonical_rows
-from pymc_geodesic.sparse.containers import SparseContainers, sparse_containers
+
+
+def canonical_rows(matrix: Any, what: str) -> sparse.csr_array:
+    """Rows of a SciPy sparse matrix in canonical format: sorted columns without duplicates.
+
+    Parameters
+    ----------
+    matrix : scipy.sparse matrix or array, shape (n, d)
+        Any format; not modified.
+    what : str
+        Description of the matrix in error messages.
+
+    Returns
+    -------
+    scipy.sparse.csr_array, shape (n, d)
+        Shares memory with ``matrix`` if it is in this format.
+
+    Raises
+    ------
+    ValueError
+        If there are NaN or infinity, or columns outside the shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from pymc_geodesic.sparse.data import canonical_rows
+    >>> twice = sparse.coo_array(([1, 2], ([0, 0], [1, 1])), shape=(1, 3))
+    >>> canonical_rows(twice, "the matrix").toarray()
+    array([[0., 3., 0.]])
+    """
+    rows = sparse.csr_array(matrix)
+    # compiled products do not check the columns, and neither does SciPy
+    if rows.nnz and not 0 <= rows.indices.min() <= rows.indices.max() < rows.shape[1]:
+        raise ValueError(
+            f"{what} has entries in columns outside 0 to {rows.shape[1] - 1}; "
+            "make the matrix with the right shape"
+        )
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    if rows.dtype not in (np.float32, np.float64):
+        rows = rows.astype(pytensor.config.floatX)
+    if not np.isfinite(rows.data).all():
+        raise ValueError(f"{what} holds NaN or infinity; drop or impute them first")
+    return rows
+
+
+@dataclass(frozen=True)
+class SparseContainers:
+    """Data containers of a `SparseData`.
+
+    Attributes
+    ----------
+    values, columns : SharedVariable, shape (nnz,)
+        Non-zeros and their columns.
+    rows : SharedVariable, shape (n, 2)
+        Begin and end of each row.
+    width : int
+        Number of columns of the matrix.
+    """
+
+    values: SharedVariable
+    columns: SharedVariable
+    rows: SharedVariable
+    width: int
+
+
+def sparse_containers(model: Model, name: str) -> SparseContainers | None:
+    """Find the containers of a `SparseData` by its name.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    name : str
+
+    Returns
+    -------
+    SparseContainers or None
+        None if the model has no sparse matrix of this name.
+    """
+    found = [model.named_vars.get(f"{name}_{part}") for part in ("values", "columns", "rows")]
+    if not all(isinstance(part, SharedVariable) for part in found):
+        return None
+    values, columns, rows = found
+    width = getattr(rows.tag, "width", None)
+    return None if width is None else SparseContainers(values, columns, rows, width)
+
+
+def containers_of(model: Model, name: str) -> list[SharedVariable]:
+    """Find the containers of data by name: one, or the three of a sparse matrix.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    name : str
+        Name of a data container or a `SparseData`; the list is empty for others.
+    """
+    found = sparse_containers(model, name)
+    if found is not None:
+        return [found.values, found.columns, found.rows]
+    container = model.named_vars.get(name)
+    return [container] if isinstance(container, SharedVariable) else []
 
 
 def _canonical(name: str, matrix: Any) -> sparse.csr_array:
-    """Rows of any SciPy sparse matrix, in order and without duplicates."""
+    """Rows of any SciPy sparse matrix in canonical format."""
     if not sparse.issparse(matrix) or matrix.ndim != 2:
         raise TypeError(
             f"SparseData {name!r} needs a scipy.sparse matrix, got {type(matrix).__name__}; "
@@ -37,10 +140,9 @@ def _arrays(rows: sparse.csr_array) -> dict[str, np.ndarray]:
 class SparseData:
     r"""Data container for a sparse design matrix.
 
-    To be made inside a model, like `pymc.Data`. The product ``X @ w`` and its gradient cost time
-    in proportion to the non-zeros, for all rows and for minibatches of them:
-    ``SGGMC(batch_size=100, minibatch=["X", "y"])`` with the name of a sparse matrix among the names
-    of other containers.
+    It is created inside a model, like `pymc.Data`. The time of the product ``X @ w`` and of its
+    gradient is proportional to the non-zeros, for all rows and for minibatches of them, as in
+    ``SGGMC(batch_size=100, minibatch=["X", "y"])``.
 
     .. math:: (Xw)_i = \sum_{k \in \text{row } i} \mathrm{values}_k\, w_{\mathrm{columns}_k}
 
@@ -48,14 +150,14 @@ class SparseData:
     ----------
     name : str
         The data are registered as three ordinary containers: ``name_values`` and
-        ``name_columns``, shape (nnz,), and ``name_rows``, shape (n, 2), where each row begins and
-        ends. ArviZ keeps them in ``constant_data``.
+        ``name_columns``, shape (nnz,), and ``name_rows``, shape (n, 2), the begin and end of each
+        row. ArviZ keeps them in ``constant_data``.
     matrix : scipy.sparse matrix or array, shape (n, d)
-        CSR; other formats are converted. Numbers keep single precision if they have it; integers
-        become floating-point numbers.
+        CSR; other formats are converted. Single precision is kept, and integers become
+        floating-point numbers.
     dims : tuple of str, optional
-        Names of the two dimensions. Coordinates that the model does not know yet get the
-        length of the matrix.
+        Names of the two dimensions. Dimensions that the model does not have get the length of the
+        matrix.
     model : pymc.Model, optional
         Taken from the context by default.
 
@@ -64,22 +166,22 @@ class SparseData:
     values, columns, rows : SharedVariable
         The three containers.
     width : int
-        d, which `set_value` cannot change.
+        d, which `set_value` does not change.
 
     Raises
     ------
     TypeError
         If ``matrix`` is not a two-dimensional sparse matrix of real numbers.
     ValueError
-        If it holds NaN or infinity or columns outside its shape, ``dims`` does not have two names,
-        a dimension has another length, or the model has the name already.
+        If it contains NaN or infinity or columns outside its shape, ``dims`` does not have two
+        names, a dimension has another length, or the model has another variable of this name.
 
     Notes
     -----
     The products run on the Numba and C backends of PyTensor; there is no implementation for JAX.
 
-    `pymc.set_data` knows the three containers only and answers ``{"X": ...}`` with ``KeyError:
-    'X'``: other rows are put in place by ``X.set_value(matrix)``, or by
+    `pymc.set_data` with ``{"X": ...}`` raises ``KeyError: 'X'``, because the model has the three
+    containers only. Use ``X.set_value(matrix)`` or
     ``SparseData.find("X", model).set_value(matrix)``.
 
     Examples
@@ -115,13 +217,13 @@ class SparseData:
         if sparse_containers(self._model, self.name) is not None or self.name in self._model:
             raise ValueError(f"the model has a variable {self.name!r} already; use another name")
         self.width = int(rows.shape[1])
-        # pm.Data would turn the numbers into others of the default precision.
+        # pm.Data would convert the values to the default precision
         shared = {
             part: pytensor.shared(array, f"{self.name}_{part}")
             for part, array in _arrays(rows).items()
         }
         containers = SparseContainers(**shared, width=self.width)
-        containers.rows.tag.width = self.width  # for those who find the containers in the model
+        containers.rows.tag.width = self.width  # for `sparse_containers`
         self.values, self.columns, self.rows = (
             containers.values,
             containers.columns,
@@ -146,7 +248,7 @@ class SparseData:
         Returns
         -------
         SparseData
-            For the same containers: `set_value` changes the data of the model.
+            With the same containers: `set_value` changes the data of the model.
 
         Raises
         ------
@@ -181,7 +283,7 @@ class SparseData:
         return found
 
     def _named_dimensions(self, row: str, column: str) -> tuple[str, str]:
-        """Make the two dimensions known to the model; return those of the container of rows."""
+        """Add the two dimensions to the model; return those of the container of rows."""
         n_rows = len(self.rows.get_value(borrow=True))
         for dim, symbolic, length in (
             (row, self.rows.shape[0], n_rows),
@@ -202,7 +304,7 @@ class SparseData:
 
     @property
     def shape(self) -> tuple[TensorVariable, int]:
-        """Number of rows, which is symbolic, and of columns."""
+        """Number of rows, symbolic, and number of columns."""
         return self.rows.shape[0], self.width
 
     def dot(self, weights: Any) -> TensorVariable:
@@ -228,7 +330,7 @@ class SparseData:
         return self.dot(weights)
 
     def get_value(self) -> sparse.csr_array:
-        """Return the matrix as SciPy has it, shape (n, d)."""
+        """Return the matrix in SciPy's format, shape (n, d)."""
         rows = self.rows.get_value(borrow=True)
         starts = np.concatenate([rows[:1, 0], rows[:, 1]])
         return sparse.csr_array(
@@ -237,20 +339,20 @@ class SparseData:
         )
 
     def set_value(self, matrix: Any, coords: Mapping[str, Sequence] | None = None) -> None:
-        """Put other rows in the place of the present ones, as `pymc.set_data` does.
+        """Set other rows, as `pymc.set_data` does.
 
         Parameters
         ----------
         matrix : scipy.sparse matrix or array, shape (m, d)
         coords : mapping, optional
-            New coordinates of the first dimension, where it has any.
+            New coordinates of the first dimension, if it has any.
 
         Raises
         ------
         TypeError
             If ``matrix`` is not a two-dimensional sparse matrix.
         ValueError
-            If it has another number of columns, or holds NaN or infinity.
+            If it has another number of columns, or contains NaN or infinity.
         """
         rows = _canonical(self.name, matrix)
         if rows.shape[1] != self.width:
@@ -269,7 +371,7 @@ class SparseData:
 
 @_as_tensor_variable.register(SparseData)
 def _no_tensor(data: SparseData, *args: Any, **kwargs: Any) -> TensorVariable:
-    """Refuse to make numbers of all the zeros."""
+    """Raise TypeError: a dense array would have all the zeros."""
     raise TypeError(
-        f"SparseData {data.name!r} is no tensor; its product with weights is {data.name} @ weights"
+        f"SparseData {data.name!r} is not a tensor; use its product {data.name} @ weights"
     )

@@ -15,15 +15,13 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 import pymc
 
-from pymc_geodesic.densities.coupled_variables import variables_coupled_to_rows
-from pymc_geodesic.densities.edges import edges, support_message
-from pymc_geodesic.densities.jumps import jump_message, jumps
-from pymc_geodesic.densities.log_terms import LogTerms
+from pymc_geodesic.densities.model_terms import LogTerms, logp_terms
+from pymc_geodesic.densities.row_dependence import variables_coupled_to_rows
+from pymc_geodesic.densities.smoothness import edge_message, find_edges, find_jumps, jump_message
 from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.densities.written_terms import terms_as_written
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.minibatches.row_inputs import drawn_rows, graphs_of
+from pymc_geodesic.minibatches.row_inputs import drawn_rows, model_graphs
 from pymc_geodesic.samplers.sampler import NotFiniteError
 from pymc_geodesic.steps.packing import StartError
 from pymc_geodesic.steps.pymc_interface import (
@@ -95,10 +93,10 @@ def check_smoothness(
     ValueError
         If a term has a moving edge, beyond which the density is zero, or a jump.
     """
-    terms = terms_as_written(model)
-    for term, names in edges(model, variables, terms):
-        raise ValueError(support_message(name, term, names))
-    for term, names in jumps(model, variables, terms, minibatches.minibatch):
+    terms = logp_terms(model)
+    for term, names in find_edges(model, variables, terms):
+        raise ValueError(edge_message(name, term, names))
+    for term, names in find_jumps(model, variables, terms, minibatches.minibatch):
         raise ValueError(jump_message(name, term, names))
 
 
@@ -295,7 +293,7 @@ def _names(variables: Sequence[ManifoldVariable]) -> str:
 
 def draws_minibatches(model: Model) -> bool:
     """Whether the log-density of a model is random, because it contains a `pymc.Minibatch`."""
-    return bool(drawn_rows(graphs_of(model)))
+    return bool(drawn_rows(model_graphs(model)))
 
 
 class _Step(Protocol):
@@ -381,9 +379,10 @@ def check_streams(model: Model, step: _Step, steps: Sequence[_Step]) -> None:
         If a variable that depends on the rows is left to another step.
     """
     streamed = set(step.streamed)
-    sampled = {value for each in steps if streamed <= set(each.streamed) for value in each.vars}
+    same = [each for each in steps if streamed <= set(each.streamed)]
+    sampled = {value.name for each in same for value in each.vars}
     dependent = variables_coupled_to_rows(model, step.streamed)
-    left = [model.values_to_rvs[value].name for value in dependent if value not in sampled]
+    left = [model.values_to_rvs[value].name for value in dependent if value.name not in sampled]
     if left:
         message = (
             f"{left} would be sampled by another step method from the values of "

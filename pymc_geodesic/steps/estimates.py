@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.densities.local_rows import total_rows
 from pymc_geodesic.densities.row_density import RowDensity
+from pymc_geodesic.densities.row_dependence import local_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.gradients.estimate import GradientEstimate
-from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
-from pymc_geodesic.minibatches.orders import RowNoise
+from pymc_geodesic.gradients.local_gradient import LocalGradient
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
+from pymc_geodesic.minibatches.from_arguments import (
+    MinibatchArguments,
+    MinibatchNoise,
+    minibatch_source,
+)
 from pymc_geodesic.steps.pymc_interface import Model
 
 
@@ -53,7 +56,7 @@ def gradient_estimate(
     *,
     local: Sequence[ManifoldVariable] = (),
     local_arguments: LocalArguments | None = None,
-    noise: RowNoise = RowNoise.ANY,
+    noise: MinibatchNoise = MinibatchNoise.ANY,
     with_value: bool = False,
     compile_kwargs: Mapping[str, Any] | None = None,
 ) -> GradientEstimate:
@@ -66,8 +69,8 @@ def gradient_estimate(
         \nabla \log \tilde\pi(x) = \nabla \log \pi_0(x)
         + \frac{N}{n} \sum_{i \in S} \nabla \log p(y_i \mid x),
 
-    with respect to the coordinates of the manifolds. `RowDensity.of_rows` sets the factor N / n,
-    and `pymc_geodesic.densities.log_density` applies it to the terms that depend on rows.
+    with respect to the coordinates of the manifolds. `minibatch_log_density` of
+    `pymc_geodesic.gradients.minibatch_gradient` multiplies the terms of rows by N / n.
 
     Parameters
     ----------
@@ -76,7 +79,7 @@ def gradient_estimate(
         Variables of the gradient, and variables with one value for each row.
     minibatches : MinibatchArguments
     local_arguments : LocalArguments, optional
-    noise : RowNoise
+    noise : MinibatchNoise
         What the dynamics assume of the noise of minibatches.
     with_value : bool
         Whether the log-density is needed too.
@@ -91,7 +94,7 @@ def gradient_estimate(
     if not local:
         source = minibatch_source(model, minibatches, noise=noise)
         density = RowDensity(model, variables, source, minibatches.total_size)
-        return GradientEstimator(density, with_value=with_value, compile_kwargs=compile_kwargs)
+        return MinibatchGradient(density, with_value=with_value, compile_kwargs=compile_kwargs)
     assert local_arguments is not None
     if minibatches.minibatch is None:
         raise ValueError(
@@ -101,14 +104,14 @@ def gradient_estimate(
     if minibatches.batches is not None:
         raise ValueError("local= needs rows that can be visited again, not batches=")
     n_rows = local[0].shape[0]
-    source = minibatch_source(model, minibatches, noise=noise, n_rows=n_rows)
-    total_size = total_rows(model, local, source, minibatches.total_size)
+    source = minibatch_source(model, minibatches, noise=noise, default_batch_size=n_rows)
+    total_size = local_total_size(model, local, source, minibatches.total_size)
     n_draws = local_arguments.draws
     if not with_value:
         # Local draws that are fixed during a draw act as friction, and only the variance of
         # N / n of them or fewer adds as much temperature as that takes away.
         n_draws = min(n_draws, max(1, total_size // source.batch_size))
-    return LocalGradientEstimator(
+    return LocalGradient(
         model,
         variables,
         local,

@@ -100,7 +100,7 @@ def trajectory_adaptation(
         parts = curved_variables(product)
         return WhitenedTrajectories(
             AdaptedGradient(
-                product.size, [part.stop - part.start for part, _ in parts], estimate.field
+                product.size, [part.stop - part.start for part, _ in parts], estimate.logp_grad
             ),
             product,
             target_accept=target_accept,

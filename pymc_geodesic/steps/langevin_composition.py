@@ -40,7 +40,7 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.minibatches.orders import RowNoise
+from pymc_geodesic.minibatches.from_arguments import MinibatchNoise
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
@@ -120,7 +120,7 @@ def minibatch_noise(
     noise_is_known: bool = False,
     has_thermostats: bool = False,
     is_local: bool = False,
-) -> RowNoise:
+) -> MinibatchNoise:
     """Return what the dynamics assume of the noise of successive minibatches.
 
     Parameters
@@ -136,10 +136,10 @@ def minibatch_noise(
         Whether rows have local variables, so that one minibatch serves for all inner steps.
     """
     if is_local:
-        return RowNoise.ANY
+        return MinibatchNoise.ANY
     if noise_is_known or (whitens and not has_control_variates):
-        return RowNoise.TAKEN_OFF
-    return RowNoise.WHITE if whitens or has_thermostats else RowNoise.ANY
+        return MinibatchNoise.SUBTRACTED
+    return MinibatchNoise.WHITE if whitens or has_thermostats else MinibatchNoise.ANY
 
 
 def whitened_adaptation(

@@ -8,24 +8,25 @@ import inspect
 import logging
 import multiprocessing
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from pytensor.graph.basic import Variable
 from rich.progress import TextColumn
 from rich.table import Column
 from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.arguments import check_compile_kwargs
-from pymc_geodesic.counts.estimate import LikelihoodError
-from pymc_geodesic.densities.hierarchy import hierarchical_pairs
-from pymc_geodesic.densities.log_terms import LogTerms
-from pymc_geodesic.densities.variables import manifold_variables, product_of
+from pymc_geodesic.counts.count_estimate import LikelihoodError
+from pymc_geodesic.densities.model_terms import LogTerms
+from pymc_geodesic.densities.named_axes import without_named_axes
+from pymc_geodesic.densities.variables import hierarchical_pairs, manifold_variables, product_of
 from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, rows_as_containers
-from pymc_geodesic.minibatches.unmatched_observations import check_observed_minibatches
+from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.streams import new_stream
@@ -247,27 +248,28 @@ class GeodesicStep(BlockedStep):
         check_compile_kwargs(compile_kwargs)
         name = type(self).__name__
         self._given_model = modelcontext(model)
-        every = manifold_variables(self._given_model, vars, manifolds, everywhere=everywhere)
-        of_rows = [] if local is None else manifold_variables(self._given_model, local, by_row=True)
-        # rows that are constants of the model are data containers in the one that the step reads
-        self.model, self.minibatches, self.rows = rows_as_containers(self._given_model, minibatches)
+        # the model that the step reads: plain arrays, and rows that are constants in containers
+        self.model, self.minibatches, self.rows = rows_as_containers(
+            without_named_axes(self._given_model), minibatches
+        )
         if self.rows is not None:
             _log.info(f"{name}: minibatches of {self.minibatches.batch_size} of {self.rows!r}")
-        if self.model is not self._given_model:
-            names, local = [v.name for v in every], [v.name for v in of_rows]
-            every = manifold_variables(self.model, names, manifolds, everywhere=everywhere)
-            of_rows = manifold_variables(self.model, local, by_row=True) if local else []
+        every = manifold_variables(
+            self.model, self._same_variables(vars), manifolds, everywhere=everywhere
+        )
+        of_rows = self._same_variables(local)
+        self.local = [] if local is None else manifold_variables(self.model, of_rows, by_row=True)
         self._mode = dict(compile_kwargs or {}).get("mode")
         # options of the last `pymc.sample` of which `_warn_of_ignored_backend` has warned
         self._ignored: Mapping[str, Any] | None = None
-        self.local = of_rows
         self.variables = global_variables(name, self.model, every, self.local)
         if not is_corrected or self.local:
             warn_of_square_frames(name, (*self.variables, *self.local))
         check_observed_minibatches(self.model)
         if not is_corrected:
             check_smoothness(name, self.model, self.variables, self.minibatches)
-        self.vars = [variable.value for variable in (*self.variables, *self.local)]
+        values = {value.name: value for value in self._given_model.value_vars}
+        self.vars = [values[each.value_name] for each in (*self.variables, *self.local)]
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product: Product = product_of(self.variables)
         self.packing: Packing = ManifoldPacking(self.variables, self.product)
@@ -303,6 +305,17 @@ class GeodesicStep(BlockedStep):
     @vars.setter
     def vars(self, values: list[TensorVariable]) -> None:
         self._vars = values
+
+    def _same_variables(self, given: Any) -> Any:
+        """Variables of the model that the step reads, in place of those of the user's model."""
+        model = self._given_model
+        if isinstance(given, Variable) and self.model is not model:
+            rv = model.values_to_rvs.get(given, given)
+            return rv.name if model.named_vars.get(rv.name) is rv else given
+        is_several = isinstance(given, Iterable) and not isinstance(given, str)
+        if self.model is model or not is_several:
+            return given
+        return [self._same_variables(each) for each in given]
 
     def _warn_of_ignored_backend(self) -> None:
         """Warn once of a `pymc.sample` whose backend is not that of the step."""

@@ -13,7 +13,7 @@ from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement
 from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule, underdamped_parameters
 from pymc_geodesic.adaptation.step_size_bounds import SETTINGS as BOUNDS
 from pymc_geodesic.adaptation.step_size_bounds import BoundedParameters
-from pymc_geodesic.densities.compilation import CompiledField
+from pymc_geodesic.densities.compilation import CompiledGradient
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
@@ -25,7 +25,7 @@ MODE = np.array([3.0, -2.0])
 PRODUCT = Product([("b", Euclidean(2), 1)])
 
 
-def gradient_function(function, size: int, n_values: int = 0) -> CompiledField:
+def gradient_function(function, size: int, n_values: int = 0) -> CompiledGradient:
     """Gradient function that calls a function of position and minibatch."""
 
     def call(position, minibatch, context, output):
@@ -33,7 +33,7 @@ def gradient_function(function, size: int, n_values: int = 0) -> CompiledField:
         np.ctypeslib.as_array(output, (size + n_values,))[:] = function(x, minibatch)
         return 0.0
 
-    return CompiledField(python_function(call), [])
+    return CompiledGradient(python_function(call), [])
 
 
 def normal_distribution(visited: list[np.ndarray]) -> AdaptedGradient:

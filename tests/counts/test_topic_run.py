@@ -55,7 +55,7 @@ def posterior_shape():
 
 
 @pytest.mark.parametrize("step_size", [slow(0.05), 3.0])
-def test_scir_keeps_the_gamma_law_of_known_counts(step_size):
+def test_scir_keeps_the_gamma_distribution_of_known_counts(step_size):
     shape = posterior_shape()
     start = stats.loggamma.rvs(shape, random_state=1)
     end = run(scir_move, start.copy(), step_size, 3)

@@ -10,8 +10,8 @@ import pymc_geodesic as pg
 from pymc_geodesic.datasets import blocks as blocks_module
 from pymc_geodesic.datasets import parquet_blocks
 from pymc_geodesic.minibatches.block_format import BlockFormat
-from pymc_geodesic.minibatches.block_rows import DenseRows, Memory
-from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
+from pymc_geodesic.minibatches.block_rows import Buffers, DenseRows
+from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -284,7 +284,7 @@ def test_containers_that_are_too_narrow_are_named(dtype):
     rows = DenseRows("y", dtype, ())
     part = rows.accept(np.array([1, 300]))
     laid_out = (
-        rows.lay_out([part], positions, 2, Memory(), "block 0")
+        rows.lay_out([part], positions, 2, Buffers(), "block 0")
         for positions in (None, np.array([1, 0]))
     )
     if dtype == "int8":

@@ -7,12 +7,12 @@ import pytest
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
-from pymc_geodesic.densities.compilation import FixedArray, RowBlock, compile_field
+from pymc_geodesic.densities.compilation import FixedArray, RowBlock, compile_gradient
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
-from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
+from pymc_geodesic.minibatches.resident_rows import ShuffledRows
 from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from tests.grids import slow
@@ -39,14 +39,14 @@ def output_of(model, mode):
     minibatches = ShuffledRows({"x": model["x"].get_value()}, 7)
     results = []
     for source, starts, size in ((minibatches, (0, 4, 29), 5), (AllRows(), (0,), 6)):
-        estimator = GradientEstimator(
+        estimator = MinibatchGradient(
             RowDensity(model, manifold_variables(model, ["mu", "b"]), source),
             with_value=size > POSITION.size,
             compile_kwargs=None if mode is None else {"mode": mode},
         )
         assert estimator.has_value == (size > POSITION.size)
         for start in starts:
-            field, output = estimator.field, np.full(size, np.nan)
+            field, output = estimator.logp_grad, np.full(size, np.nan)
             evaluate(field.address, POSITION, start, field.context, output)
             field.raise_error()
             assert np.isfinite(output).all()
@@ -86,7 +86,7 @@ def test_inputs_of_every_kind(mode):
         RowBlock(counts, (4,)),
     ]
     gradients = [scale * (q.T + shift).T * counts.sum(), s * counts[0]]
-    field = compile_field(
+    field = compile_gradient(
         [q, s], inputs, gradients, pt.atleast_1d(q.sum() + s), {"mode": mode} if mode else None
     )
     rng = np.random.default_rng(1)
@@ -109,7 +109,7 @@ def test_number_of_rows_as_the_argument(mode):
     """Coordinates and data with as many rows as the argument says, starting at the first."""
     q = pt.matrix("q", shape=(None, 2))
     data = pt.matrix("data", shape=(None, 2))
-    field = compile_field(
+    field = compile_gradient(
         [q],
         [RowBlock(data, (None, 2))],
         [data - q],
@@ -129,7 +129,7 @@ def test_number_of_rows_as_the_argument(mode):
 def test_error_of_an_interpreted_gradient_is_raised():
     q = pt.vector("q", shape=(2,))
     data = pt.vector("data", shape=(3,))
-    field = compile_field(
+    field = compile_gradient(
         [q],
         [FixedArray(data, (3,))],
         [pt.specify_shape(q * data[: (data[0] > 0).astype(int) + 1], (2,))],
@@ -165,7 +165,7 @@ class Halved(Op):
 def test_what_python_raises_within_compiled_code_arrives():
     x, halved = pt.dvector("x", shape=(2,)), Halved()
     with pytest.warns(UserWarning, match="Numba will use object mode"):
-        field = compile_field([x], [], [halved(x)])
+        field = compile_gradient([x], [], [halved(x)])
     assert field.interpreted
     output = np.full(2, np.nan)
     evaluate(field.address, np.array([2.0, 4.0]), 0, field.context, output)

@@ -7,11 +7,11 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
-from pymc_geodesic.densities.log_density import density_of
+from pymc_geodesic.densities.log_density import build_density
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.manifolds import HalfLine, Simplex, Sphere
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.runtime.gradient_functions import evaluate
@@ -31,13 +31,13 @@ class Gradient:
         rows = MinibatchArguments(**minibatches)
         source = minibatch_source(model, rows)
         density = RowDensity(model, self.variables, source, rows.total_size)
-        self.estimator = GradientEstimator(density, with_value=True, compile_kwargs=INTERPRETED)
+        self.estimator = MinibatchGradient(density, with_value=True, compile_kwargs=INTERPRETED)
 
     def __call__(self, coordinates, argument=0):
         position = np.concatenate(
             [np.ravel(coordinates[variable.name]) for variable in self.variables]
         )
-        field = self.estimator.field
+        field = self.estimator.logp_grad
         output = np.full(position.size + 1, np.nan)  # minibatches write no value
         evaluate(field.address, position, argument, field.context, output)
         field.raise_error()
@@ -284,12 +284,12 @@ def test_nothing_is_hidden_in_the_graph(full, table):
         w = pm.Normal("w", 0.0, 3.0, shape=100)
         pm.Potential("p", -pt.sum((w - np.linspace(0.0, 1.0, 100)) ** 2))
         pm.Normal("y", w[:2] @ pm.Data("X", X).T, 1.0, observed=np.zeros(N_ROWS))
-    density = density_of(model, manifold_variables(model, None))
+    density = build_density(model, manifold_variables(model, None))
     shapes = {variable.type.shape for variable in density.arrays}
     assert (100,) in shapes
     assert (N_ROWS, N_FEATURES) in shapes
     function = pytensor.function(
-        [*density.coordinates, *density.arrays], density.total, mode="FAST_COMPILE"
+        [*density.coordinates, *density.arrays], density.graphs, mode="FAST_COMPILE"
     )
     assert not function.get_shared()
 
@@ -345,13 +345,13 @@ def test_minibatch_without_total_size(table):
     ("arguments", "message"),
     [
         ({"minibatch": ["X", "z"], "batch_size": 5}, r"minibatch= names 'z'.*\['X', 'y'\]"),
-        ({"minibatch": ["w"], "batch_size": 5}, r"minibatch= names 'w'.*no pm.Data container"),
+        ({"minibatch": ["w"], "batch_size": 5}, r"minibatch= names 'w'.*not a pm.Data container"),
         ({"minibatch": ["X", "y"]}, "minibatch= needs batch_size="),
         ({"batch_size": 5}, r"batch_size= needs minibatch=.*\['X', 'y'\]"),
         ({"batches": [1]}, "batches= needs minibatch="),
         ({"minibatch": ["X", "y"], "batch_size": 25}, "batch_size=25 does not fit the 24 rows"),
         ({"minibatch": ["X", "y"], "batch_size": 0}, "batch_size must be a positive integer"),
-        ({"minibatch": "X", "batches": [np.ones((2, 2))]}, "pass total_size="),
+        ({"minibatch": "X", "batches": [np.ones((2, 2))]}, "total_size="),
         (
             {"minibatch": ["X", "y"], "batch_size": 5, "minibatch_order": "sorted"},
             "'sorted' is unknown.*'independent', 'random', 'shuffled'",
@@ -422,7 +422,9 @@ def test_missing_observed_values(table, drawn):
         with pytest.warns(UserWarning, match="imputed"):
             pm.Normal("y_obs", mean, 1.0, observed=y)
     arguments = {} if drawn else {"minibatch": "X", "batch_size": BATCH}
-    with pytest.raises(ValueError, match=r"observed values of 'y_obs' hold NaN.*Drop those rows"):
+    with pytest.raises(
+        ValueError, match=r"observed values of 'y_obs' contain NaN.*Drop these rows"
+    ):
         Gradient(model, vars=["w"], **arguments)
 
 
@@ -448,13 +450,15 @@ def test_rows_of_two_minibatches_do_not_belong_together(table):
         Gradient(model)
 
 
-def test_rows_that_are_named_beside_others_that_the_model_draws(table):
+def test_named_rows_and_rows_of_a_minibatch_in_one_model(table):
     X, y = table
     with pm.Model() as model:
         mean = pm.Normal("mean")
         pm.Normal("drawn", mean, observed=pm.Minibatch(X[:, 0], batch_size=2), total_size=N_ROWS)
         pm.Normal("named", mean, observed=pm.Data("y", y))
-    with pytest.raises(ValueError, match=r"minibatch='y' names .* draws rows itself.*pm.Data"):
+    with pytest.raises(
+        ValueError, match=r"minibatch='y' names .* a model with pm.Minibatch: use pm.Data"
+    ):
         Gradient(model, minibatch="y", batch_size=2)
 
 

@@ -1,4 +1,4 @@
-"""Rows with local variables: conditional laws that are known, and models that are refused."""
+"""Local variables: known conditional distributions, and models without independent rows."""
 
 import numpy as np
 import pymc as pm
@@ -7,9 +7,8 @@ import pytest
 import pymc_geodesic as pg
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import VonMisesFisher
-from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
-from pymc_geodesic.minibatches.random_rows import RandomRows
-from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.gradients.local_gradient import LocalGradient
+from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.runtime.streams import new_stream
 from tests.grids import cross, slow
@@ -48,11 +47,11 @@ def potential(z, data):
     ],
     ids=["observed", "larger", "both", "step", "neither", "potential-step", "potential"],
 )
-def test_gradients_are_scaled_once_and_conditionals_never(likelihood, total_size, n_total):
+def test_gradients_are_scaled_once_and_conditionals_are_not(likelihood, total_size, n_total):
     n_rows, batch_size, m = 400, 50, 3.0
     y = np.random.default_rng(3).normal(0.7, np.sqrt(2.0), size=n_rows)
     model = normal_rows(y, likelihood)
-    estimator = LocalGradientEstimator(
+    estimator = LocalGradient(
         model,
         manifold_variables(model, [model["m"]]),
         manifold_variables(model, [model["z"]], by_row=True),
@@ -70,7 +69,7 @@ def test_gradients_are_scaled_once_and_conditionals_never(likelihood, total_size
     for _ in range(8):
         estimator.next_minibatch()
         estimator.sample_local([np.array(m)], 0.4, stream)
-        evaluate(estimator.field.address, position, 0, estimator.field.context, gradient)
+        evaluate(estimator.logp_grad.address, position, 0, estimator.logp_grad.context, gradient)
         rows = estimator.source.row_indices(estimator._start)
         expected = n_total / batch_size * np.sum(y[rows] - m) / 2.0 - m / 100.0
         ratios.append(gradient[0] / expected)
@@ -84,13 +83,13 @@ def test_gradients_are_scaled_once_and_conditionals_never(likelihood, total_size
     assert abs(np.std(deviations) / np.sqrt(0.5) - 1.0) < 5 / np.sqrt(2 * 400)
 
 
-def test_total_sizes_that_differ_are_refused():
+def test_different_total_sizes_raise():
     model = normal_rows(np.zeros(40), observed(400))
     with model, pytest.raises(ValueError, match="900 for the step, 400 for 'x'"):
         pg.SGGMC(local=["z"], minibatch=["y"], batch_size=10, total_size=900)
 
 
-def test_total_size_of_another_axis_is_refused():
+def test_total_size_of_another_axis_raises():
     with pm.Model():
         data = pm.Data("y", np.zeros((40, 2)))
         z = pm.Normal("z", 0.0, 1.0, shape=(40, 2))
@@ -103,7 +102,7 @@ def test_total_size_of_another_axis_is_refused():
 @pytest.mark.parametrize(
     "arguments", [{"batch_size": 30}, {"total_size": 400}, {"minibatch_order": "random"}]
 )
-def test_metropolis_correction_wants_all_rows(arguments):
+def test_metropolis_correction_needs_all_rows(arguments):
     model = normal_rows(np.zeros(120), observed())
     with model, pytest.raises(ValueError, match="GMC corrects with the log-density of all rows"):
         pg.GMC(local=["z"], minibatch=["y"], compile_kwargs=INTERPRETED, **arguments)
@@ -147,12 +146,12 @@ def _other_rows(m, data):
         (_constant_data, "containers"),
         (_summed_potential, "'summed' is not computed row by row"),
         (_centred, "'centred' is not computed row by row"),
-        (_random_walk, "for some of its rows alone"),
+        (_random_walk, "for some of its rows"),
         (_mean_of_rows, "'mean' is not computed row by row"),
         (_other_rows, "local="),
     ]),
 )  # fmt: skip
-def test_rows_that_depend_on_each_other_are_refused(rows, message, batch_size):
+def test_dependent_rows_raise(rows, message, batch_size):
     """With all the rows in one minibatch too, which are in another order than in the model."""
     with pm.Model():
         data = pm.Data("y", np.random.default_rng(1).normal(size=40))
@@ -189,7 +188,7 @@ def conjugate():
         VonMisesFisher("directions_obs", u, DATA_KAPPA, observed=data["directions"])
         pm.Multinomial("labels_obs", n=6, p=share, observed=data["labels"])
     local = manifold_variables(model, [z, rate, u, share], by_row=True)
-    estimator = LocalGradientEstimator(
+    estimator = LocalGradient(
         model,
         manifold_variables(model, [m]),
         local,
@@ -224,7 +223,7 @@ def known_moments(arrays, m):
 
 
 @pytest.mark.parametrize("source", [ShuffledRows, slow(IndependentRows), slow(RandomRows)])
-def test_conditional_laws(conjugate, source):
+def test_conditional_distributions(conjugate, source):
     """Batches that do not divide N, rows that are there twice, several variables and points."""
     model, arrays, estimator = conjugate
     m = 0.3
@@ -263,7 +262,7 @@ def test_gradient_of_several_local_variables(conjugate):
     for draw in range(610):
         estimator.next_minibatch()
         estimator.sample_local([np.array(m)], 0.2, stream)
-        evaluate(estimator.field.address, position, 0, estimator.field.context, gradient)
+        evaluate(estimator.logp_grad.address, position, 0, estimator.logp_grad.context, gradient)
         rows = estimator.source.row_indices(estimator._start)
         of_rows = (arrays["y"][rows] - m) / 2.0
         of_rows += 2.0 - np.exp(m) * (2.0 + arrays["counts"][rows]) / (np.exp(m) + 1.0)

@@ -8,9 +8,8 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_geodesic as pg
-from pymc_geodesic.densities.log_density import density_of
-from pymc_geodesic.densities.row_density import RowDensity
-from pymc_geodesic.densities.row_sums import averaged_terms, check_row_sums
+from pymc_geodesic.densities.log_density import build_density
+from pymc_geodesic.densities.row_density import RowDensity, check_row_sums, find_averaging_terms
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from tests.grids import cross, slow
@@ -127,7 +126,7 @@ def check(model, batch_size=BATCH, **arguments):
     variables = manifold_variables(model, None)
     rows = MinibatchArguments(batch_size=batch_size, minibatch=["X", "y"], **arguments)
     source = minibatch_source(model, rows)
-    density = density_of(model, variables, source.seen())
+    density = build_density(model, variables, source.row_inputs())
     start = time.process_time()
     check_row_sums(model, variables, density, source)
     return time.process_time() - start
@@ -135,7 +134,9 @@ def check(model, batch_size=BATCH, **arguments):
 
 @pytest.mark.parametrize("build", NO_SUMS, ids=lambda build: build.__name__)
 def test_no_sum(table, build):
-    with pytest.raises(ValueError, match=r"log-density of 'term' is no sum over the rows of \['X'"):
+    with pytest.raises(
+        ValueError, match=r"log-density of 'term' is not a sum over the rows of \['X'"
+    ):
         check(model_of(build, table))
 
 
@@ -242,7 +243,7 @@ def step_of_groups(model, order="shuffled"):
 )
 def test_rows_that_depend_on_their_group(groups, build, order):
     with pytest.raises(
-        ValueError, match=r"'term' is no sum over the rows of \['group', 'X', 'y'\]"
+        ValueError, match=r"'term' is not a sum over the rows of \['group', 'X', 'y'\]"
     ):
         step_of_groups(group_model(build, groups, order))
 
@@ -250,7 +251,7 @@ def test_rows_that_depend_on_their_group(groups, build, order):
 @pytest.mark.parametrize("order", ["shuffled", slow("random")])
 def test_rows_that_depend_on_the_row_before(groups, order):
     model = group_model(autoregression_within_groups, groups, "consecutive")
-    with pytest.raises(ValueError, match=r"two parts of consecutive rows together is not"):
+    with pytest.raises(ValueError, match=r"two parts of consecutive rows together"):
         step_of_groups(model, order)
 
 
@@ -277,7 +278,7 @@ def test_streams_of_groups(groups):
     for batch_size in (None, 100):
         stream = {"batches": blocks, "total_size": X.size, "batch_size": batch_size}
         names = ["group", "X", "y"]
-        with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+        with pytest.raises(ValueError, match="'term' is not a sum over the rows"):
             row_density(group_model(group_mean, empty, "scattered"), minibatch=names, **stream)
         row_density(group_model(varying_intercepts, empty, "scattered"), minibatch=names, **stream)
 
@@ -289,16 +290,16 @@ def test_streams(table):
     for batch_size in (None, BATCH):
         stream = {"batches": batches, "total_size": N, "batch_size": batch_size}
         check(model_of(regression, zeros), **stream)
-        with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+        with pytest.raises(ValueError, match="'term' is not a sum over the rows"):
             check(model_of(mean_over_rows, zeros), **stream)
 
 
 @pytest.mark.parametrize("batch_size", [slow(1), BATCH])
-def test_steps_refuse(table, batch_size):
+def test_steps_raise(table, batch_size):
     arguments = {"batch_size": batch_size, "minibatch": ["X", "y"]}
     with model_of(prior_inside, table):
         for step in (pg.SGGMC, pg.gSGNHT, pg.SGLD, pg.SSGNHT):
-            with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+            with pytest.raises(ValueError, match="'term' is not a sum over the rows"):
                 step(**arguments, compile_kwargs={"mode": "FAST_COMPILE"})
     with model_of(regression, table):
         pg.SGLD(**arguments, compile_kwargs={"mode": "FAST_COMPILE"})
@@ -318,7 +319,7 @@ def test_rows_of_pymc_minibatch(table, is_sum, batch_size):
     if is_sum:
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
         return
-    with pytest.raises(ValueError, match="'term' is no sum over the rows"):
+    with pytest.raises(ValueError, match="'term' is not a sum over the rows"):
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
 
 
@@ -357,7 +358,7 @@ def test_a_variable_for_each_row_needs_its_name_at_any_batch_size():
         row_density(model, minibatch="y", batch_size=40)
 
 
-def test_placeholders_of_one_row_need_their_names():
+def test_placeholders_of_one_row_must_be_named():
     with pm.Model() as model:
         slope = pm.Normal("slope")
         x, y = pm.Data("x", np.zeros(1)), pm.Data("y", np.zeros(1))
@@ -382,17 +383,17 @@ def test_tables_that_rows_point_into_are_no_rows():
         row_density(model, minibatch=["of_group", "group", "y"])
 
 
-def test_rows_drawn_beside_rows_that_are_not():
+def test_rows_of_a_minibatch_with_all_rows_of_other_data():
     x = np.arange(40.0)
     with pm.Model() as model:
         slope = pm.Normal("slope")
         rows, seen = pm.Minibatch(x, 2.0 * x, batch_size=40)
         pm.Normal("seen", slope * rows + x, observed=seen, total_size=40)
-    with pytest.raises(ValueError, match=r"pm.Minibatch draws do not fit .* by one"):
+    with pytest.raises(ValueError, match=r"pm.Minibatch draws do not fit .* together"):
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
 
 
-def test_means_are_told_where_a_term_is_zero_or_impossible_at_the_start():
+def test_averaging_terms_that_are_zero_or_impossible_at_the_start():
     """Twice nothing is nothing, and a hinge without a margin is nothing at zero."""
     with pm.Model() as model:
         x, label = pm.Data("x", np.arange(1.0, 41.0)), pm.Data("label", np.tile([-1, 1], 20))
@@ -400,5 +401,5 @@ def test_means_are_told_where_a_term_is_zero_or_impossible_at_the_start():
         pg.Hinge("seen", x * w, margin=0.0, observed=label, total_size=40)
         pm.Uniform("below", 0.0, 1e4 * pt.abs(w), observed=x, total_size=40)
     density = row_density(model, minibatch=["x", "label"])
-    found = averaged_terms(model, density.variables, density.minibatch, density.source)
+    found = find_averaging_terms(model, density.variables, density.minibatch, density.source)
     assert found == [True, True]

@@ -8,7 +8,7 @@ from scipy import stats
 import pymc_geodesic as pg
 from pymc_geodesic.directional import stein_test
 from pymc_geodesic.directional.goodness_of_fit import METHODS, SteinTest
-from pymc_geodesic.gradients.point_law import PointLaw
+from pymc_geodesic.gradients.scores import ManifoldDistribution
 from tests.grids import by_default, cross
 
 MU, MAJOR = np.array([0.0, 0.6, 0.8]), np.array([1.0, 0.0, 0.0])
@@ -16,7 +16,7 @@ FRAME = np.array([[2.0, 0.0], [0.0, 1.5], [1.0, 0.0]])
 
 
 def draws(distribution, n, seed=1):
-    return PointLaw(distribution).draws(n, 1, np.random.default_rng(seed))[0]
+    return ManifoldDistribution(distribution).draws(n, 1, np.random.default_rng(seed))[0]
 
 
 LAWS = {
@@ -30,7 +30,7 @@ LAWS = {
 
 def p_values(distribution, n, method, n_resamples, repetitions=100):
     """Test samples of the distribution itself."""
-    law, rng = PointLaw(distribution), np.random.default_rng(7)
+    law, rng = ManifoldDistribution(distribution), np.random.default_rng(7)
     test, samples = SteinTest(law), law.draws(n, repetitions, rng)
     return np.array([test(x, method, "median", -0.5, n_resamples, rng).pvalue for x in samples])
 
@@ -126,7 +126,7 @@ def test_what_it_refuses():
     ):
         with pytest.raises(ValueError, match=message):
             stein_test(x, law, **arguments)
-    with pytest.raises(ValueError, match="the law of one point, without a batch"):
+    with pytest.raises(ValueError, match="that of one point, without a batch"):
         stein_test(x, pg.VonMisesFisher.dist(MU, [8.0, 9.0]))
     for other in (pm.Normal.dist(shape=3), x, pg.PeriodicVonMises.dist(0.0, 1.0)):
         with pytest.raises(TypeError, match="must be one of unit vectors or frames"):

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import pymc_geodesic as pg
-from pymc_geodesic.densities.total_sizes import stating_totals
+from pymc_geodesic.densities.row_dependence import observed_with_total_size
 from pymc_geodesic.distributed.shard_actor import Job, ShardActor
 from pymc_geodesic.distributed.shards import set_rows, step_spec
 from tests.distributed.inline import InlineClient
@@ -112,5 +112,5 @@ def test_a_stated_number_of_rows_of_a_sparse_matrix_is_found():
         X = pg.SparseData("X", sparse.csr_array(np.eye(3, D)))
         score = X @ pm.Normal("beta", shape=D)
         pm.Bernoulli("label", logit_p=score, observed=np.zeros(3), total_size=90)
-    assert stating_totals(model, ["X"]) == ["label"]
-    assert stating_totals(model, ["y"]) == []
+    assert observed_with_total_size(model, ["X"]) == ["label"]
+    assert observed_with_total_size(model, ["y"]) == []

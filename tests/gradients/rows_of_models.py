@@ -7,7 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 import pymc_geodesic as pg
-from pymc_geodesic.gradients.total_gradient import CHUNK
+from pymc_geodesic.gradients.full_gradient import CHUNK
 from pymc_geodesic.runtime.gradient_functions import evaluate
 
 WIDTH = 4
@@ -120,7 +120,7 @@ class Setup:
 
     def full(self, x: np.ndarray) -> np.ndarray:
         """Gradient of all rows, and the log-density behind it."""
-        return values(self._full.estimator.field, x, x.size + 1)
+        return values(self._full.estimator.logp_grad, x, x.size + 1)
 
     def center(self, x: np.ndarray) -> None:
         self.gradient.center_at(x, self.gradient.gradient_of_all_rows(x))

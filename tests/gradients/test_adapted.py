@@ -9,7 +9,7 @@ import pytest
 from numba import njit
 
 import pymc_geodesic as pg
-from pymc_geodesic.gradients import control_variates
+from pymc_geodesic.gradients import control_variate_gradients
 from pymc_geodesic.gradients.metric import LowRank, Metric
 from tests.gradients.rows_of_models import (
     BY_DEFAULT,
@@ -71,7 +71,7 @@ def test_mean_over_all_minibatches_is_the_full_gradient(setup):
     assert error(plain.mean(axis=0), setup.full(setup.there)[:-1]) < tolerance(setup)
 
 
-def test_sample_stands_for_all_rows(plain):
+def test_sample_represents_all_rows(plain):
     n = 24
     arrays, _ = plain.source.example_rows(n)
     weight = plain.case.n_rows / n
@@ -143,20 +143,20 @@ def worst_errors(setup: Setup) -> tuple[float, float]:
 
 
 def centered_with_another_minibatch(setup):
-    source = inspect.getsource(control_variates._first_order_estimate.py_func)
+    source = inspect.getsource(control_variate_gradients._first_order_estimate.py_func)
     line = "evaluate(table[0], center, minibatch,"
     assert source.count(line) == 1
-    scope = dict(vars(control_variates))
+    scope = dict(vars(control_variate_gradients))
     source = source[source.index("def ") :].replace(
         line, line.replace("minibatch", "minibatch + 1")
     )
     exec(source, scope)
     scope["_first_order_estimate"] = njit(scope["_first_order_estimate"])
     context = setup.gradient.control_variates.logp_grad.context
-    variates = control_variates.ComposedFunction(
+    variates = control_variate_gradients.ComposedFunction(
         scope["_first_order_estimate"],
         context,
-        [setup.step.estimator.field],
+        [setup.step.estimator.logp_grad],
         setup.gradient.control_variates,
     )
     coordinates = type(setup.gradient._by_order[0])(variates, setup.here.size, [3])
@@ -246,7 +246,7 @@ def test_variables_of_other_steps_are_taken_over():
         reference.estimator.set_others(point)
         here = step.product.random_point(np.random.default_rng(seed))
         found = gradient.gradient_of_all_rows(here)
-        expected = values(reference.estimator.field, here, here.size + 1)[:-1]
+        expected = values(reference.estimator.logp_grad, here, here.size + 1)[:-1]
         assert error(found, expected) < 1e-10
 
 
@@ -272,7 +272,7 @@ def test_functions_of_a_row_with_a_graph_of_their_own(drawn):
         model_with(pt.as_tensor(x), y)
     reference = pg.SGGMC(model=full, compile_kwargs=INTERPRETED)
     here = np.random.default_rng(6).normal(size=3 * WIDTH)
-    expected = values(reference.estimator.field, here, here.size + 1)[:-1]
+    expected = values(reference.estimator.logp_grad, here, here.size + 1)[:-1]
     assert error(step.adaptation.gradient.gradient_of_all_rows(here), expected) < 1e-10
 
 
@@ -298,10 +298,12 @@ def test_sparse_rows():
     rng = np.random.default_rng(5)
     here, there = rng.normal(size=(2, 6))
     total = gradient.gradient_of_all_rows(here)
-    assert error(total, values(reference.estimator.field, here, 7)[:-1]) < 1e-10
+    assert error(total, values(reference.estimator.logp_grad, here, 7)[:-1]) < 1e-10
     gradient.center_at(here, total)
     found = [values(gradient.estimated, there, 6, start) for start in range(101)]
-    assert error(np.mean(found, axis=0), values(reference.estimator.field, there, 7)[:-1]) < 1e-10
+    assert (
+        error(np.mean(found, axis=0), values(reference.estimator.logp_grad, there, 7)[:-1]) < 1e-10
+    )
     at_center = [values(gradient.estimated, here, 6, start) for start in range(101)]
     assert max(error(g, total) for g in at_center) < 1e-10
 

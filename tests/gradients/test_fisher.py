@@ -11,11 +11,10 @@ from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.gradients.fisher import tangential_variance
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.manifolds import Euclidean, FlatSimplex, Simplex, Sphere, Stiefel
 from pymc_geodesic.minibatches.from_arguments import drawn_row_source
-from pymc_geodesic.minibatches.random_rows import RandomRows
-from pymc_geodesic.minibatches.shuffled_rows import IndependentRows
+from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows
 from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.gradient_functions import GradientFunction, evaluate
 
@@ -33,7 +32,7 @@ def table():
 
 def estimator_of(model, arrays, source=IndependentRows, batch_size=BATCH):
     density = RowDensity(model, manifold_variables(model, None), source(arrays, batch_size))
-    return GradientEstimator(density, compile_kwargs=INTERPRETED)
+    return MinibatchGradient(density, compile_kwargs=INTERPRETED)
 
 
 def compile_noise_natively(estimator):
@@ -89,7 +88,7 @@ def test_unbiased(table, source):
             estimator.source.arrays["X"][:N_ROWS] = X[order]
             estimator.source.arrays["y"][:N_ROWS] = y[order]
             start = 0
-        gradients.append(call(estimator.field, position, start))
+        gradients.append(call(estimator.logp_grad, position, start))
         variances.append(call(noise, position, start))
     ratio = np.mean(variances, axis=0) / np.var(gradients, axis=0)
     np.testing.assert_allclose(ratio, 1.0, atol=5 * np.sqrt(3.0 / 3000))
@@ -131,12 +130,12 @@ def test_minibatch_of_pymc(table):
         w = pm.Normal("w", 0.0, 3.0, shape=2)
         pm.Normal("y_obs", X_rows @ w, 1.0, observed=y_rows, total_size=N_ROWS)
     density = RowDensity(model, manifold_variables(model, None), drawn_row_source(model))
-    estimator = GradientEstimator(density, compile_kwargs=INTERPRETED)
+    estimator = MinibatchGradient(density, compile_kwargs=INTERPRETED)
     position = np.array([0.3, -0.7])
     rows = estimator.source.row_indices(5)
     per_row = N_ROWS * X[rows] * (y[rows] - X[rows] @ position)[:, None]
     expected = per_row.var(axis=0, ddof=1) / BATCH * (1.0 - BATCH / N_ROWS)
-    for compile_noise in (GradientEstimator.compile_noise, compile_noise_natively):
+    for compile_noise in (MinibatchGradient.compile_noise, compile_noise_natively):
         noise = compile_noise(estimator)
         np.testing.assert_allclose(call(noise, position, 5), expected, rtol=1e-10)
 
@@ -147,7 +146,7 @@ def test_full_data_have_no_noise_to_estimate(table):
         w = pm.Normal("w", 0.0, 3.0, shape=2)
         pm.Normal("y_obs", pm.Data("X", X) @ w, 1.0, observed=pm.Data("y", y))
     density = RowDensity(model, manifold_variables(model, None), AllRows())
-    full = GradientEstimator(density, compile_kwargs=INTERPRETED)
+    full = MinibatchGradient(density, compile_kwargs=INTERPRETED)
     with pytest.raises(ValueError, match="needs minibatches of two rows or more"):
         full.compile_noise()
     with pytest.raises(ValueError, match="needs minibatches of two rows or more"):

@@ -9,10 +9,10 @@ import pytest
 from pytensor.graph.traversal import ancestors
 
 import pymc_geodesic as pg
-from pymc_geodesic.densities.hoisting import split_at_frontier
+from pymc_geodesic.densities.graphs import split_at_frontier
 from pymc_geodesic.densities.variables import manifold_variables
-from pymc_geodesic.gradients.local_gradient import LocalGradientEstimator
-from pymc_geodesic.minibatches.shuffled_rows import ShuffledRows
+from pymc_geodesic.gradients.local_gradient import LocalGradient
+from pymc_geodesic.minibatches.resident_rows import ShuffledRows
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import Workers
@@ -54,7 +54,7 @@ def hierarchy():
 
 def make_estimator(hierarchy, batch_size=BATCH, **kwargs):
     model, y = hierarchy
-    return LocalGradientEstimator(
+    return LocalGradient(
         model,
         manifold_variables(model, [model["m"]]),
         manifold_variables(model, [model["z"]], by_row=True),
@@ -78,7 +78,7 @@ def gradients(estimator, model, m, n, seed):
     for _ in range(n):
         estimator.next_minibatch()
         estimator.sample_local([np.array(m)], 0.6, stream)
-        evaluate(estimator.field.address, np.array([m]), 0, estimator.field.context, output)
+        evaluate(estimator.logp_grad.address, np.array([m]), 0, estimator.logp_grad.context, output)
         estimates.append(output[0])
         starts.append(estimator._start)
     return np.array(estimates), starts
@@ -192,7 +192,7 @@ def test_noise_of_a_minibatch_in_all_inner_steps_is_named(hierarchy, caplog):
         assert ("use the same minibatch" in caplog.text) == warned
 
 
-def test_frontier_keeps_what_stands_still_out_of_the_moving_graph():
+def test_frontier_separates_fixed_from_varying_values():
     beta, data, theta = pt.matrix("beta", shape=(3, 7)), pt.matrix("data", shape=(None, 7)), None
     theta = pt.matrix("theta", shape=(None, 3))
     output = pt.sum((data @ beta.T) * theta, axis=1) / pt.sqrt(
@@ -233,7 +233,7 @@ def test_lengths_that_only_data_tell_are_not_those_of_rows(batch_size):
             pm.Potential("penalty", -pt.sum(chosen**4))
             z = pm.Normal("z", shape=(60, 4))
             pm.Normal("seen", z @ chosen, 1.0, observed=rows)
-        estimator = LocalGradientEstimator(
+        estimator = LocalGradient(
             model,
             manifold_variables(model, [weights]),
             manifold_variables(model, [z], by_row=True),
@@ -247,13 +247,13 @@ def test_lengths_that_only_data_tell_are_not_those_of_rows(batch_size):
         estimator.read_local(model.initial_point(random_seed=1))
         estimator.prepare(W.ravel(), 1, new_stream(np.random.default_rng(1)), tune=True)
         gradient = np.empty(W.size)
-        evaluate(estimator.field.address, W.ravel(), 0, estimator.field.context, gradient)
-        estimator.field.raise_error()
+        evaluate(estimator.logp_grad.address, W.ravel(), 0, estimator.logp_grad.context, gradient)
+        estimator.logp_grad.raise_error()
         found.append((estimator.acceptance_rate, *gradient))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
 
-def test_data_of_another_shape_are_refused():
+def test_data_of_another_shape_raise():
     with pm.Model() as model:
         rows, centres = pm.Data("y", np.zeros(8)), pm.Data("centres", np.zeros(3))
         m = pm.Normal("m", centres.sum(), 1.0)
@@ -271,7 +271,7 @@ def test_topic_gradient_meets_the_documents_twice():
     V = np.abs(np.random.default_rng(0).normal(size=(40, 11)))
     V /= np.linalg.norm(V, axis=1, keepdims=True)
     model = spherical_admixture(V, 3, kappa=50, sigma=10, kappa0=10)
-    estimator = LocalGradientEstimator(
+    estimator = LocalGradient(
         model,
         manifold_variables(model, [model["beta"]]),
         manifold_variables(model, [model["theta"]], by_row=True),
@@ -287,8 +287,8 @@ def test_topic_gradient_meets_the_documents_twice():
     beta = model.initial_point(random_seed=1)["beta_unitvector__"]
     estimator.sample_local([beta], None, new_stream(np.random.default_rng(1)))
     gradient = np.empty(beta.size)
-    evaluate(estimator.field.address, beta.ravel(), 0, estimator.field.context, gradient)
-    handed = [array for array in estimator.field._arrays if array is not None]
+    evaluate(estimator.logp_grad.address, beta.ravel(), 0, estimator.logp_grad.context, gradient)
+    handed = [array for array in estimator.logp_grad._arrays if array is not None]
     documents = [array for array in handed if array.shape == (20, 11)]
     assert len(documents) == 1
     # nothing of the size of draws × documents × words is handed over
@@ -324,7 +324,7 @@ def test_local_variable_must_have_a_point_for_each_row():
             pg.SGGMC(local=[z], minibatch=["y"], batch_size=3)
 
 
-def test_a_new_step_goes_on_from_a_saved_state(hierarchy):
+def test_a_new_step_continues_from_a_saved_state(hierarchy):
     """With the step size of the local variables that was found, and where it was in the rows."""
     model, _ = hierarchy
 

@@ -8,8 +8,8 @@ import pytest
 from numba import njit
 
 import pymc_geodesic as pg
-from pymc_geodesic.densities.kinks import has_kinks
-from pymc_geodesic.gradients import second_order
+from pymc_geodesic.densities.smoothness import has_kinks
+from pymc_geodesic.gradients import control_variate_gradients
 from pymc_geodesic.gradients.metric import Metric
 from tests.gradients.rows_of_models import (
     BY_DEFAULT,
@@ -104,11 +104,11 @@ def noise_far_away(setup: Setup) -> float:
 
 def test_noise_far_away_is_no_more_than_the_reach_makes(plain):
     use_second_order(plain)
-    plain.gradient.reach[:] = second_order.SETTINGS.reach
+    plain.gradient.reach[:] = control_variate_gradients.SETTINGS.reach
     estimates, exact = far_estimates(plain, 2)
     assert error(estimates.mean(axis=0), exact) < tolerance(plain)
     # derivatives of a power exp(-2 s) at the centering point: 1, and 1 + 2 r with second order
-    bound = 1.0 + 2.0 * second_order.SETTINGS.reach
+    bound = 1.0 + 2.0 * control_variate_gradients.SETTINGS.reach
     assert noise_far_away(plain) < 1.1 * bound
     plain.gradient.reach[:] = np.inf
     assert noise_far_away(plain) > 2.0 * bound
@@ -122,7 +122,9 @@ def test_whitened_coordinates_are_clipped(reach):
     factor = rng.normal(size=(3, 3)) + 2.0 * np.eye(3)
     z = np.array([0.3, -1.0, 4.0])
     away = np.append(factor @ z, 7.0)
-    second_order.clip_in_coordinates(away, factor, np.linalg.inv(factor), reach, np.empty(3))
+    control_variate_gradients.clip_in_coordinates(
+        away, factor, np.linalg.inv(factor), reach, np.empty(3)
+    )
     np.testing.assert_allclose(away[:3], factor @ np.clip(z, -reach, reach), atol=1e-12)
     assert away[3] == 7.0
 
@@ -132,7 +134,7 @@ def test_reach_follows_the_metric():
     assert setup.gradient.compile_second_order()
     use_second_order(setup)
     d = setup.gradient.n_euclidean
-    setup.gradient.reach[:] = second_order.SETTINGS.reach
+    setup.gradient.reach[:] = control_variate_gradients.SETTINGS.reach
     before = noise_far_away(setup)
     setup.gradient.set_metric(Metric(np.zeros(d), 10.0 * np.eye(d), np.ones(1)))
     assert noise_far_away(setup) > 2.0 * before  # the distance of 8 is less than one sd now
@@ -185,12 +187,12 @@ def minibatch_counts_once(setup):
 
 def edited(setup, old, new):
     """Let a mutant of the estimate run in the place of the right one."""
-    source = inspect.getsource(second_order._second_order_estimate.py_func)
+    source = inspect.getsource(control_variate_gradients._second_order_estimate.py_func)
     assert source.count(old) == 1
-    scope = dict(vars(second_order))
+    scope = dict(vars(control_variate_gradients))
     exec(source[source.index("def ") :].replace(old, new), scope)
     second = setup.gradient.second_order
-    field = second_order.ComposedFunction(
+    field = control_variate_gradients.ComposedFunction(
         njit(scope["_second_order_estimate"]), second.logp_grad.context, [], second
     )
     coordinates = type(setup.gradient._by_order[0])(field, setup.here.size, setup.gradient.widths)

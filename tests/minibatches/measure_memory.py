@@ -15,7 +15,7 @@ from scipy import sparse
 from pymc_geodesic.datasets import RowBlocks, row_blocks
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import ContainerRows, DenseRows, SparseRows
-from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
+from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks
 from pymc_geodesic.sparse import SparseContainers
 
 N_COLUMNS, BATCH, N_STEPS = 28, 100, 100

@@ -11,7 +11,7 @@ from tests.data_loader import load_data_loader
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
-# Rows are in the order of their numbers, to be recognised; in random order nothing is said.
+# Rows are in order, so that they can be identified; the warning is tested elsewhere.
 pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
 
 N, N_FEATURES, BATCH = 600, 2, 5
@@ -151,10 +151,10 @@ def test_columns_by_name(dataloader, source, table):
     np.testing.assert_array_equal(rows[np.argsort(rows[:, -1])], table)
 
 
-def test_loader_that_does_not_know_how_many_rows_there_are(dataloader, model, source):
+def test_loader_without_a_total_size(dataloader, model, source):
     with pytest.warns(UserWarning, match="total_size=None"):
         loader = dataloader.DataLoader(source, batch_size=100, total_size=None)
-    with pytest.raises(ValueError, match="how many rows there are; pass total_size="):
+    with pytest.raises(ValueError, match="batches= has no total_size"):
         rows_of(model, loader, 1)
 
 

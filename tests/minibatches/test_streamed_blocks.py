@@ -10,10 +10,10 @@ import pytest
 from pymc_geodesic.datasets import row_blocks
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows
-from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
+from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks
 from tests.grids import cross
 
-# Rows are in the order of their numbers, to be recognised; in random order nothing is said.
+# Rows are in order, so that they can be identified; the warning is tested elsewhere.
 pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
 
 N, BATCH = 120, 5
@@ -73,8 +73,8 @@ def test_default_is_one_pass_over_a_block():
     assert not np.array_equal(epoch[:40], np.sort(epoch[:40]))
 
 
-def test_looks_between_draws_take_their_rows_and_no_more():
-    """Four draws of four minibatches and a look at two: rows are used up as they are taken."""
+def test_gradients_between_draws_use_their_rows_only():
+    """Four draws of four minibatches, and two minibatches in between."""
     source = source_of(row_blocks(*table(), block_size=40))
     calls = [4, 4, 2, 4, 2] * 6
     epochs = np.concatenate([take(source, n).ravel() for n in calls])
@@ -82,7 +82,7 @@ def test_looks_between_draws_take_their_rows_and_no_more():
     assert np.ptp(counts.reshape(3, 40).sum(axis=1)) <= 2 * 4 * BATCH
 
 
-def test_looks_between_draws_are_parts_of_draws():
+def test_gradients_between_draws_are_parts_of_draws():
     source = source_of(row_blocks(*table(), block_size=40), draws_per_block=10)
     blocks = [[], []]
     for _ in range(60):
@@ -94,7 +94,7 @@ def test_looks_between_draws_are_parts_of_draws():
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_blocks_shorter_than_a_draw_are_joined(order):
-    """The noise of a short block would stay for all of a draw and heat many times more."""
+    """The noise of a short block would be the same for all of a draw."""
     lengths = np.array([40, 40, 25, 15])
     blocks = np.repeat(np.arange(4), lengths)
     source = source_of(blocks_of(lengths), order=order)
@@ -164,7 +164,7 @@ def test_gradient_over_an_epoch_is_unbiased():
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("taken", [0, 1, 5, 13])
-def test_state_continues_the_walk(order, taken):
+def test_state_continues_the_order(order, taken):
     batches = blocks_of([40, 3, 40, 37])
     source = source_of(batches, order=order, draws_per_block=3)
     for _ in range(taken):
@@ -185,15 +185,15 @@ def test_state_continues_the_walk(order, taken):
 @pytest.mark.parametrize("order", ORDERS)
 def test_chains_differ_by_their_seed_only(order):
     source = source_of(row_blocks(*table(), block_size=40), order=order)
-    walks = []
+    orders = []
     for seed in (1, 2, 1):
         source.reset(seed)
-        walks.append(np.concatenate([take(source, 2) for _ in range(9)]))
-    np.testing.assert_array_equal(walks[0], walks[2])
-    assert not np.array_equal(walks[0], walks[1])
+        orders.append(np.concatenate([take(source, 2) for _ in range(9)]))
+    np.testing.assert_array_equal(orders[0], orders[2])
+    assert not np.array_equal(orders[0], orders[1])
 
 
-def test_no_thread_before_the_first_draw_and_none_after_a_block_has_come():
+def test_no_thread_before_the_first_draw_and_none_after_a_block_is_read():
     """Processes fork before the first draw, and again when sampling is over."""
     source = source_of(row_blocks(*table(), block_size=40))
     assert source._loading is None
@@ -204,7 +204,7 @@ def test_no_thread_before_the_first_draw_and_none_after_a_block_has_come():
 
 
 def test_next_block_is_read_while_this_one_is_used():
-    """Another thread reads it, and it is there before it is asked for."""
+    """Another thread reads the next block in advance."""
     readers = []
 
     class Batches:
@@ -285,7 +285,7 @@ def nan_in_the_second():
         ([*blocks_of([40]), {"X": np.zeros((40, 2))}], "a mapping without 'y'"),
     ],
 )
-def test_bad_blocks_are_reported_where_they_come(batches, message):
+def test_invalid_blocks_are_reported_when_they_are_read(batches, message):
     source = source_of(batches, draws_per_block=1)
 
     def take_two_blocks():
@@ -295,7 +295,7 @@ def test_bad_blocks_are_reported_where_they_come(batches, message):
         take_two_blocks()
 
 
-def test_blocks_that_come_only_once():
+def test_an_iterator_raises():
     source = source_of(block for block in blocks_of([40, 40, 40]))
     with pytest.raises(ValueError, match=r"batches= is a generator that is used up.*a list"):
         [take(source, 8) for _ in range(10)]

@@ -14,7 +14,7 @@ import pymc_geodesic as pg
 from pymc_geodesic.datasets import row_blocks
 from tests.grids import slow
 
-# Rows are in the order of their numbers, to be recognised; in random order nothing is said.
+# Rows are in order, so that they can be identified; the warning is tested elsewhere.
 pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
 
 
@@ -128,7 +128,7 @@ def test_a_step_is_pickled_while_the_next_block_loads(tmp_path):
     [
         ({"draws_per_block": 0}, "draws_per_block must be a positive integer, got 0"),
         ({"draws_per_block": 2.5}, "draws_per_block must be a positive integer, got 2.5"),
-        ({"draws_per_block": 2, "batches": None}, "the blocks of batches=, which is missing"),
+        ({"draws_per_block": 2, "batches": None}, "draws_per_block= needs batches="),
         ({"draws_per_block": 2, "batch_size": None}, "draws_per_block= needs batch_size="),
         ({"batch_size": 701}, "batch_size=701 does not fit the first block"),
         ({"minibatch_order": "sorted"}, "'sorted' is unknown"),

@@ -10,9 +10,9 @@ import pymc_geodesic as pg
 from pymc_geodesic.datasets import row_blocks
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
-from pymc_geodesic.minibatches.shuffled_rows import shuffled_order
+from pymc_geodesic.minibatches.resident_rows import row_permutation
 from pymc_geodesic.minibatches.source import AllRows
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from tests.grids import cross
@@ -78,7 +78,7 @@ def estimator_of(model, batches=None, *, batch_size=BATCH, order="shuffled", kwa
     source = minibatch_source(model, rows)
     source.reset(1)
     density = RowDensity(model, manifold_variables(model, None), source)
-    return GradientEstimator(density, compile_kwargs=kwargs)
+    return MinibatchGradient(density, compile_kwargs=kwargs)
 
 
 def output_of(field, position, argument):
@@ -92,7 +92,7 @@ def gradients_of(estimator, position, n_draws, n_steps=2):
     draws = []
     for _ in range(n_draws):
         starts = estimator.next_minibatches(n_steps)
-        draws += [output_of(estimator.field, position, start) for start in starts]
+        draws += [output_of(estimator.logp_grad, position, start) for start in starts]
     return np.array(draws)
 
 
@@ -115,13 +115,14 @@ def test_gradients_are_those_of_dense_blocks(model, dense_model, table, batch_si
 def test_gradients_are_those_of_rows_in_memory(model, resident_model, table):
     """One block whose rows come so that they lie as the resident route puts them."""
     X, y, w = table
-    order = shuffled_order(N)[shuffled_order(N)]
+    order = row_permutation(N)[row_permutation(N)]
     ours = estimator_of(model, [(X[order], y[order])])
     theirs = estimator_of(resident_model)
     ours.next_minibatches(1)
     for start in range(N):
         np.testing.assert_array_equal(
-            output_of(ours.field, w.ravel(), start), output_of(theirs.field, w.ravel(), start)
+            output_of(ours.logp_grad, w.ravel(), start),
+            output_of(theirs.logp_grad, w.ravel(), start),
         )
     for name in ("X_values", "X_columns"):
         np.testing.assert_array_equal(ours.source.whole[name], theirs.source.whole[name])
@@ -136,10 +137,10 @@ def test_mean_over_an_epoch_is_the_gradient_of_all_rows(model, resident_model, t
     n_batches = N // ours.source.batch_size
     mean = gradients_of(ours, w.ravel(), n_batches, 1).mean(0)
     variables = manifold_variables(resident_model, None)
-    full = GradientEstimator(
+    full = MinibatchGradient(
         RowDensity(resident_model, variables, AllRows()), compile_kwargs=INTERPRETED
     )
-    np.testing.assert_allclose(mean, output_of(full.field, w.ravel(), 0), rtol=1e-9)
+    np.testing.assert_allclose(mean, output_of(full.logp_grad, w.ravel(), 0), rtol=1e-9)
 
 
 @pytest.mark.parametrize("order", ["independent", "random"])
@@ -219,7 +220,7 @@ def test_memory_of_the_iterable_may_be_used_again(model, table):
         )
 
 
-def test_rows_of_a_block_lie_in_the_order_of_the_walk(model, table):
+def test_rows_of_a_block_are_in_shuffled_order_in_memory(model, table):
     source = estimator_of(model, blocks_of(table[0], table[1])).source
     source.next_starts(1)
     rows = source.arrays["X_rows"]

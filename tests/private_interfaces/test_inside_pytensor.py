@@ -69,7 +69,7 @@ def test_numba_implementation_of_an_op(op):
 
 
 def test_compiled_function_of_a_graph():
-    """Gradients are native code: `compile_field` wraps ``vm.jit_fn``, a dispatcher of Numba.
+    """Gradients are native code: `compile_gradient` wraps ``vm.jit_fn``, a dispatcher of Numba.
 
     Its key in the cache of sources is part of the key of the wrapper.
     """
@@ -96,7 +96,7 @@ def test_compiled_function_for_types():
 
 
 def test_function_from_source():
-    """`compile_field` makes the C signature around a gradient of a generated source."""
+    """`compile_gradient` makes the C signature around a gradient of a generated source."""
     source = "def f(x):\n    return x + shift\n"
     key = f"canary of a source in {__name__}"  # what is cached imports the module it came from
     function = compile_numba_function_src(

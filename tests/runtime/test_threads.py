@@ -93,11 +93,11 @@ def test_steps_with_interpreted_gradients_are_interrupted_between_draws():
     with pm.Model() as model:
         pm.Normal("x", shape=2)
         step = pg.SGGMC(step_size=0.1, metric=None, compile_kwargs={"mode": "FAST_COMPILE"})
-    assert step.estimator.field.interpreted
+    assert step.estimator.logp_grad.interpreted
     point = model.initial_point()
     step.setup_chain(np.random.default_rng(1), tune=0, draws=2)
     step.step(point)
-    field, output = step.estimator.field, np.zeros(2)
+    field, output = step.estimator.logp_grad, np.zeros(2)
     with pytest.raises(KeyboardInterrupt), step.estimator.draw_context():
         interrupted_between_calls(field.address, np.ones(2), 0, field.context, output)
     np.testing.assert_allclose(output, -1.0)

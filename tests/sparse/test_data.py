@@ -1,6 +1,7 @@
 """A sparse design matrix in a model: the same model as with the dense one, and its minibatches."""
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
@@ -9,9 +10,10 @@ from scipy import sparse
 import pymc_geodesic as pg
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.runtime.gradient_functions import evaluate
+from pymc_geodesic.sparse.count_matrices import axis_coords
 
 N, D, K, BATCH = 24, 9, 2, 5
 INTERPRETED = {"mode": "FAST_COMPILE"}
@@ -53,7 +55,7 @@ def estimator_of(model, order="shuffled", compile_kwargs=INTERPRETED):
     source = minibatch_source(model, rows)
     source.reset(1)
     density = RowDensity(model, manifold_variables(model, None), source)
-    return GradientEstimator(density, compile_kwargs=compile_kwargs)
+    return MinibatchGradient(density, compile_kwargs=compile_kwargs)
 
 
 def output_of(field, position, argument):
@@ -82,8 +84,8 @@ def test_minibatches_have_the_gradient_of_the_dense_model(
     np.testing.assert_array_equal(starts, theirs.next_minibatches(12))
     for start in starts:
         np.testing.assert_allclose(
-            output_of(ours.field, position, start),
-            output_of(theirs.field, position, start),
+            output_of(ours.logp_grad, position, start),
+            output_of(theirs.logp_grad, position, start),
             rtol=1e-10,
         )
 
@@ -112,15 +114,13 @@ def test_variance_of_the_gradient_is_that_of_the_dense_model(
 
 def test_variance_needs_no_gradient_of_single_rows(model, dense_model, monkeypatch):
     """They would be dense: refused where they are needed and large."""
-    monkeypatch.setattr(
-        "pymc_geodesic.gradients.minibatch_gradient._LARGEST_FISHER", BATCH * D * K - 1
-    )
+    monkeypatch.setattr("pymc_geodesic.gradients.fisher._LARGEST_FISHER", BATCH * D * K - 1)
     estimator_of(model, "independent").compile_noise()
-    with pytest.raises(ValueError, match=r"gradient in 'w' of each row, 90 numbers in all"):
+    with pytest.raises(ValueError, match=r"gradient in 'w' of each row, 90 numbers"):
         estimator_of(dense_model, "independent").compile_noise()
 
 
-def test_rows_lie_in_the_order_of_the_walk(model):
+def test_rows_are_in_shuffled_order_in_memory(model):
     """So that a block of rows is a block of memory."""
     source = estimator_of(model).source
     rows = source.arrays["X_rows"]
@@ -249,17 +249,23 @@ def test_wrong_matrices(table):
         with pytest.raises(ValueError, match=r"length 8, but the sparse matrix needs 9"):
             data @ pt.ones(8)
         for product in (lambda: pt.dot(data, pt.ones(9)), lambda: pt.ones(24) @ data):
-            with pytest.raises(
-                TypeError, match="'X' is no tensor; its product with weights is X @"
-            ):
+            with pytest.raises(TypeError, match="'X' is not a tensor; use its product X @"):
                 product()
         with pytest.raises(ValueError, match="the model has a variable 'X' already"):
             pg.SparseData("X", X)
 
 
 @pytest.mark.parametrize("column", [3, -1])
-def test_columns_outside_the_matrix_are_refused(column):
+def test_columns_outside_the_matrix_raise(column):
     """SciPy makes such a matrix without looking; the products would read other memory."""
     wrong = sparse.csr_array(([1.0], [column], [0, 1]), shape=(1, 3))
     with pm.Model(), pytest.raises(ValueError, match="in columns outside 0 to 2"):
         pg.SparseData("X", wrong)
+
+
+def test_names_of_several_parts_are_no_coordinates():
+    index = pd.MultiIndex.from_product([["may", "june"], [1, 2]])
+    counts = pd.DataFrame(1, index=index, columns=["sun", "rain", "snow"])
+    coords = axis_coords(counts, (4, 3), day=("days", None), sky=("skies", None))
+    assert list(coords["day"]) == [0, 1, 2, 3]
+    assert coords["sky"] == ["sun", "rain", "snow"]

@@ -21,7 +21,7 @@ from pymc_geodesic.adaptation.step_size_bounds import (
 )
 from pymc_geodesic.manifolds import HalfLine
 from pymc_geodesic.manifolds.product_flows import project
-from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.minibatches.resident_rows import IndependentRows, ShuffledRows
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.dynamics import GeodesicNoseHoover
 from tests.grids import slow

@@ -303,7 +303,7 @@ def test_gradient_evaluations_are_counted(model, step_class, monkeypatch):
 
     def counted(*args, **kwargs):
         estimate = estimate_of(*args, **kwargs)
-        count_calls(estimate.field, calls)
+        count_calls(estimate.logp_grad, calls)
         return estimate
 
     monkeypatch.setattr(module, "gradient_estimate", counted)

@@ -6,8 +6,7 @@ import pytest
 
 from pymc_geodesic import SGGMC, SGLD, gSGNHT
 from pymc_geodesic.datasets import row_blocks
-from pymc_geodesic.minibatches.random_rows import RandomRows
-from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
 from tests.grids import cross, slow
 
 BATCH = 5
@@ -74,7 +73,7 @@ def test_order_within_blocks_from_disk(step_class):
                 minibatch="rows", batches=row_blocks(rows, block_size=200), batch_size=BATCH,
                 metric=metric, compile_kwargs={"mode": "FAST_COMPILE"},
             )  # fmt: skip
-            assert step.estimator.source.walks_epochs is walks
+            assert step.estimator.source.has_epochs is walks
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(gSGNHT), slow(SGLD)])

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_geodesic import SGLD, SSGNHT, Hinge
-from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.minibatches.resident_rows import IndependentRows, ShuffledRows
 from tests.grids import by_default, slow
 from tests.steps.runs import INTERPRETED, sample
 

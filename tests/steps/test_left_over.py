@@ -6,7 +6,7 @@ import pytest
 from pymc.sampling.parallel import ParallelSamplingError
 
 from pymc_geodesic import GMC, SGGMC, SGLD, gSGNHT
-from pymc_geodesic.densities.coupled_variables import variables_coupled_to_rows
+from pymc_geodesic.densities.row_dependence import variables_coupled_to_rows
 from tests.grids import slow
 
 N = 200

@@ -8,7 +8,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.adaptation.control_variates import SETTINGS, ControlVariateOrder
-from pymc_geodesic.gradients.minibatch_gradient import GradientEstimator
+from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from tests.grids import slow
 
 N, D, N_TUNE = 3000, 10, 120
@@ -184,7 +184,7 @@ def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):
     def compile_nothing(self):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(GradientEstimator, "row_curvature", compile_nothing)
+    monkeypatch.setattr(MinibatchGradient, "row_curvature", compile_nothing)
     for kind, batch_size in (("hinge", 1), ("logistic", 100)):
         step = step_of(kind, batch_size=batch_size)
         tuned(step)
@@ -217,7 +217,7 @@ def test_another_chain_without_tuning_goes_on_with_second_order():
 
 
 def test_what_has_no_second_derivative_is_named(monkeypatch):
-    monkeypatch.setattr(GradientEstimator, "row_curvature", lambda self: None)
+    monkeypatch.setattr(MinibatchGradient, "row_curvature", lambda self: None)
     with pytest.raises(ValueError, match=r"control_variates=2 .* 'y'.* choose control_variates=1"):
         step_of("logistic", batch_size=10, control_variates=2)
     step = step_of("logistic", batch_size=1)

@@ -320,7 +320,10 @@ def test_replay_from_a_saved_state_and_any_number_of_cores(streams):
     ("options", "message"),
     [
         ({"minibatch": ["alpha"], "batch_size": 1}, "name of the counts"),
-        ({"minibatch": ["counts"], "batches": [np.ones((9, 4))], "total_size": 9}, "places"),
+        (
+            {"minibatch": ["counts"], "batches": [np.ones((9, 4))], "total_size": 9},
+            "number of documents of the largest block",
+        ),
         ({"minibatch": ["counts"], "batches": [np.ones((2, 3))], "total_size": 9}, "4 words"),
         ({"minibatch": ["counts"], "batches": [np.ones((2, 4)) / 2], "total_size": 9}, "counts"),
         ({"minibatch": ["counts"], "batches": [np.ones((2, 4))]}, "total_size"),

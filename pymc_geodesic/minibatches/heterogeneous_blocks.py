@@ -1,4 +1,4 @@
-"""Whether blocks of rows differ more than they would if the rows were in random order."""
+"""Test for row blocks that differ more than blocks of rows in random order."""
 
 from __future__ import annotations
 
@@ -12,30 +12,35 @@ import numpy as np
 from pymc_geodesic.failure_modes import see
 
 FALSE_ALARMS = 1e-3
-"""Largest probability of a warning where the rows are in random order."""
+"""Largest probability of a warning for rows in random order."""
 
-MOST_GROUPS = 256
+MAX_GROUPS = 256
+"""Largest number of groups of consecutive blocks whose means are kept; then pairs are joined."""
+
 _TAIL = 2 / 3
+"""Factor of R t in Bernstein's inequality."""
+
 _PIECE_BYTES = 2**20
+"""Size of the parts in which rows are summed."""
 
 
 @dataclass(frozen=True)
-class Unlike:
-    """The column and the blocks that differ most.
+class BlockDifference:
+    """The column and the blocks with the largest deviation.
 
     Attributes
     ----------
     name : str
         Data container.
     column : int or None
-        None where a row is a number.
+        None for one-dimensional data.
     first, last : int
         Numbers of the blocks, from 1.
     deviations, errors : float
-        How far their mean is from that of all rows, in standard deviations of the column, and in
-        standard errors of such a mean where rows are in random order.
+        Deviation of their mean from that of all rows, in standard deviations of the column, and in
+        standard errors for rows in random order.
     n_columns : int
-        Columns that differ.
+        Number of columns with a significant deviation.
     """
 
     name: str
@@ -54,11 +59,10 @@ class Unlike:
         others = f", and {self.n_columns - 1} more columns differ" if self.n_columns > 1 else ""
         return (
             f"the rows of batches= are not in random order: the mean of {column}{self.name!r} in "
-            f"{here} is {self.deviations:.2g} standard deviations from that of all rows that were "
-            f"seen, {self.errors:.0f} times what chance makes it{others}. Chains wander from the "
-            "posterior of one block to that of the next. Write the rows in random order with "
-            "datasets.shuffle_rows, or let each block take its rows from many places with "
-            "stretches=20"
+            f"{here} is {self.deviations:.2g} standard deviations from that of all rows so far, "
+            f"{self.errors:.0f} standard errors{others}. Chains drift between the posteriors of "
+            "different blocks. Write the rows in random order with datasets.shuffle_rows, or "
+            "compose each block of rows from many positions with stretches=20"
         )
 
 
@@ -71,24 +75,24 @@ class BlockMeans:
     .. math:: P(|\bar x_U - \bar x| \ge t) \le 2 \exp\left(-\frac{n t^2}{2\sigma^2 + 2Rt/3}\right),
 
     where σ² is the variance of the column and R its largest distance from its mean: Bernstein's
-    inequality, which Hoeffding (1963, section 6) carries over to samples without replacement. It
-    holds for every column, rare indicators and heavy tails too. It is asked of blocks, pairs of
-    blocks, runs of four and so on, so that a slow drift shows as well as one odd block, and the
-    probability is divided among all runs, columns and looks.
+    inequality, which Hoeffding (1963, section 6) extends to samples without replacement. It holds
+    for every column, including rare indicators and heavy tails. The test is applied to blocks,
+    pairs of blocks, runs of four and so on, to detect a slow drift as well as a single block, and
+    the probability is divided among all runs, columns and repetitions (Bonferroni).
 
     Attributes
     ----------
     is_done : bool
-        Whether nothing more is to be found out.
+        Whether the test is finished.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.minibatches.unlike_blocks import BlockMeans
+    >>> from pymc_geodesic.minibatches.heterogeneous_blocks import BlockMeans
     >>> labels = np.repeat([-1.0, 1.0], 500)
     >>> means = BlockMeans()
     >>> for number, block in enumerate(np.split(labels, 10)):
-    ...     means.take_in(number, number + 1, {"y": block})
+    ...     means.add_block(number, number + 1, {"y": block})
     >>> found = means.worst()
     >>> found.name, found.first, found.last
     ('y', 1, 4)
@@ -96,7 +100,7 @@ class BlockMeans:
 
     def __init__(self) -> None:
         self.is_done = False
-        self._looks = 0
+        self._n_tests = 0
         self._per_group = 1
         self._seen: set[int] = set()
         self._ends: list[tuple[int, int]] = []
@@ -104,13 +108,13 @@ class BlockMeans:
         self._sums: list[np.ndarray] = []
         self._columns: list[tuple[str, int | None]] = []
 
-    def take_in(self, begin: int, end: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Add the rows of a block, or of several that were joined.
+    def add_block(self, begin: int, end: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Add the rows of a block, or of several joined blocks.
 
         Parameters
         ----------
         begin, end : int
-            Blocks before it, and up to it. What begins where another began is not taken in again.
+            Number of blocks before it, and up to it. Blocks that were added before are ignored.
         arrays : mapping of str to ndarray, shape (n, ...)
         """
         n = len(next(iter(arrays.values()), ()))
@@ -124,7 +128,7 @@ class BlockMeans:
             self._lengths[-1] += n
             self._sums[-1] += self._sum(flat, n)
         else:
-            if len(self._sums) == MOST_GROUPS:
+            if len(self._sums) == MAX_GROUPS:
                 self._join_pairs()
             self._ends.append((begin, end))
             self._lengths.append(n)
@@ -135,13 +139,13 @@ class BlockMeans:
         for name, array in arrays.items():
             columns = range(flat[name].shape[1]) if array.ndim > 1 else [None]
             self._columns += [(name, column) for column in columns]
-        # Squares of large numbers that hardly differ would lose what they differ in.
+        # without the shift, squares of large and nearly equal numbers would cancel
         self._shift = np.concatenate([rows[0] for rows in flat.values()]).astype(float)
         self._squares = np.zeros_like(self._shift)
         self._least, self._most = np.zeros((2, self._shift.size))
 
     def _sum(self, flat: Mapping[str, np.ndarray], n: int) -> np.ndarray:
-        """Sum of the rows, less the first of all; squares and extremes are kept for all blocks."""
+        """Sum of the shifted rows; squares and extremes are accumulated over all blocks."""
         total = np.zeros_like(self._shift)
         piece = max(1, _PIECE_BYTES // (8 * self._shift.size))
         for start in range(0, n, piece):
@@ -155,7 +159,7 @@ class BlockMeans:
         return total
 
     def _join_pairs(self) -> None:
-        pairs = range(0, MOST_GROUPS, 2)
+        pairs = range(0, MAX_GROUPS, 2)
         self._per_group *= 2
         self._ends = [(self._ends[i][0], self._ends[i : i + 2][-1][1]) for i in pairs]
         self._lengths = [sum(self._lengths[i : i + 2]) for i in pairs]
@@ -163,12 +167,12 @@ class BlockMeans:
 
     @property
     def n_rows(self) -> int:
-        """Rows that were taken in."""
+        """Number of rows that were added."""
         return sum(self._lengths)
 
-    def worst(self) -> Unlike | None:
-        """Say which blocks differ most, if they differ more than chance allows."""
-        self._looks += 1
+    def worst(self) -> BlockDifference | None:
+        """Return the blocks with the largest deviation, if it is significant."""
+        self._n_tests += 1
         groups = len(self._sums)
         if groups < 2:
             return None
@@ -186,15 +190,15 @@ class BlockMeans:
         with np.errstate(invalid="ignore", divide="ignore"):
             exponent = lengths * shift**2 / (2 * variance + _TAIL * largest * shift)
         exponent[:, ~varies] = -np.inf
-        questions = 2 * len(first) * int(varies.sum())
-        needed = np.log(questions * 2.0**self._looks / FALSE_ALARMS)
+        n_comparisons = 2 * len(first) * int(varies.sum())
+        needed = np.log(n_comparisons * 2.0**self._n_tests / FALSE_ALARMS)
         run, column = np.unravel_index(np.argmax(exponent), exponent.shape)
         if exponent[run, column] <= needed:
             return None
         deviations = float(shift[run, column] / np.sqrt(variance[column]))
         share = float(lengths[run, 0] / n[-1])
         name, number = self._columns[column]
-        return Unlike(
+        return BlockDifference(
             name,
             number,
             self._ends[first[run]][0] + 1,
@@ -205,16 +209,16 @@ class BlockMeans:
         )
 
     def warn(self, *, is_last: bool) -> None:
-        """Warn if blocks differ; then, or at the last look, stop looking."""
+        """Warn if blocks differ; then, or after the last test, finish."""
         found = self.worst()
         self.is_done = is_last or found is not None
-        if found is not None and _speaks_for_all():
+        if found is not None and _is_first_chain():
             warnings.warn(see(str(found), "unlike-blocks"), UserWarning, stacklevel=2)
         if self.is_done:
             self._seen, self._sums = set(), []
 
-    def look_now_and_then(self, n_rows: int) -> None:
-        """Warn when two blocks were taken in, four, eight and so on, and when all rows were."""
+    def check_periodically(self, n_rows: int) -> None:
+        """Test after two blocks, four, eight and so on, and after all rows."""
         seen = len(self._seen)
         if self.n_rows >= n_rows:
             self.warn(is_last=True)
@@ -222,14 +226,14 @@ class BlockMeans:
             self.warn(is_last=False)
 
 
-def _speaks_for_all() -> bool:
-    """Whether no other process of `pymc.sample`, all of which see the same blocks, warns too."""
+def _is_first_chain() -> bool:
+    """Whether this process of `pymc.sample` warns: all chains have the same blocks."""
     _, of_chain, number = multiprocessing.current_process().name.rpartition("worker_chain_")
     return not of_chain or number == "0"
 
 
 def _runs(groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """First and last group, exclusive, of runs of 1, 2, 4, ... groups; none of all of them."""
+    """First and last group, exclusive, of runs of 1, 2, 4, ... groups, fewer than all."""
     first, last, length = [], [], 1
     while length < groups:
         starts = np.arange(0, groups, length)
@@ -239,20 +243,20 @@ def _runs(groups: int) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(first), np.concatenate(last)
 
 
-def watched(
+def compare_blocks(
     parts: Iterator[tuple[dict[str, np.ndarray], int]], means: BlockMeans
 ) -> Iterator[tuple[dict[str, np.ndarray], int]]:
-    """Let the blocks of one pass over all rows go by, and warn in the end if they differ.
+    """Iterate over the blocks of a pass over all rows, and warn at the end if they differ.
 
     Parameters
     ----------
     parts : iterator of (arrays, n_rows)
     means : BlockMeans
-        Has nothing more to do when the pass is over.
+        The test of the stream, which is finished after the pass.
     """
     own = BlockMeans()
     for number, (arrays, n_rows) in enumerate(parts):
-        own.take_in(number, number + 1, {name: rows[:n_rows] for name, rows in arrays.items()})
+        own.add_block(number, number + 1, {name: rows[:n_rows] for name, rows in arrays.items()})
         yield arrays, n_rows
     if not means.is_done:
         means.is_done = True

@@ -1,18 +1,18 @@
-"""Which rows the next minibatches hold."""
+"""Sources of minibatches: rows in memory, streamed rows, and documents."""
 
 import copy
 
 import numpy as np
 import pytest
 
-from pymc_geodesic.minibatches.block_as_minibatch import StreamedRows
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows
-from pymc_geodesic.minibatches.random_rows import RandomRows
-from pymc_geodesic.minibatches.shuffled_rows import IndependentRows, ShuffledRows
+from pymc_geodesic.minibatches.documents import StreamedDocuments
+from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
 from pymc_geodesic.minibatches.source import AllRows
+from pymc_geodesic.minibatches.streamed_rows import StreamedRows
 
-# Rows are in the order of their numbers, to be recognised; in random order nothing is said.
+# Rows are in order, so that they can be identified; the warning is tested elsewhere.
 pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
 
 N_ROWS = 103
@@ -53,7 +53,7 @@ def test_shuffled_rows_are_used_equally_often():
     np.testing.assert_array_equal(counts, BATCH * blocks)
 
 
-def test_an_epoch_holds_no_row_twice():
+def test_an_epoch_has_no_row_twice():
     source = ShuffledRows(data(), BATCH)
     source.reset(3)
     for _ in range(5):
@@ -74,12 +74,12 @@ def test_epochs_leave_out_different_rows_in_different_orders():
 
 @pytest.mark.parametrize("kind", [ShuffledRows, IndependentRows])
 @pytest.mark.parametrize("sizes", [[7] * 30, [1] * 210, [210], [3, 200, 7], [9, 1400, 1, 1100]])
-def test_walk_does_not_depend_on_how_many_are_asked_for(kind, sizes):
+def test_order_does_not_depend_on_the_number_per_call(kind, sizes):
     one, other = kind(data(), BATCH), kind(data(), BATCH)
     one.reset(5)
     other.reset(5)
-    walked = np.concatenate([one.next_starts(n) for n in sizes])
-    np.testing.assert_array_equal(walked, other.next_starts(sum(sizes)))
+    found = np.concatenate([one.next_starts(n) for n in sizes])
+    np.testing.assert_array_equal(found, other.next_starts(sum(sizes)))
 
 
 def test_batch_of_all_rows():
@@ -91,18 +91,18 @@ def test_batch_of_all_rows():
 
 @pytest.mark.parametrize("kind", [ShuffledRows, IndependentRows, RandomRows])
 def test_chains_differ_by_their_seed_only(kind):
-    walks = []
+    orders = []
     for seed in (1, 2, 1):
         source = kind(data(), BATCH)
         source.reset(seed)
-        walks.append(seen(source, source.next_starts(50)))
-    np.testing.assert_array_equal(walks[0], walks[2])
-    assert not np.array_equal(walks[0], walks[1])
+        orders.append(seen(source, source.next_starts(50)))
+    np.testing.assert_array_equal(orders[0], orders[2])
+    assert not np.array_equal(orders[0], orders[1])
 
 
 @pytest.mark.parametrize("kind", [ShuffledRows, IndependentRows, RandomRows])
 @pytest.mark.parametrize("taken", [0, 4, 10, 33, 1020, 1024, 2100])
-def test_state_continues_the_walk(kind, taken):
+def test_state_continues_the_order(kind, taken):
     source = kind(data(), BATCH)
     source.reset(8)
     if taken:
@@ -130,7 +130,7 @@ def test_random_orders_use_rows_equally_often_on_average(kind):
     assert np.abs(counts - n_batches * probability).max() < 5.0 * error
 
 
-def test_independent_blocks_hold_distinct_rows_and_random_ones_repeat():
+def test_independent_minibatches_have_distinct_rows_and_random_ones_repeat():
     independent, random = IndependentRows(data(), BATCH), RandomRows(data(), BATCH)
     distinct = [len(set(rows)) for rows in seen(independent, independent.next_starts(200))]
     repeated = [len(set(rows)) for rows in seen(random, random.next_starts(200))]
@@ -254,7 +254,7 @@ def test_state_continues_a_stream(taken):
         np.testing.assert_array_equal(seen(restored, restored.next_starts(3)), rows)
 
 
-def test_minibatches_of_a_stream_hold_distinct_rows_of_some_blocks():
+def test_minibatches_of_a_stream_have_distinct_rows_of_some_blocks():
     source = StreamedRows(MANY, ROW_NUMBERS, 200)
     source.reset(1)
     rows = seen(source, source.next_starts(40))
@@ -289,3 +289,47 @@ def test_stream_without_blocks():
 def test_stream_has_no_row_numbers():
     with pytest.raises(ValueError, match="local= needs rows that can be visited again"):
         stream([(np.c_[block, block], block) for block in BLOCKS]).row_indices(0)
+
+
+N_BLOCKS = 20
+DOCUMENT_BLOCKS = [np.full((2, 3), float(block)) for block in range(N_BLOCKS)]
+
+
+@pytest.fixture
+def documents():
+    return StreamedDocuments(DOCUMENT_BLOCKS, "counts", n_words=3, largest=2, n_rows=2 * N_BLOCKS)
+
+
+def numbers_of_next(documents, n):
+    """Numbers of the next blocks."""
+    documents.next_starts(n)
+    return [int(block.toarray()[0, 0]) for block in documents._blocks]
+
+
+def test_chains_begin_at_different_blocks_of_documents(documents):
+    firsts = []
+    for seed in range(200):
+        documents.reset(seed)
+        first, second = numbers_of_next(documents, 2)
+        assert second == (first + 1) % N_BLOCKS
+        firsts.append(first)
+    counts = np.bincount(firsts, minlength=N_BLOCKS)
+    assert counts.size == N_BLOCKS
+    assert (counts > 0).all()  # each with a chance of 1/20
+    documents.reset(7)
+    assert numbers_of_next(documents, 1) == [firsts[7]]
+
+
+def test_every_block_of_documents_once_in_a_pass(documents):
+    documents.reset(3)
+    assert sorted(numbers_of_next(documents, N_BLOCKS)) == list(range(N_BLOCKS))
+
+
+def test_state_of_documents_continues(documents):
+    documents.reset(5)
+    numbers_of_next(documents, 4)
+    state = documents.state
+    expected = numbers_of_next(documents, N_BLOCKS)
+    other = StreamedDocuments(DOCUMENT_BLOCKS, "counts", n_words=3, largest=2, n_rows=2 * N_BLOCKS)
+    other.state = state
+    assert numbers_of_next(other, N_BLOCKS) == expected

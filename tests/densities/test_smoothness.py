@@ -1,14 +1,15 @@
-"""Log-densities that jump where a variable moves are told from those that are written in pieces."""
+"""Terms that jump, and terms without a gradient, are named with the variables they depend on."""
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.op import Op
 
-from pymc_geodesic import SGGMC, SGLD, Hinge, MulticlassHinge, SubgradientHMC, UniformSphere
-from pymc_geodesic.densities.jumps import jumps
+from pymc_geodesic import GMC, SGGMC, SGLD, Hinge, MulticlassHinge, SubgradientHMC, UniformSphere
+from pymc_geodesic.densities.model_terms import logp_terms
+from pymc_geodesic.densities.smoothness import find_jumps
 from pymc_geodesic.densities.variables import manifold_variables
-from pymc_geodesic.densities.written_terms import terms_as_written
 from tests.steps.runs import INTERPRETED
 
 TIMES = np.linspace(-2.0, 2.0, 30)
@@ -55,7 +56,7 @@ def found(term):
     with pm.Model() as model:
         term(pm.Normal("a"))
         UniformSphere("mu", shape=3)
-    return jumps(model, manifold_variables(model, None), terms_as_written(model))
+    return find_jumps(model, manifold_variables(model, None), logp_terms(model))
 
 
 @pytest.mark.parametrize("term", JUMPS.values(), ids=JUMPS.keys())
@@ -69,7 +70,7 @@ def test_what_is_written_in_pieces_and_meets(term):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_some_rows_stand_for_all(order):
+def test_some_rows_represent_all(order):
     """They are spread over all: times may be sorted, and a change far from the first of them."""
     times = np.linspace(-2.0, 2.0, 1000)[::order]
     with pm.Model() as model:
@@ -77,8 +78,8 @@ def test_some_rows_stand_for_all(order):
         time, seen = pm.Data("time", times), pm.Data("seen", np.sign(times))
         pm.Normal("y", pt.switch(time < tau, -1.0, 1.0), 1.0, observed=seen)
         pm.Normal("z", 0.0, 1.0, observed=np.zeros(1000))
-    variables, terms = manifold_variables(model, None), terms_as_written(model)
-    assert jumps(model, variables, terms, ["time", "seen"]) == [("y", ["tau"])]
+    variables, terms = manifold_variables(model, None), logp_terms(model)
+    assert find_jumps(model, variables, terms, ["time", "seen"]) == [("y", ["tau"])]
 
 
 def test_data_that_minibatch_leaves_out_are_named_as_before():
@@ -89,14 +90,14 @@ def test_data_that_minibatch_leaves_out_are_named_as_before():
             SGGMC(batch_size=10, minibatch=["time"], compile_kwargs=INTERPRETED)
 
 
-def test_missing_values_are_named_where_some_rows_stand_for_all():
+def test_missing_values_where_some_rows_represent_all():
     y = np.linspace(0.0, 1.0, 400)
     y[7] = np.nan
     with pm.Model():
         mean = pm.Normal("a") * pm.Data("time", np.ones(len(y)))
         with pytest.warns(UserWarning, match="imputed"):
             pm.Normal("y", mean, 1.0, observed=y)
-        with pytest.raises(ValueError, match="observed values of 'y' hold NaN"):
+        with pytest.raises(ValueError, match="observed values of 'y' contain NaN"):
             SGGMC(batch_size=10, minibatch=["time"])
 
 
@@ -114,10 +115,44 @@ def test_a_change_point_is_left_to_samplers_that_correct(step_class):
     """Its gradient is zero: the draws of τ would be those of the prior."""
     rows = {"batch_size": 5, "minibatch": ["time", "seen"], "compile_kwargs": INTERPRETED}
     message = (
-        "the log-density of 'y' jumps where 'tau' moves.*Sample 'tau' with pm.Slice, GMC or NUTS"
+        "the log-density of 'y' jumps as a function of 'tau'"
+        ".*Sample 'tau' with pm.Slice, GMC or NUTS"
     )
     with change_point():
         with pytest.raises(ValueError, match=message):
             step_class(**rows)
         step_class(["levels"], **rows)
         SubgradientHMC(compile_kwargs=INTERPRETED)
+
+
+class Program(Op):
+    """A log-density that another program computes."""
+
+    itypes = (pt.dvector,)
+    otypes = (pt.dscalar,)
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = np.array(-0.5 * np.sum(inputs[0] ** 2))
+
+
+def draws_around(rng, b, size):
+    return rng.normal(b, 1.0, size=size)
+
+
+LIKELIHOODS = {
+    "program": lambda b: pm.Potential("like", Program()(pt.stack([b, b]))),
+    "simulator": lambda b: pm.Simulator("like", draws_around, b, epsilon=1.0, observed=[0.0, 1.0]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*(rng output|explicit rng):DeprecationWarning")
+@pytest.mark.parametrize("step_class", [SGGMC, GMC, SubgradientHMC], ids=lambda s: s.__name__)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS.keys())
+def test_the_term_and_the_variable_are_named(likelihood, step_class):
+    with pm.Model():
+        b, _ = pm.Normal("b"), pm.Normal("a")
+        likelihood(b)
+        message = "'like' has no gradient in 'b' .*with a step method that needs none"
+        with pytest.raises(ValueError, match=message):
+            step_class(compile_kwargs=INTERPRETED)
+        step_class(["a"], compile_kwargs=INTERPRETED)

@@ -1,4 +1,4 @@
-"""Graphs that are evaluated in Python, without a compiler."""
+"""Evaluation of graphs in Python, without the C compiler."""
 
 import pytensor
 import pytensor.tensor as pt
@@ -8,7 +8,7 @@ from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.compile.mode import Mode
 from pytensor.link.c.op import COp
 
-from pymc_geodesic.densities.interpreted import function_as_written, interpreting
+from pymc_geodesic.densities.graphs import unoptimized_function, without_c_compiler
 
 
 def make():
@@ -19,7 +19,7 @@ def make():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Ops of which somebody wants C code."""
+    """Ops for which C code is requested."""
     found = []
 
     def refuse(op, *_):
@@ -27,24 +27,24 @@ def asked(monkeypatch):
         raise NotImplementedError
 
     monkeypatch.setattr(COp, "make_c_thunk", refuse)
-    # other tests do without a compiler by other means
+    # other tests change this
     monkeypatch.setattr(OpFromGraph, "link_mode", HasInnerFunction.link_mode)
     return found
 
 
 def test_no_c_code_is_compiled_for_the_graph_within_an_op(asked):
     inputs, total = make()
-    assert function_as_written(inputs, total)([1.0, 2.0]) == 5.0
+    assert unoptimized_function(inputs, total)([1.0, 2.0]) == 5.0
     assert asked == []
 
 
 MODES = [Mode(linker="py", optimizer=None), "FAST_COMPILE"]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=["as written", "FAST_COMPILE"])
-def test_pytensor_alone_compiles_it_where_it_interprets_the_rest(asked, mode):
-    """If it no longer does, `interpreting` may go."""
-    with interpreting():
+@pytest.mark.parametrize("mode", MODES, ids=["unoptimized", "FAST_COMPILE"])
+def test_pytensor_compiles_the_graph_within_an_op(asked, mode):
+    """Otherwise `without_c_compiler` is not needed."""
+    with without_c_compiler():
         pytensor.function(*make(), mode=mode)
     assert asked == []
     if pytensor.config.cxx:
@@ -52,8 +52,8 @@ def test_pytensor_alone_compiles_it_where_it_interprets_the_rest(asked, mode):
         assert asked
 
 
-def test_nothing_is_left_switched_off():
+def test_configuration_is_restored():
     before = pytensor.config.cxx
     inputs, total = make()
-    function_as_written(inputs, [total])
+    unoptimized_function(inputs, [total])
     assert pytensor.config.cxx == before

@@ -10,22 +10,21 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import row_blocks, shuffle_rows
-from pymc_geodesic.minibatches import unlike_blocks
-from pymc_geodesic.minibatches.block_as_minibatch import StreamedRows
+from pymc_geodesic.minibatches import heterogeneous_blocks
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows
-from pymc_geodesic.minibatches.resident_blocks import StreamedBlocks
-from pymc_geodesic.minibatches.unlike_blocks import MOST_GROUPS, BlockMeans
+from pymc_geodesic.minibatches.heterogeneous_blocks import MAX_GROUPS, BlockMeans
+from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks, StreamedRows
 
-SAID = "the rows of batches= are not in random order"
+WARNING = "the rows of batches= are not in random order"
 N = 3000
 
 
-def found_in(columns, n_blocks, looks=1):
+def found_in(columns, n_blocks, n_tests=1):
     means = BlockMeans()
     for number, rows in enumerate(np.array_split(columns, n_blocks)):
-        means.take_in(number, number + 1, {"X": rows})
-    for _ in range(looks - 1):
+        means.add_block(number, number + 1, {"X": rows})
+    for _ in range(n_tests - 1):
         means.worst()
     return means.worst()
 
@@ -53,13 +52,13 @@ def test_no_alarm_for_rows_in_random_order(n_blocks):
 @pytest.mark.parametrize("n_blocks", [2, 30])
 def test_the_probability_of_an_alarm_is_bounded(monkeypatch, n_blocks):
     """At a level where there are alarms to be counted."""
-    monkeypatch.setattr(unlike_blocks, "FALSE_ALARMS", 0.6)
+    monkeypatch.setattr(heterogeneous_blocks, "FALSE_ALARMS", 0.6)
     assert alarms(n_blocks, 300) < 0.3 * 300 + 5 * np.sqrt(0.3 * 0.7 * 300)
 
 
 def test_a_bound_that_forgets_the_tails_is_found(monkeypatch):
     """Without R one large number is a difference of its block."""
-    monkeypatch.setattr(unlike_blocks, "_TAIL", 0.0)
+    monkeypatch.setattr(heterogeneous_blocks, "_TAIL", 0.0)
     assert alarms(100, 20) == 20
 
 
@@ -84,7 +83,7 @@ def test_slow_drifts_and_single_blocks_are_found():
         assert found_in(noise, 100) is None
 
 
-def test_what_is_said():
+def test_message():
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(4000, 3))
     rows[2000:, 1] += 2.0
@@ -94,7 +93,7 @@ def test_what_is_said():
     assert found.deviations == pytest.approx(1 / np.sqrt(2), rel=0.03)
     assert found.errors == pytest.approx(np.sqrt(4000 / 2), rel=0.03)
     assert str(found).startswith(
-        f"{SAID}: the mean of column 1 of 'X' in blocks 1 to 2 is 0.7 standard deviations"
+        f"{WARNING}: the mean of column 1 of 'X' in blocks 1 to 2 is 0.7 standard deviations"
     )
     assert "more columns" not in str(found)
     assert "and 1 more columns differ" in str(found_in(rows[:, [1, 1, 0]], 4))
@@ -102,20 +101,20 @@ def test_what_is_said():
 
 def test_little_is_kept_of_many_blocks():
     means = BlockMeans()
-    for number in range(10 * MOST_GROUPS):
-        means.take_in(number, number + 1, {"X": np.full((2, 3), float(number))})
-    assert len(means._sums) <= MOST_GROUPS
-    assert means.n_rows == 20 * MOST_GROUPS
+    for number in range(10 * MAX_GROUPS):
+        means.add_block(number, number + 1, {"X": np.full((2, 3), float(number))})
+    assert len(means._sums) <= MAX_GROUPS
+    assert means.n_rows == 20 * MAX_GROUPS
     found = means.worst()
-    assert (found.first, found.last) == (1, 4 * MOST_GROUPS)
+    assert (found.first, found.last) == (1, 4 * MAX_GROUPS)
 
 
-def test_later_looks_ask_for_more():
-    """So that the probabilities of false alarms of all looks add up to that of one."""
+def test_threshold_increases_with_the_number_of_tests():
+    """The probability of a false alarm is divided among all tests."""
     rows = np.random.default_rng(1).normal(size=1000)
     rows[500:] += 0.6
     assert found_in(rows, 2) is not None
-    assert found_in(rows, 2, looks=30) is None
+    assert found_in(rows, 2, n_tests=30) is None
 
 
 FORMAT = BlockFormat([DenseRows("X", "float64", (2,)), DenseRows("y", "float64", ())])
@@ -149,11 +148,11 @@ def one_pass(source):
         pass
 
 
-def said(action, *arguments):
+def warnings_of(action, *arguments):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         action(*arguments)
-    return [str(each.message) for each in caught if SAID in str(each.message)]
+    return [str(each.message) for each in caught if WARNING in str(each.message)]
 
 
 @pytest.mark.parametrize("make", [blocks_source, rows_source])
@@ -161,11 +160,16 @@ def said(action, *arguments):
 def test_sources_tell_once(make, route):
     """By the pass over all rows, or by the blocks as they come, in the order of the arrays."""
     source = make(row_blocks(*arrays_of("sorted"), block_size=200))
-    (message,) = said(route, source)
+    (message,) = warnings_of(route, source)
     assert "the mean of 'y'" in message
-    assert said(route, source) == said(one_pass, source) == said(draws, source) == []
+    assert (
+        warnings_of(route, source)
+        == warnings_of(one_pass, source)
+        == warnings_of(draws, source)
+        == []
+    )
     source = make(row_blocks(*arrays_of("shuffled"), block_size=200))
-    assert said(route, source) == []
+    assert warnings_of(route, source) == []
     assert source._means.is_done
 
 
@@ -174,13 +178,13 @@ def test_one_process_speaks_for_all(monkeypatch, process, times):
     """PyMC's names of the processes of chains, all of which see the same blocks."""
     monkeypatch.setattr(multiprocessing.current_process(), "name", process)
     source = blocks_source(row_blocks(*arrays_of("sorted"), block_size=200))
-    assert len(said(draws, source)) == times
+    assert len(warnings_of(draws, source)) == times
     assert source._means.is_done
 
 
 def test_stretches_are_a_remedy():
     source = blocks_source(row_blocks(*arrays_of("sorted"), block_size=200, stretches=20))
-    assert said(draws, source) == []
+    assert warnings_of(draws, source) == []
 
 
 def test_shuffling_is_a_remedy(tmp_path):
@@ -188,8 +192,8 @@ def test_shuffling_is_a_remedy(tmp_path):
     for path, array in zip(old, arrays_of("sorted"), strict=True):
         np.save(path, array)
     shuffle_rows(old, new, random_seed=1, progressbar=False)
-    assert len(said(draws, blocks_source(row_blocks(*old, block_size=200)))) == 1
-    assert said(draws, blocks_source(row_blocks(*new, block_size=200))) == []
+    assert len(warnings_of(draws, blocks_source(row_blocks(*old, block_size=200)))) == 1
+    assert warnings_of(draws, blocks_source(row_blocks(*new, block_size=200))) == []
 
 
 def regression(batches, **settings):
@@ -215,10 +219,10 @@ def test_steps_tell(settings):
     """With adapted dynamics, in the pass at the centering point, and with user-specified ones."""
     for kind, times in (("sorted", 1), ("shuffled", 0)):
         batches = row_blocks(*arrays_of(kind), block_size=300)
-        assert len(said(lambda batches=batches: regression(batches, **settings))) == times
+        assert len(warnings_of(lambda batches=batches: regression(batches, **settings))) == times
 
 
-def test_labels_beside_sparse_rows():
+def test_labels_of_sparse_rows():
     X, y = arrays_of("sorted")
     batches = [(sparse.csr_array(X[i : i + 300]), y[i : i + 300]) for i in range(0, N, 300)]
     batches = type("Blocks", (list,), {"total_size": N})(batches)
@@ -236,5 +240,5 @@ def test_labels_beside_sparse_rows():
             compile_kwargs={"mode": "FAST_COMPILE"},
         )
     step.setup_chain(np.random.default_rng(1), tune=0, draws=30)
-    (message,) = said(lambda: [step.step(model.initial_point()) for _ in range(20)])
+    (message,) = warnings_of(lambda: [step.step(model.initial_point()) for _ in range(20)])
     assert "the mean of 'y'" in message

@@ -1,4 +1,4 @@
-"""Terms are written once for a model, and anew when it has changed."""
+"""Terms of the log-density are cached for a model, and built again when it has changed."""
 
 import gc
 import weakref
@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_geodesic.densities.written_terms import terms_as_written
+from pymc_geodesic.densities.model_terms import logp_terms
 
 
 def make():
@@ -24,7 +24,7 @@ def model():
 
 
 def test_terms_add_up_to_the_log_density_of_the_model(model):
-    terms = terms_as_written(model)
+    terms = logp_terms(model)
     assert [term.name for term in terms] == ["s", "y", "p"]
     point = model.initial_point()
     values = model.compile_fn(list(terms.values()), mode="FAST_COMPILE")(point)
@@ -32,9 +32,9 @@ def test_terms_add_up_to_the_log_density_of_the_model(model):
     np.testing.assert_allclose(sum(value.sum() for value in values), total)
 
 
-def test_they_are_written_once(model):
-    assert terms_as_written(model) is terms_as_written(model)
-    assert terms_as_written(make()) is not terms_as_written(model)
+def test_terms_are_cached(model):
+    assert logp_terms(model) is logp_terms(model)
+    assert logp_terms(make()) is not logp_terms(model)
 
 
 def add_a_variable(model):
@@ -52,17 +52,17 @@ def take_a_transform_away(model):
 
 
 @pytest.mark.parametrize("change", [add_a_variable, add_a_potential, take_a_transform_away])
-def test_a_model_that_has_changed_is_written_anew(model, change):
-    before = terms_as_written(model)
+def test_terms_of_a_changed_model_are_built_again(model, change):
+    before = logp_terms(model)
     change(model)
-    after = terms_as_written(model)
+    after = logp_terms(model)
     assert after is not before
     assert set(after) == {*model.basic_RVs, *model.potentials}
 
 
 def test_they_do_not_keep_a_model_alive():
     model = make()
-    terms_as_written(model)
+    logp_terms(model)
     watch = weakref.ref(model)
     del model
     gc.collect()

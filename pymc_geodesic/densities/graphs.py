@@ -1,0 +1,213 @@
+"""PyTensor graphs: evaluation in Python, inputs of other shapes, and splitting by dependence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import pytensor
+from pytensor.compile.builders import SymbolicOp
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.einsum import Einsum, einsum
+from pytensor.tensor.shape import Shape_i, SpecifyShape
+from pytensor.tensor.variable import TensorVariable
+
+_UNOPTIMIZED = Mode(linker="py", optimizer=None)
+
+# --- evaluation in Python -----------------------------------------------------------------------
+
+
+def without_c_compiler() -> AbstractContextManager[Any]:
+    """Return a context in which PyTensor does not call the C compiler.
+
+    With ``mode="FAST_COMPILE"`` PyTensor interprets a function, but compiles the graphs within
+    Ops, such as a softmax or a symbolic random variable, in C: half a second for each node.
+
+    Examples
+    --------
+    >>> import pytensor
+    >>> from pymc_geodesic.densities.graphs import without_c_compiler
+    >>> with without_c_compiler():
+    ...     pytensor.config.cxx
+    ''
+    """
+    return pytensor.config.change_flags(cxx="")
+
+
+def unoptimized_function(
+    inputs: Sequence[Variable], outputs: Variable | Sequence[Variable]
+) -> pytensor.compile.Function:
+    """Make a function that evaluates a graph in Python, without rewriting it.
+
+    For a few evaluations this is faster than rewriting. Rewrites would also remove the checks of
+    parameters, whose messages are reported to users.
+
+    Parameters
+    ----------
+    inputs : list of variables
+        Those that the outputs do not depend on are ignored.
+    outputs : variable or list of variables
+
+    Returns
+    -------
+    callable
+
+    Examples
+    --------
+    >>> import pytensor.tensor as pt
+    >>> from pymc_geodesic.densities.graphs import unoptimized_function
+    >>> x, y = pt.scalars("x", "y")
+    >>> unoptimized_function([x, y], x + 1.0)(2.0, 0.0).item()
+    3.0
+    """
+    given: Any = outputs
+    with without_c_compiler():
+        return pytensor.function(list(inputs), given, mode=_UNOPTIMIZED, on_unused_input="ignore")
+
+
+# --- replacement of inputs ----------------------------------------------------------------------
+
+
+def rebuild_graphs(
+    outputs: Sequence[TensorVariable], replacements: Mapping[Variable, Variable]
+) -> list[TensorVariable]:
+    """Replace variables by others of any number of rows, and rebuild the nodes that use them.
+
+    The static shapes of the original nodes are wrong for another number of rows. So are the
+    assertions that PyMC inserts where it replaces a random variable by its value, and the
+    broadcasting of log-densities to the original number of rows; both are removed.
+
+    Parameters
+    ----------
+    outputs : list of TensorVariable
+    replacements : mapping of Variable to Variable
+        Of the same number of dimensions and data type.
+    """
+    memo = dict(replacements)
+    for node in io_toposort([], outputs):
+        if memo.keys().isdisjoint(node.inputs) or not memo.keys().isdisjoint(node.outputs):
+            continue
+        inputs = [memo.get(variable, variable) for variable in node.inputs]
+        if isinstance(node.op, SpecifyShape) or _broadcasts_to_own_shape(node):
+            memo[node.outputs[0]] = inputs[0]
+        elif isinstance(node.op, SymbolicOp):  # its inner graph is for inputs of these shapes only
+            memo.update(zip(node.outputs, node.op(*inputs, return_list=True), strict=True))
+        elif isinstance(node.op, Einsum):  # likewise
+            memo[node.outputs[0]] = einsum(node.op.subscripts, *inputs)
+        else:
+            rebuilt = node.clone_with_new_inputs(inputs, strict=False)
+            memo.update(zip(node.outputs, rebuilt.outputs, strict=True))
+    return [memo.get(output, output) for output in outputs]
+
+
+def _broadcasts_to_own_shape(node: Apply) -> bool:
+    """Whether a node broadcasts a value to the shape that it already has."""
+    if not isinstance(node.op, Alloc):
+        return False
+    shape = node.outputs[0].type.shape
+    return None not in shape and node.inputs[0].type.shape == shape
+
+
+# --- splitting by dependence --------------------------------------------------------------------
+
+
+@dataclass
+class FrontierSplit:
+    """A graph that is split where it begins to depend on some inputs.
+
+    Attributes
+    ----------
+    fixed : list of TensorVariable
+        Values at the frontier, functions of the other inputs only: computed once.
+    inputs : list of TensorVariable
+        Inputs that stand for ``fixed`` in ``outputs``.
+    outputs : list of TensorVariable
+        The original outputs as functions of the varying inputs and of ``inputs``.
+    """
+
+    fixed: list[TensorVariable]
+    inputs: list[TensorVariable]
+    outputs: list[TensorVariable]
+
+
+def split_at_frontier(
+    outputs: Sequence[TensorVariable],
+    varying: Sequence[TensorVariable],
+    rows: Sequence[TensorVariable] = (),
+) -> FrontierSplit:
+    """Split a graph at the last values that do not depend on the varying inputs.
+
+    Values of unknown shape are computed on the varying side, unless only the number of rows is
+    unknown.
+
+    Parameters
+    ----------
+    outputs : list of TensorVariable
+    varying : list of TensorVariable
+        Inputs that change while all others are fixed.
+    rows : list of TensorVariable
+        Inputs with a first axis of any length, the same for all of them.
+    """
+    outputs = [
+        rewrite_graph(output, include=("canonicalize", "stabilize"), clone=False)
+        for output in outputs
+    ]
+    order = io_toposort([], outputs)
+    varies: set[Variable] = set(varying)
+    needed = []
+    for node in order:
+        if not varies.isdisjoint(node.inputs):
+            varies.update(node.outputs)
+            needed.append(node)
+    fixed_values = [out for node in order for out in node.outputs if out not in varies]
+    with_rows = _with_length_of_rows(list(filter(_only_length_unknown, fixed_values)), rows)
+    frontier: dict[Variable, None] = {}
+    while needed:
+        node = needed.pop()
+        for variable in node.inputs:
+            if variable in varies or isinstance(variable, Constant) or variable in frontier:
+                continue
+            is_known = None not in getattr(variable.type, "shape", (None,))
+            if variable.owner is None or is_known or variable in with_rows:
+                frontier[variable] = None
+            else:
+                needed.append(variable.owner)
+    for output in outputs:
+        if output not in varies and not isinstance(output, Constant):
+            frontier[output] = None
+    fixed = list(frontier)
+    inputs = [variable.type(name=f"fixed_{i}") for i, variable in enumerate(fixed)]
+    split = clone_replace(outputs, dict(zip(fixed, inputs, strict=True)))
+    return FrontierSplit(fixed, inputs, split)
+
+
+def _only_length_unknown(variable: Variable) -> bool:
+    """Whether all of a shape but the length of the first axis is known."""
+    shape = getattr(variable.type, "shape", ())
+    return shape[:1] == (None,) and None not in shape[1:]
+
+
+def _with_length_of_rows(variables: Sequence[Variable], rows: Sequence[Variable]) -> set[Variable]:
+    """Variables whose first axis has, by shape inference, the length of the rows."""
+    if not (variables and rows):
+        return set()
+    blocks = [row.type() for row in rows]
+    lengths = clone_replace(
+        [variable.shape[0] for variable in variables], dict(zip(rows, blocks, strict=True))
+    )
+    lengths = rewrite_graph(lengths, include=("ShapeOpt", "canonicalize"), clone=False)
+    return {
+        variable
+        for variable, length in zip(variables, lengths, strict=True)
+        if length.owner is not None
+        and isinstance(length.owner.op, Shape_i)
+        and length.owner.op.i == 0
+        and length.owner.inputs[0] in blocks
+    }

@@ -1,0 +1,136 @@
+"""Models of `pymc.dims`, whose arrays have names for their axes, as models of plain arrays."""
+
+from __future__ import annotations
+
+import pymc.dims.distributions.transforms as named
+from pymc.distributions import transforms as plain
+from pymc.logprob.transforms import Transform
+from pymc.model import Model
+from pytensor.compile.mode import optdb
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.tensor import constant
+from pytensor.tensor.sharedvar import TensorSharedVariable
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorVariable
+from pytensor.xtensor.basic import TensorFromXTensor
+from pytensor.xtensor.type import XTensorType
+
+
+def has_named_axes(model: Model) -> bool:
+    """Whether a model has variables, data or potentials of `pymc.dims`."""
+    terms = (*model.basic_RVs, *model.data_vars, *model.potentials)
+    return any(isinstance(each.type, XTensorType) for each in terms)
+
+
+def without_named_axes(model: Model) -> Model:
+    """Make a model of plain arrays from one of `pymc.dims`, by PyTensor's own lowering.
+
+    Variables, data and values have the same names and the axes that their dims have, so that points
+    of the one are points of the other. Data containers share their values.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Returned as it is if no axis has a name.
+
+    Raises
+    ------
+    ValueError
+        For a transform that has no counterpart for plain arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc.dims as pmd
+    >>> from pymc_geodesic.densities.named_axes import without_named_axes
+    >>> with pm.Model(coords={"row": range(3)}) as model:
+    ...     y = pmd.Data("y", np.zeros(3), dims="row")
+    ...     x = pmd.Normal("x", pmd.Normal("mean", 0.0, 1.0), 1.0, observed=y, dims="row")
+    >>> [rv.type.ndim for rv in without_named_axes(model).basic_RVs]
+    [0, 1]
+    """
+    if not has_named_axes(model):
+        return model
+    terms = [*model.basic_RVs, *model.potentials]
+    observed = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+    graphs = _lowered([*terms, *observed, *model.data_vars])
+    lowered = dict(zip([*terms, *observed, *model.data_vars], graphs, strict=True))
+    copy, dims = Model(model=None), model.named_vars_to_dims
+    copy.add_coords(model.coords, lengths=model.dim_lengths)
+    for data in model.data_vars:
+        copy.data_vars.append(lowered[data])
+        copy.add_named_variable(lowered[data], dims=dims.get(data.name))
+    for rv in model.basic_RVs:
+        new, is_free = lowered[rv], rv in model.free_RVs
+        new.name = rv.name
+        (copy.free_RVs if is_free else copy.observed_RVs).append(new)
+        copy.create_value_var(
+            new,
+            transform=_plain_transform(rv, model.rvs_to_transforms[rv]),
+            default_transform=None,
+            value_var=None if is_free else lowered[model.rvs_to_values[rv]],
+        )
+        copy.set_initval(new, model.rvs_to_initial_values.get(rv) if is_free else None)
+        copy.add_named_variable(new, dims=dims.get(rv.name))
+    for potential in model.potentials:
+        new = lowered[potential]
+        new.name = potential.name
+        copy.potentials.append(new)
+        copy.add_named_variable(new, dims=dims.get(potential.name))
+    return copy
+
+
+def _lowered(variables: list[Variable]) -> list[TensorVariable]:
+    """Graphs of plain arrays, without the conversions at their leaves."""
+    plain_ones = [each.values if isinstance(each.type, XTensorType) else each for each in variables]
+    graph = FunctionGraph(outputs=plain_ones, clone=True, copy_inputs=False, copy_orphans=False)
+    optdb.query(RewriteDatabaseQuery(include=["lower_xtensor"])).rewrite(graph)
+    leaves: dict[Variable, Variable] = {}
+    for node in graph.toposort():
+        leaf = node.inputs[0] if isinstance(node.op, TensorFromXTensor) else None
+        if leaf is None or leaf.owner is not None:
+            continue
+        if leaf not in leaves:
+            leaves[leaf] = _plain_leaf(leaf)
+        graph.replace(node.outputs[0], leaves[leaf], import_missing=True)
+    return list(graph.outputs)
+
+
+def _plain_leaf(leaf: Variable) -> Variable:
+    kind = TensorType(leaf.type.dtype, leaf.type.shape)
+    if isinstance(leaf, Constant):
+        return constant(leaf.data, dtype=leaf.type.dtype)
+    assert isinstance(leaf, SharedVariable)
+    return TensorSharedVariable(
+        type=kind, value=None, strict=None, container=leaf.container, name=leaf.name
+    )
+
+
+def _plain_transform(rv: Variable, transform: Transform | None) -> Transform | None:
+    """Transform of the values of a variable without names of axes."""
+    if transform is None or not isinstance(transform, named.DimTransform):
+        return transform
+    dims = getattr(rv.type, "dims", ())
+    if isinstance(transform, named.LogTransform):
+        return plain.log
+    if isinstance(transform, named.LogOddsTransform):
+        return plain.logodds
+    if isinstance(transform, named.CircularTransform):
+        return plain.circular
+    if isinstance(transform, named.IntervalTransform):
+        return plain.Interval(transform.lower.data, transform.upper.data)
+    if isinstance(transform, named.SimplexTransform) and dims[-1:] == (transform.core_dim,):
+        return plain.simplex
+    if isinstance(transform, named.ZeroSumTransform) and dims[-len(transform.dims) :] == tuple(
+        transform.dims
+    ):
+        return plain.ZeroSumTransform(tuple(range(-len(transform.dims), 0)))
+    raise ValueError(
+        f"{rv.name!r} has the transform {type(transform).__name__} of pymc.dims along an axis that "
+        f"is not the last of {dims}: put that dim last in dims=, or write the variable with "
+        "pymc, without pymc.dims"
+    )
