@@ -13,7 +13,7 @@ from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pytensor.graph.basic import Variable
+from pytensor.graph import Variable
 from rich.progress import TextColumn
 from rich.table import Column
 from threadpoolctl import threadpool_limits
