@@ -11,8 +11,8 @@ import pandas as pd
 import xarray as xr
 from arviz_base import labels as arviz_labels
 
-from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS
-from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, GREY, LIGHT, Pen, draw, panels
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, GREY, LIGHT, Pen, draw, panels
+from pymc_geodesic.diagnostics.posterior_draws import SAMPLE_DIMS
 from pymc_geodesic.directional.density import kernel_density, thin
 from pymc_geodesic.directional.direction_variables import rename_last, select_variables
 from pymc_geodesic.directional.mean_direction import directional_mean, stack_batches, unit_rows
@@ -231,10 +231,10 @@ def plot_ternary(
         proportions = part.transpose(..., "component_").values.reshape(-1, 3)
         _draw_triangle(pen, names[str(part.name)])
         plane = thin(proportions, max_points) @ CORNERS
-        pen.points(plane[:, 0], plane[:, 1], color=COLOURS[0], alpha=0.35)
+        pen.points(plane[:, 0], plane[:, 1], color=COLORS[0], alpha=0.35)
         for index, line in enumerate(ternary_contours(proportions, sorted(probs))):
             plane = line @ CORNERS
-            pen.line(plane[:, 0], plane[:, 1], color=COLOURS[2], width=2.5 - index)
+            pen.line(plane[:, 0], plane[:, 1], color=COLORS[2], width=2.5 - index)
         mean = proportions.mean(axis=0) @ CORNERS
         pen.points(mean[:1], mean[1:], color=DARK, size=7.0)
         regions = " and ".join(f"{prob:.0%}" for prob in sorted(probs))
@@ -290,4 +290,4 @@ def _draw_triangle(pen: Pen, names: Sequence[str]) -> None:
     pen.line(rim[:, 0], rim[:, 1], color=GREY, width=1.2)
     for name, corner, down in zip(names, CORNERS, (-0.06, -0.06, 0.06), strict=True):
         pen.text(float(corner[0]), float(corner[1] + down), name)
-    pen.picture((-0.12, 1.12), (-0.16, 1.0))
+    pen.equal_axes((-0.12, 1.12), (-0.16, 1.0))

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from arviz_base import convert_to_datatree
 
-from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS, with_chains
+from pymc_geodesic.diagnostics.posterior_draws import SAMPLE_DIMS, with_chains
 from pymc_geodesic.directional.coordinates import warn_if_degrees
 
 Kind = Literal["direction", "angle", "frame", "simplex"]

@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.stats import directional_stats
 
-from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS
+from pymc_geodesic.diagnostics.posterior_draws import SAMPLE_DIMS
 from pymc_geodesic.directional.direction_variables import dataset_of, select_variables
 
 PACKAGE = str(Path(__file__).parents[2])

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from arviz_base import convert_to_datatree
 
-from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, GREY, Pen, draw, panels
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, GREY, Pen, draw, panels
 from pymc_geodesic.directional.density import kernel_density, thin
 from pymc_geodesic.directional.direction_variables import dataset_of, select_variables
 from pymc_geodesic.directional.mean_direction import directional_mean
@@ -136,7 +136,7 @@ def plot_trace(
         distance = angles_from_mean(draws, center.mean, axial)
         steps = part["draw"].values
         for chain, values in enumerate(distance):
-            pen.line(steps, values, color=COLOURS[chain % len(COLOURS)], width=0.8)
+            pen.line(steps, values, color=COLORS[chain % len(COLORS)], width=0.8)
         radius = cap_about_mean(rows, center, prob, 180.0 / np.pi).radius
         for edge in (radius, -radius) if rows.shape[1] == 2 else (radius,):
             pen.line(steps[[0, -1]], np.full(2, edge), color=GREY, width=1.5)
@@ -269,11 +269,11 @@ def _circle(pen: Pen, name: str, seen: np.ndarray, sets: np.ndarray, compass: bo
     top = max(height.max(), *(each.max() for each in heights))
     polar = PolarAxes(pen, 2.05 * top, compass)
     for each in heights:
-        polar.line(GRID, top + each, color=COLOURS[0], width=0.8, alpha=0.4)
+        polar.line(GRID, top + each, color=COLORS[0], width=0.8, alpha=0.4)
     polar.line(GRID, top + height, color=DARK, width=2.0)
     polar.line(GRID, np.full(GRID.shape, top), color=GREY, width=1.0)
     polar.draw_grid(circles=(1.0,))
-    pen.key({"data": DARK, "predicted": COLOURS[0]})
+    pen.legend({"data": DARK, "predicted": COLORS[0]})
     pen.title(name)
 
 
@@ -297,7 +297,7 @@ def _sphere(
     height = density(seen)
     for index, region in enumerate(highest_density_regions(density, predicted, sorted(probs))):
         sphere_map.line(
-            density_contour(density, region.level, mean), color=COLOURS[0], width=3.0 - index
+            density_contour(density, region.level, mean), color=COLORS[0], width=3.0 - index
         )
         counts.append(f"{(height >= region.level).mean():.0%} of data in {region.ci_prob:.0%}")
     sphere_map.title(f"{name}: " + ", ".join(counts))

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, GREY, LIGHT, Pen, draw, panels
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, GREY, LIGHT, Pen, draw, panels
 from pymc_geodesic.directional.direction_variables import rename_last, select_variables
 from pymc_geodesic.directional.mean_direction import directional_mean
 from pymc_geodesic.directional.regions import hdi, hdr, resolve_probability
@@ -129,7 +129,7 @@ class PolarAxes:
             x, y = self.to_plane(angle, 1.13 * self.rim)
             self.pen.text(float(x), float(y), self._label(degrees))
         edge = 1.25 * self.rim
-        self.pen.picture((-edge, edge), (-edge, edge))
+        self.pen.equal_axes((-edge, edge), (-edge, edge))
 
     def _label(self, degrees: int) -> str:
         if self.compass:
@@ -244,14 +244,14 @@ def plot_rose(
         polar.area(
             np.hstack([zero, turn, zero, gap]),
             np.hstack([zero, np.repeat(radius[:, None], 12, axis=1), zero, gap]),
-            color=COLOURS[0],
+            color=COLORS[0],
         )
         low, high = hdi(angle, ci_prob=prob, axial=axial)
         arc = low + np.linspace(0.0, (high - low) % (np.pi if axial else 2 * np.pi), 90)
         center = directional_mean(rows, axial)
         mean = np.arctan2(center.mean[1], center.mean[0])
         for half in (0.0, np.pi) if axial else (0.0,):
-            polar.line(arc + half, np.full(arc.shape, 0.97 * polar.rim), color=COLOURS[2], width=4)
+            polar.line(arc + half, np.full(arc.shape, 0.97 * polar.rim), color=COLORS[2], width=4)
             radius = np.array([0.0, center.resultant_length * polar.rim])
             polar.line(np.full(2, mean + half), radius, color=DARK, width=2.5)
         polar.draw_grid()
@@ -345,7 +345,7 @@ def plot_circular_density(
         region = hdr(rows, ci_prob=prob, axial=axial)
         height = region.density(np.stack([np.cos(GRID), np.sin(GRID)], axis=-1))
         filled = np.where(height >= region.level, height, 0.0)
-        lines = [(height, COLOURS[0])]
+        lines = [(height, COLORS[0])]
         if density is not None:
             value = np.asarray(density(GRID), dtype=float)
             lines.append((value / np.trapezoid(value, GRID), DARK))
@@ -354,7 +354,7 @@ def plot_circular_density(
         else:
             _draw_linear(pen, filled, lines)
         if density is not None:
-            pen.key({"draws": COLOURS[0], "density": DARK})
+            pen.legend({"draws": COLORS[0], "density": DARK})
         pen.title(f"{name}: {prob:.0%} region")
 
     draw(collection, "density", panel)
@@ -368,7 +368,7 @@ def _draw_polar(
     top = max(height.max() for height, _ in lines)
     polar = PolarAxes(pen, 2.05 * top, compass)
     base = np.full(GRID.shape, top)
-    polar.area(np.r_[GRID, GRID[::-1]], np.r_[top + filled, base], color=COLOURS[0], alpha=0.4)
+    polar.area(np.r_[GRID, GRID[::-1]], np.r_[top + filled, base], color=COLORS[0], alpha=0.4)
     for height, color in lines:
         polar.line(GRID, top + height, color=color)
     polar.line(GRID, base, color=GREY, width=1.0)
@@ -377,7 +377,7 @@ def _draw_polar(
 
 def _draw_linear(pen: Pen, filled: np.ndarray, lines: list[tuple[np.ndarray, str]]) -> None:
     degrees = np.degrees(GRID)
-    pen.area(np.r_[degrees, degrees[::-1]], np.r_[filled, 0.0 * filled], color=COLOURS[0],
+    pen.area(np.r_[degrees, degrees[::-1]], np.r_[filled, 0.0 * filled], color=COLORS[0],
              alpha=0.4)  # fmt: skip
     for height, color in lines:
         pen.line(degrees, height, color=color)
@@ -385,4 +385,4 @@ def _draw_linear(pen: Pen, filled: np.ndarray, lines: list[tuple[np.ndarray, str
     ticks = np.arange(-180, 181, 90)
     pen.module.xticks(ticks, [f"{tick}°" for tick in ticks], pen.target)
     top = max(height.max() for height, _ in lines)
-    pen.window((-180.0, 180.0), (0.0, 1.05 * top))
+    pen.set_limits((-180.0, 180.0), (0.0, 1.05 * top))

@@ -10,8 +10,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.diagnostics.plots.panels import (
-    COLOURS,
+from pymc_geodesic.diagnostics.panels import (
+    COLORS,
     DARK,
     GREY,
     LIGHT,
@@ -97,7 +97,7 @@ class LambertMap(Map):
         x, y = self.radius * np.cos(_FULL_TURN), self.radius * np.sin(_FULL_TURN)
         self.pen.line(x, y, color=GREY, width=1.2)
         edge = (1.16 if self.compass else 1.04) * self.radius
-        self.pen.picture((-edge, edge), (-edge, edge))
+        self.pen.equal_axes((-edge, edge), (-edge, edge))
         if self.compass:
             for name, x, y in (("N", 0, 1), ("E", 1, 0), ("S", 0, -1), ("W", -1, 0)):
                 self.pen.text(1.08 * self.radius * x, 1.08 * self.radius * y, name)
@@ -150,7 +150,7 @@ class MollweideMap(Map):
         self.line(graticule(), color=LIGHT, width=0.6)
         a, b = 2 * np.sqrt(2.0), np.sqrt(2.0)
         self.pen.line(a * np.cos(_FULL_TURN), b * np.sin(_FULL_TURN), color=GREY, width=1.2)
-        self.pen.picture((-1.03 * a, 1.03 * a), (-1.06 * b, 1.06 * b))
+        self.pen.equal_axes((-1.03 * a, 1.03 * a), (-1.06 * b, 1.06 * b))
 
     def points(self, rows: np.ndarray, **style: Any) -> None:
         """Draw points."""
@@ -175,7 +175,7 @@ class OrthographicMap(Map):
         """Draw the rim and the graticule."""
         self.line(graticule(), color=GREY, width=0.5)
         self.pen.line(np.cos(_FULL_TURN), np.sin(_FULL_TURN), color=GREY, width=1.2)
-        self.pen.picture((-1.04, 1.04), (-1.04, 1.04))
+        self.pen.equal_axes((-1.04, 1.04), (-1.04, 1.04))
 
     def points(self, rows: np.ndarray, *, alpha: float = 1.0, **style: Any) -> None:
         """Draw points, lighter on the far side."""
@@ -367,7 +367,7 @@ def plot_sphere(
             pen, projection, shown, mean, center, extent, compass=lower_hemisphere is not None
         )
         sphere_map.draw_graticule()
-        sphere_map.points(thin(shown, max_points), color=COLOURS[0], alpha=0.35)
+        sphere_map.points(thin(shown, max_points), color=COLORS[0], alpha=0.35)
         draw_regions(sphere_map, rows, mean, probs, axial)
         sphere_map.points(np.stack([mean, -mean]) if axial else mean[None], color=DARK, size=7.0)
         sphere_map.title(
@@ -466,7 +466,7 @@ def draw_regions(
     density = kernel_density(rows, axial=axial)
     for index, region in enumerate(highest_density_regions(density, rows, sorted(probs))):
         sphere_map.line(
-            density_contour(density, region.level, mean), color=COLOURS[2], width=2.5 - index
+            density_contour(density, region.level, mean), color=COLORS[2], width=2.5 - index
         )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import xarray as xr
 from arviz_base import dataset_to_dataframe
 
-from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS
+from pymc_geodesic.diagnostics.posterior_draws import SAMPLE_DIMS
 from pymc_geodesic.directional.coordinates import (
     to_declination_inclination,
     to_lonlat,

@@ -50,7 +50,7 @@ from pymc_geodesic.mixtures.log_predictive import log_predictive, perplexity
 from pymc_geodesic.mixtures.mixture_of_experts import dp_multinomial_logit_sgnht, infinite_svm
 from pymc_geodesic.mixtures.spherical_clustering import spherical_kmeans, vmf_mixture_em
 from pymc_geodesic.mixtures.vmf_mixture import component_probabilities, vmf_mixture
-from pymc_geodesic.runtime.convergence import ConvergenceWarning
+from pymc_geodesic.runtime.iterations import ConvergenceWarning
 
 __all__ = [
     "ConvergenceWarning",

@@ -19,8 +19,8 @@ from pymc_geodesic.mixtures.collapsed_gibbs import (
     draw_concentration,
     draw_concentration_of_sticks,
 )
-from pymc_geodesic.runtime.chains import draw_after, each_chain
-from pymc_geodesic.runtime.log_gamma import fill_log_gamma
+from pymc_geodesic.runtime.iterations import draw_after, each_chain
+from pymc_geodesic.runtime.variates import fill_log_gamma
 from pymc_geodesic.sparse.count_matrices import axis_coords, concentration, word_counts
 
 SMALLEST_PROBABILITY = 1e-290

@@ -25,8 +25,8 @@ from pymc_geodesic.mixtures.dp_categorical import (
 from pymc_geodesic.mixtures.dp_categorical_gibbs import Start, first_clusters
 from pymc_geodesic.mixtures.dp_categorical_slice import break_sticks, draw_slices, slice_rows
 from pymc_geodesic.runtime.jit import compiled
-from pymc_geodesic.runtime.log_gamma import fill_log_gamma
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
+from pymc_geodesic.runtime.variates import fill_log_gamma
 
 SMALLEST_STATE = 1e-290
 """Lower bound of the expanded mean, whose logarithm is stored."""

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp, softmax
 from scipy.stats import multivariate_t
 
-from pymc_geodesic.diagnostics.draws import evenly_spaced, group_with
+from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced, group_with
 from pymc_geodesic.distributions.labels import label_probabilities
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 
 EXPERT_NAMES = ("sizes", "weights", "mean", "lower")
 PRIOR_NAMES = ("strength", "alpha", "prior_mean", "prior_lower")
@@ -144,7 +144,7 @@ def _average(
 
     By default by votes for the hinge loss, and by probabilities for the logit.
     """
-    refuse_missing("X", X)
+    check_missing("X", X)
     rows = np.atleast_2d(np.asarray(X, dtype=float))
     posterior = group_with(idata, EXPERT_NAMES, f"{function} takes {MODELS}")
     prior = group_with(idata, PRIOR_NAMES, f"{function} takes {MODELS}", group="constant_data")

@@ -11,7 +11,7 @@ import xarray as xr
 from scipy import sparse
 from scipy.special import gammaln, logsumexp
 
-from pymc_geodesic.diagnostics.draws import group_with
+from pymc_geodesic.diagnostics.posterior_draws import group_with
 from pymc_geodesic.sparse.count_matrices import word_counts
 
 PACKAGE = str(Path(__file__).parents[1])

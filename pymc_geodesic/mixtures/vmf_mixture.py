@@ -13,7 +13,7 @@ import xarray as xr
 from scipy import sparse
 from scipy.special import logsumexp
 
-from pymc_geodesic.diagnostics.draws import evenly_spaced, group_with
+from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced, group_with
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.distributions.initial_values import with_initial_value
 from pymc_geodesic.distributions.validation import unit_points
@@ -21,7 +21,7 @@ from pymc_geodesic.kernels.stick_breaking import sticks_of_weights
 from pymc_geodesic.mixtures.spherical_clustering import vmf_mixture_em
 from pymc_geodesic.ops import bessel
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
-from pymc_geodesic.runtime.convergence import ConvergenceWarning
+from pymc_geodesic.runtime.iterations import ConvergenceWarning
 from pymc_geodesic.sparse import SparseData
 
 MIN_KAPPA, MAX_KAPPA = 1e-2, 1e5

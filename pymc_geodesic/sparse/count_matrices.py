@@ -12,7 +12,7 @@ from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
 from pymc_geodesic.ops.admixture_likelihood import AdmixtureLogLikelihood
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 from pymc_geodesic.sparse.data import SparseData
 
 
@@ -94,7 +94,7 @@ def word_counts(
             f"{name} must be a matrix of numbers (document, word), got {kind}. Count the words of "
             "texts with sklearn.feature_extraction.text.CountVectorizer."
         )
-    refuse_missing(name, counts)
+    check_missing(name, counts)
     matrix = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
     if matrix.ndim != 2 or (n_words is None and 0 in matrix.shape):
         raise ValueError(f"{name} must be a matrix (document, word), got shape {matrix.shape}")

@@ -12,8 +12,8 @@ from contourpy import FillType, LineType, contour_generator
 from numpy.typing import ArrayLike
 from scipy.stats import beta
 
-from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, Pen, draw, panels
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, Pen, draw, panels
+from pymc_geodesic.runtime.missing_values import check_missing
 from pymc_geodesic.svm.predictions import VAR_NAMES, LinearDraws
 
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ def plot_decision_band(
                     legend[f"label {label:+d}"] = color
         pen.labels(*feature_names)
         pen.title("probability of the label +1")
-        pen.window((low[0], high[0]), (low[1], high[1]))
-        pen.key(legend)
+        pen.set_limits((low[0], high[0]), (low[1], high[1]))
+        pen.legend(legend)
 
     draw(collection, "decision_band", panel)
     return collection
@@ -251,7 +251,7 @@ def plot_label_probability(
 
     def panel(pen: Pen, part: xr.DataArray, _: str) -> None:
         gap = np.full(n_bins, np.nan)
-        pen.line(middle, part.values, color=COLOURS[0])
+        pen.line(middle, part.values, color=COLORS[0])
         pen.points(middle, observed, size=4.0)
         pen.line(
             np.stack([middle, middle, gap], axis=1).ravel(),
@@ -259,7 +259,7 @@ def plot_label_probability(
             width=1.0,
         )
         pen.labels(xlabel, ylabel)
-        pen.key({"predicted": COLOURS[0], "observed": DARK})
+        pen.legend({"predicted": COLORS[0], "observed": DARK})
 
     draw(collection, "label_probability", panel)
     return collection
@@ -267,7 +267,7 @@ def plot_label_probability(
 
 def _validate_labels(y: ArrayLike, classes: np.ndarray, n_rows: int) -> np.ndarray:
     """Validate labels, one for each row and all of them classes."""
-    refuse_missing("y", y)
+    check_missing("y", y)
     labels = np.asarray(y)
     if labels.shape != (n_rows,):
         raise ValueError(

@@ -10,9 +10,9 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from numpy.typing import NDArray
 
-from pymc_geodesic.diagnostics.draws import evenly_spaced, group_with
+from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced, group_with
 from pymc_geodesic.distributions.labels import label_probabilities, probability_of_plus_one
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 
 VAR_NAMES = ("weights", "intercept")
 """Names of the variables of `pymc_geodesic.svm.linear_svm`."""
@@ -266,7 +266,7 @@ class LinearDraws:
         ValueError
             If the columns are not the features, or X contains NaN.
         """
-        refuse_missing("X", X)
+        check_missing("X", X)
         columns, names = getattr(X, "columns", None), self.feature_names
         if columns is not None and names is not None and list(columns) != names:
             missing = [name for name in names if name not in list(columns)]

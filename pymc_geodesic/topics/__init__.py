@@ -42,7 +42,7 @@ topic
 1      tide   sea
 """
 
-from pymc_geodesic.runtime.convergence import ConvergenceWarning
+from pymc_geodesic.runtime.iterations import ConvergenceWarning
 from pymc_geodesic.topics.alignment import align_topics
 from pymc_geodesic.topics.lda import lda
 from pymc_geodesic.topics.lda_gibbs import lda_gibbs

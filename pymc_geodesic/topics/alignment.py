@@ -5,7 +5,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from scipy.optimize import linear_sum_assignment
 
-from pymc_geodesic.diagnostics.draws import with_chains
+from pymc_geodesic.diagnostics.posterior_draws import with_chains
 from pymc_geodesic.kernels.stick_breaking import sticks_of_weights, weights_of_sticks
 
 MAX_PASSES = 10

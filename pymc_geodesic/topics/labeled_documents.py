@@ -18,8 +18,8 @@ from pymc_geodesic.distributions.labels import (
     require_every_class,
     require_signs,
 )
-from pymc_geodesic.runtime.chains import draw_after, each_chain
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.iterations import draw_after, each_chain
+from pymc_geodesic.runtime.missing_values import check_missing
 from pymc_geodesic.sparse.count_matrices import concentration, word_counts
 from pymc_geodesic.topics.lda import document_coords
 from pymc_geodesic.topics.max_margin import MULTICLASS, ONE_VS_REST
@@ -129,7 +129,7 @@ def labeled_counts(
     matrix = word_counts(counts)
     coords = document_coords(counts, matrix.shape, documents, vocabulary)
     n_documents, n_words = matrix.shape
-    refuse_missing("labels", labels)
+    check_missing("labels", labels)
     y = np.asarray(labels)
     if y.shape != (n_documents,):
         raise ValueError(

@@ -10,7 +10,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.diagnostics.draws import evenly_spaced, group_with
+from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced, group_with
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.sparse.count_matrices import word_counts
 from pymc_geodesic.topics.alignment import topics_of

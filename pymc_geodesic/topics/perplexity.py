@@ -9,7 +9,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from scipy import sparse
 
-from pymc_geodesic.diagnostics.draws import evenly_spaced
+from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced
 from pymc_geodesic.ops.bessel import log_vmf_normalizer
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.sparse.count_matrices import word_counts
