@@ -17,6 +17,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import drawn_rows, evaluate_data, model_graphs
+from pymc_geodesic.sparse import sparse_containers
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
         if leaf in data.values() or not _has_rows(model, leaf, n_rows, dim):
             continue
         number = sum(each.startswith("constant ") for each in data) + 1
-        name = str(leaf.name) if isinstance(leaf, SharedVariable) else f"constant {number}"
+        name = _name(model, leaf) if isinstance(leaf, SharedVariable) else f"constant {number}"
         if np.shape(_value(leaf)) == (n_rows, n_rows):
             message = (
                 f"{name!r} has the shape {(n_rows, n_rows)}, a row and a column for each of the "
@@ -165,6 +166,13 @@ def _has_rows(model: Model, leaf: Variable, n_rows: int, dim: str | None) -> boo
     if dim and own and own != dim:
         return False
     return np.shape(_value(leaf))[:1] == (n_rows,)
+
+
+def _name(model: Model, container: SharedVariable) -> str:
+    """Name of a container, or of the sparse matrix whose rows it holds."""
+    name = str(container.name)
+    sparse = sparse_containers(model, name.removesuffix("_rows"))
+    return name if sparse is None else name.removesuffix("_rows")
 
 
 def _value(leaf: Variable) -> np.ndarray:

@@ -55,10 +55,12 @@ class SCIR(GeodesicStep):
     n_steps : int
         Number of steps per draw, each with the next minibatch.
     batch_size : int, optional
-        Number of rows per minibatch of the data in ``minibatch``.
-    minibatch : str or sequence of str, optional
-        Names of the ``pm.Data`` containers whose rows are subsampled together. All rows by default.
-        A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        Number of rows per minibatch. All rows by default.
+    minibatch : str, variable or sequence of them, optional
+        Which rows: an observed variable or its dimension, or the names of all ``pm.Data``
+        containers with a row per observation. By default the rows of all observed variables, with
+        each container, constant and array of indices that is as long; ``step.rows`` shows what was
+        found. A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
         ``batch_size``.
     batches : iterable, optional
         Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
@@ -203,7 +205,7 @@ class SCIR(GeodesicStep):
         step_size: float | Schedule | None = None,
         n_steps: int = 10,
         batch_size: int | None = None,
-        minibatch: Sequence[str] | str | None = None,
+        minibatch: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         batches: Iterable[Any] | None = None,
         total_size: int | None = None,
         minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",

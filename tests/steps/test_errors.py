@@ -154,7 +154,7 @@ LANGEVIN = [
     ({"gradient_noise": np.ones(2)}, "gradient_noise= has 2 elements; give one or 3"),
     ({"gradient_noise": "fisher"}, "needs minibatches of two rows or more; omit it"),
     ({"minibatch": ["x"]}, "minibatch= needs batch_size="),
-    ({"batch_size": 5}, "batch_size= needs minibatch="),
+    ({"batch_size": 21}, "batch_size=21 does not fit the 20 rows of 'x'"),
     ({"minibatch": ["x"], "batch_size": 21}, "batch_size=21 does not fit the 20 rows of 'x'"),
     ({"minibatch": ["z"], "batch_size": 5}, r"'z', which is not a pm.Data container.*\['x'\]"),
     ({"minibatch": ["z"], "batch_size": 5}, r'Write z = pm.Data\("z", z\) at the beginning'),
