@@ -434,8 +434,8 @@ def _explain_block_errors(model: Model, inputs: RowInputs) -> Iterator[None]:
             f"a block of rows of minibatch={list(inputs.arrays)} does not fit the rest of the "
             f"model ({error}). Name every container with a row per observation, and use containers "
             f"for observed values; {known}{_suggest_local(model, inputs)}. Observations that "
-            "depend on each other, as in a Gaussian process or a time series, cannot be divided into "
-            "minibatches: use all rows, without batch_size="
+            "depend on each other, as in a Gaussian process or a time series, cannot be divided "
+            "into minibatches: use all rows, without batch_size="
         )
         raise ValueError(see(message, "minibatch")) from error
 

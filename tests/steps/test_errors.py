@@ -458,17 +458,6 @@ def test_a_model_without_a_context(model):
     assert make(model, SGGMC).vars == SGGMC(["mu"], model=model, compile_kwargs=INTERPRETED).vars
 
 
-@pytest.mark.parametrize("step_class", [GMC, SGGMC, SGLD])
-def test_models_of_pymc_dims(step_class):
-    dims = pytest.importorskip("pymc.dims")
-    with pm.Model(coords={"row": range(5)}):
-        rows = pm.Data("rows", np.arange(5.0))
-        dims.Normal("seen", dims.Normal("slope"), observed=dims.Data("y", np.zeros(5), dims="row"))
-        pm.Potential("other", rows.sum())
-        with pytest.raises(ValueError, match=r"'slope' is a variable of pymc\.dims, which is not"):
-            step_class(compile_kwargs=INTERPRETED)
-
-
 def test_steps_of_another_model():
     def build(name):
         with pm.Model() as model:
