@@ -209,7 +209,6 @@ def panels(
     size: tuple[int, int] = (400, 400),
     col_wrap: int = 3,
     figure_kwargs: Mapping[str, Any] | None = None,
-    **figure: Any,
 ) -> PlotCollection:
     """Make one panel for each variable and each place along its dimensions.
 
@@ -226,9 +225,7 @@ def panels(
     col_wrap : int
         Panels side by side.
     figure_kwargs : mapping, optional
-        Passed to the back end's function that makes the figure.
-    **figure
-        The same, as keyword arguments.
+        Passed to the function of the backend that creates the figure.
 
     Returns
     -------
@@ -254,11 +251,11 @@ def panels(
         int(np.prod([each.sizes[dim] for dim in apart if dim in each.dims]))
         for each in data.data_vars.values()
     )
-    figure = {**(figure_kwargs or {}), **figure}
+    figure = dict(figure_kwargs or {})
     columns = min(number, col_wrap)
     rows = -(-number // columns)
-    figure.setdefault("figsize", (size[0] * columns, size[1] * rows))
-    figure.setdefault("figsize_units", "dots")
+    if "figsize" not in figure:  # the user's is in inches, the unit of ArviZ
+        figure |= {"figsize": (size[0] * columns, size[1] * rows), "figsize_units": "dots"}
     if name == "matplotlib":
         figure.setdefault("layout", "constrained")
     if name == "plotly":

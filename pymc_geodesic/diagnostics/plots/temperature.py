@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def plot_temperature(
-    idata: xr.DataTree, *, tolerance: float = 0.1, backend: str | None = None, **figure: Any
+    idata: xr.DataTree, *, tolerance: float = 0.1, backend: str | None = None, **pc_kwargs: Any
 ) -> PlotCollection:
     """Plot the temperature of each draw and its running mean, one colour per chain.
 
@@ -28,8 +28,8 @@ def plot_temperature(
         Half-width of the band around 1 that is shaded.
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
-    **figure
-        Passed to the back end's function that makes the figure, as ``figsize=``.
+    **pc_kwargs
+        Arguments ``figure_kwargs`` and ``col_wrap`` of ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def plot_temperature(
     temperature = temperature_of(convert_to_datatree(idata))
     others = tuple(str(dim) for dim in temperature.dims if dim not in ("chain", "draw"))
     data = xr.Dataset({"temperature": temperature})
-    collection = panels(data, backend, core=others, size=(700, 350), **figure)
+    collection = panels(data, backend, core=others, size=(700, 350), **pc_kwargs)
 
     def panel(pen: Pen, part: xr.DataArray, _: str) -> None:
         steps = part["draw"].values

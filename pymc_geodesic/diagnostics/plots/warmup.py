@@ -51,7 +51,7 @@ def plot_warmup(
     stats: str | Sequence[str] | None = None,
     *,
     backend: str | None = None,
-    **figure: Any,
+    **pc_kwargs: Any,
 ) -> PlotCollection:
     """Sample stats along warm-up and sampling, with the phases of the warm-up behind.
 
@@ -67,8 +67,8 @@ def plot_warmup(
         ``thermostat``, ``noise_ratio`` and ``acceptance_rate`` that the sampler recorded.
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
-    **figure
-        Passed to the back end's function that makes the figure, as ``figsize=``.
+    **pc_kwargs
+        Arguments ``figure_kwargs`` and ``col_wrap`` of ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------
@@ -117,7 +117,8 @@ def plot_warmup(
     data = xr.concat([warm[names], run[names]], "draw")
     phases = _phases(warm, run)
     others = tuple(str(dim) for dim in data.dims if dim not in ("chain", "draw"))
-    collection = panels(data, backend, core=others, size=(600, 300), col_wrap=2, **figure)
+    pc_kwargs = {"col_wrap": 2} | pc_kwargs
+    collection = panels(data, backend, core=others, size=(600, 300), **pc_kwargs)
 
     def panel(pen: Pen, part: xr.DataArray, name: str) -> None:
         steps = part["draw"].values
