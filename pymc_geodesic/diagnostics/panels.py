@@ -254,8 +254,8 @@ def panels(
     figure = dict(figure_kwargs or {})
     columns = min(number, col_wrap)
     rows = -(-number // columns)
-    figure.setdefault("figsize", (size[0] * columns, size[1] * rows))
-    figure.setdefault("figsize_units", "dots")
+    if "figsize" not in figure:  # the user's is in inches, the unit of ArviZ
+        figure |= {"figsize": (size[0] * columns, size[1] * rows), "figsize_units": "dots"}
     if name == "matplotlib":
         figure.setdefault("layout", "constrained")
     if name == "plotly":

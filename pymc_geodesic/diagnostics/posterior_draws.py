@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pymc_geodesic.arguments import check_count
+
 
 def group_with(
     idata: Any, names: Sequence[str], takes: str, *, group: str = "posterior"
 ) -> xr.Dataset:
-    """Return a group that contains some variables.
+    """Return a group that contains some variables, with chain and draw in front.
 
     Parameters
     ----------
@@ -28,7 +30,7 @@ def group_with(
     Raises
     ------
     ValueError
-        If it is not a DataTree, or lacks the group or a variable.
+        If it is not a DataTree, draws are stacked, or the group or a variable is missing.
 
     Examples
     --------
@@ -49,7 +51,29 @@ def group_with(
     missing = [name for name in names if name not in found.data_vars]
     if missing:
         raise ValueError(f"{takes}, but {where} holds no variable {missing[0]!r}")
-    return found
+    return with_chains(found)
+
+
+def evenly_spaced(n_draws: int | None, total: int) -> np.ndarray:
+    """Return indices of `n_draws` of `total` draws at equal distances, of all draws by default.
+
+    Raises
+    ------
+    ValueError
+        If `n_draws` is not an integer between 1 and `total`.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced
+    >>> evenly_spaced(3, 8)
+    array([0, 4, 7])
+    """
+    if n_draws is None:
+        return np.arange(total)
+    check_count("n_draws", n_draws)
+    if n_draws > total:
+        raise ValueError(f"n_draws={n_draws} exceeds the {total} draws. Omit it to use all draws.")
+    return np.linspace(0, total - 1, n_draws).round().astype(int)
 
 
 SAMPLE_DIMS = ("chain", "draw")
@@ -67,6 +91,8 @@ def with_chains(draws: xr.Dataset) -> xr.Dataset:
     --------
     >>> import numpy as np
     >>> import xarray as xr
+
+    from pymc_geodesic.arguments import check_count
     >>> from pymc_geodesic.diagnostics.posterior_draws import with_chains
     >>> draws = xr.Dataset({"x": (("chain", "draw"), np.zeros((2, 5)))}, {"chain": [0, 1]})
     >>> dict(with_chains(draws.sel(chain=1)).sizes)

@@ -82,7 +82,7 @@ def plot_trace(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     angles : str or sequence of str
         Variables that are angles in radians.
     axial : bool
@@ -117,13 +117,7 @@ def plot_trace(
     """
     prob = resolve_probability(ci_prob)
     variables = select_variables(
-        idata,
-        var_names,
-        ("direction", "angle"),
-        group=group,
-        coords=coords,
-        sample_dims=sample_dims,
-        angles=angles,
+        idata, var_names, group, coords, sample_dims, angles, kinds=("direction", "angle")
     )
     vectors = xr.Dataset(  # lengths differ among variables
         {
@@ -186,7 +180,7 @@ def plot_ppc_dist(
     coords : mapping, optional
         Labels to select along dimensions of data and predictions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     angles : str or sequence of str
         Variables that are angles in radians.
     num_samples : int
@@ -234,14 +228,9 @@ def plot_ppc_dist(
         raise ValueError(f"`projection` must be 'equal_area' or 'mollweide', got {projection!r}.")
     probs = resolve_probabilities(ci_probs)
     observed = select_variables(
-        idata,
-        var_names,
-        ("direction", "angle"),
-        group="observed_data",
-        coords=coords,
-        angles=angles,
-        length=(2, 3),
-    )
+        idata, var_names, "observed_data", coords, (), angles,
+        kinds=("direction", "angle"), length=(2, 3),
+    )  # fmt: skip
     tree = convert_to_datatree(idata)
     for name, variable in observed.items():
         if compass and variable.shape[-1] == 2:
@@ -300,7 +289,7 @@ def _sphere(
     # Data sets vary fastest, so that thinning keeps draws of the whole posterior.
     predicted = thin(sets.swapaxes(0, 1).reshape(-1, 3), MAX_PREDICTIONS)
     mean = directional_mean(predicted, False).mean
-    sphere_map = make_map(pen, projection, np.concatenate([seen, predicted]), mean, None, None)
+    sphere_map = make_map(pen, projection, np.concatenate([seen, predicted]), mean)
     sphere_map.draw_graticule()
     sphere_map.points(thin(seen, max_points), color=DARK, alpha=0.5)
     counts = []

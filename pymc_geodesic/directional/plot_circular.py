@@ -10,7 +10,7 @@ import xarray as xr
 
 from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.diagnostics.panels import COLORS, DARK, GREY, LIGHT, Pen, draw, panels
-from pymc_geodesic.directional.direction_variables import select_variables
+from pymc_geodesic.directional.direction_variables import rename_last, select_variables
 from pymc_geodesic.directional.mean_direction import directional_mean
 from pymc_geodesic.directional.regions import hdi, hdr, resolve_probability
 
@@ -25,8 +25,11 @@ GRID = np.linspace(-np.pi, np.pi, 721)
 def select_plane_vectors(
     idata: xr.DataTree,
     var_names: str | Sequence[str] | None,
-    compass: bool = False,
-    **selection: Any,
+    group: str,
+    coords: Mapping[Any, Any] | None,
+    sample_dims: str | Sequence[str] | None,
+    angles: str | Sequence[str],
+    compass: bool,
 ) -> xr.Dataset:
     """Return angles and directions in the plane as vectors along ``component_``.
 
@@ -36,10 +39,13 @@ def select_plane_vectors(
     >>> import numpy as np
     >>> from pymc_geodesic.directional.plot_circular import select_plane_vectors
     >>> idata = az.from_dict({"posterior": {"angle": np.zeros((2, 10))}})
-    >>> select_plane_vectors(idata, None, angles="angle")["angle"].dims
+    >>> select_plane_vectors(idata, None, "posterior", None, None, "angle", False)["angle"].dims
     ('chain', 'draw', 'component_')
     """
-    variables = select_variables(idata, var_names, ("direction", "angle"), length=2, **selection)
+    variables = select_variables(
+        idata, var_names, group, coords, sample_dims, angles,
+        kinds=("direction", "angle"), length=2,
+    )  # fmt: skip
     if compass:
         for each in variables.values():
             require_north_first(each)
@@ -52,8 +58,7 @@ def as_vectors(variable: xr.DataArray) -> xr.DataArray:
         values = np.stack([np.cos(variable.values), np.sin(variable.values)], axis=-1)
         coords = {name: each for name, each in variable.coords.items() if name in variable.dims}
         return xr.DataArray(values, dims=(*variable.dims, "component_"), coords=coords)
-    last = variable.dims[-1]
-    return variable.rename({last: "component_"}).drop_vars("component_", errors="ignore")
+    return rename_last(variable)
 
 
 def require_north_first(variable: xr.DataArray) -> None:
@@ -183,7 +188,7 @@ def plot_rose(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     angles : str or sequence of str
         Variables that are angles in radians.
     axial : bool
@@ -226,15 +231,7 @@ def plot_rose(
     """
     check_integers(bins=(bins, 1))
     prob = resolve_probability(ci_prob)
-    data = select_plane_vectors(
-        idata,
-        var_names,
-        compass,
-        group=group,
-        coords=coords,
-        sample_dims=sample_dims,
-        angles=angles,
-    )
+    data = select_plane_vectors(idata, var_names, group, coords, sample_dims, angles, compass)
     collection = panels(data, backend, core=("component_",), **pc_kwargs)
 
     def panel(pen: Pen, part: xr.DataArray, name: str) -> None:
@@ -296,7 +293,7 @@ def plot_circular_density(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     angles : str or sequence of str
         Variables that are angles in radians.
     axial : bool
@@ -339,15 +336,7 @@ def plot_circular_density(
     if kind not in ("polar", "linear"):
         raise ValueError(f"`kind` must be 'polar' or 'linear', got {kind!r}.")
     prob = resolve_probability(ci_prob)
-    data = select_plane_vectors(
-        idata,
-        var_names,
-        compass,
-        group=group,
-        coords=coords,
-        sample_dims=sample_dims,
-        angles=angles,
-    )
+    data = select_plane_vectors(idata, var_names, group, coords, sample_dims, angles, compass)
     size = (400, 400) if kind == "polar" else (500, 320)
     collection = panels(data, backend, core=("component_",), size=size, **pc_kwargs)
 

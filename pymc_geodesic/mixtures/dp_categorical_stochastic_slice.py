@@ -19,6 +19,7 @@ from pymc_geodesic.mixtures.dp_categorical import (
     Draw,
     Mixture,
     RowBatches,
+    SamplingOptions,
     sample_chains,
 )
 from pymc_geodesic.mixtures.dp_categorical_gibbs import Start, first_clusters
@@ -192,17 +193,13 @@ def dp_categorical_stochastic_slice(
     start = Start(start_rows, start_sweeps, start_split_merge)
     if batch_size == "auto":
         batch_size = min(DEFAULT_BATCH_SIZE, mixture.rows.n_rows)
+    options = SamplingOptions(
+        draws, tune, thin, chains, n_components, keep_assignments, random_seed, progressbar
+    )
     return sample_chains(
         mixture,
+        options,
         lambda rng: StochasticSliceChain(mixture, rng, method, batch_size, step, start),
-        draws=draws,
-        tune=tune,
-        thin=thin,
-        chains=chains,
-        n_components=n_components,
-        keep_assignments=keep_assignments,
-        random_seed=random_seed,
-        progressbar=progressbar,
     )
 
 

@@ -122,7 +122,8 @@ def linear_svm(
 
     See Also
     --------
-    pymc_geodesic.svm.LinearClassifier : predictions from the draws.
+    pymc_geodesic.svm.predict : labels of new rows.
+    pymc_geodesic.svm.predict_proba : their probabilities.
 
     References
     ----------

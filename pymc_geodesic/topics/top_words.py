@@ -75,6 +75,8 @@ def _words_and_weights(
     var_name = name_of_topics(idata, var_name)
     beta = topics_of(idata, var_name)
     topic, word = beta.dims[2:]
+    if vocabulary is not None and np.ndim(vocabulary) != 1:
+        raise ValueError("`vocabulary` must be a sequence of words. Set the number of words by n=.")
     words = np.asarray(beta[word].values if vocabulary is None else vocabulary)
     if len(words) != beta.sizes[word]:
         raise ValueError(
@@ -124,8 +126,8 @@ def plot_top_words(
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
     **pc_kwargs
-        ``col_wrap=``, the number of panels in a row, 5 by default; all others go to the function
-        of the backend that creates the figure, such as ``figsize=``.
+        Arguments ``figure_kwargs`` and ``col_wrap``, 5 by default, of
+        ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------
