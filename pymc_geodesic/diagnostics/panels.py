@@ -225,7 +225,7 @@ def panels(
     col_wrap : int
         Number of columns.
     figure_kwargs : mapping, optional
-        Passed to the function of the backend that creates the figure.
+        Passed to ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------

@@ -15,7 +15,7 @@ from pymc_geodesic.arguments import check_count
 def group_with(
     idata: Any, names: Sequence[str], takes: str, *, group: str = "posterior"
 ) -> xr.Dataset:
-    """Return a group that contains some variables.
+    """Return a group that contains some variables, with chain and draw in front.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def group_with(
     Raises
     ------
     ValueError
-        If it is not a DataTree, or lacks the group or a variable.
+        If it is not a DataTree, draws are stacked, or the group or a variable is missing.
 
     Examples
     --------
@@ -91,6 +91,8 @@ def with_chains(draws: xr.Dataset) -> xr.Dataset:
     --------
     >>> import numpy as np
     >>> import xarray as xr
+
+    from pymc_geodesic.arguments import check_count
     >>> from pymc_geodesic.diagnostics.posterior_draws import with_chains
     >>> draws = xr.Dataset({"x": (("chain", "draw"), np.zeros((2, 5)))}, {"chain": [0, 1]})
     >>> dict(with_chains(draws.sel(chain=1)).sizes)

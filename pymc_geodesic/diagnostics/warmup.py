@@ -119,8 +119,9 @@ def plot_warmup(
     data = xr.concat([warm[names], run[names]], "draw")
     phases = _phases(warm)
     others = tuple(str(dim) for dim in data.dims if dim not in ("chain", "draw"))
-    pc_kwargs = {"col_wrap": 2} | pc_kwargs
-    collection = panels(data, backend, core=others, size=(600, 300), **pc_kwargs)
+    collection = panels(
+        data, backend, core=others, size=(600, 300), **({"col_wrap": 2} | pc_kwargs)
+    )
 
     def panel(pen: Pen, part: xr.DataArray, name: str) -> None:
         steps = part["draw"].values
