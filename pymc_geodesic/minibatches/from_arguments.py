@@ -80,7 +80,7 @@ class MinibatchArguments:
 
 
 def rows_as_containers(
-    model: Model, arguments: MinibatchArguments
+    model: Model, arguments: MinibatchArguments, *, has_local: bool = False
 ) -> tuple[Model, MinibatchArguments, ModelRows | None]:
     """Find the rows that arguments select in a model, and make data containers of them.
 
@@ -88,6 +88,8 @@ def rows_as_containers(
     ----------
     model : pymc.Model
     arguments : MinibatchArguments
+    has_local : bool
+        Whether the step has variables with a value for each row.
 
     Returns
     -------
@@ -103,7 +105,7 @@ def rows_as_containers(
     ValueError
         See `selected_rows`.
     """
-    rows = selected_rows(model, arguments.names, arguments.batch_size)
+    rows = selected_rows(model, arguments.names, arguments.batch_size, has_local=has_local)
     if rows is None:
         return model, arguments, None
     return with_containers(model, rows), replace(arguments, minibatch=tuple(rows.data)), rows
