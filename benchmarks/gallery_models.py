@@ -122,7 +122,7 @@ def poll(n_rows: int) -> pm.Model:
 
 
 def _customers(n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Simulate numbers of repeated purchases, times of the last one, and times under observation."""
+    """Simulate repeated purchases: their number, the time of the last one, and the end."""
     rng = _rng()
     T = rng.uniform(27.0, 39.0, n_rows)
     rate = rng.gamma(0.55, 1.0 / 10.6, n_rows)
@@ -276,7 +276,7 @@ def weibull_survival(n_rows: int) -> pm.Model:
 
 
 def censored(n_rows: int) -> pm.Model:
-    """The same times by `pymc.Censored`, whose bounds are infinite where deaths are observed."""
+    """Model the same times by `pymc.Censored`, with infinite bounds where deaths are observed."""
     sex, time, is_censored = _survival(n_rows)
     with pm.Model() as model:
         alpha = pm.TruncatedNormal("alpha", mu=1.0, sigma=1.0, lower=0.1)
@@ -315,7 +315,7 @@ def factor_analysis(n_rows: int) -> pm.Model:
 
 
 def robust_regression(n_rows: int) -> pm.Model:
-    """A line through data with outliers: Student's t."""
+    """Fit a line to data with outliers: Student's t."""
     rng = _rng()
     x = np.linspace(0.0, 1.0, n_rows)
     y = 1.0 + 2.0 * x + 0.5 * rng.standard_t(3.0, size=n_rows)
@@ -432,7 +432,7 @@ def two_groups(n_rows: int) -> pm.Model:
 
 
 def stochastic_volatility(n_rows: int) -> pm.Model:
-    """Returns of a stock whose volatility is a random walk."""
+    """Model returns of a stock whose volatility is a random walk."""
     returns = 0.01 * _rng().standard_t(4.0, size=n_rows)
     with pm.Model(coords={"time": range(n_rows)}) as model:
         step_size = pm.Exponential("step_size", 10.0)
@@ -457,7 +457,7 @@ def gaussian_process(n_rows: int) -> pm.Model:
 
 
 def missing_values(n_rows: int) -> pm.Model:
-    """A regression in which PyMC imputes outcomes that are missing."""
+    """Regress outcomes of which PyMC imputes those that are missing."""
     rng = _rng()
     x = rng.normal(size=n_rows)
     y = np.ma.masked_array(0.5 * x + rng.normal(size=n_rows), mask=rng.random(n_rows) < 0.02)
@@ -469,7 +469,7 @@ def missing_values(n_rows: int) -> pm.Model:
 
 MODELS: tuple[GalleryModel, ...] = (
     GalleryModel("radon, varying intercepts and slopes", radon, (919, 100_000)),
-    GalleryModel("rugby, two index arrays", rugby, (60, 100_000)),
+    GalleryModel("rugby, two index arrays", rugby, (60,), 20),
     GalleryModel("poll, binomial with four index arrays", poll, (5_000, 100_000)),
     GalleryModel("BG/NBD, a potential", bg_nbd_potential, (2_357,)),
     GalleryModel("BG/NBD, a distribution", bg_nbd, (2_357, 100_000)),
@@ -478,9 +478,7 @@ MODELS: tuple[GalleryModel, ...] = (
     GalleryModel("zero-inflated Poisson", zero_inflated, (250, 100_000)),
     GalleryModel("Weibull survival, censored in a potential", weibull_survival, (7_874,)),
     GalleryModel("Weibull survival, pm.Censored", censored, (7_874,)),
-    GalleryModel(
-        "matrix factorization", matrix_factorization, (10_000,), compared=("scores",)
-    ),
+    GalleryModel("matrix factorization", matrix_factorization, (10_000,), compared=("scores",)),
     GalleryModel("factor analysis, integrated", factor_analysis, (250, 100_000), compared=("cov",)),
     GalleryModel("robust regression", robust_regression, (100, 100_000)),
     GalleryModel("births, HSGP", births, (7_305,)),
