@@ -8,7 +8,8 @@ compilation included, 2 chains of 1,000 draws after 1,000, one after another on 
 
 *right*: every mean is within 0.1 standard deviations of that of nutpie and every standard deviation
 within 5 %, up to 4 Monte Carlo standard errors of both runs, and there are 100 effective draws of
-everything; *too few draws* if only these are missing. *warned* names the first warning. Names of models as arguments select some of them.
+everything; *too few draws* if only these are missing. *warned* names the first warning. Names of
+models as arguments select some of them.
 """
 
 from __future__ import annotations
