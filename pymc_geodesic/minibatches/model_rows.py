@@ -197,7 +197,8 @@ def _leaves(model: Model, graphs: Sequence[Variable]) -> Iterator[Variable]:
 
 def _tables(model: Model, graphs: Sequence[Variable]) -> set[Variable]:
     """Arrays of which integer indices along the first axis select entries, and nothing else."""
-    selected, used = set(), set(graphs)
+    selected: set[Variable] = set()
+    used = set(graphs)
     for node in io_toposort(model.free_RVs, graphs):
         first, others = node.inputs[:1], node.inputs[1:]
         is_selection = isinstance(node.op, AdvancedSubtensor) and _is_integer(
