@@ -37,6 +37,8 @@ class Case:
         Whether the draws are labels, so that only observed variables are of use.
     has_parameters : bool
         Whether the distribution has parameters to infer.
+    is_of_rows : bool
+        Whether there is one set of parameters for each row.
     """
 
     priors: Callable[[], Any]
@@ -44,6 +46,7 @@ class Case:
     event: tuple[int, ...]
     has_labels: bool = False
     has_parameters: bool = True
+    is_of_rows: bool = False
 
 
 def _around_direction(distribution: type, of_k: Callable[[Any], dict[str, Any]]) -> Case:
@@ -65,7 +68,7 @@ def _around_angle(distribution: type, of_k: Callable[[Any], dict[str, Any]]) -> 
 
 def _matrix(k: Any, diagonal: tuple[float, ...], axes: Any) -> Any:
     """Return the symmetric matrix of these axes with eigenvalues proportional to k."""
-    return axes @ (k[..., None, None] * np.diag(diagonal)) @ axes.T
+    return k[..., None, None] * (axes @ np.diag(diagonal) @ axes.T)
 
 
 def _axes() -> Any:
@@ -96,9 +99,7 @@ CASES: dict[str, Case] = {
         (3,),
     ),
     "Kent": _by_axes(
-        lambda name, k, axes, **kwargs: pg.Kent(
-            name, axes=axes, kappa=3.0 * k, beta=k, **kwargs
-        ),
+        lambda name, k, axes, **kwargs: pg.Kent(name, axes=axes, kappa=3.0 * k, beta=k, **kwargs),
         (3,),
     ),
     "FisherBingham": _by_axes(
@@ -186,6 +187,7 @@ CASES: dict[str, Case] = {
             name, theta=both[0], beta=both[1], kappa=k, **kwargs
         ),
         (3,),
+        is_of_rows=True,
     ),
 }
 """By the name of the distribution."""
@@ -235,24 +237,24 @@ def data(name: str) -> np.ndarray:
     return pm.draw(y, random_seed=1, mode="FAST_COMPILE")
 
 
-def model_of(name: str, free: bool = True) -> pm.Model:
-    """Return a model with concentration ``k``, free variable ``x`` and observed variable ``y``.
+def model_of(name: str, observed: bool = True) -> pm.Model:
+    """Return a model with concentration ``k`` and variables ``x`` and ``y`` of a distribution.
 
     Parameters
     ----------
     name : str
         Key of `ROWS`.
-    free : bool
-        Whether there is a free variable; there is none of labels.
+    observed : bool
+        Whether ``y`` is observed. ``x`` is always free; there is none of labels.
     """
-    case, observed = ROWS[name], data(name)
+    case = ROWS[name]
+    kwargs = {"observed": data(name)} if observed else {}
     with pm.Model() as model:
         k = pm.Gamma("k", 4.0, 2.0)
         others = case.priors()
-        if free and not case.has_labels:
-            kwargs = {"shape": _shape(name)} if name == "SphericalAdmixture" else {}
-            case.add("x", k, others, **kwargs)
-        case.add("y", k, others, shape=_shape(name), observed=observed)
+        if not case.has_labels:
+            case.add("x", k, others, **({"shape": _shape(name)} if case.is_of_rows else {}))
+        case.add("y", k, others, shape=_shape(name), **kwargs)
     return model
 
 
@@ -263,6 +265,7 @@ def mixture_of(name: str) -> pm.Model:
         k = pm.Gamma("k", 4.0, 2.0, shape=2)
         others = case.priors()
         z = pm.Bernoulli("z", 0.4, shape=N_ROWS)
-        case.add("y", pt.where(pt.eq(z, 1), k[1], k[0]), others, shape=_shape(name),
-                 observed=observed)
+        case.add(
+            "y", pt.where(pt.eq(z, 1), k[1], k[0]), others, shape=_shape(name), observed=observed
+        )
     return model
