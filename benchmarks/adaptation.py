@@ -20,8 +20,8 @@ import numpy as np
 import pymc as pm
 
 import pymc_geodesic as pg
-from benchmarks.complaints import Complaints
 from benchmarks.posteriordb import POSTERIORS, Posterior, load, worst_errors
+from benchmarks.sampling_warnings import SamplingWarnings
 
 SAMPLERS: dict[str, Callable[..., Any] | None] = {
     "NUTS": None,
@@ -59,7 +59,7 @@ def measure(
     """Sample once, with four chains, and compare with the reference."""
     make = SAMPLERS[sampler]
     began = time.perf_counter()
-    with Complaints() as complaints, posterior.model:
+    with SamplingWarnings() as caught, posterior.model:
         rows: dict[str, Any] = {}
         if "minibatches" in sampler:
             rows = {"batch_size": BATCH_SIZE, "minibatch": posterior.rows}
@@ -92,7 +92,7 @@ def measure(
         "n_grad": float(n_grad.mean()),
         "ess_per_1000_gradients": 1000.0 * size / float(n_grad.sum()),
         "seconds": seconds,
-        "warnings": complaints.messages,
+        "warnings": caught.messages,
     }
 
 

@@ -21,7 +21,7 @@ import pymc as pm
 from scipy import sparse
 
 import pymc_geodesic as pg
-from benchmarks.complaints import GENERAL_ADVICE, Complaints
+from benchmarks.sampling_warnings import GENERAL_ADVICE, SamplingWarnings
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales
 
 N_ROWS = 32_561
@@ -100,7 +100,7 @@ def sample(
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Sample; R-hat, effective size, warnings, and draws of shape (chains, draws, d)."""
     began = time.process_time()
-    with Complaints() as complaints, model:
+    with SamplingWarnings() as caught, model:
         idata = pm.sample(
             draws=draws,
             tune=tune,
@@ -121,7 +121,7 @@ def sample(
         "n_grad_per_draw": float(stats["n_grad"].values.mean()),
         "noise_ratio": float(stats["noise_ratio"].values.mean()) if "noise_ratio" in stats else 1.0,
         "seconds": seconds,
-        "warnings": [m for m in complaints.messages if not m.startswith(GENERAL_ADVICE)],
+        "warnings": [m for m in caught.messages if not m.startswith(GENERAL_ADVICE)],
     }, values
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_geodesic as pg
-from benchmarks.complaints import GENERAL_ADVICE, Complaints
+from benchmarks.sampling_warnings import GENERAL_ADVICE, SamplingWarnings
 from pymc_geodesic.ops.bessel import mean_resultant_length
 
 CHAINS, TUNE, DRAWS = 2, 500, 1000
@@ -303,7 +303,7 @@ def measure(run: Run, *, draws: int = DRAWS, cores: int = 1) -> dict[str, Any]:
     """Sample, and return what came of it and what was said."""
     known = MODELS[run.model](run.seed)
     result: dict[str, Any] = {"kind": run.kind, "what": run.what, "model": run.model}
-    with Complaints() as complaints, known.model:
+    with SamplingWarnings() as caught, known.model:
         step = run.make(known.rows)
         if run.spoil is not None:
             step.sampler.draw = Spoiled(step.sampler, run.spoil)
@@ -333,8 +333,8 @@ def measure(run: Run, *, draws: int = DRAWS, cores: int = 1) -> dict[str, Any]:
         "rhat": max(float(az.rhat(z[..., i])) for i in range(z.shape[2])),
         "mean_error": float(np.abs(everything.mean(axis=0)).max()),
         "sd_ratio": float(ratio[np.argmax(np.abs(np.log(ratio)))]),
-        "warnings": [m for m in complaints.messages if not m.startswith(GENERAL_ADVICE)],
-        "own": [m for m in complaints.messages if m.startswith(type(step).__name__)],
+        "warnings": [m for m in caught.messages if not m.startswith(GENERAL_ADVICE)],
+        "own": [m for m in caught.messages if m.startswith(type(step).__name__)],
     }
 
 

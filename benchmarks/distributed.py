@@ -28,7 +28,7 @@ import pymc as pm
 import pymc_geodesic as pg
 from benchmarks.distributed_rows import N_SHARDS, D, all_rows, files_of, laplace, rows_of
 from pymc_geodesic.distributed import sampling
-from pymc_geodesic.distributed.progress import Lines
+from pymc_geodesic.distributed.visits import ProgressBars
 
 BATCH = 100
 VISITS_BEFORE_LOSS = 12
@@ -113,10 +113,10 @@ class Killer:
         self._process, self._left = processes[min(processes)], visits
         self._one_by_one = threading.Lock()
 
-    def lines(self, *arguments, **named) -> Lines:
-        """Make the lines of progress, which hear of every visit."""
-        lines = Lines(*arguments, **named)
-        shown = lines.advance
+    def progress_bars(self, *arguments, **named) -> ProgressBars:
+        """Progress bars, which are updated after every visit."""
+        bars = ProgressBars(*arguments, **named)
+        shown = bars.advance
 
         def advance(*visit) -> None:
             shown(*visit)
@@ -125,8 +125,8 @@ class Killer:
                 if self._left == 0:
                     os.kill(self._process, signal.SIGKILL)
 
-        lines.advance = advance
-        return lines
+        bars.advance = advance
+        return bars
 
 
 def cluster(n_workers: int):
@@ -191,7 +191,7 @@ def lost(n: int, n_workers: int) -> None:
         with (
             cluster(n_workers) as workers,
             Client(workers) as client,
-            mock.patch.object(sampling, "Lines", Killer(client, after).lines),
+            mock.patch.object(sampling, "ProgressBars", Killer(client, after).progress_bars),
         ):
             runs.append(sampled(client, n, **fewer))
     (whole, seconds), (disturbed, longer) = runs
@@ -265,18 +265,18 @@ class Network:
 
 def simulate(n: int, _: int) -> None:
     """Extrapolate to larger clusters by a simulated network, with times measured here."""
-    from pymc_geodesic.distributed.resident import Job, ResidentShard
+    from pymc_geodesic.distributed.shard_actor import Job, ShardActor
 
     few = rows_of(0, 2)
     model = logistic(few["X"], few["y"])
     import cloudpickle
 
-    from pymc_geodesic.distributed.recipe import recipe_for
+    from pymc_geodesic.distributed.shards import step_spec
 
-    job = cloudpickle.dumps(Job(model, recipe_for(STEP, model), expands=True))
+    job = cloudpickle.dumps(Job(model, step_spec(STEP, model), expands=True))
     part = rows_of(0, n // N_SHARDS, unlike=False)
-    shard = ResidentShard(job, functools.partial(dict, **part), 1.0)
-    shard.settle(None, None, 400, 1000)
+    shard = ShardActor(job, functools.partial(dict, **part), 1.0)
+    shard.configure(None, None, 400, 1000)
     point = model.initial_point()
     x = np.zeros(D + 1)
     shard.expand(x, None, curvature=False)
@@ -284,10 +284,10 @@ def simulate(n: int, _: int) -> None:
     for _ in range(3):
         shard.expand(x, None, curvature=False)
     per_row = (time.process_time() - began) / 3 / shard.n_rows
-    state, _ = shard.visit(shard.begin(point, 1), 400, 2, ends_tuning=True)
-    state, _ = shard.visit(state, 10, 3, ends_tuning=False)
+    state, _ = shard.visit(shard.start_chain(point, 1), 400, 2, shard=0, ends_tuning=True)
+    state, _ = shard.visit(state, 10, 3, shard=0, ends_tuning=False)
     began = time.process_time()
-    following, draws = shard.visit(state, 200, 4, ends_tuning=False)
+    following, draws = shard.visit(state, 200, 4, shard=0, ends_tuning=False)
     per_draw = (time.process_time() - began) / 200
     arrays = [*draws.values.values(), *draws.stats.values()]
     per_visit = len(state) + len(following) + 50 * sum(a.nbytes for a in arrays) / 200

@@ -142,7 +142,7 @@ def lost(data: str | None) -> None:
             with (
                 cluster(n_workers) as workers,
                 Client(workers) as client,
-                mock.patch.object(sampling, "Lines", Killer(client, after).lines),
+                mock.patch.object(sampling, "ProgressBars", Killer(client, after).progress_bars),
             ):
                 idata, seconds = in_shards(client, paths, counts[:2], 20, draws=20, tune=20)
             reloads = int(idata["shards"]["reloads"].sum())

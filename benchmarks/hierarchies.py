@@ -27,7 +27,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_geodesic as pg
-from benchmarks.complaints import GENERAL_ADVICE, Complaints
+from benchmarks.sampling_warnings import GENERAL_ADVICE, SamplingWarnings
 from pymc_geodesic.datasets.folder import read_arrays
 
 N_GROUPS, ROWS_PER_GROUP = 1000, 20
@@ -269,7 +269,7 @@ def measure(
     """Sample once with default settings, and compare."""
     began = time.perf_counter()
     result: dict[str, Any] = {"model": hierarchy.name, "sampler": sampler}
-    with Complaints() as complaints, hierarchy.model:
+    with SamplingWarnings() as caught, hierarchy.model:
         rows: dict[str, Any] = {}
         if "minibatches" in sampler:
             rows = {"batch_size": BATCH_SIZE, "minibatch": hierarchy.rows}
@@ -286,7 +286,7 @@ def measure(
         except pm.exceptions.SamplingError as error:
             return result | {"error": str(error), "right": False, "told": True, "warnings": []}
     seconds = time.perf_counter() - began
-    told = [m for m in complaints.messages if not m.startswith(GENERAL_ADVICE)]
+    told = [m for m in caught.messages if not m.startswith(GENERAL_ADVICE)]
     quantities = hierarchy.quantities(pooled(idata))
     errors = compare(summary(quantities), known)
     rhats = {

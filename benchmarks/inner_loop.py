@@ -23,7 +23,7 @@ from benchmarks.models import kernel_of, make_step
 from benchmarks.peers.client import PeerProcess
 from benchmarks.problems import Problem
 from pymc_geodesic import SGGMC
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 
 Contestant = Callable[[], float]
 

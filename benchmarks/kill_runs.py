@@ -16,10 +16,9 @@ import pymc as pm
 
 import pymc_geodesic as pg
 from benchmarks.kill_cases import CASES, Case
-from pymc_geodesic.runs import chain as chain_module
 
 EVERY = 0.02
-"""Seconds between records: a chain is within one for a good part of its time."""
+"""Seconds between checkpoints, which take a large part of the time of a chain."""
 
 PATIENCE = 300.0
 """Seconds after which a run that does nothing is an error."""
@@ -43,7 +42,6 @@ def detached(function: Callable[..., None], log: Path, *arguments: Any) -> None:
         os.dup2(file.fileno(), 2)
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    chain_module._SHARE = np.inf  # type: ignore[assignment]
     try:
         function(*arguments)
     except BaseException:
@@ -104,7 +102,7 @@ class Runner:
 
     def begin(self, path: Path, cores: int) -> None:
         """Draw, with records as often as can be."""
-        self.sample(cores, trace=pg.CheckpointTrace(path, EVERY))
+        self.sample(cores, trace=pg.CheckpointTrace(path, EVERY, max_overhead=np.inf))
 
     def go_on(self, path: Path, cores: int, *, with_step: bool = False) -> None:
         """Resume, with the step of the run or one that is made from what the run holds."""

@@ -17,7 +17,7 @@ from numba import njit
 
 from pymc_geodesic.kernels.counts import SIMPLEX, CountsAt, Prior
 from pymc_geodesic.kernels.scir import scir
-from pymc_geodesic.runtime.fields import Callback, native_field
+from pymc_geodesic.runtime.gradient_functions import Callback, native_function
 from pymc_geodesic.runtime.streams import new_stream
 
 TOPICS, WORDS = 50, 7702
@@ -58,7 +58,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rng = np.random.default_rng(1)
     size = TOPICS * WORDS
-    field = native_field(no_likelihood, size)
+    field = native_function(no_likelihood, size)
     blocks = np.array([[SIMPLEX, 0, TOPICS, WORDS]], dtype=np.int64)
     callback = Callback(field.address, np.zeros(1, dtype=np.int64))
     one_step, ones = np.zeros(1, dtype=np.int64), np.ones(size)

@@ -29,7 +29,7 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from benchmarks.models import kernel_of
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
 WIDTHS = (500, 2_000, 8_000, 61_188)

@@ -10,7 +10,7 @@ import arviz as az
 import numpy as np
 import pymc as pm
 
-from benchmarks.complaints import GENERAL_ADVICE, Complaints
+from benchmarks.sampling_warnings import GENERAL_ADVICE, SamplingWarnings
 
 WANTED = 1000.0
 """Effective draws of which it is told how long they take."""
@@ -54,7 +54,7 @@ def timed_chain(
     values : ndarray, shape (draws, size)
     """
     clock, began = Clock(), time.process_time() if began is None else began
-    with Complaints() as complaints:
+    with SamplingWarnings() as caught:
         idata = pm.sample(
             draws=draws,
             tune=tune,
@@ -84,6 +84,6 @@ def timed_chain(
         "n_grad_per_draw": float(stats["n_grad"].values.mean()),
         "step_size": float(stats["step_size"].values[0, -1]),
         "noise_ratio": float(stats["noise_ratio"].values[0, -1]) if "noise_ratio" in stats else 1.0,
-        "warnings": [m for m in complaints.messages if not m.startswith(GENERAL_ADVICE)],
+        "warnings": [m for m in caught.messages if not m.startswith(GENERAL_ADVICE)],
     }
     return figures, values[0]

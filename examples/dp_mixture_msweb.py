@@ -55,7 +55,7 @@ STARTS: dict[str, dict[str, int]] = {
 }
 """One pass over the users; clusters of some; those of all after twenty proposals a sweep."""
 
-COLOURS = {
+COLORS = {
     "collapsed Gibbs": "C2",
     "collapsed Gibbs, split-merge": "C8",
     "slice": "C3",
@@ -161,7 +161,7 @@ def plot(found: dict[str, Any], iterations: dict[str, int], folder: Path) -> Pat
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12.0, 4.2), layout="constrained")
     for name, one in found.items():
         curves, style = np.array(one["curves"]), _style(name)
-        colour = COLOURS[name.split(", from")[0]]
+        colour = COLORS[name.split(", from")[0]]
         steps = np.arange(1, curves.shape[1] + 1) / curves.shape[1]
         seconds = one["seconds_of_start"] + steps * (one["seconds"] - one["seconds_of_start"])
         for i, curve in enumerate(curves):

@@ -95,7 +95,7 @@ def score(
         steps = STEPS[name] if method == "infinite SVM, SSGNHT" else {"method": "augmentation"}
         idata = infinite_svm(X, y, **steps, **options)
     seconds = time.process_time() - began
-    chosen = predict(idata, X_test, n_draws=None)
+    chosen = predict(idata, X_test)
     stats = idata.sample_stats
     share = float(stats["weights_time"].sum() / stats["perf_counter_diff"].sum())
     return {

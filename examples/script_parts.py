@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from PIL import Image
 
-N_COLOURS = 128
+N_COLORS = 128
 
 
 def options_parser(description: str, quick: str) -> argparse.ArgumentParser:
@@ -56,5 +56,5 @@ def save_figure(figure: Figure, folder: Path, name: str) -> Path:
         figure.savefig(drawn, format="png", dpi=120)
         plt.close(figure)
         picture = Image.open(drawn).convert("RGB")
-    picture.quantize(N_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    picture.quantize(N_COLORS, dither=Image.Dither.NONE).save(path, optimize=True)
     return path

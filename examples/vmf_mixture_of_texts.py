@@ -117,7 +117,8 @@ def cluster_texts(texts: Any, groups: np.ndarray, *, draws: int, tune: int) -> d
 
 def describe(idata: Any, texts: Any, groups: np.ndarray, seconds: float) -> dict[str, Any]:
     """Say what draws know of clusters, and how good they are."""
-    soft = component_probabilities(idata, texts, n_draws=100)
+    n_draws = idata.posterior.sizes["chain"] * idata.posterior.sizes["draw"]
+    soft = component_probabilities(idata, texts, n_draws=min(100, n_draws))
     summary = az.summary(idata, var_names=["kappa", "weights"], fmt="wide", round_to="none")
     return {
         "adjusted_rand": adjusted_rand_score(groups, soft.argmax("component")),

@@ -1,4 +1,4 @@
-"""Where the documentation says more about a warning or an error."""
+"""Links from warnings and errors to the page of the documentation on failure modes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PAGE = "failure_modes.html"
 
 @functools.cache
 def documentation() -> str | None:
-    """Address of the documentation, as the package's metadata have it; None if they do not.
+    """Address of the documentation, from the metadata of the package; None without metadata.
 
     Examples
     --------
@@ -21,20 +21,20 @@ def documentation() -> str | None:
     """
     try:
         addresses = metadata.metadata("pymc_geodesic").get_all("Project-URL") or []
-    except metadata.PackageNotFoundError:  # run from a folder of sources
+    except metadata.PackageNotFoundError:  # the package is not installed
         return None
     named = dict(each.split(", ", 1) for each in addresses)
     return named.get("Documentation")
 
 
 def see(message: str, anchor: str) -> str:
-    """Append to a message where the documentation says what it means and what to do.
+    """Append the link to the section of the documentation that explains a message.
 
     Parameters
     ----------
     message : str
     anchor : str
-        Part of the page on failure modes; a test reads them all from the sources.
+        Section of the page on failure modes; a test checks that it exists.
 
     Examples
     --------

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.manifolds.blocks import project, scaled_geodesic
 from pymc_geodesic.manifolds.product import Space
-from pymc_geodesic.runtime.branchless import exponential
-from pymc_geodesic.runtime.jit import compiled
-from pymc_geodesic.runtime.kernel import Table, Vector, part
+from pymc_geodesic.manifolds.product_flows import project, scaled_geodesic
+from pymc_geodesic.runtime.jit import Table, Vector, compiled, part
+from pymc_geodesic.runtime.numerics import exponential
 from pymc_geodesic.runtime.streams import fill_normal
 
 EXACT = 0

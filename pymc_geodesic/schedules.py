@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Schedule = Callable[[int], float]
-"""A step size as a function of the number of the draw, counted from 0 with tuning."""
+"""Step size as a function of the draw, from 0, warm-up included."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class PolynomialDecay:
     h0 : float
         First step size, a time.
     b : float
-        Draws after which the decay sets in.
+        Number of draws after which the decay starts.
     gamma : float
         Rate, in (0.5, 1] for a step size whose sum diverges while that of its square does not.
 

@@ -14,9 +14,7 @@ from numba import njit
 
 from pymc_geodesic import integrators
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
-from pymc_geodesic.manifolds import blocks as all_blocks
-from pymc_geodesic.manifolds import sphere
-from pymc_geodesic.manifolds.rows import view_rows
+from pymc_geodesic.manifolds import product_flows, sphere
 from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.streams import fill_normal
 
@@ -158,7 +156,7 @@ def opposite_kick(blocks, x, v, gradient, time):
     """Gradient with the wrong sign."""
     for i in range(x.size):
         v[i] -= time * gradient[i]
-    all_blocks.project(blocks, x, v)
+    product_flows.project(blocks, x, v)
 
 
 @njit
@@ -178,7 +176,7 @@ def unprojected_velocity(blocks, x, v, stream):
 @njit
 def sphere_geodesic(blocks, x, v, time):
     """Great circles on S²: compiles faster than the dispatch over all manifolds."""
-    sphere.geodesic(view_rows(x, 0, x.size // 3, 3), view_rows(v, 0, v.size // 3, 3), time)
+    sphere.geodesic(x.reshape((x.size // 3, 3)), v.reshape((v.size // 3, 3)), time)
 
 
 @njit
@@ -200,7 +198,7 @@ def scaled_tangent_geodesic(blocks, scales, x, v, time):
 @njit
 def unscaled_geodesic(blocks, scales, x, v, time):
     """All blocks move for the same time."""
-    all_blocks.geodesic(blocks, x, v, time)
+    product_flows.geodesic(blocks, x, v, time)
 
 
 @njit
@@ -321,7 +319,7 @@ ASYMMETRIC = [
 ]
 """Mutants that are not of second order."""
 
-LANGEVIN_STEP = "step_size * spread[j] * noise[j]"
+LANGEVIN_STEP = "step_size * sd[j] * noise[j]"
 
 BIASED_LANGEVIN = [
     Mutant(name, sgld, edit=(old, new))
@@ -351,7 +349,7 @@ BIASED_AVERAGED_NOISE = [
         "known noise left in": (LANGEVIN_STEP, "step_size * noise[j]"),
         "known noise subtracted twice": (
             LANGEVIN_STEP,
-            "step_size * math.sqrt(2.0 * spread[j] ** 2 - 1.0) * noise[j]",
+            "step_size * math.sqrt(2.0 * sd[j] ** 2 - 1.0) * noise[j]",
         ),
     }.items()
 ]

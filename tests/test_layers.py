@@ -32,9 +32,8 @@ PRIVATE = (
     "pymc_geodesic.densities",
     "pymc_geodesic.gradients",
     "pymc_geodesic.counts",
-    "pymc_geodesic.steps.pymc_parts",
-    "pymc_geodesic.runs.pymc_parts",
-    "pymc_geodesic.distributed.pymc_parts",
+    "pymc_geodesic.steps.pymc_interface",
+    "pymc_geodesic.runs.pymc_backend",
     "pymc_geodesic.ops.numba_backend",
 )
 
@@ -93,7 +92,10 @@ def test_a_wrong_import_is_found(module, source):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("pymc_geodesic.steps.pymc_parts", "from pymc.step_methods.arraystep import BlockedStep"),
+        (
+            "pymc_geodesic.steps.pymc_interface",
+            "from pymc.step_methods.arraystep import BlockedStep",
+        ),
         ("pymc_geodesic.distributions.vmf", "from pymc.distributions.continuous import Flat"),
         ("pymc_geodesic.topics.sam", "import pymc as pm\nimport pytensor.tensor as pt"),
     ],

@@ -20,7 +20,7 @@ from pymc_geodesic.kernels.gmc import Leapfrog
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.funnels import Funnel
-from pymc_geodesic.runtime.fields import FieldLike
+from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike
 
 LARGER_MINIBATCHES = "larger minibatches"
 """Usual remedy for too much gradient noise."""
@@ -117,7 +117,7 @@ class LangevinAdaptation(Protocol):
     state: dict[str, Any]
 
     @property
-    def logp_grad(self) -> FieldLike:
+    def logp_grad(self) -> GradientFunctionLike:
         """Gradient estimate in these coordinates."""
 
     @property
@@ -209,7 +209,7 @@ class ModelCoordinates(ABC):
         self._estimate, self.product = estimate, product
 
     @property
-    def logp_grad(self) -> FieldLike:
+    def logp_grad(self) -> GradientFunctionLike:
         """Gradient estimate in the coordinates of the model."""
         return self._estimate.logp_grad
 
@@ -255,7 +255,7 @@ class TrajectoryAdaptation(Protocol):
     state: dict[str, Any]
 
     @property
-    def logp_grad(self) -> FieldLike:
+    def logp_grad(self) -> GradientFunctionLike:
         """Gradient in these coordinates, followed by the log-density."""
 
     @property

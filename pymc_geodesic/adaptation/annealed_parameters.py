@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.numerics import all_finite
 
 
 @dataclass(frozen=True)

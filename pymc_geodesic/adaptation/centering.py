@@ -12,7 +12,7 @@ from pymc_geodesic.adaptation.components import curved_variables
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.manifolds.blocks import geodesic, project
+from pymc_geodesic.manifolds.product_flows import geodesic, project
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def principal_directions(differences: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     differences : ndarray, shape (n, d)
-        See `pymc_geodesic.kernels.gradient_pairs.differences_of_pairs`.
+        See `pymc_geodesic.kernels.probe.differences_of_pairs`.
     """
     covariance = 0.5 * differences.T @ differences / len(differences)
     return np.linalg.eigh(covariance)[1]

@@ -21,7 +21,7 @@ from pymc_geodesic.arguments import step_size_at
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
-from pymc_geodesic.runtime.fields import FieldLike, evaluate
+from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evaluate
 from pymc_geodesic.schedules import Schedule
 
 
@@ -131,11 +131,11 @@ class KnownNoise:
     ----------
     variance : ndarray, shape (size,)
         Zeros if it is unknown.
-    by_rows : FieldLike, optional
+    by_rows : GradientFunctionLike, optional
         Computes it from the rows of a minibatch, the empirical Fisher information.
     """
 
-    def __init__(self, variance: np.ndarray, by_rows: FieldLike | None = None) -> None:
+    def __init__(self, variance: np.ndarray, by_rows: GradientFunctionLike | None = None) -> None:
         self._variance, self._by_rows = variance, by_rows
 
     def at(self, position: np.ndarray, minibatch: int) -> np.ndarray:

@@ -17,9 +17,9 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.control_variate_gradients import SETTINGS as SECOND_ORDER
 from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.kernels.ahead_of_time import prepare
-from pymc_geodesic.kernels.gradient_pairs import differences_of_pairs
+from pymc_geodesic.kernels.probe import differences_of_pairs
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.manifolds.blocks import geodesic, project
+from pymc_geodesic.manifolds.product_flows import geodesic, project
 from pymc_geodesic.monitoring.diagnosis import Diagnosis, coordinate_names, dominant_coordinate
 from pymc_geodesic.runtime.streams import fill_normal
 

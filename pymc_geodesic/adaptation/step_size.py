@@ -18,7 +18,7 @@ from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.funnels import Funnel
-from pymc_geodesic.runtime.fields import FieldLike, evaluate
+from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evaluate
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class StepSizeAdaptation:
         self._has_initial = self.is_tuned
 
     @property
-    def logp_grad(self) -> FieldLike:
+    def logp_grad(self) -> GradientFunctionLike:
         """Gradient in the coordinates of the model, followed by the log-density."""
         return self._estimate.logp_grad
 

@@ -346,7 +346,7 @@ def max_step_size_for_anisotropy(
     points
         See `pymc_geodesic.adaptation.components.curved_points`.
     differences : ndarray, shape (n, size)
-        See `pymc_geodesic.kernels.gradient_pairs.differences_of_pairs`.
+        See `pymc_geodesic.kernels.probe.differences_of_pairs`.
     """
     longest = math.inf
     for part, dim in points:

@@ -32,10 +32,10 @@ from pymc_geodesic.kernels import probe, probe_minibatches
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.manifolds.blocks import project
+from pymc_geodesic.manifolds.product_flows import project
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.gradient_functions import evaluate
+from pymc_geodesic.runtime.numerics import all_finite
 
 
 @dataclass(frozen=True)

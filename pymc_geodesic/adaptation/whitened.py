@@ -51,8 +51,8 @@ from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.monitoring.stationarity_monitors import WhitenedMonitor
-from pymc_geodesic.runtime.fields import FieldLike
-from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike
+from pymc_geodesic.runtime.numerics import all_finite
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class WhitenedAdaptation:
         return self.parameters is not None
 
     @property
-    def logp_grad(self) -> FieldLike:
+    def logp_grad(self) -> GradientFunctionLike:
         """Gradient estimate in whitened coordinates."""
         return self.gradient.estimated
 

@@ -28,9 +28,9 @@ from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.dual_averaging import DualAveraging
 from pymc_geodesic.kernels.gmc import Leapfrog
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.manifolds.blocks import project
+from pymc_geodesic.manifolds.product_flows import project
 from pymc_geodesic.monitoring.funnels import Funnel
-from pymc_geodesic.runtime.fields import FieldLike, evaluate
+from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evaluate
 from pymc_geodesic.runtime.streams import uniform
 
 
@@ -133,7 +133,7 @@ class WhitenedTrajectories:
         return f"adapts metric={self.metric_name!r}, step size and length of trajectories."
 
     @property
-    def logp_grad(self) -> FieldLike:
+    def logp_grad(self) -> GradientFunctionLike:
         """Gradient over all rows, or a sample of them, in whitened coordinates."""
         return self.gradient.exact
 

@@ -1,8 +1,8 @@
 """Compilation of PyTensor graphs to gradient functions that kernels call by address.
 
 With the Numba backend, the function that PyTensor compiles is wrapped into the C signature of
-`pymc_geodesic.runtime.fields`. With other backends, and for Ops that Numba leaves to Python, the
-kernels call Python.
+`pymc_geodesic.runtime.gradient_functions`. With other backends, and for Ops that Numba leaves to
+Python, the kernels call Python.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.ops.dense_products import with_loops_for_products
 from pymc_geodesic.ops.gamma import with_arithmetic_for_trigamma
-from pymc_geodesic.runtime.fields import (
+from pymc_geodesic.runtime.gradient_functions import (
     SIGNATURE,
     Callback,
-    Field,
+    GradientFunction,
     array_at,
-    interpreted_field,
+    python_function,
 )
-from pymc_geodesic.runtime.jit import source_stamp
-from pymc_geodesic.runtime.patience import report_long_compilation
+from pymc_geodesic.runtime.jit import report_long_compilation, source_stamp
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class CompiledGradient:
 
     Parameters
     ----------
-    field : Field
+    field : GradientFunction
         The function with its machine address.
     inputs : list of FixedArray
 
@@ -85,7 +84,7 @@ class CompiledGradient:
     inputs : list of FixedArray
     """
 
-    def __init__(self, field: Field, inputs: Sequence[FixedArray]) -> None:
+    def __init__(self, field: GradientFunction, inputs: Sequence[FixedArray]) -> None:
         self.field = field
         context = np.zeros(max(2 * len(inputs), 1), dtype=np.int64)
         self.callback = Callback(field.address, context)
@@ -287,7 +286,7 @@ def _native(
     inputs: Sequence[FixedArray],
     n_outputs: int,
     has_values: bool,
-) -> Field:
+) -> GradientFunction:
     source = _numba_source(shapes, inputs, n_outputs, has_values)
     environment = {
         "__name__": __name__,  # Numba's cache imports this module
@@ -302,7 +301,7 @@ def _native(
         cache_key = sha256(key.encode()).hexdigest()
     python_function = compile_numba_function_src(source, "field", environment, cache_key=cache_key)
     native = cfunc(SIGNATURE, cache=cache_key is not None)(python_function)
-    return Field(native.address, (native, jitted))
+    return GradientFunction(native.address, (native, jitted))
 
 
 def _interpreted(
@@ -331,7 +330,7 @@ def _interpreted(
         out[total:] = values
         return 0.0
 
-    return CompiledGradient(interpreted_field(call), inputs)
+    return CompiledGradient(python_function(call), inputs)
 
 
 def _parts(

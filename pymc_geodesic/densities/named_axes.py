@@ -1,8 +1,11 @@
-"""Models of `pymc.dims`, whose arrays have names for their axes, as models of plain arrays."""
+"""Models of `pymc.dims`, whose arrays have names for their axes, as models of plain arrays.
+
+`pymc.dims` and the module of PyTensor behind it change how all models are compiled when they are
+imported, so that they are imported here only where a model has imported them already.
+"""
 
 from __future__ import annotations
 
-import pymc.dims.distributions.transforms as named
 from pymc.distributions import transforms as plain
 from pymc.logprob.transforms import Transform
 from pymc.model import Model
@@ -15,14 +18,16 @@ from pytensor.tensor import constant
 from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
-from pytensor.xtensor.basic import TensorFromXTensor
-from pytensor.xtensor.type import XTensorType
 
 
 def has_named_axes(model: Model) -> bool:
     """Whether a model has variables, data or potentials of `pymc.dims`."""
     terms = (*model.basic_RVs, *model.data_vars, *model.potentials)
-    return any(isinstance(each.type, XTensorType) for each in terms)
+    return any(_has_names(each) for each in terms)
+
+
+def _has_names(variable: Variable) -> bool:
+    return not isinstance(variable.type, TensorType) and hasattr(variable.type, "dims")
 
 
 def without_named_axes(model: Model) -> Model:
@@ -86,7 +91,9 @@ def without_named_axes(model: Model) -> Model:
 
 def _lowered(variables: list[Variable]) -> list[TensorVariable]:
     """Graphs of plain arrays, without the conversions at their leaves."""
-    plain_ones = [each.values if isinstance(each.type, XTensorType) else each for each in variables]
+    from pytensor.xtensor.basic import TensorFromXTensor
+
+    plain_ones = [each.values if _has_names(each) else each for each in variables]
     graph = FunctionGraph(outputs=plain_ones, clone=True, copy_inputs=False, copy_orphans=False)
     optdb.query(RewriteDatabaseQuery(include=["lower_xtensor"])).rewrite(graph)
     leaves: dict[Variable, Variable] = {}
@@ -112,6 +119,8 @@ def _plain_leaf(leaf: Variable) -> Variable:
 
 def _plain_transform(rv: Variable, transform: Transform | None) -> Transform | None:
     """Transform of the values of a variable without names of axes."""
+    from pymc.dims.distributions import transforms as named
+
     if transform is None or not isinstance(transform, named.DimTransform):
         return transform
     dims = getattr(rv.type, "dims", ())

@@ -1,11 +1,10 @@
-"""Diagnostics of any sampler: bias of step size and minibatches, and plots in the ArviZ manner."""
+"""Diagnostics of any sampler: bias due to step size and minibatches, and plots with ArviZ."""
 
 from pymc_geodesic.diagnostics.halving import StepHalving, step_halving
-from pymc_geodesic.diagnostics.plots.temperature import plot_temperature
-from pymc_geodesic.diagnostics.plots.warmup import plot_warmup
-from pymc_geodesic.diagnostics.stein.discrepancy import KernelSteinDiscrepancy, ksd
-from pymc_geodesic.diagnostics.stein.thinning import stein_thinning
-from pymc_geodesic.diagnostics.temperature import temperature_summary
+from pymc_geodesic.diagnostics.stein_discrepancy import KernelSteinDiscrepancy, ksd
+from pymc_geodesic.diagnostics.temperature import plot_temperature, temperature_summary
+from pymc_geodesic.diagnostics.thinning import stein_thinning
+from pymc_geodesic.diagnostics.warmup import plot_warmup
 
 __all__ = [
     "KernelSteinDiscrepancy",

@@ -1,8 +1,9 @@
 r"""Directional statistics: summaries, regions, tests and plots of directions, axes and angles.
 
-Means, quantiles and R-hat of coordinates are misleading for points on a circle or a sphere. The
-functions of this module take the draws of `pymc.sample` and find unit vectors, orthonormal frames
-and proportions by their values; angles are named with ``angles=``.
+Problem: means, quantiles and R-hat of coordinates are misleading for points on a circle or a
+sphere. The functions of this module take the draws of `pymc.sample` and find unit vectors,
+orthonormal frames and proportions by their values; angles are named with ``angles=``. Data are
+summarized and plotted like draws, with ``group="observed_data"``.
 
 1. `summary`: mean direction, dispersion, credible cap, highest-density region and convergence of
    every direction. `simplex_summary`: the same for proportions.

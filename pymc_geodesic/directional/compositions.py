@@ -11,10 +11,10 @@ import pandas as pd
 import xarray as xr
 from arviz_base import labels as arviz_labels
 
-from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS
-from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, GREY, LIGHT, Pen, draw, panels
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, GREY, LIGHT, Pen, draw, panels
+from pymc_geodesic.diagnostics.posterior_draws import SAMPLE_DIMS
 from pymc_geodesic.directional.density import kernel_density, thin
-from pymc_geodesic.directional.direction_variables import select_variables
+from pymc_geodesic.directional.direction_variables import rename_last, select_variables
 from pymc_geodesic.directional.mean_direction import directional_mean, stack_batches, unit_rows
 from pymc_geodesic.directional.projections import density_contour
 from pymc_geodesic.directional.regions import (
@@ -64,7 +64,7 @@ def simplex_summary(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     ci_prob : float, optional
         Probability of the intervals; ``rcParams["stats.ci_prob"]`` by default.
     round_to : int, optional
@@ -98,9 +98,7 @@ def simplex_summary(
     share[red]     0.1   3.0        0.0
     """
     prob = resolve_probability(ci_prob)
-    variables = select_variables(
-        idata, var_names, ("simplex",), group=group, coords=coords, sample_dims=sample_dims
-    )
+    variables = select_variables(idata, var_names, group, coords, sample_dims, kinds=("simplex",))
     tables = [
         _summarize_simplex(each, prob, f"hdi{format_percent(prob)}")
         for variable in variables.values()
@@ -190,7 +188,7 @@ def plot_ternary(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     max_points : int
         Draws are thinned evenly to this number.
     ci_probs : float or sequence of float, optional
@@ -223,31 +221,20 @@ def plot_ternary(
     """
     probs = resolve_probabilities(ci_probs)
     variables = select_variables(
-        idata,
-        var_names,
-        ("simplex",),
-        group=group,
-        coords=coords,
-        sample_dims=sample_dims,
-        length=3,
+        idata, var_names, group, coords, sample_dims, kinds=("simplex",), length=3
     )
     names = {name: corner_names(each) for name, each in variables.items()}
-    data = xr.Dataset(
-        {
-            name: each.rename({each.dims[-1]: "label_"}).drop_vars("label_", errors="ignore")
-            for name, each in variables.items()
-        }
-    )
-    collection = panels(data, backend, core=("label_",), **pc_kwargs)
+    data = xr.Dataset({name: rename_last(each) for name, each in variables.items()})
+    collection = panels(data, backend, core=("component_",), **pc_kwargs)
 
     def panel(pen: Pen, part: xr.DataArray, name: str) -> None:
-        proportions = part.transpose(..., "label_").values.reshape(-1, 3)
+        proportions = part.transpose(..., "component_").values.reshape(-1, 3)
         _draw_triangle(pen, names[str(part.name)])
         plane = thin(proportions, max_points) @ CORNERS
-        pen.points(plane[:, 0], plane[:, 1], color=COLOURS[0], alpha=0.35)
+        pen.points(plane[:, 0], plane[:, 1], color=COLORS[0], alpha=0.35)
         for index, line in enumerate(ternary_contours(proportions, sorted(probs))):
             plane = line @ CORNERS
-            pen.line(plane[:, 0], plane[:, 1], color=COLOURS[2], width=2.5 - index)
+            pen.line(plane[:, 0], plane[:, 1], color=COLORS[2], width=2.5 - index)
         mean = proportions.mean(axis=0) @ CORNERS
         pen.points(mean[:1], mean[1:], color=DARK, size=7.0)
         regions = " and ".join(f"{prob:.0%}" for prob in sorted(probs))
@@ -303,4 +290,4 @@ def _draw_triangle(pen: Pen, names: Sequence[str]) -> None:
     pen.line(rim[:, 0], rim[:, 1], color=GREY, width=1.2)
     for name, corner, down in zip(names, CORNERS, (-0.06, -0.06, 0.06), strict=True):
         pen.text(float(corner[0]), float(corner[1] + down), name)
-    pen.picture((-0.12, 1.12), (-0.16, 1.0))
+    pen.equal_axes((-0.12, 1.12), (-0.16, 1.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -76,7 +76,7 @@ class SphericalDensity:
     12.566
     """
 
-    centers: np.ndarray
+    centers: np.ndarray = field(repr=False)
     concentration: float
     axial: bool = False
 

@@ -9,12 +9,15 @@ import numpy as np
 import xarray as xr
 from arviz_base import convert_to_datatree
 
-from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS, with_chains
+from pymc_geodesic.diagnostics.posterior_draws import SAMPLE_DIMS, with_chains
 from pymc_geodesic.directional.coordinates import warn_if_degrees
 
 Kind = Literal["direction", "angle", "frame", "simplex"]
 
 KINDS = ("direction", "angle", "frame", "simplex")
+
+DATA_GROUPS = ("observed_data", "constant_data")
+"""Groups without draws, whose observations are summarized and plotted instead."""
 
 RULES = {
     "direction": "Directions have norm one along the last dimension.",
@@ -59,8 +62,9 @@ def direction_variables(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default. One dimension counts as the
-        draws of one chain, so that ``sample_dims="obs"`` takes observations for draws.
+        Dimensions of the draws, ``chain`` and ``draw`` by default; in the groups
+        ``observed_data`` and ``constant_data`` the first dimension, of the observations. One
+        dimension counts as the draws of one chain.
     angles : str or sequence of str
         Variables that are angles in radians.
 
@@ -118,7 +122,15 @@ def dataset_of(
     coords: Mapping[Any, Any] | None = None,
     sample_dims: str | Sequence[str] | None = None,
 ) -> xr.Dataset:
-    """Return one group of a tree with the dimensions chain and draw; see `direction_variables`."""
+    """Return one group of a tree with the dimensions chain and draw; see `direction_variables`.
+
+    No sample dimensions, ``()``, leave the dimensions of data as they are.
+    """
+    if isinstance(idata, np.ndarray | list | tuple) and np.ndim(idata) < 3:
+        raise ValueError(
+            f"An array of shape {np.shape(idata)} has no (chain, draw, coordinate). Pass data as "
+            'az.from_dict({"observed_data": {"x": x}}) with group="observed_data".'
+        )
     tree = convert_to_datatree(idata)
     if group in tree.children:
         draws = tree[group].to_dataset()
@@ -127,10 +139,18 @@ def dataset_of(
     else:
         groups = ", ".join(tree.children) or tree.name or "none"
         raise ValueError(f"There is no group {group!r}. Groups of the tree: {groups}.")
-    if sample_dims is not None:
+    if sample_dims is None and group in DATA_GROUPS:
+        sample_dims = _observation_dim(draws)
+    if sample_dims:
         draws = _rename_sample_dims(draws, _as_list(sample_dims))
     draws = with_chains(draws)
     return draws if coords is None else draws.sel(dict(coords))
+
+
+def _observation_dim(data: xr.Dataset) -> list[str]:
+    """Return the dimension of the observations: the first of all variables, if it is the same."""
+    first = {str(each.dims[0]) for each in data.data_vars.values() if each.ndim}
+    return list(first) if len(first) == 1 else []
 
 
 def _rename_sample_dims(draws: xr.Dataset, dims: list[str]) -> xr.Dataset:
@@ -186,12 +206,12 @@ def is_frame(values: np.ndarray, tolerance: float) -> bool:
 def select_variables(
     idata: xr.DataTree,
     var_names: str | Sequence[str] | None,
-    kinds: Sequence[Kind],
-    *,
-    group: str = "posterior",
-    coords: Mapping[Any, Any] | None = None,
-    sample_dims: str | Sequence[str] | None = None,
+    group: str,
+    coords: Mapping[Any, Any] | None,
+    sample_dims: str | Sequence[str] | None,
     angles: str | Sequence[str] = (),
+    *,
+    kinds: Sequence[Kind],
     length: int | Sequence[int] | None = None,
 ) -> dict[str, xr.DataArray]:
     """Return the variables of some kinds, at least one.
@@ -244,6 +264,11 @@ def select_variables(
             f"{' '.join(RULES[kind] for kind in kinds)}"
         )
     return result
+
+
+def rename_last(variable: xr.DataArray, dim: str = "component_") -> xr.DataArray:
+    """Rename the last dimension, that of the coordinates, and drop its labels."""
+    return variable.rename({variable.dims[-1]: dim}).drop_vars(dim, errors="ignore")
 
 
 def _selected_names(draws: xr.Dataset, var_names: str | Sequence[str] | None) -> list[str]:

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import integrate, special
 
 from pymc_geodesic.arguments import check_count
-from pymc_geodesic.diagnostics.stein.discrepancy import p_value_of, statistics_of
-from pymc_geodesic.diagnostics.stein.sample import (
+from pymc_geodesic.diagnostics.stein_discrepancy import p_value_of, statistics_of
+from pymc_geodesic.diagnostics.stein_kernel import (
     SteinSample,
     Units,
     median_distance,

@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.stats import directional_stats
 
-from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS
+from pymc_geodesic.diagnostics.posterior_draws import SAMPLE_DIMS
 from pymc_geodesic.directional.direction_variables import dataset_of, select_variables
 
 PACKAGE = str(Path(__file__).parents[2])
@@ -152,7 +152,7 @@ def mean_direction(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     axial : bool, str, sequence of str or None
         Whether x and −x are equivalent, for all directions or those named. With None a direction
         is treated as an axis, with a warning, if the first moment vanishes and the second shows an
@@ -181,12 +181,7 @@ def mean_direction(
     """
     check_axial(axial, idata, group)
     variables = select_variables(
-        idata,
-        var_names,
-        ("direction", "frame"),
-        group=group,
-        coords=coords,
-        sample_dims=sample_dims,
+        idata, var_names, group, coords, sample_dims, kinds=("direction", "frame")
     )
     result = {}
     for name, variable in variables.items():

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from arviz_base import convert_to_datatree
 
-from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, GREY, Pen, draw, panels
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, GREY, Pen, draw, panels
 from pymc_geodesic.directional.density import kernel_density, thin
 from pymc_geodesic.directional.direction_variables import dataset_of, select_variables
 from pymc_geodesic.directional.mean_direction import directional_mean
@@ -82,7 +82,7 @@ def plot_trace(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     angles : str or sequence of str
         Variables that are angles in radians.
     axial : bool
@@ -117,13 +117,7 @@ def plot_trace(
     """
     prob = resolve_probability(ci_prob)
     variables = select_variables(
-        idata,
-        var_names,
-        ("direction", "angle"),
-        group=group,
-        coords=coords,
-        sample_dims=sample_dims,
-        angles=angles,
+        idata, var_names, group, coords, sample_dims, angles, kinds=("direction", "angle")
     )
     vectors = xr.Dataset(  # lengths differ among variables
         {
@@ -142,7 +136,7 @@ def plot_trace(
         distance = angles_from_mean(draws, center.mean, axial)
         steps = part["draw"].values
         for chain, values in enumerate(distance):
-            pen.line(steps, values, color=COLOURS[chain % len(COLOURS)], width=0.8)
+            pen.line(steps, values, color=COLORS[chain % len(COLORS)], width=0.8)
         radius = cap_about_mean(rows, center, prob, 180.0 / np.pi).radius
         for edge in (radius, -radius) if rows.shape[1] == 2 else (radius,):
             pen.line(steps[[0, -1]], np.full(2, edge), color=GREY, width=1.5)
@@ -186,7 +180,7 @@ def plot_ppc_dist(
     coords : mapping, optional
         Labels to select along dimensions of data and predictions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     angles : str or sequence of str
         Variables that are angles in radians.
     num_samples : int
@@ -234,14 +228,9 @@ def plot_ppc_dist(
         raise ValueError(f"`projection` must be 'equal_area' or 'mollweide', got {projection!r}.")
     probs = resolve_probabilities(ci_probs)
     observed = select_variables(
-        idata,
-        var_names,
-        ("direction", "angle"),
-        group="observed_data",
-        coords=coords,
-        angles=angles,
-        length=(2, 3),
-    )
+        idata, var_names, "observed_data", coords, (), angles,
+        kinds=("direction", "angle"), length=(2, 3),
+    )  # fmt: skip
     tree = convert_to_datatree(idata)
     for name, variable in observed.items():
         if compass and variable.shape[-1] == 2:
@@ -280,11 +269,11 @@ def _circle(pen: Pen, name: str, seen: np.ndarray, sets: np.ndarray, compass: bo
     top = max(height.max(), *(each.max() for each in heights))
     polar = PolarAxes(pen, 2.05 * top, compass)
     for each in heights:
-        polar.line(GRID, top + each, color=COLOURS[0], width=0.8, alpha=0.4)
+        polar.line(GRID, top + each, color=COLORS[0], width=0.8, alpha=0.4)
     polar.line(GRID, top + height, color=DARK, width=2.0)
     polar.line(GRID, np.full(GRID.shape, top), color=GREY, width=1.0)
     polar.draw_grid(circles=(1.0,))
-    pen.key({"data": DARK, "predicted": COLOURS[0]})
+    pen.legend({"data": DARK, "predicted": COLORS[0]})
     pen.title(name)
 
 
@@ -300,7 +289,7 @@ def _sphere(
     # Data sets vary fastest, so that thinning keeps draws of the whole posterior.
     predicted = thin(sets.swapaxes(0, 1).reshape(-1, 3), MAX_PREDICTIONS)
     mean = directional_mean(predicted, False).mean
-    sphere_map = make_map(pen, projection, np.concatenate([seen, predicted]), mean, None, None)
+    sphere_map = make_map(pen, projection, np.concatenate([seen, predicted]), mean)
     sphere_map.draw_graticule()
     sphere_map.points(thin(seen, max_points), color=DARK, alpha=0.5)
     counts = []
@@ -308,7 +297,7 @@ def _sphere(
     height = density(seen)
     for index, region in enumerate(highest_density_regions(density, predicted, sorted(probs))):
         sphere_map.line(
-            density_contour(density, region.level, mean), color=COLOURS[0], width=3.0 - index
+            density_contour(density, region.level, mean), color=COLORS[0], width=3.0 - index
         )
         counts.append(f"{(height >= region.level).mean():.0%} of data in {region.ci_prob:.0%}")
     sphere_map.title(f"{name}: " + ", ".join(counts))

@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 
 from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, GREY, LIGHT, Pen, draw, panels
-from pymc_geodesic.directional.direction_variables import select_variables
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, GREY, LIGHT, Pen, draw, panels
+from pymc_geodesic.directional.direction_variables import rename_last, select_variables
 from pymc_geodesic.directional.mean_direction import directional_mean
 from pymc_geodesic.directional.regions import hdi, hdr, resolve_probability
 
@@ -25,8 +25,11 @@ GRID = np.linspace(-np.pi, np.pi, 721)
 def select_plane_vectors(
     idata: xr.DataTree,
     var_names: str | Sequence[str] | None,
-    compass: bool = False,
-    **selection: Any,
+    group: str,
+    coords: Mapping[Any, Any] | None,
+    sample_dims: str | Sequence[str] | None,
+    angles: str | Sequence[str],
+    compass: bool,
 ) -> xr.Dataset:
     """Return angles and directions in the plane as vectors along ``component_``.
 
@@ -36,10 +39,13 @@ def select_plane_vectors(
     >>> import numpy as np
     >>> from pymc_geodesic.directional.plot_circular import select_plane_vectors
     >>> idata = az.from_dict({"posterior": {"angle": np.zeros((2, 10))}})
-    >>> select_plane_vectors(idata, None, angles="angle")["angle"].dims
+    >>> select_plane_vectors(idata, None, "posterior", None, None, "angle", False)["angle"].dims
     ('chain', 'draw', 'component_')
     """
-    variables = select_variables(idata, var_names, ("direction", "angle"), length=2, **selection)
+    variables = select_variables(
+        idata, var_names, group, coords, sample_dims, angles,
+        kinds=("direction", "angle"), length=2,
+    )  # fmt: skip
     if compass:
         for each in variables.values():
             require_north_first(each)
@@ -52,8 +58,7 @@ def as_vectors(variable: xr.DataArray) -> xr.DataArray:
         values = np.stack([np.cos(variable.values), np.sin(variable.values)], axis=-1)
         coords = {name: each for name, each in variable.coords.items() if name in variable.dims}
         return xr.DataArray(values, dims=(*variable.dims, "component_"), coords=coords)
-    last = variable.dims[-1]
-    return variable.rename({last: "component_"}).drop_vars("component_", errors="ignore")
+    return rename_last(variable)
 
 
 def require_north_first(variable: xr.DataArray) -> None:
@@ -124,7 +129,7 @@ class PolarAxes:
             x, y = self.to_plane(angle, 1.13 * self.rim)
             self.pen.text(float(x), float(y), self._label(degrees))
         edge = 1.25 * self.rim
-        self.pen.picture((-edge, edge), (-edge, edge))
+        self.pen.equal_axes((-edge, edge), (-edge, edge))
 
     def _label(self, degrees: int) -> str:
         if self.compass:
@@ -183,7 +188,7 @@ def plot_rose(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     angles : str or sequence of str
         Variables that are angles in radians.
     axial : bool
@@ -226,15 +231,7 @@ def plot_rose(
     """
     check_integers(bins=(bins, 1))
     prob = resolve_probability(ci_prob)
-    data = select_plane_vectors(
-        idata,
-        var_names,
-        compass,
-        group=group,
-        coords=coords,
-        sample_dims=sample_dims,
-        angles=angles,
-    )
+    data = select_plane_vectors(idata, var_names, group, coords, sample_dims, angles, compass)
     collection = panels(data, backend, core=("component_",), **pc_kwargs)
 
     def panel(pen: Pen, part: xr.DataArray, name: str) -> None:
@@ -247,14 +244,14 @@ def plot_rose(
         polar.area(
             np.hstack([zero, turn, zero, gap]),
             np.hstack([zero, np.repeat(radius[:, None], 12, axis=1), zero, gap]),
-            color=COLOURS[0],
+            color=COLORS[0],
         )
         low, high = hdi(angle, ci_prob=prob, axial=axial)
         arc = low + np.linspace(0.0, (high - low) % (np.pi if axial else 2 * np.pi), 90)
         center = directional_mean(rows, axial)
         mean = np.arctan2(center.mean[1], center.mean[0])
         for half in (0.0, np.pi) if axial else (0.0,):
-            polar.line(arc + half, np.full(arc.shape, 0.97 * polar.rim), color=COLOURS[2], width=4)
+            polar.line(arc + half, np.full(arc.shape, 0.97 * polar.rim), color=COLORS[2], width=4)
             radius = np.array([0.0, center.resultant_length * polar.rim])
             polar.line(np.full(2, mean + half), radius, color=DARK, width=2.5)
         polar.draw_grid()
@@ -296,7 +293,7 @@ def plot_circular_density(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     angles : str or sequence of str
         Variables that are angles in radians.
     axial : bool
@@ -339,15 +336,7 @@ def plot_circular_density(
     if kind not in ("polar", "linear"):
         raise ValueError(f"`kind` must be 'polar' or 'linear', got {kind!r}.")
     prob = resolve_probability(ci_prob)
-    data = select_plane_vectors(
-        idata,
-        var_names,
-        compass,
-        group=group,
-        coords=coords,
-        sample_dims=sample_dims,
-        angles=angles,
-    )
+    data = select_plane_vectors(idata, var_names, group, coords, sample_dims, angles, compass)
     size = (400, 400) if kind == "polar" else (500, 320)
     collection = panels(data, backend, core=("component_",), size=size, **pc_kwargs)
 
@@ -356,7 +345,7 @@ def plot_circular_density(
         region = hdr(rows, ci_prob=prob, axial=axial)
         height = region.density(np.stack([np.cos(GRID), np.sin(GRID)], axis=-1))
         filled = np.where(height >= region.level, height, 0.0)
-        lines = [(height, COLOURS[0])]
+        lines = [(height, COLORS[0])]
         if density is not None:
             value = np.asarray(density(GRID), dtype=float)
             lines.append((value / np.trapezoid(value, GRID), DARK))
@@ -365,7 +354,7 @@ def plot_circular_density(
         else:
             _draw_linear(pen, filled, lines)
         if density is not None:
-            pen.key({"draws": COLOURS[0], "density": DARK})
+            pen.legend({"draws": COLORS[0], "density": DARK})
         pen.title(f"{name}: {prob:.0%} region")
 
     draw(collection, "density", panel)
@@ -379,7 +368,7 @@ def _draw_polar(
     top = max(height.max() for height, _ in lines)
     polar = PolarAxes(pen, 2.05 * top, compass)
     base = np.full(GRID.shape, top)
-    polar.area(np.r_[GRID, GRID[::-1]], np.r_[top + filled, base], color=COLOURS[0], alpha=0.4)
+    polar.area(np.r_[GRID, GRID[::-1]], np.r_[top + filled, base], color=COLORS[0], alpha=0.4)
     for height, color in lines:
         polar.line(GRID, top + height, color=color)
     polar.line(GRID, base, color=GREY, width=1.0)
@@ -388,7 +377,7 @@ def _draw_polar(
 
 def _draw_linear(pen: Pen, filled: np.ndarray, lines: list[tuple[np.ndarray, str]]) -> None:
     degrees = np.degrees(GRID)
-    pen.area(np.r_[degrees, degrees[::-1]], np.r_[filled, 0.0 * filled], color=COLOURS[0],
+    pen.area(np.r_[degrees, degrees[::-1]], np.r_[filled, 0.0 * filled], color=COLORS[0],
              alpha=0.4)  # fmt: skip
     for height, color in lines:
         pen.line(degrees, height, color=color)
@@ -396,4 +385,4 @@ def _draw_linear(pen: Pen, filled: np.ndarray, lines: list[tuple[np.ndarray, str
     ticks = np.arange(-180, 181, 90)
     pen.module.xticks(ticks, [f"{tick}°" for tick in ticks], pen.target)
     top = max(height.max() for height, _ in lines)
-    pen.window((-180.0, 180.0), (0.0, 1.05 * top))
+    pen.set_limits((-180.0, 180.0), (0.0, 1.05 * top))

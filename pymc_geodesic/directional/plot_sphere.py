@@ -10,8 +10,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.diagnostics.plots.panels import (
-    COLOURS,
+from pymc_geodesic.diagnostics.panels import (
+    COLORS,
     DARK,
     GREY,
     LIGHT,
@@ -22,7 +22,7 @@ from pymc_geodesic.diagnostics.plots.panels import (
 )
 from pymc_geodesic.directional.coordinates import from_lonlat
 from pymc_geodesic.directional.density import kernel_density, thin
-from pymc_geodesic.directional.direction_variables import select_variables
+from pymc_geodesic.directional.direction_variables import rename_last, select_variables
 from pymc_geodesic.directional.mean_direction import directional_mean
 from pymc_geodesic.directional.projections import (
     break_at_jumps,
@@ -71,20 +71,20 @@ class Map(ABC):
         """Return which unit vectors, shape (n, 3), are on the map."""
         return np.ones(len(rows), dtype=bool)
 
-    def label_compass(self) -> None:  # noqa: B027
-        """Label north, east, south and west at the rim of a lower-hemisphere map."""
-
     def title(self, string: str) -> None:
         """Set the title of the panel."""
         self.pen.title(string)
 
 
 class LambertMap(Map):
-    """Lambert azimuthal equal-area map out to an angle from its center."""
+    """Lambert azimuthal equal-area map out to an angle from its center.
 
-    def __init__(self, pen: Pen, center: np.ndarray, extent: float) -> None:
+    With `compass` the rim has the labels of a lower-hemisphere map: north at the top, east right.
+    """
+
+    def __init__(self, pen: Pen, center: np.ndarray, extent: float, compass: bool = False) -> None:
         super().__init__(pen)
-        self.center, self.extent = center, extent
+        self.center, self.extent, self.compass = center, extent, compass
         self.radius = 2.0 * np.sin(extent / 2.0)
         self.title_suffix = f", rim at {np.degrees(extent):g}°"
 
@@ -96,8 +96,11 @@ class LambertMap(Map):
         self.line(self._net(step), color=LIGHT, width=0.6)
         x, y = self.radius * np.cos(_FULL_TURN), self.radius * np.sin(_FULL_TURN)
         self.pen.line(x, y, color=GREY, width=1.2)
-        edge = 1.04 * self.radius
-        self.pen.picture((-edge, edge), (-edge, edge))
+        edge = (1.16 if self.compass else 1.04) * self.radius
+        self.pen.equal_axes((-edge, edge), (-edge, edge))
+        if self.compass:
+            for name, x, y in (("N", 0, 1), ("E", 1, 0), ("S", 0, -1), ("W", -1, 0)):
+                self.pen.text(1.08 * self.radius * x, 1.08 * self.radius * y, name)
 
     def is_visible(self, rows: np.ndarray) -> np.ndarray:
         """Return which unit vectors are within the rim."""
@@ -107,13 +110,6 @@ class LambertMap(Map):
         """Draw the points within the rim."""
         plane = equal_area(rows[self.is_visible(rows)], self.center)
         self.pen.points(plane[:, 0], plane[:, 1], **style)
-
-    def label_compass(self) -> None:
-        """Label north at the top and east on the right."""
-        for name, x, y in (("N", 0, 1), ("E", 1, 0), ("S", 0, -1), ("W", -1, 0)):
-            self.pen.text(1.08 * self.radius * x, 1.08 * self.radius * y, name)
-        edge = 1.16 * self.radius
-        self.pen.picture((-edge, edge), (-edge, edge))
 
     def line(self, rows: np.ndarray, **style: Any) -> None:
         """Draw the part of a line within the rim."""
@@ -147,14 +143,14 @@ class MollweideMap(Map):
         super().__init__(pen)
         self.longitude = central_longitude
         if central_longitude:
-            self.title_suffix = f", {np.degrees(central_longitude):g}° in the map_center"
+            self.title_suffix = f", {np.degrees(central_longitude):g}° in the center"
 
     def draw_graticule(self) -> None:
         """Draw the ellipse and the graticule."""
         self.line(graticule(), color=LIGHT, width=0.6)
         a, b = 2 * np.sqrt(2.0), np.sqrt(2.0)
         self.pen.line(a * np.cos(_FULL_TURN), b * np.sin(_FULL_TURN), color=GREY, width=1.2)
-        self.pen.picture((-1.03 * a, 1.03 * a), (-1.06 * b, 1.06 * b))
+        self.pen.equal_axes((-1.03 * a, 1.03 * a), (-1.06 * b, 1.06 * b))
 
     def points(self, rows: np.ndarray, **style: Any) -> None:
         """Draw points."""
@@ -179,7 +175,7 @@ class OrthographicMap(Map):
         """Draw the rim and the graticule."""
         self.line(graticule(), color=GREY, width=0.5)
         self.pen.line(np.cos(_FULL_TURN), np.sin(_FULL_TURN), color=GREY, width=1.2)
-        self.pen.picture((-1.04, 1.04), (-1.04, 1.04))
+        self.pen.equal_axes((-1.04, 1.04), (-1.04, 1.04))
 
     def points(self, rows: np.ndarray, *, alpha: float = 1.0, **style: Any) -> None:
         """Draw points, lighter on the far side."""
@@ -297,7 +293,7 @@ def plot_sphere(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     axial : bool
         Whether x and −x are equivalent; both are shown.
     projection : {"equal_area", "mollweide", "3d"}
@@ -359,13 +355,7 @@ def plot_sphere(
         center, extent = (0.0, 0.0, 1.0), 90.0
     probs = resolve_probabilities(ci_probs)
     variables = select_variables(
-        idata,
-        var_names,
-        ("direction",),
-        group=group,
-        coords=coords,
-        sample_dims=sample_dims,
-        length=3,
+        idata, var_names, group, coords, sample_dims, kinds=("direction",), length=3
     )
     collection = sphere_panels(variables, projection, backend, **pc_kwargs)
 
@@ -373,13 +363,13 @@ def plot_sphere(
         rows = part.transpose(..., "component_").values.reshape(-1, 3) @ rotation
         mean = directional_mean(rows, axial).mean
         shown = np.concatenate([rows, -rows]) if axial else rows
-        sphere_map = make_map(pen, projection, shown, mean, center, extent)
+        sphere_map = make_map(
+            pen, projection, shown, mean, center, extent, compass=lower_hemisphere is not None
+        )
         sphere_map.draw_graticule()
-        sphere_map.points(thin(shown, max_points), color=COLOURS[0], alpha=0.35)
+        sphere_map.points(thin(shown, max_points), color=COLORS[0], alpha=0.35)
         draw_regions(sphere_map, rows, mean, probs, axial)
         sphere_map.points(np.stack([mean, -mean]) if axial else mean[None], color=DARK, size=7.0)
-        if lower_hemisphere is not None:
-            sphere_map.label_compass()
         sphere_map.title(
             _title(name, sphere_map, probs) + _proportion_beyond(sphere_map, shown, len(rows))
         )
@@ -419,14 +409,7 @@ def sphere_panels(
     col_wrap: int | None = None,
 ) -> PlotCollection:
     """Create a panel for each direction in space; see `panels`."""
-    data = xr.Dataset(
-        {
-            name: each.rename({each.dims[-1]: "component_"}).drop_vars(
-                "component_", errors="ignore"
-            )
-            for name, each in variables.items()
-        }
-    )
+    data = xr.Dataset({name: rename_last(each) for name, each in variables.items()})
     size = (560, 320) if projection == "mollweide" else (420, 440)
     wrap = (2 if projection == "mollweide" else 3) if col_wrap is None else col_wrap
     figure = dict(figure_kwargs or {})
@@ -448,8 +431,10 @@ def make_map(
     projection: str,
     shown: np.ndarray,
     mean: np.ndarray,
-    center: ArrayLike | None,
-    extent: float | None,
+    center: ArrayLike | None = None,
+    extent: float | None = None,
+    *,
+    compass: bool = False,
 ) -> Map:
     """Create the map with its center and extent."""
     map_center = None if center is None else np.asarray(center, dtype=float)
@@ -469,7 +454,7 @@ def make_map(
         furthest = np.degrees(2 * np.arcsin(np.linalg.norm(shown - map_center, axis=1).max() / 2))
         rims = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0)
         extent = next((rim for rim in rims if rim >= 1.1 * furthest), 180.0)
-    return LambertMap(pen, map_center, float(np.radians(extent)))
+    return LambertMap(pen, map_center, float(np.radians(extent)), compass)
 
 
 def draw_regions(
@@ -481,7 +466,7 @@ def draw_regions(
     density = kernel_density(rows, axial=axial)
     for index, region in enumerate(highest_density_regions(density, rows, sorted(probs))):
         sphere_map.line(
-            density_contour(density, region.level, mean), color=COLOURS[2], width=2.5 - index
+            density_contour(density, region.level, mean), color=COLORS[2], width=2.5 - index
         )
 
 

@@ -12,13 +12,13 @@ import pandas as pd
 import xarray as xr
 from arviz_base import dataset_to_dataframe
 
-from pymc_geodesic.diagnostics.draws import SAMPLE_DIMS
+from pymc_geodesic.diagnostics.posterior_draws import SAMPLE_DIMS
 from pymc_geodesic.directional.coordinates import (
     to_declination_inclination,
     to_lonlat,
     units_per_radian,
 )
-from pymc_geodesic.directional.direction_variables import select_variables
+from pymc_geodesic.directional.direction_variables import Kind, select_variables
 from pymc_geodesic.directional.mean_direction import (
     DirectionalMean,
     align_to_axis,
@@ -109,7 +109,7 @@ def summary(
     coords : mapping, optional
         Labels to select along dimensions, as in ArviZ.
     sample_dims : str or sequence of str, optional
-        Dimensions of the draws, ``chain`` and ``draw`` by default.
+        Dimensions of the draws; see `direction_variables`.
     fmt : {"wide", "xarray"}
         A data frame, or a data set with the dimension ``summary``, which `xarray.merge` combines
         with that of ``arviz.summary(fmt="xarray")``: the columns have different names.
@@ -157,15 +157,8 @@ def summary(
         raise ValueError(f"`fmt` must be 'wide' or 'xarray', got {fmt!r}.")
     check_axial(axial, idata, group)
     options = _Options(resolve_probability(ci_prob), unit, coordinates, axial, hdr)
-    variables = select_variables(
-        idata,
-        var_names,
-        ("direction", "angle", "frame"),
-        group=group,
-        coords=coords,
-        sample_dims=sample_dims,
-        angles=angles,
-    )
+    kinds: tuple[Kind, ...] = ("direction", "angle", "frame")
+    variables = select_variables(idata, var_names, group, coords, sample_dims, angles, kinds=kinds)
     rows = {
         name: _summarize_variable(variable, name, options) for name, variable in variables.items()
     }

@@ -1,7 +1,7 @@
-"""Chains over rows that stay on many machines, and draws of shards put together afterwards.
+"""Sampling with rows in shards on a Dask cluster, and merging of draws from separate shards.
 
-`sample` needs dask, which the extra ``pymc_geodesic[distributed]`` brings; it is imported when it
-is used. The functions that merge draws need nothing.
+`sample` needs dask.distributed, which the extra ``pymc_geodesic[distributed]`` installs; it is
+imported when `sample` is called.
 """
 
 from pymc_geodesic.distributed.merging import merge_directions, merge_proportions

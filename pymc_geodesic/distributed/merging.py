@@ -1,9 +1,9 @@
-r"""One posterior from the draws of the posteriors of shards, on spheres and simplices.
+r"""Consensus Monte Carlo on spheres and simplices: merging of draws from posteriors of shards.
 
-Each shard has drawn from the posterior of its own rows with the prior to the power 1/S, so that the
-posterior of all rows is proportional to the product of the S densities. Consensus Monte Carlo
-merges draws by averages that are right for normal laws; here the product is taken of von
-Mises–Fisher or Dirichlet laws that are fitted to the draws, within which it is exact.
+The posterior of each shard has its own rows and the prior to the power 1/S, so that the posterior
+of all rows is proportional to the product of the S densities. Consensus Monte Carlo averages draws,
+which is exact for normal densities. Here von Mises–Fisher or Dirichlet densities are fitted to the
+draws, whose product is exact.
 
 References
 ----------
@@ -24,9 +24,9 @@ from pymc_geodesic.arguments import check_count
 from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
 from pymc_geodesic.ops.bessel import kappa_of_resultant_length
 
-MOST_NEWTON = 100
+MAX_NEWTON_STEPS = 100
 
-LARGEST_ANISOTROPY = 2.0
+MAX_ANISOTROPY = 2.0
 """Ratio of the largest to the smallest variance in the tangent space, beyond the ratio expected of
 isotropic draws, from which `merge_directions` warns. Two shards with crossed axes and this ratio
 are merged to sds that are 6 % too large."""
@@ -39,8 +39,8 @@ def merge_directions(
 ) -> np.ndarray:
     r"""Merge draws of unit vectors from the posteriors of shards.
 
-    Each shard's draws are those of a von Mises–Fisher law with mean direction :math:`\mu_s` and
-    concentration :math:`\kappa_s`, found by maximum likelihood. Their product is one again:
+    A von Mises–Fisher density with mean direction :math:`\mu_s` and concentration :math:`\kappa_s`
+    is fitted to the draws of each shard by maximum likelihood. The product is von Mises–Fisher too:
 
     .. math::
 
@@ -50,10 +50,10 @@ def merge_directions(
     Parameters
     ----------
     draws : sequence of ndarray, each of shape (draw, ..., d)
-        Unit vectors; each shard may have another number of draws. Axes in between are of
-        variables that are merged each for itself.
+        Unit vectors; shards may have different numbers of draws. Variables along the axes in
+        between are merged independently.
     n_draws : int, optional
-        Draws wanted; by default as many as the shard with the fewest has.
+        Number of merged draws; by default the smallest number of a shard.
     random_seed : int or Generator, optional
 
     Returns
@@ -64,8 +64,8 @@ def merge_directions(
     Raises
     ------
     ValueError
-        If there are no shards, their shapes differ, a draw is no unit vector, or `n_draws` is no
-        positive integer.
+        If there are no shards, their shapes differ, a draw is not a unit vector, or `n_draws` is
+        not a positive integer.
 
     Warns
     -----
@@ -77,12 +77,12 @@ def merge_directions(
     See Also
     --------
     merge_proportions : for points of a simplex.
-    sample : samples the posterior of all rows itself.
+    sample : samples the posterior of all rows.
 
     Notes
     -----
-    Right where the posterior of each shard is nearly of this law, as with many rows. What the mean
-    directions of shards say of each other is used; correlations between variables are not.
+    Accurate if the posterior of each shard is nearly von Mises–Fisher, as with many rows.
+    Correlations between variables are ignored.
 
     References
     ----------
@@ -99,16 +99,16 @@ def merge_directions(
     >>> merge_directions(shards, random_seed=1).mean(axis=0)[:2].round(1)
     array([0.7, 0.7])
     """
-    checked = _checked(draws)
+    checked = _validate(draws)
     for shard, array in enumerate(checked):
         if not np.allclose(np.linalg.norm(array, axis=-1), 1.0, atol=1e-6):
-            raise ValueError(f"draws of shard {shard} are no unit vectors along the last axis")
-    fitted = [_fitted_von_mises_fisher(array) for array in checked]
+            raise ValueError(f"draws of shard {shard} are not unit vectors along the last axis")
+    fitted = [_fit_von_mises_fisher(array) for array in checked]
     _warn_of_anisotropy(checked, fitted)
     parameter = np.sum(fitted, axis=0)
     kappa = np.linalg.norm(parameter, axis=-1)
     pole = np.zeros_like(parameter)
-    pole[..., -1] = 1.0  # any direction will do where none is preferred
+    pole[..., -1] = 1.0  # an arbitrary direction for a uniform product
     mu = np.divide(parameter, kappa[..., None], out=pole, where=kappa[..., None] > 0)
     check_count("n_draws", n_draws)
     n = min(map(len, checked)) if n_draws is None else int(n_draws)
@@ -123,8 +123,8 @@ def merge_proportions(
 ) -> np.ndarray:
     r"""Merge draws of proportions from the posteriors of shards.
 
-    Each shard's draws are those of a Dirichlet law with parameters :math:`a_s`, found by maximum
-    likelihood. Their product is one again:
+    A Dirichlet density with parameters :math:`a_s` is fitted to the draws of each shard by maximum
+    likelihood. The product is Dirichlet too:
 
     .. math::
 
@@ -134,9 +134,9 @@ def merge_proportions(
     Parameters
     ----------
     draws : sequence of ndarray, each of shape (draw, ..., k)
-        Points of a simplex, none of whose entries is zero; see `merge_directions`.
+        Points of a simplex with positive entries; see `merge_directions`.
     n_draws : int, optional
-        Draws wanted; by default as many as the shard with the fewest has.
+        Number of merged draws; by default the smallest number of a shard.
     random_seed : int or Generator, optional
 
     Returns
@@ -147,8 +147,8 @@ def merge_proportions(
     Raises
     ------
     ValueError
-        If there are no shards, their shapes differ, a draw is no point within the simplex, the
-        product has a pole that cannot be normalised, or `n_draws` is no positive integer.
+        If there are no shards, their shapes differ, a draw is not inside the simplex, the product
+        cannot be normalized, or `n_draws` is not a positive integer.
 
     See Also
     --------
@@ -168,18 +168,18 @@ def merge_proportions(
     >>> merge_proportions(shards, random_seed=1).mean(axis=0).round(1)
     array([0.3, 0.3, 0.4])
     """
-    checked = _checked(draws)
+    checked = _validate(draws)
     for shard, array in enumerate(checked):
         if not ((array > 0).all() and np.allclose(array.sum(axis=-1), 1.0, atol=1e-6)):
             raise ValueError(
-                f"draws of shard {shard} are not within the simplex along the last axis: entries "
-                "are positive and sum to 1"
+                f"draws of shard {shard} are not inside the simplex along the last axis: entries "
+                "must be positive and sum to 1"
             )
-    parameter = 1.0 + np.sum([_fitted_dirichlet(array) - 1.0 for array in checked], axis=0)
+    parameter = 1.0 + np.sum([_fit_dirichlet(array) - 1.0 for array in checked], axis=0)
     if not (parameter > 0).all():
         raise ValueError(
-            "the product of the shards cannot be normalised: an entry is near zero in too many of "
-            "them; each has to count the prior to the power 1/S"
+            "the product of the shards cannot be normalized: an entry is near zero in too many "
+            "of them. Use the prior to the power 1/S in each shard"
         )
     check_count("n_draws", n_draws)
     n = min(map(len, checked)) if n_draws is None else int(n_draws)
@@ -188,7 +188,7 @@ def merge_proportions(
     return gammas / gammas.sum(axis=-1, keepdims=True)
 
 
-def _checked(draws: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _validate(draws: Sequence[np.ndarray]) -> list[np.ndarray]:
     arrays = [np.asarray(each, dtype=float) for each in draws]
     if not arrays:
         raise ValueError("there are no shards to merge")
@@ -199,12 +199,14 @@ def _checked(draws: Sequence[np.ndarray]) -> list[np.ndarray]:
             f"arrays of shape {shapes[0]}"
         )
     if len({shape[1:] for shape in shapes}) > 1 or min(shape[0] for shape in shapes) < 2:
-        raise ValueError(f"draws of all shards need one shape, and two draws each, got {shapes}")
+        raise ValueError(
+            f"draws of all shards need one shape, and at least two draws each, got {shapes}"
+        )
     return arrays
 
 
-def _fitted_von_mises_fisher(draws: np.ndarray) -> np.ndarray:
-    """κμ of the law that makes draws likeliest, shape (..., d)."""
+def _fit_von_mises_fisher(draws: np.ndarray) -> np.ndarray:
+    """Maximum-likelihood estimate of κμ, shape (..., d)."""
     resultant = draws.mean(axis=0)
     length = np.linalg.norm(resultant, axis=-1)
     kappa = kappa_of_resultant_length(draws.shape[-1], length)
@@ -218,7 +220,7 @@ def _warn_of_anisotropy(draws: Sequence[np.ndarray], fitted: Sequence[np.ndarray
     The eigenvalues of the covariance of n isotropic draws in p dimensions lie between
     (1 − √(p/n))² and (1 + √(p/n))² of their mean (Marchenko–Pastur).
     """
-    worst, ratio, where = LARGEST_ANISOTROPY, 1.0, ""
+    worst, ratio, where = MAX_ANISOTROPY, 1.0, ""
     for shard, (array, parameter) in enumerate(zip(draws, fitted, strict=True)):
         n, p = len(array), array.shape[-1] - 1
         if n <= p or p < 2:
@@ -246,14 +248,14 @@ def _warn_of_anisotropy(draws: Sequence[np.ndarray], fitted: Sequence[np.ndarray
         )
 
 
-def _fitted_dirichlet(draws: np.ndarray) -> np.ndarray:
-    """Parameters of the law that makes draws likeliest, shape (..., k), by Newton's method."""
+def _fit_dirichlet(draws: np.ndarray) -> np.ndarray:
+    """Maximum-likelihood estimate of the parameters, shape (..., k), by Newton's method."""
     logs = np.log(draws).mean(axis=0)
     mean, square = draws.mean(axis=0), (draws**2).mean(axis=0)
-    spread = np.maximum(square - mean**2, 1e-300)
-    total = np.median((mean - square) / spread, axis=-1, keepdims=True)
+    variance = np.maximum(square - mean**2, 1e-300)
+    total = np.median((mean - square) / variance, axis=-1, keepdims=True)
     alpha = np.maximum(total * mean, 1e-3)
-    for _ in range(MOST_NEWTON):
+    for _ in range(MAX_NEWTON_STEPS):
         whole = alpha.sum(axis=-1, keepdims=True)
         gradient = digamma(whole) - digamma(alpha) + logs
         curvature = -polygamma(1, alpha)

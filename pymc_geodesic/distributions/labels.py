@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 
 from pymc_geodesic.distributions.validation import is_minibatch, known_data
-from pymc_geodesic.runtime.missing_values import missing
+from pymc_geodesic.runtime.missing_values import missing_message
 
 
 def probability_of_plus_one(
@@ -253,7 +253,7 @@ def _known_labels(name: str, observed: Any) -> NDArray[np.float64] | None:
         )
     mask = np.ma.getmaskarray(labels) | np.isnan(np.ma.getdata(labels).astype(float))
     if mask.any():
-        raise ValueError(missing(f"the labels of {name!r} have", f", {_first(mask)}"))
+        raise ValueError(missing_message(f"the labels of {name!r} have", f", {_first(mask)}"))
     return np.asarray(labels, dtype=float)
 
 

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from pymc_geodesic.distributions.fisher_bingham_draws import SYMMETRY_TOLERANCE
 from pymc_geodesic.distributions.von_mises_fisher_draws import LENGTH_TOLERANCE, are_unit_vectors
-from pymc_geodesic.runtime.missing_values import missing, refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing, missing_message
 
 PACKAGE = str(Path(__file__).parents[1])
 """Folder of the package, which warnings skip to point to the caller."""
@@ -163,7 +163,7 @@ def require_known_arguments(cls: type, kwargs: dict[str, Any]) -> None:
 
 def unit_points(points: Any) -> NDArray[np.float64] | sparse.csr_array:
     """Return points on the sphere, dense or sparse, as float64; raise ValueError for others."""
-    refuse_missing("points", points)
+    check_missing("points", points)
     if sparse.issparse(points):
         rows = sparse.csr_array(points, dtype=float)
         squared = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
@@ -214,7 +214,7 @@ def require_unit_rows(name: str, observed: Any) -> None:
     if mask.any():
         remedy = "drop these rows, as directions cannot be imputed one coordinate at a time"
         raise ValueError(
-            missing(f"the observed data of {name!r} have", f" in {_first(mask)}", remedy)
+            missing_message(f"the observed data of {name!r} have", f" in {_first(mask)}", remedy)
         )
     wrong = ~are_unit_vectors(data)
     if not wrong.any():

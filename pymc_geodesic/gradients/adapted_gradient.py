@@ -14,7 +14,7 @@ from pymc_geodesic.gradients.control_variate_gradients import (
 )
 from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.gradients.metric import Metric, unit_metric
-from pymc_geodesic.runtime.fields import FieldLike, evaluate
+from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evaluate
 
 Rows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]
 
@@ -28,9 +28,9 @@ class AdaptedGradient:
         Length of a position, Euclidean coordinates first.
     widths : sequence of int
         Number of coordinates of each variable that is not Euclidean.
-    exact : FieldLike
+    exact : GradientFunctionLike
         Gradient over all rows, or a sample of them, followed by the log-density.
-    minibatch : FieldLike, optional
+    minibatch : GradientFunctionLike, optional
         Gradient of a minibatch; `exact` takes its place if there are no minibatches.
     total : TotalGradient, optional
         The sum over rows that `exact` evaluates.
@@ -58,8 +58,8 @@ class AdaptedGradient:
         self,
         size: int,
         widths: Sequence[int],
-        exact: FieldLike,
-        minibatch: FieldLike | None = None,
+        exact: GradientFunctionLike,
+        minibatch: GradientFunctionLike | None = None,
         total: TotalGradient | None = None,
         all_rows: Rows | None = None,
         *,
@@ -87,12 +87,12 @@ class AdaptedGradient:
         self.set_metric(unit_metric(self.n_euclidean, len(widths)))
 
     @property
-    def exact(self) -> FieldLike:
+    def exact(self) -> GradientFunctionLike:
         """Gradient and log-density over all rows, or over the sample of `set_sample`."""
         return self._exact.logp_grad
 
     @property
-    def estimated(self) -> FieldLike:
+    def estimated(self) -> GradientFunctionLike:
         """Gradient estimate that Langevin dynamics follow."""
         return (self._by_order[self.order] or self._exact).logp_grad
 

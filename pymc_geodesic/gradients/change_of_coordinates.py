@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.gradients.metric import LowRank, Metric
-from pymc_geodesic.runtime.fields import ComposedField, FieldLike, array_at, evaluate
-from pymc_geodesic.runtime.jit import compiled_for_c
-from pymc_geodesic.runtime.kernel import part
+from pymc_geodesic.runtime.gradient_functions import (
+    ComposedFunction,
+    GradientFunctionLike,
+    array_at,
+    evaluate,
+)
+from pymc_geodesic.runtime.jit import compiled_for_c, part
 
 _DIAGONAL, _DENSE, _LOW_RANK = 0, 1, 2
 _KIND, _FACTOR, _COUNT, _DIRECTIONS, _STRETCH = 6, 8, 11, 12, 13
@@ -116,7 +120,7 @@ class ChangeOfCoordinates:
 
     Parameters
     ----------
-    inner : FieldLike
+    inner : GradientFunctionLike
         Gradient function in the coordinates x.
     size : int
         Length of a position, Euclidean coordinates first.
@@ -127,11 +131,16 @@ class ChangeOfCoordinates:
 
     Attributes
     ----------
-    logp_grad : ComposedField
+    logp_grad : ComposedFunction
     """
 
     def __init__(
-        self, inner: FieldLike, size: int, widths: Sequence[int] = (), *, n_values: int = 0
+        self,
+        inner: GradientFunctionLike,
+        size: int,
+        widths: Sequence[int] = (),
+        *,
+        n_values: int = 0,
     ) -> None:
         n_euclidean = size - sum(widths)
         self._widths = list(widths)
@@ -160,7 +169,7 @@ class ChangeOfCoordinates:
             ],
             dtype=np.int64,
         )
-        self.logp_grad = ComposedField(_in_whitened_coordinates, context, [inner], self)
+        self.logp_grad = ComposedFunction(_in_whitened_coordinates, context, [inner], self)
 
     def set_metric(self, metric: Metric) -> None:
         """Set the metric; its arrays are copied."""

@@ -42,7 +42,12 @@ import numpy as np
 
 from pymc_geodesic.gradients.full_gradient import RowCurvature
 from pymc_geodesic.gradients.metric import Metric
-from pymc_geodesic.runtime.fields import ComposedField, FieldLike, array_at, evaluate
+from pymc_geodesic.runtime.gradient_functions import (
+    ComposedFunction,
+    GradientFunctionLike,
+    array_at,
+    evaluate,
+)
 from pymc_geodesic.runtime.jit import compiled, compiled_for_c
 
 # --- first order ---------------------------------------------------------------------------------
@@ -69,21 +74,21 @@ class ControlVariates:
 
     Parameters
     ----------
-    inner : FieldLike
+    inner : GradientFunctionLike
         Gradient function of a minibatch, without log-densities.
     size : int
         Length of a position.
 
     Attributes
     ----------
-    logp_grad : ComposedField
+    logp_grad : ComposedFunction
     center : ndarray, shape (size,)
         c.
     total : ndarray, shape (size,)
         Gradient over all rows at c.
     """
 
-    def __init__(self, inner: FieldLike, size: int) -> None:
+    def __init__(self, inner: GradientFunctionLike, size: int) -> None:
         self.center, self.total = np.zeros(size), np.zeros(size)
         self._at_center = np.zeros(size)
         context = np.array(
@@ -98,7 +103,7 @@ class ControlVariates:
             ],
             dtype=np.int64,
         )
-        self.logp_grad = ComposedField(_first_order_estimate, context, [inner], self)
+        self.logp_grad = ComposedFunction(_first_order_estimate, context, [inner], self)
 
     def set_center(self, center: np.ndarray, total: np.ndarray) -> None:
         """Set the centering point and the gradient over all rows there."""
@@ -212,7 +217,7 @@ class SecondOrderControlVariates:
 
     Attributes
     ----------
-    logp_grad : ComposedField
+    logp_grad : ComposedFunction
     center : ndarray, shape (size,)
         c.
     total : ndarray, shape (size,)
@@ -255,7 +260,7 @@ class SecondOrderControlVariates:
             dtype=np.int64,
         )
         inner = [curvature.minibatch, curvature.inner]
-        self.logp_grad = ComposedField(_second_order_estimate, context, inner, (self, curvature))
+        self.logp_grad = ComposedFunction(_second_order_estimate, context, inner, (self, curvature))
 
     def set_center(self, center: np.ndarray, total: np.ndarray, hessian: np.ndarray) -> None:
         """Set the centering point, and gradient and Hessian over all rows there."""

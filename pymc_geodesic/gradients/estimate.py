@@ -12,8 +12,8 @@ import numpy as np
 from pymc_geodesic.densities.compilation import CompiledGradient
 from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.minibatches.source import RowSource
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.interrupts import interrupts_later
+from pymc_geodesic.runtime.gradient_functions import evaluate
+from pymc_geodesic.runtime.threads import defer_interrupts
 
 
 class Estimate(ABC):
@@ -87,7 +87,7 @@ class GradientEstimate(Estimate):
 
     def draw_context(self) -> AbstractContextManager[Any]:
         """Delay interrupts while machine code calls Python."""
-        return interrupts_later() if self.logp_grad.interpreted else nullcontext()
+        return defer_interrupts() if self.logp_grad.interpreted else nullcontext()
 
     def gradient_at(self, position: np.ndarray, minibatch: int) -> np.ndarray:
         """Gradient of the log-density of one minibatch, shape (size,)."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.densities.compilation import CompiledGradient, FixedArray, RowBlock
-from pymc_geodesic.runtime.fields import ComposedField, array_at, evaluate
+from pymc_geodesic.runtime.gradient_functions import ComposedFunction, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled_for_c
 
 CHUNK = 2048
@@ -68,7 +68,7 @@ class TotalGradient:
 
     Attributes
     ----------
-    logp_grad : ComposedField
+    logp_grad : ComposedFunction
         Sum over the rows of the last `set_rows`; the log-density follows the gradient.
     """
 
@@ -89,7 +89,7 @@ class TotalGradient:
         context[_SIZE], context[_OUTPUTS], context[_INPUTS] = size, size + 1, len(names)
         context[_TABLE], context[_WEIGHTS] = self._inputs.ctypes.data, self._weights.ctypes.data
         context[_PART] = self._part.ctypes.data
-        self.logp_grad = ComposedField(_sum_of_chunks, context, [inner], self)
+        self.logp_grad = ComposedFunction(_sum_of_chunks, context, [inner], self)
         self._set_strata(0, 1.0)
 
     def set_rows(

@@ -35,7 +35,7 @@ from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.row_inputs import RowInputs
 from pymc_geodesic.minibatches.source import RowSource
-from pymc_geodesic.runtime.fields import Callback
+from pymc_geodesic.runtime.gradient_functions import Callback
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import Workers, parts_of
 

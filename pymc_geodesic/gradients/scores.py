@@ -34,7 +34,7 @@ from pymc_geodesic.minibatches.from_arguments import (
     drawn_row_source,
     named_row_source,
 )
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 
 Points = list[dict[str, np.ndarray]]
 

@@ -1,7 +1,7 @@
-"""Kernels compiled ahead, in the process that starts the chains.
+"""Ahead-of-time compilation of kernels, in the process that starts the chains.
 
-Chains that fork would compile the same kernel each for itself. The types that a step calls its
-kernels with are always the same, and are written down here.
+Forked processes would otherwise each compile the same kernels. Steps always call kernels with the
+argument types that are listed here.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from numba import float64, int64, uint64
 
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels.gmc import gmc
-from pymc_geodesic.kernels.gradient_pairs import differences_of_pairs
 from pymc_geodesic.kernels.gsgnht import gsgnht
-from pymc_geodesic.kernels.probe import probe, probe_minibatches
+from pymc_geodesic.kernels.probe import differences_of_pairs, probe, probe_minibatches
 from pymc_geodesic.kernels.sggmc import sggmc
 from pymc_geodesic.kernels.ssgnht import ssgnht
-from pymc_geodesic.manifolds.blocks import geodesic, project
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.finite import all_finite
-from pymc_geodesic.runtime.kernel import signature_of
-from pymc_geodesic.runtime.patience import report_long_compilation
+from pymc_geodesic.manifolds.product_flows import geodesic, project
+from pymc_geodesic.runtime.gradient_functions import evaluate
+from pymc_geodesic.runtime.jit import report_long_compilation, signature_of
+from pymc_geodesic.runtime.numerics import all_finite
 from pymc_geodesic.runtime.streams import fill_normal, uniform
 
 _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
@@ -43,16 +41,16 @@ SIGNATURES: dict[Any, tuple[Any, ...]] = {
     refresh_velocity: (_TABLE, _VECTOR, _VECTOR, _STREAM),
     uniform: (_STREAM,),
 }  # fmt: skip
-"""Types that steps call each kernel with."""
+"""Argument types with which steps call each function."""
 
 
 def prepare(*kernels: Any) -> None:
-    """Compile kernels, or load them from disk, for the arguments that steps give them.
+    """Compile kernels, or load them from disk, for the argument types that steps use.
 
     Parameters
     ----------
     *kernels : compiled function
-        Of `SIGNATURES`, or with annotations as those of a kernel.
+        In `SIGNATURES`, or with the annotations of a kernel.
 
     Examples
     --------

@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.runtime.branchless import exponential
-from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow
-from pymc_geodesic.runtime.kernel import Integers, Table, Vector, kernel, part
+from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
+from pymc_geodesic.runtime.jit import Integers, Table, Vector, borrow, kernel, part
+from pymc_geodesic.runtime.numerics import exponential
 
 SIMPLEX, POSITIVE, LOG_NORMAL = 0, 1, 2
 """Kinds of variables: rows of probabilities, Gamma variables, LogNormal variables."""

@@ -22,9 +22,8 @@ import numpy as np
 
 from pymc_geodesic.integrators import State, drift, kick, refresh_velocity
 from pymc_geodesic.manifolds.product import Space
-from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow, copy_numbers
-from pymc_geodesic.runtime.kernel import Matrix, Stream, Vector, kernel, part
+from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
+from pymc_geodesic.runtime.jit import Matrix, Stream, Vector, borrow, copy_numbers, kernel, part
 from pymc_geodesic.runtime.streams import uniform
 
 

@@ -19,11 +19,10 @@ from pymc_geodesic.integrators import (
     position_temperature,
     velocity_ratio,
 )
-from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.manifolds.product import Space
-from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow
-from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, Vector, kernel, part
+from pymc_geodesic.manifolds.product_flows import project
+from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
+from pymc_geodesic.runtime.jit import Integers, Matrix, Stream, Vector, borrow, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
 MAX_STEP_ERROR = 0.9

@@ -1,4 +1,4 @@
-"""Largest curvature and gradient noise at a point, from differences of gradients."""
+"""Largest curvature and gradient noise at a position, from differences of gradients."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_geodesic.integrators import refresh_velocity
-from pymc_geodesic.manifolds.blocks import geodesic, project
 from pymc_geodesic.manifolds.product import Space
-from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.kernel import Integers, Matrix, Stream, Vector, kernel, part
+from pymc_geodesic.manifolds.product_flows import geodesic, project
+from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
+from pymc_geodesic.runtime.jit import Integers, Matrix, Stream, Vector, compiled, kernel, part
 
 
 class Line(NamedTuple):
@@ -82,7 +82,7 @@ def probe(
     Parameters
     ----------
     logp_grad : Callback
-        Gradient function (`pymc_geodesic.runtime.fields`).
+        Gradient function (`pymc_geodesic.runtime.gradient_functions`).
     minibatch : int
     space : Space
         The product manifold.
@@ -176,3 +176,33 @@ def probe_minibatches(
             refresh_velocity(space.blocks, line.x, line.direction, stream)
         if last_gradient.size:
             evaluate(logp_grad.address, line.x, minibatches[i], logp_grad.context, last_gradient)
+
+
+@compiled
+def differences_of_pairs(
+    logp_grad: int,
+    context: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    points: np.ndarray,
+    differences: np.ndarray,
+) -> None:
+    """Differences of two independent gradient estimates, one pair at each point.
+
+    Parameters
+    ----------
+    logp_grad, context
+        Gradient function of a minibatch, by address; see
+        `pymc_geodesic.runtime.gradient_functions`.
+    first, second : ndarray of int64, shape (n,)
+        The two minibatches of each pair.
+    points : ndarray, shape (n, size)
+    differences : ndarray, shape (n, size)
+        Receives the differences, whose covariance is twice that of the estimate.
+    """
+    other = np.empty(points.shape[1])
+    for pair in range(first.size):
+        evaluate(logp_grad, points[pair], first[pair], context, differences[pair])
+        evaluate(logp_grad, points[pair], second[pair], context, other)
+        for i in range(other.size):
+            differences[pair, i] -= other[i]

@@ -31,13 +31,20 @@ from pymc_geodesic.kernels.counts import (
     estimate_counts,
     values_from_logs,
 )
-from pymc_geodesic.runtime.branchless import exponential
-from pymc_geodesic.runtime.fields import Callback
-from pymc_geodesic.runtime.jit import borrow, compiled
-from pymc_geodesic.runtime.kernel import Integers, Stream, Table, Vector, kernel, part
-from pymc_geodesic.runtime.log_gamma import fill_log_gamma
-from pymc_geodesic.runtime.poisson import fill_poisson
+from pymc_geodesic.runtime.gradient_functions import Callback
+from pymc_geodesic.runtime.jit import (
+    Integers,
+    Stream,
+    Table,
+    Vector,
+    borrow,
+    compiled,
+    kernel,
+    part,
+)
+from pymc_geodesic.runtime.numerics import exponential
 from pymc_geodesic.runtime.streams import fill_normal
+from pymc_geodesic.runtime.variates import fill_log_gamma, fill_poisson
 
 CHUNK = 1024
 """Coordinates per call of the Poisson and gamma samplers, whose arrays then stay in the cache."""

@@ -14,11 +14,10 @@ from pymc_geodesic.integrators import (
     kick_with_friction,
     position_temperature,
 )
-from pymc_geodesic.manifolds.blocks import project
 from pymc_geodesic.manifolds.product import Space
-from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow
-from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel
+from pymc_geodesic.manifolds.product_flows import project
+from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
+from pymc_geodesic.runtime.jit import Integers, Stream, Vector, borrow, kernel
 from pymc_geodesic.runtime.streams import fill_normal
 
 
@@ -60,7 +59,7 @@ def sggmc(
     Parameters
     ----------
     logp_grad : Callback
-        Gradient of the log-density, −∇Ũ (`pymc_geodesic.runtime.fields`).
+        Gradient of the log-density, −∇Ũ (`pymc_geodesic.runtime.gradient_functions`).
     minibatches : ndarray of int64, shape (L,)
         One for each inner step, usually its first row.
     space : Space

@@ -7,9 +7,8 @@ import math
 import numpy as np
 
 from pymc_geodesic.integrators import Scratch
-from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow, compiled
-from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part
+from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
+from pymc_geodesic.runtime.jit import Integers, Stream, Vector, borrow, compiled, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
 DAMPING = 1.0
@@ -27,7 +26,7 @@ def adagrad_preconditioner(square: float) -> float:
 
 
 @compiled
-def remaining_noise(step_size: float, known: np.ndarray, spread: np.ndarray) -> int:
+def remaining_noise(step_size: float, known: np.ndarray, sd: np.ndarray) -> int:
     """Compute c, the sd of the noise to inject relative to that for an exact gradient.
 
     With a = h²/2 and gradients −x + N(0, b) the variance of the positions is c² + ab/(2 − a), so
@@ -39,12 +38,12 @@ def remaining_noise(step_size: float, known: np.ndarray, spread: np.ndarray) -> 
         Coordinates whose gradient noise exceeds the noise of the dynamics: c is clipped at 0.
     """
     clips = 0
-    pull = 0.5 * step_size * step_size
-    spread[:] = 1.0
+    half_square = 0.5 * step_size * step_size
+    sd[:] = 1.0
     for j in range(known.size):
-        left = 1.0 - pull * known[j] / (2.0 - pull)
+        left = 1.0 - half_square * known[j] / (2.0 - half_square)
         clips += left < 0.0
-        spread[j] = math.sqrt(max(left, 0.0))
+        sd[j] = math.sqrt(max(left, 0.0))
     return clips
 
 
@@ -59,20 +58,20 @@ def average_with_last(noise: Vector, last: Vector) -> None:
 
 @part
 def langevin_step(
-    x: Vector, gradient: Vector, noise: Vector, step_size: float, spread: Vector
+    x: Vector, gradient: Vector, noise: Vector, step_size: float, sd: Vector
 ) -> float:
     """X ← x + (h²/2) ∇log π + h c n; return −x·∇log π before."""
     drift = 0.5 * step_size * step_size
     total = 0.0
     for j in range(x.size):
         total -= x[j] * gradient[j]
-        x[j] += drift * gradient[j] + step_size * spread[j] * noise[j]
+        x[j] += drift * gradient[j] + step_size * sd[j] * noise[j]
     return total
 
 
 @part
 def adagrad_step(
-    x: Vector, gradient: Vector, noise: Vector, step_size: float, spread: Vector, squares: Vector
+    x: Vector, gradient: Vector, noise: Vector, step_size: float, sd: Vector, squares: Vector
 ) -> float:
     """G ← G + (∇log π)², x ← x + (h²/2) P ∇log π + h c √P n; return −x·∇log π before."""
     drift = 0.5 * step_size * step_size
@@ -81,7 +80,7 @@ def adagrad_step(
         total -= x[j] * gradient[j]
         squares[j] += gradient[j] * gradient[j]
         metric = adagrad_preconditioner(squares[j])
-        x[j] += drift * metric * gradient[j] + step_size * spread[j] * math.sqrt(metric) * noise[j]
+        x[j] += drift * metric * gradient[j] + step_size * sd[j] * math.sqrt(metric) * noise[j]
     return total
 
 
@@ -111,7 +110,7 @@ def sgld(
     Parameters
     ----------
     logp_grad : Callback
-        Gradient of the log-density (`pymc_geodesic.runtime.fields`).
+        Gradient of the log-density (`pymc_geodesic.runtime.gradient_functions`).
     minibatches : ndarray of int64, shape (n_steps,)
         One for each inner step, usually its first row.
     x : ndarray, shape (size,)
@@ -149,8 +148,8 @@ def sgld(
     x, squares, last_noise = borrow(x), borrow(squares), borrow(last_noise)
     stream, scratch = borrow(stream), borrow(scratch)
     gradient, noise = scratch.gradient, scratch.noise
-    spread = np.empty(x.size)
-    clips = remaining_noise(step_size, known_noise, spread)
+    sd = np.empty(x.size)
+    clips = remaining_noise(step_size, known_noise, sd)
     total = 0.0
     for minibatch in minibatches:
         evaluate(logp_grad.address, x, minibatch, logp_grad.context, gradient)
@@ -158,7 +157,7 @@ def sgld(
         if last_noise.size:
             average_with_last(noise, last_noise)
         if squares.size:
-            total += adagrad_step(x, gradient, noise, step_size, spread, squares)
+            total += adagrad_step(x, gradient, noise, step_size, sd, squares)
         else:
-            total += langevin_step(x, gradient, noise, step_size, spread)
+            total += langevin_step(x, gradient, noise, step_size, sd)
     return total / (minibatches.size * x.size), clips

@@ -7,9 +7,8 @@ import math
 import numpy as np
 
 from pymc_geodesic.kernels.counts import SIMPLEX, SMALLEST_VALUE, Prior, values_from_logs
-from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow
-from pymc_geodesic.runtime.kernel import Integers, Stream, Table, Vector, kernel, part
+from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
+from pymc_geodesic.runtime.jit import Integers, Stream, Table, Vector, borrow, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
 LARGEST_STATE = 1e300

@@ -12,9 +12,8 @@ from pymc_geodesic.integrators import (
     kinetic_temperature,
 )
 from pymc_geodesic.manifolds.product import Space
-from pymc_geodesic.runtime.fields import Callback, evaluate
-from pymc_geodesic.runtime.jit import borrow
-from pymc_geodesic.runtime.kernel import Integers, Stream, Vector, kernel, part
+from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
+from pymc_geodesic.runtime.jit import Integers, Stream, Vector, borrow, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
 
@@ -28,9 +27,9 @@ def euler_kick(
     diffusion: float,
 ) -> None:
     """Kick the velocities of one variable: v ← (1 − hξ) v + h ∇log π + sqrt(2Ah) n."""
-    decay, spread = 1.0 - friction * step_size, math.sqrt(2.0 * diffusion * step_size)
+    decay, sd = 1.0 - friction * step_size, math.sqrt(2.0 * diffusion * step_size)
     for j in range(v.size):
-        v[j] = decay * v[j] + step_size * gradient[j] + spread * noise[j]
+        v[j] = decay * v[j] + step_size * gradient[j] + sd * noise[j]
 
 
 @kernel
@@ -60,7 +59,7 @@ def ssgnht(
     Parameters
     ----------
     logp_grad : Callback
-        Gradient of the log-density (`pymc_geodesic.runtime.fields`).
+        Gradient of the log-density (`pymc_geodesic.runtime.gradient_functions`).
     minibatches : ndarray of int64, shape (n_steps,)
         One for each inner step, usually its first row.
     space : Space

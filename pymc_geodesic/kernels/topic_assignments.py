@@ -24,10 +24,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.runtime.jit import borrow, compiled
-from pymc_geodesic.runtime.kernel import Matrix, SmallIntegers, Streams, Table, Vector
-from pymc_geodesic.runtime.log_gamma import fill_log_gamma
+from pymc_geodesic.runtime.jit import (
+    Matrix,
+    SmallIntegers,
+    Streams,
+    Table,
+    Vector,
+    borrow,
+    compiled,
+)
 from pymc_geodesic.runtime.streams import fill_uniform, pick
+from pymc_geodesic.runtime.variates import fill_log_gamma
 
 
 class Entries(NamedTuple):
@@ -74,7 +81,7 @@ def collect_words(columns: SmallIntegers, rows: Table, slots: SmallIntegers) -> 
     rows : ndarray of int, shape (n, 2)
         Where each document begins and ends in ``columns``.
     slots : ndarray of int32, shape (V,)
-        All −1 on entry; receives the place of every word in the list.
+        All −1 on entry; receives the index of every word in the list.
 
     Returns
     -------
@@ -196,7 +203,7 @@ def first_assignments(
 
 @compiled(inline="always")
 def list_topics(document: Document) -> int:
-    """List the topics that have tokens, and say how many they are."""
+    """List the topics that have tokens, and return their number."""
     n_present = 0
     for k in range(document.totals.size):
         if document.totals[k] > 0.0:

@@ -12,9 +12,8 @@ import numpy as np
 
 from pymc_geodesic.kernels.counts import SMALLEST_VALUE
 from pymc_geodesic.kernels.scir import cir_transition
-from pymc_geodesic.runtime.branchless import exponential
-from pymc_geodesic.runtime.jit import borrow, compiled
-from pymc_geodesic.runtime.kernel import Matrix, SmallIntegers, Stack, Stream, Vector
+from pymc_geodesic.runtime.jit import Matrix, SmallIntegers, Stack, Stream, Vector, borrow, compiled
+from pymc_geodesic.runtime.numerics import exponential
 from pymc_geodesic.runtime.streams import fill_normal
 
 

@@ -1,4 +1,4 @@
-"""Flat space, where geodesics are straight lines."""
+"""Euclidean space, whose geodesics are straight lines."""
 
 from dataclasses import dataclass
 from types import ModuleType
@@ -26,7 +26,7 @@ def geodesic(x: Floats, v: Floats, time: float) -> None:
 
 @dataclass(frozen=True)
 class Euclidean(Manifold):
-    """Flat space ℝⁿ. Samplers on it reduce to their textbook form (HMC, SGHMC, SGNHT).
+    """Euclidean space ℝⁿ. Samplers on it reduce to their textbook form (HMC, SGHMC, SGNHT).
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ class Euclidean(Manifold):
         return self.n
 
     def random_point(self, rng: np.random.Generator, size: int | Shape = ()) -> Floats:
-        """Draw values from the standard normal law; see `Manifold.random_point`."""
+        """Draw values from the standard normal distribution; see `Manifold.random_point`."""
         return rng.standard_normal(batch_shape(size) + self.shape)
 
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
-        """Say which values are finite; see `Manifold.contains`."""
+        """Test which values are finite; see `Manifold.contains`."""
         return np.all(np.isfinite(x), axis=-1)
 
     def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:

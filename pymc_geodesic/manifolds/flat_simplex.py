@@ -1,4 +1,4 @@
-"""The probability simplex as it is, flat, with reflecting walls."""
+"""Probability simplex in the Euclidean metric, with reflecting walls."""
 
 from dataclasses import dataclass
 from types import ModuleType
@@ -15,7 +15,7 @@ REFLECTIONS_PER_COORDINATE = 1000
 
 @compiled
 def project(x: Floats, v: Floats) -> None:
-    """Take the mean from each row of `v`, so that it adds up to zero."""
+    """Subtract the mean from each row of `v`."""
     rows, size = v.shape
     for row in range(rows):
         total = 0.0
@@ -34,8 +34,7 @@ def geodesic(x: Floats, v: Floats, time: float) -> None:
     unit normal n ∝ e_k − 1/K inside it, v − 2(v·n)n, that is v_k → −v_k and
     v_j → v_j + 2v_k/(K − 1). Walls are met one after the other; since a wall just left has
     x_k = 0 exactly and v_k > 0 it is not met again, so that corners need no special case. After
-    1000·K reflections, which only a velocity blown out of all proportion makes, the row
-    is set to NaN for the sampler to find.
+    1000·K reflections, which only a divergent velocity reaches, the row is set to NaN.
 
     References
     ----------
@@ -134,7 +133,7 @@ class FlatSimplex(Manifold):
         return rng.dirichlet(np.ones(self.n), batch_shape(size))
 
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
-        """Say which values are probability vectors; see `Manifold.contains`."""
+        """Test which values are probability vectors; see `Manifold.contains`."""
         return on_simplex(x, atol)
 
     def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
@@ -142,7 +141,7 @@ class FlatSimplex(Manifold):
         return v - xp.mean(v, axis=-1, keepdims=True)
 
     def normal_diagonal(self, x: Any, xp: ModuleType = np) -> Any:
-        """Give 1/n everywhere; see `Manifold.normal_diagonal`."""
+        """Return 1/n everywhere; see `Manifold.normal_diagonal`."""
         return xp.full_like(x, 1.0 / self.n)
 
     def project_rows(self, x: Floats, v: Floats) -> None:

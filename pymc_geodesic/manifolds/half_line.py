@@ -1,4 +1,4 @@
-"""The half line of positive numbers, where geodesics bounce off zero."""
+"""Half-line of positive numbers, with reflection at zero."""
 
 from dataclasses import dataclass
 from types import ModuleType
@@ -17,7 +17,7 @@ def project(x: Floats, v: Floats) -> None:
 
 @compiled
 def geodesic(x: Floats, v: Floats, time: float) -> None:
-    """Move the rows of `x` along their velocities and reflect what would become negative."""
+    """Move the rows of `x` along their velocities and reflect negative values at zero."""
     rows, size = x.shape
     for row in range(rows):
         for i in range(size):
@@ -30,13 +30,13 @@ def geodesic(x: Floats, v: Floats, time: float) -> None:
 class HalfLine(Manifold):
     """Vectors of n non-negative numbers, each with a reflecting wall at zero.
 
-    A straight line that reaches zero goes on with the opposite velocity, as a billiard ball
-    does. This keeps volume and kinetic energy, so it is an exact flow for a density on [0, ∞)ⁿ.
+    A straight line that reaches zero continues with the opposite velocity, as a billiard ball. This
+    keeps volume and kinetic energy, so it is an exact flow for a density on [0, ∞)ⁿ.
 
     Parameters
     ----------
     n : int
-        Numbers per point.
+        Coordinates per point.
 
     Raises
     ------
@@ -72,11 +72,11 @@ class HalfLine(Manifold):
         return self.n
 
     def random_point(self, rng: np.random.Generator, size: int | Shape = ()) -> Floats:
-        """Draw values from the standard exponential law; see `Manifold.random_point`."""
+        """Draw values from the standard exponential distribution; see `Manifold.random_point`."""
         return rng.standard_exponential(batch_shape(size) + self.shape)
 
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
-        """Say which values have no negative entry; see `Manifold.contains`."""
+        """Test which values have no negative entry; see `Manifold.contains`."""
         return np.all(np.isfinite(x) & (np.asarray(x) >= -atol), axis=-1)
 
     def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:

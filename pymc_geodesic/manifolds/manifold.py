@@ -1,4 +1,4 @@
-"""What every manifold offers to the samplers."""
+"""Base class of manifolds that are embedded in Euclidean space and have closed-form geodesics."""
 
 import math
 from abc import ABC, abstractmethod
@@ -18,25 +18,24 @@ def require_positive(name: str, value: int) -> None:
 
 
 def require_simplex(n: int) -> None:
-    """Raise a ValueError unless probability vectors of length `n` have room to move."""
+    """Raise a ValueError unless `n` is an integer ≥ 2, the length of probability vectors."""
     require_positive("n", n)
     if n < 2:
         raise ValueError("n must be at least 2: the only probability vector of length 1 is 1.")
 
 
 class Manifold(ABC):
-    """A Riemannian manifold embedded in flat space, with geodesics in closed form.
+    """A Riemannian manifold embedded in Euclidean space, with closed-form geodesics.
 
-    Two sets of numbers describe a point. Its *value* is what the model sees. Its *coordinates*
-    are what moves along geodesics; the two differ only where a chart straightens the manifold
-    (`Simplex`). `contains`, `check`, `random_point` and `to_coordinates` take or return values,
-    `project`, `geodesic` and `tangent_noise` coordinates. Every array may carry leading batch
-    axes: points have the shape ``(..., *shape)``.
+    A point has a *value*, which the model uses, and *coordinates*, which move along geodesics. They
+    differ only for manifolds with a chart (`Simplex`). `contains`, `check`, `random_point` and
+    `to_coordinates` take or return values, `project`, `geodesic` and `tangent_noise` coordinates.
+    Every array may carry leading batch axes: points have the shape ``(..., *shape)``.
 
-    Each subclass sits in a module with two compiled functions, ``project(x, v)`` and
+    The module of each subclass has two compiled functions, ``project(x, v)`` and
     ``geodesic(x, v, time)``, that work in place on C-contiguous ``(rows, size)`` arrays with one
-    point per row. They are the only place with the mathematics: the methods below call them on
-    copies, the samplers call them on the state (through `product`).
+    point per row. The methods below call them on copies, kernels on the state (through
+    `product_flows`).
 
     Attributes
     ----------
@@ -47,9 +46,9 @@ class Manifold(ABC):
     is_flat : bool
         Whether it is all of ℝⁿ, so that x = c + Lz turns its straight lines into straight lines.
     is_compact : bool
-        Whether it is bounded, so that a trajectory can be longer than is of use.
+        Whether it is compact, so that the length of useful trajectories is bounded.
     is_connected : bool
-        Whether trajectories lead from each point to each other one.
+        Whether each point can be reached from each other one.
 
     Examples
     --------
@@ -70,7 +69,7 @@ class Manifold(ABC):
 
     @property
     def is_connected(self) -> bool:
-        """Whether trajectories lead from each point to each other one."""
+        """Whether each point can be reached from each other one."""
         return True
 
     @property
@@ -90,7 +89,7 @@ class Manifold(ABC):
 
     @property
     def is_constrained(self) -> bool:
-        """Whether tangent vectors have fewer dimensions than coordinates, so that one projects."""
+        """Whether tangent vectors have fewer dimensions than coordinates."""
         return self.dim < self.size
 
     @abstractmethod
@@ -116,7 +115,7 @@ class Manifold(ABC):
 
     @abstractmethod
     def random_point(self, rng: np.random.Generator, size: int | Shape = ()) -> Floats:
-        """Draw values: uniform on a compact manifold, else from the law the subclass names.
+        """Draw values, uniformly on a compact manifold.
 
         Parameters
         ----------
@@ -131,13 +130,13 @@ class Manifold(ABC):
 
     @abstractmethod
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
-        """Say which values lie on the manifold.
+        """Test which values lie on the manifold.
 
         Parameters
         ----------
         x : array, shape ``(..., *shape)``
         atol : float
-            Greatest violation of a constraint that is let pass.
+            Largest allowed violation of a constraint.
 
         Returns
         -------
@@ -174,8 +173,8 @@ class Manifold(ABC):
     def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
         """Expression of the projection, for arrays and for symbolic vectors; see `project`.
 
-        It says in the functions of `xp` what the compiled ``project(x, v)`` does, so that
-        gradients can be projected within a graph.
+        The compiled ``project(x, v)`` in functions of `xp`, so that gradients can be projected in
+        a graph.
 
         Parameters
         ----------
@@ -189,8 +188,8 @@ class Manifold(ABC):
             If the subclass does not have this method.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} projects numbers but no symbolic vectors: give the class a "
-            "method projected(self, x, v, xp) that writes its projection in functions of xp, or "
+            f"{type(self).__name__} cannot project symbolic vectors: give the class a "
+            "method projected(self, x, v, xp) in functions of xp, or "
             'leave out gradient_noise="fisher", which needs it'
         )
 
@@ -198,8 +197,8 @@ class Manifold(ABC):
         """Diagonal of the projector on the normal space at `x`.
 
         That is 1 − ‖P e_i‖² for each ambient coordinate i, P the projector on the tangent space.
-        Here it comes from the projections of all e_i, which take ``size`` times the memory of `x`;
-        a subclass may know better.
+        Computed from the projections of all e_i, with ``size`` times the memory of `x`; subclasses
+        may have closed forms.
 
         Parameters
         ----------
@@ -221,10 +220,10 @@ class Manifold(ABC):
         return 1.0 - xp.reshape(lengths, (*x.shape[: x.ndim - rank], *self.shape))
 
     def mean_gradient(self, x: Floats) -> Floats | None:
-        """Return what the tangential gradient of a log-density is on average, at `x`.
+        """Return the field H that has the same mean as the tangential gradient of any log-density.
 
-        By parts, E[Λ(x) ∇log π(x)] = E[H(x)] for every law π without an edge. A curved manifold has
-        H ≠ 0; where the manifold has a boundary there is no such identity.
+        By partial integration, E[P(x) ∇log π(x)] = E[H(x)] for every smooth density π, with P the
+        tangent projector. Curved manifolds have H ≠ 0. With a boundary there is no such identity.
 
         Parameters
         ----------
@@ -234,7 +233,7 @@ class Manifold(ABC):
         Returns
         -------
         array, shape ``(..., *shape)``, or None
-            H(x); None where nothing is known.
+            H(x), or None.
         """
         return None
 
@@ -260,7 +259,7 @@ class Manifold(ABC):
         return rows.reshape(batch + self.shape), vectors.reshape(batch + self.shape)
 
     def tangent_noise(self, x: Floats, rng: np.random.Generator) -> Floats:
-        """Draw tangent vectors from the standard normal law of the tangent space at `x`.
+        """Draw tangent vectors from the standard normal distribution on the tangent space at `x`.
 
         The covariance in ambient coordinates is the projector.
 
@@ -277,7 +276,7 @@ class Manifold(ABC):
         return self.project(x, rng.standard_normal(np.shape(x)))
 
     def to_coordinates(self, value: Floats) -> Floats:
-        """Coordinates of a value; the value itself unless the subclass says otherwise."""
+        """Coordinates of a value; the value itself by default."""
         return np.asarray(value, dtype=np.float64)
 
     def from_coordinates(self, q: Any, xp: ModuleType = np) -> Any:
@@ -310,12 +309,12 @@ class Manifold(ABC):
         Returns
         -------
         array or tensor, shape ``(...)``
-            Zero unless the subclass says otherwise.
+            Zero by default.
         """
         return xp.zeros_like(q[(..., *(0 for _ in self.shape))])
 
     def check(self, name: str, x: Floats) -> None:
-        """Make sure that every value lies on the manifold.
+        """Validate that every value lies on the manifold.
 
         Parameters
         ----------
@@ -363,5 +362,5 @@ class Manifold(ABC):
 
 
 def batch_shape(size: int | Shape) -> Shape:
-    """Write a batch shape given as a number or a tuple as a tuple."""
+    """Batch shape as a tuple."""
     return (size,) if isinstance(size, int | np.integer) else tuple(size)

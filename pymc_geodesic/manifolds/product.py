@@ -1,4 +1,4 @@
-"""Several variables, each on its manifold, packed into one flat vector."""
+"""Product of the manifolds of several variables, with points packed into one flat vector."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.manifolds.blocks import LATE_FUNCTIONS, geodesic, project
 from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shape, require_positive
-from pymc_geodesic.runtime.kernel import Table, Vector
+from pymc_geodesic.manifolds.product_flows import LAZY_FUNCTIONS, geodesic, project
+from pymc_geodesic.runtime.jit import Table, Vector
 
 
 class Space(NamedTuple):
-    """What a kernel takes for a product of manifolds.
+    """Argument of kernels: a product of manifolds.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Product(Manifold):
     Attributes
     ----------
     blocks : array of int64, shape (n_blocks, 6)
-        One row ``(code, start, rows, size, n, p)`` per variable, as the compiled functions take
+        One row ``(code, start, rows, size, n, p)`` per variable, as compiled functions use
         it; n and p are the shape of a point, p = 1 for vectors.
     dims : array of float64, shape (n_blocks,)
         Dimension of each variable, all its points together.
@@ -54,8 +54,8 @@ class Product(Manifold):
     Raises
     ------
     ValueError
-        If there is no component, a name appears twice, `rows` is not a positive integer, or the
-        compiled functions of this module do not know a manifold.
+        If there is no component, a name appears twice, `rows` is not a positive integer, or a
+        manifold has no functions in `product_flows`.
 
     Examples
     --------
@@ -92,12 +92,12 @@ class Product(Manifold):
             require_positive(f"rows of {name}", rows)
             if name in slices:
                 raise ValueError(f"components hold the name {name!r} twice; give each its own.")
-            if manifold.code not in LATE_FUNCTIONS:
+            if manifold.code not in LAZY_FUNCTIONS:
                 raise ValueError(
                     f"{name!r} is on {manifold}, which the compiled functions project and geodesic "
-                    "of pymc_geodesic.manifolds.blocks do not know: add its branches there."
+                    "of pymc_geodesic.manifolds.product_flows do not know: add its branches there."
                 )
-            for function in LATE_FUNCTIONS[manifold.code]:
+            for function in LAZY_FUNCTIONS[manifold.code]:
                 function.compile()  # before chains fork, each of which would
             n, p = (*manifold.shape, 1)[:2]
             blocks[block] = manifold.code, start, rows, manifold.size, n, p
@@ -191,7 +191,7 @@ class Product(Manifold):
         return np.concatenate(parts, axis=-1)
 
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
-        """Say for which flat vectors all variables are on their manifolds."""
+        """Test for which flat vectors all variables are on their manifolds."""
         parts = [manifold.contains(part, atol).all(axis=-1) for manifold, part in self._parts(x)]
         return np.logical_and.reduce(parts)
 

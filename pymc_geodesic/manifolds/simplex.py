@@ -1,4 +1,4 @@
-"""The probability simplex as a piece of the sphere, by square roots."""
+"""Probability simplex as an orthant of the sphere, by square roots."""
 
 from dataclasses import dataclass
 from types import ModuleType
@@ -13,13 +13,13 @@ from pymc_geodesic.runtime.jit import compiled
 
 @compiled
 def project(x: Floats, v: Floats) -> None:
-    """Take the radial part from the rows of `v`, as on the sphere."""
+    """Subtract the radial part from the rows of `v`, as on the sphere."""
     sphere.project(x, v)
 
 
 @compiled
 def geodesic(x: Floats, v: Floats, time: float) -> None:
-    """Turn the rows of `x` and `v` along great circles, as on the sphere."""
+    """Rotate the rows of `x` and `v` along great circles, as on the sphere."""
     sphere.geodesic(x, v, time)
 
 
@@ -93,7 +93,7 @@ class Simplex(Manifold):
         return rng.dirichlet(np.ones(self.n), batch_shape(size))
 
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
-        """Say which values are probability vectors; see `Manifold.contains`."""
+        """Test which values are probability vectors; see `Manifold.contains`."""
         return on_simplex(x, atol)
 
     def to_coordinates(self, value: Floats) -> Floats:
@@ -126,6 +126,6 @@ class Simplex(Manifold):
 
 
 def on_simplex(x: Floats, atol: float) -> np.ndarray:
-    """Say which vectors along the last axis are non-negative with sum 1, up to `atol`."""
+    """Test which vectors along the last axis are non-negative with sum 1, up to `atol`."""
     x = np.asarray(x)
     return (x >= -atol).all(axis=-1) & (np.abs(x.sum(axis=-1) - 1.0) <= atol)

@@ -1,4 +1,4 @@
-"""The unit sphere, where geodesics are great circles."""
+"""Unit sphere, whose geodesics are great circles."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pymc_geodesic.runtime.jit import compiled
 
 @compiled
 def project(x: Floats, v: Floats) -> None:
-    """Take the radial part from the rows of `v`: v ← v − x (x·v)/(x·x)."""
+    """Subtract the radial part from the rows of `v`: v ← v − x (x·v)/(x·x)."""
     rows, size = x.shape
     for row in range(rows):
         xx = 0.0
@@ -28,7 +28,7 @@ def project(x: Floats, v: Floats) -> None:
 
 @compiled
 def geodesic(x: Floats, v: Floats, time: float) -> None:
-    """Turn the rows of `x` and `v` along great circles.
+    """Rotate the rows of `x` and `v` along great circles.
 
     With α = ‖v‖ [1]_: x ← x cos αt + (v/α) sin αt and v ← v cos αt − α x sin αt. Rounding errors
     do not build up: the three inner products that give α also tell how far x is from unit length
@@ -116,7 +116,7 @@ class Sphere(Manifold):
         return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
-        """Say which values are of unit length; see `Manifold.contains`."""
+        """Test which values are of unit length; see `Manifold.contains`."""
         return np.abs(np.linalg.norm(x, axis=-1) - 1.0) <= atol
 
     def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:

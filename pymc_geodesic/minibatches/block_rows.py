@@ -11,7 +11,7 @@ from scipy import sparse
 
 from pymc_geodesic.minibatches.source import describe_undefined
 from pymc_geodesic.runtime.jit import compiled
-from pymc_geodesic.runtime.missing_values import missing
+from pymc_geodesic.runtime.missing_values import missing_message
 from pymc_geodesic.sparse import SparseContainers, canonical_rows
 
 
@@ -225,7 +225,7 @@ class DenseRows(ContainerRows):
             )
         array = part if hasattr(part, "dtype") else np.asarray(part)
         if np.ma.is_masked(array):
-            raise ValueError(missing("a block of batches= has", f" for {self.name!r}"))
+            raise ValueError(missing_message("a block of batches= has", f" for {self.name!r}"))
         if tuple(array.shape[1:]) != self.row_shape:
             raise ValueError(
                 f"batches= yields rows of shape {tuple(array.shape[1:])} for {self.name!r}, whose "

@@ -24,7 +24,7 @@ from pymc_geodesic.minibatches.resident_rows import (
 )
 from pymc_geodesic.minibatches.row_inputs import RowIndex
 from pymc_geodesic.minibatches.source import StreamedSource
-from pymc_geodesic.runtime.background import BackgroundWork
+from pymc_geodesic.runtime.threads import BackgroundTask
 
 WINDOW = 16
 """Number of minibatches whose rows are shuffled together."""
@@ -302,7 +302,7 @@ class StreamedBlocks(StreamedSource):
             )
         self._first_rows = format.first_rows(first, EXAMPLES)
         self.arrays, self.whole = format.empty(batch_size)
-        self._loading: BackgroundWork[_Block] | None = None
+        self._loading: BackgroundTask[_Block] | None = None
         self._block: _Block | None = None
         self._spare = Buffers()
         self._means = BlockMeans()
@@ -442,7 +442,7 @@ class StreamedBlocks(StreamedSource):
     def _load_next(self, begin: int) -> None:
         """Begin to load the next block, with the present minimum number of rows."""
         least = self._least_of_next = self._least_of_next or self._least_rows
-        self._loading = BackgroundWork(lambda: self._load(begin, least))
+        self._loading = BackgroundTask(lambda: self._load(begin, least))
 
     @property
     def state(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 r"""Mixture models: clusters of unit vectors, clusters of counts, and mixtures of classifiers.
 
+Problem: divide rows into groups, and know how uncertain the groups and their number are.
 `vmf_mixture` returns a `pymc.Model`: a mixture of von Mises–Fisher distributions with a fixed
 number of components, or a truncated Dirichlet process. Dirichlet-process mixtures without
 truncation are not models of a fixed number of variables; the functions named model + method, and
@@ -15,8 +16,11 @@ rows of counts                     `dp_categorical_gibbs` (exact and fast); `dp_
 features and labels                `infinite_svm` (hinge), `dp_multinomial_logit_sgnht` (logit)
 =================================  ==========================================================
 
-Then, from the draws: `component_probabilities` of unit vectors, `perplexity` and `log_predictive`
-of held-out counts, `predict` and `predict_proba` of the labels of new rows.
+Then, from the draws: `component_probabilities` of unit vectors, observed or new, whose
+``.argmax("component")`` is the cluster; `perplexity` and `log_predictive` of held-out counts;
+`predict` and `predict_proba` of the labels of new rows. They return an `xarray.DataArray`, except
+`perplexity`, a number. Clusters have no order: `pymc_geodesic.topics.align_topics` gives the
+components of all draws one order before means are taken.
 
 References
 ----------
@@ -46,7 +50,7 @@ from pymc_geodesic.mixtures.log_predictive import log_predictive, perplexity
 from pymc_geodesic.mixtures.mixture_of_experts import dp_multinomial_logit_sgnht, infinite_svm
 from pymc_geodesic.mixtures.spherical_clustering import spherical_kmeans, vmf_mixture_em
 from pymc_geodesic.mixtures.vmf_mixture import component_probabilities, vmf_mixture
-from pymc_geodesic.runtime.convergence import ConvergenceWarning
+from pymc_geodesic.runtime.iterations import ConvergenceWarning
 
 __all__ = [
     "ConvergenceWarning",

@@ -21,8 +21,8 @@ import numpy as np
 
 from pymc_geodesic.kernels.topic_assignments import SMALLEST_TOTAL
 from pymc_geodesic.runtime.jit import borrow, compiled
-from pymc_geodesic.runtime.log_gamma import log_gamma
 from pymc_geodesic.runtime.streams import pick, uniform
+from pymc_geodesic.runtime.variates import log_gamma
 
 
 @compiled

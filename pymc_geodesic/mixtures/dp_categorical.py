@@ -19,8 +19,8 @@ from pymc_geodesic.mixtures.collapsed_gibbs import (
     draw_concentration,
     draw_concentration_of_sticks,
 )
-from pymc_geodesic.runtime.chains import draw_after, each_chain
-from pymc_geodesic.runtime.log_gamma import fill_log_gamma
+from pymc_geodesic.runtime.iterations import draw_after, each_chain
+from pymc_geodesic.runtime.variates import fill_log_gamma
 from pymc_geodesic.sparse.count_matrices import axis_coords, concentration, word_counts
 
 SMALLEST_PROBABILITY = 1e-290
@@ -256,41 +256,52 @@ class RowBatches:
         return batch
 
 
+@dataclass(frozen=True)
+class SamplingOptions:
+    """Numbers of draws and chains, what is stored of a draw, seed and progress bar."""
+
+    draws: int
+    tune: int
+    thin: int
+    chains: int
+    n_components: int | None
+    keep_assignments: bool
+    random_seed: int | np.random.Generator | None
+    progressbar: bool
+
+    def __post_init__(self) -> None:
+        """Validate the numbers."""
+        check_integers(
+            draws=(self.draws, 1),
+            tune=(self.tune, 0),
+            thin=(self.thin, 1),
+            chains=(self.chains, 1),
+            n_components=(1 if self.n_components is None else self.n_components, 1),
+        )
+
+
 def sample_chains(
     mixture: Mixture,
+    options: SamplingOptions,
     new_chain: Callable[[np.random.Generator], Chain],
-    *,
-    draws: int,
-    tune: int,
-    thin: int,
-    chains: int,
-    n_components: int | None,
-    keep_assignments: bool,
-    random_seed: int | np.random.Generator | None,
-    progressbar: bool,
 ) -> xr.DataTree:
     """Run chains one after the other; return their draws, components sorted by weight."""
-    check_integers(
-        draws=(draws, 1),
-        tune=(tune, 0),
-        thin=(thin, 1),
-        chains=(chains, 1),
-        n_components=(1 if n_components is None else n_components, 1),
-    )
     found: list[list[Draw]] = []
-    all_iterations = tune + draws * thin
+    all_iterations = options.tune + options.draws * options.thin
     for _, rng, iterations in each_chain(
-        random_seed, chains, all_iterations, progressbar=progressbar
+        options.random_seed, options.chains, all_iterations, progressbar=options.progressbar
     ):
         chain = new_chain(rng)
         kept = []
         for iteration in iterations:
             chain.advance()
-            if draw_after(iteration, tune, thin) is not None:
+            if draw_after(iteration, options.tune, options.thin) is not None:
                 draw = chain.draw()
-                kept.append(draw if keep_assignments else draw._replace(assignments=_NONE))
+                if not options.keep_assignments:
+                    draw = draw._replace(assignments=_NONE)
+                kept.append(draw)
         found.append(kept)
-    return _tree(mixture, found, n_components, keep_assignments=keep_assignments)
+    return _tree(mixture, found, options.n_components, keep_assignments=options.keep_assignments)
 
 
 _NONE = np.empty(0, dtype=np.int32)

@@ -37,6 +37,7 @@ from pymc_geodesic.mixtures.dp_categorical import (
     Counts,
     Draw,
     Mixture,
+    SamplingOptions,
     draw_given_clusters,
     sample_chains,
 )
@@ -363,19 +364,15 @@ def dp_categorical_gibbs(
     """
     mixture = Mixture.of(counts, beta, alpha, rows, categories)
     proposals = _proposals(split_merge)
+    options = SamplingOptions(
+        draws, tune, thin, chains, n_components, keep_assignments, random_seed, progressbar
+    )
     return sample_chains(
         mixture,
+        options,
         lambda rng: CollapsedChain(
             mixture, rng, one_after_another(repeat(proposals[0], int(tune)), repeat(proposals[1]))
         ),
-        draws=draws,
-        tune=tune,
-        thin=thin,
-        chains=chains,
-        n_components=n_components,
-        keep_assignments=keep_assignments,
-        random_seed=random_seed,
-        progressbar=progressbar,
     )
 
 

@@ -25,6 +25,7 @@ from pymc_geodesic.mixtures.dp_categorical import (
     Draw,
     Mixture,
     RowBatches,
+    SamplingOptions,
     draw_dirichlet,
     draw_given_clusters,
     sample_chains,
@@ -269,18 +270,10 @@ def dp_categorical_slice(
     """
     mixture = Mixture.of(counts, beta, alpha, rows, categories)
     start = Start(start_rows, start_sweeps, start_split_merge)
-    return sample_chains(
-        mixture,
-        lambda rng: SliceChain(mixture, rng, batch_size, start),
-        draws=draws,
-        tune=tune,
-        thin=thin,
-        chains=chains,
-        n_components=n_components,
-        keep_assignments=keep_assignments,
-        random_seed=random_seed,
-        progressbar=progressbar,
+    options = SamplingOptions(
+        draws, tune, thin, chains, n_components, keep_assignments, random_seed, progressbar
     )
+    return sample_chains(mixture, options, lambda rng: SliceChain(mixture, rng, batch_size, start))
 
 
 class SliceChain:

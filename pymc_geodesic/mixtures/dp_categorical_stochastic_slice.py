@@ -19,13 +19,14 @@ from pymc_geodesic.mixtures.dp_categorical import (
     Draw,
     Mixture,
     RowBatches,
+    SamplingOptions,
     sample_chains,
 )
 from pymc_geodesic.mixtures.dp_categorical_gibbs import Start, first_clusters
 from pymc_geodesic.mixtures.dp_categorical_slice import break_sticks, draw_slices, slice_rows
 from pymc_geodesic.runtime.jit import compiled
-from pymc_geodesic.runtime.log_gamma import fill_log_gamma
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
+from pymc_geodesic.runtime.variates import fill_log_gamma
 
 SMALLEST_STATE = 1e-290
 """Lower bound of the expanded mean, whose logarithm is stored."""
@@ -192,17 +193,13 @@ def dp_categorical_stochastic_slice(
     start = Start(start_rows, start_sweeps, start_split_merge)
     if batch_size == "auto":
         batch_size = min(DEFAULT_BATCH_SIZE, mixture.rows.n_rows)
+    options = SamplingOptions(
+        draws, tune, thin, chains, n_components, keep_assignments, random_seed, progressbar
+    )
     return sample_chains(
         mixture,
+        options,
         lambda rng: StochasticSliceChain(mixture, rng, method, batch_size, step, start),
-        draws=draws,
-        tune=tune,
-        thin=thin,
-        chains=chains,
-        n_components=n_components,
-        keep_assignments=keep_assignments,
-        random_seed=random_seed,
-        progressbar=progressbar,
     )
 
 

@@ -11,17 +11,19 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp, softmax
 from scipy.stats import multivariate_t
 
-from pymc_geodesic.arguments import check_count
-from pymc_geodesic.diagnostics.draws import group_with
+from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced, group_with
 from pymc_geodesic.distributions.labels import label_probabilities
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 
 EXPERT_NAMES = ("sizes", "weights", "mean", "lower")
 PRIOR_NAMES = ("strength", "alpha", "prior_mean", "prior_lower")
-MODELS = "the draws of mixtures.infinite_svm or mixtures.dp_multinomial_logit_sgnht"
+MODELS = (
+    "the draws of mixtures.infinite_svm or mixtures.dp_multinomial_logit_sgnht "
+    "(component_probabilities takes those of mixtures.vmf_mixture)"
+)
 
 
-def predict(idata: xr.DataTree, X: ArrayLike, *, n_draws: int | None = 50) -> xr.DataArray:
+def predict(idata: xr.DataTree, X: ArrayLike, *, n_draws: int | None = None) -> xr.DataArray:
     r"""Predict the label of new rows by a mixture of classifiers.
 
     The label with the largest probability: for draws of
@@ -35,7 +37,7 @@ def predict(idata: xr.DataTree, X: ArrayLike, *, n_draws: int | None = 50) -> xr
     X : array_like, shape (row, feature)
         Features, scaled as those of the model.
     n_draws : int, optional
-        Number of draws to average over, evenly spaced in each chain; None for all.
+        Number of posterior draws to use, evenly spaced over all chains; all by default.
 
     Returns
     -------
@@ -46,7 +48,7 @@ def predict(idata: xr.DataTree, X: ArrayLike, *, n_draws: int | None = 50) -> xr
     ------
     ValueError
         If X does not have the features of the model or contains numbers that are not finite,
-        ``n_draws`` is not positive, or the draws are from another model.
+        ``n_draws`` exceeds the number of draws, or the draws are from another model.
 
     See Also
     --------
@@ -76,7 +78,7 @@ def predict_proba(
     X: ArrayLike,
     *,
     kind: Literal["label", "votes"] = "label",
-    n_draws: int | None = 50,
+    n_draws: int | None = None,
 ) -> xr.DataArray:
     r"""Probability of each label of new rows by a mixture of classifiers.
 
@@ -101,7 +103,7 @@ def predict_proba(
         multinomial logit or the hinge pseudo-likelihood normalized over the labels; or 1 for the
         label with the largest score and 0 for the others.
     n_draws : int, optional
-        Number of draws to average over, evenly spaced in each chain; None for all.
+        Number of posterior draws to use, evenly spaced over all chains; all by default.
 
     Returns
     -------
@@ -142,8 +144,7 @@ def _average(
 
     By default by votes for the hinge loss, and by probabilities for the logit.
     """
-    check_count("n_draws", n_draws)
-    refuse_missing("X", X)
+    check_missing("X", X)
     rows = np.atleast_2d(np.asarray(X, dtype=float))
     posterior = group_with(idata, EXPERT_NAMES, f"{function} takes {MODELS}")
     prior = group_with(idata, PRIOR_NAMES, f"{function} takes {MODELS}", group="constant_data")
@@ -160,26 +161,24 @@ def _average(
     )
     n_classes = posterior.sizes["class"]
     total = np.zeros((len(rows), n_classes))
-    n_all = posterior.sizes["draw"]
-    n_used = n_all if n_draws is None else min(n_draws, n_all)
-    draws = np.linspace(0, n_all - 1, n_used).astype(int)
-    for chain in range(posterior.sizes["chain"]):
-        for draw in draws:
-            one = posterior.isel(chain=chain, draw=draw)
-            sizes = one["sizes"].values
-            used = np.flatnonzero(sizes > 0)
-            weights, mean, lower = (one[name].values for name in ("weights", "mean", "lower"))
-            logp = np.empty((len(rows), len(used) + 1))
-            logp[:, -1] = log_new
-            for j, k in enumerate(used):
-                logp[:, j] = np.log(sizes[k]) + _log_predictive(
-                    rows, mean[k], lower[k], strength + sizes[k], p + 2.0 + sizes[k]
-                )
-            share = np.exp(logp - logsumexp(logp, axis=1, keepdims=True))
-            for j, k in enumerate(used):
-                total += share[:, [j]] * predict_expert(features @ weights[k].T)
-            total += share[:, -1:] / n_classes
-    total /= posterior.sizes["chain"] * len(draws)
+    samples = posterior.stack(sample=("chain", "draw"))
+    chosen = evenly_spaced(n_draws, samples.sizes["sample"])
+    for draw in chosen:
+        one = samples.isel(sample=draw)
+        sizes = one["sizes"].values
+        used = np.flatnonzero(sizes > 0)
+        weights, mean, lower = (one[name].values for name in ("weights", "mean", "lower"))
+        logp = np.empty((len(rows), len(used) + 1))
+        logp[:, -1] = log_new
+        for j, k in enumerate(used):
+            logp[:, j] = np.log(sizes[k]) + _log_predictive(
+                rows, mean[k], lower[k], strength + sizes[k], p + 2.0 + sizes[k]
+            )
+        share = np.exp(logp - logsumexp(logp, axis=1, keepdims=True))
+        for j, k in enumerate(used):
+            total += share[:, [j]] * predict_expert(features @ weights[k].T)
+        total += share[:, -1:] / n_classes
+    total /= len(chosen)
     return xr.DataArray(
         total,
         dims=("row", "class"),

@@ -11,8 +11,8 @@ import xarray as xr
 from scipy import sparse
 from scipy.special import gammaln, logsumexp
 
-from pymc_geodesic.diagnostics.draws import group_with
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.diagnostics.posterior_draws import group_with
+from pymc_geodesic.sparse.count_matrices import word_counts
 
 PACKAGE = str(Path(__file__).parents[1])
 
@@ -73,7 +73,7 @@ def log_predictive(idata: xr.DataTree, counts: Any, *, average: bool = True) -> 
     posterior = group_with(idata, ("weights", "topics"), takes)
     weights, topics = posterior["weights"].values, posterior["topics"].values
     _validate_weights(weights, topics, takes)
-    rows = _validate_rows(counts, topics.shape[-1])
+    rows = word_counts(counts, topics.shape[-1])
     rest = np.clip(1.0 - weights.sum(axis=-1), 0.0, 1.0)
     log_prior = np.full(rows.shape[0], -np.inf)
     if np.any(rest > 1e-9):
@@ -157,23 +157,6 @@ def _warn_of_dropped_clusters(posterior: xr.Dataset, n_kept: int) -> None:
             UserWarning,
             skip_file_prefixes=(PACKAGE,),
         )
-
-
-def _validate_rows(counts: Any, n_categories: int) -> sparse.csr_array:
-    """Validate counts and return them as a sparse matrix."""
-    refuse_missing("counts", counts)
-    rows = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
-    if rows.ndim != 2 or rows.shape[1] != n_categories:
-        raise ValueError(
-            f"counts must have the shape (rows, {n_categories}), with the categories of the draws, "
-            f"got {rows.shape}"
-        )
-    rows = rows.astype(np.float64)
-    rows.sum_duplicates()
-    rows.eliminate_zeros()
-    if np.any(~(rows.data > 0) | (rows.data != np.floor(rows.data))):
-        raise ValueError("counts must be nonnegative integers")
-    return rows
 
 
 def _log_prior(rows: sparse.csr_array, beta: np.ndarray) -> np.ndarray:

@@ -31,8 +31,8 @@ from pymc_geodesic.mixtures.expert_gibbs import (
     sample_assignments,
     thermostat_weights,
 )
-from pymc_geodesic.runtime.chains import each_chain
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.iterations import each_chain
+from pymc_geodesic.runtime.missing_values import check_missing
 from pymc_geodesic.runtime.streams import new_stream
 
 N_AUXILIARY = 3
@@ -361,7 +361,7 @@ def _validate_rows(
     X: ArrayLike, y: ArrayLike, n_classes: int | None
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Validate features and labels; return them with the number of classes."""
-    refuse_missing("X", X)
+    check_missing("X", X)
     features = np.ascontiguousarray(X, dtype=float)
     if features.ndim != 2 or 0 in features.shape:
         raise ValueError(f"X must be a matrix (row, feature), got shape {features.shape}")
@@ -371,7 +371,7 @@ def _validate_rows(
             f"column {constant[0]} of X is constant, so that its normal distribution is singular. "
             "Drop the column; intercept=True adds an intercept to the scores."
         )
-    refuse_missing("y", y)
+    check_missing("y", y)
     labels = np.asarray(y)
     if labels.shape != (len(features),):
         raise ValueError(

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.distributions.validation import unit_points
 from pymc_geodesic.ops.bessel import kappa_of_resultant_length, log_vmf_normalizer
-from pymc_geodesic.runtime.convergence import warn_of_last_pass
+from pymc_geodesic.runtime.iterations import warn_not_converged
 
 Array = NDArray[np.float64]
 
@@ -191,7 +191,7 @@ def vmf_mixture_em(
     assert best is not None
     if last_gain > 0.0:
         unit = "added {:.2g} to the log-likelihood"
-        warn_of_last_pass("vmf_mixture_em", max_passes, last_gain, unit)
+        warn_not_converged("vmf_mixture_em", max_passes, last_gain, unit)
     order = np.argsort(-best.weights, kind="stable")
     return VMFMixtureFit(
         best.weights[order],
@@ -297,7 +297,7 @@ def spherical_kmeans(
             best, best_fit, n_changed = fit, total, changed
     if n_changed:
         unit = "changed the cluster of {} points"
-        warn_of_last_pass("spherical_kmeans", max_passes, n_changed, unit)
+        warn_not_converged("spherical_kmeans", max_passes, n_changed, unit)
     return best
 
 

@@ -13,8 +13,7 @@ import xarray as xr
 from scipy import sparse
 from scipy.special import logsumexp
 
-from pymc_geodesic.arguments import check_count
-from pymc_geodesic.diagnostics.draws import group_with
+from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced, group_with
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.distributions.initial_values import with_initial_value
 from pymc_geodesic.distributions.validation import unit_points
@@ -22,7 +21,7 @@ from pymc_geodesic.kernels.stick_breaking import sticks_of_weights
 from pymc_geodesic.mixtures.spherical_clustering import vmf_mixture_em
 from pymc_geodesic.ops import bessel
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
-from pymc_geodesic.runtime.convergence import ConvergenceWarning
+from pymc_geodesic.runtime.iterations import ConvergenceWarning
 from pymc_geodesic.sparse import SparseData
 
 MIN_KAPPA, MAX_KAPPA = 1e-2, 1e5
@@ -204,7 +203,7 @@ def component_probabilities(
     points: Any,
     *,
     var_names: Sequence[str] = NAMES,
-    n_draws: int | None = 500,
+    n_draws: int | None = None,
 ) -> xr.DataArray:
     r"""Posterior probability of each component for each point.
 
@@ -227,7 +226,7 @@ def component_probabilities(
     var_names : list of str
         Names of weights, mean directions and concentrations.
     n_draws : int, optional
-        Number of draws to average over, evenly spaced; None for all.
+        Number of posterior draws to use, evenly spaced over all chains; all by default.
 
     Returns
     -------
@@ -236,7 +235,8 @@ def component_probabilities(
     Raises
     ------
     ValueError
-        If a variable is missing, or points are not unit vectors or have another dimension.
+        If a variable is missing, ``n_draws`` exceeds the number of draws, or points are not unit
+        vectors or have another dimension.
 
     Examples
     --------
@@ -262,11 +262,7 @@ def component_probabilities(
     kappa = np.broadcast_to(kappa.reshape(len(kappa), -1), weights.shape)
     if points.shape[1] != d:
         raise ValueError(f"points have {points.shape[1]} coordinates, but {var_names[1]!r} has {d}")
-    check_count("n_draws", n_draws)
-    n_all = len(weights)
-    chosen = np.arange(n_all)
-    if n_draws is not None and n_draws < n_all:
-        chosen = np.linspace(0, n_all - 1, n_draws).astype(int)
+    chosen = evenly_spaced(n_draws, len(weights))
     total = np.zeros((points.shape[0], weights.shape[1]))
     for draw in chosen:
         with np.errstate(divide="ignore"):

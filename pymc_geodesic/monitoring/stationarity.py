@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.manifolds.blocks import project
+from pymc_geodesic.manifolds.product_flows import project
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pymc_geodesic.monitoring.stationarity import (
     StationaritySums,
     TangentGradient,
 )
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 
 _MEAN_REMEDY = (
     "Use more tuning draws, start nearer to the posterior (initvals=), or use GMC or NUTS, which "

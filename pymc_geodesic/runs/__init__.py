@@ -1,4 +1,4 @@
-"""Long runs: checkpoints while they are going, and going on after they were stopped."""
+"""Long runs: checkpoints during sampling, and continuation after an interruption."""
 
 from pymc_geodesic.runs.reading import open_run
 from pymc_geodesic.runs.resume import resume

@@ -1,4 +1,4 @@
-"""Reading a run, finished or still going."""
+"""Files of a run, and functions that read its draws and status, also during sampling."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import pymc as pm
 from xarray import DataTree
 
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.runs.chain import Replay
-from pymc_geodesic.runs.chain_files import ChainFiles, Draws, joined
-from pymc_geodesic.runs.encoding import read_tree
-from pymc_geodesic.runs.pymc_parts import find_constants, find_observations
+from pymc_geodesic.runs.chain_files import ChainFiles, Draws, concatenate
+from pymc_geodesic.runs.chain_trace import Replay
+from pymc_geodesic.runs.pymc_backend import find_constants, find_observations
+from pymc_geodesic.runs.serialization import read_tree
 
 FORMAT = 1
-"""Number of the layout of the files."""
+"""Version of the file format."""
 
-_OF_ARVIZ = {
+_ARVIZ_NAMES = {
     "model_logp": "lp",
     "mean_tree_accept": "acceptance_rate",
     "depth": "tree_depth",
     "tree_size": "n_steps",
 }
-"""Names of ArviZ for sample stats of PyMC."""
+"""ArviZ names of sample stats of PyMC."""
 
 
 class RunFiles:
@@ -44,7 +44,7 @@ class RunFiles:
     FileNotFoundError
         If there is no run.
     ValueError
-        If another version of the package wrote it in another layout.
+        If it has another file format.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,13 +57,13 @@ class RunFiles:
         self.key: dict[str, Any] = read_tree(path / "run.npz")
         if self.key["format"] != FORMAT:
             raise ValueError(
-                f"{path} is of layout {self.key['format']}, and this version reads {FORMAT}: "
+                f"{path} has file format {self.key['format']}, and this version reads {FORMAT}: "
                 "install the version of pymc_geodesic that wrote it"
             )
 
     @property
     def total(self) -> int:
-        """Draws of one chain that were asked for, with tuning."""
+        """Requested draws of one chain, warm-up included."""
         return self.key["tune"] + self.key["draws"]
 
     def chain(self, chain: int) -> ChainFiles:
@@ -71,27 +71,27 @@ class RunFiles:
         return ChainFiles(self.path / f"chain-{chain}")
 
     def replay(self, chain: int) -> Replay | None:
-        """Take back what a chain has drawn, up to the last state.
+        """Draws of a chain up to its last checkpoint, and removal of later files.
 
-        Draws behind it, which are drawn again, stay until as many are there. Those of several
-        segments are forgotten: without states among them they are what damaged files have left, and
-        a chain should not be without a record for so long.
+        A single segment after the checkpoint stays on disk until as many draws have been drawn
+        again. Several segments without checkpoints among them are left by damaged files and are
+        removed, so that the chain does not continue for long without a checkpoint.
         """
         files = self.chain(chain)
         start = files.read_start()
         if start is None:
             return None
         segments = files.segments()
-        record = files.last_record(sum(draws.n for _, draws in segments)) or start
-        kept = [draws for first, draws in segments if first < record.n]
-        behind = [draws.n for first, draws in segments if first >= record.n]
-        n_behind = behind[0] if len(behind) == 1 else 0
-        files.forget_after(record.n, but_next=n_behind > 0)
-        return Replay(start, joined(kept), record, record.n + n_behind)
+        checkpoint = files.last_checkpoint(sum(draws.n for _, draws in segments)) or start
+        kept = [draws for first, draws in segments if first < checkpoint.n]
+        later = [draws.n for first, draws in segments if first >= checkpoint.n]
+        n_later = later[0] if len(later) == 1 else 0
+        files.remove_after(checkpoint.n, keep_next=n_later > 0)
+        return Replay(start, concatenate(kept), checkpoint, checkpoint.n + n_later)
 
 
-def _chosen(lengths: list[int]) -> list[int]:
-    """Choose chains so that the draws that all of them have are as many as can be."""
+def _choose_chains(lengths: list[int]) -> list[int]:
+    """Choose the chains that maximize the number of draws if all are cut to the shortest."""
     order = sorted(range(len(lengths)), key=lambda chain: lengths[chain])
     totals = [lengths[chain] * (len(order) - i) for i, chain in enumerate(order)]
     if not totals or max(totals) == 0:
@@ -100,25 +100,27 @@ def _chosen(lengths: list[int]) -> list[int]:
 
 
 def _stats(draws: Draws, part: slice, kinds: list[dict[str, str]]) -> dict[str, np.ndarray]:
-    """Sample stats by name; those that several step methods have get a last axis."""
+    """Sample stats by name, with a last axis for those of several step methods."""
     found: dict[str, list[np.ndarray]] = {}
     for columns, kinds_of_step in zip(draws.stats, kinds, strict=False):
         for name, column in columns.items():
             kind = np.dtype(kinds_of_step[name])
             if isinstance(column, list) and not kind.hasobject:
-                # PyMC leaves a zero where a draw has none.
+                # As in PyMC, missing entries are zero.
                 column = np.array([0 if entry is None else entry for entry in column], kind)
-            # A warning is an object, and no file of ArviZ holds one.
+            # Warnings are objects, which ArviZ cannot write to a file.
             if name not in ("warning", "tune") and isinstance(column, np.ndarray):
                 found.setdefault(name, []).append(column[part])
     return {
-        _OF_ARVIZ.get(name, name): columns[0] if len(columns) == 1 else np.stack(columns, axis=-1)
+        _ARVIZ_NAMES.get(name, name): columns[0]
+        if len(columns) == 1
+        else np.stack(columns, axis=-1)
         for name, columns in found.items()
         if len({column.shape for column in columns}) == 1
     }
 
 
-def _in_common(parts: list[dict[str, np.ndarray]], n: int) -> dict[str, np.ndarray]:
+def _stack_common(parts: list[dict[str, np.ndarray]], n: int) -> dict[str, np.ndarray]:
     names = [
         name
         for name in parts[0]
@@ -127,8 +129,10 @@ def _in_common(parts: list[dict[str, np.ndarray]], n: int) -> dict[str, np.ndarr
     return {name: np.stack([part[name][:n] for part in parts]) for name in names}
 
 
-def tree_of(run: RunFiles, *, model: pm.Model | None = None, save_warmup: bool = True) -> DataTree:
-    """Put the draws of all chains together; chains that are far behind the others are left out."""
+def data_tree(
+    run: RunFiles, *, model: pm.Model | None = None, save_warmup: bool = True
+) -> DataTree:
+    """Draws of all chains, without those whose omission leaves more draws."""
     chains = [run.chain(chain).read() for chain in range(run.key["chains"])]
     tune = run.key["tune"]
     groups: dict[str, Mapping[str, np.ndarray]] = {}
@@ -136,7 +140,7 @@ def tree_of(run: RunFiles, *, model: pm.Model | None = None, save_warmup: bool =
     used: list[int] = []
     for prefix, part in phases.items():
         lengths = [len(range(*part.indices(draws.n))) for draws in chains]
-        chosen = _chosen(lengths)
+        chosen = _choose_chains(lengths)
         if not chosen:
             continue
         n = min(lengths[chain] for chain in chosen)
@@ -150,8 +154,8 @@ def tree_of(run: RunFiles, *, model: pm.Model | None = None, save_warmup: bool =
         values = [
             {name: array[part] for name, array in chains[chain].values.items()} for chain in chosen
         ]
-        groups[f"{prefix}posterior"] = _in_common(values, n)
-        groups[f"{prefix}sample_stats"] = _in_common(
+        groups[f"{prefix}posterior"] = _stack_common(values, n)
+        groups[f"{prefix}sample_stats"] = _stack_common(
             [_stats(chains[chain], part, run.key["stats"]) for chain in chosen], n
         )
     labels = run.key["labels"]
@@ -172,7 +176,7 @@ def tree_of(run: RunFiles, *, model: pm.Model | None = None, save_warmup: bool =
 
 
 def open_run(path: str | Path) -> DataTree:
-    """Read the draws of a run, finished or still going.
+    """Read the draws of a run, also during sampling.
 
     Parameters
     ----------
@@ -182,9 +186,9 @@ def open_run(path: str | Path) -> DataTree:
     Returns
     -------
     DataTree
-        Groups ``posterior`` and ``sample_stats``, and those of tuning with ``warmup_`` before their
-        names, as far as there are draws. Chains are as long as the shortest; those so short that
-        more draws are left without them are left out, with a warning.
+        Groups ``posterior`` and ``sample_stats``, and ``warmup_posterior`` and
+        ``warmup_sample_stats``, if they have draws. Chains are cut to the shortest. Chains so short
+        that more draws are left without them are omitted, with a warning.
 
     Raises
     ------
@@ -193,7 +197,7 @@ def open_run(path: str | Path) -> DataTree:
 
     See Also
     --------
-    resume : goes on with the run.
+    resume : continues the run.
 
     Examples
     --------
@@ -202,26 +206,27 @@ def open_run(path: str | Path) -> DataTree:
     Traceback (most recent call last):
     FileNotFoundError: nothing holds no run; ...
     """
-    return tree_of(RunFiles(Path(path)))
+    return data_tree(RunFiles(Path(path)))
 
 
 def status(path: str | Path) -> str:
-    """Describe a run in a line for each chain."""
+    """Status of a run, one line per chain."""
     run = RunFiles(Path(path))
     lines = [
-        f"{run.path}: {run.key['chains']} chains, each {run.key['tune']} draws of tuning and "
-        f"{run.key['draws']} to keep"
+        f"{run.path}: {run.key['chains']} chains, each {run.key['tune']} tuning draws and "
+        f"{run.key['draws']} draws"
     ]
     for chain in range(run.key["chains"]):
         files = run.chain(chain)
         n, written = files.read().n, files.written_at()
         if written is None:
-            lines.append(f"  chain {chain}: not begun")
+            lines.append(f"  chain {chain}: not started")
             continue
         phase = "tuning" if n < run.key["tune"] else "drawing" if n < run.total else "finished"
         tuned = min(n, run.key["tune"])
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(written))
         lines.append(
-            f"  chain {chain}: {phase}, {tuned} of tuning and {n - tuned} draws, last record {when}"
+            f"  chain {chain}: {phase}, {tuned} tuning draws and {n - tuned} draws, "
+            f"last written {when}"
         )
     return "\n".join(lines)

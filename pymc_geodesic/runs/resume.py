@@ -1,4 +1,4 @@
-"""Going on with a run."""
+"""Continuation of a run that was interrupted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pymc as pm
 from xarray import DataTree
 
-from pymc_geodesic.runs.identity import check_identity, identity_of
-from pymc_geodesic.runs.reading import RunFiles, tree_of
-from pymc_geodesic.runs.recipe import AUTOMATIC, make_step
+from pymc_geodesic.runs.identity import AUTOMATIC, build_step, check_identity, identity_of
+from pymc_geodesic.runs.reading import RunFiles, data_tree
 from pymc_geodesic.runs.trace import CheckpointTrace
 
-_OF_THE_RUN = ("tune", "chains", "random_seed", "trace", "var_names", "nuts_sampler")
+_FIXED = ("tune", "chains", "random_seed", "trace", "var_names", "nuts_sampler")
+"""Arguments of `pymc.sample` that the run determines."""
 
 
 def resume(
@@ -26,43 +26,43 @@ def resume(
     any_version: bool = False,
     **kwargs: Any,
 ) -> DataTree:
-    """Go on with a run that `CheckpointTrace` has written.
+    """Continue a run that `CheckpointTrace` wrote.
 
-    Chains go on from their last record, those that have not begun begin, and those that are done
-    are read. The draws are, bit for bit, those of a run that was never stopped.
+    Chains continue from their last checkpoint, chains that have not started start, and complete
+    chains are read. The draws are bit-identical to those of an uninterrupted run.
 
     Parameters
     ----------
     path : path-like
         Folder of the run.
     model : pymc.Model, optional
-        The model of the run with its data; by default that of the context.
+        The model of the run with its data; by default the model of the context.
     draws : int, optional
-        Draws that a chain is to have after tuning; by default as many as were asked for.
+        Draws per chain after tuning; by default as many as the run requested.
     step : step method or list of them, optional
-        The step method with which the run began. It is made again from its arguments, but for those
-        that a file cannot hold, such as ``batches=``.
+        The step method with which the run started. It is required if it has arguments that cannot
+        be serialized, such as ``batches=``; otherwise it is constructed from the run.
     any_version : bool, default False
-        Go on with other versions of packages; draws may then differ from those of a run that was
-        never stopped.
+        Whether to continue with other versions of packages; draws may then differ from those of an
+        uninterrupted run.
     **kwargs
-        Arguments of `pymc.sample` that change no draw, such as ``cores`` and ``progressbar``, and
-        ``initvals`` where the run began with it.
+        Arguments of `pymc.sample` that do not change draws, such as ``cores`` and ``progressbar``,
+        and ``initvals`` if the run started with it.
 
     Returns
     -------
     DataTree
-        All draws of the run, as `pymc.sample` returns them.
+        All draws of the run, as returned by `pymc.sample`.
 
     Raises
     ------
     ValueError
-        If the model, its data, the step or the versions of packages are not those of the run; it
-        names what differs. If the run has more draws than `draws`.
+        If the model, its data, the step or the versions of packages differ from those of the run,
+        or if the run has more draws than `draws`.
     FileNotFoundError
         If there is no run.
     BlockingIOError
-        If another process is drawing for the run.
+        If another process samples the run.
 
     See Also
     --------
@@ -86,8 +86,8 @@ def resume(
     """
     model = pm.modelcontext(model)
     run = RunFiles(Path(path))
-    if taken := [name for name in _OF_THE_RUN if name in kwargs]:
-        raise TypeError(f"resume takes no {', '.join(taken)}: they are those of the run")
+    if taken := [name for name in _FIXED if name in kwargs]:
+        raise TypeError(f"resume takes no {', '.join(taken)}: the run determines them")
     check_identity(run.key["identity"], identity_of(model), any_version=any_version)
     tune, chains = run.key["tune"], run.key["chains"]
     draws = run.key["draws"] if draws is None else int(draws)
@@ -99,14 +99,14 @@ def resume(
         )
     if all(n == tune + draws for n in counts):
         save_warmup = not kwargs.get("discard_tuned_samples", True)
-        return tree_of(run, model=model, save_warmup=save_warmup)
-    recipe = run.key["step"]
-    if step is None and recipe.get(AUTOMATIC):
-        kwargs["nuts"] = {**recipe["kept"], **kwargs.get("nuts", {})}
-        for own in ("initial_point", "compile_kwargs"):
-            kwargs["nuts"].pop(own, None)
+        return data_tree(run, model=model, save_warmup=save_warmup)
+    serialized = run.key["step"]
+    if step is None and serialized.get(AUTOMATIC):
+        kwargs["nuts"] = {**serialized["kept"], **kwargs.get("nuts", {})}
+        for unused in ("initial_point", "compile_kwargs"):
+            kwargs["nuts"].pop(unused, None)
     elif step is None:
-        step = make_step(recipe, model)
+        step = build_step(serialized, model)
     with model:
         return pm.sample(
             draws=draws,
@@ -116,18 +116,18 @@ def resume(
             random_seed=_seed(run),
             var_names=run.key["var_names"],
             nuts_sampler="pymc",
-            trace=CheckpointTrace._of(run),
+            trace=CheckpointTrace._resume(run),
             **kwargs,
         )
 
 
 def _seed(run: RunFiles) -> np.random.Generator:
-    """Make the generator from which `pymc.sample` made those of the chains.
+    """Restore the generator from which `pymc.sample` spawned those of the chains.
 
     Raises
     ------
     ValueError
-        If no chain has begun.
+        If no chain has started.
     """
     for chain in range(run.key["chains"]):
         start = run.chain(chain).read_start()
@@ -137,7 +137,7 @@ def _seed(run: RunFiles) -> np.random.Generator:
                 state, depth = state.methods[0], depth + 1
             seeds = dict(state.rng.seed_seq_state)
             key = list(seeds.pop("spawn_key"))
-            # Each chain takes a child of this one, and of that, each step among several another.
+            # Each chain spawns a child of it, and each of several steps a child of that.
             mine = key[len(key) - depth]
             sequence = np.random.SeedSequence(
                 entropy=seeds["entropy"],
@@ -147,4 +147,6 @@ def _seed(run: RunFiles) -> np.random.Generator:
             )
             kind = getattr(np.random, state.rng.bit_generator_state["bit_generator"])
             return np.random.Generator(kind(sequence))
-    raise ValueError(f"no chain of the run in {run.path} has begun; remove it and begin again")
+    raise ValueError(
+        f"no chain of the run in {run.path} has started; remove the folder and start again"
+    )

@@ -1,4 +1,4 @@
-"""The trace that writes a run to disk while it is going."""
+"""Trace for `pymc.sample` that writes a run to disk during sampling."""
 
 from __future__ import annotations
 
@@ -13,58 +13,62 @@ import numpy as np
 import pymc as pm
 
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.runs.chain import ChainTrace, Replay
-from pymc_geodesic.runs.columns import Columns
-from pymc_geodesic.runs.encoding import write_tree
-from pymc_geodesic.runs.ending import end_run_with, how_to_go_on
-from pymc_geodesic.runs.identity import identity_of
-from pymc_geodesic.runs.lock import hold, let_go
-from pymc_geodesic.runs.pymc_parts import (
-    KnowsTheStep,
+from pymc_geodesic.runs.chain_files import DrawBuffer
+from pymc_geodesic.runs.chain_trace import ChainTrace, CheckpointSchedule, PointEvaluator, Replay
+from pymc_geodesic.runs.identity import identity_of, serialize_step, step_differences
+from pymc_geodesic.runs.process_control import (
+    acquire_lock,
+    exit_on_sigterm,
+    how_to_resume,
+    release_lock,
+)
+from pymc_geodesic.runs.pymc_backend import (
+    ZarrTraceBase,
     coords_and_dims_for_inferencedata,
     is_transformed_name,
 )
-from pymc_geodesic.runs.reading import FORMAT, RunFiles, tree_of
-from pymc_geodesic.runs.recipe import recipe_of, same_steps
-from pymc_geodesic.runs.values import ValuesAt
+from pymc_geodesic.runs.reading import FORMAT, RunFiles, data_tree
+from pymc_geodesic.runs.serialization import write_tree
 
 
-class CheckpointTrace(KnowsTheStep):
-    """Trace of `pymc.sample` that keeps a run on disk, from where it can go on.
+class CheckpointTrace(ZarrTraceBase):
+    """Trace of `pymc.sample` that writes a run to disk, from which it can be resumed.
 
-    Each chain writes segments of draws and sample stats, and after each the whole state of its step
-    methods, in the process that draws it. A process that is killed loses what it has drawn since
-    the last record; `resume` goes on from there, and its draws are, bit for bit, those of a run
-    that was never stopped.
+    Each chain writes segments of draws and sample stats, and after each a checkpoint with the
+    complete state of its step methods, in the process that samples it. A process that is killed
+    loses the draws since the last checkpoint; `resume` continues from there, and its draws are
+    bit-identical to those of an uninterrupted run.
 
     Parameters
     ----------
     path : path-like
-        Folder of the run; it is made.
+        Folder of the run; it is created.
     every : float, default 5
-        Least number of seconds between two records of a chain, at least 0. Where a record takes
-        long they are fewer, so that they take a hundredth of the time at most.
+        Minimum interval between two checkpoints of a chain in seconds, at least 0.
+    max_overhead : float, default 0.01
+        Maximum fraction of the time spent on writing checkpoints. If one takes long, the interval
+        to the next is longer than `every`.
 
     Raises
     ------
     ValueError
-        If `every` is negative or not finite.
+        If `every` is negative or not finite, or `max_overhead` is not positive.
     FileExistsError
-        In `pymc.sample`, if the folder holds a run already.
+        In `pymc.sample`, if the folder already contains a run.
     TypeError
-        In `pymc.sample`, if a step method has a state that cannot be written.
+        In `pymc.sample`, if the state of a step method cannot be serialized.
 
     See Also
     --------
-    resume : goes on with the run.
-    open_run : reads the draws, also while it is going.
+    resume : continues the run.
+    open_run : reads the draws, also during sampling.
 
     Notes
     -----
-    An interrupt (Ctrl-C, or `KeyboardInterrupt` of a callback) stops the whole run, with
-    ``cores=1`` too, where PyMC without this trace ends one chain and samples the next ones.
+    An interrupt (Ctrl-C, or `KeyboardInterrupt` in a callback) stops the whole run, also with
+    ``cores=1``, where PyMC's own traces end one chain and continue with the next.
 
-    With ``cores=`` above 1, PyMC imports zarr before it lets processes write for themselves:
+    With ``cores=`` above 1, PyMC requires zarr for traces that worker processes write:
     ``pip install zarr``.
 
     Examples
@@ -84,19 +88,22 @@ class CheckpointTrace(KnowsTheStep):
     (1, 20)
     """
 
-    def __init__(self, path: str | Path, every: float = 5.0) -> None:
-        # Not those of the base: it would open a store of another kind.
+    def __init__(self, path: str | Path, every: float = 5.0, *, max_overhead: float = 0.01) -> None:
+        # The constructor of the base class would open a Zarr store.
         if not (every >= 0.0 and math.isfinite(every)):
             raise ValueError(f"every={every!r} must be a number of seconds, at least 0")
+        if not max_overhead > 0.0:
+            raise ValueError(f"max_overhead={max_overhead!r} must be positive")
         self.path = Path(path)
-        self.every = float(every)
-        self._goes_on: RunFiles | None = None
+        self.schedule = CheckpointSchedule(float(every), float(max_overhead))
+        self._resumed: RunFiles | None = None
 
     @classmethod
-    def _of(cls, run: RunFiles) -> CheckpointTrace:
-        """Make the trace of a run that goes on."""
-        trace = cls(run.path, run.key["every"])
-        trace._goes_on = run
+    def _resume(cls, run: RunFiles) -> CheckpointTrace:
+        """Trace of a run that is resumed."""
+        max_overhead = run.key.get("max_overhead", 0.01)
+        trace = cls(run.path, run.key["every"], max_overhead=max_overhead)
+        trace._resumed = run
         return trace
 
     def init_trace(
@@ -109,7 +116,7 @@ class CheckpointTrace(KnowsTheStep):
         vars: Sequence[Any] | None = None,
         test_point: Any = None,
     ) -> None:
-        """Begin or go on; `pymc.sample` calls this before the first chain begins."""
+        """Start or resume the run; `pymc.sample` calls this before the first chain starts."""
         self.model = pm.modelcontext(model)
         self.tuning_steps, self.n_draws = tune, draws
         if vars is None:
@@ -124,59 +131,61 @@ class CheckpointTrace(KnowsTheStep):
             "chains": chains,
             "draws": draws,
             "tune": tune,
-            "every": self.every,
+            "every": self.schedule.every,
+            "max_overhead": self.schedule.max_overhead,
             "var_names": None if vars is None else [v.name for v in named],
             "stats": [{name: kind.str for name, kind in stats.items()} for stats in kinds],
-            "step": recipe_of(step),
+            "step": serialize_step(step),
             "step_before": step.sampling_state,
             "identity": identity_of(self.model),
             "labels": _labels(self.model),
         }
         replays: list[Replay | None] = [None] * chains
-        if self._goes_on is None:
-            self._make_folder()
-            hold(self.path)
+        if self._resumed is None:
+            self._create_folder()
+            acquire_lock(self.path)
         else:
-            if where := same_steps(self._goes_on.key["step"], key["step"]):
+            if where := step_differences(self._resumed.key["step"], key["step"]):
                 message = (
-                    f"the run is of another step: {where}. Pass resume the step= it began with."
+                    f"the run has another step: {where}. Pass resume the step= with which it "
+                    "started."
                 )
                 raise ValueError(see(message, "stopped-run"))
-            hold(self.path)
-            # What a step learnt in a run before may be where this one begins, as NUTS does.
-            key["step_before"] = step.sampling_state = self._goes_on.key["step_before"]
-            replays = [self._goes_on.replay(chain) for chain in range(chains)]
+            acquire_lock(self.path)
+            # A step may start from the tuning of an earlier run, as NUTS does.
+            key["step_before"] = step.sampling_state = self._resumed.key["step_before"]
+            replays = [self._resumed.replay(chain) for chain in range(chains)]
         write_tree(self.path / "run.npz", key)
-        self._give_signal_back = end_run_with(self, self.path)
+        self._restore_signal = exit_on_sigterm(self, self.path)
         self.run = RunFiles(self.path)
-        values_at = ValuesAt(self.model, named)
+        evaluate = PointEvaluator(self.model, named)
         self.straces: list[ChainTrace] = []
         for chain in range(chains):
             trace = ChainTrace(
                 self.run.chain(chain),
                 chain,
                 tune + draws,
-                values_at=values_at,
-                columns=Columns([v.name for v in named], kinds),
-                every=self.every,
+                evaluate=evaluate,
+                buffer=DrawBuffer([v.name for v in named], kinds),
+                schedule=self.schedule,
                 replay=replays[chain],
                 previous=self.straces[-1] if chain else None,
             )
             self.straces.append(trace)
 
-    def _make_folder(self) -> None:
+    def _create_folder(self) -> None:
         if (self.path / "run.npz").exists():
             message = (
-                f"{self.path} holds a run; go on with pymc_geodesic.resume({str(self.path)!r}, "
-                "model), or choose another folder"
+                f"{self.path} contains a run; resume it with "
+                f"pymc_geodesic.resume({str(self.path)!r}, model), or choose another folder"
             )
             raise FileExistsError(see(message, "stopped-run"))
         self.path.mkdir(parents=True, exist_ok=True)
 
-    # What `pymc.sample` asks for when it has ended.
+    # Interface that `pymc.sample` uses after sampling.
 
     def split_warmup_groups(self) -> None:
-        """Do nothing: tuning is told from its place."""
+        """Do nothing: warm-up draws are the first ones."""
 
     @property
     def _sampling_state(self) -> Any:
@@ -185,27 +194,27 @@ class CheckpointTrace(KnowsTheStep):
 
     @property
     def posterior(self) -> Any:
-        """What PyMC reads the number of draws from."""
+        """Object whose ``draw`` has the length that PyMC reports."""
         return SimpleNamespace(draw=range(self.n_draws))
 
     def to_inferencedata(self, save_warmup: bool = False, eager: bool = True) -> Any:
         """Read all draws from the disk; see `open_run`."""
-        self._give_signal_back()
-        let_go(self.path)
+        self._restore_signal()
+        release_lock(self.path)
         self.run = RunFiles(self.path)
         done = sum(self._sampling_state.draw_idx)
         asked = len(self.straces) * (self.tuning_steps + self.n_draws)
         if done < asked:
             message = (
-                f"the run was stopped after {done} of {asked} draws, tuning among them; all are "
-                f"kept. {how_to_go_on(self.path)}"
+                f"the run was stopped after {done} of {asked} draws, tuning included; all are "
+                f"kept. {how_to_resume(self.path)}"
             )
             warnings.warn(see(message, "stopped-run"), stacklevel=2)
-        return tree_of(self.run, model=self.model, save_warmup=save_warmup)
+        return data_tree(self.run, model=self.model, save_warmup=save_warmup)
 
 
 def _labels(model: pm.Model) -> dict[str, Any]:
-    """Coordinates and dimensions, as ArviZ takes them."""
+    """Coordinates and dimensions for ArviZ."""
     coords, dims = coords_and_dims_for_inferencedata(model)
     return {
         "coords": {

@@ -1,1 +1,1 @@
-"""What compiled code stands on: decorator, random streams, callbacks from C, threads, memory."""
+"""Numerical runtime: JIT compilation, random streams, functions called by address, threads."""

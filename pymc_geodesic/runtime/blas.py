@@ -1,4 +1,4 @@
-"""The product of two matrices by SciPy's BLAS, whatever their memory layouts, compiled once."""
+"""Matrix product by SciPy's BLAS for any memory layout, in compiled code."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numba import carray, njit, types
 from numba.extending import get_cython_function_address, intrinsic
 
 from pymc_geodesic.runtime.jit import compiled
-from pymc_geodesic.runtime.late import VECTOR, late
+from pymc_geodesic.runtime.lazy_compilation import VECTOR, lazy
 
 _GEMM, _GEMV = "pymc_geodesic.dgemm", "pymc_geodesic.dgemv"
 _ITEM = 8
 
 
 def _external(name: str, letters: int) -> Any:
-    """Name a routine of BLAS by its symbol, which keeps machine code free of addresses.
+    """BLAS routine that is called by its symbol, so that machine code contains no address.
 
-    It takes characters, integers and numbers by value, and the pointers of arrays as they are.
+    Characters, integers and numbers are passed by value, arrays as pointers.
     """
 
     @intrinsic
@@ -85,7 +85,7 @@ def _contiguous(matrix: Any, rows: int, columns: int, down: int, across: int) ->
 
 @compiled
 def _can_be_read(rows: int, columns: int, down: int, across: int) -> bool:
-    """Whether BLAS can read a matrix where it is: numbers side by side in rows or in columns."""
+    """Whether BLAS can read a matrix in place: its rows or its columns are contiguous."""
     by_rows = (across == 1 or columns == 1) and (down >= max(columns, 1) or rows == 1)
     by_columns = (down == 1 or rows == 1) and (across >= max(rows, 1) or columns == 1)
     return by_rows or by_columns
@@ -93,13 +93,13 @@ def _can_be_read(rows: int, columns: int, down: int, across: int) -> bool:
 
 @compiled
 def _layout(rows: int, columns: int, down: int, across: int) -> tuple[bool, int]:
-    """Whether rows lie together, and how far apart they, or the columns, begin."""
+    """Whether rows are contiguous, and the stride between the rows, or the columns."""
     if (across == 1 or columns == 1) and (down >= columns or rows == 1):
         return True, max(down if rows > 1 else columns, columns, 1)
     return False, max(across if columns > 1 else rows, rows, 1)
 
 
-@late(types.float64(VECTOR, VECTOR, VECTOR, *(types.int64,) * 7))
+@lazy(types.float64(VECTOR, VECTOR, VECTOR, *(types.int64,) * 7))
 def _multiply(
     left: Any, right: Any, result: Any, rows: int, inner: int, columns: int,
     left_down: int, left_across: int, right_down: int, right_across: int,
@@ -111,7 +111,7 @@ def _multiply(
         return 0.0
     if rows == 0 or columns == 0:
         return 0.0
-    # What BLAS cannot read is copied, and the copies live until it has returned.
+    # Matrices that BLAS cannot read are copied; the copies must live until it returns.
     left_copy, right_copy = np.empty((0, 0)), np.empty((0, 0))
     if not _can_be_read(rows, inner, left_down, left_across):
         left_copy = _contiguous(left, rows, inner, left_down, left_across)
@@ -121,9 +121,9 @@ def _multiply(
         right, right_down, right_across = _pointer(right_copy), columns, 1
     left_by_rows, left_step = _layout(rows, inner, left_down, left_across)
     right_by_rows, right_step = _layout(inner, columns, right_down, right_across)
-    # BLAS counts by columns, where a matrix in C order is its transpose: Cᵀ = Bᵀ Aᵀ.
+    # BLAS is column-major, where a matrix in C order is its transpose: Cᵀ = Bᵀ Aᵀ.
     if columns == 1:
-        # y = A b: `_layout` says whether Aᵀ or A is what BLAS sees.
+        # y = A b: `_layout` decides whether BLAS reads Aᵀ or A.
         step = right_down if inner > 1 else 1
         if left_by_rows:
             _gemv((_TURNED, inner, rows, 1.0, left, left_step, right, step, 0.0, result, 1))
@@ -147,7 +147,7 @@ _multiply_by_address = _multiply.call
 
 
 def prepare() -> None:
-    """Compile the product now, and not when it is first called."""
+    """Compile the product before its first call."""
     _multiply.compile()
 
 
@@ -158,7 +158,7 @@ def multiply(left: np.ndarray, right: np.ndarray, result: np.ndarray) -> None:
     Parameters
     ----------
     left, right : array of float64, shape (rows, inner) and (inner, columns)
-        With any strides; what BLAS cannot read is copied first.
+        With any strides; matrices that BLAS cannot read are copied.
     result : C-contiguous array of float64, shape (rows, columns)
     """
     _multiply_by_address(

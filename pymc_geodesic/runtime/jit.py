@@ -1,30 +1,56 @@
-"""The one decorator that compiles every numerical kernel of the package, and loans of arrays."""
+"""Just-in-time compilation by Numba: decorators of functions and kernels, cache, array helpers.
+
+A *kernel* is a compiled function of few arguments, most of them named tuples of arrays. When Python
+passes a tuple to a compiled function, Numba inspects the names and types of its elements, which
+takes 0.4 µs, as long as an inner step of a small model. Kernels declare the types of their
+arguments in annotations, so that `Kernel.call` skips the inspection: with five tuples it is faster
+than passing their elements one by one.
+"""
+
+from __future__ import annotations
 
 import hashlib
+import inspect
+import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from threading import Timer
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    Protocol,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 import numba
-from numba import types
+import numpy as np
+from numba import boolean, float64, int32, int64, types, uint64
 from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 FAST_MATH = {"contract", "reassoc", "nsz"}
-"""Floating-point freedom given to the compiler.
+"""Floating-point optimizations that the compiler may use.
 
-Sums may be reordered (so that they vectorise), products and sums fused, and the sign of a zero
-ignored. NaN and infinity keep their meaning: kernels find divergences by looking for them.
+Sums may be reordered (so that they vectorize), products and sums fused, and the sign of a zero
+ignored. NaN and infinity keep their meaning: kernels detect divergences by them.
 """
 
 
 _PACKAGE = Path(__file__).parents[1]
 _MODULE_NAME = re.compile(rb"pymc_geodesic((?:\.\w+)+)")
-_COMPILES = re.compile(rb"pymc_geodesic\.(?:runtime\.(?:jit|kernel|late)|ops\.numba_backend)\b")
+_COMPILES = re.compile(
+    rb"pymc_geodesic\.(?:runtime\.(?:jit|lazy_compilation)|ops\.numba_backend)\b"
+)
 _SYMBOLIC = re.compile(rb"^(?:from|import) (?:pymc|pytensor)\b", re.MULTILINE)
 
 
@@ -66,7 +92,7 @@ def source_stamp(module: Path) -> str:
 
 
 class _Source(NamedTuple):
-    """What a stamp needs of the text of a module."""
+    """Properties of the text of a module that enter a stamp."""
 
     digest: bytes
     named: tuple[str, ...]
@@ -74,7 +100,7 @@ class _Source(NamedTuple):
 
 
 def _version(path: str) -> tuple[int, int]:
-    """When a file was written and how long it is; (0, 0) of none."""
+    """Modification time and size of a file; (0, 0) if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:
@@ -84,7 +110,7 @@ def _version(path: str) -> tuple[int, int]:
 
 @cache
 def _source(path: str, *version: int) -> _Source:
-    """Read a module once; a hundred functions ask for the same files while they are imported."""
+    """Read a module once; stamps of a hundred functions use the same files."""
     text = Path(path).read_bytes() if any(version) else b""
     named = (_file_of(name) for name in set(_MODULE_NAME.findall(text)))
     may_be_inlined = (
@@ -96,7 +122,7 @@ def _source(path: str, *version: int) -> _Source:
 
 
 def _file_of(name: bytes) -> str:
-    """Where ``pymc_geodesic<name>`` is; any path that does not exist if it is not a module."""
+    """File of ``pymc_geodesic<name>``; a path that does not exist if it is not a module."""
     place = _PACKAGE.joinpath(*name.decode().split(".")[1:])
     return os.fspath(place / "__init__.py" if place.is_dir() else place.with_suffix(".py"))
 
@@ -112,17 +138,17 @@ def compiled[Function: Callable[..., Any]](
 
 
 def compiled(function: Any = None, /, **options: Any) -> Any:
-    """Compile a function with Numba when it is first called, and keep the result on disk.
+    """Compile a function with Numba at its first call, and cache the result on disk.
 
     The compiled code does not hold the interpreter lock, divides by zero as NumPy does, and uses
-    `FAST_MATH`. Like `numba.njit`, to be written ``@compiled`` or ``@compiled(inline="always")``.
+    `FAST_MATH`. Use it like `numba.njit`, as ``@compiled`` or ``@compiled(inline="always")``.
 
     Parameters
     ----------
     function : callable
     **options
-        Further options of `numba.njit`; ``cache=False`` where there is no source file to keep the
-        result beside, as in an interactive session.
+        Further options of `numba.njit`; ``cache=False`` if there is no source file next to which
+        the result can be cached, as in an interactive session.
 
     Returns
     -------
@@ -147,8 +173,8 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
         "no_cfunc_wrapper": True,
     }
     dispatcher = numba.njit(function, **(defaults | options))
-    # Numba's cache looks at the file of a function alone, and would go on using the old code of
-    # the functions it calls after their files have changed.
+    # Numba's cache compares only the file of the function itself, and would keep using old code of
+    # the functions that it calls after their files have changed.
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if file is not None:
         file._source_stamp = source_stamp(Path(function.__code__.co_filename))
@@ -158,15 +184,15 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
 def compiled_for_c(function: Any = None, /, **options: Any) -> Any:
     """Compile a function that C code calls by its address; like `compiled`.
 
-    Python cannot call it: what a caller of either kind needs takes longer to compile than many a
-    function, and is left out where nobody calls.
+    Python cannot call it: the wrapper for calls from Python often takes longer to compile than the
+    function, and is omitted.
     """
     wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": False}
     return compiled(function, **(wrappers | options))
 
 
 def machine_address(function: Any, signature: Any) -> int:
-    """Compile a function, or load it from disk, and say where C code finds it.
+    """Compile a function, or load it from disk, and return its address for C code.
 
     Parameters
     ----------
@@ -191,11 +217,11 @@ define_intrinsic: Any = intrinsic
 
 @define_intrinsic
 def borrow(_context: Any, value: Any) -> tuple[Any, Callable[..., Any]]:
-    """Use an array in compiled code without counting references to it.
+    """Use an array in compiled code without reference counting.
 
-    A function that loops over a shared array pays some 10 ns per array for the atomic counter,
-    as much as a whole geodesic step of a small variable. A borrowed array has no counter, so it
-    must not outlive the array it came from: borrow the arguments of a function, return none.
+    The atomic reference count costs some 10 ns per array and function, as much as a geodesic step
+    of a small variable. A borrowed array has no count, so it must not outlive the original array:
+    borrow arguments of a function, and do not return borrowed arrays.
 
     Parameters
     ----------
@@ -214,7 +240,7 @@ def borrow(_context: Any, value: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Generate code that takes the counters out of a value."""
+    """Generate code that removes the reference counts from a value."""
     if isinstance(kind, types.BaseTuple):
         for i, inner in enumerate(kind):
             part = _borrowed(context, builder, inner, builder.extract_value(value, i))
@@ -228,21 +254,20 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 @define_intrinsic
 def copy_numbers(_context: Any, source: Any, target: Any) -> tuple[Any, Callable[..., Any]]:
-    """Copy all numbers of a vector to the beginning of another, in compiled code.
+    """Copy all elements of a vector to the beginning of another, in compiled code.
 
-    An assignment to a slice does the same, but for its message about shapes that differ, which
-    takes longer to compile than a sampler, and a loop, of which the compiler makes several.
-    Nothing is checked.
+    Assignment to a slice does the same, but its error message for different shapes takes longer to
+    compile than a sampler; a loop is compiled to several versions. Lengths are not checked.
 
     Parameters
     ----------
-    source, target : C-contiguous vectors of the same type of numbers
+    source, target : C-contiguous vectors of the same dtype
     """
     for kind in (source, target):
         if not (isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C"):
-            raise TypingError(f"numbers are copied between contiguous vectors, not {kind}")
+            raise TypingError(f"copy_numbers needs contiguous vectors, got {kind}")
     if source.dtype != target.dtype:
-        raise TypingError(f"numbers of {source} are not those of {target}")
+        raise TypingError(f"copy_numbers needs equal dtypes, got {source} and {target}")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         start, end = (
@@ -253,3 +278,172 @@ def copy_numbers(_context: Any, source: Any, target: Any) -> tuple[Any, Callable
         return context.get_dummy_value()
 
     return types.void(source, target), generate
+
+
+type Vector = Annotated[np.ndarray, float64[::1]]
+type Matrix = Annotated[np.ndarray, float64[:, ::1]]
+type Integers = Annotated[np.ndarray, int64[::1]]
+type SmallIntegers = Annotated[np.ndarray, int32[::1]]
+type Table = Annotated[np.ndarray, int64[:, ::1]]
+type Flags = Annotated[np.ndarray, boolean[::1]]
+type Stream = Annotated[np.ndarray, uint64[::1]]
+type Streams = Annotated[np.ndarray, uint64[:, ::1]]
+type Stack = Annotated[np.ndarray, float64[:, :, ::1]]
+
+
+class Kernel[**Arguments, Result](Protocol):
+    """A compiled function with declared argument types.
+
+    Attributes
+    ----------
+    call : callable
+        Machine code for these types, compiled at the first call or by `prepare`. It does not check
+        the types of its arguments; wrong types are misinterpreted. Calls of the kernel itself are
+        checked, and slower.
+    """
+
+    call: Callable[Arguments, Result]
+    py_func: Callable[Arguments, Result]
+
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        """Call the kernel, compiled for the types of these arguments."""
+
+
+def kernel[**Arguments, Result](
+    function: Callable[Arguments, Result],
+) -> Kernel[Arguments, Result]:
+    """Decorate a kernel, which is compiled at its first call.
+
+    Parameters
+    ----------
+    function : callable
+        All arguments are annotated with int, float, the array types of this module, or named
+        tuples of them.
+
+    Returns
+    -------
+    Kernel
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.kernels.sgld import sgld
+    >>> from pymc_geodesic.runtime.jit import signature_of
+    >>> signature_of(sgld)[2:4]
+    (Array(float64, 1, 'C', False, aligned=True), float64)
+    """
+    made: Any = compiled(function)
+
+    def first_call(*arguments: Any) -> Any:
+        made.call = made.compile(signature_of(made))
+        return made.call(*arguments)
+
+    # without JIT (NUMBA_DISABLE_JIT) it is a plain function
+    made.call = first_call if hasattr(made, "py_func") else made
+    return cast("Kernel[Arguments, Result]", made)
+
+
+def part[Function: Callable[..., Any]](function: Function) -> Function:
+    """Decorate a part of a kernel, which is inlined and can be called by compiled code only.
+
+    A wrapper for calls from Python would often take longer to compile than the part itself.
+
+    Parameters
+    ----------
+    function : callable
+
+    Returns
+    -------
+    compiled function
+        With an attribute ``is_part``.
+    """
+    made: Any = compiled(no_cpython_wrapper=True, forceinline=True)(function)
+    made.is_part = True
+    return cast("Function", made)
+
+
+def signature_of(kernel: Any) -> tuple[Any, ...]:
+    """Argument types of a kernel, from its annotations.
+
+    Parameters
+    ----------
+    kernel : Kernel
+
+    Returns
+    -------
+    tuple of numba types
+
+    Raises
+    ------
+    TypeError
+        If an argument has no supported annotation.
+    """
+    function = kernel.py_func
+    hints = get_type_hints(function, include_extras=True)
+    return tuple(_native(hints.get(name)) for name in inspect.signature(function).parameters)
+
+
+def _native(annotation: Any) -> Any:
+    """Numba type of an annotation."""
+    if annotation is int:
+        return int64
+    if annotation is float:
+        return float64
+    resolved = getattr(annotation, "__value__", annotation)
+    if get_origin(resolved) is Annotated:
+        return get_args(resolved)[1]
+    if hasattr(resolved, "_fields"):
+        hints = get_type_hints(resolved, include_extras=True)
+        return types.BaseTuple.from_types(
+            [_native(hints[name]) for name in resolved._fields], resolved
+        )
+    raise TypeError(f"a kernel cannot take an argument of type {annotation!r}")
+
+
+NOTICE_AFTER = 2.0
+"""Seconds after which the message is logged; loading cached code takes less."""
+
+COMPILING = (
+    "Compiling for this model: some 10 s of processor time the first time, up to a minute with "
+    "local variables. Later runs read it from disk."
+)
+
+
+class _OneTimeNotice:
+    """Message that is logged once per process."""
+
+    def __init__(self) -> None:
+        self.is_logged = False
+
+    def log(self) -> None:
+        if not self.is_logged:
+            self.is_logged = True
+            logging.getLogger("pymc").info(COMPILING)
+
+
+_NOTICE = _OneTimeNotice()
+
+
+@contextmanager
+def report_long_compilation(seconds: float = NOTICE_AFTER) -> Iterator[None]:
+    """Log that the model is being compiled, if the block takes longer than this.
+
+    Parameters
+    ----------
+    seconds : float
+
+    Examples
+    --------
+    >>> from pymc_geodesic.runtime.jit import report_long_compilation
+    >>> with report_long_compilation():
+    ...     2 + 2
+    4
+    """
+    timer = Timer(seconds, _NOTICE.log)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # no thread is left where chains fork

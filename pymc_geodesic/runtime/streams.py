@@ -1,15 +1,15 @@
-"""Independent random streams that a compiled kernel carries in sixteen bytes.
+"""Counter-based random streams for compiled kernels, with a state of sixteen bytes.
 
 A stream is a ``uint64`` array ``(key, counter)``. The n-th random word of a stream is a pure
 function of the two, the five-round *Squares* hash of [1]_, so a stream can be copied, stored,
-compared and split, and the loop over counters has no dependence from one word to the next: the
-compiler turns it into vector instructions. Drawing advances the counter in place.
+compared and split, and words of a loop over counters do not depend on each other, so that the
+compiler vectorizes it. Drawing advances the counter in place.
 
 Normal variates come from the Box–Muller map [2]_ with polynomials for the logarithm, the sine and
 the cosine (near-minimax, absolute error below 1e-17 before rounding).
 
-A *tape* is a stream whose normal variates were drawn before, for `fill_normal` alone: runs that are
-to be compared read the same numbers.
+A *tape* is a stream of given normal variates, which only `fill_normal` supports: coupled chains use
+the same numbers.
 
 References
 ----------
@@ -26,8 +26,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from pymc_geodesic.runtime.jit import borrow, compiled, define_intrinsic
-from pymc_geodesic.runtime.kernel import Stream, part
+from pymc_geodesic.runtime.jit import Stream, borrow, compiled, define_intrinsic, part
 
 ONE_BITS = np.uint64(0x3FF0000000000000)  # the bits of 1.0: an exponent of zero
 SQRT_HALF_BITS = np.int64(0x3FE6A09E667F3BCD)

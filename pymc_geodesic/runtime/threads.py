@@ -1,23 +1,25 @@
-"""Threads that run compiled code side by side."""
+"""Threads: pools for compiled code, background tasks, and deferral of Ctrl-C."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 
 from threadpoolctl import ThreadpoolController
 
 
 class Workers:
-    """As many threads as this process may keep busy: those that its BLAS library may use.
+    """Thread pool of the size that the BLAS library of this process may use.
 
     Parameters
     ----------
     n_threads : int, optional
-        Another number of threads.
+        By default that of BLAS.
     """
 
     def __init__(self, n_threads: int | None = None) -> None:
@@ -28,18 +30,18 @@ class Workers:
         self._pool: ThreadPoolExecutor | None = None
 
     def run[Result](self, work: Callable[[int], Result], n: int) -> list[Result]:
-        """Call a function with 0, …, n − 1, side by side.
+        """Call a function with 0, …, n − 1 concurrently.
 
         Parameters
         ----------
         work : callable
-            To be called with an integer; does not hold the interpreter lock for long.
+            Called with an integer; should release the interpreter lock.
         n : int
 
         Returns
         -------
         list
-            What the calls returned, in order.
+            Return values, in order.
         """
         if n == 1 or self._n_threads == 1:
             return [work(i) for i in range(n)]
@@ -48,10 +50,10 @@ class Workers:
         return list(self._pool.map(work, range(n)))
 
     def one_blas_thread(self) -> AbstractContextManager:
-        """Keep BLAS to one thread: its threads wait for each other busily.
+        """Limit BLAS to one thread, as its threads busy-wait for each other.
 
-        Where products are thin, and on a machine that does anything else, a team of BLAS threads
-        was measured to be fifteen times slower than one.
+        For thin matrices, on a machine with other load, several BLAS threads were measured to be 15
+        times slower than one.
         """
         return self._blas.limit(limits=1, user_api="blas")
 
@@ -67,3 +69,88 @@ def parts_of(n: int, n_parts: int) -> list[slice]:
     """
     bounds = [n * part // n_parts for part in range(n_parts + 1)]
     return [slice(first, last) for first, last in pairwise(bounds)]
+
+
+class BackgroundTask[Result]:
+    """A function that runs in its own thread.
+
+    The thread ends with the function; an idle thread would still exist when the process forks.
+
+    Parameters
+    ----------
+    function : callable
+        Called once, without arguments.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.runtime.threads import BackgroundTask
+    >>> BackgroundTask(lambda: 6 * 7).result()
+    42
+    """
+
+    def __init__(self, function: Callable[[], Result]) -> None:
+        self._process = os.getpid()
+        self._outcome: list[Result] = []
+        self._error: BaseException | None = None
+
+        def run() -> None:
+            try:
+                self._outcome.append(function())
+            except BaseException as error:  # raised by `result`
+                self._error = error
+
+        self._thread = threading.Thread(target=run, name="pymc_geodesic rows")
+        self._thread.start()
+
+    def result(self) -> Result:
+        """Wait for the function and return its value.
+
+        Raises
+        ------
+        BaseException
+            The exception of the function.
+        """
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._outcome[0]
+
+    def abandon(self) -> None:
+        """Wait for the function, unless it runs in the parent process."""
+        if self._process == os.getpid():
+            self._thread.join()
+
+
+@contextmanager
+def defer_interrupts() -> Iterator[None]:
+    """Defer Ctrl-C to the end of the context, in which machine code calls Python functions.
+
+    Python handles signals on entry to a function, before it can catch an exception. A
+    `KeyboardInterrupt` raised there does not propagate through compiled frames: ctypes prints and
+    discards it.
+
+    Examples
+    --------
+    >>> import signal
+    >>> from pymc_geodesic.runtime.threads import defer_interrupts
+    >>> done = False
+    >>> try:
+    ...     with defer_interrupts():
+    ...         signal.raise_signal(signal.SIGINT)
+    ...         done = True
+    ... except KeyboardInterrupt:
+    ...     print("interrupted, once it was", done)
+    interrupted, once it was True
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    seen = []
+    signal.signal(signal.SIGINT, lambda *what: seen.append(what))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if seen:
+            handler(*seen[0])

@@ -18,7 +18,7 @@ from pymc_geodesic.integrators import (
 from pymc_geodesic.kernels import gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.runtime.fields import FieldLike
+from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike
 from pymc_geodesic.runtime.streams import fill_normal
 
 SMALL_DIMENSION = 20.0
@@ -64,7 +64,7 @@ class Dynamics(Protocol):
 
     def run(
         self,
-        logp_grad: FieldLike,
+        logp_grad: GradientFunctionLike,
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
@@ -116,7 +116,7 @@ class GeodesicLangevin:
 
     def run(
         self,
-        logp_grad: FieldLike,
+        logp_grad: GradientFunctionLike,
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
@@ -193,7 +193,7 @@ class GeodesicNoseHoover:
 
     def run(
         self,
-        logp_grad: FieldLike,
+        logp_grad: GradientFunctionLike,
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
@@ -272,7 +272,7 @@ class EulerNoseHoover:
 
     def run(
         self,
-        logp_grad: FieldLike,
+        logp_grad: GradientFunctionLike,
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,
@@ -355,7 +355,7 @@ class OverdampedLangevin:
 
     def run(
         self,
-        logp_grad: FieldLike,
+        logp_grad: GradientFunctionLike,
         minibatches: np.ndarray,
         product: Product,
         z: np.ndarray,

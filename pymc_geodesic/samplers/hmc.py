@@ -13,8 +13,8 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.gmc import Chains, Record
-from pymc_geodesic.runtime.fields import evaluate
-from pymc_geodesic.runtime.finite import all_finite
+from pymc_geodesic.runtime.gradient_functions import evaluate
+from pymc_geodesic.runtime.numerics import all_finite
 from pymc_geodesic.runtime.streams import uniform
 from pymc_geodesic.samplers.sampler import NotFiniteError
 

@@ -12,7 +12,7 @@ from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
 from pymc_geodesic.ops.admixture_likelihood import AdmixtureLogLikelihood
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 from pymc_geodesic.sparse.data import SparseData
 
 
@@ -71,17 +71,43 @@ def _names_in(data: Any, axis: str) -> Any:
     return None if getattr(names, "nlevels", 1) > 1 else names
 
 
-def word_counts(counts: Any) -> sparse.csr_array:
-    """Convert word counts to a sparse matrix, or raise ValueError if they are invalid."""
-    refuse_missing("counts", counts)
+def word_counts(
+    counts: Any, n_words: int | None = None, *, name: str = "counts"
+) -> sparse.csr_array:
+    """Validate counts and convert them to a sparse matrix of floats in canonical format.
+
+    Parameters
+    ----------
+    counts : array_like or scipy.sparse matrix, shape (document, word)
+    n_words : int, optional
+        Number of columns of new documents: the words of the draws.
+    name : str
+        Name of the argument, for messages.
+
+    Raises
+    ------
+    ValueError
+        If there are no counts, or not those of the words of the draws.
+    """
+    if not sparse.issparse(counts) and (kind := np.asarray(counts).dtype).kind in "USO":
+        raise ValueError(
+            f"{name} must be a matrix of numbers (document, word), got {kind}. Count the words of "
+            "texts with sklearn.feature_extraction.text.CountVectorizer."
+        )
+    check_missing(name, counts)
     matrix = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
-    if matrix.ndim != 2 or 0 in matrix.shape:
-        raise ValueError(f"counts must be a matrix (document, word), got shape {matrix.shape}")
+    if matrix.ndim != 2 or (n_words is None and 0 in matrix.shape):
+        raise ValueError(f"{name} must be a matrix (document, word), got shape {matrix.shape}")
+    if n_words not in (None, matrix.shape[1]):
+        raise ValueError(
+            f"{name} must have the {n_words} columns of the draws, got shape {matrix.shape}. "
+            "Count new documents with the vocabulary of the fit: vectorizer.transform(texts)."
+        )
     data = matrix.data
     if np.any(data < 0) or np.any(data != np.floor(data)):
         raise ValueError(
-            "counts must be whole numbers of at least 0: LDA is a model of how often words occur, "
-            "not of tf-idf features (see spherical_admixture for those)"
+            f"{name} must be whole numbers of at least 0: the model is one of counts, not of "
+            "tf-idf features (see pymc_geodesic.topics.spherical_admixture for those)"
         )
     matrix = matrix.astype(np.float64)
     matrix.sum_duplicates()

@@ -1,4 +1,4 @@
-"""Checks of models, variables and starting points, and the errors of step methods.
+"""Validation of models, variables, starting points and combinations of steps; errors of steps.
 
 Each message names the step and the variables, and what to do.
 """
@@ -9,19 +9,28 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import pymc
 
 from pymc_geodesic.densities.model_terms import LogTerms, logp_terms
+from pymc_geodesic.densities.row_dependence import variables_coupled_to_rows
 from pymc_geodesic.densities.smoothness import edge_message, find_edges, find_jumps, jump_message
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.minibatches.row_inputs import drawn_rows, model_graphs
 from pymc_geodesic.samplers.sampler import NotFiniteError
 from pymc_geodesic.steps.packing import StartError
-from pymc_geodesic.steps.pymc_parts import Model, PointType, SamplingError, backend_of
+from pymc_geodesic.steps.pymc_interface import (
+    Model,
+    PointType,
+    SamplingError,
+    TensorVariable,
+    backend_of,
+)
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -280,3 +289,104 @@ def not_finite(
 
 def _names(variables: Sequence[ManifoldVariable]) -> str:
     return ", ".join(repr(variable.name) for variable in variables)
+
+
+def draws_minibatches(model: Model) -> bool:
+    """Whether the log-density of a model is random, because it contains a `pymc.Minibatch`."""
+    return bool(drawn_rows(model_graphs(model)))
+
+
+class _Step(Protocol):
+    """A step method.
+
+    Attributes
+    ----------
+    model : pymc.Model
+        Has the rows that the step divides in data containers.
+    vars : list of TensorVariable
+        Value variables that it samples.
+    streamed : tuple of str
+        Data whose rows it takes from ``batches=`` and not from the model.
+    """
+
+    model: Model
+    vars: list[TensorVariable]
+    streamed: tuple[str, ...]
+
+
+class StepsOfChain:
+    """Step methods of this package that are set up for the same chain.
+
+    `pymc.sample` assigns a step to each variable without one, and steps have no access to each
+    other. All steps are set up before the first draw, so that they can be registered here.
+    """
+
+    def __init__(self) -> None:
+        self._steps: WeakKeyDictionary[Model, list[ref[_Step]]] = WeakKeyDictionary()
+        self._has_begun: WeakKeyDictionary[Model, bool] = WeakKeyDictionary()
+
+    def add(self, model: Model, step: _Step) -> None:
+        """Register a step that is set up for a chain."""
+        steps = self._steps.setdefault(model, [])
+        if self._has_begun.get(model, True) or any(each() is step for each in steps):
+            steps.clear()
+        self._has_begun[model] = False
+        steps.append(ref(step))
+
+    def check(self, model: Model, step: _Step) -> None:
+        """Validate at the first draw that no other step samples from the density of partial data.
+
+        Raises
+        ------
+        ValueError
+            If another step samples variables of a model with a `pymc.Minibatch`, or of streamed
+            data of which the model holds one block.
+        """
+        self._has_begun[model] = True
+        found = [each() for each in self._steps.get(model, [])]
+        steps = [step, *(each for each in found if each is not None)]
+        if step.streamed:
+            check_streams(step.model, step, steps)
+        if not draws_minibatches(model):
+            return
+        sampled = {value for each in steps for value in each.vars}
+        left = [model.values_to_rvs[v].name for v in model.value_vars if v not in sampled]
+        if left:
+            message = (
+                f"{left} would be sampled by another step method, from the log-density of other "
+                "random rows at each evaluation: the model has a pm.Minibatch. Sample them with "
+                "a step method of pymc_geodesic that takes minibatches, or write the model with "
+                f"pm.Data containers and all rows, and give {type(step).__name__} minibatch=[...] "
+                "and batch_size="
+            )
+            raise ValueError(see(message, "left-to-other-steps"))
+
+
+def check_streams(model: Model, step: _Step, steps: Sequence[_Step]) -> None:
+    """Validate that no other step samples a variable from one block of a stream.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    step : step method
+        Takes rows from ``batches=``.
+    steps : sequence of step methods
+        All registered steps of the chain.
+
+    Raises
+    ------
+    ValueError
+        If a variable that depends on the rows is left to another step.
+    """
+    streamed = set(step.streamed)
+    same = [each for each in steps if streamed <= set(each.streamed)]
+    sampled = {value.name for each in same for value in each.vars}
+    dependent = variables_coupled_to_rows(model, step.streamed)
+    left = [model.values_to_rvs[value].name for value in dependent if value.name not in sampled]
+    if left:
+        message = (
+            f"{left} would be sampled by another step method from the values of "
+            f"{list(step.streamed)} in the model, and not from the rows of batches=. Give them to "
+            f"{type(step).__name__} too, or to another step method with the same batches="
+        )
+        raise ValueError(see(message, "left-to-other-steps"))

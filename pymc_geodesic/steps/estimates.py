@@ -18,7 +18,7 @@ from pymc_geodesic.minibatches.from_arguments import (
     MinibatchNoise,
     minibatch_source,
 )
-from pymc_geodesic.steps.pymc_parts import Model
+from pymc_geodesic.steps.pymc_interface import Model
 
 
 @dataclass(frozen=True)

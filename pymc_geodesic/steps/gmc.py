@@ -19,16 +19,15 @@ from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
-from pymc_geodesic.steps.hmc import (
+from pymc_geodesic.steps.hmc_composition import (
     TRAJECTORY_STATS,
     check_exact,
     square_frames,
     trajectory_adaptation,
     trajectory_monitors,
 )
-from pymc_geodesic.steps.progress_bar import TRAJECTORY_PROGRESS
-from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
-from pymc_geodesic.steps.step import GeodesicStep
+from pymc_geodesic.steps.pymc_interface import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.step import TRAJECTORY_PROGRESS, GeodesicStep
 
 
 class GMC(GeodesicStep):

@@ -10,7 +10,7 @@ import numpy as np
 from pymc_geodesic.counts.layout import log_of_value, value_of_log
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.manifolds import Product
-from pymc_geodesic.steps.pymc_parts import Model, PointType
+from pymc_geodesic.steps.pymc_interface import Model, PointType
 
 
 class Packing(Protocol):

@@ -22,7 +22,12 @@ from pymc_geodesic.monitoring.variance_inflation import InflationMonitor
 from pymc_geodesic.samplers.cir import CIRSampler, ExactTransitions, InnerSteps, TopicSteps
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.packing import LogPacking
-from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
+from pymc_geodesic.steps.pymc_interface import (
+    Model,
+    RandomGenerator,
+    SamplerWarning,
+    TensorVariable,
+)
 from pymc_geodesic.steps.step import GeodesicStep
 
 

@@ -28,7 +28,7 @@ from pymc_geodesic.samplers.dynamics import OverdampedLangevin
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimates import gradient_estimate
-from pymc_geodesic.steps.langevin import (
+from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     check_unused_covariance,
     langevin_monitors,
@@ -36,7 +36,12 @@ from pymc_geodesic.steps.langevin import (
     stationarity_monitor,
     whitened_adaptation,
 )
-from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
+from pymc_geodesic.steps.pymc_interface import (
+    Model,
+    RandomGenerator,
+    SamplerWarning,
+    TensorVariable,
+)
 from pymc_geodesic.steps.step import GeodesicStep
 
 

@@ -28,7 +28,7 @@ from pymc_geodesic.samplers.dynamics import Dynamics, EulerNoseHoover, GeodesicN
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimates import gradient_estimate
-from pymc_geodesic.steps.langevin import (
+from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     langevin_adaptation,
     langevin_monitors,
@@ -37,9 +37,13 @@ from pymc_geodesic.steps.langevin import (
     stationarity_monitor,
     user_parameters,
 )
-from pymc_geodesic.steps.progress_bar import LANGEVIN_PROGRESS
-from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, SamplerWarning, TensorVariable
-from pymc_geodesic.steps.step import GeodesicStep
+from pymc_geodesic.steps.pymc_interface import (
+    Model,
+    RandomGenerator,
+    SamplerWarning,
+    TensorVariable,
+)
+from pymc_geodesic.steps.step import LANGEVIN_PROGRESS, GeodesicStep
 
 LAST_BIAS = 0.05
 """Temperature bias by gradient noise, without a thermostat, at the end of annealing."""

@@ -13,7 +13,9 @@ from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pytensor.graph.basic import Variable
+from pytensor.graph import Variable
+from rich.progress import TextColumn
+from rich.table import Column
 from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.arguments import check_compile_kwargs
@@ -30,10 +32,12 @@ from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
 from pymc_geodesic.steps.checks import (
+    StepsOfChain,
     another_model,
     check_burn_in,
     check_log_density,
     check_smoothness,
+    draws_minibatches,
     global_variables,
     invalid_start,
     not_finite,
@@ -41,10 +45,8 @@ from pymc_geodesic.steps.checks import (
     warn_of_backend,
     warn_of_square_frames,
 )
-from pymc_geodesic.steps.other_steps import StepsOfChain, draws_minibatches
 from pymc_geodesic.steps.packing import ManifoldPacking, Packing, StartError
-from pymc_geodesic.steps.progress_bar import Progress, progress_columns, progress_updates
-from pymc_geodesic.steps.pymc_parts import (
+from pymc_geodesic.steps.pymc_interface import (
     BlockedStep,
     DataClassState,
     Model,
@@ -64,6 +66,42 @@ from pymc_geodesic.steps.pymc_parts import (
 )
 
 _log = logging.getLogger("pymc")
+
+type Progress = tuple[tuple[str, str, str], ...]
+"""Columns of the progress bar: sample stat, format of its value, and title. Formats of strings end
+with "s"."""
+
+LANGEVIN_PROGRESS: Progress = (
+    ("phase", "6s", "Phase"),
+    ("step_size", ".2e", "Step size"),
+    ("temperature", ".3f", "Temperature"),
+)
+
+TRAJECTORY_PROGRESS: Progress = (
+    ("step_size", ".2e", "Step size"),
+    ("acceptance_rate", ".2f", "Acceptance"),
+)
+
+
+def progress_columns(
+    progress: Progress, n_chains: int
+) -> tuple[list[TextColumn], dict[str, list[Any]]]:
+    """Columns of PyMC's progress bar, and their values for each chain before its first draw."""
+    columns = [
+        TextColumn(
+            "{task.fields[" + stat + "]:" + template + "}", table_column=Column(title, ratio=1)
+        )
+        for stat, template, title in progress
+    ]
+    first = {stat: "" if template.endswith("s") else 0.0 for stat, template, _ in progress}
+    return columns, {stat: [value] * n_chains for stat, value in first.items()}
+
+
+def progress_updates(progress: Progress) -> tuple[Callable[[dict], dict]]:
+    """Make a function that selects the values of the columns from the sample stats of a draw."""
+    names = [stat for stat, _, _ in progress]
+    return (lambda stats: {name: stats[name] for name in names},)
+
 
 LOCAL_TUNE_STEPS = 2000
 """Default length of the warm-up with local variables, whose temperature is annealed slowly."""
@@ -86,7 +124,7 @@ UNTUNED = Diagnosis(
 """Warning of a chain without a warm-up in which some parameter would have been adapted."""
 
 _STEPS_OF_CHAIN = StepsOfChain()
-"""Steps that are set up for the present chain, since PyMC passes a step none of the others."""
+"""Steps that are set up for the current chain."""
 
 
 @dataclass_state

@@ -18,15 +18,14 @@ from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.estimates import gradient_estimate
-from pymc_geodesic.steps.hmc import (
+from pymc_geodesic.steps.hmc_composition import (
     TRAJECTORY_STATS,
     check_exact,
     trajectory_adaptation,
     trajectory_monitors,
 )
-from pymc_geodesic.steps.progress_bar import TRAJECTORY_PROGRESS
-from pymc_geodesic.steps.pymc_parts import Model, RandomGenerator, TensorVariable
-from pymc_geodesic.steps.step import GeodesicStep
+from pymc_geodesic.steps.pymc_interface import Model, RandomGenerator, TensorVariable
+from pymc_geodesic.steps.step import TRAJECTORY_PROGRESS, GeodesicStep
 
 
 class SubgradientHMC(GeodesicStep):

@@ -17,12 +17,12 @@ from pymc_geodesic.distributions.labels import (
     require_every_class,
     require_signs,
 )
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 from pymc_geodesic.sparse import SparseData
 
 
 def _design_matrix(X: Any) -> Any:
-    refuse_missing("X", X)
+    check_missing("X", X)
     if issparse(X):
         X = X.tocsr()
     else:
@@ -35,7 +35,7 @@ def _design_matrix(X: Any) -> Any:
 
 def _labels(y: ArrayLike, n_rows: int, n_classes: int | None) -> tuple[np.ndarray, int | None]:
     """Validate the labels; return them as floats, with L, or None for the labels −1 and +1."""
-    refuse_missing("y", y)
+    check_missing("y", y)
     y = np.asarray(y)
     if y.shape != (n_rows,):
         raise ValueError(
@@ -122,7 +122,8 @@ def linear_svm(
 
     See Also
     --------
-    pymc_geodesic.svm.LinearClassifier : predictions from the draws.
+    pymc_geodesic.svm.predict : labels of new rows.
+    pymc_geodesic.svm.predict_proba : their probabilities.
 
     References
     ----------

@@ -12,8 +12,9 @@ from contourpy import FillType, LineType, contour_generator
 from numpy.typing import ArrayLike
 from scipy.stats import beta
 
-from pymc_geodesic.diagnostics.plots.panels import COLOURS, DARK, Pen, draw, panels
-from pymc_geodesic.svm.linear_classifier import LinearClassifier, validate_labels
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, Pen, draw, panels
+from pymc_geodesic.runtime.missing_values import check_missing
+from pymc_geodesic.svm.predictions import VAR_NAMES, LinearDraws
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -32,13 +33,15 @@ LABELS = ("#053061", "#67001f")
 
 
 def plot_decision_band(
-    idata: xr.DataTree | LinearClassifier,
+    idata: xr.DataTree,
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
     ci_prob: float | None = None,
     max_points: int = 500,
     feature_names: Sequence[str] | None = None,
+    n_draws: int | None = None,
+    var_names: Sequence[str] = VAR_NAMES,
     backend: str | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
@@ -50,7 +53,7 @@ def plot_decision_band(
 
     Parameters
     ----------
-    idata : xarray.DataTree or LinearClassifier
+    idata : xarray.DataTree
         Draws of a linear support vector machine with two classes and two features.
     X : array_like, shape (row, 2)
         Points to show, which also set the limits of the plot.
@@ -62,10 +65,14 @@ def plot_decision_band(
         Maximum number of points to show, evenly spaced in the order of the rows.
     feature_names : sequence of str, optional
         Labels of the axes; by default the coordinates of the weights if they are strings.
+    n_draws : int, optional
+        Number of posterior draws to use, evenly spaced over all chains; all by default.
+    var_names : sequence of str
+        Names of the weights and, optionally, of the intercept.
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
     **pc_kwargs
-        Passed to the function of the backend that creates the figure, such as ``figsize=``.
+        Arguments ``figure_kwargs`` and ``col_wrap`` of ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------
@@ -90,17 +97,17 @@ def plot_decision_band(
     >>> pc.get_target("probability", {}).get_xlabel()
     'feature 1'
     """
-    classifier = idata if isinstance(idata, LinearClassifier) else LinearClassifier(idata)
-    if classifier.coef_.shape != (1, 2):
+    classifier = LinearDraws(idata, var_names, n_draws)
+    if not (classifier.is_binary and classifier.n_features == 2):
         raise ValueError(
-            "plot_decision_band needs two classes and two features, got coef_ of shape "
-            f"{classifier.coef_.shape}"
+            "plot_decision_band needs the labels -1 and +1 and two features, got "
+            f"{len(classifier.classes)} classes and {classifier.n_features} features."
         )
     prob = _validate_probability(ci_prob)
     points = np.asarray(X, dtype=float)
-    labels = None if y is None else validate_labels(y, classifier.classes_, len(points))
+    labels = None if y is None else _validate_labels(y, classifier.classes, len(points))
     if feature_names is None:
-        feature_names = getattr(classifier, "feature_names_in_", ("feature 1", "feature 2"))
+        feature_names = classifier.feature_names or ("feature 1", "feature 2")
     low, high = points.min(axis=0), points.max(axis=0)
     low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)
     axes = [np.linspace(a, b, GRID_SIZE) for a, b in zip(low, high, strict=True)]
@@ -108,9 +115,9 @@ def plot_decision_band(
     shape = (GRID_SIZE, GRID_SIZE)
     dims = ("y", "x")
     values = {
-        "probability": classifier.predict_proba(grid)[:, 1],
-        "votes": classifier.predict_proba(grid, kind="votes")[:, 1],
-        "score": classifier.decision_function(grid),
+        "probability": classifier.probabilities(grid, "label")[:, 1],
+        "votes": classifier.probabilities(grid, "votes")[:, 1],
+        "score": classifier.mean_scores(grid),
     }
     data = {name: xr.DataArray(value.reshape(shape), dims=dims) for name, value in values.items()}
     collection = panels(
@@ -141,20 +148,22 @@ def plot_decision_band(
                     legend[f"label {label:+d}"] = color
         pen.labels(*feature_names)
         pen.title("probability of the label +1")
-        pen.window((low[0], high[0]), (low[1], high[1]))
-        pen.key(legend)
+        pen.set_limits((low[0], high[0]), (low[1], high[1]))
+        pen.legend(legend)
 
     draw(collection, "decision_band", panel)
     return collection
 
 
 def plot_label_probability(
-    idata: xr.DataTree | LinearClassifier,
+    idata: xr.DataTree,
     X: Any,
     y: ArrayLike,
     *,
     n_bins: int = 12,
     ci_prob: float | None = None,
+    n_draws: int | None = None,
+    var_names: Sequence[str] = VAR_NAMES,
     backend: str | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
@@ -168,7 +177,7 @@ def plot_label_probability(
 
     Parameters
     ----------
-    idata : xarray.DataTree or LinearClassifier
+    idata : xarray.DataTree
         Draws of a linear support vector machine.
     X : array_like or scipy.sparse matrix, shape (row, feature)
         Held-out rows.
@@ -178,10 +187,14 @@ def plot_label_probability(
         Number of bins.
     ci_prob : float, optional
         Probability of the intervals; ``rcParams["stats.ci_prob"]`` by default.
+    n_draws : int, optional
+        Number of posterior draws to use, evenly spaced over all chains; all by default.
+    var_names : sequence of str
+        Names of the weights and, optionally, of the intercept.
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
     **pc_kwargs
-        Passed to the function of the backend that creates the figure, such as ``figsize=``.
+        Arguments ``figure_kwargs`` and ``col_wrap`` of ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------
@@ -207,10 +220,11 @@ def plot_label_probability(
     >>> pc.get_target("probability", {}).get_ylabel()
     'probability of the label +1'
     """
-    classifier = idata if isinstance(idata, LinearClassifier) else LinearClassifier(idata)
+    classifier = LinearDraws(idata, var_names, n_draws)
     prob = _validate_probability(ci_prob)
-    scores, probability = classifier.decision_function(X), classifier.predict_proba(X)
-    labels = validate_labels(y, classifier.classes_, len(scores))
+    X = classifier.matrix(X)
+    scores, probability = classifier.mean_scores(X), classifier.probabilities(X, "label")
+    labels = _validate_labels(y, classifier.classes, len(scores))
     if not 1 <= n_bins <= len(labels):
         raise ValueError(f"n_bins must be between 1 and the {len(labels)} rows, got {n_bins}")
     if scores.ndim == 1:
@@ -221,7 +235,7 @@ def plot_label_probability(
         chosen = np.argmax(scores, axis=1)
         position = largest[:, -1] - largest[:, -2]
         predicted = probability[np.arange(len(chosen)), chosen]
-        event = classifier.classes_[chosen] == labels
+        event = classifier.classes[chosen] == labels
         xlabel, ylabel = "margin of the largest score", "probability of the predicted label"
 
     bins = np.array_split(np.argsort(position), n_bins)
@@ -237,7 +251,7 @@ def plot_label_probability(
 
     def panel(pen: Pen, part: xr.DataArray, _: str) -> None:
         gap = np.full(n_bins, np.nan)
-        pen.line(middle, part.values, color=COLOURS[0])
+        pen.line(middle, part.values, color=COLORS[0])
         pen.points(middle, observed, size=4.0)
         pen.line(
             np.stack([middle, middle, gap], axis=1).ravel(),
@@ -245,10 +259,27 @@ def plot_label_probability(
             width=1.0,
         )
         pen.labels(xlabel, ylabel)
-        pen.key({"predicted": COLOURS[0], "observed": DARK})
+        pen.legend({"predicted": COLORS[0], "observed": DARK})
 
     draw(collection, "label_probability", panel)
     return collection
+
+
+def _validate_labels(y: ArrayLike, classes: np.ndarray, n_rows: int) -> np.ndarray:
+    """Validate labels, one for each row and all of them classes."""
+    check_missing("y", y)
+    labels = np.asarray(y)
+    if labels.shape != (n_rows,):
+        raise ValueError(
+            f"y must contain one label for each of the {n_rows} rows of X, got shape {labels.shape}"
+        )
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        raise ValueError(
+            f"y contains the label {labels[unknown][0].item()!r}, which is not among the classes "
+            f"{classes.tolist()}"
+        )
+    return labels
 
 
 def _validate_probability(ci_prob: float | None) -> float:

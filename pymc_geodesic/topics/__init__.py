@@ -4,13 +4,16 @@ Problem: describe each of many documents by its proportions of a few topics. `ld
 words, `spherical_admixture` for documents as directions, such as normalized tf-idf vectors, and
 `medlda` for counts with labels, which its topics predict.
 
-1. Fit a corpus that fits in memory with `lda_gibbs`, `medlda_gibbs` or `spherical_admixture_vi`,
-   which return an `xarray.DataTree`. `medlda_ssgrld` (minibatches) and
+1. Count words with scikit-learn's ``CountVectorizer``, or compute directions with its
+   ``TfidfVectorizer``. Fit a corpus that fits in memory with `lda_gibbs`, `medlda_gibbs` or
+   `spherical_admixture_vi`, which return an `xarray.DataTree`. `medlda_ssgrld` (minibatches) and
    `medlda_passive_aggressive` (one pass) scale to more labeled documents.
 2. Read the topics with `top_words` and `plot_top_words`; for labels, `topics_by_class`. Apply
    `align_topics` before R-hat and effective sample sizes: topics have no order.
-3. Evaluate held-out documents with `perplexity` (counts, document completion) or
-   `log_perplexity` (directions); predict labels with `predict` and `decision_function`.
+3. Evaluate held-out documents with `perplexity` (counts, whose words
+   `pymc_geodesic.datasets.hold_out_words` divides into observed and predicted ones) or
+   `log_perplexity` (directions); predict labels with `predict` and `decision_function`, which
+   return an `xarray.DataArray`.
 4. For larger corpora and streams, the models `lda`, `spherical_admixture` and `medlda` return a
    `pymc.Model`; sample it with `pymc_geodesic.SCIR`, `SGRLD` or `SGGMC` and minibatches of
    documents.
@@ -39,7 +42,7 @@ topic
 1      tide   sea
 """
 
-from pymc_geodesic.runtime.convergence import ConvergenceWarning
+from pymc_geodesic.runtime.iterations import ConvergenceWarning
 from pymc_geodesic.topics.alignment import align_topics
 from pymc_geodesic.topics.lda import lda
 from pymc_geodesic.topics.lda_gibbs import lda_gibbs

@@ -5,6 +5,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from scipy.optimize import linear_sum_assignment
 
+from pymc_geodesic.diagnostics.posterior_draws import with_chains
 from pymc_geodesic.kernels.stick_breaking import sticks_of_weights, weights_of_sticks
 
 MAX_PASSES = 10
@@ -83,7 +84,7 @@ def align_topics(
         permutation = _match_topics(np.asarray(reference), values, length)
     permutation = permutation.reshape(beta.shape[:3])
 
-    posterior = idata["posterior"].to_dataset()
+    posterior = with_chains(idata["posterior"].to_dataset())
     order = xr.DataArray(permutation, dims=beta.dims[:3])
     for name, variable in posterior.data_vars.items():
         if topic in variable.dims:
@@ -152,28 +153,12 @@ def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:
             f"The posterior holds no variable {var_name!r}. Set `var_name` to the name of the "
             "topics, and include them in `pm.sample(var_names=...)`."
         )
-    beta = idata["posterior"].to_dataset()[var_name]
+    beta = with_chains(idata["posterior"].to_dataset())[var_name]
     if beta.ndim != 4 or beta.dims[:2] != ("chain", "draw"):
         raise ValueError(
             f"{var_name!r} must have the dimensions (chain, draw, topic, word), got {beta.dims}."
         )
     return beta
-
-
-def evenly_spaced(n_draws: int | None, total: int) -> np.ndarray:
-    """Return indices of draws at equal distances, all of them for None.
-
-    Examples
-    --------
-    >>> from pymc_geodesic.topics.alignment import evenly_spaced
-    >>> evenly_spaced(3, 8)
-    array([0, 4, 7])
-    """
-    if n_draws is None:
-        return np.arange(total)
-    if not 1 <= n_draws <= total:
-        raise ValueError(f"`n_draws` must be between 1 and the {total} draws, got {n_draws}.")
-    return np.linspace(0, total - 1, n_draws).round().astype(int)
 
 
 def _align_to_mean(values: np.ndarray, length: np.ndarray, start: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,44 +12,48 @@ import xarray as xr
 from arviz_base import from_dict
 from numpy.typing import ArrayLike
 
+from pymc_geodesic.arguments import check_integers, check_positive_number
 from pymc_geodesic.distributions.labels import (
     require_classes,
     require_every_class,
     require_signs,
 )
-from pymc_geodesic.runtime.chains import draw_after, each_chain
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.iterations import draw_after, each_chain
+from pymc_geodesic.runtime.missing_values import check_missing
 from pymc_geodesic.sparse.count_matrices import concentration, word_counts
 from pymc_geodesic.topics.lda import document_coords
+from pymc_geodesic.topics.max_margin import MULTICLASS, ONE_VS_REST
 
 VARIABLES = ("topics", "weights", "zbar")
 
 
 @dataclass(frozen=True)
-class LabeledTokens:
-    """Tokens, labels, hyperparameters and the loss, as the minibatch samplers use them.
+class Hinge:
+    """Parameters of the hinge loss of labels and of the prior of the weights.
 
     Attributes
     ----------
-    starts : ndarray of int64, shape (D + 1,)
-    words : ndarray of int32, shape (n_tokens,)
-    signs : ndarray, shape (D, L)
-    alpha, beta : ndarray, shape (K,) and (V,)
     cost, margin, prior_scale : float
-        c, ℓ and τ.
-    loss : int
-        `ONE_VS_REST` or `MULTICLASS`.
+        c, ℓ and τ, positive.
+    multiclass : bool
+        Whether the loss is the multiclass hinge instead of one hinge per class.
     """
 
-    starts: np.ndarray
-    words: np.ndarray
-    signs: np.ndarray
-    alpha: np.ndarray
-    beta: np.ndarray
     cost: float
     margin: float
     prior_scale: float
-    loss: int
+    multiclass: bool = False
+
+    def __post_init__(self) -> None:
+        """Validate the numbers and convert them to floats."""
+        for name in ("cost", "margin", "prior_scale"):
+            check_positive_number(name, getattr(self, name))
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    @property
+    def loss(self) -> int:
+        """Code of the loss in the kernels."""
+        return MULTICLASS if self.multiclass else ONE_VS_REST
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,6 @@ class LabeledCounts:
     words : ndarray of int32, shape (n_tokens,)
     signs : ndarray, shape (D, L)
         −1 or +1; one column for binary labels, otherwise one for each class.
-    is_binary : bool
     alpha, beta : ndarray, shape (K,) and (V,)
     coords : dict
         Coordinates of the dimensions ``document``, ``word``, ``topic`` and ``class``.
@@ -72,29 +75,19 @@ class LabeledCounts:
     starts: np.ndarray
     words: np.ndarray
     signs: np.ndarray
-    is_binary: bool
     alpha: np.ndarray
     beta: np.ndarray
-    coords: dict[str, Any]
+    coords: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_documents(self) -> int:
         """Number of documents D."""
         return len(self.signs)
 
-    def tokens(self, cost: float, margin: float, prior_scale: float, loss: int) -> LabeledTokens:
-        """Return tokens and hyperparameters for a minibatch sampler."""
-        return LabeledTokens(
-            self.starts,
-            self.words,
-            self.signs,
-            self.alpha,
-            self.beta,
-            float(cost),
-            float(margin),
-            float(prior_scale),
-            loss,
-        )
+    @property
+    def is_binary(self) -> bool:
+        """Whether the labels are −1 and +1."""
+        return self.signs.shape[1] == 1
 
     def mean_assignments(self, in_topics: np.ndarray) -> np.ndarray:
         """Divide counts of tokens in topics, shape (D, K), by document lengths; zero if empty."""
@@ -132,10 +125,11 @@ def labeled_counts(
     ValueError
         If counts are negative or fractional, or labels neither −1 and +1 nor 0 … L − 1.
     """
+    check_integers(n_topics=(n_topics, 2))
     matrix = word_counts(counts)
     coords = document_coords(counts, matrix.shape, documents, vocabulary)
     n_documents, n_words = matrix.shape
-    refuse_missing("labels", labels)
+    check_missing("labels", labels)
     y = np.asarray(labels)
     if y.shape != (n_documents,):
         raise ValueError(
@@ -166,7 +160,6 @@ def labeled_counts(
         starts=np.concatenate([[0], np.cumsum(lengths)]),
         words=np.repeat(matrix.indices, matrix.data.astype(np.int64)).astype(np.int32),
         signs=np.ascontiguousarray(signs),
-        is_binary=is_binary,
         alpha=concentration("alpha", alpha, int(n_topics)),
         beta=concentration("beta", beta, n_words),
         coords=coords,
@@ -211,9 +204,7 @@ class Recorder:
         topics: np.ndarray | None,
         eta: np.ndarray,
         in_topics: np.ndarray,
-        margin: float,
-        *,
-        multiclass: bool = False,
+        hinge: Hinge,
         **stats: float,
     ) -> None:
         """Store one draw, η of shape (L, K), with the accuracy and the mean hinge loss."""
@@ -224,7 +215,7 @@ class Recorder:
             if name in self._values and value is not None:
                 self._values[name][chain, draw] = value
         scores = zbar @ eta.T
-        loss = data.mean_loss(scores, margin, multiclass=multiclass)
+        loss = data.mean_loss(scores, hinge.margin, multiclass=hinge.multiclass)
         for name, number in {"accuracy": data.accuracy(scores), "loss": loss, **stats}.items():
             if name not in self._stats:
                 self._stats[name] = np.empty(self._shape)
@@ -276,39 +267,33 @@ class LabeledChain(Protocol):
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """Numbers of chains and draws, variables to store, seed and progress bar."""
+    """Numbers of draws and chains, variables to store, seed and progress bar."""
 
-    chains: int
     draws: int
     tune: int
-    thin: int
+    chains: int
     var_names: Sequence[str] | None
     random_seed: int | np.random.Generator | None
     progressbar: bool
+    thin: int = 1
+
+    def __post_init__(self) -> None:
+        """Validate the numbers."""
+        check_integers(
+            draws=(self.draws, 1),
+            tune=(self.tune, 0),
+            thin=(self.thin, 1),
+            chains=(self.chains, 1),
+        )
 
 
 def sample_chains(
     data: LabeledCounts,
+    hinge: Hinge,
     options: SamplingOptions,
     begin: Callable[[np.random.Generator], LabeledChain],
-    *,
-    cost: float,
-    margin: float,
-    multiclass: bool = False,
 ) -> xr.DataTree:
-    """Sample all chains in sequence.
-
-    Parameters
-    ----------
-    data : LabeledCounts
-    options : SamplingOptions
-    begin : callable
-        Creates the state of a chain from its random generator.
-    cost, margin : float
-        c and ℓ.
-    multiclass : bool
-        Whether the loss is the multiclass hinge instead of one hinge per class.
-    """
+    """Sample all chains in sequence; `begin` creates the state of one from its generator."""
     recorder = Recorder(data, options.chains, options.draws, options.var_names)
     iterations = options.tune + options.draws * options.thin
     for number, rng, seen in each_chain(
@@ -328,13 +313,12 @@ def sample_chains(
                 chain.topics() if recorder.keeps_topics else None,
                 chain.weights(),
                 chain.in_topics,
-                margin,
-                multiclass=multiclass,
+                hinge,
                 perf_counter_diff=ended - began,
                 **chain.stats(),
             )
             began = time.perf_counter()
-    return recorder.to_datatree({"cost": cost, "margin": margin})
+    return recorder.to_datatree({"cost": hinge.cost, "margin": hinge.margin})
 
 
 class Passes:

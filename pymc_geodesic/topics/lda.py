@@ -21,7 +21,6 @@ from pymc_geodesic.kernels.topic_assignments import (
     collect_words,
     sample_documents,
 )
-from pymc_geodesic.runtime.missing_values import refuse_missing
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.sparse import SparseData, admixture_log_likelihood
 from pymc_geodesic.sparse.count_matrices import axis_coords, concentration, word_counts
@@ -144,25 +143,6 @@ def stored_alpha(tree: xr.DataTree) -> np.ndarray | None:
         return None
     data = tree["constant_data"].to_dataset()
     return np.asarray(data["alpha"].values) if "alpha" in data.data_vars else None
-
-
-def validate_counts(name: str, counts: Any, n_words: int) -> sparse.csr_array:
-    """Convert counts of words to a sparse matrix of floats in canonical format."""
-    refuse_missing(f"`{name}`", counts)
-    rows = sparse.csr_array(counts if sparse.issparse(counts) else np.atleast_2d(counts))
-    if rows.ndim != 2 or rows.shape[1] != n_words:
-        raise ValueError(
-            f"`{name}` needs the shape (documents, {n_words}) of the topics' words, got "
-            f"{rows.shape}."
-        )
-    rows = rows.astype(np.float64)
-    if not rows.has_canonical_format or not np.all(rows.data > 0):
-        rows = rows.copy()
-        rows.sum_duplicates()
-        rows.eliminate_zeros()
-    if np.any(~(rows.data >= 0) | (rows.data != np.floor(rows.data))):
-        raise ValueError(f"`{name}` must hold whole numbers of at least 0, counts of words.")
-    return rows
 
 
 def mean_proportions(

@@ -20,14 +20,14 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.runtime.chains import draw_after, each_chain
-from pymc_geodesic.runtime.jit import borrow
-from pymc_geodesic.runtime.kernel import (
+from pymc_geodesic.runtime.iterations import draw_after, each_chain
+from pymc_geodesic.runtime.jit import (
     Integers,
     Matrix,
     SmallIntegers,
     Stream,
     Vector,
+    borrow,
     kernel,
 )
 from pymc_geodesic.runtime.streams import fill_uniform, new_stream, pick

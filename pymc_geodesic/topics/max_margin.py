@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_geodesic.runtime.branchless import exponential
 from pymc_geodesic.runtime.jit import borrow, compiled
+from pymc_geodesic.runtime.numerics import exponential
 from pymc_geodesic.runtime.streams import fill_uniform, pick
 
 ONE_VS_REST, AUGMENTED, MULTICLASS = 0, 1, 2

@@ -30,9 +30,8 @@ from pymc_geodesic.ops.bessel import (
     mean_resultant_length,
     mean_resultant_length_slope,
 )
-from pymc_geodesic.runtime.digamma import digamma, trigamma
-from pymc_geodesic.runtime.jit import borrow
-from pymc_geodesic.runtime.kernel import Matrix, Vector, kernel, part
+from pymc_geodesic.runtime.jit import Matrix, Vector, borrow, kernel, part
+from pymc_geodesic.runtime.numerics import digamma, trigamma
 from pymc_geodesic.runtime.threads import Workers, parts_of
 
 Array = NDArray[np.float64]

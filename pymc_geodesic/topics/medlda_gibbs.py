@@ -10,10 +10,10 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from pymc_geodesic.arguments import check_integers, check_positive
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales, draw_weights
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.topics.labeled_documents import (
+    Hinge,
     LabeledCounts,
     SamplingOptions,
     labeled_counts,
@@ -123,23 +123,14 @@ def medlda_gibbs(
     >>> float(idata.sample_stats["accuracy"][0, -1])
     1.0
     """
-    check_integers(
-        n_topics=(n_topics, 2),
-        draws=(draws, 1),
-        tune=(tune, 0),
-        thin=(thin, 1),
-        chains=(chains, 1),
-    )
-    for name, value in (("cost", cost), ("margin", margin), ("prior_scale", prior_scale)):
-        check_positive(name, value)
+    hinge = Hinge(cost, margin, prior_scale)
     data = labeled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
-    options = SamplingOptions(chains, draws, tune, thin, var_names, random_seed, progressbar)
-    cost, margin = float(cost), float(margin)
+    options = SamplingOptions(draws, tune, chains, var_names, random_seed, progressbar, thin)
 
     def begin(rng: np.random.Generator) -> _Chain:
-        return _Chain(data, cost, margin, float(prior_scale), augmented_topics, rng)
+        return _Chain(data, hinge, augmented_topics, rng)
 
-    return sample_chains(data, options, begin, cost=cost, margin=margin)
+    return sample_chains(data, hinge, options, begin)
 
 
 class _Chain:
@@ -148,13 +139,11 @@ class _Chain:
     def __init__(
         self,
         data: LabeledCounts,
-        cost: float,
-        margin: float,
-        prior_scale: float,
+        hinge: Hinge,
         augmented: bool,
         rng: np.random.Generator,
     ) -> None:
-        self.data, self.cost, self.margin, self.prior_scale = data, cost, margin, prior_scale
+        self.data, self.hinge = data, hinge
         self._loss = AUGMENTED if augmented else ONE_VS_REST
         self.rng, self.stream = rng, new_stream(rng)
         n_topics = len(data.alpha)
@@ -183,19 +172,18 @@ class _Chain:
 
     def advance(self, iteration: int) -> None:
         """Draw λ, η and all topics."""
-        rng = self.rng
-        data = self.data
+        rng, data, hinge = self.rng, self.data, self.hinge
         zbar = data.mean_assignments(self.in_topics)
-        scales = draw_scales(rng, self.margin - data.signs * (zbar @ self.eta.T), self.cost)
+        scales = draw_scales(rng, hinge.margin - data.signs * (zbar @ self.eta.T), hinge.cost)
         for j in range(data.signs.shape[1]):
             self.eta[j] = draw_weights(
                 rng,
                 zbar,
                 data.signs[:, j],
                 scales[:, j],
-                cost=self.cost,
-                margin=self.margin,
-                prior_scale=self.prior_scale,
+                cost=hinge.cost,
+                margin=hinge.margin,
+                prior_scale=hinge.prior_scale,
             )
         collapsed_max_margin_sweep(
             data.starts,
@@ -205,8 +193,8 @@ class _Chain:
             self.eta,
             data.signs,
             scales,
-            self.cost,
-            self.margin,
+            hinge.cost,
+            hinge.margin,
             self._loss,
             self.stream,
             self.assignments,

@@ -36,19 +36,20 @@ from scipy import sparse
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import digamma
 
-from pymc_geodesic.arguments import check_integers, check_positive
+from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales
 from pymc_geodesic.kernels.topic_assignments import collect_words
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.streams import fill_uniform, new_stream, pick
 from pymc_geodesic.topics.labeled_documents import (
-    LabeledTokens,
+    Hinge,
+    LabeledCounts,
     Passes,
     SamplingOptions,
     labeled_counts,
     sample_chains,
 )
-from pymc_geodesic.topics.max_margin import ONE_VS_REST, multiply_by_factor
+from pymc_geodesic.topics.max_margin import multiply_by_factor
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,8 @@ class PassiveAggressiveTopics:
 
     Parameters
     ----------
-    data : LabeledTokens
+    data : LabeledCounts
+    hinge : Hinge
     settings : OnlineSettings
     rng : numpy.random.Generator
         Generator of the order of the documents, the sweeps and the draws.
@@ -242,16 +244,16 @@ class PassiveAggressiveTopics:
     """
 
     def __init__(
-        self, data: LabeledTokens, settings: OnlineSettings, rng: np.random.Generator
+        self, data: LabeledCounts, hinge: Hinge, settings: OnlineSettings, rng: np.random.Generator
     ) -> None:
-        self.data, self.settings, self.rng = data, settings, rng
+        self.data, self.hinge, self.settings, self.rng = data, hinge, settings, rng
         self.stream = new_stream(rng)
         n_documents, n_classes = data.signs.shape
         n_topics, n_words = len(data.alpha), len(data.beta)
         self.concentration = np.repeat(data.beta[:, None], n_topics, axis=1)
         self._totals = self.concentration.sum(axis=0)
         precision = np.broadcast_to(
-            np.eye(n_topics) / data.prior_scale**2, (n_classes, n_topics, n_topics)
+            np.eye(n_topics) / hinge.prior_scale**2, (n_classes, n_topics, n_topics)
         )
         self.weights = NormalWeights(precision, np.zeros((n_classes, n_topics)))
         self.assignments = np.full(len(data.words), -1, dtype=np.int32)
@@ -291,8 +293,8 @@ class PassiveAggressiveTopics:
         self, documents: np.ndarray, log_topics: np.ndarray, weights: NormalWeights
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Run Gibbs sweeps; return expected counts and the increments of Λ and h."""
-        data, settings = self.data, self.settings
-        half, signs = 0.5 * data.cost, data.signs[documents]
+        data, hinge, settings = self.data, self.hinge, self.settings
+        half, signs = 0.5 * hinge.cost, data.signs[documents]
         lengths = np.maximum(np.diff(data.starts)[documents], 1)[:, None]
         second = weights.covariance + np.einsum("lj,lk->ljk", weights.mean, weights.mean)
         counts, discarded = np.zeros_like(log_topics), np.zeros_like(log_topics)
@@ -305,8 +307,8 @@ class PassiveAggressiveTopics:
         )  # the first sweep over new documents ignores labels and is discarded
         for sweep in range(first, settings.n_discarded + settings.n_kept):
             zbar = self.in_topics[documents] / lengths
-            square = weights.expected_square(zbar, signs, data.margin)
-            scales = draw_scales(self.rng, np.sqrt(square), data.cost)
+            square = weights.expected_square(zbar, signs, hinge.margin)
+            scales = draw_scales(self.rng, np.sqrt(square), hinge.cost)
             is_kept = sweep >= settings.n_discarded
             sweep_expected_margins(
                 data.starts,
@@ -319,8 +321,8 @@ class PassiveAggressiveTopics:
                 second,
                 data.signs,
                 scales,
-                data.cost,
-                data.margin,
+                hinge.cost,
+                hinge.margin,
                 1.0 / settings.n_kept,
                 self.stream,
                 self.assignments,
@@ -329,11 +331,11 @@ class PassiveAggressiveTopics:
             )
             if is_kept:
                 zbar = self.in_topics[documents] / lengths
-                square = weights.expected_square(zbar, signs, data.margin)
+                square = weights.expected_square(zbar, signs, hinge.margin)
                 inverse = 1.0 / (half * np.sqrt(square) * settings.n_kept)
                 for j in range(signs.shape[1]):
                     precision[j] += half**2 * (zbar.T * inverse[:, j]) @ zbar
-                slopes = signs * (1.0 / settings.n_kept + half * data.margin * inverse)
+                slopes = signs * (1.0 / settings.n_kept + half * hinge.margin * inverse)
                 linear += half * slopes.T @ zbar
         return counts, precision, linear
 
@@ -432,28 +434,22 @@ def medlda_passive_aggressive(
     1.0
     """
     check_integers(
-        n_topics=(n_topics, 2),
         batch_size=(batch_size, 1),
         rounds=(rounds, 1),
         n_steps=(n_steps, 1),
         **{"sweeps[0]": (sweeps[0], 0), "sweeps[1]": (sweeps[1], 1)},
-        tune=(tune, 0),
-        chains=(chains, 1),
     )
-    for name, number in (("cost", cost), ("margin", margin), ("prior_scale", prior_scale)):
-        check_positive(name, number)
+    hinge = Hinge(cost, margin, prior_scale)
     data = labeled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
     if draws is None:
         draws = max(1, -(-data.n_documents // (batch_size * n_steps)) - tune)
-    check_integers(draws=(draws, 1))
-    tokens = data.tokens(cost, margin, prior_scale, ONE_VS_REST)
     settings = OnlineSettings(batch_size, *sweeps, rounds, n_steps)
-    options = SamplingOptions(chains, draws, tune, 1, var_names, random_seed, progressbar)
+    options = SamplingOptions(draws, tune, chains, var_names, random_seed, progressbar)
 
     def begin(rng: np.random.Generator) -> _Chain:
-        return _Chain(PassiveAggressiveTopics(tokens, settings, rng), n_steps)
+        return _Chain(PassiveAggressiveTopics(data, hinge, settings, rng), n_steps)
 
-    return sample_chains(data, options, begin, cost=tokens.cost, margin=tokens.margin)
+    return sample_chains(data, hinge, options, begin)
 
 
 class _Chain:

@@ -10,10 +10,11 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.diagnostics.draws import group_with
+from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced, group_with
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.topics.alignment import evenly_spaced, topics_of
-from pymc_geodesic.topics.lda import SMALLEST, mean_proportions, stored_alpha, validate_counts
+from pymc_geodesic.sparse.count_matrices import word_counts
+from pymc_geodesic.topics.alignment import topics_of
+from pymc_geodesic.topics.lda import SMALLEST, mean_proportions, stored_alpha
 
 
 def decision_function(
@@ -94,7 +95,7 @@ def decision_function(
     eta = weights.to_numpy().reshape(len(phi), len(alpha), -1)
     kept = evenly_spaced(n_draws, len(phi))
     phi, eta = phi[kept], eta[kept]
-    rows = validate_counts("X", X, phi.shape[-1])
+    rows = word_counts(X, phi.shape[-1], name="X")
     lengths = np.asarray(rows.sum(axis=1)).reshape(-1, 1)
     rng = np.random.default_rng(random_seed)
     scores = np.zeros((rows.shape[0], eta.shape[-1]))
@@ -224,6 +225,8 @@ def topics_by_class(
         raise ValueError(f"`vocabulary` has {len(words)} words, the topics {phi.shape[1]}.")
     if not 1 <= n <= len(words):
         raise ValueError(f"`n` must be between 1 and the {len(words)} words, got {n}.")
+    if "class" in posterior.coords and y.dtype.kind in "iu":  # numbers of named classes
+        y = posterior["class"].to_numpy()[y]
     classes = np.unique(y)
     shares = np.stack([zbar[y == one].mean(axis=0) for one in classes])
     shares /= np.maximum(shares.sum(axis=1, keepdims=True), SMALLEST)

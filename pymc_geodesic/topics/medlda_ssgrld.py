@@ -42,15 +42,14 @@ from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.schedules import PolynomialDecay, Schedule
 from pymc_geodesic.topics.labeled_documents import (
-    LabeledTokens,
+    Hinge,
+    LabeledCounts,
     Passes,
     SamplingOptions,
     labeled_counts,
     sample_chains,
 )
 from pymc_geodesic.topics.max_margin import (
-    MULTICLASS,
-    ONE_VS_REST,
     add_subgradient,
     sample_assignments,
     scores_of,
@@ -137,7 +136,8 @@ class MaxMarginTopics:
 
     Parameters
     ----------
-    data : LabeledTokens
+    data : LabeledCounts
+    hinge : Hinge
     settings : TopicSettings
     rng : numpy.random.Generator
         Generator of the initial state, the order of the documents and the random streams.
@@ -153,9 +153,9 @@ class MaxMarginTopics:
     """
 
     def __init__(
-        self, data: LabeledTokens, settings: TopicSettings, rng: np.random.Generator
+        self, data: LabeledCounts, hinge: Hinge, settings: TopicSettings, rng: np.random.Generator
     ) -> None:
-        self.data, self.settings, self.rng = data, settings, rng
+        self.data, self.hinge, self.settings, self.rng = data, hinge, settings, rng
         self.stream = new_stream(rng)
         n_topics, n_words = len(data.alpha), len(data.beta)
         self._prior = np.ascontiguousarray(np.broadcast_to(data.beta[:, None], (n_words, n_topics)))
@@ -194,7 +194,7 @@ class MaxMarginTopics:
         weight_step : float
             h of the weights, a time in prior standard deviations.
         """
-        data, settings = self.data, self.settings
+        data, hinge, settings = self.data, self.hinge, self.settings
         documents = self._passes.next_rows()
         n_topics, n_words = len(data.alpha), len(data.beta)
         tokens = np.concatenate(
@@ -218,9 +218,9 @@ class MaxMarginTopics:
             data.alpha,
             self.eta,
             data.signs,
-            data.cost,
-            data.margin,
-            data.loss,
+            hinge.cost,
+            hinge.margin,
+            hinge.loss,
             settings.n_discarded,
             settings.n_kept,
             self.stream,
@@ -234,7 +234,7 @@ class MaxMarginTopics:
             shift_counts(*tokens_of_batch, 1.0, self._of_words)
             np.add(self._prior, self._of_words, out=shape)
             gradient[:] = 0.0
-            labels = (data.signs, data.cost, data.margin, data.loss)
+            labels = (data.signs, hinge.cost, hinge.margin, hinge.loss)
             total_subgradient(data.starts, self.in_topics, self.eta, *labels, gradient)
         else:
             scale = len(data.signs) / len(documents)
@@ -250,7 +250,7 @@ class MaxMarginTopics:
         self.documents_seen += len(documents)
 
     def _update_weights(self, gradient: np.ndarray, step_size: float) -> None:
-        scale, noise = self.data.prior_scale, self.rng.standard_normal(self.eta.shape)
+        scale, noise = self.hinge.prior_scale, self.rng.standard_normal(self.eta.shape)
         scaled_gradient = scale * gradient - self.eta / scale
         if not self.settings.has_thermostat:
             self.eta += scale * step_size * (0.5 * step_size * scaled_gradient + noise)
@@ -372,13 +372,9 @@ def medlda_ssgrld(
     1.0
     """
     check_integers(
-        n_topics=(n_topics, 2),
         batch_size=(batch_size, 1),
         n_steps=(n_steps, 1),
         **{"sweeps[0]": (sweeps[0], 0), "sweeps[1]": (sweeps[1], 1)},
-        draws=(draws, 1),
-        tune=(tune, 0),
-        chains=(chains, 1),
     )
     for name, value, choices in (
         ("loss", loss, ("one_vs_rest", "multiclass")),
@@ -387,16 +383,13 @@ def medlda_ssgrld(
     ):
         if value not in choices:
             raise ValueError(f"{name} must be one of {choices}, got {value!r}")
-    positive: dict[str, Any] = {"cost": cost, "margin": margin, "prior_scale": prior_scale}
-    positive |= {"diffusion": diffusion, "topic_step": topic_step, "weight_step": weight_step}
-    for name, number in positive.items():
+    steps = {"diffusion": diffusion, "topic_step": topic_step, "weight_step": weight_step}
+    for name, number in steps.items():
         check_positive(name, number)
+    hinge = Hinge(cost, margin, prior_scale, multiclass=loss == "multiclass")
     data = labeled_counts(counts, labels, n_topics, alpha, beta, documents, vocabulary, classes)
-    if loss == "multiclass" and data.is_binary:
+    if hinge.multiclass and data.is_binary:
         raise ValueError("loss='multiclass' needs labels 0 … L - 1, got -1 and +1")
-    tokens = data.tokens(
-        cost, margin, prior_scale, MULTICLASS if loss == "multiclass" else ONE_VS_REST
-    )
     settings = TopicSettings(
         batch_size=batch_size,
         n_discarded=sweeps[0],
@@ -408,19 +401,14 @@ def medlda_ssgrld(
     )
     topic_steps = _schedule(TOPIC_STEPS[topics_by] if topic_step is None else topic_step)
     weight_steps = _schedule(WEIGHT_STEPS[weights_by] if weight_step is None else weight_step)
-    options = SamplingOptions(chains, draws, tune, 1, var_names, random_seed, progressbar)
+    options = SamplingOptions(draws, tune, chains, var_names, random_seed, progressbar)
 
     def begin(rng: np.random.Generator) -> _Chain:
-        return _Chain(MaxMarginTopics(tokens, settings, rng), n_steps, topic_steps, weight_steps)
+        return _Chain(
+            MaxMarginTopics(data, hinge, settings, rng), n_steps, topic_steps, weight_steps
+        )
 
-    return sample_chains(
-        data,
-        options,
-        begin,
-        cost=tokens.cost,
-        margin=tokens.margin,
-        multiclass=loss == "multiclass",
-    )
+    return sample_chains(data, hinge, options, begin)
 
 
 class _Chain:

@@ -9,10 +9,12 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 from scipy import sparse
 
+from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced
 from pymc_geodesic.ops.bessel import log_vmf_normalizer
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.topics.alignment import evenly_spaced, topics_of
-from pymc_geodesic.topics.lda import SMALLEST, mean_proportions, validate_counts
+from pymc_geodesic.sparse.count_matrices import word_counts
+from pymc_geodesic.topics.alignment import topics_of
+from pymc_geodesic.topics.lda import SMALLEST, mean_proportions
 
 BLOCK_SIZE = 2**22
 """Number of log-densities held at once, of a block of documents: 32 MB."""
@@ -95,7 +97,7 @@ def perplexity(
             raise ValueError("`alpha` is not in `constant_data`: pass it as an argument.")
         alpha = stored["alpha"]
     topics = topics[evenly_spaced(n_draws, len(topics))]
-    held = validate_counts("held_out", held_out, topics.shape[-1])
+    held = word_counts(held_out, topics.shape[-1], name="held_out")
     rng = np.random.default_rng(random_seed)
     total = np.zeros(held.nnz)
     for draw in topics:
@@ -158,8 +160,8 @@ def completion_probabilities(
         )
     n_topics, n_words = topics.shape
     seen, held = (
-        validate_counts("observed", observed, n_words),
-        validate_counts("held_out", held_out, n_words),
+        word_counts(observed, n_words, name="observed"),
+        word_counts(held_out, n_words, name="held_out"),
     )
     if seen.shape[0] != held.shape[0]:
         raise ValueError(

@@ -19,7 +19,7 @@ from pymc_geodesic.distributions.initial_values import VonMisesFisherFromDraw
 from pymc_geodesic.distributions.rotationally_symmetric import log_density_of_cosine
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
 from pymc_geodesic.ops.inner_products import gram_matrix, squared_length
-from pymc_geodesic.runtime.missing_values import refuse_missing
+from pymc_geodesic.runtime.missing_values import check_missing
 from pymc_geodesic.sparse import SparseData
 from pymc_geodesic.topics.lda import document_coords
 from pymc_geodesic.transforms.unit_vector import UnitVectorTransform
@@ -110,7 +110,7 @@ class CollapsedTopics:
 
 def document_vectors(V: Any) -> np.ndarray | sparse.csr_array:
     """Validate documents, unit vectors in rows, dense or sparse."""
-    refuse_missing("V", V)
+    check_missing("V", V)
     rows = sparse.csr_array(V, dtype=float) if sparse.issparse(V) else np.asarray(V, dtype=float)
     if rows.ndim != 2:
         raise ValueError(f"V must be a matrix (document, word), got shape {rows.shape}")

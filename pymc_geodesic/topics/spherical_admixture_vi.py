@@ -15,7 +15,7 @@ from scipy import sparse
 from pymc_geodesic.arguments import check_batch_size, check_integers, check_positive
 from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
 from pymc_geodesic.ops.bessel import log_vmf_normalizer
-from pymc_geodesic.runtime.convergence import warn_of_last_pass
+from pymc_geodesic.runtime.iterations import warn_not_converged
 from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.schedules import PolynomialDecay, Schedule
 from pymc_geodesic.topics.lda import document_coords
@@ -280,7 +280,7 @@ def spherical_admixture_vi(
                 break
     if batch_size is None and not optimization.is_over:
         gain, unit = optimization.last_gain / n_documents, "gained {:.2g} nats for each document"
-        warn_of_last_pass("spherical_admixture_vi", max_passes, gain, unit)
+        warn_not_converged("spherical_admixture_vi", max_passes, gain, unit)
     return to_datatree(mean_field, optimization.elbo, coords, int(draws), rng)
 
 

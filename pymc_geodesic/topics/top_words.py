@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from arviz_base import convert_to_datatree
 
-from pymc_geodesic.diagnostics.plots.panels import COLOURS, Pen, draw, panels
+from pymc_geodesic.diagnostics.panels import COLORS, Pen, draw, panels
 from pymc_geodesic.topics.alignment import align_topics, name_of_topics, topics_of
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ def _words_and_weights(
     var_name = name_of_topics(idata, var_name)
     beta = topics_of(idata, var_name)
     topic, word = beta.dims[2:]
+    if vocabulary is not None and np.ndim(vocabulary) != 1:
+        raise ValueError("`vocabulary` must be a sequence of words. Set the number of words by n=.")
     words = np.asarray(beta[word].values if vocabulary is None else vocabulary)
     if len(words) != beta.sizes[word]:
         raise ValueError(
@@ -124,8 +126,8 @@ def plot_top_words(
     backend : {"matplotlib", "plotly", "bokeh"}, optional
         ``rcParams["plot.backend"]`` by default.
     **pc_kwargs
-        ``col_wrap=``, the number of panels in a row, 5 by default; all others go to the function
-        of the backend that creates the figure, such as ``figsize=``.
+        Arguments ``figure_kwargs`` and ``col_wrap``, 5 by default, of
+        ``arviz_plots.PlotCollection.wrap``.
 
     Returns
     -------
@@ -173,9 +175,9 @@ def plot_top_words(
         position, weight = np.arange(n), part.values[::-1]
         corners = np.stack([0 * weight, weight, weight, 0 * weight, np.full(n, np.nan)], axis=1)
         height = position[:, None] + np.array([-0.4, -0.4, 0.4, 0.4, np.nan])
-        pen.area(corners.ravel(), height.ravel(), color=COLOURS[0], alpha=1.0)
+        pen.area(corners.ravel(), height.ravel(), color=COLORS[0], alpha=1.0)
         pen.module.yticks(position, [str(word) for word in words], pen.target)
-        pen.window((1.05 * shortest, 1.05 * longest), (-0.6, n - 0.4))
+        pen.set_limits((1.05 * shortest, 1.05 * longest), (-0.6, n - 0.4))
         pen.module.xlabel("posterior mean weight", pen.target)
         pen.title(f"{topic} {at}")
 

@@ -17,7 +17,7 @@ from pymc_geodesic.densities.compilation import CompiledGradient
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
-from pymc_geodesic.runtime.fields import interpreted_field
+from pymc_geodesic.runtime.gradient_functions import python_function
 from pymc_geodesic.runtime.streams import new_stream
 
 COVARIANCE = np.array([[4.0, 1.0], [1.0, 0.5]])
@@ -33,7 +33,7 @@ def gradient_function(function, size: int, n_values: int = 0) -> CompiledGradien
         np.ctypeslib.as_array(output, (size + n_values,))[:] = function(x, minibatch)
         return 0.0
 
-    return CompiledGradient(interpreted_field(call), [])
+    return CompiledGradient(python_function(call), [])
 
 
 def normal_distribution(visited: list[np.ndarray]) -> AdaptedGradient:

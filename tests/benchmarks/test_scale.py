@@ -8,10 +8,10 @@ import pytest
 from scipy.special import expit
 
 from benchmarks.census_svm import LEVELS, census_rows
-from benchmarks.complaints import Complaints
 from benchmarks.detectors import MODELS, RIGHT, WRONG
 from benchmarks.glm_rows import FAMILIES, Rows, importance, laplace, make_rows, sums
 from benchmarks.hierarchies import compare, failures, summary
+from benchmarks.sampling_warnings import SamplingWarnings
 
 
 @pytest.mark.parametrize("name", [name for name, one in FAMILIES.items() if one.curve])
@@ -122,12 +122,12 @@ def level_of_pymc(request):
 
 
 @pytest.mark.usefixtures("level_of_pymc")
-def test_complaints_are_those_of_the_run():
+def test_warnings_are_those_of_the_run():
     logger = logging.getLogger("pymc.stats.convergence")
     level_before = logger.level
-    with Complaints() as complaints:
+    with SamplingWarnings() as caught:
         logger.warning("this")
         logger.warning("this")
     logger.warning("that")
-    assert complaints.messages == ["this"]
+    assert caught.messages == ["this"]
     assert logger.level == level_before

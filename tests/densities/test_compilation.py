@@ -14,7 +14,7 @@ from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.minibatches.resident_rows import ShuffledRows
 from pymc_geodesic.minibatches.source import AllRows
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 from tests.grids import slow
 from tests.processes import in_its_own_process
 

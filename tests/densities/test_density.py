@@ -14,7 +14,7 @@ from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.manifolds import HalfLine, Simplex, Sphere
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.steps import SGGMC
 from tests.grids import cross
 

@@ -9,7 +9,7 @@ from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import VonMisesFisher
 from pymc_geodesic.gradients.local_gradient import LocalGradient
 from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.runtime.streams import new_stream
 from tests.grids import cross, slow
 

@@ -11,14 +11,14 @@ from scipy.signal import lfilter
 
 import pymc_geodesic as pg
 from pymc_geodesic.diagnostics import ksd
-from pymc_geodesic.diagnostics.autocorrelation import autocorrelation_times
-from pymc_geodesic.diagnostics.stein.bootstrap import multipliers
-from pymc_geodesic.diagnostics.stein.discrepancy import (
+from pymc_geodesic.diagnostics.posterior_draws import autocorrelation_times
+from pymc_geodesic.diagnostics.stein_discrepancy import (
+    bootstrap_weights,
     discrepancy_of,
     p_value_of,
     statistics_of,
 )
-from pymc_geodesic.diagnostics.stein.sample import stein_sample
+from pymc_geodesic.diagnostics.stein_kernel import stein_sample
 from pymc_geodesic.gradients.scores import PosteriorScore
 from tests.grids import slow
 
@@ -95,7 +95,7 @@ def test_exact_draws_are_rejected_as_often_as_the_level_says(sample):
     rng = np.random.default_rng(1)
     p_values = []
     for part in parts(sample, 100):
-        weights = multipliers(part.chains, 0.0, 300, rng)
+        weights = bootstrap_weights(part.chains, 0.0, 300, rng)
         p_values.append(p_value_of(*statistics_of(part, weights, "U")))
     assert np.sum(np.array(p_values) <= 0.05) <= 8
     # uniform p-values have a mean of 1/2 with a standard deviation of 0.046
@@ -317,7 +317,7 @@ def test_autocorrelation_time_of_an_autoregression():
 
 def test_multipliers_are_correlated_within_chains_only():
     chains = np.repeat([0, 1], 50)
-    weights = multipliers(chains, 5.0, 40_000, np.random.default_rng(1))
+    weights = bootstrap_weights(chains, 5.0, 40_000, np.random.default_rng(1))
     correlation = weights @ weights.T / weights.shape[1]
     expected = np.exp(-np.abs(np.arange(50)[:, np.newaxis] - np.arange(50)) / 5.0)
     np.testing.assert_allclose(correlation[:50, :50], expected, atol=0.035)

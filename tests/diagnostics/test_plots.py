@@ -10,8 +10,8 @@ import pytest
 
 import pymc_geodesic
 from pymc_geodesic.diagnostics import plot_temperature, plot_warmup
-from pymc_geodesic.diagnostics.plots.panels import module_of
-from pymc_geodesic.diagnostics.plots.warmup import phase_starts
+from pymc_geodesic.diagnostics.panels import module_of
+from pymc_geodesic.diagnostics.warmup import phase_starts
 from tests.back_ends import BACKENDS, assert_drawn, require
 
 
@@ -61,7 +61,7 @@ def test_warmup_shows_phases_and_both_groups(idata):
     assert phase_starts(mixed, np.arange(3)) == [("search", 0.0), ("tune", 1.5)]
     with pytest.raises(ValueError, match="discard_tuned_samples=False"):
         plot_warmup(az.from_dict({"posterior": {"x": np.zeros((1, 5))}}))
-    with pytest.raises(ValueError, match=r"hold no \['energy'\]"):
+    with pytest.raises(ValueError, match=r"contain no \['energy'\]"):
         plot_warmup(idata, "energy")
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.diagnostics.stein.kernel import stein_kernel_rows
-from pymc_geodesic.diagnostics.stein.sample import tangent_fields
+from pymc_geodesic.diagnostics.stein_kernel import stein_kernel_rows, tangent_fields
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere, Stiefel
 
 LENGTH, EXPONENT = 1.3, -0.4

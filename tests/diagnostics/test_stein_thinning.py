@@ -7,8 +7,8 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.diagnostics import stein_thinning
-from pymc_geodesic.diagnostics.stein.sample import stein_sample
-from pymc_geodesic.diagnostics.stein.thinning import _positive_curvature
+from pymc_geodesic.diagnostics.stein_kernel import stein_sample
+from pymc_geodesic.diagnostics.thinning import _positive_curvature
 from pymc_geodesic.gradients.scores import PosteriorScore
 
 MU = np.array([0.48, 0.6, 0.64])
@@ -108,7 +108,7 @@ def test_positive_second_derivatives_on_a_sphere():
     [
         ({"size": 0}, "size must be"),
         ({"size": 1201}, "more than the 1200 draws"),
-        ({"entropy": -1.0}, "entropy is a weight"),
+        ({"entropy": -1.0}, "entropy must be a finite number"),
     ],
 )
 def test_wrong_arguments_are_refused(normal, biased, arguments, message):

@@ -46,5 +46,5 @@ def test_several_samplers_are_told_apart():
 
 
 def test_draws_without_temperature_are_refused():
-    with pytest.raises(ValueError, match="hold no temperature"):
+    with pytest.raises(ValueError, match="contain no temperature"):
         temperature_summary(az.from_dict({"posterior": {"x": np.zeros((1, 4))}}))

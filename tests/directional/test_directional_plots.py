@@ -354,19 +354,24 @@ def test_sectors_in_no_possible_number(idata, bins):
 
 
 def test_observations_as_draws():
-    """Data are plotted with their own dimension as that of the draws."""
+    """Data are plotted with their own dimension as that of the draws, the first by default."""
     x = unit(np.random.default_rng(1).normal([0.0, 0.0, 3.0], size=(40, 3)))
     data = az.from_dict({"observed_data": {"x": x}}, dims={"x": ["obs", "axis"]})
-    options = {"group": "observed_data", "sample_dims": "obs", "backend": "matplotlib"}
-    ax = panel(plot_sphere(data, ci_probs=(), **options), "x")
-    assert len(ax.collections[0].get_offsets()) == 40
+    options = {"group": "observed_data", "backend": "matplotlib", "ci_probs": ()}
+    for dims in (None, "obs"):
+        ax = panel(plot_sphere(data, sample_dims=dims, **options), "x")
+        assert len(ax.collections[0].get_offsets()) == 40
+    with pytest.raises(ValueError, match=r"shape \(40, 3\) .*group=.observed_data"):
+        plot_sphere(x)
 
 
 def test_arguments_of_the_plot_collection(idata):
-    options = {"coords": {"mu_dim_0": 1}, "figure_kwargs": {"figsize": (300, 310)}}
+    options = {"coords": {"mu_dim_0": 1}, "figure_kwargs": {"figsize": (3.0, 3.1)}}
     collection = plot_sphere(idata, "mu", ci_probs=(), backend="matplotlib", **options)
     figure = collection.get_viz("figure")
     assert len(panels_of(collection)) == 1
-    np.testing.assert_allclose(figure.get_size_inches() * figure.dpi, [300, 310])
+    np.testing.assert_allclose(figure.get_size_inches(), [3.0, 3.1])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nbins'"):
+        plot_rose(idata, nbins=10)
     wrapped = plot_trace(idata, col_wrap=1, backend="matplotlib")
     assert wrapped.get_viz("figure").axes[0].get_gridspec().ncols == 1

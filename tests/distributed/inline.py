@@ -33,7 +33,7 @@ class Actor:
 
 
 class InlineClient:
-    """What `Crew` asks of a `distributed.Client`.
+    """What `WorkerPool` uses of a `distributed.Client`.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ class InlineClient:
         self._lose = dict(lose)
         self._kept = {} if kept is None else kept
         self.lock = threading.RLock()
-        self.late = 0
+        self._delay = 0
 
     def nthreads(self):
-        if self.late:
-            self.late -= 1
+        if self._delay:
+            self._delay -= 1
             return dict.fromkeys(self._before, 1)
         return dict.fromkeys(self.workers, 1)
 
@@ -63,7 +63,7 @@ class InlineClient:
         if self.calls[address, method] == self._lose.get((address, method)):
             self._before = list(self.workers)
             self.workers.remove(address)
-            self.late = 3  # looks in which it seems to be there still
+            self._delay = 3  # calls of nthreads() that still list it
         if address not in self.workers:
             raise OSError("Unable to contact Actor's worker")
 
@@ -71,13 +71,13 @@ class InlineClient:
         assert actor
         assert not pure
         job, shard, probability = args
-        recipe = cloudpickle.loads(job).recipe
-        key = recipe.kind, repr(recipe.arguments), tuple(shard), probability
+        spec = cloudpickle.loads(job).step
+        key = spec.step_class, repr(spec.arguments), tuple(shard), probability
         key += tuple(cloudpickle.dumps(rows) for rows in shard.values())
         with self.lock:
             if key not in self._kept:
                 self._kept[key] = kind(*args)
             else:
                 none = Quadratic(np.zeros(2), np.zeros(2), np.zeros((2, 2)))
-                self._kept[key].settle(none, None, 0, 1)
+                self._kept[key].configure(none, None, 0, 1)
             return Done(Actor(self, workers[0], self._kept[key]))

@@ -15,7 +15,7 @@ from pymc_geodesic.adaptation import gradient_noise
 from tests.distributed.inline import InlineClient
 from tests.distributed.problems import sorted_regression
 
-KILLED_AFTER = 12.0
+KILLED_AFTER = 4.0
 """Seconds; on a slow machine the worker may be compiling still, which is as good."""
 
 STEP = functools.partial(

@@ -11,9 +11,8 @@ from scipy import stats
 
 import pymc_geodesic as pg
 from pymc_geodesic.adaptation import gradient_noise
-from pymc_geodesic.distributed import sampling
-from pymc_geodesic.distributed.crew import LostWorkerError
-from pymc_geodesic.distributed.shard_model import place_rows
+from pymc_geodesic.distributed.shards import set_rows, step_spec
+from pymc_geodesic.distributed.workers import LostWorkerError
 from tests.distributed.inline import InlineClient
 from tests.distributed.problems import SIZES, shards_of, sorted_regression
 from tests.grids import slow
@@ -74,7 +73,7 @@ def test_without_conducive_gradients_unlike_shards_are_found_out(caplog):
     idata = drawn(InlineClient(), step, draws=300, conducive=False)
     of_mean, of_sd = errors(idata, mean, covariance)
     assert np.abs(of_mean).max() > 0.5 or np.abs(of_sd - 1).max() > 0.5
-    assert "shards are too unlike" in caplog.text
+    assert "The shards are too heterogeneous" in caplog.text
     assert idata["shards"]["shift"].max() > 5
 
 
@@ -87,7 +86,7 @@ def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
     )
 
 
-@pytest.mark.parametrize("method", [slow("expand"), slow("settle"), "visit"])
+@pytest.mark.parametrize("method", [slow("expand"), slow("configure"), "visit"])
 def test_lost_workers_change_no_draw(undisturbed, method, caplog):
     """Their shards are loaded again elsewhere, and chains go on from their last states."""
     client = InlineClient(
@@ -210,7 +209,7 @@ def test_dask_that_is_missing_is_named(monkeypatch):
         ({"shards": [3]}, "shard 0 is int"),
         ({"shards": [{"z": np.ones(30)}]}, "a shard names 'z'"),
         ({"shards": [{"x": np.ones((30, 5)), "y": np.ones(30)}]}, r"shape \(5,\) in a shard"),
-        ({"shards": [{"x": np.ones((30, 2)), "y": np.ones(29)}]}, "one number of rows"),
+        ({"shards": [{"x": np.ones((30, 2)), "y": np.ones(29)}]}, "same positive number of rows"),
         # as many rows as the model has, which would stay there
         ({"shards": [{"x": np.ones((3, 2))}]}, r"no rows of \['y'\], which minibatch= names"),
         ({"step": pm.NUTS}, "no step method of pymc_geodesic"),
@@ -241,10 +240,10 @@ def test_a_step_method_says_what_its_class_and_arguments_say(undisturbed):
     model = sorted_regression()[0]
     with model:
         step = step_of(batch_size=3)()
-    recipe = sampling.recipe_for(step, model)
-    assert recipe.kind is pg.SGGMC
-    assert recipe.arguments["batch_size"] == 3
-    assert recipe.row_names == ["x", "y"]
+    spec = step_spec(step, model)
+    assert spec.step_class is pg.SGGMC
+    assert spec.arguments["batch_size"] == 3
+    assert spec.row_names == ["x", "y"]
 
 
 def test_a_number_of_rows_that_the_model_states_is_refused():
@@ -274,7 +273,7 @@ def test_numbers_that_a_container_cannot_hold_are_refused(rows):
     with pm.Model() as model:
         counts = pm.Data("counts", np.zeros(3, dtype="int32"))
         pm.Poisson("seen", pm.HalfNormal("rate"), observed=counts)
-    place_rows(model, {"counts": np.full(30, 3.0)})
+    set_rows(model, {"counts": np.full(30, 3.0)})
     assert (model["counts"].get_value() == 3).all()
     with pytest.raises(ValueError, match=f"{rows.dtype} rows of 'counts', .* cannot hold as int32"):
-        place_rows(model, {"counts": rows})
+        set_rows(model, {"counts": rows})

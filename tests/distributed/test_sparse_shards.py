@@ -10,9 +10,8 @@ from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.densities.row_dependence import observed_with_total_size
-from pymc_geodesic.distributed.recipe import recipe_for
-from pymc_geodesic.distributed.resident import Job, ResidentShard
-from pymc_geodesic.distributed.shard_model import place_rows
+from pymc_geodesic.distributed.shard_actor import Job, ShardActor
+from pymc_geodesic.distributed.shards import set_rows, step_spec
 from tests.distributed.inline import InlineClient
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
@@ -42,19 +41,19 @@ def rows_of(n, seed):
 
 def test_likelihood_of_a_sparse_shard_is_that_of_the_dense_one():
     rows = rows_of(90, seed=1)
-    told = []
+    expansions = []
     for model, X in (
         (sparse_model(), rows["X"]),
         (regression(lambda name: pm.Data(name, np.zeros((3, D)))), rows["X"].toarray()),
     ):
-        job = cloudpickle.dumps(Job(model, recipe_for(STEP, model), expands=True))
-        shard = ResidentShard(job, rows | {"X": X}, 0.5)
-        assert shard.count() == 90
-        told.append(shard.expand(np.array([0.5, -1.0, 0.2, 0.0]), None))
-    np.testing.assert_allclose(told[0].value, told[1].value, rtol=1e-12)
-    np.testing.assert_allclose(told[0].gradient, told[1].gradient, rtol=1e-10)
-    np.testing.assert_allclose(told[0].hessian, told[1].hessian, rtol=1e-6, atol=1e-9)
-    assert (np.diagonal(told[0].hessian) < 0).all()
+        job = cloudpickle.dumps(Job(model, step_spec(STEP, model), expands=True))
+        shard = ShardActor(job, rows | {"X": X}, 0.5)
+        assert shard.count_rows() == 90
+        expansions.append(shard.expand(np.array([0.5, -1.0, 0.2, 0.0]), None))
+    np.testing.assert_allclose(expansions[0].value, expansions[1].value, rtol=1e-12)
+    np.testing.assert_allclose(expansions[0].gradient, expansions[1].gradient, rtol=1e-10)
+    np.testing.assert_allclose(expansions[0].hessian, expansions[1].hessian, rtol=1e-6, atol=1e-9)
+    assert (np.diagonal(expansions[0].hessian) < 0).all()
 
 
 @pytest.mark.slow
@@ -85,7 +84,7 @@ def test_files_of_sparse_matrices_give_the_draws_of_matrices(tmp_path):
         ({"X": np.ones((30, D))}, "dense array for 'X', which is SparseData"),
         ({"y": sparse.csr_array(np.ones((30, 1)))}, "sparse matrix for 'y', which is a dense"),
         ({"X": sparse.csr_array(np.ones((30, D + 1)))}, "'X' has 4 columns, the new rows have 5"),
-        ({"X": sparse.csr_array(np.ones((29, D)))}, "one number of rows"),
+        ({"X": sparse.csr_array(np.ones((29, D)))}, "same positive number of rows"),
         ({"z": np.ones(30)}, r"names 'z', but the data containers are \['y', 'X'\]"),
     ],
 )
@@ -102,7 +101,7 @@ def test_dimensions_follow_the_rows_of_a_shard(coords):
         X = pg.SparseData("X", sparse.csr_array(np.eye(3, D)), dims=("row", "column"))
         y = pm.Data("y", np.zeros(3), dims="row")
         pm.Normal("seen", X @ pm.Normal("beta", shape=D), observed=y, dims="row")
-    place_rows(model, rows_of(30, seed=1), ["X", "y"])
+    set_rows(model, rows_of(30, seed=1), ["X", "y"])
     assert int(model.dim_lengths["row"].eval()) == 30
     assert model["X_rows"].get_value().shape == (30, 2)
 

@@ -9,8 +9,8 @@ import pytest
 from scipy import sparse
 
 import pymc_geodesic as pg
-from pymc_geodesic.distributed.recipe import StepRecipe, recipe_for
-from pymc_geodesic.distributed.resident import Job, ResidentShard
+from pymc_geodesic.distributed.shard_actor import Job, ShardActor
+from pymc_geodesic.distributed.shards import StepSpec, step_spec
 from pymc_geodesic.topics import lda, lda_gibbs
 from tests.distributed.inline import InlineClient
 from tests.grids import slow
@@ -79,26 +79,26 @@ def test_topics_of_unlike_shards_have_the_posterior_of_all_documents(kind, argum
     """
     idata = sampled(kind=kind, tune=100, **arguments)
     assert is_exact(idata, unlike_parts())
-    assert "documents in different shards" not in caplog.text
+    assert "documents of different shards" not in caplog.text
     assert "theta" not in idata.posterior
 
 
 @pytest.mark.slow
 def test_mutant_that_counts_each_document_once(monkeypatch):
-    """However seldom its shard is visited; by default `test_resident.py` counts rows once."""
+    """However seldom its shard is visited; by default `test_shard_actor.py` counts rows once."""
 
-    def make(recipe, model, total_size):
-        return recipe.kind(model=model, total_size=total_size // len(SIZES), **recipe.arguments)
+    def build(spec, model, total_size):
+        return spec.step_class(model=model, total_size=total_size // len(SIZES), **spec.arguments)
 
-    monkeypatch.setattr(StepRecipe, "make", make)
+    monkeypatch.setattr(StepSpec, "build", build)
     assert not is_exact(sampled(draws=800, tune=100), unlike_parts())
 
 
 def test_unlike_documents_are_warned_of(caplog):
     told = sampled(visit=25)["shards"].attrs["variance_inflation"]
     assert told > 1
-    assert "documents in different shards push topics to different places" in caplog.text
-    assert f"widens the variance by {100 * told:.0f} %" in caplog.text
+    assert "The documents of different shards imply topics that are" in caplog.text
+    assert f"increases the variance of the draws by {100 * told:.0f} %" in caplog.text
 
 
 @pytest.mark.slow
@@ -112,8 +112,8 @@ def test_widening_by_long_visits_is_foretold_and_warned_of(caplog):
     exact = mean * (1.0 - mean) / (shape.sum() + 1.0)
     found = idata.posterior["topics"].values[:, :, 0].var(axis=(0, 1))
     assert 0.6 < (found.sum() / exact.sum() - 1.0) / told < 1.6
-    assert "documents in different shards push topics to different places" in caplog.text
-    assert f"widens the variance by {100 * told:.0f} %" in caplog.text
+    assert "The documents of different shards imply topics that are" in caplog.text
+    assert f"increases the variance of the draws by {100 * told:.0f} %" in caplog.text
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_shards_that_are_copies_are_not_unlike(caplog):
     idata = sampled(parts=parts, visit=10)
     assert idata["shards"]["shift"].max() < 0.5
     assert idata["shards"].attrs["variance_inflation"] < 0.1
-    assert "documents in different shards" not in caplog.text
+    assert "documents of different shards" not in caplog.text
 
 
 @pytest.mark.slow
@@ -136,7 +136,7 @@ def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
 
 
 @pytest.mark.parametrize(
-    ("method", "number"), [slow("settle", 1), ("visit", 7), slow("topic_pushes", 1)]
+    ("method", "number"), [slow("configure", 1), ("visit", 7), slow("topic_drift", 1)]
 )
 def test_lost_workers_change_no_draw(undisturbed, method, number):
     client = InlineClient(2, lose={("inline://0", method): number})
@@ -160,7 +160,7 @@ def test_result(undisturbed):
 
 
 @pytest.mark.slow
-def test_a_step_method_draws_what_the_recipe_of_it_does():
+def test_a_step_method_draws():
     """Made in the model, whose documents are enough for a minibatch.
 
     `test_sampling.py` has it for rows, by default.
@@ -213,13 +213,13 @@ def test_unknown_topics_have_the_posterior_of_collapsed_gibbs():
     np.testing.assert_allclose(found.std(axis=0), sd, rtol=0.15)
 
 
-def resident(documents, **options):
+def loaded_shard(documents, **options):
     counts = sparse.csr_array(documents)
     model = lda(counts[:2], 2, alpha=0.5, beta=0.5)
     step = functools.partial(pg.SCIR, **OPTIONS | {"batch_size": 5} | options)
-    job = cloudpickle.dumps(Job(model, recipe_for(step, model), expands=False))
-    shard = ResidentShard(job, {"counts": counts}, 0.5)
-    shard.settle(None, None, 0, 100)
+    job = cloudpickle.dumps(Job(model, step_spec(step, model), expands=False))
+    shard = ShardActor(job, {"counts": counts}, 0.5)
+    shard.configure(None, None, 0, 100)
     return shard, model.initial_point(random_seed=1)
 
 
@@ -227,8 +227,8 @@ def resident(documents, **options):
 def test_state_is_as_long_whatever_the_number_of_documents():
     lengths = []
     for n in (10, 400):
-        shard, start = resident(two_topics(n))
-        state, draws = shard.visit(shard.begin(start, 1), 8, 2, number=0, ends_tuning=False)
+        shard, start = loaded_shard(two_topics(n))
+        state, draws = shard.visit(shard.start_chain(start, 1), 8, 2, shard=0, ends_tuning=False)
         lengths.append(len(state))
         assert set(draws.values) == {"topics_simplex__"}
         assert draws.values["topics_simplex__"].shape == (8, 2, 3)
@@ -236,11 +236,11 @@ def test_state_is_as_long_whatever_the_number_of_documents():
 
 
 def same_after_other_visits():
-    shard, start = resident(two_topics(30))
-    state, _ = shard.visit(shard.begin(start, 1), 4, 2, number=0, ends_tuning=False)
-    first = shard.visit(state, 5, 3, number=0, ends_tuning=False)
-    shard.visit(state, 7, 4, number=0, ends_tuning=False)
-    again = shard.visit(state, 5, 3, number=0, ends_tuning=False)
+    shard, start = loaded_shard(two_topics(30))
+    state, _ = shard.visit(shard.start_chain(start, 1), 4, 2, shard=0, ends_tuning=False)
+    first = shard.visit(state, 5, 3, shard=0, ends_tuning=False)
+    shard.visit(state, 7, 4, shard=0, ends_tuning=False)
+    again = shard.visit(state, 5, 3, shard=0, ends_tuning=False)
     return all(np.array_equal(first[1].values[name], again[1].values[name]) for name in first[1][0])
 
 
@@ -265,25 +265,25 @@ def test_mutant_that_goes_on_with_the_proportions_of_other_visits(monkeypatch):
 
 def documents_of_six_visits():
     """Which of thirty documents a chain sees, five a visit, while another one comes between."""
-    shard, start = resident(two_topics(30), n_steps=1)
+    shard, start = loaded_shard(two_topics(30), n_steps=1)
     source, seen = shard._step.estimator.source, []
     next_starts = source.next_starts
     source.next_starts = lambda n: seen.append(next_starts(n)) or seen[-1]
-    state, other, blocks = shard.begin(start, 1), shard.begin(start, 2), []
+    state, other, blocks = shard.start_chain(start, 1), shard.start_chain(start, 2), []
     for visit in range(6):
         seen.clear()
-        state, _ = shard.visit(state, 1, 10 + visit, number=0, ends_tuning=False)
+        state, _ = shard.visit(state, 1, 10 + visit, shard=0, ends_tuning=False)
         blocks.append(np.concatenate(seen))
-        other, _ = shard.visit(other, 4, 20 + visit, number=0, ends_tuning=False)
+        other, _ = shard.visit(other, 4, 20 + visit, shard=0, ends_tuning=False)
     return set(np.add.outer(np.concatenate(blocks), np.arange(5)).ravel() % 30)
 
 
-def test_walks_over_documents_go_on_from_visit_to_visit():
+def test_minibatch_order_of_documents_continues_from_visit_to_visit():
     assert len(documents_of_six_visits()) == 30
 
 
-def test_mutant_whose_walks_begin_anew_leaves_documents_out(monkeypatch):
-    monkeypatch.setattr(StepRecipe, "walks_on", False)
+def test_mutant_whose_minibatch_order_restarts_leaves_documents_out(monkeypatch):
+    monkeypatch.setattr(StepSpec, "continues_minibatch_order", False)
     assert len(documents_of_six_visits()) < 30
 
 
@@ -312,8 +312,8 @@ def test_local_variables_travel_by_name(kept_as):
         "value": model.rvs_to_values[theta],
     }
     step = functools.partial(pg.SCIR, **OPTIONS | {"local": local[kept_as]})
-    recipe = recipe_for(step, model)
-    assert recipe.arguments["local"] == recipe.local_names == ["theta"]
+    spec = step_spec(step, model)
+    assert spec.arguments["local"] == spec.local_names == ["theta"]
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_local_variables_travel_by_name(kept_as):
         (pg.SCIR, {}, True, r"words of documents .* pass conducive=False"),
         (pg.SCIR, {"control_variates": True}, True, "control_variates= is not available"),
         (pg.SCIR, {"local": ["topic"]}, False, "Unknown variable 'topic'"),
-        (pg.SGGMC, {}, False, r"local=\['theta'\] has values for each row, .* SCIR or SGRLD"),
+        (pg.SGGMC, {}, False, r"local=\['theta'\] has one value per row, .* SCIR or SGRLD"),
     ],
 )
 def test_what_is_not_available_is_refused(kind, options, conducive, message):

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 
 import pymc_geodesic as pg
 from pymc_geodesic.gradients.full_gradient import CHUNK
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 
 WIDTH = 4
 INTERPRETED = {"mode": "FAST_COMPILE"}

@@ -16,7 +16,7 @@ from pymc_geodesic.manifolds import Euclidean, FlatSimplex, Simplex, Sphere, Sti
 from pymc_geodesic.minibatches.from_arguments import drawn_row_source
 from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows
 from pymc_geodesic.minibatches.source import AllRows
-from pymc_geodesic.runtime.fields import Field, evaluate
+from pymc_geodesic.runtime.gradient_functions import GradientFunction, evaluate
 
 N_ROWS, BATCH = 40, 8
 KAPPA = 5.0
@@ -175,7 +175,7 @@ def test_mixture_is_machine_code_that_is_kept(mixture, monkeypatch):
 
     def linked(jitted, *_):
         keys.append(CACHED_SRC_FUNCTIONS[jitted.py_func])
-        return Field(0, jitted)
+        return GradientFunction(0, jitted)
 
     estimator = estimator_of(model, {"x": x})
     monkeypatch.setattr(compilation, "_native", linked)

@@ -13,7 +13,7 @@ from pymc_geodesic.densities.graphs import split_at_frontier
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.local_gradient import LocalGradient
 from pymc_geodesic.minibatches.resident_rows import ShuffledRows
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.topics import spherical_admixture

@@ -17,7 +17,12 @@ from pymc_geodesic.integrators import (
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.manifolds.product import Space
-from pymc_geodesic.runtime.fields import Callback, Field, array_at, native_field
+from pymc_geodesic.runtime.gradient_functions import (
+    Callback,
+    GradientFunction,
+    array_at,
+    native_function,
+)
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.targets import Target
 
@@ -27,12 +32,12 @@ TIME = 2.0
 """How long stochastic kernels run by default: three times the time constant of friction."""
 
 
-def called(field: Field, context: np.ndarray | None = None) -> Callback:
+def called(field: GradientFunction, context: np.ndarray | None = None) -> Callback:
     """A field as kernels call it."""
     return Callback(field.address, np.zeros(1, dtype=np.int64) if context is None else context)
 
 
-def gradient_field(target: Target) -> Field:
+def gradient_field(target: Target) -> GradientFunction:
     """The gradient of a target, as kernels of one chain call it."""
     log_density = target.log_density
 
@@ -40,10 +45,10 @@ def gradient_field(target: Target) -> Field:
     def function(position, argument, context, output):
         return log_density(position, output)
 
-    return native_field(function, target.product.size)
+    return native_function(function, target.product.size)
 
 
-def side_by_side(target: Target, n: int) -> tuple[np.ndarray, Field]:
+def side_by_side(target: Target, n: int) -> tuple[np.ndarray, GradientFunction]:
     """Block table and field of ``n`` chains of a target in one vector, values behind gradients."""
     log_density, size = target.log_density, target.product.size
     blocks = target.product.blocks.copy()
@@ -68,7 +73,7 @@ def side_by_side(target: Target, n: int) -> tuple[np.ndarray, Field]:
             total += value
         return total
 
-    return blocks, native_field(function, n * size, n * size + n)
+    return blocks, native_function(function, n * size, n * size + n)
 
 
 def packed(target: Target, x: np.ndarray) -> np.ndarray:
@@ -126,7 +131,7 @@ class Ends(NamedTuple):
 
 def run_langevin(
     target: Target,
-    field: Field,
+    field: GradientFunction,
     n: int,
     *,
     inertia: float | None = None,
@@ -186,7 +191,7 @@ def thermostat_errors(ends: Ends, target: Target, inertia: float, balance: float
 def run_gmc(
     target: Target,
     blocks: np.ndarray,
-    field: Field,
+    field: GradientFunction,
     n: int,
     *,
     step_size: float | None = None,
@@ -210,7 +215,7 @@ def run_gmc(
 
 def run_sgld(
     target: Target,
-    field: Field,
+    field: GradientFunction,
     n: int,
     *,
     step_size: float,
@@ -233,7 +238,7 @@ def run_sgld(
 
 def run_ssgnht(
     target: Target,
-    field: Field,
+    field: GradientFunction,
     n: int,
     *,
     step_size: float,
@@ -265,7 +270,7 @@ def run_ssgnht(
     return x, v, thermostats
 
 
-def scaled_noisy_field(target: Target, scales: np.ndarray, noise: np.ndarray) -> Field:
+def scaled_noisy_field(target: Target, scales: np.ndarray, noise: np.ndarray) -> GradientFunction:
     """The gradient of a target times the scale of each block, with noise of variances ``noise``.
 
     The context holds the address of the stream of the noise.
@@ -283,4 +288,4 @@ def scaled_noisy_field(target: Target, scales: np.ndarray, noise: np.ndarray) ->
             output[i] = factor[i] * output[i] + spread[i] * normal[i]
         return value
 
-    return native_field(function, size, n_context=1)
+    return native_function(function, size, n_context=1)

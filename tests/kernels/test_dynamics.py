@@ -8,7 +8,7 @@ import pytest
 
 from pymc_geodesic.integrators import EXACT, PAPER, Scratch, State, Thermostat, refresh_velocity
 from pymc_geodesic.kernels import gsgnht, sggmc
-from pymc_geodesic.runtime.fields import Field
+from pymc_geodesic.runtime.gradient_functions import GradientFunction
 from pymc_geodesic.runtime.streams import new_stream
 from tests.kernels.drivers import called, friction_of, gradient_field
 from tests.targets import CONCENTRATION_AND_DIRECTION, Target
@@ -33,7 +33,7 @@ def initial_state(kernel: Callable, target: Target = TARGET) -> list[np.ndarray]
 
 def run(
     kernel: Callable,
-    field: Field,
+    field: GradientFunction,
     state: list[np.ndarray],
     step_size: float,
     n_steps: int,

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from pymc_geodesic.adaptation.annealed_parameters import noise_bias, repetition
 from pymc_geodesic.integrators import Scratch, State
 from pymc_geodesic.kernels import sggmc
-from pymc_geodesic.runtime.fields import array_at, native_field
+from pymc_geodesic.runtime.gradient_functions import array_at, native_function
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 from tests.kernels.drivers import called, friction_of, run_langevin, start, thermostat_errors
 from tests.targets import LIMIT
@@ -32,12 +32,12 @@ def noisy_field():
         output += np.sqrt(NOISE) * noise
         return value
 
-    return native_field(function, 3, n_context=1)
+    return native_function(function, 3, n_context=1)
 
 
 @pytest.fixture
 def noisy(noisy_field):
-    """Field with gradient noise, and the context that points at the stream of the noise."""
+    """Gradient function with noise, and the context that points at the stream of the noise."""
     stream = new_stream(np.random.default_rng(7))
     context = np.array([stream.ctypes.data], dtype=np.int64)
     yield noisy_field, context

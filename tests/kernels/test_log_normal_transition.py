@@ -9,7 +9,7 @@ from scipy import stats
 
 from pymc_geodesic.kernels.counts import LOG_NORMAL, CountsAt, Prior
 from pymc_geodesic.kernels.scir import log_normal_transition, scir
-from pymc_geodesic.runtime.fields import Callback, native_field
+from pymc_geodesic.runtime.gradient_functions import Callback, native_function
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
 N = 50_000
@@ -71,7 +71,7 @@ def run(field, state, arguments, step_size, own):
 def test_the_posterior_of_log_normal_data_is_exact_at_any_step(step_size):
     state = np.zeros(N)
     failed, exposures = run(
-        native_field(log_normal_likelihood, N), state, np.zeros(math.ceil(20.0 / step_size)),
+        native_function(log_normal_likelihood, N), state, np.zeros(math.ceil(20.0 / step_size)),
         step_size, stream(),
     )  # fmt: skip
     assert failed == -1
@@ -86,7 +86,7 @@ def test_noise_widens_the_law_by_the_hyperbolic_tangent():
     step_size, n = 1.0, 3000
     rng, own = np.random.default_rng(6), stream(7)
     state = np.zeros((n, 2))
-    field = native_field(log_normal_likelihood, 2)
+    field = native_function(log_normal_likelihood, 2)
     for chain in state:
         run(field, chain, rng.integers(2, size=25), step_size, own)
     for column, precision in ((0, 6.0), (1, 0.5)):
@@ -103,5 +103,5 @@ def not_log_concave(position, argument, context, output):
 
 def test_a_negative_precision_stops():
     state = np.ones(2)
-    assert run(native_field(not_log_concave, 2), state, [0], 0.1, stream())[0] == 0
+    assert run(native_function(not_log_concave, 2), state, [0], 0.1, stream())[0] == 0
     np.testing.assert_array_equal(state, 1.0)

@@ -7,7 +7,7 @@ from numba import njit
 from pymc_geodesic.integrators import Scratch, State, refresh_velocity
 from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.manifolds import Product, Sphere
-from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.gradient_functions import native_function
 from pymc_geodesic.runtime.streams import new_stream
 from tests.kernels.drivers import called, friction_of
 
@@ -32,7 +32,7 @@ def test_drift_off_the_sphere(n_steps):
     v = np.empty(SIZE)
     stream = new_stream(rng)
     refresh_velocity(product.blocks, x, v, stream)
-    field = native_field(pull, SIZE)
+    field = native_function(pull, SIZE)
     temperatures = np.empty(1)
     sggmc(
         called(field), np.zeros(n_steps, dtype=np.int64), product.space, State(x, v), 0.003,

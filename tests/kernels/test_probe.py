@@ -8,7 +8,7 @@ from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import probe
 from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
-from pymc_geodesic.runtime.fields import array_at, evaluate, native_field
+from pymc_geodesic.runtime.gradient_functions import array_at, evaluate, native_function
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 from tests.kernels.drivers import called
 
@@ -42,7 +42,7 @@ def noisy_log_density(position, argument, context, output):
 
 
 def run_probe(function, x, direction, previous, noise, context):
-    field = native_field(function, 11, n_context=1)
+    field = native_function(function, 11, n_context=1)
     return probe(
         called(field, context), 0, SPACE.space, Line(x, direction, 1e-5), previous, noise, 0
     )
@@ -60,7 +60,7 @@ def test_largest_curvature(pole):
     direction = np.empty(11)
     refresh_velocity(SPACE.blocks, pole, direction, new_stream(np.random.default_rng(1)))
     before = pole.copy()
-    field = native_field(log_density, 11, n_context=1)
+    field = native_function(log_density, 11, n_context=1)
     for _ in range(30):
         curvature = probe(
             called(field), 0, SPACE.space, Line(pole, direction, 1e-5), np.empty(0), np.zeros(2), 0
@@ -84,7 +84,7 @@ def test_curvature_along_a_great_circle(pole, angle):
 def test_gradient_noise_is_unbiased(pole):
     stream = new_stream(np.random.default_rng(1))
     context = np.array([stream.ctypes.data], dtype=np.int64)
-    field = native_field(noisy_log_density, 11, n_context=1)
+    field = native_function(noisy_log_density, 11, n_context=1)
     gradient, noise = np.empty(11), np.empty(2)
     measured = []
     for _ in range(4000):

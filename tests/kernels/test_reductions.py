@@ -9,7 +9,7 @@ from pymc_geodesic.kernels import gmc, gsgnht, sggmc
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.kernels.gsgnht import CURVATURE_MEMORY
 from pymc_geodesic.manifolds import Euclidean, Product
-from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.gradient_functions import native_function
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, uniform
 from tests.kernels.drivers import called, friction_of
 
@@ -102,7 +102,7 @@ def test_sggmc_is_sghmc(state, splitting):
 
     temperatures = np.empty(1)
     clips = sggmc(
-        called(native_field(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
+        called(native_function(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
         FLAT.space, State(x, v), STEP, friction_of(SIZE, FRICTION[splitting], KNOWN, splitting),
         stream, Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
     )  # fmt: skip
@@ -136,7 +136,7 @@ def test_gsgnht_is_sgnht(state, splitting):
     angle = (FRICTION[splitting][0] + thermostat[0]) * STEP
     held = target if splitting == EXACT else target * np.cosh(0.5 * angle)
     gsgnht(
-        called(native_field(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
+        called(native_function(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
         FLAT.space, State(x, v), Thermostat(thermostat, np.array([inertia]), np.array([held])),
         sums, STEP, friction_of(SIZE, FRICTION[splitting], KNOWN, splitting), stream,
         Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
@@ -164,7 +164,7 @@ def test_curvature_raises_the_target_of_gsgnht(state):
     kicked = drag * (v + 0.5 * STEP * gradient(middle)) + 0.5 * STEP * gradient(middle)
     expected += 0.5 * STEP * (kicked @ kicked / SIZE - target)
     gsgnht(
-        called(native_field(compiled_density, SIZE)), np.zeros(1, dtype=np.int64), FLAT.space,
+        called(native_function(compiled_density, SIZE)), np.zeros(1, dtype=np.int64), FLAT.space,
         State(x, v), Thermostat(xi, np.array([inertia]), np.array([temperature])), sums, STEP,
         friction_of(SIZE, 0.0, 0.0), stream, Scratch(np.empty(SIZE), np.empty(SIZE)), np.empty(1),
     )  # fmt: skip
@@ -193,7 +193,7 @@ def test_gmc_is_hmc(state):
             expected = proposal
         trace.append(expected)
 
-    field = native_field(compiled_density, SIZE, SIZE + 1)
+    field = native_function(compiled_density, SIZE, SIZE + 1)
     kept, acceptance = np.empty((transitions, SIZE)), np.empty(1)
     divergences, evaluations = gmc(
         called(field), 0, FLAT.space, Chains(1, x, unknown()), Leapfrog(step_size, n_steps, jitter),
@@ -207,7 +207,7 @@ def test_gmc_is_hmc(state):
 
 def test_gmc_discards_before_it_keeps(state):
     x, _, stream = state
-    field = native_field(compiled_density, SIZE, SIZE + 1)
+    field = native_function(compiled_density, SIZE, SIZE + 1)
     arguments = called(field), 0, FLAT.space
     leapfrog = Leapfrog(0.5, 3, 0.0)
     all_kept, some_kept = np.empty((7, SIZE)), np.empty((4, SIZE))
@@ -220,7 +220,7 @@ def test_gmc_discards_before_it_keeps(state):
 
 def test_gmc_resumes_from_its_last_energy(state):
     x, _, stream = state
-    field = native_field(compiled_density, SIZE, SIZE + 1)
+    field = native_function(compiled_density, SIZE, SIZE + 1)
     arguments = called(field), 0, FLAT.space
     leapfrog = Leapfrog(0.5, 3, 0.2)
     rest = np.empty(1), NO_ENERGIES
@@ -238,7 +238,7 @@ def test_gmc_resumes_from_its_last_energy(state):
 
 def test_gmc_counts_divergences_and_stays(state):
     x, _, stream = state
-    field = native_field(compiled_density, SIZE, SIZE + 1)
+    field = native_function(compiled_density, SIZE, SIZE + 1)
     before, acceptance = x.copy(), np.empty(1)
     divergences, _ = gmc(
         called(field), 0, FLAT.space, Chains(1, x, unknown()), Leapfrog(1e4, 3, 0.0), stream,

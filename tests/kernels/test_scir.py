@@ -16,11 +16,10 @@ from pymc_geodesic.kernels.counts import (
     values_from_logs,
 )
 from pymc_geodesic.kernels.scir import cir_transition, scir
-from pymc_geodesic.runtime.fields import Callback, native_field
+from pymc_geodesic.runtime.gradient_functions import Callback, native_function
 from pymc_geodesic.runtime.jit import FAST_MATH
-from pymc_geodesic.runtime.log_gamma import fill_log_gamma
-from pymc_geodesic.runtime.poisson import poisson
 from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.runtime.variates import fill_log_gamma, poisson
 
 N = 100_000
 ZERO, ONE = np.zeros(1), np.ones(1)
@@ -176,7 +175,7 @@ def two_minibatches(position, argument, context, output):
 
 def noisy_chains(n, steps, step_size, start, prior):
     """θ of ``n`` independent chains after some steps, each with minibatches of its own."""
-    field = native_field(two_minibatches, 3)
+    field = native_function(two_minibatches, 3)
     callback, priors = Callback(field.address, NO_CONTEXT), Prior(prior, np.ones(3))
     rng = np.random.default_rng(3)
     arguments = rng.integers(2, size=(n, steps))
@@ -250,7 +249,7 @@ BLOCKS = np.array([[SIMPLEX, 0, 1, 2], [POSITIVE, 2, 1, 2]], dtype=np.int64)
 
 @pytest.mark.parametrize("log_theta", [[0.0, 1.0], [-600.0, 4.0]])
 def test_counts_and_exposures_are_told_apart(log_theta):
-    field = native_field(poisson_like, 4)
+    field = native_function(poisson_like, 4)
     values, counts, exposures = np.empty((3, 4))
     values_from_logs(BLOCKS, np.array([-900.0, 2.0, *log_theta]), values)
     before = values.copy()
@@ -282,7 +281,7 @@ def negative(position, argument, context, output):
 
 
 def run_two(function, arguments, state):
-    field = native_field(function, 2)
+    field = native_function(function, 2)
     return scir(
         Callback(field.address, NO_CONTEXT), np.array(arguments), np.array([[SIMPLEX, 0, 1, 2]]),
         state, Prior(*np.ones((2, 2))), 0.1, np.ones(2), NO_TOTALS, NOWHERE, stream(),
@@ -347,7 +346,7 @@ def tilted_chains(count_total, step_size=0.02, steps=250):
     begin = 0.0 if math.isnan(count_total) else count_total
     total = rng.gamma(2.0 + begin, size=CHAINS)
     log_state = np.log(total[:, None] * np.column_stack([share, 1.0 - share])).ravel()
-    field = native_field(tilt, 2 * CHAINS)
+    field = native_function(tilt, 2 * CHAINS)
     ones = np.ones(2 * CHAINS)
     failed, _ = scir(
         Callback(field.address, NO_CONTEXT), np.zeros(steps, dtype=np.int64),
@@ -392,7 +391,7 @@ def test_a_total_equal_to_the_sum_of_the_counts_changes_nothing():
     """Where counts are constant; without a total the draws are the same to the last bit."""
     ends = []
     for totals in (NO_TOTALS, np.full(3, math.nan), np.full(3, COUNTS[0].sum())):
-        field = native_field(two_minibatches, 3)
+        field = native_function(two_minibatches, 3)
         log_state = np.log([0.3, 12.0, 1.0])
         scir(
             Callback(field.address, NO_CONTEXT), np.zeros(4, dtype=np.int64),

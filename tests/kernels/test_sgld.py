@@ -10,7 +10,7 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.kernels import sgld
-from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.gradient_functions import native_function
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.grids import by_default
 from tests.kernels.drivers import called, gradient_field, run_sgld
@@ -76,7 +76,7 @@ def draws(stream, n):
 @pytest.mark.parametrize("squares", [NOTHING, np.zeros(SIZE)], ids=["plain", "AdaGrad"])
 def test_recursion_by_hand(squares, last, known):
     arguments = np.random.default_rng(1).integers(3, size=40)
-    field, ends = native_field(rugged, SIZE), []
+    field, ends = native_function(rugged, SIZE), []
     for step in (by_hand, lambda *state, **noise: run(field, *state, **noise)):
         x, own, own_last = np.linspace(-2.0, 2.0, SIZE), squares.copy(), last.copy()
         stream = new_stream(np.random.default_rng(2))
@@ -94,7 +94,7 @@ def test_first_order_in_the_square_of_the_step():
     for n in (50, 100, 200):
         x, stream = np.linspace(-2.0, 2.0, SIZE), new_stream(np.random.default_rng(2))
         arguments = np.zeros(n, dtype=np.int64)
-        run(native_field(rugged, SIZE), x, n**-0.5, arguments, NOTHING, stream, silent)
+        run(native_function(rugged, SIZE), x, n**-0.5, arguments, NOTHING, stream, silent)
         ends.append(x)
     coarse, fine = (np.linalg.norm(a - b) for a, b in pairwise(ends))
     assert np.log2(coarse / fine) == pytest.approx(1.0, abs=0.1)
@@ -121,7 +121,7 @@ def variance_deviations(noisy, kernel=sgld):
     expected = (1.0 + 0.25 * step_size**2 * noise) / (CURVATURES * (1.0 - pull))
     x = rng.standard_normal((N_CHAINS, 3)) * np.sqrt(expected)
     streams = split_stream(new_stream(rng), N_CHAINS)
-    field = native_field(noisy_normal, 3)
+    field = native_function(noisy_normal, 3)
     signs = rng.choice([-1, 1], size=(N_CHAINS, n_steps)) * int(noisy)
     for chain in range(N_CHAINS):
         run(field, x[chain], step_size, signs[chain], NOTHING, streams[chain], kernel)
@@ -204,7 +204,7 @@ def test_variance_with_averaged_noise_by_the_lyapunov_equation(step_size, part):
 
     The gradient noise is that part of the noise of the dynamics, and known.
     """
-    field = native_field(kicked_normal, 3)
+    field = native_function(kicked_normal, 3)
     normal, pull = draws(new_stream(np.random.default_rng(5)), 3)[0], 0.5 * step_size**2
     noise = part * (2.0 - pull) / pull
     known = np.full(3, noise)
@@ -227,7 +227,7 @@ def test_variance_with_averaged_noise_by_the_lyapunov_equation(step_size, part):
 
 @pytest.fixture(scope="module")
 def kicked():
-    return native_field(kicked_normal, 3)
+    return native_function(kicked_normal, 3)
 
 
 def averaged_deviations(field, kernel=sgld):
@@ -281,7 +281,7 @@ def test_positions_are_of_second_order_with_averaged_noise():
     weight = np.exp(-(grid**2) / 2.0 - grid**4 / 4.0)
     exact = weight @ grid**2 / weight.sum()
     x, last, stream = np.zeros(1), np.zeros(1), new_stream(np.random.default_rng(5))
-    field, one = native_field(quartic, 1), np.zeros(1, dtype=np.int64)
+    field, one = native_function(quartic, 1), np.zeros(1, dtype=np.int64)
     squares = np.empty(400_000)
     for i in range(squares.size):
         run(field, x, 0.7, one, NOTHING, stream, last=last)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from pymc_geodesic.kernels.counts import POSITIVE, SIMPLEX, Prior
 from pymc_geodesic.kernels.sgrld import sgrld
-from pymc_geodesic.runtime.fields import Callback, native_field
+from pymc_geodesic.runtime.gradient_functions import Callback, native_function
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 
 NO_CONTEXT = np.zeros(1, dtype=np.int64)
@@ -40,7 +40,7 @@ def test_one_step_is_that_of_the_paper():
     noise = np.empty(4)
     fill_normal(stream.copy(), noise)
     state = np.log(theta)
-    field = native_field(multinomial_and_poisson, 4)
+    field = native_function(multinomial_and_poisson, 4)
     assert advance(field, state, 0.3, 1, stream) == -1
     omega = theta[:3] / theta[:3].sum()
     drift = np.append(
@@ -55,7 +55,7 @@ def test_one_step_is_that_of_the_paper():
 def test_short_steps_reach_the_posterior_of_large_components():
     """Beta and gamma marginals where nothing is near zero; with long steps they are missed."""
     law, gamma = stats.beta(12.0, 3.9), stats.gamma(6.0, scale=1.0 / 5.0)
-    field = native_field(multinomial_and_poisson, 4)
+    field = native_function(multinomial_and_poisson, 4)
     p_values = []
     for step_size in (0.01, 0.7):
         stream = new_stream(np.random.default_rng(2))
@@ -79,7 +79,7 @@ def undefined(position, argument, context, output):
 
 
 def test_an_undefined_gradient_stops_before_the_step():
-    field = native_field(undefined, 4)
+    field = native_function(undefined, 4)
     state = np.zeros(4)
     assert advance(field, state, 0.1, 2, new_stream(np.random.default_rng(1))) == 3
     np.testing.assert_array_equal(state, 0.0)

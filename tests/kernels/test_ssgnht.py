@@ -10,7 +10,7 @@ from numba import njit
 from pymc_geodesic.integrators import Scratch, State, Thermostat
 from pymc_geodesic.kernels import ssgnht
 from pymc_geodesic.manifolds import Euclidean, Product
-from pymc_geodesic.runtime.fields import native_field
+from pymc_geodesic.runtime.gradient_functions import native_function
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.grids import by_default
 from tests.kernels.drivers import called, gradient_field, run_ssgnht
@@ -75,7 +75,7 @@ def recursion_by_hand(step_size, arguments, stream):
 
 def recursion_of(kernel, step_size, arguments, stream):
     state = initial_state()
-    field = native_field(rugged, SIZE)
+    field = native_function(rugged, SIZE)
     temperature = run(
         field, BLOCKS, state, INERTIA, step_size, DIFFUSION, arguments, stream, kernel, TARGETS
     )
@@ -107,7 +107,7 @@ def test_first_order():
         state, stream = initial_state(), new_stream(np.random.default_rng(2))
         arguments = np.zeros(n, dtype=np.int64)
         run(
-            native_field(rugged, SIZE), BLOCKS, state, INERTIA, 1.0 / n, np.zeros(2), arguments,
+            native_function(rugged, SIZE), BLOCKS, state, INERTIA, 1.0 / n, np.zeros(2), arguments,
             stream,
         )  # fmt: skip
         ends.append(np.concatenate(state))
@@ -142,7 +142,7 @@ def test_moments_of_a_normal_distribution():
     v = rng.standard_normal((N_CHAINS, 3)) * np.sqrt(temperature)
     streams = split_stream(new_stream(rng), N_CHAINS)
     signs = rng.choice([-1, 1], size=(N_CHAINS, n_steps))
-    field = native_field(noisy_normal, 3)
+    field = native_function(noisy_normal, 3)
     for chain in range(N_CHAINS):
         state = x[chain], v[chain], np.full(3, friction)
         run(
@@ -164,7 +164,7 @@ def test_thermostat_absorbs_gradient_noise():
     product = Product([("x", Euclidean(size), 1)])
     rng = np.random.default_rng(5)
     state = np.zeros(size), rng.standard_normal(size), np.array([diffusion])
-    field, stream = native_field(noisy_normal, size), new_stream(rng)
+    field, stream = native_function(noisy_normal, size), new_stream(rng)
     inertia, diffusions = np.ones(1), np.array([diffusion])
 
     def go(n):
@@ -188,7 +188,7 @@ def run_beyond_critical_noise(kernel):
     product = Product([("x", Euclidean(size), 1)])
     rng = np.random.default_rng(6)
     state = np.zeros(size), rng.standard_normal(size), np.array([diffusion])
-    field, stream = native_field(noisy_normal, size), new_stream(rng)
+    field, stream = native_function(noisy_normal, size), new_stream(rng)
     temperatures = [
         run(
             field, product, state, np.ones(1), step_size, np.array([diffusion]),

@@ -14,7 +14,7 @@ from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
 from pymc_geodesic.minibatches.resident_rows import row_permutation
 from pymc_geodesic.minibatches.source import AllRows
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 from tests.grids import cross
 
 N, D, K, BATCH = 60, 11, 2, 5

@@ -21,6 +21,7 @@ from pymc.backends.arviz import (
 from pymc.backends.zarr import ZarrChain, ZarrTrace
 from pymc.blocking import PointType, StatsType
 from pymc.data import MinibatchOp
+from pymc.dims.distributions import transforms
 from pymc.distributions.transforms import _default_transform
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
@@ -364,3 +365,12 @@ def test_total_size():
     assert y.owner.inputs[0].owner.op.ndim_supp == 0
     scaling = get_scaling(y.owner.inputs[1:], model.rvs_to_values[y].shape)
     assert scaling.eval(mode="FAST_COMPILE") == 10.0
+
+
+def test_transforms_of_named_axes():
+    """Each has a counterpart for plain arrays in `densities.named_axes`."""
+    names = {name for name, kind in vars(transforms).items() if isinstance(kind, type)}
+    assert names - {"Transform", "DimTransform", "XTensorConstant"} == {
+        "LogTransform", "LogOddsTransform", "CircularTransform", "IntervalTransform",
+        "SimplexTransform", "ZeroSumTransform",
+    }  # fmt: skip

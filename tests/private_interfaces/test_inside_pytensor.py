@@ -9,9 +9,12 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node, vectorize_graph
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import (
     numba_njit,
@@ -22,6 +25,8 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor import _as_tensor_variable
 from pytensor.tensor.random.op import RandomVariable
+from pytensor.xtensor.basic import TensorFromXTensor
+from pytensor.xtensor.type import xtensor_shared
 
 from pymc_geodesic.densities.compilation import compile_ahead
 from tests.processes import in_its_own_process
@@ -201,3 +206,13 @@ def test_rewrites_of_jax_mode_run_before_the_dispatch():
     tripled, drawn = in_its_own_process(functions_of_jax)
     np.testing.assert_array_equal(tripled, 3.0)
     np.testing.assert_array_equal(drawn, 6.0)
+
+
+def test_lowering_of_named_axes():
+    """Models of `pymc.dims` are sampled as those of plain arrays, by this rewrite."""
+    x = xtensor_shared(np.arange(6.0).reshape(2, 3), dims=("row", "column"), name="x")
+    graph = FunctionGraph(outputs=[x.sum("row").values], clone=True, copy_inputs=False)
+    optdb.query(RewriteDatabaseQuery(include=["lower_xtensor"])).rewrite(graph)
+    leaves = [node.inputs[0] for node in graph.toposort() if isinstance(node.op, TensorFromXTensor)]
+    assert leaves == [x]
+    np.testing.assert_array_equal(graph.outputs[0].eval(), [3.0, 5.0, 7.0])

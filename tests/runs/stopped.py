@@ -1,4 +1,4 @@
-"""Runs that are stopped, and what goes on from them."""
+"""Runs that are interrupted and resumed."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.adaptation import gradient_noise
-from pymc_geodesic.runs import chain as chain_module
+from pymc_geodesic.runs import chain_trace
 from tests.steps.runs import sample
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False, "cores": 1}
@@ -39,10 +39,15 @@ def stop_after(n: int) -> Any:
     return callback
 
 
-def record_every(monkeypatch: Any, n: int) -> None:
-    """Let time stand for draws, so that a record is due after every n of them, with every=n."""
+def checkpoint_every(monkeypatch: Any, n: int) -> None:
+    """Replace seconds by draws, so that with every=n a checkpoint is due after every n draws."""
     calls = iter(range(10**9))
-    monkeypatch.setattr(chain_module.time, "monotonic", lambda: float(next(calls)))
+    monkeypatch.setattr(chain_trace.time, "monotonic", lambda: float(next(calls)))
+
+
+def checkpoints(path: Path | str, every: float = 5.0) -> pg.CheckpointTrace:
+    """Trace that writes checkpoints at any cost."""
+    return pg.CheckpointTrace(path, every, max_overhead=np.inf)
 
 
 def lose_tail(path: Path) -> None:
@@ -55,13 +60,12 @@ def lose_tail(path: Path) -> None:
 
 
 @contextmanager
-def as_often_as_told() -> Iterator[None]:
-    """Interpret what PyMC compiles, measure little noise, and write records at any cost."""
+def interpreted_runs() -> Iterator[None]:
+    """Interpret what PyMC compiles, and estimate gradient noise from few pairs."""
     with (
         pytensor.config.change_flags(mode="FAST_COMPILE"),
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(chain_module, "_SHARE", np.inf)
         few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)  # no test here rests on it
         patch.setattr(gradient_noise, "SETTINGS", few_pairs)
         yield
@@ -70,9 +74,7 @@ def as_often_as_told() -> Iterator[None]:
 def stopped(model: pm.Model, step: Any, path: Path, at: int, every: float, **kwargs: Any) -> None:
     """Stop a run after ``at`` draws, as SIGKILL does: nothing is written after the last record."""
     try:
-        sample(
-            model, step, trace=pg.CheckpointTrace(path, every), callback=stop_after(at), **kwargs
-        )
+        sample(model, step, trace=checkpoints(path, every), callback=stop_after(at), **kwargs)
     except StoppedError:
         lose_tail(path)
     else:

@@ -7,7 +7,7 @@ import pytest
 from benchmarks import kills
 from benchmarks.kill_cases import CASES
 from pymc_geodesic.runs.reading import RunFiles
-from tests.runs.stopped import as_often_as_told
+from tests.runs.stopped import interpreted_runs
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,7 +20,7 @@ SHORT = {"tune": 300, "draws": 700}
 def test_killed_runs_go_on_to_the_same_draws(names, tmp_path, monkeypatch):
     for name in names:
         monkeypatch.setitem(CASES, name, CASES[name]._replace(**SHORT))
-    with as_often_as_told():
+    with interpreted_runs():
         found = kills.all_kills(4, 0, 3, names, tmp_path, {"mode": "FAST_COMPILE"})
     assert len(found) == 4
     assert [kill.differences for kill in found] == [[]] * 4
@@ -34,9 +34,11 @@ def test_a_kill_whose_draws_are_others_is_found_out(tmp_path, monkeypatch):
 
     def forgetful(self, chain):
         found = replay(self, chain)
-        return found and found._replace(record=found.record._replace(state=found.start.state))
+        return found and found._replace(
+            checkpoint=found.checkpoint._replace(state=found.start.state)
+        )
 
     monkeypatch.setattr(RunFiles, "replay", forgetful)
-    with as_often_as_told():
+    with interpreted_runs():
         found = kills.all_kills(1, 0, 3, ["SSGLD"], tmp_path, {"mode": "FAST_COMPILE"})
     assert found[0].differences

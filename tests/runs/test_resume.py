@@ -8,9 +8,16 @@ import pytest
 from scipy import sparse
 
 import pymc_geodesic as pg
-from pymc_geodesic.runs.chain import difference
+from pymc_geodesic.runs.identity import first_difference
 from tests.grids import by_default, slow
-from tests.runs.stopped import QUIET, as_often_as_told, assert_same_trees, record_every, stopped
+from tests.runs.stopped import (
+    QUIET,
+    assert_same_trees,
+    checkpoint_every,
+    checkpoints,
+    interpreted_runs,
+    stopped,
+)
 from tests.steps.runs import INTERPRETED, assert_same_draws, sample
 
 KWARGS = {"draws": 25, "tune": 20, "chains": 2, "random_seed": 3}
@@ -19,7 +26,7 @@ ROWS = np.random.default_rng(1).normal(size=(60, 2))
 
 @pytest.fixture(autouse=True)
 def interpreted():
-    with as_often_as_told():
+    with interpreted_runs():
         yield
 
 
@@ -76,7 +83,7 @@ def undisturbed(model, make):
 def check(model, make, path, at, every, monkeypatch):
     expected = undisturbed(model, make)
     with monkeypatch.context() as patch:
-        record_every(patch, every)
+        checkpoint_every(patch, every)
         stopped(model, make(model), path, at, every, **KWARGS)
     assert_same_trees(expected, pg.resume(path, model, **QUIET))
     assert_same_trees(expected, pg.open_run(path))
@@ -100,7 +107,7 @@ def test_a_chain_begins_as_if_there_had_been_none(model, name):
 
     before = begin()
     sample(model, step, tune=15, draws=5)
-    assert difference(before, begin(), "step") == ""
+    assert first_difference(before, begin(), "step") == ""
 
 
 @pytest.mark.slow
@@ -167,9 +174,7 @@ def test_stopped_twice_and_made_longer(model, tmp_path):
 
 
 def test_a_run_that_is_done_is_read(model, tmp_path):
-    expected = sample(
-        model, STEPS["SGGMC"](model), trace=pg.CheckpointTrace(tmp_path / "run"), **KWARGS
-    )
+    expected = sample(model, STEPS["SGGMC"](model), trace=checkpoints(tmp_path / "run"), **KWARGS)
     assert_same_trees(expected, pg.resume(tmp_path / "run", model))
     assert_same_trees(expected, sample(model, STEPS["SGGMC"](model), **KWARGS))
 

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from pymc_geodesic.runtime.branchless import exponential
 from pymc_geodesic.runtime.jit import compiled
-from pymc_geodesic.runtime.log_gamma import fill_log_gamma, log_gamma
-from pymc_geodesic.runtime.poisson import fill_poisson, poisson
+from pymc_geodesic.runtime.numerics import exponential
 from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.runtime.variates import fill_log_gamma, fill_poisson, log_gamma, poisson
 
 N = 100_000
 SHAPES = [1e-3, 0.03, 0.099, 0.1, 0.5, 0.999, 1.0, 1.5, 20.0, 1e4, 1e9]

@@ -12,7 +12,7 @@ from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
-from pymc_geodesic.runtime.fields import evaluate
+from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.sparse.count_matrices import axis_coords
 
 N, D, K, BATCH = 24, 9, 2, 5

@@ -20,7 +20,7 @@ from pymc_geodesic.adaptation.step_size_bounds import (
     max_step_size_for_excess_noise,
 )
 from pymc_geodesic.manifolds import HalfLine
-from pymc_geodesic.manifolds.blocks import project
+from pymc_geodesic.manifolds.product_flows import project
 from pymc_geodesic.minibatches.resident_rows import IndependentRows, ShuffledRows
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.dynamics import GeodesicNoseHoover

@@ -22,7 +22,7 @@ from pymc_geodesic import (
     VonMisesFisher,
     gSGNHT,
 )
-from pymc_geodesic.runtime.fields import interpreted_field
+from pymc_geodesic.runtime.gradient_functions import python_function
 from tests.grids import by_default, slow
 from tests.steps.runs import INTERPRETED, assert_same_draws, sample, start, walk
 
@@ -292,7 +292,7 @@ def count_calls(field, calls):
         calls.append(inner)  # which also keeps the original alive
         return call(position, argument, context, output)
 
-    field.field = interpreted_field(forward)
+    field.field = python_function(forward)
     field.callback = field.callback._replace(address=field.field.address)
 
 

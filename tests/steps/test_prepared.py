@@ -11,7 +11,7 @@ from pymc_geodesic.kernels.ahead_of_time import SIGNATURES
 from pymc_geodesic.kernels.scir import scir
 from pymc_geodesic.kernels.sgrld import sgrld
 from pymc_geodesic.kernels.topic_updates import scir_words, sgrld_words
-from pymc_geodesic.manifolds import blocks
+from pymc_geodesic.manifolds import product_flows
 from tests.grids import slow
 
 SETTINGS = {
@@ -23,7 +23,7 @@ SETTINGS = {
     "progressbar": False,
     "compute_convergence_checks": False,
 }
-OTHER_MANIFOLDS = (blocks._move_on_stiefel, blocks._move_on_flat_simplex)
+OTHER_MANIFOLDS = (product_flows._move_on_stiefel, product_flows._move_on_flat_simplex)
 
 
 class Compiled(event.Listener):

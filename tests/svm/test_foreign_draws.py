@@ -4,12 +4,14 @@ import arviz as az
 import numpy as np
 import pytest
 
-from pymc_geodesic.svm import LinearClassifier
+from pymc_geodesic.svm import decision_function, predict, predict_proba
 from tests.foreign_draws import OTHERS, assert_refused
 
 X = np.eye(3)
 PREDICTIONS = {
-    "LinearClassifier": LinearClassifier,
+    "decision_function": lambda idata: decision_function(idata, X),
+    "predict": lambda idata: predict(idata, X),
+    "predict_proba": lambda idata: predict_proba(idata, X),
 }
 
 
@@ -23,8 +25,13 @@ def test_weights_of_another_name_are_listed():
     """The coefficients of a model written by hand are called what its author likes."""
     draws = np.random.default_rng(1).normal(size=(2, 50, 3))
     idata = az.from_dict({"posterior": {"w": draws, "b": draws[..., 0]}})
-    with pytest.raises(ValueError, match=r"no variable 'weights'.* weights=; candidates are w\.$"):
-        LinearClassifier(idata, cost=2.0)
-    assert LinearClassifier(idata, weights="w", intercept="b", cost=2.0).coef_.shape == (1, 3)
+    with pytest.raises(ValueError, match=r"no variable 'weights'.* var_names=.*weights are w\.$"):
+        predict(idata, X)
+    scores = decision_function(idata, X, var_names=["w", "b"], average=False)
+    np.testing.assert_allclose(scores, draws @ X + draws[..., :1])
+    alone = decision_function(idata, X, var_names="w")
+    np.testing.assert_allclose(alone, draws.mean((0, 1)))
+    with pytest.raises(ValueError, match="no variable 'c', the intercept"):
+        predict(idata, X, var_names=["w", "c"])
     with pytest.raises(ValueError, match="No variable has the dimensions"):
-        LinearClassifier(az.from_dict({"posterior": {"b": draws[..., 0]}}))
+        predict(az.from_dict({"posterior": {"b": draws[..., 0]}}), X)

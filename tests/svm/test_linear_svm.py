@@ -12,11 +12,13 @@ from scipy.optimize import minimize
 import pymc_geodesic as pg
 from pymc_geodesic.sparse import SparseData
 from pymc_geodesic.svm import (
-    LinearClassifier,
-    linear_classifier,
+    decision_function,
     linear_svm,
     plot_decision_band,
     plot_label_probability,
+    predict,
+    predict_proba,
+    predictions,
 )
 
 N, D, L = 80, 3, 4
@@ -166,11 +168,10 @@ def test_predictions_are_those_of_the_posterior_predictive(rows, signs):
         predicted = pm.sample_posterior_predictive(
             idata, random_seed=1, progressbar=False, compile_kwargs=interpreted
         )
-    classifier = LinearClassifier(idata)
-    expected = classifier.predict_proba(new)[:, 1]
+    expected = predict_proba(idata, new).sel({"class": 1}).values
     share = (predicted.posterior_predictive["label"] == 1).mean(("chain", "draw")).values
     assert np.all(np.abs(share - expected) < 5 * np.sqrt(0.25 / 800))
-    assert classifier.score(rows, signs) > 0.65
+    assert np.mean(predict(idata, rows) == signs) > 0.65
     assert expected[0] > 0.8 > 0.2 > expected[2]
 
 
@@ -196,91 +197,80 @@ def scores_by_loop(idata, X):
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
 def test_binary_predictions_are_their_definitions(rows, container, monkeypatch):
-    monkeypatch.setattr(linear_classifier, "_BLOCK_SIZE", 700)  # 14 rows at a time
+    monkeypatch.setattr(predictions, "_BLOCK_SIZE", 700)  # 14 rows at a time
     idata = make_draws(D, cost=1.7, margin=0.6)
-    classifier, X = LinearClassifier(idata), container(rows)
+    X = container(rows)
     scores = scores_by_loop(idata, rows)
-    np.testing.assert_allclose(classifier.draw_scores(X), scores, rtol=1e-10)
-    np.testing.assert_allclose(classifier.decision_function(X), scores.mean(1), rtol=1e-9)
-    np.testing.assert_array_equal(classifier.predict(X), np.sign(scores.mean(1)))
+    by_draw = decision_function(idata, X, average=False)
+    assert by_draw.dims == ("chain", "draw", "row")
+    np.testing.assert_allclose(by_draw.values.reshape(50, -1).T, scores, rtol=1e-10)
+    np.testing.assert_allclose(decision_function(idata, X), scores.mean(1), rtol=1e-9)
+    np.testing.assert_array_equal(predict(idata, X), np.sign(scores.mean(1)))
     votes = np.stack([(scores < 0).mean(1), (scores > 0).mean(1)], 1)
-    np.testing.assert_allclose(classifier.predict_proba(X, kind="votes"), votes, atol=1e-12)
+    found = predict_proba(idata, X, kind="votes")
+    assert found["class"].values.tolist() == [-1, 1]
+    np.testing.assert_allclose(found, votes, atol=1e-12)
     psi = [np.exp(-1.7 * np.maximum(0, 0.6 - y * scores)) for y in (-1, 1)]
     plus = (psi[1] / (psi[0] + psi[1])).mean(1)
-    np.testing.assert_allclose(classifier.predict_proba(X)[:, 1], plus, rtol=1e-10)
-    assert classifier.score(X, np.sign(scores.mean(1))) == 1.0
+    np.testing.assert_allclose(predict_proba(idata, X)[:, 1], plus, rtol=1e-10)
 
 
 def test_multiclass_predictions_are_their_definitions(rows, monkeypatch):
-    monkeypatch.setattr(linear_classifier, "_BLOCK_SIZE", 700)
+    monkeypatch.setattr(predictions, "_BLOCK_SIZE", 700)
     idata = make_draws(D, L, coords={"class": list("wxyz")})
-    classifier = LinearClassifier(idata, cost=1.7, margin=0.6)
     scores = scores_by_loop(idata, rows)
+    assert decision_function(idata, rows, average=False).dims == ("chain", "draw", "row", "class")
     names = np.array(list("wxyz"))
-    np.testing.assert_array_equal(classifier.predict(rows), names[scores.mean(1).argmax(-1)])
+    np.testing.assert_array_equal(predict(idata, rows), names[scores.mean(1).argmax(-1)])
     votes = (scores.argmax(-1)[..., None] == np.arange(L)).mean(1)
-    np.testing.assert_allclose(classifier.predict_proba(rows, kind="votes"), votes, atol=1e-12)
+    np.testing.assert_allclose(predict_proba(idata, rows, kind="votes"), votes, atol=1e-12)
     loss = [0.6 + np.delete(scores, k, -1).max(-1) - scores[..., k] for k in range(L)]
     psi = np.exp(-1.7 * np.maximum(0, np.stack(loss, -1)))
     probability = (psi / psi.sum(-1, keepdims=True)).mean(1)
-    np.testing.assert_allclose(classifier.predict_proba(rows), probability, rtol=1e-10)
-
-
-@pytest.mark.parametrize("shape", [(D,), (D, L)])
-def test_the_gibbs_classifier_follows_the_votes(shape):
-    classifier = LinearClassifier(make_draws(*shape))
-    X = np.broadcast_to(np.array([[0.3, -0.2, 0.5]]), (20_000, D))
-    votes = classifier.predict_proba(X[:1], kind="votes")[0]
-    labels = classifier.predict(X, rule="gibbs", random_seed=1)
-    share = (labels[:, None] == classifier.classes_).mean(0)
-    assert np.all(np.abs(share - votes) < 5 * np.sqrt(votes * (1 - votes) / 20_000) + 1e-12)
-    again = classifier.predict(X, rule="gibbs", random_seed=1)
-    np.testing.assert_array_equal(labels, again)
+    found = predict_proba(idata, rows, cost=1.7, margin=0.6)
+    np.testing.assert_allclose(found, probability, rtol=1e-10)
 
 
 def test_fewer_draws_are_spread_over_the_chains(rows):
     idata = make_draws(D)
-    few = LinearClassifier(idata, n_draws=3)
-    all_scores = LinearClassifier(idata).draw_scores(rows)
-    np.testing.assert_allclose(few.draw_scores(rows), all_scores[:, [0, 24, 49]], rtol=1e-10)
+    votes = predict_proba(idata, rows, kind="votes", n_draws=3)
+    some = decision_function(idata, rows, average=False).values.reshape(50, -1)[[0, 24, 49]]
+    np.testing.assert_allclose(votes[:, 1], (some > 0).mean(axis=0))
 
 
 def test_settings_of_the_loss_come_from_the_model_or_the_arguments(rows):
-    stored = LinearClassifier(make_draws(D, cost=2.0, margin=0.5)).predict_proba(rows)
-    given = LinearClassifier(make_draws(D), cost=2.0, margin=0.5).predict_proba(rows)
-    default = LinearClassifier(make_draws(D)).predict_proba(rows)
+    stored = predict_proba(make_draws(D, cost=2.0, margin=0.5), rows)
+    given = predict_proba(make_draws(D), rows, cost=2.0, margin=0.5)
+    default = predict_proba(make_draws(D), rows)
     np.testing.assert_array_equal(stored, given)
-    assert np.abs(stored - default).max() > 0.01
-    flat = LinearClassifier(make_draws(D, cost=2.0), cost=0.0).predict_proba(rows)
+    assert float(np.abs(stored - default).max()) > 0.01
+    flat = predict_proba(make_draws(D, cost=2.0), rows, cost=0.0)
     np.testing.assert_array_equal(flat, 0.5)
+
+
+X = np.ones((5, D))
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda c: LinearClassifier(make_draws(D), weights="w"), "no variable 'w'"),
-        (lambda c: LinearClassifier(make_draws(D), n_draws=51), "between 1 and the 50 draws"),
-        (lambda c: LinearClassifier(make_draws(D), weights="intercept"), "must have the dim"),
-        (lambda c: c.predict(np.ones((5, 2))), r"X must have the shape \(rows, 3\)"),
-        (lambda c: c.predict(np.full((5, 3), np.nan)), "X has missing values"),
-        (
-            lambda c: c.predict_proba(sparse.csr_array(np.full((5, 3), np.inf))),
-            "X has infinite values",
-        ),
-        (lambda c: c.score(np.ones((5, 3)), np.ones((5, 1))), r"5 rows of X, got shape \(5, 1\)"),
-        (lambda c: c.score(np.ones((5, 3)), np.zeros(5)), r"label .*0.* among the classes \[-1, 1"),
-        (lambda c: c.predict(np.ones((5, 3)), rule="vote"), "rule='vote' is unknown"),
-        (lambda c: c.predict_proba(np.ones((5, 3)), kind="x"), "kind='x' is unknown"),
-        (lambda c: plot_decision_band(c, np.ones((5, 3))), "two classes and two features"),
-        (lambda c: plot_label_probability(c, np.ones((5, 3)), np.ones(5)), "n_bins must be"),
-        (lambda c: plot_label_probability(c, np.ones((5, 3)), np.full(5, 2)), "label .*2.* among"),
-        (lambda c: c.predict(np.ma.masked_equal(np.eye(5, 3), 0.0)), "X has missing values"),
+        (lambda i: predict(i, X, var_names=["w"]), "no variable 'w'"),
+        (lambda i: predict_proba(i, X, n_draws=51), "n_draws=51 exceeds the 50 draws"),
+        (lambda i: predict(i, X, var_names=["intercept"]), "must have the dim"),
+        (lambda i: predict(i, np.ones((5, 2))), r"X must have the shape \(rows, 3\)"),
+        (lambda i: predict(i, np.full((5, 3), np.nan)), "X has missing values"),
+        (lambda i: predict_proba(i, sparse.csr_array(X / 0.0)), "X has infinite values"),
+        (lambda i: predict_proba(i, X, kind="x"), "kind='x' is unknown"),
+        (lambda i: plot_decision_band(i, X), "two features, got 2 classes and 3 features"),
+        (lambda i: plot_label_probability(i, X, np.ones(5)), "n_bins must be"),
+        (lambda i: plot_label_probability(i, X, np.ones((5, 1))), r"5 rows of X, .* \(5, 1\)"),
+        (lambda i: plot_label_probability(i, X, np.full(5, 2)), "label 2, which is not among"),
+        (lambda i: predict(i, np.ma.masked_equal(np.eye(5, 3), 0.0)), "X has missing values"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, message):
-    classifier = LinearClassifier(make_draws(D))
-    with pytest.raises(ValueError, match=message):
-        call(classifier)
+    with np.errstate(divide="ignore"), pytest.raises(ValueError, match=message):
+        call(make_draws(D))
 
 
 # Plots ----------------------------------------------------------------------------------------
@@ -292,11 +282,12 @@ def test_columns_in_another_order_are_refused(rows):
     draws["posterior"] = xr.DataTree(
         draws.posterior.to_dataset().assign_coords(feature=["height", "width", "age"])
     )
-    classifier = LinearClassifier(draws)
     frame = pd.DataFrame(rows, columns=["height", "width", "age"])
-    np.testing.assert_array_equal(classifier.predict(frame), classifier.predict(rows))
-    with pytest.raises(ValueError, match=r"Pass X\[\['height', 'width', 'age'\]\]"):
-        classifier.predict(frame[["width", "height", "age"]])
+    np.testing.assert_array_equal(predict(draws, frame), predict(draws, rows))
+    with pytest.raises(ValueError, match=r"another order.*X\[idata.posterior\['feature'\].values"):
+        predict(draws, frame[["width", "height", "age"]])
+    with pytest.raises(ValueError, match="X has no column 'age'"):
+        predict(draws, frame[["height", "width"]])
 
 
 def test_decision_band_shows_only_labels_of_the_classifier():
@@ -309,38 +300,36 @@ def test_decision_band_shows_boundary_band_and_points():
     rng = np.random.default_rng(1)
     idata = az.from_dict({"posterior": {"weights": rng.normal([1.0, -0.7], 0.3, (2, 50, 2))}})
     X = rng.normal(size=(60, 2))
-    y = LinearClassifier(idata).predict(X)
+    y = predict(idata, X)
     collection = plot_decision_band(idata, X, y, max_points=40, ci_prob=0.45, backend="matplotlib")
     ax = collection.get_target("probability", {})
     assert sum(len(each.get_offsets()) for each in ax.collections) == 40
     boundary, *band = (np.stack(line.get_data(), axis=1) for line in ax.lines[:3])
-    classifier = LinearClassifier(idata)
-    assert np.abs(classifier.decision_function(boundary)).max() < 0.02
+    assert np.abs(decision_function(idata, boundary).values).max() < 0.02
     for line, level in zip(band, (0.275, 0.725), strict=True):
         vertices = line[np.isfinite(line[:, 0])]
         # All boundaries meet in the origin.
         vertices = vertices[np.linalg.norm(vertices, axis=1) > 0.5]
-        votes = classifier.predict_proba(vertices, kind="votes")[:, 1]
+        votes = predict_proba(idata, vertices, kind="votes").values[:, 1]
         assert np.abs(votes - level).max() < 0.06
 
 
 def test_label_probability_shows_bins_of_both(rows):
     idata, y = make_draws(D), np.where(np.arange(N) % 3, 1, -1)
-    classifier = LinearClassifier(idata)
     ax = plot_label_probability(idata, rows, y, n_bins=8, backend="matplotlib").get_target(
         "probability", {}
     )
-    order = np.argsort(classifier.decision_function(rows)).reshape(8, 10)
+    order = np.argsort(decision_function(idata, rows).values).reshape(8, 10)
     np.testing.assert_allclose(
-        ax.lines[0].get_ydata(), classifier.predict_proba(rows)[order, 1].mean(1)
+        ax.lines[0].get_ydata(), predict_proba(idata, rows).values[order, 1].mean(1)
     )
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], (y[order] == 1).mean(1))
 
 
 def test_label_probability_of_many_classes(rows):
-    classifier = LinearClassifier(make_draws(D, L))
-    y = classifier.predict(rows)
-    ax = plot_label_probability(classifier, rows, y, n_bins=4, backend="matplotlib").get_target(
+    idata = make_draws(D, L)
+    y = predict(idata, rows)
+    ax = plot_label_probability(idata, rows, y, n_bins=4, backend="matplotlib").get_target(
         "probability", {}
     )
     np.testing.assert_array_equal(ax.collections[0].get_offsets()[:, 1], 1.0)
@@ -349,10 +338,10 @@ def test_label_probability_of_many_classes(rows):
 @pytest.mark.parametrize("backend", ["matplotlib", "plotly", "bokeh"])
 def test_plots_work_with_every_backend(backend):
     X = np.random.default_rng(1).normal(size=(60, 2))
-    classifier = LinearClassifier(make_draws(2))
-    y = classifier.predict(X)
+    idata = make_draws(2)
+    y = predict(idata, X)
     for plot in (plot_decision_band, plot_label_probability):
-        assert plot(classifier, X, y, backend=backend).backend == backend
+        assert plot(idata, X, y, backend=backend).backend == backend
 
 
 def test_filled_regions_have_holes():
@@ -364,14 +353,3 @@ def test_filled_regions_have_holes():
     x, y = _filled_region([axis, axis], radius, 0.4, 0.8)
     area = 0.5 * abs(np.sum(x[:-1] * y[1:] - x[1:] * y[:-1]))
     assert area == pytest.approx(np.pi * (0.8**2 - 0.4**2), rel=0.01)
-
-
-def test_attributes_have_the_shapes_of_scikit_learn(rows):
-    svm = pytest.importorskip("sklearn.svm")
-    for shape, labels in (((D,), np.resize([-1, 1], N)), ((D, L), np.arange(N) % L)):
-        classifier = LinearClassifier(make_draws(*shape))
-        other = svm.LinearSVC().fit(rows, labels)
-        for name in ("classes_", "coef_", "intercept_"):
-            assert getattr(classifier, name).shape == getattr(other, name).shape
-        assert classifier.n_features_in_ == other.n_features_in_
-        assert classifier.decision_function(rows).shape == other.decision_function(rows).shape

@@ -7,7 +7,7 @@ from scipy.special import digamma as scipy_digamma
 from scipy.special import gammaln, polygamma
 
 from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
-from pymc_geodesic.runtime.digamma import digamma, trigamma
+from pymc_geodesic.runtime.numerics import digamma, trigamma
 from pymc_geodesic.runtime.threads import Workers
 from pymc_geodesic.topics.mean_field import (
     AscentSettings,

@@ -12,7 +12,7 @@ from pymc_geodesic.kernels.hinge_augmentation import draw_scales, draw_weights
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.schedules import PolynomialDecay
 from pymc_geodesic.topics import medlda_gibbs, medlda_ssgrld
-from pymc_geodesic.topics.labeled_documents import LabeledTokens
+from pymc_geodesic.topics.labeled_documents import Hinge, LabeledCounts
 from pymc_geodesic.topics.lda_gibbs import Tokens, Totals, count_assignments
 from pymc_geodesic.topics.max_margin import (
     AUGMENTED,
@@ -279,10 +279,10 @@ def test_documents_given_topics_are_exact(loss, n_classes):
 
 def z_scores_of_dynamics(sampler, topic_step, weight_step, thin=5):
     """How far means under stochastic dynamics are from the exact ones."""
-    data = LabeledTokens(STARTS, WORDS, SIGNS[1], ALPHA, BETA, COST, MARGIN, 1.0, ONE_VS_REST)
+    data, hinge = LabeledCounts(STARTS, WORDS, SIGNS[1], ALPHA, BETA), Hinge(COST, MARGIN, 1.0)
     settings = {"batch_size": 2, "n_discarded": 0, "n_kept": 1, "exact_transitions": True}
     settings |= {"has_thermostat": False, "diffusion": 1.0, "memoize": False} | sampler
-    chain = MaxMarginTopics(data, TopicSettings(**settings), np.random.default_rng(1))
+    chain = MaxMarginTopics(data, hinge, TopicSettings(**settings), np.random.default_rng(1))
     values = np.empty((8000, 9))
     for draw in range(len(values)):
         for _ in range(thin):

@@ -10,8 +10,7 @@ from scipy.special import digamma, gammaln
 from pymc_geodesic.kernels.hinge_augmentation import draw_scales
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.topics import medlda_passive_aggressive
-from pymc_geodesic.topics.labeled_documents import LabeledTokens, Passes
-from pymc_geodesic.topics.max_margin import ONE_VS_REST
+from pymc_geodesic.topics.labeled_documents import Hinge, LabeledCounts, Passes
 from pymc_geodesic.topics.medlda_passive_aggressive import (
     NormalWeights,
     OnlineSettings,
@@ -132,12 +131,14 @@ def test_faulty_sweeps_are_found(mutant):
 
 def learner_of_copies(rounds=1):
     """One that knows something, before a minibatch of many copies of one document."""
-    tokens = LabeledTokens(
-        np.arange(N + 1) * 4, np.tile(WORDS, N), np.tile(SIGNS, (N, 1)), ALPHA, BETA, COST, MARGIN,
-        1.0, ONE_VS_REST,
-    )  # fmt: skip
+    counts = LabeledCounts(
+        np.arange(N + 1) * 4, np.tile(WORDS, N), np.tile(SIGNS, (N, 1)), ALPHA, BETA
+    )
     learner = PassiveAggressiveTopics(
-        tokens, OnlineSettings(N, 12, 2, rounds), np.random.default_rng(1)
+        counts,
+        Hinge(COST, MARGIN, 1.0),
+        OnlineSettings(N, 12, 2, rounds),
+        np.random.default_rng(1),
     )
     learner.concentration[:] = DELTA
     learner._totals = DELTA.sum(axis=0)

@@ -90,7 +90,7 @@ def test_fewer_draws_are_spread_over_the_chains(problem):
         ({"alpha": None}, "`alpha` is neither in"),
         ({"kappa": None}, "`kappa` is neither in"),
         ({"alpha": [1.0, 1.0]}, "`alpha` must be one number or one for each of the 3 topics"),
-        ({"n_draws": 9}, "`n_draws` must be between 1 and the 8 draws"),
+        ({"n_draws": 9}, "n_draws=9 exceeds the 8 draws"),
         ({"held_out": np.eye(6)}, r"`held_out` needs the shape \(documents, 7\)"),
         ({"held_out": 2 * np.eye(7)}, "Row 0 of `held_out` has length 2"),
         ({"idata": np.ones(7)}, "Topics need the shape"),

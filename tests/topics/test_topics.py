@@ -101,6 +101,8 @@ def test_what_does_not_fit_is_refused(shuffled):
         align_topics(idata, var_name="kappa")
     with pytest.raises(ValueError, match="`reference` has shape"):
         align_topics(idata, reference=truth[:2])
+    with pytest.raises(ValueError, match="Set the number of words by n="):
+        top_words(idata, 10)
     with pytest.raises(ValueError, match="`vocabulary` has 2 words"):
         top_words(idata, ["sun", "moon"])
     with pytest.raises(ValueError, match="`n` must be between 1 and the 12 words"):

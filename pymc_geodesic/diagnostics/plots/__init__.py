@@ -1,1 +1,0 @@
-"""Panels and axes of plots, and plots of warm-up and temperature."""

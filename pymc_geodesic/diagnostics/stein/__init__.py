@@ -1,1 +1,0 @@
-"""Kernel Stein discrepancy of draws, and thinning by it."""

@@ -1,0 +1,154 @@
+"""Parts from which the constructors of Metropolis-corrected steps compose their samplers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.adaptation.adaptation import TrajectoryAdaptation
+from pymc_geodesic.adaptation.components import curved_variables
+from pymc_geodesic.adaptation.step_size import InitialStepSize, StepSizeAdaptation
+from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
+from pymc_geodesic.arguments import DEFAULT_STEPS
+from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
+from pymc_geodesic.failure_modes import see
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.manifolds import Product
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
+from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
+from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
+from pymc_geodesic.samplers.hmc import HMCSampler
+from pymc_geodesic.steps.pymc_interface import SamplerWarning
+from pymc_geodesic.steps.step import GeodesicStep
+
+TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {
+    "step_size": (np.float64, []),
+    "acceptance_rate": (np.float64, []),
+    "diverging": (bool, []),
+    "n_grad": (np.int64, []),
+    "lp": (np.float64, []),
+    "energy": (np.float64, []),
+    "warning": (SamplerWarning, None),
+}
+"""Types and shapes of the sample stats."""
+
+
+def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArguments) -> None:
+    """Validate that the gradient and log-density are those of all rows, once each.
+
+    Parameters
+    ----------
+    name : str
+        Of the step.
+    estimate : GradientEstimate
+    minibatches : MinibatchArguments
+
+    Raises
+    ------
+    ValueError
+        If they are estimated from a minibatch.
+    """
+    if estimate.is_exact:
+        return
+    if not estimate.is_local:
+        message = (
+            f"the model has a pm.Minibatch, but {name} corrects with the log-density of all "
+            "the data; write the model with all rows, or use SGGMC or gSGNHT"
+        )
+    else:
+        message = (
+            f"{name} corrects with the log-density of all rows, once each, but "
+            f"batch_size={estimate.source.batch_size}, total_size={estimate.total_size} and "
+            f"minibatch_order={minibatches.minibatch_order!r} select others; omit them, or "
+            "use SGGMC or gSGNHT"
+        )
+    raise ValueError(see(message, "exact"))
+
+
+def trajectory_adaptation(
+    estimate: GradientEstimate,
+    product: Product,
+    *,
+    step_size: float | None,
+    n_steps: int | None,
+    target_accept: float,
+    metric: str | np.ndarray | None,
+    angles: Collection[str],
+    initial_step_size: InitialStepSize,
+) -> TrajectoryAdaptation:
+    """Choose the adaptation of Hamiltonian trajectories.
+
+    `WhitenedTrajectories` where the step size is not user-specified and there are no local
+    variables, else `StepSizeAdaptation`, which keeps a user-specified step size.
+
+    Parameters
+    ----------
+    estimate : GradientEstimate
+        With the log-density.
+    product : Product
+    initial_step_size : InitialStepSize
+        Initial step size of dual averaging in the coordinates of the model.
+    step_size, n_steps, target_accept, metric
+        See `pymc_geodesic.GMC`.
+    """
+    if metric is not None and step_size is None and not estimate.is_local:
+        parts = curved_variables(product)
+        return WhitenedTrajectories(
+            AdaptedGradient(
+                product.size, [part.stop - part.start for part, _ in parts], estimate.logp_grad
+            ),
+            product,
+            target_accept=target_accept,
+            metric=metric,
+            angles=angles,
+            n_steps=n_steps,
+            can_reuse_gradient=not estimate.depends_on_others,
+        )
+    dims = [m.dim for _, m, _ in product.components if m.is_compact]
+    return StepSizeAdaptation(
+        estimate,
+        product,
+        step_size=step_size,
+        n_steps=n_steps or DEFAULT_STEPS,
+        target_accept=target_accept,
+        initial_step_size=initial_step_size,
+        # a free particle goes half around the smallest compact manifold
+        max_step_size=math.pi / math.sqrt(max(dims)) if dims else math.inf,
+        reason="metric=None or local variables exclude whitened coordinates",
+    )
+
+
+def square_frames(
+    variables: Sequence[ManifoldVariable], product: Product
+) -> list[tuple[slice, int]]:
+    """Coordinates of each orthogonal n × n matrix, and n."""
+    frames = []
+    for variable in variables:
+        manifold = variable.manifold
+        if not manifold.is_connected:
+            start = product.slices[variable.name].start
+            for row in range(variable.rows):
+                first = start + row * manifold.size
+                frames.append((slice(first, first + manifold.size), manifold.shape[0]))
+    return frames
+
+
+def trajectory_monitors(
+    step: GeodesicStep, sampler: HMCSampler, target_accept: float
+) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
+    """Make monitors, and list the diagnoses in the order in which they are reported."""
+    acceptance = AcceptanceMonitor(target_accept)
+    size = EffectiveSizeMonitor(
+        step.product, angles_of(step.variables), remedy="Take more draws or increase n_steps."
+    )
+    diagnoses = [
+        acceptance.diagnosis,
+        lambda _: step.funnel_diagnosis(sampler.adaptation.funnel),
+        size.diagnosis,
+    ]
+    return [acceptance, size], diagnoses

@@ -1,0 +1,26 @@
+"""The guides of the applications run as they stand, without a warning."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+GUIDES = ("svm", "topics", "mixtures", "directional")
+
+
+def cells(page):
+    """Return the programs of a page, without the options of their cells."""
+    found = re.findall(r"^```\{code-cell\} ipython3\n(.*?)^```$", page, re.DOTALL | re.M)
+    return [re.sub(r"\A---\n.*?^---\n", "", cell, flags=re.DOTALL | re.M) for cell in found]
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_guide(guide, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    programs = cells((DOCS / f"{guide}.md").read_text())
+    assert len(programs) > 2
+    names = {"__name__": "guide"}
+    for program in programs:
+        exec(program, names)
+    assert names["idata"]["posterior"].sizes["draw"] > 1
