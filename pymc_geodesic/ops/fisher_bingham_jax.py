@@ -97,11 +97,10 @@ def jax_integrals() -> JaxIntegrals:
             - 0.5 * jnp.sum(counts * jnp.log(distances))
         )
         constant = np.log(2.0) + 0.5 * jnp.sum(counts) * np.log(np.pi)
-        log_integral = constant + top + jnp.log(total * (STEP / np.pi))
+        log_integral: Any = constant + top + jnp.log(total * (STEP / np.pi))
         is_finite = jnp.all(jnp.isfinite(values)) & jnp.all(jnp.isfinite(squares))
-        return Contour(
-            jnp.where(is_finite, log_integral, jnp.nan), shifts, -1j * terms / total, distances
-        )
+        log_integral = jnp.where(is_finite, log_integral, jnp.nan)
+        return Contour(log_integral, shifts, -1j * terms / total, distances)
 
     @jax.custom_jvp
     def spectral_moments(values: Any, counts: Any, pulls: Any) -> tuple[Any, Any, Any]:
@@ -132,9 +131,11 @@ def jax_integrals() -> JaxIntegrals:
     @spectral_moments.defjvp
     def spectral_derivatives(primals: Any, tangents: Any) -> tuple[Any, Any]:
         moments = spectral_moments(*primals)
+        values, counts, pulls = primals
         along_values, _, along_pulls = tangents
         change = jnp.sum(moments[1] * along_pulls) + jnp.sum(moments[2] * along_values)
-        return moments, (change, *spectral_covariances(*primals, along_pulls, along_values))
+        moved = spectral_covariances(values, counts, pulls, along_pulls, along_values)
+        return moments, (change, *moved)
 
     def eigenbasis(matrix: Any, vector: Any) -> tuple[Any, Any, Any]:
         values, axes = jnp.linalg.eigh(0.5 * (matrix + matrix.T))
@@ -178,8 +179,10 @@ def jax_integrals() -> JaxIntegrals:
     @matrix_moments.defjvp
     def matrix_derivatives(primals: Any, tangents: Any) -> tuple[Any, Any]:
         moments = matrix_moments(*primals)
+        matrix, vector = primals
         along_matrix, along_vector = tangents
         change = jnp.sum(moments[1] * along_vector) + jnp.sum(moments[2] * along_matrix)
-        return moments, (change, *matrix_covariances(*primals, along_vector, along_matrix))
+        moved = matrix_covariances(matrix, vector, along_vector, along_matrix)
+        return moments, (change, *moved)
 
     return JaxIntegrals(spectral_moments, spectral_covariances, matrix_moments, matrix_covariances)

@@ -107,7 +107,7 @@ def event_shape(op: Any, node: Apply, parameters: list[Any]) -> tuple[int, ...]:
     for names, each in zip(op.inputs_sig, parameters, strict=True):
         lengths |= dict(zip(names, each.shape[each.ndim - len(names) :], strict=True))
     static = node.outputs[1].type.shape[op.batch_ndim(node) :]
-    event = tuple(
+    event: tuple[Any, ...] = tuple(
         lengths.get(name) if length is None else length
         for name, length in zip(op.output_sig, static, strict=True)
     )
