@@ -73,8 +73,8 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
     Raises
     ------
     ValueError
-        If no variable is observed, the observed variables have different rows, or an array has a
-        row and a column for each observation.
+        If no variable is observed, the observed variables have different rows, no data have these
+        rows, or an array has a row and a column for each observation.
 
     Examples
     --------
@@ -110,6 +110,15 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
             )
             raise ValueError(see(message, "no-sum-over-rows"))
         data[name] = leaf
+    if not data:
+        name = observed[0].name
+        dims = f", dims {model.named_vars_to_dims[name]}" if dim else ""
+        message = (
+            f"no data have {n_rows:,} rows, the length of the first axis of {name!r}{dims}. Rows "
+            "are along the first axis, and values that are computed from other rows, such as "
+            "y[1:], need data of their own"
+        )
+        raise ValueError(see(message, "minibatch"))
     return ModelRows(n_rows, tuple(rv.name for rv in observed), dim, data)
 
 
