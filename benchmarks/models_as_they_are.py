@@ -25,9 +25,9 @@ from typing import Any
 import arviz as az
 import numpy as np
 import pymc as pm
+from benchmarks.complaints import GENERAL_ADVICE, Complaints
 
 import pymc_geodesic as pg
-from benchmarks.complaints import GENERAL_ADVICE, Complaints
 from benchmarks.gallery_models import MODELS, GalleryModel
 
 CHAINS, TUNE, DRAWS = 2, 1000, 1000

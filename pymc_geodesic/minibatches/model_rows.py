@@ -87,7 +87,7 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
     ------
     ValueError
         If nothing is observed, the observed variables have different rows, some of their values are
-        missing, or an array has a row and a column for each observation.
+        missing, no data have these rows, or an array has a row and a column for each observation.
 
     Examples
     --------
@@ -126,6 +126,15 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
             )
             raise ValueError(see(message, "no-sum-over-rows"))
         data[name] = leaf
+    if not data:
+        name = terms[0].name
+        dims = f", dims {model.named_vars_to_dims[name]}" if dim else ""
+        message = (
+            f"no data have {n_rows:,} rows, the length of the first axis of {name!r}{dims}. Rows "
+            "are along the first axis, and values that are computed from other rows, such as "
+            "y[1:], need data of their own"
+        )
+        raise ValueError(see(message, "minibatch"))
     return ModelRows(n_rows, tuple(term.name for term in terms), dim, data)
 
 

@@ -355,6 +355,14 @@ def test_messages_of_mistakes_name_the_remedy(mistake):
         pg.SGGMC(batch_size=50, model=model)
 
 
+def test_observations_without_data_of_their_length():
+    with pm.Model() as model:
+        y = pm.Data("y_data", Y)
+        pm.Normal("y", pm.Normal("slope") * y[:-1], 1.0, observed=y[1:])
+    with pytest.raises(ValueError, match="no data have 399 rows, the length of the first axis"):
+        pg.SGGMC(batch_size=50, model=model)
+
+
 def test_rows_that_depend_on_each_other():
     with pm.Model() as model:
         mean = pm.Normal("mean")
