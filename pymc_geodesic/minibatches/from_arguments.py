@@ -85,7 +85,7 @@ class MinibatchArguments:
 
 
 def rows_as_containers(
-    model: Model, arguments: MinibatchArguments
+    model: Model, arguments: MinibatchArguments, *, has_local: bool = False
 ) -> tuple[Model, MinibatchArguments, ModelRows | None]:
     """Find the rows that arguments select in a model, and make data containers of them.
 
@@ -93,6 +93,8 @@ def rows_as_containers(
     ----------
     model : pymc.Model
     arguments : MinibatchArguments
+    has_local : bool
+        Whether the step has variables with a value for each row.
 
     Returns
     -------
@@ -108,7 +110,7 @@ def rows_as_containers(
     ValueError
         See `selected_rows`; also for a batch size that exceeds the rows.
     """
-    rows = selected_rows(model, arguments.names, arguments.batch_size)
+    rows = selected_rows(model, arguments.names, arguments.batch_size, has_local=has_local)
     if rows is None:
         return model, arguments, None
     if arguments.batch_size is not None:

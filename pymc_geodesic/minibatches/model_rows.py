@@ -234,7 +234,9 @@ def _value(leaf: Variable) -> np.ndarray:
     return leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
 
 
-def selected_rows(model: Model, names: Sequence[str], batch_size: int | None) -> ModelRows | None:
+def selected_rows(
+    model: Model, names: Sequence[str], batch_size: int | None, *, has_local: bool = False
+) -> ModelRows | None:
     """Rows that a step finds in its model; None where it uses all rows or the user names data.
 
     Parameters
@@ -243,6 +245,8 @@ def selected_rows(model: Model, names: Sequence[str], batch_size: int | None) ->
     names : sequence of str
         Data containers, or observed variables or their dimension, whose data are found.
     batch_size : int, optional
+    has_local : bool
+        Whether the step has variables with a value for each row.
 
     Raises
     ------
@@ -250,7 +254,10 @@ def selected_rows(model: Model, names: Sequence[str], batch_size: int | None) ->
         If containers and observed variables are mixed, a name is unknown, or rows are ambiguous.
     """
     if not names:
-        if batch_size is None or drawn_rows(model_graphs(model)):
+        is_observed = any(rv.type.ndim > 0 for rv in model.observed_RVs)
+        if batch_size is None and not (has_local and is_observed):
+            return None
+        if drawn_rows(model_graphs(model)):
             return None
         return find_rows(model)
     terms = (*model.observed_RVs, *model.potentials)

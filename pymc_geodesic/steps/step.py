@@ -251,13 +251,17 @@ class GeodesicStep(BlockedStep):
         self._given_model = modelcontext(model)
         # the model that the step reads: plain arrays, and rows that are constants in containers
         self.model, self.minibatches, self.rows = rows_as_containers(
-            without_named_axes(self._given_model), minibatches
+            without_named_axes(self._given_model), minibatches, has_local=local is not None
         )
         if self.rows is not None:
-            _log.info(f"{name}: minibatches of {self.minibatches.batch_size} of {self.rows!r}")
+            size = self.minibatches.batch_size
+            _log.info(f"{name}: {f'minibatches of {size} of ' if size else ''}{self.rows!r}")
         every = manifold_variables(
             self.model, self._same_variables(vars), manifolds, everywhere=everywhere
         )
+        if isinstance(local, str) and local in self.model.dim_lengths:
+            dims = self.model.named_vars_to_dims
+            local = [v.name for v in self.model.free_RVs if dims.get(v.name, ())[:1] == (local,)]
         of_rows = self._same_variables(local)
         self.local = [] if local is None else manifold_variables(self.model, of_rows, by_row=True)
         self._mode = dict(compile_kwargs or {}).get("mode")

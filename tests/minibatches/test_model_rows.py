@@ -121,13 +121,17 @@ def test_gradient_over_all_minibatches_is_that_of_the_model():
     assert_gradient_is_exact(regression())
 
 
-def test_local_variables_by_dimension():
+@pytest.mark.parametrize("local", ["level", "row", "variable"])
+@pytest.mark.parametrize("step", [pg.GMC, pg.SGGMC], ids=lambda step: step.__name__)
+def test_local_variables_by_dimension(step, local):
     with pm.Model(coords={"row": range(N)}) as model:
         scale = pm.HalfNormal("scale")
         level = pm.Normal("level", 0.0, scale, dims="row")
         pm.Normal("y", level, 1.0, observed=Y, dims="row")
-    step = pg.SGGMC(batch_size=50, local="level", model=model)
-    assert [variable.name for variable in step.local] == ["level"]
+    given = {} if step is pg.GMC else {"batch_size": 50}
+    made = step(local=level if local == "variable" else local, model=model, **given)
+    assert [variable.name for variable in made.local] == ["level"]
+    assert made.rows.n_rows == N
 
 
 def test_rows_of_a_potential():
