@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, count
+from itertools import batched, chain, count
 
 import numpy as np
 import pytensor.tensor as pt
@@ -150,9 +150,6 @@ _SPREADS = (0.5, 0.05, 0.005)
 """Standard deviations of random points around the initial point; the next one is used if the
 log-density is not finite."""
 
-_PARTS = (slice(0, None, 2), slice(1, None, 2), slice(None))
-"""Two parts of the rows, which alternate, and their union."""
-
 _TOLERANCE = {"float64": 2e-9, "float32": 2e-3}
 
 _NO_VALUE = (ArithmeticError, AssertionError, IndexError, TypeError, ValueError)
@@ -187,6 +184,16 @@ def check_row_sums(
     for n_rows in dict.fromkeys((_ROWS, source.batch_size)):
         if _check_parts(model, variables, density, source, n_rows):
             return
+
+
+def _splits(n_rows: int) -> tuple[tuple[slice, slice], ...]:
+    """Two parts of ``n_rows`` rows each: rows that alternate, and the two halves.
+
+    A term that depends on the positions of rows in a minibatch, such as ``reshape((n_groups, -1))``
+    of rows that are sorted by group, may be additive for one of them.
+    """
+    alternating = slice(0, None, 2), slice(1, None, 2)
+    return alternating, (slice(n_rows), slice(n_rows, None))
 
 
 class _RowTerms:
@@ -265,7 +272,8 @@ def _check_parts(
         return False
     has_value = False
     for description, rows in chain([("", random_rows)], source.related_examples(2 * n_rows)):
-        parts = [{name: array[part] for name, array in rows.items()} for part in _PARTS]
+        slices = [slice(None), *chain.from_iterable(_splits(n_rows))]
+        parts = [{name: array[part] for name, array in rows.items()} for part in slices]
         for spread in _SPREADS:
             rng = np.random.default_rng(1)
             points = [terms.random_point(spread, rng) for _ in range(2)]
@@ -289,8 +297,8 @@ def _is_additive(values: np.ndarray, description: str, density: Density) -> bool
 
     Parameters
     ----------
-    values : ndarray, shape (3, 2, n_terms)
-        Values of the row terms for the first part, the second part and their union, at two points.
+    values : ndarray, shape (1 + 2 n_splits, 2, n_terms)
+        Values of the row terms for all rows, and for the two parts of each split, at two points.
     description : str
         What the rows have in common.
     density : Density
@@ -306,14 +314,15 @@ def _is_additive(values: np.ndarray, description: str, density: Density) -> bool
         If the values of a term are not additive.
     """
     with np.errstate(invalid="ignore"):  # for rows that are impossible at both points
-        first, second, both = values[:, 1] - values[:, 0]
-    tolerance = _TOLERANCE[str(values.dtype)] * np.abs(values).sum(axis=(0, 1))
+        both, *parts = values[:, 1] - values[:, 0]
+        sums = np.array([first + second for first, second in batched(parts, 2)])
+    tolerance = _TOLERANCE[str(values.dtype)] * np.abs(values[:3]).sum(axis=(0, 1))
     for i, term in enumerate(density.row_terms):
         if not np.isfinite(both[i]):
             continue
-        errors = [abs(both[i] - first[i] - second[i])]
+        errors = [np.abs(both[i] - sums[:, i]).max()]
         if term.is_scaled:  # by N/n, which is half as large for the union
-            errors.append(abs(2.0 * both[i] - first[i] - second[i]))
+            errors.append(np.abs(2.0 * both[i] - sums[:, i]).max())
         if not any(error <= tolerance[i] for error in errors):
             raise ValueError(_not_a_sum(term.name, [row.name for row in density.rows], description))
     return bool(np.isfinite(both).all())

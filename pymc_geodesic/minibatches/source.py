@@ -340,7 +340,7 @@ _DRAWN_GROUPS = 32
 belongs to such groups, none is found with probability (1 − p)^32: 3 % for p = 0.1."""
 
 _COLUMNS = 16
-"""Largest number of integer columns that are examined."""
+"""Largest number of columns that are examined for integers, and of those for extreme values."""
 
 _PAIRED_COLUMNS = 4
 """Largest number of integer columns whose values are also compared in pairs."""
@@ -381,6 +381,10 @@ def _related_rows(
     rng = np.random.default_rng(0)
     yield "of consecutive rows", _consecutive(n, numbers, rng)
     sample = rng.integers(n_rows, size=n)
+    extreme = _extreme_rows({name: a[:n_rows] for name, a in arrays.items()})[: n // 2]
+    with_extremes = sample.copy()
+    with_extremes[: 2 * len(extreme) : 2] = extreme
+    yield "with the largest and smallest values", with_extremes
     columns = _integer_columns({name: a[:n_rows] for name, a in arrays.items()}, sample)
     paired = []
     for name, column in columns.items():
@@ -403,6 +407,19 @@ def _consecutive(n: int, numbers: np.ndarray, rng: np.random.Generator) -> np.nd
     positions[numbers] = np.arange(len(numbers))
     starts = rng.integers(len(numbers), size=_RUNS)[:, np.newaxis]
     return positions[(starts + np.arange(n // _RUNS)).ravel() % len(numbers)]
+
+
+def _extreme_rows(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Find the rows with the largest and smallest values of columns.
+
+    A statistic such as ``x.max()`` has the same value for nearly all other rows.
+    """
+    found: list[int] = []
+    for array in sorted(arrays.values(), key=lambda each: each.ndim):
+        if array.ndim in (1, 2) and array.size and array.dtype.kind in "biuf":
+            columns = array.reshape(len(array), -1)[:, :_COLUMNS]
+            found += [int(row) for row in (*columns.argmax(axis=0), *columns.argmin(axis=0))]
+    return np.array(list(dict.fromkeys(found))[: 2 * _COLUMNS], dtype=np.int64)
 
 
 def _integer_columns(arrays: Mapping[str, np.ndarray], sample: np.ndarray) -> dict[str, np.ndarray]:

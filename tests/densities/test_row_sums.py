@@ -56,7 +56,25 @@ def one_vector_of_all_rows(X, y, w):
     pm.Potential("term", pm.logp(pm.MvNormal.dist(X @ w, covariance), y))
 
 
+def groups_by_position(X, y, w):
+    """For rows that are sorted by group."""
+    pm.Normal("term", (X[:, 0].reshape((2, -1)) * w[:2, None]).flatten(), 1.0, observed=y)
+
+
+def change_in_the_middle(X, y, w):
+    n = y.shape[0]
+    pm.Normal("term", pt.switch(pt.arange(n) < n / 2, w[0], w[1]) * X[:, 0], 1.0, observed=y)
+
+
+def scaled_by_a_rare_maximum(X, y, w):
+    outlier = 1.0 + 4.0 * pt.ge(y, np.max(y.get_value()))
+    pm.Normal("term", outlier / outlier.max() * w[0], X[:, 1] ** 2 + 1.0, observed=y)
+
+
 NO_SUMS = [
+    groups_by_position,
+    change_in_the_middle,
+    scaled_by_a_rare_maximum,
     mean_over_rows,
     prior_inside,
     mean_in_a_distribution,
