@@ -35,7 +35,7 @@ def test_failures_have_a_reason():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("row", "column"), product(ROWS, COLUMNS))
+@pytest.mark.parametrize(("row", "column"), list(product(ROWS, COLUMNS)))
 def test_entries(row, column):
     for word, library in LIBRARIES.items():
         if word in column and find_spec(library) is None:
