@@ -25,7 +25,6 @@ from typing import Any
 import arviz as az
 import numpy as np
 import pymc as pm
-from benchmarks.complaints import GENERAL_ADVICE, Complaints
 
 import pymc_geodesic as pg
 from benchmarks.gallery_models import MODELS, GalleryModel
