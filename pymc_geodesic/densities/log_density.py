@@ -31,7 +31,7 @@ from pymc_geodesic.densities.graphs import rebuild_graphs
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
-from pymc_geodesic.minibatches.row_inputs import RowInput, RowInputs
+from pymc_geodesic.minibatches.row_inputs import RowInput, RowInputs, check_not_imputed
 
 _LARGEST_CONSTANT = 64
 """Size of the largest constant array that is compiled in; larger ones would slow compilation down
@@ -168,7 +168,7 @@ def build_density(
         for term in row_terms:
             if term.rv is not None:
                 term.remove_scale(parametrization.values[term.rv])
-    _check_not_imputed(model, row_terms)
+    check_not_imputed(model, [term.name for term in row_terms])
     replacements = parametrization.replacements | _dim_lengths(model, blocks, inputs)
     replacements |= {data: row.block for data, row in blocks.items()}
     with _explain_block_errors(model, inputs):
@@ -374,20 +374,6 @@ def _dim_lengths(
 # --- errors of blocks that do not fit -----------------------------------------------------------
 
 
-def _check_not_imputed(model: Model, row_terms: Sequence[Term]) -> None:
-    """Raise ValueError for terms of observed values of which PyMC imputes some, by position."""
-    for term in row_terms:
-        variable = term.name.removesuffix("_observed")
-        parts = {variable, f"{variable}_unobserved"}
-        if variable != term.name and parts <= model.named_vars.keys():
-            message = (
-                f"the observed values of {variable!r} contain NaN or are masked, and PyMC imputes "
-                f"them as {variable}_unobserved: rows with missing values cannot be subsampled. "
-                "Drop these rows, impute them first, or use all data, without minibatches"
-            )
-            raise ValueError(see(message, "missing-values"))
-
-
 def _check_drawn_together(term: Term, blocks: Mapping[Variable, RowInput]) -> None:
     """Raise ValueError for a term with rows of several `pymc.Minibatch`, which are not the same."""
     found = [blocks[variable] for variable in ancestors([term.graph]) if variable in blocks]
@@ -433,22 +419,60 @@ def _explain_block_errors(model: Model, inputs: RowInputs) -> Iterator[None]:
         message = (
             f"a block of rows of minibatch={list(inputs.arrays)} does not fit the rest of the "
             f"model ({error}). Name every container with a row per observation, and use containers "
-            f"for observed values; {known}{_suggest_local(model, inputs)}. Observations that "
-            "depend on each other, as in a Gaussian process or a time series, cannot be divided "
-            "into minibatches: use all rows, without batch_size="
+            f"for observed values; {known}{_suggest_local(model, inputs)}"
+            f"{_suggest_arrays(model, inputs)}. Observations that depend on each other, as in a "
+            "Gaussian process or a time series, cannot be divided into minibatches: use all rows, "
+            "without batch_size="
         )
         raise ValueError(see(message, "minibatch")) from error
 
 
 def _suggest_local(model: Model, inputs: RowInputs) -> str:
     """Suggestion for free variables that have as many values as there are rows."""
-    lengths = {model[name].get_value(borrow=True).shape[:1] for name in inputs.arrays}
+    lengths = {len(model[name].get_value(borrow=True)) for name in inputs.arrays}
     start = model.initial_point(random_seed=0)  # with dims, no static shape is known
-    shapes = {rv.name: start[model.rvs_to_values[rv].name].shape for rv in model.free_RVs}
-    found = [name for name, shape in shapes.items() if shape[:1] in lengths]
-    if not found:
-        return ""
-    return f". {found} may have a value for each row: then name them in local="
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for rv in model.free_RVs:
+        value = start[model.rvs_to_values[rv].name]
+        if value.shape and value.shape[0] in lengths:
+            found[value.dtype.kind == "f"].append(rv.name)
+    suggestion = ""
+    if found[True]:
+        suggestion += f". {found[True]} may have a value for each row: then name them in local="
+    if found[False]:
+        suggestion += (
+            f". {found[False]} may be discrete with a value for each row: sum over their values, "
+            "as pm.Mixture does"
+        )
+    return suggestion
+
+
+def _suggest_arrays(model: Model, inputs: RowInputs) -> str:
+    """Suggestions for data of other shapes than those of the rows, and for hidden ones."""
+    n_rows = len(model[next(iter(inputs.arrays))].get_value(borrow=True))
+    suggestion, graphs = "", [*model.observed_RVs, *model.potentials]
+    for leaf in ancestors(graphs, blockers=model.free_RVs):
+        if isinstance(leaf, Constant):
+            shape = np.shape(leaf.data)
+        elif isinstance(leaf, SharedVariable) and not isinstance(leaf.type, RandomType):
+            shape = np.shape(leaf.get_value(borrow=True))
+        else:
+            continue
+        if len(shape) > 1 and shape[0] != n_rows == shape[-1]:
+            suggestion += (
+                f". An array of shape {shape} has the rows along its last axis: transpose it, so "
+                "that they are the first axis"
+            )
+        elif shape and shape[0] > n_rows:
+            suggestion += (
+                f". An array has {shape[0]:,} rows: if the {n_rows:,} observations are some of "
+                "them, select these from the array before the model"
+            )
+    if any(type(rv.owner.op).__name__.startswith("CustomDist") for rv in model.observed_RVs):
+        suggestion += (
+            ". Arrays within the logp of a pm.CustomDist are not found: pass them as its parameters"
+        )
+    return ". ".join(dict.fromkeys(suggestion.split(". ")))
 
 
 # --- explicit inputs ----------------------------------------------------------------------------

@@ -30,14 +30,18 @@ from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.shape_utils import convert_shape, rv_size_is_none
 from pymc.pytensorf import floatX, normalize_rng_param
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor.random.utils import normalize_size_param
 from pytensor.tensor.variable import TensorVariable
 from scipy import optimize
 
 from pymc_geodesic.distributions.fisher_bingham_draws import SYMMETRY_TOLERANCE
 from pymc_geodesic.distributions.frames import Frame, log_stiefel_volume, minus_infinity_off_stiefel
-from pymc_geodesic.distributions.validation import is_symmetric, require_square
+from pymc_geodesic.distributions.validation import (
+    is_symmetric,
+    length_of_last_axis,
+    require_square,
+)
 from pymc_geodesic.ops.fisher_bingham_ops import matrix_integral
 from pymc_geodesic.ops.matrix_hypergeometric import MAX_ROWS, log_hyp0f0
 from pymc_geodesic.ops.numba_backend import LoopRandomVariable
@@ -78,7 +82,10 @@ class MatrixAngularCentralGaussianRV(SymbolicRandomVariable):
             size=(*batch, cov.shape[-1], p), rng=rng, return_next_rng=True
         )
         left, _, right = pt.linalg.svd(pt.linalg.cholesky(cov) @ gaussian, full_matrices=False)
-        return cls(inputs=[rng, size, cov, p], outputs=[next_rng, left @ right])(rng, size, cov, p)
+        columns = p.data.item() if isinstance(p, Constant) else None
+        static = (*(None,) * len(batch), cov.type.shape[-1], columns)
+        frames = pt.specify_shape(left @ right, static)
+        return cls(inputs=[rng, size, cov, p], outputs=[next_rng, frames])(rng, size, cov, p)
 
 
 class MatrixAngularCentralGaussian(Frame):
@@ -172,13 +179,13 @@ class MatrixAngularCentralGaussian(Frame):
     @staticmethod
     def logp(value: TensorVariable, cov: TensorVariable, p: Variable) -> TensorVariable:
         """Return the log-density of frames, shape (...), for values of shape (..., n, p)."""
-        n = value.shape[-2]
+        n, p = length_of_last_axis(cov), p.squeeze()
         factor = pt.linalg.cholesky(cov)
         form = value.mT @ pt.linalg.inv(cov) @ value
         density = (
-            -0.5 * value.shape[-1] * pt.linalg.slogdet(cov)[1]
+            -0.5 * p * pt.linalg.slogdet(cov)[1]
             - 0.5 * n * pt.linalg.slogdet(form)[1]
-            - log_stiefel_volume(n, value.shape[-1]).astype(value.dtype)
+            - log_stiefel_volume(n, p).astype(value.dtype)
         )
         return check_parameters(
             minus_infinity_off_stiefel(value, density),

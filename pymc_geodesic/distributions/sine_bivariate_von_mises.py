@@ -41,8 +41,11 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import floatX
-from pytensor.gradient import disconnected_grad
+from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.tensor.basic import ARange
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.distributions.circular import (
@@ -54,7 +57,8 @@ from pymc_geodesic.distributions.circular import (
 from pymc_geodesic.distributions.validation import last_length
 from pymc_geodesic.ops.bessel import NUMPY_FUNCTIONS, bessel_functions
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
-from pymc_geodesic.ops.numba_backend import LoopRandomVariable
+from pymc_geodesic.ops.jax_backend import WithJax
+from pymc_geodesic.ops.numba_backend import LoopOp, LoopRandomVariable
 
 SMALL_LAMBDA = 1e-7
 """|λ| below which two terms are exact to rounding; these are differentiable at zero."""
@@ -65,10 +69,63 @@ DROP = 40.0
 MAX_TERMS = 1e7
 """Maximum number of terms; the constant is NaN if more are needed."""
 
+JAX_TERMS = 1024
+"""Number of terms with JAX, whose arrays have a static shape.
+
+They suffice for κ below 24,000 and |λ| below 1,500.
+"""
+
 Array = NDArray[np.float64]
 
 N_ITERATIONS = 12
 """Iterations of the fixed point for r₀; the envelope is valid for any r₀."""
+
+
+class SeriesLength(LoopOp, WithJax, Op):
+    """The number of terms, unchanged: a mark for JAX."""
+
+    __props__ = ()
+
+    def make_node(self, length: TensorVariable) -> Apply:
+        """Build the node."""
+        return Apply(self, [length], [length.type()])
+
+    def infer_shape(self, node: Apply, shapes: list) -> list:
+        """Return the shape of a scalar."""
+        return [()]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Return that the number of terms has no derivative."""
+        return [[False]]
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        """Copy the number."""
+        outputs[0][0] = np.array(inputs[0])
+
+    def numba_loop(self, node: Apply, njit: Any) -> Callable[..., Any]:
+        """Return the copy of the number."""
+
+        @njit
+        def copy(length):  # type: ignore[no-untyped-def]  # typed by Numba
+            return length.copy()
+
+        return copy
+
+    def jax_function(self, node: Apply) -> Callable[..., Any]:
+        """Return the identity."""
+        return lambda length: length
+
+
+@node_rewriter([ARange])
+def _terms_for_jax(fgraph: Any, node: Apply) -> list[TensorVariable] | None:
+    """Replace the terms of the series by a fixed number of them."""
+    stop = node.inputs[1]
+    if stop.owner is None or not isinstance(stop.owner.op, SeriesLength):
+        return None
+    return [pt.constant(np.arange(JAX_TERMS), dtype=node.outputs[0].type.dtype)]
+
+
+optdb.register("terms_of_sine_model", dfs_rewriter(_terms_for_jax), "jax", position=0.0)
 
 
 def _number_of_terms(kappa: TensorVariable, lam: TensorVariable) -> TensorVariable:
@@ -100,7 +157,8 @@ def log_sine_normalizer(kappa: TensorVariable, lam: TensorVariable) -> TensorVar
     Returns
     -------
     TensorVariable of float64, shape (...)
-        NaN if λ is so large that more than ten million terms are needed.
+        NaN if λ is so large that more than ten million terms are needed; with JAX, if more than
+        `JAX_TERMS` are.
 
     References
     ----------
@@ -117,8 +175,9 @@ def log_sine_normalizer(kappa: TensorVariable, lam: TensorVariable) -> TensorVar
     1.000...
     """
     kappa, lam = kappa.astype("float64"), lam.astype("float64")
-    n_terms = disconnected_grad(_number_of_terms(kappa, lam))
-    m = pt.arange(n_terms).astype("float64")
+    n_terms = SeriesLength()(_number_of_terms(kappa, lam))
+    terms_of_series = pt.arange(n_terms)
+    m = terms_of_series.astype("float64")
     constants = log_vmf_normalizer(2.0 * m + 2.0, kappa[..., None]).sum(axis=-2)
     log_binomial = pt.gammaln(2.0 * m + 1.0) - 2.0 * pt.gammaln(m + 1.0)
     fixed = log_binomial - constants - 2.0 * (m + 1.0) * np.log(2.0 * np.pi)
@@ -127,7 +186,8 @@ def log_sine_normalizer(kappa: TensorVariable, lam: TensorVariable) -> TensorVar
     terms = fixed + 2.0 * m * pt.log(0.5 * size)[..., None]
     quarter = 0.25 * pt.switch(is_small, lam, 0.0) ** 2
     two_terms = fixed[..., 0] + pt.log1p(quarter * pt.exp(fixed[..., 1] - fixed[..., 0]))
-    summed = pt.switch(n_terms > 2, pt.logsumexp(terms, axis=-1), np.nan)
+    suffices = (n_terms > 2) & (n_terms <= terms_of_series.shape[0])
+    summed = pt.switch(suffices, pt.logsumexp(terms, axis=-1), np.nan)
     return 2.0 * np.log(2.0 * np.pi) + pt.switch(is_small, two_terms, summed)
 
 

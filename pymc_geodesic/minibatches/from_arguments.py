@@ -25,7 +25,12 @@ from pymc_geodesic.minibatches.resident_rows import (
     RandomRows,
     ShuffledRows,
 )
-from pymc_geodesic.minibatches.row_inputs import RowInput, drawn_rows, model_graphs
+from pymc_geodesic.minibatches.row_inputs import (
+    RowInput,
+    drawn_rows,
+    evaluate_data,
+    model_graphs,
+)
 from pymc_geodesic.minibatches.source import AllRows, RowSource, check_numbers
 from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks, StreamedRows
 from pymc_geodesic.sparse import SparseContainers, sparse_containers
@@ -80,7 +85,7 @@ class MinibatchArguments:
 
 
 def rows_as_containers(
-    model: Model, arguments: MinibatchArguments
+    model: Model, arguments: MinibatchArguments, *, has_local: bool = False
 ) -> tuple[Model, MinibatchArguments, ModelRows | None]:
     """Find the rows that arguments select in a model, and make data containers of them.
 
@@ -88,6 +93,8 @@ def rows_as_containers(
     ----------
     model : pymc.Model
     arguments : MinibatchArguments
+    has_local : bool
+        Whether the step has variables with a value for each row.
 
     Returns
     -------
@@ -101,11 +108,14 @@ def rows_as_containers(
     Raises
     ------
     ValueError
-        See `selected_rows`.
+        See `selected_rows`; also for a batch size that exceeds the rows.
     """
-    rows = selected_rows(model, arguments.names, arguments.batch_size)
+    rows = selected_rows(model, arguments.names, arguments.batch_size, has_local=has_local)
     if rows is None:
         return model, arguments, None
+    if arguments.batch_size is not None:
+        name, first = next(iter(rows.data.items()))
+        _check_batch_size(arguments.batch_size, name, np.shape(evaluate_data(first)))
     return with_containers(model, rows), replace(arguments, minibatch=tuple(rows.data)), rows
 
 
@@ -212,6 +222,19 @@ def minibatch_source(
     return drawn_row_source(model, arguments.minibatch_order, noise=noise)
 
 
+def _check_batch_size(batch_size: int, name: str, shape: tuple[int, ...]) -> None:
+    """Raise ValueError for minibatches of more rows than data of a name and a shape have."""
+    n_rows = shape[0]
+    if 1 <= batch_size <= n_rows:
+        return
+    is_transposed = len(shape) > 1 and max(shape[1:]) >= batch_size
+    raise ValueError(
+        f"batch_size={batch_size} does not fit the {n_rows} rows of {name!r}; "
+        f"choose 1 to {n_rows}, or omit batch_size to use all rows"
+        + (f". Rows are the first axis of the shape {shape}: transpose it" if is_transposed else "")
+    )
+
+
 def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
     scalars = [name for name, array in arrays.items() if array.ndim == 0]
     if scalars:
@@ -219,12 +242,8 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"minibatch= containers have different numbers of rows: {lengths}")
-    n_rows = next(iter(lengths.values()))
-    if not 1 <= batch_size <= n_rows:
-        raise ValueError(
-            f"batch_size={batch_size} does not fit the {n_rows} rows of {next(iter(lengths))!r}; "
-            f"choose 1 to {n_rows}, or omit batch_size to use all rows"
-        )
+    first = next(iter(lengths))
+    _check_batch_size(batch_size, first, arrays[first].shape)
     for name, array in arrays.items():
         check_numbers(name, array)
 

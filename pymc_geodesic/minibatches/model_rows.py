@@ -7,17 +7,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytensor.tensor as pt
 from pymc.model import Model
 from pytensor import shared
+from pytensor.compile.builders import OpFromGraph, SymbolicOp
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.tensor.basic import Alloc, MakeVector
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.shape import Reshape
+from pytensor.tensor.sharedvar import TensorSharedVariable
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.minibatches.row_inputs import drawn_rows, evaluate_data, model_graphs
+from pymc_geodesic.minibatches.row_inputs import (
+    check_not_imputed,
+    drawn_rows,
+    evaluate_data,
+    model_graphs,
+    shape_of,
+)
 from pymc_geodesic.sparse import sparse_containers
+
+_MOST_AXES = 8
+"""Size of the largest array of integers that is taken for a shape."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +45,12 @@ class ModelRows:
     n_rows : int
         N, the number of rows.
     observed : tuple of str
-        Observed variables with one value, or several, for each row.
+        Observed variables, or potentials, with one value, or several, for each row.
     dim : str or None
         Dimension of the rows, if they have one in the model.
     data : dict of str to Variable
-        Data containers and constants of the model whose first axis counts the rows. A container has
-        its name, a constant that is observed that of its variable.
+        Data containers, shared variables and constants of the model whose first axis counts the
+        rows. A container has its name, a constant that is observed that of its variable.
     """
 
     n_rows: int
@@ -50,31 +66,28 @@ class ModelRows:
         )
         return f"{self.n_rows:,} rows of {', '.join(self.observed)}{dim}: {arrays}"
 
-    @property
-    def constants(self) -> dict[str, Constant]:
-        """Data that are constants in the graph of the model, and no containers."""
-        return {name: each for name, each in self.data.items() if isinstance(each, Constant)}
-
 
 def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
     """Find the data whose rows belong to observations.
 
     These are the constants, data containers and arrays of indices that the observed variables
     depend on, other than through the prior of a free variable, and whose first axis is as long as
-    that of the observations. A container with another dimension of the model is not among them.
+    that of the observations. A container with another dimension of the model is not among them, nor
+    is an array that indices select entries of, such as a covariate of groups. In a model without
+    observed variables, the rows are those of its potentials.
 
     Parameters
     ----------
     model : pymc.Model
     selected : sequence of str, optional
-        Observed variables, or a dimension of observed variables, whose rows are meant. By default
-        all observed variables, which must then have the same number of rows.
+        Observed variables, potentials, or a dimension of them, whose rows are meant. By default all
+        observed variables, which must then have the same number of rows.
 
     Raises
     ------
     ValueError
-        If no variable is observed, the observed variables have different rows, no data have these
-        rows, or an array has a row and a column for each observation.
+        If nothing is observed, the observed variables have different rows, some of their values are
+        missing, no data have these rows, or an array has a row and a column for each observation.
 
     Examples
     --------
@@ -88,22 +101,25 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
     >>> find_rows(model)
     60 rows of y: y (observed) (60,), constant 1 (60,), constant 2 (60,)
     """
-    observed = _observed(model, selected)
-    values = [model.rvs_to_values[rv] for rv in observed]
-    n_rows, dim = _length(model, observed[0]), _first_dim(model, observed[0].name)
+    terms = _observed(model, selected)
+    check_not_imputed(model, [term.name for term in terms])
+    values = [model.rvs_to_values[rv] for rv in terms if rv in model.rvs_to_values]
+    n_rows, dim = _length(model, terms[0]), _first_dim(model, terms[0].name)
     data: dict[str, Variable] = {}
-    for rv, value in zip(observed, values, strict=True):
+    for rv in terms:
+        value = model.rvs_to_values.get(rv)
         if isinstance(value, Constant):
             data[f"{rv.name} (observed)"] = value
-    for leaf in _leaves(model, [*observed, *values, *model.potentials]):
-        if leaf in data.values() or not _has_rows(model, leaf, n_rows, dim):
+    graphs = [*dict.fromkeys([*terms, *values, *model.potentials])]
+    tables = _tables(model, graphs)
+    for leaf in _leaves(model, graphs):
+        if leaf in data.values() or leaf in tables or not _has_rows(model, leaf, n_rows, dim):
             continue
-        number = sum(each.startswith("constant ") for each in data) + 1
-        name = _name(model, leaf) if isinstance(leaf, SharedVariable) else f"constant {number}"
+        name = _name(model, leaf, data)
         if np.shape(_value(leaf)) == (n_rows, n_rows):
             message = (
                 f"{name!r} has the shape {(n_rows, n_rows)}, a row and a column for each of the "
-                f"observations of {observed[0].name!r}, as a covariance has: observations that "
+                f"observations of {terms[0].name!r}, as a covariance has: observations that "
                 "depend on each other cannot be divided into minibatches; use all rows, without "
                 "batch_size=. If it is a matrix of covariates, put the data into pm.Data "
                 "containers and name these, minibatch=[...]"
@@ -111,7 +127,7 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
             raise ValueError(see(message, "no-sum-over-rows"))
         data[name] = leaf
     if not data:
-        name = observed[0].name
+        name = terms[0].name
         dims = f", dims {model.named_vars_to_dims[name]}" if dim else ""
         message = (
             f"no data have {n_rows:,} rows, the length of the first axis of {name!r}{dims}. Rows "
@@ -119,34 +135,49 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
             "y[1:], need data of their own"
         )
         raise ValueError(see(message, "minibatch"))
-    return ModelRows(n_rows, tuple(rv.name for rv in observed), dim, data)
+    return ModelRows(n_rows, tuple(term.name for term in terms), dim, data)
 
 
 def _observed(model: Model, selected: Sequence[str] | None) -> list[TensorVariable]:
-    """Observed variables with rows that are selected, all of which have the same rows."""
-    known = [rv for rv in model.observed_RVs if rv.type.ndim > 0]
+    """Terms with rows that are selected, all of which have the same rows."""
+    known = [rv for rv in model.observed_RVs if rv.type.ndim > 0] or _potentials_with_rows(model)
     if not known:
         message = (
             "batch_size= selects rows of the observations, and this model has no observed variable "
-            "with more than one value: a likelihood in a pm.Potential needs minibatch=[...], the "
-            "names of the pm.Data containers whose rows it adds up"
+            "with more than one value, and no potential: a likelihood in a pm.Potential "
+            "must have one value for each row, without .sum(); otherwise it needs minibatch=[...], "
+            "the names of the pm.Data containers whose rows it adds up"
         )
         raise ValueError(see(message, "minibatch"))
     if selected is None:
         found = known
     else:
-        found = [rv for name in selected for rv in known if _is_named(model, rv, name)]
+        candidates = [*known, *(each for each in model.potentials if each not in known)]
+        found = [rv for name in selected for rv in candidates if _is_named(model, rv, name)]
     rows = {rv.name: (_length(model, rv), _first_dim(model, rv.name)) for rv in found}
     if len(set(rows.values())) > 1:
         listed = ", ".join(
             f"{name!r} has {n:,}" + (f" ({dim})" if dim else "") for name, (n, dim) in rows.items()
         )
+        kind = "observed variables" if model.observed_RVs else "potentials"
+        largest = max(rows, key=lambda name: rows[name][0])
         message = (
-            f"the observed variables have different rows: {listed}. Name the ones to divide into "
-            f"minibatches, minibatch={next(iter(rows))!r} for example; the others are seen whole"
+            f"the {kind} have different rows: {listed}. Name the ones to divide into "
+            f"minibatches, minibatch={largest!r} for example; the others are seen whole"
         )
         raise ValueError(see(message, "minibatch"))
     return found
+
+
+def _potentials_with_rows(model: Model) -> list[TensorVariable]:
+    """Potentials with a value for each row of some data."""
+    return [
+        potential
+        for potential in model.potentials
+        if potential.type.ndim > 0
+        and (n := _length(model, potential)) > 1
+        and any(np.shape(_value(leaf))[:1] == (n,) for leaf in _leaves(model, [potential]))
+    ]
 
 
 def _is_named(model: Model, rv: TensorVariable, name: str) -> bool:
@@ -158,8 +189,11 @@ def _first_dim(model: Model, name: str) -> str | None:
     return dims[0]
 
 
-def _length(model: Model, rv: TensorVariable) -> int:
-    return len(evaluate_data(model.rvs_to_values[rv]))
+def _length(model: Model, term: TensorVariable) -> int:
+    """Return the number of rows of an observed variable or a potential, 0 if it is not known."""
+    if term in model.rvs_to_values:
+        return len(evaluate_data(model.rvs_to_values[term]))
+    return (shape_of(term)[0] or 0) if term.type.ndim else 0
 
 
 def _leaves(model: Model, graphs: Sequence[Variable]) -> Iterator[Variable]:
@@ -170,6 +204,24 @@ def _leaves(model: Model, graphs: Sequence[Variable]) -> Iterator[Variable]:
             yield variable
 
 
+def _tables(model: Model, graphs: Sequence[Variable]) -> set[Variable]:
+    """Arrays of which integer indices along the first axis select entries, and nothing else."""
+    selected: set[Variable] = set()
+    used = set(graphs)
+    for node in io_toposort(model.free_RVs, graphs):
+        first, others = node.inputs[:1], node.inputs[1:]
+        is_selection = isinstance(node.op, AdvancedSubtensor) and _is_integer(
+            indices_from_subtensor(others, node.op.idx_list)[0]
+        )
+        (selected if is_selection else used).update(first)
+        used.update(others)
+    return selected - used
+
+
+def _is_integer(index: object) -> bool:
+    return isinstance(index, Variable) and getattr(index.type, "dtype", "bool") != "bool"
+
+
 def _has_rows(model: Model, leaf: Variable, n_rows: int, dim: str | None) -> bool:
     own = _first_dim(model, leaf.name) if isinstance(leaf, SharedVariable) else None
     if dim and own and own != dim:
@@ -177,9 +229,12 @@ def _has_rows(model: Model, leaf: Variable, n_rows: int, dim: str | None) -> boo
     return np.shape(_value(leaf))[:1] == (n_rows,)
 
 
-def _name(model: Model, container: SharedVariable) -> str:
-    """Name of a container, or of the sparse matrix whose rows it holds."""
-    name = str(container.name)
+def _name(model: Model, leaf: Variable, data: Mapping[str, Variable]) -> str:
+    """Name of a container, or of the sparse matrix whose rows it holds; or kind and number."""
+    if leaf not in model.data_vars:
+        kind = "constant" if isinstance(leaf, Constant) else "shared variable"
+        return f"{kind} {1 + sum(name.startswith(f'{kind} ') for name in data)}"
+    name = str(leaf.name)
     sparse = sparse_containers(model, name.removesuffix("_rows"))
     return name if sparse is None else name.removesuffix("_rows")
 
@@ -188,7 +243,9 @@ def _value(leaf: Variable) -> np.ndarray:
     return leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
 
 
-def selected_rows(model: Model, names: Sequence[str], batch_size: int | None) -> ModelRows | None:
+def selected_rows(
+    model: Model, names: Sequence[str], batch_size: int | None, *, has_local: bool = False
+) -> ModelRows | None:
     """Rows that a step finds in its model; None where it uses all rows or the user names data.
 
     Parameters
@@ -197,6 +254,8 @@ def selected_rows(model: Model, names: Sequence[str], batch_size: int | None) ->
     names : sequence of str
         Data containers, or observed variables or their dimension, whose data are found.
     batch_size : int, optional
+    has_local : bool
+        Whether the step has variables with a value for each row.
 
     Raises
     ------
@@ -204,11 +263,15 @@ def selected_rows(model: Model, names: Sequence[str], batch_size: int | None) ->
         If containers and observed variables are mixed, a name is unknown, or rows are ambiguous.
     """
     if not names:
-        if batch_size is None or drawn_rows(model_graphs(model)):
+        is_observed = any(rv.type.ndim > 0 for rv in model.observed_RVs)
+        if batch_size is None and not (has_local and is_observed):
+            return None
+        if drawn_rows(model_graphs(model)):
             return None
         return find_rows(model)
-    known = [rv.name for rv in model.observed_RVs] + [
-        dim for rv in model.observed_RVs if (dim := _first_dim(model, rv.name))
+    terms = (*model.observed_RVs, *model.potentials)
+    known = [term.name for term in terms] + [
+        dim for term in terms if (dim := _first_dim(model, term.name))
     ]
     found = [name for name in names if name in known]
     if not found:
@@ -227,8 +290,9 @@ def selected_rows(model: Model, names: Sequence[str], batch_size: int | None) ->
 
 
 def with_containers(model: Model, rows: ModelRows) -> Model:
-    """Make a model of the same variables in which rows that were constants are data containers.
+    """Make a model of the same variables in which all rows are in data containers.
 
+    Numbers of rows that are constants in shapes, as in ``pt.zeros(n)``, become lengths of the data.
     Free variables keep their value variables, so that points of the one are points of the other.
     The arrays are not copied.
 
@@ -237,17 +301,25 @@ def with_containers(model: Model, rows: ModelRows) -> Model:
     model : pymc.Model
     rows : ModelRows
     """
+    nodes = list(io_toposort(model.free_RVs, [*model.observed_RVs, *model.potentials]))
+    # PyMC inlines the graphs within some variables, which are for inputs of these shapes
+    has_shape = any(getattr(node.op, "inline_logprob", False) for node in nodes)
     containers = {
-        constant: shared(constant.data, name=name, borrow=True, shape=constant.type.shape)
-        for name, constant in rows.constants.items()
+        each: _container(each, name, has_shape=has_shape)
+        for name, each in rows.data.items()
+        if each not in model.data_vars
     }
-    if not containers:
-        return model
     replaced: dict[Variable, Variable] = dict(containers)
-    for node in io_toposort([], [*model.basic_RVs, *model.potentials]):
-        if not replaced.keys().isdisjoint(node.inputs):
-            new_node = node.clone_with_new_inputs([replaced.get(v, v) for v in node.inputs])
-            replaced.update(zip(node.outputs, new_node.outputs, strict=True))
+    first = next(iter(rows.data.values()))
+    n_rows = replaced.get(first, first).shape[0]
+    for node in nodes:
+        inputs = [replaced.get(each, each) for each in node.inputs]
+        for position in () if has_shape else _shape_inputs(node):
+            inputs[position] = _with_length(inputs[position], rows.n_rows, n_rows)
+        if inputs != node.inputs:
+            replaced.update(zip(node.outputs, _outputs(node, inputs), strict=True))
+    if not replaced:
+        return model
     copy = Model(model=None)
     copy.add_coords(model.coords, lengths=model.dim_lengths)
     dims = model.named_vars_to_dims
@@ -273,3 +345,59 @@ def with_containers(model: Model, rows: ModelRows) -> Model:
         new.name = potential.name
         copy.add_named_variable(new, dims=dims.get(potential.name))
     return copy
+
+
+def _container(data: Variable, name: str, *, has_shape: bool) -> SharedVariable:
+    """Make a container of the values of a constant, or of a shared variable as they change.
+
+    Parameters
+    ----------
+    data : Constant or SharedVariable
+    name : str
+    has_shape : bool
+        Whether its type has the number of rows, which would be a constant in shapes.
+    """
+    if isinstance(data, Constant):
+        shape = data.type.shape if has_shape else (None, *data.type.shape[1:])
+        return shared(data.data, name=name, borrow=True, shape=shape)
+    assert isinstance(data, SharedVariable)
+    return TensorSharedVariable(
+        type=data.type, value=None, strict=None, container=data.container, name=name
+    )
+
+
+def _outputs(node: Apply, inputs: list[Variable]) -> list[Variable]:
+    """Apply the operation of a node to inputs whose numbers of rows may be unknown."""
+    if isinstance(node.op, SymbolicOp):  # its inner graph is for inputs of these types
+        return node.op(*inputs, return_list=True)
+    if isinstance(node.op, OpFromGraph):  # which would check the shapes of random variables
+        return Apply(node.op, inputs, [each.clone() for each in node.outputs]).outputs
+    return node.clone_with_new_inputs(inputs, strict=False).outputs
+
+
+def _shape_inputs(node: Apply) -> range:
+    """Positions of the inputs of a node that are lengths of axes, or vectors of such lengths."""
+    if isinstance(node.op, Alloc):
+        return range(1, len(node.inputs))
+    if isinstance(node.op, Reshape):
+        return range(1, 2)
+    if isinstance(node.op, RandomVariable):
+        return range(1, 2)  # size
+    is_length = node.outputs and getattr(node.outputs[0].type, "dtype", "") == "int64"
+    if is_length and isinstance(node.op, MakeVector):
+        return range(len(node.inputs))
+    if is_length and isinstance(node.op, Subtensor) and node.outputs[0].type.ndim == 0:
+        return range(1)  # a shape that is known, of which one length is taken
+    return range(0)
+
+
+def _with_length(lengths: Variable, n_rows: int, new: TensorVariable) -> Variable:
+    """Lengths of axes with another one in place of the number of rows."""
+    if not isinstance(lengths, Constant) or not isinstance(lengths.type, TensorType):
+        return lengths
+    values = np.asarray(lengths.data)
+    if values.dtype.kind not in "iu" or values.size > _MOST_AXES or n_rows not in values:
+        return lengths
+    if values.ndim == 0:
+        return new.astype(lengths.type.dtype)
+    return pt.stack([new if value == n_rows else pt.constant(value) for value in values])

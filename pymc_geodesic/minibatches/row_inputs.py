@@ -14,9 +14,12 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
 from pymc.model import Model
+from pymc.pytensorf import constant_fold
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.failure_modes import see
@@ -214,6 +217,32 @@ def check_observed_minibatches(model: Model) -> None:
                 raise ValueError(see(_describe_all_observed(rv.name, row), "minibatch"))
 
 
+def check_not_imputed(model: Model, terms: Sequence[str]) -> None:
+    """Check that PyMC imputes no values of observed variables, which it does by position.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    terms : sequence of str
+        Names of its terms that depend on rows.
+
+    Raises
+    ------
+    ValueError
+        The message names the variable.
+    """
+    for name in terms:
+        variable = name.removesuffix("_observed")
+        parts = {variable, f"{variable}_unobserved"}
+        if variable != name and parts <= model.named_vars.keys():
+            message = (
+                f"the observed values of {variable!r} contain NaN or are masked, and PyMC imputes "
+                f"them as {variable}_unobserved: rows with missing values cannot be subsampled. "
+                "Drop these rows, impute them first, or use all data, without minibatches"
+            )
+            raise ValueError(see(message, "missing-values"))
+
+
 def _n_rows(observed: Variable) -> int | None:
     """Length of the first axis, if it is known."""
     if isinstance(observed, SharedVariable):
@@ -251,6 +280,33 @@ def evaluate_data(variable: Variable) -> np.ndarray:
     if isinstance(variable, SharedVariable):
         return np.asarray(variable.get_value(borrow=True))
     return np.asarray(variable.eval())
+
+
+def shape_of(variable: Variable) -> tuple[int | None, ...]:
+    """Shape of a variable of a model with the present data; None for lengths that are not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from pymc_geodesic.minibatches.row_inputs import shape_of
+    >>> with pm.Model():
+    ...     x = pm.Data("x", np.zeros((5, 2)))
+    ...     mean = pm.Deterministic("mean", x @ pm.Normal("slope", shape=2))
+    >>> shape_of(mean)
+    (5,)
+    """
+    known = variable.type.shape
+    if None not in known:
+        return known
+    shape = [variable.shape[axis] for axis in range(len(known))]
+    data = {
+        each: pt.constant(each.get_value(borrow=True), dtype=each.type.dtype)
+        for each in ancestors(shape)
+        if isinstance(each, SharedVariable) and isinstance(each.type, TensorType)
+    }
+    folded = constant_fold(graph_replace(shape, data, strict=False), raise_not_constant=False)
+    return tuple(None if isinstance(each, Variable) else int(each) for each in folded)
 
 
 # --- indices ------------------------------------------------------------------------------------

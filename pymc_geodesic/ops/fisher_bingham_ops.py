@@ -22,13 +22,15 @@ from pymc_geodesic.ops.fisher_bingham_integral import (
     spectral_covariances,
     spectral_moments,
 )
+from pymc_geodesic.ops.fisher_bingham_jax import jax_integrals
+from pymc_geodesic.ops.jax_backend import WithJax
 from pymc_geodesic.ops.numba_backend import LoopOp
 
 Arrays = tuple[Any, ...]
 
 
-class ContourOp(LoopOp, Op):
-    """Base class of Ops that call a compiled function of float64 arrays."""
+class ContourOp(LoopOp, WithJax, Op):
+    """Base class of Ops that call a compiled function of float64 arrays, or one for JAX."""
 
     __props__ = ()
     arrays: ClassVar[Callable[..., Arrays]]
@@ -53,6 +55,10 @@ class ContourOp(LoopOp, Op):
         found = type(self).arrays(*(np.ascontiguousarray(each) for each in inputs))
         for output, value in zip(outputs, found, strict=True):
             output[0] = np.asarray(value)
+
+    def jax_function(self, node: Apply) -> Callable[..., Arrays]:
+        """Return the function of the same name for JAX."""
+        return getattr(jax_integrals(), type(self).arrays.__name__)
 
 
 def _ascontiguous(njit: Any) -> Callable[..., Any]:

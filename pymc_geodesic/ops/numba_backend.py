@@ -22,6 +22,7 @@ import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.tensor.random.op import RandomVariable
 
+from pymc_geodesic.ops.jax_backend import NumpyDraws
 from pymc_geodesic.runtime.jit import source_stamp
 
 
@@ -87,7 +88,7 @@ class LoopOp(WithLoop):
         return super().__new__(cls)
 
 
-class LoopRandomVariable(WithLoop, RandomVariable):
+class LoopRandomVariable(WithLoop, NumpyDraws, RandomVariable):
     """A `RandomVariable` whose single draws are a loop.
 
     Its Op is created when its module is imported, too early to import Numba's dispatch: the classes

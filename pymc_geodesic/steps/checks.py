@@ -5,9 +5,11 @@ Each message names the step and the variables, and what to do.
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
@@ -21,7 +23,7 @@ from pymc_geodesic.densities.smoothness import edge_message, find_edges, find_ju
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.minibatches.row_inputs import drawn_rows, model_graphs
+from pymc_geodesic.minibatches.row_inputs import drawn_rows, model_graphs, shape_of
 from pymc_geodesic.samplers.sampler import NotFiniteError
 from pymc_geodesic.steps.packing import StartError
 from pymc_geodesic.steps.pymc_interface import (
@@ -33,6 +35,11 @@ from pymc_geodesic.steps.pymc_interface import (
 )
 
 _PACKAGE = str(Path(__file__).parents[1])
+
+_log = logging.getLogger("pymc")
+
+MOST_MEMORY = 1e9
+"""Bytes of all draws of `pymc.sample` above which a warning is logged."""
 
 
 def global_variables(
@@ -141,6 +148,33 @@ def warn_of_backend(name: str, mode: Any, own_mode: Any) -> None:
         UserWarning,
         skip_file_prefixes=(_PACKAGE, os.path.dirname(pymc.__file__)),
     )
+
+
+def warn_of_memory(model: Model, n_draws: int, var_names: Collection[str] | None) -> None:
+    """Warn of draws that need more than `MOST_MEMORY`, as deterministics with a value per row do.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    n_draws : int
+        Of all chains.
+    var_names : collection of str or None
+        Variables that are stored; all of them if it is None.
+    """
+    stored = [each for each in model.unobserved_RVs if var_names is None or each.name in var_names]
+    sizes = {}
+    for each in stored:
+        size = math.prod(length or 0 for length in shape_of(each))  # unknown ones do not count
+        sizes[each.name] = size * n_draws * np.dtype(each.type.dtype).itemsize
+    total = sum(sizes.values())
+    if total <= MOST_MEMORY:
+        return
+    largest = [name for name, size in sizes.items() if size > 0.1 * total]
+    message = (
+        f"{n_draws:,} draws of {largest} need {total / 1e9:.1f} GB of memory. Name the variables "
+        "to store, pm.sample(var_names=[...]); pm.compute_deterministics gives the others later"
+    )
+    _log.warning(see(message, "memory"))
 
 
 def another_model(name: str, own: Model, other: Model) -> ValueError:

@@ -69,16 +69,17 @@ class GMC(GeodesicStep):
     batch_size : int, optional
         Only with ``local``: the number of rows, which is the default. A Metropolis correction needs
         the log-density of all data.
-    minibatch : str or sequence of str, optional
-        Only with ``local``: names of the ``pm.Data`` containers to whose rows the local variables
-        belong.
+    minibatch : str, variable or sequence of them, optional
+        Only with ``local``: the observed variable, or all ``pm.Data`` containers, to whose rows the
+        local variables belong. By default the rows of the observed variables.
     total_size : int, optional
         Only with ``local``: the number of rows, which is the default.
     minibatch_order : {"shuffled", "independent", "random"}
         Only with ``local``: order of the rows. ``"random"`` draws rows with replacement and raises
         an error, since a Metropolis correction needs each row once.
     local : variable, name or sequence of them, optional
-        Variables with one value for each row of the data in ``minibatch``. Each draw first runs
+        Variables with one value for each row of the observations, or of the data in ``minibatch``,
+        or the dimension of the rows, for all variables that have it. Each draw first runs
         ``local_tune + local_draws`` GMC transitions of these variables, accepted or rejected for
         each row separately, and then moves the other variables on the log-density averaged over the
         last ``local_draws``. With ``local_draws=1`` this is blocked Gibbs sampling, which is exact
@@ -152,7 +153,7 @@ class GMC(GeodesicStep):
         target_accept: float = 0.8,
         metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto",
         batch_size: int | None = None,
-        minibatch: Sequence[str] | str | None = None,
+        minibatch: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         total_size: int | None = None,
         minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
         local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,

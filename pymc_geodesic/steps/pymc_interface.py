@@ -34,29 +34,30 @@ __all__ = [
     "TensorVariable",
     "WarningType",
     "WithSamplingState",
+    "arguments_of_sample",
     "backend_of",
-    "compile_kwargs_of_sample",
     "dataclass_state",
     "get_random_generator",
     "modelcontext",
 ]
 
 _MOST_FRAMES = 5
-"""Frames between `compile_kwargs_of_sample` and `assign_step_methods`, at most: two of a step, and
+"""Frames between `arguments_of_sample` and `assign_step_methods`, at most: two of a step, and
 one or two of a compound step."""
 
 
-def compile_kwargs_of_sample() -> Mapping[str, Any] | None:
-    """Return the compilation options of the `pymc.sample` that reads the variables of a step.
+def arguments_of_sample() -> Mapping[str, Any] | None:
+    """Return the local variables of the `pymc.sample` that reads the variables of a step.
 
-    `pymc.sample` does not pass these options to a step that exists already. In the main process,
+    `pymc.sample` does not pass its arguments to a step that exists already. In the main process,
     before any chain begins, it calls `assign_step_methods`, which reads ``vars`` of each such step;
-    the options, with the mode of ``backend=`` among them, are a local variable of its frame.
+    ``compile_kwargs``, with the mode of ``backend=``, ``draws``, ``chains``, ``var_names`` and
+    ``trace`` are local variables of its frame.
 
     Returns
     -------
     mapping or None
-        The same object within one call of `pymc.sample`; None elsewhere.
+        None outside `pymc.sample`.
     """
     frame = sys._getframe(1)
     for _ in range(_MOST_FRAMES):
@@ -64,9 +65,7 @@ def compile_kwargs_of_sample() -> Mapping[str, Any] | None:
         if caller is None:
             return None
         if frame.f_code is assign_step_methods.__code__:
-            return (
-                caller.f_locals.get("compile_kwargs") if caller.f_code is sample.__code__ else None
-            )
+            return caller.f_locals if caller.f_code is sample.__code__ else None
         frame = caller
     return None
 

@@ -147,9 +147,10 @@ class SGGMC(GeodesicStep):
         proportion to their rows. One pass over each block by default.
     local : variable, name or sequence of them, optional
         Variables with one value for each row of the minibatch, such as topic proportions of
-        documents. Each draw takes one minibatch, runs ``local_tune + local_draws`` GMC transitions
-        of its local variables and averages the gradient of the other variables over the last
-        ``local_draws`` (Fisher's identity).
+        documents, or the dimension of the rows, for all variables that have it. Each draw takes one
+        minibatch, runs ``local_tune + local_draws`` GMC transitions of its local variables and
+        averages the gradient of the other variables over the last ``local_draws`` (Fisher's
+        identity).
     local_draws : int
         Number of transitions of the local variables to average over. At most N / n are used, n the
         batch size: local draws are fixed during the integration steps of a draw, which acts on the

@@ -43,6 +43,7 @@ from pymc_geodesic.steps.checks import (
     not_finite,
     not_tuned,
     warn_of_backend,
+    warn_of_memory,
     warn_of_square_frames,
 )
 from pymc_geodesic.steps.packing import ManifoldPacking, Packing, StartError
@@ -59,7 +60,7 @@ from pymc_geodesic.steps.pymc_interface import (
     TensorVariable,
     WarningType,
     WithSamplingState,
-    compile_kwargs_of_sample,
+    arguments_of_sample,
     dataclass_state,
     get_random_generator,
     modelcontext,
@@ -250,18 +251,22 @@ class GeodesicStep(BlockedStep):
         self._given_model = modelcontext(model)
         # the model that the step reads: plain arrays, and rows that are constants in containers
         self.model, self.minibatches, self.rows = rows_as_containers(
-            without_named_axes(self._given_model), minibatches
+            without_named_axes(self._given_model), minibatches, has_local=local is not None
         )
         if self.rows is not None:
-            _log.info(f"{name}: minibatches of {self.minibatches.batch_size} of {self.rows!r}")
+            size = self.minibatches.batch_size
+            _log.info(f"{name}: {f'minibatches of {size} of ' if size else ''}{self.rows!r}")
         every = manifold_variables(
             self.model, self._same_variables(vars), manifolds, everywhere=everywhere
         )
+        if isinstance(local, str) and local in self.model.dim_lengths:
+            dims = self.model.named_vars_to_dims
+            local = [v.name for v in self.model.free_RVs if dims.get(v.name, ())[:1] == (local,)]
         of_rows = self._same_variables(local)
         self.local = [] if local is None else manifold_variables(self.model, of_rows, by_row=True)
         self._mode = dict(compile_kwargs or {}).get("mode")
-        # options of the last `pymc.sample` of which `_warn_of_ignored_backend` has warned
-        self._ignored: Mapping[str, Any] | None = None
+        # options of the last `pymc.sample` that `_check_arguments_of_sample` has checked
+        self._seen: Mapping[str, Any] | None = None
         self.variables = global_variables(name, self.model, every, self.local)
         if not is_corrected or self.local:
             warn_of_square_frames(name, (*self.variables, *self.local))
@@ -299,7 +304,7 @@ class GeodesicStep(BlockedStep):
         model = Model.get_context(error_if_none=False, allow_block_model_access=True)
         if isinstance(model, Model) and not set(self._vars) <= set(model.value_vars):
             raise another_model(type(self).__name__, self._given_model, model)
-        self._warn_of_ignored_backend()
+        self._check_arguments_of_sample()
         return self._vars
 
     @vars.setter
@@ -317,13 +322,18 @@ class GeodesicStep(BlockedStep):
             return given
         return [self._same_variables(each) for each in given]
 
-    def _warn_of_ignored_backend(self) -> None:
-        """Warn once of a `pymc.sample` whose backend is not that of the step."""
-        given = compile_kwargs_of_sample()
-        if not given or given is self._ignored:
+    def _check_arguments_of_sample(self) -> None:
+        """Warn once of a `pymc.sample` with another backend, or whose draws need much memory."""
+        arguments = arguments_of_sample()
+        given = None if arguments is None else arguments["compile_kwargs"]
+        if arguments is None or given is self._seen:
             return
-        self._ignored = given
-        warn_of_backend(type(self).__name__, given.get("mode", self._mode), self._mode)
+        self._seen = given
+        if given:
+            warn_of_backend(type(self).__name__, given.get("mode", self._mode), self._mode)
+        if arguments["trace"] is None:
+            n_draws = arguments["chains"] * arguments["draws"]
+            warn_of_memory(self._given_model, n_draws, arguments["var_names"])
 
     @property
     def samples_all(self) -> bool:

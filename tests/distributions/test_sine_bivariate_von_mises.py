@@ -23,6 +23,7 @@ from tests.distributions.directional_checks import (
     log_density,
     numpy_draws,
 )
+from tests.processes import in_its_own_process
 
 PAIRS = [(0.0, 0.0, 0.0), (1.0, 2.0, 0.0), (1.0, 2.0, 1.2), (2.0, 3.0, -9.0), (0.0, 0.0, 30.0),
          (400.0, 5.0, 60.0), (300.0, 300.0, 300.0)]  # fmt: skip
@@ -61,11 +62,25 @@ def test_a_series_of_too_many_terms_is_no_number(constant):
     assert np.isnan(constant(np.ones(2), np.array(1e9))[0])
 
 
-def test_jax_says_that_it_needs_the_number_of_terms():
-    pytest.importorskip("jax")
+def constant_by_jax(pairs):
     kappa, lam = pt.dvector("kappa"), pt.dscalar("lam")
-    with pytest.raises(NotImplementedError, match="arange"):
-        pytensor.function([kappa, lam], log_sine_normalizer(kappa, lam), mode="JAX")
+    value = log_sine_normalizer(kappa, lam)
+    found = pytensor.function([kappa, lam], [value, *pt.grad(value, [kappa, lam])], mode="JAX")
+    return [
+        [np.asarray(each) for each in found(np.array(pair[:2]), np.array(pair[2]))]
+        for pair in pairs
+    ]
+
+
+def test_jax_finds_the_same(constant):
+    """With a fixed number of terms; where they are too few there is no number."""
+    pytest.importorskip("jax")
+    *found, too_few = in_its_own_process(constant_by_jax, [*PAIRS, (1e5, 1e5, 0.5)])
+    for pair, by_jax in zip(PAIRS, found, strict=True):
+        expected = constant(np.array(pair[:2]), np.array(pair[2]))
+        for one, other in zip(by_jax, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+    assert np.isnan(too_few[0])
 
 
 def test_density_of_pairs_and_batches():

@@ -29,6 +29,7 @@ from pytensor.xtensor.basic import TensorFromXTensor
 from pytensor.xtensor.type import xtensor_shared
 
 from pymc_geodesic.densities.compilation import compile_ahead
+from tests.processes import in_its_own_process
 
 
 class Twice(Op):
@@ -161,6 +162,50 @@ def test_what_becomes_a_tensor():
     """
     with pytest.raises(TypeError, match="a whole is no tensor"):
         pt.exp(Whole())
+
+
+def functions_of_jax():
+    """Register a class in JAX mode's rewrites, compile, and return the values."""
+    import jax.numpy as jnp
+    from pytensor.compile.mode import optdb
+    from pytensor.graph.rewriting.basic import GraphRewriter
+    from pytensor.link.jax.dispatch.basic import jax_funcify
+    from pytensor.link.jax.dispatch.random import jax_sample_fn
+
+    class ThreeTimes(Op):
+        __props__ = ()
+
+        def make_node(self, x):
+            return Apply(self, [x], [x.type()])
+
+        def perform(self, node, inputs, outputs):
+            raise NotImplementedError
+
+    class Five(RandomVariable):
+        name = "five"
+        signature = "()->()"
+        dtype = "float64"
+
+    class Register(GraphRewriter):
+        def apply(self, fgraph):
+            jax_funcify.register(ThreeTimes, lambda op, node, **kwargs: lambda x: 3.0 * x)
+            jax_sample_fn.register(
+                Five,
+                lambda op, node: lambda key, size, dtype, loc: jnp.full(size, 5.0 + loc, dtype),
+            )
+
+    optdb.register("registration_of_a_test", Register(), "jax", position=0.0)
+    x = pt.dvector("x")
+    outputs = [ThreeTimes()(x), Five()(1.0, size=(2,))]
+    return [np.asarray(each) for each in pytensor.function([x], outputs, mode="JAX")(np.ones(2))]
+
+
+def test_rewrites_of_jax_mode_run_before_the_dispatch():
+    """`ops.jax_backend` registers its classes in one, so that JAX is imported by its mode only."""
+    pytest.importorskip("jax")
+    tripled, drawn = in_its_own_process(functions_of_jax)
+    np.testing.assert_array_equal(tripled, 3.0)
+    np.testing.assert_array_equal(drawn, 6.0)
 
 
 def test_lowering_of_named_axes():

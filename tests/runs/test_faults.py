@@ -330,9 +330,11 @@ def test_a_process_that_is_killed(model, tmp_path, n):
     written = RunFiles(path).chain(0).read()
     assert written.n >= n
     draws = max(60, written.n)
-    # The chain was to be far longer, which changes nothing of how it begins.
+    # The chain was to be far longer, which changes no draw; only the batches of the stationarity
+    # monitor are fractions of the planned length.
     again = pg.resume(path, model, draws=draws, **QUIET)
-    assert_same_trees(sample(model, make_step(model), **(KWARGS | {"draws": draws})), again)
+    whole = sample(model, make_step(model), **(KWARGS | {"draws": draws}))
+    assert_same_trees(whole, again, but=["whitened_gradient"])
     np.testing.assert_array_equal(
         np.concatenate([again.posterior["b"][0]])[: max(0, written.n - 10)],
         written.values["b"][10:],
