@@ -36,7 +36,7 @@ from benchmarks.every_distribution import (
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 SEED = 1
 INTERPRETED = {"mode": "FAST_COMPILE"}
-WORKS, NOT_APPLICABLE = "yes", "–"
+WORKS, NOT_APPLICABLE, NOT_RUN = "yes", "–", "not run"
 
 
 class NotApplicableError(Exception):
@@ -216,8 +216,8 @@ def table(cells: dict[str, dict[str, str]], columns: Iterable[str]) -> list[str]
     for row, entries in cells.items():
         shown = []
         for column in columns:
-            entry = entries.get(column, "not run")
-            if entry not in (WORKS, NOT_APPLICABLE):
+            entry = entries.get(column, NOT_RUN)
+            if entry not in (WORKS, NOT_APPLICABLE, NOT_RUN):
                 if entry not in reasons:
                     reasons.append(entry)
                 entry = f"no ({reasons.index(entry) + 1})"

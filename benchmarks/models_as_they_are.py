@@ -29,6 +29,7 @@ from benchmarks.complaints import GENERAL_ADVICE, Complaints
 
 import pymc_geodesic as pg
 from benchmarks.gallery_models import MODELS, GalleryModel
+from benchmarks.sampling_warnings import GENERAL_ADVICE, SamplingWarnings
 
 CHAINS, TUNE, DRAWS = 2, 1000, 1000
 MOST_ROWS_OF_GMC, FEWEST_ROWS_OF_SGGMC = 8_000, 4_000
@@ -56,7 +57,7 @@ class Run:
 def sample(model: pm.Model, names: list[str], make_step: Callable[[], Any] | None) -> Run:
     """Sample by a step, or by nutpie without one."""
     began = time.perf_counter()
-    with model, Complaints() as complaints, warnings.catch_warnings(record=True) as caught:
+    with model, SamplingWarnings() as logged, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         given = {"nuts_sampler": "nutpie"} if make_step is None else {"step": make_step()}
         idata = pm.sample(
@@ -65,7 +66,7 @@ def sample(model: pm.Model, names: list[str], make_step: Callable[[], Any] | Non
         )  # fmt: skip
     seconds = time.perf_counter() - began
     messages = [str(each.message) for each in caught if "pymc_geodesic" in str(each.filename)]
-    messages += [each for each in complaints.messages if not each.startswith(GENERAL_ADVICE)]
+    messages += [each for each in logged.messages if not each.startswith(GENERAL_ADVICE)]
     return Run({name: idata.posterior[name].values for name in names}, seconds, messages)
 
 
