@@ -51,10 +51,10 @@ class TemperatureAnnealingSettings:
         Arc length over which curvature is measured before there is a step size, where the density
         is flat; chosen by hand.
     max_thermostat : float
-        Bound of (γ + ξ)/γ, because a start far from the posterior, or a visit to the edge of a
-        simplex, would raise ξ for long. Without it, after the warm-up, the effective sample size of
-        the squares of three proportions was 345 of 20,000, with it 19,500 (gSGNHT, "compact" of
-        ``tests/steps/test_every_route.py``).
+        Bound of (γ + ξ)/γ in multiples of what compensates gradient noise, because a start far
+        from the posterior, or a visit to the edge of a simplex, would raise ξ for long. Without it,
+        after the warm-up, the effective sample size of the squares of three proportions was 345 of
+        20,000, with it 19,500 (gSGNHT, "compact" of ``tests/steps/test_every_route.py``).
     reported_bias : float
         Bias of the variance by minibatch noise above which draws with local variables are
         diagnosed; chosen by hand.
@@ -117,7 +117,7 @@ class TemperatureAnnealing(ModelCoordinates):
     starts_anywhere : bool
         Whether the first temperature is the same wherever the chain starts.
     max_annealed_thermostat : float
-        Bound of (γ + ξ)/γ while the target temperature is above 1.
+        Bound of (γ + ξ)/γ while the target temperature is above 1, in the same multiples.
     obstacle : Ineligible
         Why coordinates are not whitened.
     """
@@ -229,14 +229,15 @@ class TemperatureAnnealing(ModelCoordinates):
         if not tune and self._fixed is not None and step_size == self._last[0]:
             return Proposal(self._fixed, minibatches, n_grad)
         self._last = step_size, friction
-        temperatures = self._temperatures(step_size, friction) if tune else np.ones(friction.size)
+        bias = self._rule.bias(self._measured, step_size, friction)
+        temperatures = self._temperatures(bias) if tune else np.ones(friction.size)
         parameters = LangevinParameters(
             step_size,
             np.repeat(friction, self._widths),
             noise,
             self._n_steps,
             temperatures,
-            self._thermostat_bounds(temperatures),
+            self._thermostat_bounds(temperatures, bias),
             block_friction=friction,
         )
         self._fixed = None if tune else parameters
@@ -251,20 +252,28 @@ class TemperatureAnnealing(ModelCoordinates):
             self._state.friction = self._rule.friction(self._measured, step_size)
         return self._state.friction
 
-    def _temperatures(self, step_size: float, friction: np.ndarray) -> np.ndarray:
-        """Target temperatures: those of the gradient noise, less the bias allowed at the end."""
-        bias = self._rule.bias(self._measured, step_size, friction)
-        return 1.0 + np.maximum(bias - self._measured.last_bias, 0.0)
+    def _temperatures(self, bias: np.ndarray) -> np.ndarray:
+        """Target temperatures: those of the gradient noise, less the bias allowed at the end.
 
-    def _thermostat_bounds(self, temperatures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        With a step size or friction that the user specified the noise may exceed what is allowed:
+        the thermostats then compensate the difference, and have done so when the warm-up ends.
+        """
+        annealed = np.minimum(bias, self._measured.allowed_bias)
+        return 1.0 + np.maximum(annealed - self._measured.last_bias, 0.0)
+
+    def _thermostat_bounds(
+        self, temperatures: np.ndarray, bias: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of ξ/γ; ξ ≥ 0 while the target temperature is above 1.
 
-        ξ/γ has a standard deviation below 0.25. Near the edge of a simplex, where the gradient is
-        not bounded, a single kick may multiply v·v by hundreds, and ξ, once as large, would hold
-        the variable for hundreds of draws.
+        Gradient noise that raises the temperature to 1 + bias is compensated by a (γ + ξ)/γ with
+        the mean (1 + bias)/T; around it ξ/γ has a standard deviation below 0.25. Near the edge of a
+        simplex, where the gradient is not bounded, a single kick may multiply v·v by hundreds, and
+        ξ, once as large, would hold the variable for hundreds of draws.
         """
         anneals, largest = temperatures != 1.0, SETTINGS.max_thermostat
-        upper = np.where(anneals, self._max_annealed_thermostat, largest) - 1.0
+        multiple = np.where(anneals, self._max_annealed_thermostat, largest)
+        upper = multiple * (1.0 + bias) / temperatures - 1.0
         return np.where(anneals, 0.0, -largest - 1.0), upper
 
     def update(

@@ -412,11 +412,12 @@ def _consecutive(n: int, numbers: np.ndarray, rng: np.random.Generator) -> np.nd
 def _extreme_rows(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """Find the rows with the largest and smallest values of columns.
 
-    A statistic such as ``x.max()`` has the same value for nearly all other rows.
+    A statistic such as ``x.max()`` has the same value for nearly all other rows. Integers are left
+    out: an index that exceeds its array has a message of its own.
     """
     found: list[int] = []
     for array in sorted(arrays.values(), key=lambda each: each.ndim):
-        if array.ndim in (1, 2) and array.size and array.dtype.kind in "biuf":
+        if array.ndim in (1, 2) and array.size and array.dtype.kind in "bf":
             columns = array.reshape(len(array), -1)[:, :_COLUMNS]
             found += [int(row) for row in (*columns.argmax(axis=0), *columns.argmin(axis=0))]
     return np.array(list(dict.fromkeys(found))[: 2 * _COLUMNS], dtype=np.int64)
