@@ -298,7 +298,6 @@ def test_topic_gradient_meets_the_documents_twice():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"local": ["z"]}, "minibatch"),
         ({"local": ["m"], "minibatch": ["y"], "batch_size": 10}, "'m' is a scalar"),
         ({"local": ["z"], "minibatch": ["y"], "batch_size": 10, "local_draws": 0}, "local_draws"),
         ({"local": ["z"], "minibatch": ["y"], "batches": []}, "batches"),
