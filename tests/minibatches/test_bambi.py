@@ -6,6 +6,7 @@ import pymc as pm
 import pytest
 
 from pymc_geodesic import SGGMC
+from tests.grids import by_default
 
 bambi = pytest.importorskip("bambi", reason="needs Bambi")
 
@@ -40,7 +41,9 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", by_default(["group effects", "splines and offset"], of=list(MODELS))
+)
 def test_gradient_over_all_minibatches_is_that_of_the_model(name):
     formula, options = MODELS[name]
     built = bambi.Model(formula, DATA, **options)
