@@ -19,6 +19,13 @@ from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
+_ELEMENTWISE = {
+    "LogTransform": plain.log,
+    "LogOddsTransform": plain.logodds,
+    "CircularTransform": plain.circular,  # not in PyMC 6.3
+}
+"""Transforms of plain arrays, by the names of those of `pymc.dims`."""
+
 
 def has_named_axes(model: Model) -> bool:
     """Whether a model has variables, data or potentials of `pymc.dims`."""
@@ -124,12 +131,9 @@ def _plain_transform(rv: Variable, transform: Transform | None) -> Transform | N
     if transform is None or not isinstance(transform, named.DimTransform):
         return transform
     dims = getattr(rv.type, "dims", ())
-    if isinstance(transform, named.LogTransform):
-        return plain.log
-    if isinstance(transform, named.LogOddsTransform):
-        return plain.logodds
-    if isinstance(transform, named.CircularTransform):
-        return plain.circular
+    name = type(transform).__name__
+    if name in _ELEMENTWISE:
+        return _ELEMENTWISE[name]
     if isinstance(transform, named.IntervalTransform):
         return plain.Interval(transform.lower.data, transform.upper.data)
     if isinstance(transform, named.SimplexTransform) and dims[-1:] == (transform.core_dim,):

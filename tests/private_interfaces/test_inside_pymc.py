@@ -368,9 +368,10 @@ def test_total_size():
 
 
 def test_transforms_of_named_axes():
-    """Each has a counterpart for plain arrays in `densities.named_axes`."""
+    """Each has a counterpart for plain arrays in `densities.named_axes`, circular ones by name."""
     names = {name for name, kind in vars(transforms).items() if isinstance(kind, type)}
-    assert names - {"Transform", "DimTransform", "XTensorConstant"} == {
-        "LogTransform", "LogOddsTransform", "CircularTransform", "IntervalTransform",
+    known = names - {"Transform", "DimTransform", "XTensorConstant", "CircularTransform"}
+    assert known == {
+        "LogTransform", "LogOddsTransform", "IntervalTransform",
         "SimplexTransform", "ZeroSumTransform",
     }  # fmt: skip
