@@ -19,6 +19,8 @@ from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.minibatches.model_rows import model_with
+
 _ELEMENTWISE = {
     "LogTransform": plain.log,
     "LogOddsTransform": plain.logodds,
@@ -67,33 +69,14 @@ def without_named_axes(model: Model) -> Model:
     """
     if not has_named_axes(model):
         return model
-    terms = [*model.basic_RVs, *model.potentials]
     observed = [model.rvs_to_values[rv] for rv in model.observed_RVs]
-    graphs = _lowered([*terms, *observed, *model.data_vars])
-    lowered = dict(zip([*terms, *observed, *model.data_vars], graphs, strict=True))
-    copy, dims = Model(model=None), model.named_vars_to_dims
-    copy.add_coords(model.coords, lengths=model.dim_lengths)
-    for data in model.data_vars:
-        copy.data_vars.append(lowered[data])
-        copy.add_named_variable(lowered[data], dims=dims.get(data.name))
-    for rv in model.basic_RVs:
-        new, is_free = lowered[rv], rv in model.free_RVs
-        new.name = rv.name
-        (copy.free_RVs if is_free else copy.observed_RVs).append(new)
-        copy.create_value_var(
-            new,
-            transform=_plain_transform(rv, model.rvs_to_transforms[rv]),
-            default_transform=None,
-            value_var=None if is_free else lowered[model.rvs_to_values[rv]],
-        )
-        copy.set_initval(new, model.rvs_to_initial_values.get(rv) if is_free else None)
-        copy.add_named_variable(new, dims=dims.get(rv.name))
-    for potential in model.potentials:
-        new = lowered[potential]
-        new.name = potential.name
-        copy.potentials.append(new)
-        copy.add_named_variable(new, dims=dims.get(potential.name))
-    return copy
+    variables = [*model.basic_RVs, *model.potentials, *observed, *model.data_vars]
+    lowered = dict(zip(variables, _lowered(variables), strict=True))
+    of_free = dict.fromkeys(model.rvs_to_values[rv] for rv in model.free_RVs)
+    transforms = {rv: _plain_transform(rv, t) for rv, t in model.rvs_to_transforms.items()}
+    return model_with(
+        model, lowered | of_free, [lowered[each] for each in model.data_vars], transforms
+    )
 
 
 def _lowered(variables: list[Variable]) -> list[TensorVariable]:

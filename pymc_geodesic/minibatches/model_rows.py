@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from pymc.logprob.transforms import Transform
 from pymc.model import Model
 from pytensor import shared
 from pytensor.compile.builders import OpFromGraph, SymbolicOp
@@ -320,30 +323,51 @@ def with_containers(model: Model, rows: ModelRows) -> Model:
             replaced.update(zip(node.outputs, _outputs(node, inputs), strict=True))
     if not replaced:
         return model
-    copy = Model(model=None)
+    return model_with(model, replaced, [*model.data_vars, *containers.values()])
+
+
+def model_with(
+    model: Model,
+    replaced: Mapping[Variable, Any],
+    data: Iterable[Variable],
+    transforms: Mapping[Variable, Transform | None] = MappingProxyType({}),
+) -> Model:
+    """Make a model of the same names in which some variables are replaced.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    replaced : mapping
+        What takes the place of random variables, potentials and values. With None in the place of a
+        value the new model makes its own.
+    data : iterable of Variable
+        Data containers of the new model.
+    transforms : mapping
+        What takes the place of the transform of a random variable.
+    """
+    copy, dims = Model(model=None), model.named_vars_to_dims
     copy.add_coords(model.coords, lengths=model.dim_lengths)
-    dims = model.named_vars_to_dims
-    for data in (*model.data_vars, *containers.values()):
-        copy.data_vars.append(data)
-        copy.add_named_variable(data, dims=dims.get(data.name))
+
+    def add(new: Variable, kind: list[Any], name: str) -> None:
+        new.name = name
+        kind.append(new)
+        copy.add_named_variable(new, dims=dims.get(name))
+
+    for each in data:
+        add(each, copy.data_vars, each.name)
     for rv in model.basic_RVs:
         new, value = replaced.get(rv, rv), model.rvs_to_values[rv]
         is_free = rv in model.free_RVs
-        (copy.free_RVs if is_free else copy.observed_RVs).append(new)
+        add(new, copy.free_RVs if is_free else copy.observed_RVs, rv.name)
         copy.create_value_var(
             new,
-            transform=model.rvs_to_transforms[rv],
+            transform=transforms.get(rv, model.rvs_to_transforms[rv]),
             default_transform=None,
-            value_var=containers.get(value, value),
+            value_var=replaced.get(value, value),
         )
         copy.set_initval(new, model.rvs_to_initial_values.get(rv) if is_free else None)
-        new.name = rv.name
-        copy.add_named_variable(new, dims=dims.get(rv.name))
     for potential in model.potentials:
-        new = replaced.get(potential, potential)
-        copy.potentials.append(new)
-        new.name = potential.name
-        copy.add_named_variable(new, dims=dims.get(potential.name))
+        add(replaced.get(potential, potential), copy.potentials, potential.name)
     return copy
 
 
