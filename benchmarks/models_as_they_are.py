@@ -116,7 +116,7 @@ def rows_of_table(gallery: GalleryModel, n_rows: int) -> None:
             run = sample(model, names, make_step)
         except (ValueError, TypeError, pm.exceptions.SamplingError) as error:
             message = " ".join(str(error).split(". See ")[0].split())
-            print(f"{start} `{call}` | refused: {message} | | | | | |", flush=True)
+            print(f"{start} `{call}` | error: {message} | | | | | |", flush=True)
             continue
         print(f"{start} `{call}` | {compare(run, reference)} |", flush=True)
 
