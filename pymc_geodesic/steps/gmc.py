@@ -13,6 +13,7 @@ from pymc_geodesic.arguments import (
     checked_metric_or_covariance,
     plain_number,
 )
+from pymc_geodesic.densities.group_effects import find_effects
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
@@ -201,6 +202,12 @@ class GMC(GeodesicStep):
             compile_kwargs=compile_kwargs,
         )
         check_exact("GMC", self.estimator, self.minibatches)
+        effects = None
+        if isinstance(metric, str) and metric in ("auto", "sparse") and step_size is None:
+            if self.local:
+                effects = None
+            else:
+                effects = find_effects(self.model, self.variables, compile_kwargs)
         self.adaptation = trajectory_adaptation(
             self.estimator,
             self.product,
@@ -210,6 +217,7 @@ class GMC(GeodesicStep):
             metric=metric,
             angles=angles_of(self.variables),
             initial_step_size=step_size_by_curvature,
+            effects=effects,
         )
         self.sampler = HMCSampler(
             self.adaptation,

@@ -10,13 +10,16 @@ import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import TrajectoryAdaptation
 from pymc_geodesic.adaptation.components import curved_variables
+from pymc_geodesic.adaptation.sparse_metric import SparseMetric, SparseTrajectories
 from pymc_geodesic.adaptation.step_size import InitialStepSize, StepSizeAdaptation
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.arguments import DEFAULT_STEPS
+from pymc_geodesic.densities.group_effects import GroupEffects
 from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.partial_centering import PartialCentering
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
@@ -80,6 +83,7 @@ def trajectory_adaptation(
     metric: str | np.ndarray | None,
     angles: Collection[str],
     initial_step_size: InitialStepSize,
+    effects: GroupEffects | None = None,
 ) -> TrajectoryAdaptation:
     """Choose the adaptation of Hamiltonian trajectories.
 
@@ -95,7 +99,23 @@ def trajectory_adaptation(
         Initial step size of dual averaging in the coordinates of the model.
     step_size, n_steps, target_accept, metric
         See `pymc_geodesic.GMC`.
+    effects : GroupEffects, optional
+        Effects of a hierarchical model, for ``metric="sparse"``.
     """
+    if effects is not None:
+        entries = [np.arange(each.part.start, each.part.stop) for each in effects.effects]
+        centering = PartialCentering(
+            estimate.logp_grad, effects.prior, product.size, np.concatenate(entries)
+        )
+        inner = WhitenedTrajectories(
+            AdaptedGradient(product.size, [], centering.logp_grad),
+            product,
+            target_accept=target_accept,
+            metric="auto",
+            n_steps=n_steps,
+            can_reuse_gradient=True,
+        )
+        return SparseTrajectories(SparseMetric(effects, centering), inner)
     if metric is not None and step_size is None and not estimate.is_local:
         parts = curved_variables(product)
         return WhitenedTrajectories(

@@ -1,0 +1,452 @@
+"""Sparse metric of hierarchical models: factorization, center, and its place in the warm-up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import LinAlgError, cholesky
+
+from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
+from pymc_geodesic.gradients.partial_centering import PartialCentering, TriangularFactor
+from pymc_geodesic.kernels.gmc import Leapfrog
+from pymc_geodesic.manifolds import Product
+from pymc_geodesic.monitoring.funnels import Funnel
+from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evaluate
+
+_log = logging.getLogger("pymc")
+
+
+@dataclass(frozen=True)
+class SparseMetricSettings:
+    """Constants of the sparse metric.
+
+    Attributes
+    ----------
+    max_dense : int
+        Maximum number of coordinates with a dense factor, 128 MB.
+    max_fill : float
+        Maximum number of products of the elimination of one group that are computed sparsely, some
+        seconds.
+    max_others : int
+        Maximum number of coordinates that are no effects: each costs one pass over the rows per
+        factorization.
+    n_rounds, n_held : int
+        Newton steps at the beginning of a chain, and of these the first with fixed scales.
+    max_change : float
+        Bound of the change of the logarithm of a scale in one of these steps.
+    max_halvings : int
+        Halvings of a step that decreases the density.
+    updates : tuple of float
+        Fractions of the warm-up after which the metric is computed again at the mean of the draws.
+    """
+
+    max_dense: int = 4096
+    max_fill: float = 2e8
+    max_others: int = 300
+    n_rounds: int = 12
+    n_held: int = 2
+    max_change: float = 1.0
+    max_halvings: int = 10
+    updates: tuple[float, ...] = (0.1, 0.3)
+
+
+SETTINGS = SparseMetricSettings()
+
+
+# --- factorization ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Coordinates that are eliminated together: one column of an effect.
+
+    Attributes
+    ----------
+    coordinates : ndarray of int
+    before : set of int
+        Groups that are eliminated earlier, because their prior depends on this one.
+    """
+
+    coordinates: np.ndarray
+    before: frozenset[int]
+
+
+def triangular_factor(
+    precision: sparse.csr_matrix,
+    groups: Sequence[Group],
+    others: np.ndarray,
+    prior_precision: np.ndarray,
+) -> TriangularFactor:
+    """Factor a sparse precision matrix by elimination of one group after the other.
+
+    A group without couplings of its own entries has a diagonal block, and its elimination changes
+    the others by sparse products. When no such group is left, the remaining coordinates have a
+    dense factor. Where they are too many, the couplings within or between groups that cost most
+    memory are left out.
+
+    Parameters
+    ----------
+    precision : csr_matrix, shape (size, size)
+    groups : list of Group
+    others : ndarray of int
+        Coordinates that are no effects; they are eliminated last.
+    prior_precision : ndarray, shape (size,)
+        Precision of the prior of each effect; zero for others.
+
+    Returns
+    -------
+    TriangularFactor
+    """
+    remaining = dict(enumerate(groups))
+    coordinates = np.concatenate([*(g.coordinates for g in groups), others])
+    matrix = precision[coordinates][:, coordinates].tocsr()
+    order: list[np.ndarray] = []
+    segments: list[tuple[int, int, bool]] = []
+    rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    diagonals: list[np.ndarray] = []
+    parents = {k for k, g in enumerate(groups) if g.before}
+    start = 0
+
+    def local(chosen: np.ndarray) -> np.ndarray:
+        where = np.full(precision.shape[0], -1)
+        where[coordinates] = np.arange(len(coordinates))
+        return where[chosen]
+
+    while remaining:
+        free = [k for k, g in remaining.items() if not g.before & remaining.keys()]
+        free.sort(key=lambda k: -len(remaining[k].coordinates))
+        blocks = {k: matrix[at][:, at] for k in free for at in [local(groups[k].coordinates)]}
+        diagonal = [k for k in free if _is_diagonal(blocks[k])]
+        if not diagonal and len(coordinates) <= SETTINGS.max_dense:
+            break
+        chosen = (diagonal or free)[0]
+        if not diagonal:
+            _log.info("the sparse metric leaves out couplings within a group of effects")
+        own = local(groups[chosen].coordinates)
+        is_own = np.zeros(len(coordinates), dtype=bool)
+        is_own[own] = True
+        later = np.flatnonzero(~is_own)
+        pivot = matrix.diagonal()[own]
+        coupling = matrix[own][:, later].tocsr()
+        fill = float(np.square(np.diff(coupling.indptr).astype(float)).sum())
+        if fill > SETTINGS.max_fill and len(later) > SETTINGS.max_dense:
+            _log.info("the sparse metric leaves out couplings between groups of effects")
+            coupling = coupling @ sparse.diags(np.isin(coordinates[later], others).astype(float))
+            coupling.eliminate_zeros()
+        scaled = sparse.diags(1.0 / pivot) @ coupling
+        kept = matrix[later][:, later]
+        if fill > SETTINGS.max_fill and len(later) <= SETTINGS.max_dense:
+            matrix = sparse.csr_matrix(kept.toarray() - _dense_product(coupling, scaled))
+        else:
+            matrix = (kept - coupling.T @ scaled).tocsr()
+        scaled = scaled.tocsr()
+        rows.append((np.diff(scaled.indptr), coordinates[later][scaled.indices], scaled.data))
+        order.append(groups[chosen].coordinates)
+        diagonals.append(pivot)
+        segments.append((start, start + len(own), chosen in parents))
+        start += len(own)
+        coordinates = coordinates[later]
+        del remaining[chosen]
+
+    n_sparse = start
+    last: list[np.ndarray] = []
+    while remaining:
+        free = [k for k, g in remaining.items() if not g.before & remaining.keys()]
+        chosen = max(free, key=lambda k: len(remaining[k].coordinates))
+        last.append(groups[chosen].coordinates)
+        segments.append((start, start + len(last[-1]), chosen in parents))
+        start += len(last[-1])
+        del remaining[chosen]
+    last.append(others)
+    segments.append((start, start + len(others), True))
+    order += last
+    at = local(np.concatenate(last))
+    lower = _lower_factor(matrix[at][:, at].toarray())
+    pivots = np.diagonal(lower).copy()
+    joined = np.concatenate(order).astype(np.int64)
+    position = np.empty(precision.shape[0], dtype=np.int64)
+    position[joined] = np.arange(len(joined))
+    counts = np.concatenate([np.zeros(1, dtype=np.int64), *(count for count, _, _ in rows)])
+    columns = [position[column] for _, column, _ in rows]
+    prior = prior_precision[joined]
+    weight = np.maximum(np.concatenate([*diagonals, pivots**2]) - prior, 0.0)
+    return TriangularFactor(
+        order=joined,
+        segments=np.array(segments, dtype=np.int64),
+        starts=np.cumsum(counts, dtype=np.int64),
+        columns=np.concatenate([np.empty(0, dtype=np.int64), *columns]),
+        couplings=np.concatenate([np.empty(0), *(data for _, _, data in rows)]),
+        dense=np.ascontiguousarray(lower.T / pivots[:, np.newaxis]),
+        precision=weight + prior,
+        weight=weight,
+    )
+
+
+def _is_diagonal(block: sparse.csr_matrix) -> bool:
+    """Whether entries off the diagonal are zero, up to rounding."""
+    sizes = np.sqrt(block.diagonal())
+    entries = block.tocoo()
+    off = entries.row != entries.col
+    bound = 1e-9 * sizes[entries.row[off]] * sizes[entries.col[off]]
+    return bool((np.abs(entries.data[off]) <= bound).all())
+
+
+def _dense_product(left: sparse.csr_matrix, right: sparse.csr_matrix) -> np.ndarray:
+    """Return leftᵀ right, by dense products of chunks of rows."""
+    total = np.zeros((left.shape[1], right.shape[1]))
+    for start in range(0, left.shape[0], 1024):
+        total += left[start : start + 1024].toarray().T @ right[start : start + 1024].toarray()
+    return total
+
+
+def _lower_factor(matrix: np.ndarray) -> np.ndarray:
+    """Cholesky factor, of the matrix with a larger diagonal if it is not positive definite."""
+    diagonal = np.maximum(np.diagonal(matrix), 1e-10)
+    scale = np.sqrt(diagonal)
+    correlations = matrix / scale / scale[:, np.newaxis]
+    np.fill_diagonal(correlations, 1.0)
+    for ridge in (0.0, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0, 10.0):
+        try:
+            factor = cholesky(correlations + ridge * np.eye(len(matrix)), lower=True)
+        except LinAlgError:
+            continue
+        return factor * scale[:, np.newaxis]
+    return np.diag(scale)
+
+
+# --- the metric ---------------------------------------------------------------------------------
+
+
+class EffectsLike(Protocol):
+    """Group effects of a model; see `pymc_geodesic.densities.group_effects.GroupEffects`."""
+
+    effects: Sequence[Any]
+    others: np.ndarray
+    size: int
+
+    def precision(self, x: np.ndarray) -> sparse.csr_matrix:
+        """Precision matrix of effects and other coordinates at a position."""
+
+
+class SparseMetric:
+    """Coordinates in which a hierarchical posterior is close to a standard normal distribution.
+
+    Parameters
+    ----------
+    effects : EffectsLike
+    centering : PartialCentering
+    """
+
+    def __init__(self, effects: EffectsLike, centering: PartialCentering) -> None:
+        self._effects, self.centering = effects, centering
+        children: dict[str, set[int]] = {each.name: set() for each in effects.effects}
+        names = [each.name for each in effects.effects for _ in each.columns]
+        for each in effects.effects:
+            for parent in each.parents:
+                children[parent] |= {k for k, name in enumerate(names) if name == each.name}
+        self._groups = [
+            Group(column, frozenset(children[each.name]))
+            for each in effects.effects
+            for column in each.columns
+        ]
+        self._entries = np.concatenate(
+            [np.arange(each.part.start, each.part.stop) for each in effects.effects]
+        )
+        self.center = np.zeros(effects.size)
+
+    def set_center(self, x: np.ndarray) -> None:
+        """Factor the precision matrix at a position, which becomes the origin."""
+        precision = self._effects.precision(x)
+        _, log_p, _ = self.centering.parameters(x)
+        prior = np.zeros(self._effects.size)
+        prior[self._entries] = np.exp(log_p)
+        precision = precision + self._information_on_scales(x, precision.diagonal(), prior)
+        factor = triangular_factor(precision, self._groups, self._effects.others, prior)
+        self.center = x.copy()
+        self.centering.set_factor(x, factor)
+        self._scale_bounds = np.sqrt(np.maximum(precision.diagonal()[self._scales], 1e-10))
+
+    def _information_on_scales(
+        self, x: np.ndarray, precision: np.ndarray, prior: np.ndarray
+    ) -> sparse.csr_matrix:
+        """Expected information of each effect on the parameters of its prior.
+
+        Given the other effects, one with the conditional precision D and the prior precision p has
+        the information κ²/2 on log p, κ = 1 − p/D. It is at least that of half an effect, because
+        the density decreases towards scales of zero.
+        """
+        size, others = self._effects.size, self._effects.others
+        information = np.zeros((len(others), len(others)))
+        is_scale = np.zeros(size, dtype=bool)
+        place = {coordinate: k for k, coordinate in enumerate(self._entries)}
+        for group in self._groups:
+            shrinkage = np.maximum(1.0 - prior[group.coordinates] / precision[group.coordinates], 0)
+            amounts = np.maximum(shrinkage**2, 1e-12)
+            coefficients = np.zeros(len(self._entries))
+            coefficients[[place[c] for c in group.coordinates]] = amounts / amounts.sum()
+            slope = self.centering.slopes(x, coefficients)[others]
+            information += max(0.5 * amounts.sum(), 0.25) * np.outer(slope, slope)
+            is_scale[others] |= slope != 0.0
+        self._scales = np.flatnonzero(is_scale)
+        row, column = np.meshgrid(others, others, indexing="ij")
+        entries = information.ravel(), (row.ravel(), column.ravel())
+        return sparse.coo_matrix(entries, shape=(size, size)).tocsr()
+
+    def find_center(self, x: np.ndarray) -> tuple[np.ndarray, int]:
+        """Approximate the center of the posterior by Newton steps, from a position.
+
+        In the coordinates z the joint mode is that of the marginal density of the scales, in
+        Laplace's approximation. The first steps keep the scales.
+
+        Returns
+        -------
+        x : ndarray
+        n_grad : int
+            Gradient evaluations.
+        """
+        n_grad = 0
+        for k in range(SETTINGS.n_rounds):
+            self.set_center(x)
+            z = self.centering.whiten(x)
+            value, step = self._evaluate(z)
+            n_grad += 1
+            if not np.isfinite(value):
+                break
+            bound = SETTINGS.max_change * self._scale_bounds if k >= SETTINGS.n_held else 0.0
+            step[self._scales] = np.clip(step[self._scales], -bound, bound)
+            improved = None
+            for _ in range(SETTINGS.max_halvings):
+                found, _ = self._evaluate(z + step)
+                n_grad += 1
+                if found > value:
+                    improved = z + step
+                    break
+                step *= 0.5
+            if improved is not None:
+                x = self.centering.to_position(improved)
+            small = step @ step < 0.01 * step.size
+            if k >= SETTINGS.n_held and (improved is None or small):
+                break
+        self.set_center(x)
+        return x, n_grad
+
+    def _evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
+        """Log-density and gradient."""
+        output = np.empty(z.size + 1)
+        logp_grad = self.centering.logp_grad
+        evaluate(logp_grad.address, z, 0, logp_grad.context, output)
+        logp_grad.raise_error()
+        return float(output[-1]), output[:-1]
+
+
+class SparseTrajectories:
+    """Trajectories in the coordinates of a `SparseMetric`, adapted further by those of draws.
+
+    Parameters
+    ----------
+    metric : SparseMetric
+    inner : WhitenedTrajectories
+        Adaptation in the coordinates of the metric.
+    """
+
+    is_whitened = needs_warm_up = True
+
+    def __init__(self, metric: SparseMetric, inner: WhitenedTrajectories) -> None:
+        self._metric, self._inner = metric, inner
+        self.product: Product = inner.product
+        self.minibatch_remedy = inner.minibatch_remedy
+        self._n_tune = self._n_draws = 0
+        self._sum = np.zeros(self.product.size)
+        self._n_sum = 0
+
+    def __repr__(self) -> str:
+        """Describe what is adapted."""
+        return (
+            "adapts metric='sparse' with partial centering, step size and length of trajectories."
+        )
+
+    @property
+    def can_reuse_gradient(self) -> bool:
+        """See `TrajectoryAdaptation`."""
+        return self._inner.can_reuse_gradient
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether a warm-up has chosen the parameters."""
+        return self._inner.is_tuned
+
+    @property
+    def logp_grad(self) -> GradientFunctionLike:
+        """Gradient in whitened coordinates, followed by the log-density."""
+        return self._inner.logp_grad
+
+    def initialize(self, n_tune: int) -> None:
+        """Begin a chain; see `TrajectoryAdaptation`."""
+        self._n_tune, self._n_draws, self._n_sum = n_tune, 0, 0
+        self._updates = {int(fraction * n_tune) for fraction in SETTINGS.updates}
+        self._inner.initialize(n_tune)
+
+    def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
+        """Coordinates of a position; see `TrajectoryAdaptation`."""
+        n_grad = 0
+        if first and self._n_tune:
+            x, n_grad = self._metric.find_center(x)
+        z, gradient, more = self._inner.start(self._metric.centering.whiten(x), first=first)
+        return z, gradient, n_grad + more
+
+    def to_position(self, z: np.ndarray) -> np.ndarray:
+        """Position in the coordinates of the model."""
+        return self._metric.centering.to_position(self._inner.to_position(z))
+
+    def propose(
+        self, z: np.ndarray, stream: np.ndarray, *, tune: bool
+    ) -> tuple[int, Leapfrog, int]:
+        """Choose a trajectory; see `TrajectoryAdaptation`."""
+        return self._inner.propose(z, stream, tune=tune)
+
+    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+        """Adapt step size and metric; see `TrajectoryAdaptation`."""
+        changed, n_grad = self._inner.update(z, acceptance)
+        self._n_draws += 1
+        present = z if changed is None else changed
+        here = self._inner.to_position(present)
+        self._sum = here.copy() if self._n_sum == 0 else self._sum + here
+        self._n_sum += 1
+        if self._n_draws not in self._updates:
+            return changed, n_grad
+        x = self._metric.centering.to_position(here)
+        self._metric.set_center(self._metric.centering.to_position(self._sum / self._n_sum))
+        self._n_sum = 0
+        self._inner.initialize(self._n_tune - self._n_draws)
+        present, _, more = self._inner.start(self._metric.centering.whiten(x), first=True)
+        return present, n_grad + more
+
+    def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
+        """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""
+        return self._inner.funnel(in_model)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Center of the metric, and state of the adaptation in its coordinates."""
+        return {
+            "center": self._metric.center.copy(),
+            "n_tune": self._n_tune,
+            "n_draws": self._n_draws,
+            "sum": self._sum.copy(),
+            "n_sum": self._n_sum,
+            "inner": self._inner.state,
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.initialize(state["n_tune"])
+        self._n_draws, self._n_sum = state["n_draws"], state["n_sum"]
+        self._sum = state["sum"].copy()
+        if self._n_draws:
+            self._metric.set_center(state["center"])
+        self._inner.state = state["inner"]

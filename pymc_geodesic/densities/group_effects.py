@@ -1,0 +1,628 @@
+r"""Group effects of a model: how rows use them, their curvature, and their priors.
+
+A group effect is a variable with a normal prior of which each row of the observations takes one
+entry by an index, as ``effect[group]`` in ``effect[group] + X @ beta``. A row then depends on a few
+entries, so that the Hessian is sparse, and each of its entries is a sum over the rows of a group.
+
+An effect that is written non-centered, ``scale * offset[group]`` with standard normal offsets, is
+the effect ``e = q x`` of the offsets ``x``, where q is the scale. Curvature and priors here are
+those of e; for one that is written centered q = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.model import Model
+from pymc.pytensorf import compile as pymc_compile
+from pytensor.gradient import disconnected_grad, grad
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors, graph_inputs, io_toposort
+from pytensor.scalar.basic import Mul
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.random.basic import NormalRV
+from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.variable import TensorVariable
+from scipy import sparse
+
+from pymc_geodesic.densities.compilation import CompiledGradient, FixedArray, compile_gradient
+from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
+from pymc_geodesic.densities.model_terms import logp_terms
+from pymc_geodesic.densities.variables import ManifoldVariable
+
+# --- how rows use effects -----------------------------------------------------------------------
+
+
+class _NotByIndexError(Exception):
+    """An effect enters the rows in another way than by an index."""
+
+
+@dataclass(eq=False)
+class _Gathered:
+    """Entries of an effect that the rows of a term take.
+
+    Attributes
+    ----------
+    effect : int
+        Position of the variable among the effects.
+    index : TensorVariable
+        Integer vector, one entry of the first axis of the variable for each row.
+    columns : list of TensorVariable
+        Placeholder for each column of the entries, of one value per row.
+    entries : TensorVariable
+        The columns joined, in the coordinates of the model.
+    """
+
+    effect: int
+    index: TensorVariable
+    columns: list[TensorVariable]
+    entries: TensorVariable
+
+
+class _Rows:
+    """Graphs of terms in which `_Gathered` replaces ``effect[index]``.
+
+    An index is moved through elementwise functions to the effects: (μ + σ x)[i] = μ + σ x[i].
+
+    Parameters
+    ----------
+    effects : list of TensorVariable
+        Value variables.
+    """
+
+    def __init__(self, effects: Sequence[TensorVariable]) -> None:
+        self._effects = list(effects)
+        self.gathered: dict[tuple[int, Variable], _Gathered] = {}
+        self._moved: dict[tuple[Variable, Variable], Variable] = {}
+
+    def replace(self, graph: TensorVariable) -> TensorVariable:
+        """Replace entries of effects in the elementwise log-density of rows.
+
+        Raises
+        ------
+        _NotByIndexError
+            If another use of an effect remains.
+        """
+        replacements: dict[Variable, Variable] = {}
+        for node in io_toposort([], [graph]):
+            if _is_index(node) and self._uses_effects(node.inputs[0]):
+                replacements[node.outputs[0]] = self._entries(*node.inputs)
+        rows = graph.type.shape[0] if graph.type.ndim else None
+        for effect in self._effects:  # one row for each entry
+            if effect.type.shape[:1] == (rows,) and rows != 1:
+                replacements.setdefault(effect, self._entries(effect, pt.arange(rows)))
+        (replaced,) = rebuild_graphs([graph], replacements)
+        left = set(self._effects).intersection(graph_inputs([replaced]))
+        if left:
+            raise _NotByIndexError(*left)
+        return replaced
+
+    def _uses_effects(self, graph: Variable) -> bool:
+        return not set(self._effects).isdisjoint(ancestors([graph]))
+
+    def _entries(self, graph: Variable, index: Variable) -> Variable:
+        """Graph of ``graph[index]``, with the index moved to the effects."""
+        key = graph, index
+        if key not in self._moved:
+            self._moved[key] = self._moved_index(graph, index)
+        return self._moved[key]
+
+    def _moved_index(self, graph: Variable, index: Variable) -> Variable:
+        if graph.type.shape[:1] == (1,):
+            return graph
+        if not self._uses_effects(graph):
+            return graph[index]
+        if graph in self._effects:
+            return self._placeholder(graph, index).entries
+        node = graph.owner
+        if node is None:
+            raise _NotByIndexError(graph)
+        if isinstance(node.op, Elemwise):
+            return node.op(*(self._entries(each, index) for each in node.inputs))
+        if isinstance(node.op, DimShuffle) and node.op.new_order[:1] == (0,):
+            return node.op(self._entries(node.inputs[0], index))
+        if _is_index(node):
+            return self._entries(node.inputs[0], node.inputs[1][index])
+        raise _NotByIndexError(*set(self._effects).intersection(graph_inputs([graph])))
+
+    def _placeholder(self, effect: Variable, index: Variable) -> _Gathered:
+        position = self._effects.index(effect)
+        key = position, index
+        if key not in self.gathered:
+            width = 1 if effect.type.ndim == 1 else effect.type.shape[1]
+            columns = [pt.vector(f"{effect.name}_{k}", dtype="float64") for k in range(width)]
+            entries = columns[0] if effect.type.ndim == 1 else pt.stack(columns, axis=1)
+            self.gathered[key] = _Gathered(position, index, columns, entries)
+        return self.gathered[key]
+
+
+def _is_index(node: Any) -> bool:
+    """Whether a node is ``x[i]`` with a vector of integers i."""
+    return (
+        isinstance(node.op, AdvancedSubtensor)
+        and node.op.idx_list[:1] == (0,)
+        and all(isinstance(each, slice) and each == slice(None) for each in node.op.idx_list[1:])
+        and node.inputs[1].type.ndim == 1
+        and node.inputs[1].type.dtype.startswith(("int", "uint"))
+    )
+
+
+def _scale_of(entries: Iterable[TensorVariable], graphs: Sequence[Variable]) -> Variable | None:
+    """Scale q by which all uses of the entries of an effect are multiplied; None without one.
+
+    It is a product of factors that are equal for all rows and depend on variables of the model.
+    """
+    entries = set(entries)
+    scales: list[tuple[Variable, ...]] = []
+    for node in io_toposort([], graphs):
+        if entries.isdisjoint(node.inputs):
+            continue
+        if not (isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul)):
+            return None
+        others = [each for each in node.inputs if each not in entries]
+        scales.append(tuple(each for each in others if _is_scale(each)))
+    if not scales or not scales[0] or any(set(each) != set(scales[0]) for each in scales):
+        return None
+    product = pt.mul(*scales[0]) if len(scales[0]) > 1 else scales[0][0]
+    return pt.abs(product)[0]
+
+
+def _is_scale(graph: Variable) -> bool:
+    """Whether a factor is the same for all rows, and depends on variables of the model."""
+    return graph.type.shape[:1] == (1,) and any(
+        not isinstance(each, Constant) and not hasattr(each, "get_value")
+        for each in graph_inputs([graph])
+    )
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """A group effect.
+
+    Attributes
+    ----------
+    name : str
+    part : slice
+        Its coordinates in a position.
+    width : int
+        Entries of one group, such as an intercept and a slope.
+    is_centered : bool
+        Whether it is not written as ``scale * offset``.
+    parents : list of str
+        Other effects on which its prior mean depends.
+    """
+
+    name: str
+    part: slice
+    width: int
+    is_centered: bool
+    parents: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[np.ndarray]:
+        """Coordinates of each column."""
+        every = np.arange(self.part.start, self.part.stop)
+        return [every[k :: self.width] for k in range(self.width)]
+
+
+def find_effects(
+    model: Model, variables: Sequence[ManifoldVariable], compile_kwargs: Mapping[str, Any] | None
+) -> GroupEffects | None:
+    """Find the group effects of a model.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+        All free variables, in the order of a position.
+    compile_kwargs : mapping, optional
+        Passed to `pymc.compile`.
+
+    Returns
+    -------
+    GroupEffects or None
+        None if there are none, or variables with another geometry than the Euclidean.
+    """
+    if not all(v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables):
+        return None
+    if len(variables) < len(model.free_RVs):
+        return None
+    candidates = [v for v in variables if _may_be_effect(v)]
+    while candidates:
+        rows = _Rows([v.value for v in candidates])
+        terms = logp_terms(model)
+        try:
+            graphs = [rows.replace(terms[rv]) for rv in model.observed_RVs]
+        except _NotByIndexError as error:
+            left = set(error.args)
+            remaining = [v for v in candidates if v.value not in left]
+            if len(remaining) == len(candidates):
+                return None
+            candidates = remaining
+            continue
+        used = {each.effect for each in rows.gathered.values()}
+        if len(used) == len(candidates):
+            return GroupEffects(model, variables, candidates, rows, graphs, compile_kwargs)
+        nested = _parents_of(model, candidates, used)
+        if len(nested) == len(candidates):
+            return GroupEffects(model, variables, candidates, rows, graphs, compile_kwargs)
+        candidates = nested
+    return None
+
+
+def _may_be_effect(variable: ManifoldVariable) -> bool:
+    """Whether a variable is a vector or matrix with a normal prior."""
+    owner = variable.rv.owner
+    return (
+        owner is not None
+        and isinstance(owner.op, NormalRV)
+        and variable.coordinates_are_values
+        and len(variable.shape) in (1, 2)
+        and None not in variable.value.type.shape
+        and variable.shape[0] > 1
+    )
+
+
+def _parents_of(
+    model: Model, candidates: Sequence[ManifoldVariable], used: set[int]
+) -> list[ManifoldVariable]:
+    """Candidates that rows use, or that are in the prior mean of one that is kept."""
+    kept = {candidates[i].name for i in used}
+    while True:
+        means = [_parameters(v)[0] for v in candidates if v.name in kept]
+        above = set(ancestors(means))
+        new = {v.name for v in candidates if v.rv in above} - kept
+        if not new:
+            return [v for v in candidates if v.name in kept]
+        kept |= new
+
+
+def _parameters(variable: ManifoldVariable) -> list[TensorVariable]:
+    """Mean and standard deviation of a normal prior, as graphs of random variables."""
+    return list(variable.rv.owner.op.dist_params(variable.rv.owner))
+
+
+@dataclass(eq=False)
+class _CurvatureTerm:
+    """Compiled second derivatives of a term, and the coordinates they belong to.
+
+    Attributes
+    ----------
+    blocks : list of (effect, column, index)
+        Of each gathered column.
+    curvature : callable
+        Values → −∂²/∂u_k ∂u_l for k <= l, a number per row each, and the index of each block.
+    along : callable
+        (Values, direction) → −∂²/∂u_k ∂θ · direction, a number per row each, and −∂²/∂θ² ·
+        direction.
+    """
+
+    blocks: list[tuple[int, int]]
+    curvature: Any
+    along: Any
+
+
+class GroupEffects:
+    r"""Group effects of a model: precision matrix of the posterior, and parameters of the priors.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables, effects : list of ManifoldVariable
+        All variables, in the order of a position, and those that are effects.
+    rows : _Rows
+    graphs : list of TensorVariable
+        Elementwise log-densities of the observations, with placeholders for entries of effects.
+    compile_kwargs : mapping, optional
+        Passed to `pymc.compile`.
+
+    Attributes
+    ----------
+    effects : list of Effect
+    others : ndarray of int
+        Coordinates of all other variables.
+    prior : CompiledGradient
+        Function of a position x and of coefficients a, b, c, each with one number per entry of the
+        effects, whose output is the gradient of Σ (a m + b log p + c log q) in x, and m, log p and
+        log q. There m and p are mean and precision of the prior of the effects e = q x.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        variables: Sequence[ManifoldVariable],
+        effects: Sequence[ManifoldVariable],
+        rows: _Rows,
+        graphs: Sequence[TensorVariable],
+        compile_kwargs: Mapping[str, Any] | None,
+    ) -> None:
+        self._model, self._kwargs = model, dict(compile_kwargs or {})
+        self._values = [v.value for v in variables]
+        self._shapes = [v.value_shape for v in variables]
+        starts = np.cumsum([0, *(int(np.prod(shape, dtype=int)) for shape in self._shapes)])
+        parts = {
+            v.name: slice(int(a), int(b))
+            for v, a, b in zip(variables, starts[:-1], starts[1:], strict=True)
+        }
+        self.size = int(starts[-1])
+        self._others = [v.value for v in variables if v not in effects]
+        self._effect_values = [v.value for v in effects]
+        is_other = np.ones(self.size, dtype=bool)
+        for each in effects:
+            is_other[parts[each.name]] = False
+        self.others = np.flatnonzero(is_other)
+        self._set_scales(effects, rows, graphs)
+        self._set_priors(effects)
+        names = {v.rv: v.name for v in effects}
+        self.effects = [
+            Effect(
+                v.name,
+                parts[v.name],
+                1 if len(v.shape) == 1 else v.shape[1],
+                self._scales[i] is None,
+                tuple(names[rv] for rv in names if rv in set(ancestors([_parameters(v)[0]]))),
+            )
+            for i, v in enumerate(effects)
+        ]
+        self.prior = self._compile_priors()
+        self._terms = self._compile_terms(rows, graphs)
+        self._rest = self._compile_rest(effects)
+
+    @property
+    def n_entries(self) -> int:
+        """Number of entries of all effects."""
+        return sum(each.part.stop - each.part.start for each in self.effects)
+
+    # --- graphs ----------------------------------------------------------------------------------
+
+    def _set_scales(
+        self, effects: Sequence[ManifoldVariable], rows: _Rows, graphs: Sequence[TensorVariable]
+    ) -> None:
+        """Find q of each effect that is written non-centered."""
+        self._scales: list[Variable | None] = []
+        for i, effect in enumerate(effects):
+            entries = [each.entries for each in rows.gathered.values() if each.effect == i]
+            mean, sd = _parameters(effect)
+            is_standard = not any(
+                each in set(ancestors([mean, sd])) for each in self._model.free_RVs
+            ) and _is_constant(mean, 0.0)
+            self._scales.append(_scale_of(entries, graphs) if entries and is_standard else None)
+
+    def _set_priors(self, effects: Sequence[ManifoldVariable]) -> None:
+        """Graphs of m, log p and log q of each effect, in its shape."""
+        parameters = self._model.replace_rvs_by_values(
+            [each for effect in effects for each in _parameters(effect)]
+        )
+        self._priors: list[tuple[Variable, Variable, Variable]] = []
+        for i, effect in enumerate(effects):
+            mean, sd = parameters[2 * i : 2 * i + 2]
+            scale = self._scales[i]
+            log_q = pt.zeros(()) if scale is None else pt.log(scale)
+            log_p = -2.0 * (pt.log(sd) + log_q)
+            whole = pt.zeros(effect.shape)
+            self._priors.append((mean * pt.exp(log_q) + whole, log_p + whole, log_q + whole))
+
+    def _compile_priors(self) -> CompiledGradient:
+        values = [
+            pt.TensorType("float64", shape)(f"{value.name}_coordinates")
+            for value, shape in zip(self._values, self._shapes, strict=True)
+        ]
+        n = self.n_entries
+        parts = [
+            pt.concatenate([pt.flatten(each[k]) for each in self._priors]) for k in range(3)
+        ]
+        parts = rebuild_graphs(parts, dict(zip(self._values, values, strict=True)))
+        inputs, data = [], []
+        replacements: dict[Variable, Variable] = {}
+        for each in graph_inputs(parts):
+            held = each.get_value(borrow=True) if hasattr(each, "get_value") else None
+            if held is None and isinstance(each, Constant) and np.size(each.data) > 64:
+                held = np.asarray(each.data)
+            if held is not None:
+                replacements[each] = pt.TensorType(each.type.dtype, held.shape)()
+                inputs.append(FixedArray(replacements[each], held.shape))
+                data.append(np.ascontiguousarray(held))
+        parts = rebuild_graphs(parts, replacements)
+        weights = [pt.TensorType("float64", (n,))(name) for name in "abc"]
+        total = pt.add(*[pt.sum(w * part) for w, part in zip(weights, parts, strict=True)])
+        gradients = grad(total, values, disconnected_inputs="ignore")
+        function = compile_gradient(
+            [*values, *weights], inputs, [*gradients, *parts], None, self._kwargs
+        )
+        for i, array in enumerate(data):
+            function.point_at(i, array)
+        return function
+
+    def _compile_terms(
+        self, rows: _Rows, graphs: Sequence[TensorVariable]
+    ) -> list[_CurvatureTerm]:
+        """Compile second derivatives of the observations, and of the priors of effects."""
+        terms = [self._curvature_term(list(rows.gathered.values()), graphs, self._compiled)]
+        for i, (mean, log_p, log_q) in enumerate(self._priors):
+            own_rows = _Rows(self._effect_values)
+            shape = mean.type.shape
+            effect = self._effect_values[i]
+            own = own_rows._placeholder(effect, pt.arange(effect.type.shape[0]))
+            try:
+                mean = own_rows.replace(mean)
+            except _NotByIndexError:
+                mean = pt.zeros(shape)
+            # the expected information, with the precision at the position
+            residual = own.entries * pt.exp(log_q) - mean
+            log_density = -0.5 * disconnected_grad(pt.exp(log_p)) * residual**2
+            gathered = list(own_rows.gathered.values())
+            terms.append(self._curvature_term(gathered, [log_density], unoptimized_function))
+        return terms
+
+    def _curvature_term(
+        self,
+        gathered: Sequence[_Gathered],
+        graphs: Sequence[TensorVariable],
+        compiled: Callable[[Sequence[Variable], Sequence[Variable]], Any],
+    ) -> _CurvatureTerm:
+        """Compile the second derivatives of a sum over rows, with respect to entries e = q x."""
+        columns, replacements, values, blocks, indices = [], {}, {}, [], []
+        for each in gathered:
+            effect, scale = self._effect_values[each.effect], self._scales[each.effect]
+            if scale is not None:
+                replacements[each.entries] = each.entries / scale
+            taken = (effect if scale is None else effect * scale)[each.index]
+            for k, column in enumerate(each.columns):
+                columns.append(column)
+                values[column] = taken if effect.type.ndim == 1 else taken[:, k]
+                blocks.append((each.effect, k))
+                indices.append(each.index)
+        graphs = _replaced_once(graphs, replacements)
+        total = pt.add(*[pt.sum(graph) for graph in graphs])
+        slopes = grad(total, columns, disconnected_inputs="ignore")
+        second = [
+            -grad(pt.sum(slopes[k]), columns[m], disconnected_inputs="ignore")
+            for k, m in combinations_with_replacement(range(len(columns)), 2)
+        ]
+        direction = [value.type() for value in self._others]
+        slopes = grad(total, self._others, disconnected_inputs="ignore")
+        along = pt.add(
+            pt.zeros(()), *[pt.sum(g * d) for g, d in zip(slopes, direction, strict=True)]
+        )
+        products = grad(-along, [*columns, *self._others], disconnected_inputs="ignore")
+        outputs = rebuild_graphs([*second, *products], values)
+        n = len(second)
+        return _CurvatureTerm(
+            blocks,
+            compiled(self._values, [*outputs[:n], *indices]),
+            compiled([*self._values, *direction], outputs[n:]),
+        )
+
+    def _compile_rest(self, effects: Sequence[ManifoldVariable]) -> Any:
+        """Compile the products of the Hessian of all other priors with directions."""
+        terms = logp_terms(self._model)
+        kept = {v.rv for v in effects} | set(self._model.observed_RVs)
+        total = pt.add(pt.zeros(()), *[pt.sum(t) for rv, t in terms.items() if rv not in kept])
+        direction = [value.type() for value in self._others]
+        slopes = grad(total, self._others, disconnected_inputs="ignore")
+        along = pt.add(
+            pt.zeros(()), *[pt.sum(g * d) for g, d in zip(slopes, direction, strict=True)]
+        )
+        products = grad(-along, self._others, disconnected_inputs="ignore")
+        return unoptimized_function([*self._values, *direction], products)
+
+    def _compiled(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
+        return pymc_compile(
+            list(inputs), list(outputs), on_unused_input="ignore", trust_input=True, **self._kwargs
+        )
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def split(self, x: np.ndarray) -> list[np.ndarray]:
+        """Value of each variable at a position, in its shape."""
+        values, start = [], 0
+        for shape in self._shapes:
+            stop = start + int(np.prod(shape, dtype=int))
+            values.append(np.array(x[start:stop]).reshape(shape))
+            start = stop
+        return values
+
+    def _directions(self) -> Iterable[list[np.ndarray]]:
+        """Unit vectors of the coordinates `others`."""
+        shapes = [value.type.shape for value in self._others]
+        zeros = [np.zeros(shape) for shape in shapes]
+        for array in zeros:
+            flat = array.reshape(-1)
+            for i in range(flat.size):
+                flat[i] = 1.0
+                yield zeros
+                flat[i] = 0.0
+
+    def precision(self, x: np.ndarray) -> sparse.csr_matrix:
+        """Precision matrix of effects e and other coordinates, shape (size, size).
+
+        It is the sum of the observed curvature of the rows, whose negative parts are clipped, of
+        the expected information of the priors of effects on these and their means, and of the
+        positive part of the curvature of other priors. Scales have none from their effects.
+        """
+        values = self.split(x)
+        n_others = len(self.others)
+        rest = np.zeros((n_others, n_others))
+        parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        for term in self._terms:
+            *second, = term.curvature(*values)
+            indices = second[len(second) - len(term.blocks) :]
+            where = [
+                self.effects[effect].columns[column][index]
+                for (effect, column), index in zip(term.blocks, indices, strict=True)
+            ]
+            pairs = combinations_with_replacement(range(len(where)), 2)
+            for (k, m), curvature in zip(pairs, _positive_part(second, len(where)), strict=False):
+                data = np.broadcast_to(curvature, where[k].shape)
+                parts.append((where[k], where[m], data))
+                if k != m:
+                    parts.append((where[m], where[k], data))
+            for i, direction in enumerate(self._directions()):
+                *cross, = term.along(*values, *direction)
+                for k, at in enumerate(where):
+                    data = np.bincount(at, np.broadcast_to(cross[k], at.shape), self.size)
+                    (found,) = np.nonzero(data)
+                    column = np.full(len(found), self.others[i])
+                    parts += [(found, column, data[found]), (column, found, data[found])]
+                rest[:, i] += np.concatenate([np.ravel(each) for each in cross[len(where) :]])
+        priors = np.zeros_like(rest)
+        for i, direction in enumerate(self._directions()):
+            priors[:, i] = np.concatenate([np.ravel(p) for p in self._rest(*values, *direction)])
+        rest = _positive(0.5 * (rest + rest.T)) + np.diag(np.maximum(np.diag(priors), 0.0))
+        row, column = np.meshgrid(self.others, self.others, indexing="ij")
+        parts.append((row.ravel(), column.ravel(), rest.ravel()))
+        rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))
+        shape = (self.size, self.size)
+        return sparse.coo_matrix((data, (rows, columns)), shape=shape).tocsr()
+
+
+def _is_constant(graph: TensorVariable, number: float) -> bool:
+    """Whether a graph is a constant with the same value everywhere."""
+    try:
+        return bool(np.all(graph.eval(mode="FAST_COMPILE") == number))
+    except Exception:  # noqa: BLE001  depends on an input
+        return False
+
+
+def _replaced_once(
+    graphs: Sequence[Variable], replacements: Mapping[Variable, Variable]
+) -> list[Variable]:
+    """Replace variables by functions of themselves."""
+    if not replacements:
+        return list(graphs)
+    fresh = {old: old.type() for old in replacements}
+    graphs = rebuild_graphs(graphs, fresh)
+    return rebuild_graphs(graphs, {fresh[old]: new for old, new in replacements.items()})
+
+
+def _positive(matrix: np.ndarray) -> np.ndarray:
+    """Positive part of a symmetric matrix."""
+    if not matrix.size:
+        return matrix
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+
+def _positive_part(second: Sequence[np.ndarray], n: int) -> list[np.ndarray]:
+    """Positive part of the symmetric n × n matrix of each row, given by its upper triangle."""
+    pairs = list(combinations_with_replacement(range(n), 2))
+    if n == 1:
+        return [np.maximum(second[0], 0.0)]
+    entries = np.broadcast_arrays(*second[: len(pairs)])
+    diagonal = [entries[i] for i, (k, m) in enumerate(pairs) if k == m]
+    if all((each >= 0.0).all() for each in diagonal):
+        return list(entries)
+    matrices = np.empty((entries[0].size, n, n))
+    for (k, m), entry in zip(pairs, entries, strict=True):
+        matrices[:, k, m] = matrices[:, m, k] = entry
+    values, vectors = np.linalg.eigh(matrices)
+    matrices = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    return [matrices[:, k, m] for k, m in pairs]
