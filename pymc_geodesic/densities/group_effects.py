@@ -17,6 +17,7 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from pymc.model import Model
 from pymc.pytensorf import compile as pymc_compile
@@ -34,6 +35,9 @@ from pymc_geodesic.densities.compilation import CompiledGradient, FixedArray, co
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.variables import ManifoldVariable
+
+_LONGEST_CONSTANT = 64
+"""Size of the largest constant array that is compiled in."""
 
 # --- how rows use effects -----------------------------------------------------------------------
 
@@ -424,7 +428,7 @@ class GroupEffects:
         replacements: dict[Variable, Variable] = {}
         for each in graph_inputs(parts):
             held = each.get_value(borrow=True) if hasattr(each, "get_value") else None
-            if held is None and isinstance(each, Constant) and np.size(each.data) > 64:
+            if held is None and isinstance(each, Constant) and np.size(each.data) > _LONGEST_CONSTANT:
                 held = np.asarray(each.data)
             if held is not None:
                 replacements[each] = pt.TensorType(each.type.dtype, held.shape)()
@@ -515,8 +519,15 @@ class GroupEffects:
         return unoptimized_function([*self._values, *direction], products)
 
     def _compiled(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
+        # compiled functions are kept on disk only if long constants are no part of them
+        shared = {
+            each: pytensor.shared(each.data, borrow=True)
+            for each in graph_inputs(list(outputs))
+            if isinstance(each, Constant) and np.size(each.data) > _LONGEST_CONSTANT
+        }
+        outputs = rebuild_graphs(list(outputs), shared)
         return pymc_compile(
-            list(inputs), list(outputs), on_unused_input="ignore", trust_input=True, **self._kwargs
+            list(inputs), outputs, on_unused_input="ignore", trust_input=True, **self._kwargs
         )
 
     # --- values ----------------------------------------------------------------------------------
