@@ -80,6 +80,7 @@ def trajectory_adaptation(
     metric: str | np.ndarray | None,
     angles: Collection[str],
     initial_step_size: InitialStepSize,
+    may_split: bool = True,
 ) -> TrajectoryAdaptation:
     """Choose the adaptation of Hamiltonian trajectories.
 
@@ -95,6 +96,8 @@ def trajectory_adaptation(
         Initial step size of dual averaging in the coordinates of the model.
     step_size, n_steps, target_accept, metric
         See `pymc_geodesic.GMC`.
+    may_split : bool
+        Whether the integrator may be that of a split Hamiltonian.
     """
     if metric is not None and step_size is None and not estimate.is_local:
         parts = curved_variables(product)
@@ -108,6 +111,7 @@ def trajectory_adaptation(
             angles=angles,
             n_steps=n_steps,
             can_reuse_gradient=not estimate.depends_on_others,
+            may_split=may_split,
         )
     dims = [m.dim for _, m, _ in product.components if m.is_compact]
     return StepSizeAdaptation(
