@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -104,6 +104,22 @@ class ParquetRows:
         with self._open(self._groups[0]) as file:
             name = str(file.metadata.row_group(0).column(0).compression).lower()
         return "none" if name == "uncompressed" else name
+
+    def n_missing(self, columns: Collection[str]) -> dict[str, int]:
+        """Count the missing values of columns by the statistics of the files, where they exist."""
+        counts = dict.fromkeys(columns, 0)
+        for first_group in (each for each in self._groups if each.number == 0):
+            with self._open(first_group) as file:
+                groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+            for group in groups:
+                found = [group.column(j) for j in range(group.num_columns)]
+                statistics = {each.path_in_schema: each.statistics for each in found}
+                for name in columns:
+                    if name in statistics:
+                        counts[name] += getattr(statistics[name], "null_count", None) or 0
+                    elif name not in first_group.constants:
+                        counts[name] += group.num_rows
+        return counts
 
     def file_starts(self) -> list[int]:
         """Return the index of the first row of each file."""

@@ -1,0 +1,114 @@
+"""Columns of the design matrices of a Bambi model, evaluated on rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pymc_geodesic.datasets.derived_columns import is_numeric
+
+
+class BambiFeatures:
+    """Columns of the design matrices and of the response of a Bambi model.
+
+    The library ``formulae`` evaluates each term, with the levels, knots, means and other parameters
+    of the rows that the model was built on. Groups that are columns of the table are factors.
+
+    Parameters
+    ----------
+    model : bambi.Model
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._terms: dict[str, tuple[Any, int]] = {}
+        self.columns: Mapping[str, Collection[str]] = {}
+        self.factors: Sequence[str] = []
+        needed: set[str] = set()
+        factors: list[str] = []
+        for term, is_group in _terms(model):
+            variables = term.var_names & set(model.data.columns)
+            needed |= variables
+            if len(term.components) == 1 and (is_group or _is_response(term)):
+                if _is_variable(term):
+                    factors += [name for name in variables if name not in factors]
+                    if is_group or not is_numeric(model.data[term.name]):
+                        continue
+                elif term.kind == "proportion":  # formulae evaluates only its denominator
+                    factors += [name for name in variables if name not in factors]
+                    for name in variables:
+                        self._add(name, None, 0, {name})
+                    continue
+            data = np.asarray(term.data)
+            width = data.shape[1] if data.ndim == 2 else 1
+            if is_group:
+                self._add(f"group of {term.name}", term, -1, variables)
+                continue
+            for j in range(width):
+                self._add(f"{term.name}[{j}]" if width > 1 else term.name, term, j, variables)
+        self.factors = factors
+        frame = model.data[sorted(needed)]
+        self.sample = frame.dropna() if model.dropna else frame
+
+    def _add(self, label: str, term: Any, column: int, variables: Collection[str]) -> None:
+        self._terms.setdefault(label, (term, column))
+        self.columns = {**self.columns, label: self.columns.get(label, variables)}
+
+    def evaluate(self, frame: pd.DataFrame, wanted: Collection[str]) -> dict[str, np.ndarray]:
+        """Compute columns of the design matrix.
+
+        Raises
+        ------
+        ValueError
+            If formulae cannot evaluate a term, as for a spline beyond its outermost knots.
+        """
+        found: dict[str, np.ndarray] = {}
+        matrices: dict[int, np.ndarray] = {}
+        for label in wanted:
+            term, column = self._terms[label]
+            if term is None:
+                found[label] = frame[label].to_numpy()
+                continue
+            if id(term) not in matrices:
+                matrices[id(term)] = _evaluate(term, frame)
+            matrix = matrices[id(term)]
+            found[label] = matrix.argmax(axis=1) if column < 0 else matrix[:, column]
+        return found
+
+
+def _terms(model: Any) -> list[tuple[Any, bool]]:
+    """Terms of formulae with data, and whether they are groups."""
+    found = []
+    for component in model.components.values():
+        design = getattr(component, "design", None)
+        if design is None:
+            continue
+        common = design.common.terms.values() if design.common else ()
+        groups = design.group.terms.values() if design.group else ()
+        found += [(term, False) for term in common]
+        found += [(term.expr, False) for term in groups]
+        found += [(term.factor, True) for term in groups]
+    found.append((model.response_component.term.term, False))
+    return [(term, is_group) for term, is_group in found if hasattr(term, "components")]
+
+
+def _is_variable(term: Any) -> bool:
+    return not hasattr(term.components[0], "call")
+
+
+def _is_response(term: Any) -> bool:
+    return bool(getattr(term.components[0], "is_response", False))
+
+
+def _evaluate(term: Any, frame: pd.DataFrame) -> np.ndarray:
+    try:
+        matrix = np.asarray(term.eval_new_data(frame))
+    except Exception as error:
+        raise ValueError(
+            f"Bambi cannot evaluate {term.name!r} on rows of the table: {error}. Build the model "
+            "on a sample that covers the values of the table, or set the bounds of the term in "
+            "the formula, as in bs(x, df=5, lower_bound=0, upper_bound=100)."
+        ) from error
+    return matrix.reshape(len(frame), -1)
