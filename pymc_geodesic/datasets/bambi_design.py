@@ -31,16 +31,15 @@ class BambiFeatures:
         for term, is_group in _terms(model):
             variables = term.var_names & set(model.data.columns)
             needed |= variables
-            if len(term.components) == 1 and (is_group or _is_response(term)):
-                if _is_variable(term):
-                    factors += [name for name in variables if name not in factors]
-                    if is_group or not is_numeric(model.data[term.name]):
-                        continue
-                elif term.kind == "proportion":  # formulae evaluates only its denominator
-                    factors += [name for name in variables if name not in factors]
-                    for name in variables:
-                        self._add(name, None, 0, {name})
-                    continue
+            is_response = bool(getattr(term.components[0], "is_response", False))
+            is_column = len(term.components) == 1 and not hasattr(term.components[0], "call")
+            if is_column and (is_group or (is_response and not is_numeric(model.data[term.name]))):
+                factors.append(term.name)
+                continue
+            if term.kind == "proportion":  # of which formulae evaluates only the denominator
+                for name in variables:
+                    self._add(name, None, 0, {name})
+                continue
             data = np.asarray(term.data)
             width = data.shape[1] if data.ndim == 2 else 1
             if is_group:
@@ -48,9 +47,12 @@ class BambiFeatures:
                 continue
             for j in range(width):
                 self._add(f"{term.name}[{j}]" if width > 1 else term.name, term, j, variables)
-        self.factors = factors
+        self.factors = list(dict.fromkeys(factors))
         frame = model.data[sorted(needed)]
         self.sample = frame.dropna() if model.dropna else frame
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"sample": self.sample.head(0)}
 
     def _add(self, label: str, term: Any, column: int, variables: Collection[str]) -> None:
         self._terms.setdefault(label, (term, column))
@@ -62,7 +64,7 @@ class BambiFeatures:
         Raises
         ------
         ValueError
-            If formulae cannot evaluate a term, as for a spline beyond its outermost knots.
+            If formulae cannot evaluate a term, as for a level that the sample does not have.
         """
         found: dict[str, np.ndarray] = {}
         matrices: dict[int, np.ndarray] = {}
@@ -81,25 +83,15 @@ class BambiFeatures:
 def _terms(model: Any) -> list[tuple[Any, bool]]:
     """Terms of formulae with data, and whether they are groups."""
     found = []
-    for component in model.components.values():
-        design = getattr(component, "design", None)
-        if design is None:
-            continue
+    for component in model.conditional_parameters.values():
+        design = component.design
         common = design.common.terms.values() if design.common else ()
         groups = design.group.terms.values() if design.group else ()
         found += [(term, False) for term in common]
         found += [(term.expr, False) for term in groups]
         found += [(term.factor, True) for term in groups]
-    found.append((model.response_component.term.term, False))
+    found.append((model.response_term.term, False))
     return [(term, is_group) for term, is_group in found if hasattr(term, "components")]
-
-
-def _is_variable(term: Any) -> bool:
-    return not hasattr(term.components[0], "call")
-
-
-def _is_response(term: Any) -> bool:
-    return bool(getattr(term.components[0], "is_response", False))
 
 
 def _evaluate(term: Any, frame: pd.DataFrame) -> np.ndarray:
@@ -107,8 +99,7 @@ def _evaluate(term: Any, frame: pd.DataFrame) -> np.ndarray:
         matrix = np.asarray(term.eval_new_data(frame))
     except Exception as error:
         raise ValueError(
-            f"Bambi cannot evaluate {term.name!r} on rows of the table: {error}. Build the model "
-            "on a sample that covers the values of the table, or set the bounds of the term in "
-            "the formula, as in bs(x, df=5, lower_bound=0, upper_bound=100)."
+            f"Bambi cannot evaluate {term.name!r} on rows of the table: {str(error).rstrip('.')}. "
+            "Build the model on a sample with all levels and all kinds of values of the table."
         ) from error
     return matrix.reshape(len(frame), -1)

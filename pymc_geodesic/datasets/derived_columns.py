@@ -55,6 +55,9 @@ class ColumnFeatures:
             if name not in numeric or sample[name].dtype.kind in "iu"
         ]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"sample": self.sample.head(0)}
+
     def evaluate(self, frame: pd.DataFrame, wanted: Collection[str]) -> dict[str, np.ndarray]:
         """Return columns."""
         return {name: frame[name].to_numpy() for name in wanted}
@@ -321,18 +324,7 @@ class Derivation:
             own = [name] if name in self._all.factors else []
             candidates = self._levels(values, own) or self._levels(values, self._all.factors)
         if not candidates:
-            raise ValueError(
-                f"{where} does not follow from the columns {list(self._all.columns)} and "
-                f"the levels of {list(self._all.factors)}: it is neither a column, shifted or "
-                "scaled, nor a number for each level. "
-                f"Set columns={{{name!r}: function}} with a function that computes it from the "
-                "data frame of some rows"
-                + (
-                    ", or pass a Bambi model as like= if Bambi has built this one."
-                    if isinstance(self._all, ColumnFeatures)
-                    else "."
-                )
-            )
+            raise ValueError(self._not_found(name, where))
         if len(candidates) > 1:
             listed = " and as ".join(map(str, candidates))
             column = getattr(candidates[0], "feature", getattr(candidates[0], "column", ""))
@@ -343,6 +335,16 @@ class Derivation:
             )
         return candidates[0]
 
+    def _not_found(self, name: str, where: str) -> str:
+        remedy = f"Set columns={{{name!r}: function}}, which computes it from a data frame of rows"
+        if isinstance(self._all, ColumnFeatures):
+            remedy += ", or pass the bambi.Model as like= if Bambi has built the model"
+        return (
+            f"{where} does not follow from {list(self._all.columns)} and the levels of "
+            f"{list(self._all.factors)}: it is neither one of these, shifted or scaled, nor has it "
+            f"one value for each level. {remedy}."
+        )
+
     def _given(self, where: str, values: np.ndarray, column: str) -> Derived:
         known = {*self._all.columns, *self._all.sample.columns}
         if column not in known:
@@ -350,9 +352,10 @@ class Derivation:
                 f"columns= names {column!r} for {where}, and like= has no such column; its columns "
                 f"are {sorted(map(str, known))}."
             )
-        scaled = self._scaled(values, [column] if column in self._all.columns else [])
-        is_column = column in self._all.sample
-        found = scaled or (self._levels(values, [column], every=True) if is_column else [])
+        found: Sequence[Derived] = self._scaled(values, {column} & set(self._all.columns))
+        is_factor = column in self._all.sample and self._all.sample[column].dtype.kind != "f"
+        if not found and is_factor:
+            found = self._levels(values, [column], every=True)
         if not found:
             raise ValueError(
                 f"columns= names {column!r} for {where}, which is not that column of like=, "

@@ -102,7 +102,7 @@ class TableBlocks:
 
 
 def _features_of(like: Any) -> Features:
-    if hasattr(like, "response_component") and hasattr(like, "components"):
+    if hasattr(like, "conditional_parameters") and hasattr(like, "response_term"):
         return BambiFeatures(like)
     if not isinstance(like, pd.DataFrame):
         raise TypeError(
@@ -136,6 +136,8 @@ class _Reader:
         self._columns = self._checked
         if any(isinstance(each.columns[0], Computed) for each in arrays.values()):
             self._columns = [str(name) for name in sample.columns if name in table.types]
+        elif not needed:  # all arrays are constant, and only the number of rows is read
+            self._columns = list(table.types)[:1]
         self._types = {
             name: sample[name].dtype
             for name in self._columns
@@ -192,7 +194,8 @@ class _Reader:
                     raise self._new_level(name, new, row)
 
     def _new_level(self, name: str, new: list[Any], row: int) -> ValueError:
-        shown = ", ".join(map(repr, new[:_SHOWN])) + (", ..." if len(new) > _SHOWN else "")
+        values = [each.item() if isinstance(each, np.generic) else each for each in new[:_SHOWN]]
+        shown = ", ".join(map(repr, values)) + (", ..." if len(new) > _SHOWN else "")
         return ValueError(
             f"Column {name!r} of {self.table.where} has {shown} {self.table.origin(row)}, and the "
             f"sample of the model has no such level: its {len(self._levels[name])} levels have a "
