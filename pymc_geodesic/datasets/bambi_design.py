@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -52,7 +54,8 @@ class BambiFeatures:
         self.sample = frame.dropna() if model.dropna else frame
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"sample": self.sample.head(0)}
+        terms = {label: (_without_rows(term), j) for label, (term, j) in self._terms.items()}
+        return self.__dict__ | {"sample": self.sample.head(0), "_terms": terms}
 
     def _add(self, label: str, term: Any, column: int, variables: Collection[str]) -> None:
         self._terms.setdefault(label, (term, column))
@@ -92,6 +95,30 @@ def _terms(model: Any) -> list[tuple[Any, bool]]:
         found += [(term.factor, True) for term in groups]
     found.append((model.response_term.term, False))
     return [(term, is_group) for term, is_group in found if hasattr(term, "components")]
+
+
+def _without_rows(term: Any) -> Any:
+    """Copy a term without the rows of the sample, and with the names that its calls mention.
+
+    The names of a formula are looked up in the frame of the code that made the model, which cannot
+    be pickled.
+    """
+    if term is None:
+        return None
+    term = copy.copy(term)
+    term.data = None
+    components = []
+    for component in map(copy.copy, term.components):
+        component.value = None
+        if hasattr(component, "call"):
+            names, found = set(re.findall(r"\w+", component.name)), component.env.namespace
+            known = {name: found[name] for name in names if name in found}
+            component.env = type(component.env)([known])
+        else:
+            component._intermediate_data = None
+        components.append(component)
+    term.components = components
+    return term
 
 
 def _evaluate(term: Any, frame: pd.DataFrame) -> np.ndarray:

@@ -106,7 +106,7 @@ class ParquetRows:
         return "none" if name == "uncompressed" else name
 
     def n_missing(self, columns: Collection[str]) -> dict[str, int]:
-        """Count the missing values of columns by the statistics of the files, where they exist."""
+        """Count the missing values of those columns for which all files have statistics."""
         counts = dict.fromkeys(columns, 0)
         for first_group in (each for each in self._groups if each.number == 0):
             with self._open(first_group) as file:
@@ -114,11 +114,15 @@ class ParquetRows:
             for group in groups:
                 found = [group.column(j) for j in range(group.num_columns)]
                 statistics = {each.path_in_schema: each.statistics for each in found}
-                for name in columns:
-                    if name in statistics:
-                        counts[name] += getattr(statistics[name], "null_count", None) or 0
-                    elif name not in first_group.constants:
+                for name in list(counts):
+                    if name in first_group.constants:
+                        continue
+                    if name not in statistics:
                         counts[name] += group.num_rows
+                    elif getattr(statistics[name], "has_null_count", False):
+                        counts[name] += statistics[name].null_count
+                    else:
+                        del counts[name]
         return counts
 
     def file_starts(self) -> list[int]:

@@ -175,17 +175,19 @@ class _Reader:
                     "model was built on integers. Convert the column to integers in the table, "
                     f"or build the model on sample.astype({{{name!r}: float}})."
                 )
-        for name, count in table.n_missing(self._checked).items():
+        counts = table.n_missing(self._checked)
+        for name, count in counts.items():
             if count:
                 raise table.missing_value(name, None, count)
-        self._check_levels()
+        self._check_values([name for name in self._checked if name not in counts])
 
-    def _check_levels(self) -> None:
-        """Read the columns of factors, and check that the sample has all of their levels."""
-        if not self._levels:
-            return
+    def _check_values(self, uncounted: list[str]) -> None:
+        """Read columns once, for levels that the sample does not have and for missing values."""
         known = {name: set(levels) for name, levels in self._levels.items()}
-        for first, frame in self.table.frames(0, self.table.n_rows, list(known)):
+        read = list(dict.fromkeys([*known, *uncounted]))
+        if not read:
+            return
+        for first, frame in self.table.frames(0, self.table.n_rows, read):
             self._check_missing(first, frame)
             for name, levels in known.items():
                 new = [each for each in pd.unique(frame[name]) if each not in levels]
@@ -197,10 +199,10 @@ class _Reader:
         values = [each.item() if isinstance(each, np.generic) else each for each in new[:_SHOWN]]
         shown = ", ".join(map(repr, values)) + (", ..." if len(new) > _SHOWN else "")
         return ValueError(
-            f"Column {name!r} of {self.table.where} has {shown} {self.table.origin(row)}, and the "
-            f"sample of the model has no such level: its {len(self._levels[name])} levels have a "
-            "parameter each, this one has none. Build the model on a sample with a row of every "
-            f"level, such as table.groupby({name!r}).head(20), or drop these rows of the table."
+            f"Column {name!r} of {self.table.where} has {shown} {self.table.origin(row)}, which is "
+            f"none of the {len(self._levels[name])} levels in the sample that the model was built "
+            "on. Build the model on a sample with rows of every level, such as "
+            f"table.groupby({name!r}).head(20), or drop these rows of the table."
         )
 
     def _check_missing(self, first: int, frame: pd.DataFrame) -> None:
@@ -376,8 +378,9 @@ def table_blocks(
         If the table has no rows or ``block_size`` or ``stretches`` is not an integer from 1 to N.
         When the step is made: if an array of the model does not follow from the columns; or a
         column does not exist in the table, has another type, missing values, or a level that the
-        sample does not have. For levels these columns are read once. While sampling: if a missing
-        value was not in the statistics of the files.
+        sample does not have. Columns with levels are read once for this, and those of a Dask data
+        frame. While sampling: for missing values that the statistics of the files do not count,
+        such as NaN, and terms of Bambi that cannot be evaluated.
     ImportError
         If pyarrow is not installed: ``pip install 'pymc_geodesic[parquet]'``.
 

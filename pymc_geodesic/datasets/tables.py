@@ -55,7 +55,7 @@ class Table(ABC):
 
     @abstractmethod
     def n_missing(self, columns: Collection[str]) -> dict[str, int]:
-        """Count missing values as far as this does not read the rows."""
+        """Count missing values of columns, of those where that needs no reading of the rows."""
 
     def check_columns(self, columns: Collection[str]) -> None:
         """Check that the table has columns.

@@ -192,6 +192,15 @@ def test_missing_numbers_that_no_statistics_count(tmp_path):
         read(tmp_path, AGE)
 
 
+def test_missing_numbers_without_statistics(tmp_path):
+    table = TABLE.assign(age=TABLE["age"].where(TABLE.index != 821))
+    table.to_parquet(tmp_path / "rows.parquet", write_statistics=False)
+    with pytest.raises(
+        ValueError, match=r"no value in row 821 of .*rows\.parquet\. Drop or impute"
+    ):
+        table_blocks(tmp_path, like=LIKE).for_arrays(AGE)
+
+
 ARGUMENTS = {
     "rows": (AGE, {"like": TABLE.head(150)}, r"like= has 150 rows and 'x' of the model 200\. Pass"),
     "array": (AGE, {"columns": {"z": "age"}}, r"names 'z', which is no array .* are \['x'\]"),
@@ -227,4 +236,4 @@ def test_rows_of_a_dask_data_frame():
     broken = TABLE[FEW].copy()
     broken.loc[700, "age"] = np.nan
     with pytest.raises(ValueError, match=r"'age' of the Dask .* no value in row 33 of partition 2"):
-        read(dd.from_pandas(broken, npartitions=3), arrays, LIKE[FEW])
+        table_blocks(dd.from_pandas(broken, npartitions=3), like=LIKE[FEW]).for_arrays(arrays)

@@ -171,7 +171,8 @@ def test_models_of_bambi(path, kind, tmp_path):
     assert step.rows.n_rows == N
     LIKE.to_parquet(tmp_path / "sample.parquet")
     arrays = {name: step.model[name].get_value() for name in step.rows.origins}
-    (block,) = table_blocks(tmp_path, like=built).for_arrays(arrays)
+    derived = table_blocks(tmp_path, like=built).for_arrays(arrays)
+    (block,) = cloudpickle.loads(cloudpickle.dumps(derived))
     for name, array in arrays.items():
         np.testing.assert_allclose(block[name], array, atol=1e-9)
 
