@@ -128,32 +128,40 @@ class _Reader:
         self.table, self.arrays = table, dict(arrays)
         self._features = features
         self._wanted = sorted(set().union(*(each.features for each in arrays.values())))
-        needed = {name for each in self._wanted for name in features.columns[each]}
+        of_features = {name for each in self._wanted for name in features.columns[each]}
         self._factors = [each for array in arrays.values() for each in array.factors]
-        needed |= {each.column for each in self._factors}
+        needed = of_features | {each.column for each in self._factors}
         sample = features.sample
         self._checked = [str(name) for name in sample.columns if name in needed]
         self._columns = self._checked
+        self._only_levels = needed - of_features
         if any(isinstance(each.columns[0], Computed) for each in arrays.values()):
+            self._only_levels = set()
             self._columns = [str(name) for name in sample.columns if name in table.types]
         elif not needed:  # all arrays are constant, and only the number of rows is read
             self._columns = list(table.types)[:1]
-        self._types = {
+        self._categories = {
             name: sample[name].dtype
             for name in self._columns
             if isinstance(sample[name].dtype, pd.CategoricalDtype)
         }
         self._is_number = {
-            name: is_numeric(sample[name]) for name in self._checked if name not in self._types
+            name: is_numeric(sample[name]) for name in self._checked if name not in self._categories
         }
         self._levels = {
-            name: pd.Index(self._types[name].categories)
-            if name in self._types
-            else pd.Index(pd.unique(sample[name]))
+            name: pd.Index(pd.unique(sample[name]))
+            for name, is_number in self._is_number.items()
+            if not is_number
+        }
+        self._levels |= {
+            name: pd.Index(self._categories[name].categories)
             for name in self._checked
-            if not self._is_number.get(name)
+            if name in self._categories
         }
         self._levels |= {each.column: each.levels for each in self._factors}
+        self._converted = {
+            name: dtype for name, dtype in self._categories.items() if name not in self._only_levels
+        }
         self._integers = [name for name in self._checked if sample[name].dtype.kind in "iub"]
 
     def check(self) -> None:
@@ -187,7 +195,7 @@ class _Reader:
         read = list(dict.fromkeys([*known, *uncounted]))
         if not read:
             return
-        for first, frame in self.table.frames(0, self.table.n_rows, read):
+        for first, frame in self.table.frames(0, self.table.n_rows, read, self._levels):
             self._check_missing(first, frame)
             for name, levels in known.items():
                 new = [each for each in pd.unique(frame[name]) if each not in levels]
@@ -229,10 +237,9 @@ class _Reader:
         }
         position = 0
         for start, stop in ranges:
-            for first, frame in self.table.frames(start, stop, self._columns):
+            for first, frame in self.table.frames(start, stop, self._columns, self._only_levels):
                 self._check_missing(first, frame)
-                for name, dtype in self._types.items():
-                    frame = frame.assign(**{name: frame[name].astype(dtype)})
+                frame = frame.astype(self._converted)
                 rows = Rows(frame, self._features.evaluate(frame, self._wanted))
                 for each in self._factors:
                     self._check_codes(each, rows, first)

@@ -12,8 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.datasets.blocks import ROWS_PER_READ
-from pymc_geodesic.datasets.parquet import ParquetRows
+from pymc_geodesic.datasets.parquet import ParquetRows, pyarrow_module
+
+ROWS_PER_FRAME = 2**16
+"""Maximum number of rows of a data frame that is read at a time."""
+
+_NUMBERS_PER_FRAME = 2**22
+"""Maximum number of values of such a data frame."""
 
 
 class Table(ABC):
@@ -38,15 +43,24 @@ class Table(ABC):
     dtypes: dict[str, np.dtype | None]
 
     @abstractmethod
-    def frames(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    def frames(
+        self, start: int, stop: int, columns: Sequence[str], factors: Collection[str] = ()
+    ) -> Iterator[tuple[int, Any]]:
         """Read the rows from ``start`` to ``stop``.
+
+        Parameters
+        ----------
+        start, stop : int
+        columns : sequence of str
+        factors : collection of str
+            Columns that may be categories in the frames, which is faster.
 
         Yields
         ------
         int
             Index of the first row of the frame.
         pandas.DataFrame
-            The columns, and at most `ROWS_PER_READ` rows.
+            The columns, and at most `ROWS_PER_FRAME` rows.
         """
 
     @abstractmethod
@@ -99,9 +113,15 @@ class ParquetTable(Table):
         self.n_rows, self.dtypes = self._rows.n_rows, self._rows.dtypes
         self.types = {field.name: str(field.type) for field in self._rows.schema}
 
-    def frames(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    def frames(
+        self, start: int, stop: int, columns: Sequence[str], factors: Collection[str] = ()
+    ) -> Iterator[tuple[int, Any]]:
         """Read rows; see `Table.frames`."""
-        for first, batch in self._rows.batches(start, stop, columns, ROWS_PER_READ):
+        encode = pyarrow_module("pyarrow.compute").dictionary_encode
+        for first, batch in self._rows.batches(start, stop, columns, _rows_per_frame(columns)):
+            for name in factors:
+                i = batch.schema.get_field_index(name)
+                batch = batch.set_column(i, name, encode(batch.column(i)))
             yield first, batch.to_pandas()
 
     def origin(self, row: int) -> str:
@@ -148,7 +168,9 @@ class DaskTable(Table):
             self._last = ((number, *columns), frame)
         return frame
 
-    def frames(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    def frames(
+        self, start: int, stop: int, columns: Sequence[str], factors: Collection[str] = ()
+    ) -> Iterator[tuple[int, Any]]:
         """Read rows; see `Table.frames`."""
         for number in range(bisect_right(self._ends, start), len(self._ends)):
             begin = self._ends[number - 1] if number else 0
@@ -156,8 +178,9 @@ class DaskTable(Table):
                 return
             frame = self._partition(number, columns)
             last = min(stop, self._ends[number])
-            for first in range(max(start, begin), last, ROWS_PER_READ):
-                end = min(first + ROWS_PER_READ, last)
+            size = _rows_per_frame(columns)
+            for first in range(max(start, begin), last, size):
+                end = min(first + size, last)
                 yield first, frame.iloc[first - begin : end - begin]
 
     def origin(self, row: int) -> str:
@@ -169,6 +192,10 @@ class DaskTable(Table):
     def n_missing(self, columns: Collection[str]) -> dict[str, int]:
         """Return nothing: a Dask data frame has no statistics."""
         return {}
+
+
+def _rows_per_frame(columns: Sequence[str]) -> int:
+    return max(1, min(ROWS_PER_FRAME, _NUMBERS_PER_FRAME // max(len(columns), 1)))
 
 
 def open_table(source: Any) -> Table:
