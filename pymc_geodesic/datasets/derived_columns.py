@@ -47,12 +47,11 @@ class ColumnFeatures:
 
     def __init__(self, sample: pd.DataFrame) -> None:
         self.sample = sample
-        numeric = [str(name) for name in sample.columns if is_numeric(sample[name])]
+        names = [name for name in sample.columns if isinstance(name, str)]
+        numeric = [name for name in names if is_numeric(sample[name])]
         self.columns: Mapping[str, Collection[str]] = {name: {name} for name in numeric}
         self.factors: Sequence[str] = [
-            str(name)
-            for name in sample.columns
-            if name not in numeric or sample[name].dtype.kind in "iu"
+            name for name in names if name not in numeric or sample[name].dtype.kind in "iu"
         ]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -336,13 +335,16 @@ class Derivation:
         return candidates[0]
 
     def _not_found(self, name: str, where: str) -> str:
-        remedy = f"Set columns={{{name!r}: function}}, which computes it from a data frame of rows"
+        remedy = f"set columns={{{name!r}: function}}, which computes it from a data frame of rows"
         if isinstance(self._all, ColumnFeatures):
-            remedy += ", or pass the bambi.Model as like= if Bambi has built the model"
+            same = "the rows that the model was built on, in their order"
+            remedy += "; or pass the bambi.Model as like= if Bambi has built the model"
+        else:
+            same = "the bambi.Model that has built this model"
         return (
             f"{where} does not follow from {list(self._all.columns)} and the levels of "
             f"{list(self._all.factors)}: it is neither one of these, shifted or scaled, nor has it "
-            f"one value for each level. {remedy}."
+            f"one value for each level. Check that like= is {same}; otherwise {remedy}."
         )
 
     def _given(self, where: str, values: np.ndarray, column: str) -> Derived:
@@ -391,9 +393,9 @@ class Derivation:
         found = []
         for name in names:
             codes, levels = factorize(self._all.sample[name])
-            counts = np.bincount(codes, minlength=len(levels))
-            if not every and len(levels) > len(codes) / 2:
+            if codes.min() < 0 or (not every and len(levels) > len(codes) / 2):
                 continue
+            counts = np.bincount(codes, minlength=len(levels))
             table = np.zeros(len(levels), values.dtype)
             table[codes] = values
             if not np.array_equal(table[codes], values):

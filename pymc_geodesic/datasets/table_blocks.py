@@ -80,9 +80,10 @@ class TableBlocks:
         sample = self._features.sample
         unknown = [name for name in self._columns if name not in arrays]
         if unknown:
+            near = [name for name in arrays if name.startswith(f"{unknown[0]} (")]
             raise ValueError(
                 f"columns= names {unknown[0]!r}, which is no array with rows of the model; these "
-                f"are {list(arrays)}."
+                f"are {list(arrays)}." + (f" Did you mean {near[0]!r}?" if near else "")
             )
         for name, array in arrays.items():
             if len(array) != len(sample):
@@ -108,6 +109,12 @@ def _features_of(like: Any) -> Features:
         raise TypeError(
             "like= is the pandas.DataFrame that the model was built on, or the bambi.Model, got "
             f"{type(like).__name__}."
+        )
+    if not len(like) or not like.columns.is_unique:
+        fault = "two columns of the same name" if len(like) else "no rows"
+        raise ValueError(
+            f"like= has {fault}. Pass the data frame that the model was built on, with the columns "
+            "of the table."
         )
     return ColumnFeatures(like)
 
@@ -207,8 +214,8 @@ class _Reader:
         values = [each.item() if isinstance(each, np.generic) else each for each in new[:_SHOWN]]
         shown = ", ".join(map(repr, values)) + (", ..." if len(new) > _SHOWN else "")
         return ValueError(
-            f"Column {name!r} of {self.table.where} has {shown} {self.table.origin(row)}, which is "
-            f"none of the {len(self._levels[name])} levels in the sample that the model was built "
+            f"Column {name!r} has {shown} {self.table.origin(row)}, which is none "
+            f"of the {len(self._levels[name])} levels in the sample that the model was built "
             "on. Build the model on a sample with rows of every level, such as "
             f"table.groupby({name!r}).head(20), or drop these rows of the table."
         )

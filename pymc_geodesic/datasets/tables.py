@@ -91,10 +91,10 @@ class Table(ABC):
 
     def missing_value(self, column: str, row: int | None, count: int = 1) -> ValueError:
         """Make the error for a column with missing values."""
-        place = f"in {count} rows" if row is None else self.origin(row)
+        place = f"in {count} rows of {self.where}" if row is None else self.origin(row)
         return ValueError(
-            f"Column {column!r} of {self.where} has no value {place}. Drop or impute those rows in "
-            f"the table, as with .dropna(subset=[{column!r}])."
+            f"Column {column!r} has no value {place}. Drop or impute those rows in the table, as "
+            f"with .dropna(subset=[{column!r}])."
         )
 
 
@@ -187,7 +187,7 @@ class DaskTable(Table):
         """Row and partition."""
         number = bisect_right(self._ends, row)
         first = self._ends[number - 1] if number else 0
-        return f"in row {row - first} of partition {number}"
+        return f"in row {row - first} of partition {number} of {self.where}"
 
     def n_missing(self, columns: Collection[str]) -> dict[str, int]:
         """Return nothing: a Dask data frame has no statistics."""
@@ -205,6 +205,8 @@ def open_table(source: Any) -> Table:
     ------
     TypeError
         If the source is a data frame in memory.
+    ValueError
+        If files are not Parquet files.
     ImportError
         If pyarrow is not installed.
     """
@@ -218,4 +220,10 @@ def open_table(source: Any) -> Table:
             "in memory. Build the model on it and leave out batches=: batch_size= alone finds the "
             "rows of a model."
         )
-    return ParquetTable(source)
+    try:
+        return ParquetTable(source)
+    except pyarrow_module("pyarrow").ArrowInvalid as error:
+        raise ValueError(
+            f"{source} cannot be read as Parquet. Write it in this format, or read it as a Dask "
+            "data frame, with dask.dataframe.read_csv for example."
+        ) from error

@@ -113,6 +113,8 @@ def rows_as_containers(
     """
     if isinstance(arguments.batches, TableBlocks):
         return _rows_of_table(model, arguments, arguments.batches)
+    if arguments.batches is not None and not arguments.names:
+        return model, arguments, None  # the order of the arrays that it yields is not known
     rows = selected_rows(model, arguments.names, arguments.batch_size, has_local=has_local)
     if rows is None:
         return model, arguments, None
@@ -133,8 +135,8 @@ def _rows_of_table(
         )
         raise ValueError(see(message, "minibatch"))
     rows = selected_rows(model, arguments.names, table.block_size)
-    if rows is None:  # data containers by their names
-        containers = {name: _container(model, name) for name in arguments.names}
+    if rows is None:
+        containers = _containers_of_table(model, arguments.names)
     else:
         containers = dict(rows.data)
     sparse = [name for name, each in containers.items() if isinstance(each, SparseContainers)]
@@ -149,6 +151,19 @@ def _rows_of_table(
         return model, arguments, None
     found = replace(rows, n_rows=batches.total_size, origins=batches.origins)
     return with_containers(model, rows), arguments, found
+
+
+def _containers_of_table(model: Model, names: Sequence[str]) -> Containers:
+    """Find data containers by their names, instead of the rows that are found."""
+    known = [data.name for data in model.data_vars]
+    for name in names:
+        if name not in known and sparse_containers(model, name) is None:
+            raise ValueError(
+                f"minibatch= names {name!r}, which is neither an observed variable, a dimension of "
+                f"one, nor one of the pm.Data containers {known}. Leave minibatch= out: the arrays "
+                "with rows are found. Columns of the table are named in columns= of table_blocks"
+            )
+    return {name: _container(model, name) for name in names}
 
 
 # --- order --------------------------------------------------------------------------------------
@@ -431,11 +446,17 @@ def _check_no_other_arguments(model: Model, arguments: MinibatchArguments) -> No
         )
         raise ValueError(see(message, "minibatch"))
     containers = [data.name for data in model.data_vars]
-    for argument in ("batch_size", "batches", "total_size"):
+    for argument in ("batches", "batch_size", "total_size"):
         if getattr(arguments, argument) is not None:
+            remedy = ""
+            if argument == "batches":
+                remedy = (
+                    "; for Parquet files and Dask data frames, datasets.table_blocks(source, "
+                    "like=sample) finds the rows of a model"
+                )
             raise ValueError(
                 f"{argument}= needs minibatch=[...], the names of the data containers with a row "
-                f"per observation; this model has {containers}"
+                f"per observation; this model has {containers}{remedy}"
             )
 
 
