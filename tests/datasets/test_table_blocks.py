@@ -160,8 +160,16 @@ TABLES = {
     "no column": (AGE, lambda t: t.rename(columns={"age": "Age"}), r"'age'.* mean 'Age'\? Rename"),
     "text": (AGE, lambda t: t.assign(age=t["age"].astype(str)), r"type (large_)?string.*Convert"),
     "numbers": (CITY, lambda t: t.assign(city=1.0), "type double.* built on text"),
-    "missing": (AGE, with_value("age", 7, np.nan), r"'age' .* no value in 1 rows\. Drop or impute"),
-    "level": (CITY, with_value("city", 700, "Kiel"), r"'city'.*'Kiel' in row 700 of .*head\(20\)"),
+    "missing": (
+        AGE,
+        with_value("age", 7, np.nan),
+        r"'age' has no value in 1 rows of .*\. Drop or impute",
+    ),
+    "level": (
+        CITY,
+        with_value("city", 700, "Kiel"),
+        r"'city' has 'Kiel' in row 700 of .*head\(20\)",
+    ),
     "floats": (
         {"i": LIKE["year"].to_numpy()},
         lambda t: t.assign(year=t["year"] + 0.5),
@@ -235,5 +243,19 @@ def test_rows_of_a_dask_data_frame():
     np.testing.assert_array_equal(found["i"], DERIVED["codes of text"](TABLE))
     broken = TABLE[FEW].copy()
     broken.loc[700, "age"] = np.nan
-    with pytest.raises(ValueError, match=r"'age' of the Dask .* no value in row 33 of partition 2"):
+    with pytest.raises(
+        ValueError, match=r"'age' has no value in row 33 of partition 2 of the Dask"
+    ):
         table_blocks(dd.from_pandas(broken, npartitions=3), like=LIKE[FEW]).for_arrays(arrays)
+
+
+def test_files_that_are_not_parquet(tmp_path):
+    TABLE.to_csv(tmp_path / "rows.csv")
+    with pytest.raises(ValueError, match=r"rows\.csv cannot be read as Parquet\. .*read_csv"):
+        table_blocks(tmp_path / "rows.csv", like=LIKE)
+
+
+@pytest.mark.parametrize("like", [LIKE.head(0), LIKE[["age", "age"]]], ids=["no rows", "two"])
+def test_data_frames_that_are_no_sample(path, like):
+    with pytest.raises(ValueError, match=r"like= has .*\. Pass the data frame"):
+        table_blocks(path, like=like)

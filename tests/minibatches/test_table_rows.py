@@ -1,5 +1,9 @@
 """Steps that read the rows of a model from a table of which the model holds a sample."""
 
+import re
+from functools import partial, partialmethod
+from pathlib import Path
+
 import cloudpickle
 import numpy as np
 import pandas as pd
@@ -204,5 +208,36 @@ def test_levels_that_bambi_has_not_seen(tmp_path):
     )
     for formula in ("y ~ x + group", "y ~ x + (1 | group)"):
         built = bambi_model(formula, LIKE, {"noncentered": False})
-        with pytest.raises(ValueError, match=r"'group' of .* has 'f' in row 2500 of .*head\(20\)"):
+        with pytest.raises(ValueError, match=r"Column 'group' has 'f' in row 2500 of .*head\(20\)"):
             step_of(built.backend.model, table_blocks(tmp_path, like=built))
+
+
+def test_program_of_the_documentation(tmp_path, monkeypatch):
+    bambi = pytest.importorskip("bambi", reason="needs Bambi")
+    page = Path(__file__).parents[2] / "docs" / "any_model.md"
+    (program,) = re.findall(r"^```python\n(from .*?)```", page.read_text(), re.DOTALL | re.M)
+    monkeypatch.chdir(tmp_path)
+    few = {"draws": 10, "tune": 10, "chains": 1, "random_seed": 1, "progressbar": False}
+    monkeypatch.setattr(bambi.Model, "fit", partialmethod(bambi.Model.fit, **few))
+    monkeypatch.setattr(pm, "sample", partial(pm.sample, compute_convergence_checks=False))
+    names = {"__name__": "program"}
+    exec(program, names)
+    assert repr(names["step"].rows) in page.read_text()
+    assert names["idata"].posterior["age"].sizes["draw"] == 10
+
+
+@pytest.mark.slow
+def test_posterior_is_that_of_all_rows_in_memory(path):
+    draws = []
+    for data, options in [(LIKE, {"batches": table_blocks(path, like=LIKE)}), (TABLE, {})]:
+        with regression(data):
+            step = pg.SGGMC(batch_size=20, **options)
+            idata = pm.sample(
+                2000, tune=1000, chains=2, cores=1, step=step, random_seed=1, progressbar=False
+            )
+        draws.append(idata.posterior)
+    streamed, expected = draws
+    for name in ("slope", "level"):
+        mean, sd = (getattr(expected[name], each)(("chain", "draw")) for each in ("mean", "std"))
+        assert (abs(streamed[name].mean(("chain", "draw")) - mean) < 0.1 * sd).all()
+        assert (abs(streamed[name].std(("chain", "draw")) / sd - 1) < 0.1).all()
