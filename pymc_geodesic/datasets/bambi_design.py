@@ -41,25 +41,33 @@ class BambiFeatures:
             if term.kind == "proportion":  # of which formulae evaluates only the denominator
                 for name in variables:
                     self._add(name, None, 0, {name})
-                continue
-            data = np.asarray(term.data)
-            width = data.shape[1] if data.ndim == 2 else 1
-            if is_group:
+            elif is_group:
                 self._add(f"group of {term.name}", term, -1, variables)
-                continue
-            for j in range(width):
-                self._add(f"{term.name}[{j}]" if width > 1 else term.name, term, j, variables)
+            else:
+                width = np.asarray(term.data).reshape(len(term.data), -1).shape[1]
+                labels = term.labels or []
+                if len(labels) != width:
+                    labels = [f"{term.name}[{j}]" for j in range(width)]
+                for j, label in enumerate(labels):
+                    self._add(label, term, j, variables)
         self.factors = list(dict.fromkeys(factors))
         frame = model.data[sorted(needed)]
         self.sample = frame.dropna() if model.dropna else frame
 
     def __getstate__(self) -> dict[str, Any]:
-        terms = {label: (_without_rows(term), j) for label, (term, j) in self._terms.items()}
+        copies = {id(term): _without_rows(term) for term, _ in self._terms.values()}
+        terms = {label: (copies[id(term)], j) for label, (term, j) in self._terms.items()}
         return self.__dict__ | {"sample": self.sample.head(0), "_terms": terms}
 
     def _add(self, label: str, term: Any, column: int, variables: Collection[str]) -> None:
-        self._terms.setdefault(label, (term, column))
-        self.columns = {**self.columns, label: self.columns.get(label, variables)}
+        """Add a feature, unless a term with the same values has its label."""
+        while label in self._terms:
+            other, j = self._terms[label]
+            if term is None or np.array_equal(_column(term, column), _column(other, j)):
+                return
+            label += "*"
+        self._terms[label] = term, column
+        self.columns = {**self.columns, label: variables}
 
     def evaluate(self, frame: pd.DataFrame, wanted: Collection[str]) -> dict[str, np.ndarray]:
         """Compute columns of the design matrix.
@@ -95,6 +103,11 @@ def _terms(model: Any) -> list[tuple[Any, bool]]:
         found += [(term.factor, True) for term in groups]
     found.append((model.response_term.term, False))
     return [(term, is_group) for term, is_group in found if hasattr(term, "components")]
+
+
+def _column(term: Any, column: int) -> np.ndarray:
+    data = np.asarray(term.data)
+    return data if data.ndim == 1 else data[:, column]
 
 
 def _without_rows(term: Any) -> Any:

@@ -294,9 +294,28 @@ class Derivation:
             raise ValueError(
                 f"The function of columns= for {name!r} returns {values[row]} for row {row} of "
                 f"like=, and the model has {array[row]}. Return the values that the model was "
-                "built with; what is computed from all rows, such as a mean, must be that of the "
-                "sample."
+                "built with."
             )
+
+    def check_rows(self, arrays: Mapping[str, DerivedArray]) -> None:
+        """Check that the values of a row do not depend on other rows.
+
+        Raises
+        ------
+        ValueError
+            For a function, or a term of a formula, that subtracts a mean of its rows.
+        """
+        frame = self._all.sample.iloc[::2]
+        wanted = set().union(*(each.features for each in arrays.values()))
+        part = Rows(frame, self._all.evaluate(frame, wanted))
+        for name, array in arrays.items():
+            if not _are_equal(array.values(part), array.values(self._rows)[::2]):
+                raise ValueError(
+                    f"{name!r}, from {array}, depends on other rows: every second row of like= has "
+                    "other values alone than among all. Use the mean or the other numbers of the "
+                    "sample, sample['x'].mean() in a function and center(x) or scale(x) in a "
+                    "formula, instead of x.mean()."
+                )
 
     def _column(self, name: str, where: str, values: np.ndarray, given: Any) -> Derived:
         if isinstance(given, float | int):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -48,7 +49,8 @@ class TableBlocks:
         block_size: int | None,
         stretches: int,
     ) -> None:
-        self._features = _features_of(like)
+        self._features: Features | None = _features_of(like)
+        self._derived: dict[str, DerivedBlocks] = {}
         self._columns = dict(columns or {})
         self._table = open_table(source)
         self.total_size = self._table.n_rows
@@ -62,6 +64,9 @@ class TableBlocks:
             "The blocks of table_blocks are those of a model: pass them to a step method, "
             "SGGMC(batch_size=500, batches=blocks)."
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_features": None}  # which has the rows of the sample
 
     def for_arrays(self, arrays: Mapping[str, np.ndarray]) -> DerivedBlocks:
         """Derive the arrays of a model from the columns of the table.
@@ -77,6 +82,16 @@ class TableBlocks:
             If an array does not follow from the columns of the sample, or the table does not have
             these columns, in the type of the sample, without missing values and with its levels.
         """
+        key = _digest(arrays)
+        if key not in self._derived:
+            self._derived[key] = self._derive(arrays)
+        return self._derived[key]
+
+    def _derive(self, arrays: Mapping[str, np.ndarray]) -> DerivedBlocks:
+        if self._features is None:
+            raise ValueError(
+                "table_blocks was unpickled, without the sample, for another model. Make it again."
+            )
         sample = self._features.sample
         unknown = [name for name in self._columns if name not in arrays]
         if unknown:
@@ -97,9 +112,19 @@ class TableBlocks:
             name: search.array(name, array, self._columns.get(name))
             for name, array in arrays.items()
         }
+        search.check_rows(derived)
         reader = _Reader(self._table, self._features, derived)
         reader.check()
         return DerivedBlocks(reader, self._division)
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """Hash of names, types, shapes and values."""
+    found = hashlib.sha256()
+    for name, array in arrays.items():
+        found.update(f"{name} {array.dtype} {array.shape} ".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def _features_of(like: Any) -> Features:

@@ -124,8 +124,13 @@ def test_functions_of_the_data_frame(path):
     np.testing.assert_allclose(found, polynomial(TABLE))
     with pytest.raises(ValueError, match=r"column 1 of 'X' does not follow .* columns={'X': func"):
         read(path, {"X": polynomial(LIKE)})
-    with pytest.raises(ValueError, match="must be that of the sample"):
-        read(path, {"x": AGE["x"] - 50}, columns={"x": lambda f: f["age"] - f["age"].mean()})
+    with pytest.raises(ValueError, match=r"returns .* for row .* and the model has"):
+        read(path, {"X": polynomial(LIKE)}, columns={"X": lambda frame: 2 * polynomial(frame)})
+    centered = {"x": (LIKE["age"] - LIKE["age"].mean()).to_numpy()}
+    with pytest.raises(
+        ValueError, match=r"'x', .* depends on other rows: .*sample\['x'\]\.mean\(\)"
+    ):
+        read(path, centered, columns={"x": lambda frame: frame["age"] - frame["age"].mean()})
 
 
 def test_constant_columns(path):

@@ -135,12 +135,24 @@ def test_rows_that_are_sorted_are_reported(tmp_path):
 
 
 def test_pickle_contains_no_rows(path):
+    blocks = table_blocks(path, like=LIKE, block_size=N)
     arrays = {"x": LIKE["x"].to_numpy()}
-    blocks = table_blocks(path, like=LIKE, block_size=N).for_arrays(arrays)
+    blocks.for_arrays(arrays)
     pickled = cloudpickle.dumps(blocks)
     assert len(pickled) < 10_000
-    (block,) = cloudpickle.loads(pickled)
+    (block,) = cloudpickle.loads(pickled).for_arrays(arrays)
     np.testing.assert_array_equal(block["x"], TABLE["x"])
+    with pytest.raises(ValueError, match="Make it again"):
+        cloudpickle.loads(pickled).for_arrays({"x": LIKE["z"].to_numpy()})
+
+
+@pytest.mark.parametrize("kind", ["PyMC", "Bambi"])
+def test_step_in_another_process(path, kind):
+    built = bambi_model("y ~ scale(x) + group", LIKE, {}) if kind == "Bambi" else None
+    model = built.backend.model if built else regression(LIKE)
+    step = step_of(model, table_blocks(path, like=built or LIKE, block_size=N))
+    step = cloudpickle.loads(cloudpickle.dumps(step))
+    assert step.rows.n_rows == N
 
 
 BAMBI = {
@@ -151,6 +163,7 @@ BAMBI = {
     "interactions": ("success ~ x * z + x:group", {"family": "bernoulli"}),
     "spline and offset": ("count ~ bs(x, df=5) + offset(z)", {"family": "poisson"}),
     "transforms": ("positive ~ scale(x) + np.exp(z) + group", {"family": "gamma", "link": "log"}),
+    "factor in two terms": ("y ~ group + (0 + group | number)", {"noncentered": False}),
     "trials": ("p(wins, trials) ~ x", {"family": "binomial"}),
     "classes": ("group ~ x", {"family": "categorical"}),
     "two predictors": ("y ~ x", {"sigma": "sigma ~ z"}),
@@ -175,8 +188,9 @@ def test_models_of_bambi(path, kind, tmp_path):
     assert step.rows.n_rows == N
     LIKE.to_parquet(tmp_path / "sample.parquet")
     arrays = {name: step.model[name].get_value() for name in step.rows.origins}
-    derived = table_blocks(tmp_path, like=built).for_arrays(arrays)
-    (block,) = cloudpickle.loads(cloudpickle.dumps(derived))
+    blocks = table_blocks(tmp_path, like=built)
+    blocks.for_arrays(arrays)
+    (block,) = cloudpickle.loads(cloudpickle.dumps(blocks)).for_arrays(arrays)
     for name, array in arrays.items():
         np.testing.assert_allclose(block[name], array, atol=1e-9)
 
@@ -196,6 +210,9 @@ def test_terms_of_bambi_that_do_not_follow(path):
     built = bambi_model("y ~ x * z", LIKE, {})
     with pytest.raises(ValueError, match=r"column 2 of .* or pass the bambi\.Model as like="):
         step_of(built.backend.model, table_blocks(path, like=LIKE))
+    built = bambi_model("y ~ I(x - np.mean(x)) + z", LIKE, {})
+    with pytest.raises(ValueError, match=r"depends on other rows: .*center\(x\)"):
+        step_of(built.backend.model, table_blocks(path, like=built))
     few = LIKE[LIKE["number"] < 15]
     built = bambi_model("y ~ x + C(number)", few, {})
     with pytest.raises(ValueError, match=r"cannot evaluate 'C\(number\)' .* levels \(15\).*Build"):
