@@ -39,6 +39,18 @@ class TableBlocks:
     total_size : int
         N, the number of rows of the table.
     block_size : int
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> from pymc_geodesic.datasets import table_blocks
+    >>> table = pd.DataFrame({"age": [20.0, 40.0, 30.0, 50.0]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table.to_parquet(f"{folder}/people.parquet")
+    ...     blocks = table_blocks(folder, like=table.head(2))
+    >>> blocks.total_size
+    4
     """
 
     def __init__(
