@@ -330,13 +330,18 @@ class Derivation:
         own = [name] if name in self._all.columns else []
         found = self._scaled(values, own) or self._scaled(values, self._all.columns)
         if values.min() == values.max():
-            if found and found[0].feature != name:
+            if found and found[0].feature == name:
+                return found[0]
+            sample = self._all.sample
+            same = [each for each in sample.columns if sample[each].nunique(dropna=False) == 1]
+            if same:
                 raise ValueError(
-                    f"{where} is {values[0]} in each row, and so is {found[0]} in like=. Set "
-                    f"columns={{{name!r}: {values[0]}}} for a constant, or "
-                    f"columns={{{name!r}: {found[0].feature!r}}}."
+                    f"{where} is {values[0]} in each row, and column {same[0]!r} of like= has one "
+                    f"value too. Set columns={{{name!r}: {values[0]}}} for a constant, "
+                    f"columns={{{name!r}: {same[0]!r}}} for the column, or build the model on a "
+                    "sample in which it varies."
                 )
-            return found[0] if found else Fixed(float(values[0]))
+            return Fixed(float(values[0]))
         candidates: Sequence[Derived] = found
         if not found:
             own = [name] if name in self._all.factors else []

@@ -136,7 +136,7 @@ def test_functions_of_the_data_frame(path):
 def test_constant_columns(path):
     like = LIKE.assign(year=1)
     ones = np.ones(SAMPLE)
-    with pytest.raises(ValueError, match=r"is 1.0 in each row, and so is 'year' in like="):
+    with pytest.raises(ValueError, match=r"is 1.0 in each row, and column 'year' of like= has one"):
         read(path, {"constant 1": ones}, like)
     found = read(path, {"constant 1": ones}, like, columns={"constant 1": 1.0})["constant 1"]
     np.testing.assert_array_equal(found, np.ones(N))
