@@ -85,8 +85,8 @@ class Table(ABC):
                 guess = f" Did you mean {near[0]!r}?" if near else ""
                 raise ValueError(
                     f"{self.where} has no column {name!r}, which the model needs; its columns are "
-                    f"{list(self.types)}.{guess} Rename the column in the files, or name another "
-                    "one in columns=."
+                    f"{list(self.types)}.{guess} Rename the column in the table, or in the data "
+                    "frame before the model is built."
                 )
 
     def missing_value(self, column: str, row: int | None, count: int = 1) -> ValueError:
