@@ -159,7 +159,6 @@ def triangular_factor(
         coordinates = coordinates[later]
         del remaining[chosen]
 
-    n_sparse = start
     last: list[np.ndarray] = []
     while remaining:
         free = [k for k, g in remaining.items() if not g.before & remaining.keys()]
@@ -243,7 +242,10 @@ def _lower_factor(matrix: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
 class EffectsLike(Protocol):
     """Group effects of a model; see `pymc_geodesic.densities.group_effects.GroupEffects`."""
 
-    effects: Sequence[Any]
+    @property
+    def effects(self) -> Sequence[Any]:
+        """The effects."""
+
     others: np.ndarray
     transformed: np.ndarray
     size: int
@@ -271,7 +273,7 @@ class SparseMetric:
         for each in effects.effects:
             for parent in each.parents:
                 children[parent] |= {k for k, name in enumerate(names) if name == each.name}
-        self._groups = []
+        self._groups: list[Group] = []
         for each in effects.effects:
             first = len(self._groups)
             for k, column in enumerate(each.columns):
@@ -301,7 +303,7 @@ class SparseMetric:
     def _information_on_scales(
         self, x: np.ndarray, precision: np.ndarray, prior: np.ndarray
     ) -> sparse.csr_matrix:
-        """Expected information of each effect on the parameters of its prior.
+        """Return the expected information of each effect on the parameters of its prior.
 
         Given the other effects, one with the conditional precision D and the prior precision p has
         the information κ²/2 on log p, κ = 1 − p/D. It is at least that of half an effect, because

@@ -24,18 +24,21 @@ from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError, disconnected_grad, grad
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import ancestors, graph_inputs, io_toposort
-from pytensor.scalar.basic import Mul
+from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.linalg import cholesky, solve_triangular
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
 from pymc_geodesic.densities.compilation import CompiledGradient, FixedArray, compile_gradient
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
+from pymc_geodesic.densities.rows_by_index import (
+    Gathered,
+    NotByIndexError,
+    RowsByIndex,
+    scale_of,
+)
 from pymc_geodesic.densities.variables import ManifoldVariable
 
 _LONGEST_CONSTANT = 64
@@ -43,164 +46,6 @@ _LONGEST_CONSTANT = 64
 
 _MOST_OTHERS = 300
 """Maximum number of coordinates that are no effects: each costs a pass over the rows."""
-
-# --- how rows use effects -----------------------------------------------------------------------
-
-
-class _NotByIndexError(Exception):
-    """An effect enters the rows in another way than by an index."""
-
-
-@dataclass(eq=False)
-class _Gathered:
-    """Entries of an effect that the rows of a term take.
-
-    Attributes
-    ----------
-    effect : int
-        Position of the variable among the effects.
-    index : TensorVariable
-        Integer vector, one entry of the first axis of the variable for each row.
-    columns : list of TensorVariable
-        Placeholder for each column of the entries, of one value per row.
-    entries : TensorVariable
-        The columns joined, in the coordinates of the model.
-    """
-
-    effect: int
-    index: TensorVariable
-    columns: list[TensorVariable]
-    entries: TensorVariable
-
-
-class _Rows:
-    """Graphs of terms in which `_Gathered` replaces ``effect[index]``.
-
-    An index is moved through elementwise functions to the effects: (μ + σ x)[i] = μ + σ x[i].
-
-    Parameters
-    ----------
-    effects : list of TensorVariable
-        Value variables.
-    """
-
-    def __init__(self, effects: Sequence[TensorVariable]) -> None:
-        self._effects = list(effects)
-        self._every: dict[int, Variable] = {}
-        self.gathered: dict[tuple[int, Variable], _Gathered] = {}
-        self._moved: dict[tuple[Variable, Variable], Variable] = {}
-
-    def replace(self, graph: TensorVariable) -> TensorVariable:
-        """Replace entries of effects in the elementwise log-density of rows.
-
-        Raises
-        ------
-        _NotByIndexError
-            If another use of an effect remains.
-        """
-        replacements: dict[Variable, Variable] = {}
-        for node in io_toposort([], [graph]):
-            if _is_index(node) and self._uses_effects(node.inputs[0]):
-                source, index, *column = node.inputs
-                entries = self._entries(source, index)
-                replacements[node.outputs[0]] = entries[:, *column] if column else entries
-        rows = graph.type.shape[0] if graph.type.ndim else None
-        for effect in self._effects:  # one row for each entry
-            if effect.type.shape[:1] == (rows,) and rows != 1:
-                replacements.setdefault(effect, self.every(effect))
-        (replaced,) = rebuild_graphs([graph], replacements)
-        left = set(self._effects).intersection(graph_inputs([replaced]))
-        if left:
-            raise _NotByIndexError(*left)
-        return replaced
-
-    def every(self, effect: Variable) -> Variable:
-        """Entries of an effect whose groups are the rows, ``effect[:]``."""
-        rows = effect.type.shape[0]
-        index = self._every.setdefault(rows, pt.arange(rows))
-        return self._entries(effect, index)
-
-    def _uses_effects(self, graph: Variable) -> bool:
-        return not set(self._effects).isdisjoint(ancestors([graph]))
-
-    def _entries(self, graph: Variable, index: Variable) -> Variable:
-        """Graph of ``graph[index]``, with the index moved to the effects."""
-        key = graph, index
-        if key not in self._moved:
-            self._moved[key] = self._moved_index(graph, index)
-        return self._moved[key]
-
-    def _moved_index(self, graph: Variable, index: Variable) -> Variable:
-        if graph.type.shape[:1] == (1,):
-            return graph
-        if not self._uses_effects(graph):
-            return graph[index]
-        if graph in self._effects:
-            return self._placeholder(graph, index).entries
-        node = graph.owner
-        if node is None:
-            raise _NotByIndexError(graph)
-        if isinstance(node.op, Elemwise):
-            return node.op(*(self._entries(each, index) for each in node.inputs))
-        if isinstance(node.op, DimShuffle) and node.op.new_order[:1] == (0,):
-            return node.op(self._entries(node.inputs[0], index))
-        if isinstance(node.op, Subtensor) and node.op.idx_list[:1] == (slice(None),):
-            return node.op(self._entries(node.inputs[0], index), *node.inputs[1:])
-        if _is_index(node):
-            source, inner, *column = node.inputs
-            entries = self._entries(source, inner[index])
-            return entries[:, *column] if column else entries
-        raise _NotByIndexError(*set(self._effects).intersection(graph_inputs([graph])))
-
-    def _placeholder(self, effect: Variable, index: Variable) -> _Gathered:
-        position = self._effects.index(effect)
-        key = position, index
-        if key not in self.gathered:
-            width = 1 if effect.type.ndim == 1 else effect.type.shape[1]
-            columns = [pt.vector(f"{effect.name}_{k}", dtype="float64") for k in range(width)]
-            entries = columns[0] if effect.type.ndim == 1 else pt.stack(columns, axis=1)
-            self.gathered[key] = _Gathered(position, index, columns, entries)
-        return self.gathered[key]
-
-
-def _is_index(node: Any) -> bool:
-    """Whether a node is ``x[i]`` or ``x[i, k]`` with a vector of integers i and a number k."""
-    if not isinstance(node.op, AdvancedSubtensor) or node.op.idx_list not in ((0,), (0, 1)):
-        return False
-    index, *column = (each.type for each in node.inputs[1:])
-    return (
-        index.ndim == 1
-        and index.dtype.startswith(("int", "uint"))
-        and all(each.ndim == 0 for each in column)
-    )
-
-
-def _scale_of(entries: Iterable[TensorVariable], graphs: Sequence[Variable]) -> Variable | None:
-    """Scale q by which all uses of the entries of an effect are multiplied; None without one.
-
-    It is a product of factors that are equal for all rows and depend on variables of the model.
-    """
-    entries = set(entries)
-    scales: list[tuple[Variable, ...]] = []
-    for node in io_toposort([], graphs):
-        if entries.isdisjoint(node.inputs):
-            continue
-        if not (isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul)):
-            return None
-        others = [each for each in node.inputs if each not in entries]
-        scales.append(tuple(each for each in others if _is_scale(each)))
-    if not scales or not scales[0] or any(set(each) != set(scales[0]) for each in scales):
-        return None
-    product = pt.mul(*scales[0]) if len(scales[0]) > 1 else scales[0][0]
-    return pt.abs(product)[0]
-
-
-def _is_scale(graph: Variable) -> bool:
-    """Whether a factor is the same for all rows, and depends on variables of the model."""
-    return graph.type.shape[:1] == (1,) and any(
-        not isinstance(each, Constant | SharedVariable) for each in graph_inputs([graph])
-    )
-
 
 # --- effects ------------------------------------------------------------------------------------
 
@@ -264,12 +109,12 @@ def find_effects(
         return None
     candidates = [v for v in variables if _may_be_effect(v) and not model.rvs_to_transforms[v.rv]]
     while candidates:
-        rows = _Rows([v.value for v in candidates])
+        rows = RowsByIndex([v.value for v in candidates])
         terms = logp_terms(model)
         try:
             graphs = [rows.replace(terms[rv]) for rv in model.observed_RVs]
             _check_means(model, candidates)
-        except _NotByIndexError as error:
+        except NotByIndexError as error:
             kept = [v for v in candidates if v.value not in error.args]
         else:
             kept = _parents_of(candidates, {each.effect for each in rows.gathered.values()})
@@ -308,11 +153,11 @@ def _check_means(model: Model, effects: Sequence[ManifoldVariable]) -> None:
 
     Raises
     ------
-    _NotByIndexError
+    NotByIndexError
     """
     means = model.replace_rvs_by_values([_parameters(v)[0] for v in effects])
     for effect, mean in zip(effects, means, strict=True):
-        _Rows([v.value for v in effects]).replace(mean + pt.zeros(effect.shape))
+        RowsByIndex([v.value for v in effects]).replace(mean + pt.zeros(effect.shape))
 
 
 def _parents_of(candidates: Sequence[ManifoldVariable], used: set[int]) -> list[ManifoldVariable]:
@@ -412,7 +257,7 @@ class GroupEffects:
     model : pymc.Model
     variables, effects : list of ManifoldVariable
         All variables, in the order of a position, and those that are effects.
-    rows : _Rows
+    rows : RowsByIndex
     graphs : list of TensorVariable
         Elementwise log-densities of the observations, with placeholders for entries of effects.
     compile_kwargs : mapping, optional
@@ -434,7 +279,7 @@ class GroupEffects:
         model: Model,
         variables: Sequence[ManifoldVariable],
         effects: Sequence[ManifoldVariable],
-        rows: _Rows,
+        rows: RowsByIndex,
         graphs: Sequence[TensorVariable],
         compile_kwargs: Mapping[str, Any] | None,
     ) -> None:
@@ -498,7 +343,10 @@ class GroupEffects:
     # --- graphs ----------------------------------------------------------------------------------
 
     def _set_scales(
-        self, effects: Sequence[ManifoldVariable], rows: _Rows, graphs: Sequence[TensorVariable]
+        self,
+        effects: Sequence[ManifoldVariable],
+        rows: RowsByIndex,
+        graphs: Sequence[TensorVariable],
     ) -> None:
         """Find q of each effect that is written non-centered."""
         self._scales: list[Variable | None] = []
@@ -509,7 +357,7 @@ class GroupEffects:
                 each in set(ancestors([mean, sd])) for each in self._model.free_RVs
             ) and _is_constant(mean, 0.0)
             found = entries and is_standard and not _is_correlated(effect)
-            self._scales.append(_scale_of(entries, graphs) if found else None)
+            self._scales.append(scale_of(entries, graphs) if found else None)
 
     def _set_priors(self, effects: Sequence[ManifoldVariable]) -> None:
         """Graphs of m, log p and log q of each effect, in its shape."""
@@ -555,15 +403,17 @@ class GroupEffects:
         for i, each in enumerate(self._data):
             self.prior.point_at(i, np.ascontiguousarray(_array_of(each)))
 
-    def _compile_terms(self, rows: _Rows, graphs: Sequence[TensorVariable]) -> list[_CurvatureTerm]:
+    def _compile_terms(
+        self, rows: RowsByIndex, graphs: Sequence[TensorVariable]
+    ) -> list[_CurvatureTerm]:
         """Compile second derivatives of the observations, and of the priors of effects."""
         terms = [self._curvature_term(list(rows.gathered.values()), graphs, self._compiled)]
         for effect, prior in zip(self._effect_values, self._priors, strict=True):
-            own_rows = _Rows(self._effect_values)
+            own_rows = RowsByIndex(self._effect_values)
             entries = own_rows.every(effect)
             try:
                 mean = own_rows.replace(prior.mean_at_scales)
-            except _NotByIndexError:
+            except NotByIndexError:
                 mean = pt.zeros(prior.mean.type.shape)
             # the expected information, with the precision at the position
             residual = entries * pt.exp(prior.log_q) - mean
@@ -574,7 +424,7 @@ class GroupEffects:
 
     def _curvature_term(
         self,
-        gathered: Sequence[_Gathered],
+        gathered: Sequence[Gathered],
         graphs: Sequence[TensorVariable],
         compiled: Callable[[Sequence[Variable], Sequence[Variable]], Any],
     ) -> _CurvatureTerm:
@@ -649,7 +499,7 @@ class GroupEffects:
         return values
 
     def _directions(self) -> Iterable[list[np.ndarray]]:
-        """Unit vectors of the coordinates `others`."""
+        """Yield the unit vectors of the coordinates `others`."""
         shapes = [value.type.shape for value in self._others]
         zeros = [np.zeros(shape) for shape in shapes]
         for array in zeros:
@@ -702,8 +552,8 @@ class GroupEffects:
         for i, direction in enumerate(self._directions()):
             priors[:, i] = np.concatenate([np.ravel(p) for p in self._rest(*values, *direction)])
         rest = _positive(0.5 * (rest + rest.T)) + np.diag(np.abs(np.diag(priors)))
-        row, column = np.meshgrid(self.others, self.others, indexing="ij")
-        parts.append((row.ravel(), column.ravel(), rest.ravel()))
+        square = np.meshgrid(self.others, self.others, indexing="ij")
+        parts.append((square[0].ravel(), square[1].ravel(), rest.ravel()))
         rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))
         shape = (self.size, self.size)
         return sparse.coo_matrix((data, (rows, columns)), shape=shape).tocsr()
@@ -718,10 +568,9 @@ def _array_of(variable: Variable) -> np.ndarray:
 
 def _is_constant(graph: TensorVariable, number: float) -> bool:
     """Whether a graph is a constant with the same value everywhere."""
-    try:
-        return bool(np.all(graph.eval(mode="FAST_COMPILE") == number))
-    except Exception:  # noqa: BLE001  depends on an input
+    if any(not isinstance(each, Constant) for each in graph_inputs([graph])):
         return False
+    return bool(np.all(np.asarray(graph.eval(mode="FAST_COMPILE")) == number))
 
 
 def _replaced_once(
