@@ -34,6 +34,8 @@ class GradientNoiseSettings:
         Pairs of minibatches of a measurement: 800, or 20 for each Euclidean coordinate if that is
         more, and at most 2,000; the standard error of a variance is 5 % with 800 pairs of normal
         noise, by calculation.
+    max_pair_values : int
+        Bound of the number of pairs above the minimum, times the coordinates; chosen by hand.
     rare_minibatches : float
         Expected number of minibatches with a row that makes the noise of a rare coordinate, for
         which more pairs are measured; the relative standard error of its variance is then about
@@ -77,6 +79,7 @@ class GradientNoiseSettings:
     min_pairs: int = 800
     pairs_per_dimension: int = 20
     max_pairs: int = 2000
+    max_pair_values: int = 20_000_000
     rare_minibatches: float = 100.0
     max_rare_pairs: int = 20_000
     max_rare_values: int = 10_000_000
@@ -239,9 +242,10 @@ class NoiseMeasurement:
     @property
     def _n_usual_pairs(self) -> int:
         """Number of pairs of a measurement where no row makes much of the noise."""
-        n_pairs = max(SETTINGS.min_pairs, SETTINGS.pairs_per_dimension * self.gradient.n_euclidean)
+        most = min(SETTINGS.max_pairs, SETTINGS.max_pair_values // self.size)
+        wanted = SETTINGS.pairs_per_dimension * self.gradient.n_euclidean
         at_point = SETTINGS.pairs_per_point
-        return at_point * (min(n_pairs, SETTINGS.max_pairs) // at_point)
+        return at_point * (max(SETTINGS.min_pairs, min(wanted, most)) // at_point)
 
     def set_draws(self, positions: np.ndarray) -> None:
         """Measure at these draws from now on, if there are enough of them.

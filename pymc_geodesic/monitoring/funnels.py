@@ -45,8 +45,8 @@ class FunnelSettings:
 
     min_slope: float = 1.0
     min_correlation: float = 0.5
-    min_slope_in_model: float = 0.3
-    min_correlation_in_model: float = 0.4
+    min_slope_in_model: float = 0.2
+    min_correlation_in_model: float = 0.5
     min_draws: int = 40
     max_scale_size: int = 10
 
