@@ -137,11 +137,14 @@ class Ineligible:
         An imperative; empty if there is none.
     largest_batch : int or None
         Rows of a minibatch up to which they are adapted, where a smaller one is the remedy.
+    needs_all_rows : bool
+        Whether a step with all rows is the remedy.
     """
 
     reason: str
     remedy: str = ""
     largest_batch: int | None = None
+    needs_all_rows: bool = False
 
     def instead_of_whitening(self, adapted: str) -> str:
         """Describe what is adapted instead, and why."""
@@ -154,6 +157,8 @@ class Ineligible:
     @property
     def minibatch_remedy(self) -> str:
         """Change of the minibatches that reduces gradient noise, or its consequences."""
+        if self.needs_all_rows:
+            return "GMC, because this step does not adapt"
         if self.largest_batch is None:
             return LARGER_MINIBATCHES
         return f"batch_size <= {self.largest_batch}, with which the step adapts"
@@ -166,6 +171,7 @@ def _check_memory(source: RowSource, size: int) -> Ineligible | None:
             f"the noise measurement takes too much memory with {size} coordinates, more than "
             f"{SETTINGS.max_coordinates}",
             "Use GMC, which needs no noise measurement, or sample fewer coordinates with this step",
+            needs_all_rows=True,
         )
     values = values_per_row(source)
     n_rows = min(SETTINGS.min_minibatches * source.batch_size, source.n_rows)
