@@ -34,7 +34,11 @@ from pymc_geodesic.adaptation.components import curved_points
 from pymc_geodesic.adaptation.control_variates import ControlVariateOrder, principal_directions
 from pymc_geodesic.adaptation.eligibility import sample_rows
 from pymc_geodesic.adaptation.gradient_noise import SETTINGS as NOISE
-from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement, diagnose_noise
+from pymc_geodesic.adaptation.gradient_noise import (
+    NoiseMeasurement,
+    diagnose_noise,
+    name_rare_coordinates,
+)
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
 from pymc_geodesic.adaptation.step_size_bounds import (
@@ -442,6 +446,10 @@ class WhitenedAdaptation:
         if not self.gradient.has_noise or self.parameters is None:
             return None
         return diagnose_noise(self.parameters, self._noise.error, self.gradient.metric, names)
+
+    def name_rare_coordinates(self, diagnosis: Diagnosis, names: Sequence[str]) -> Diagnosis:
+        """Name all coordinates that few minibatches inform; see `LangevinAdaptation`."""
+        return name_rare_coordinates(diagnosis, self._noise.measured.informed, names)
 
     # --- 4. tuning ---------------------------------------------------------------------------
 
