@@ -5,7 +5,6 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
-from tests.grids import slow
 
 
 def groups(n_rows: int, rows_per_group: int) -> pm.Model:
@@ -71,7 +70,7 @@ def test_no_cost_without_minibatches_or_adaptation(caplog):
     assert advice_of(caplog) == []
 
 
-@slow
+@pytest.mark.slow
 def test_gradients_of_a_draw_are_those_that_are_expected():
     model = groups(20_000, 20)
     step = pg.SGGMC(model=model, batch_size=200)
