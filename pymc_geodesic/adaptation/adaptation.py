@@ -195,6 +195,9 @@ class LangevinAdaptation(Protocol):
     def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
         """Diagnose gradient noise that is poorly known, or that inflates the variance."""
 
+    def name_rare_coordinates(self, diagnosis: Diagnosis, names: Sequence[str]) -> Diagnosis:
+        """Name all coordinates that few minibatches inform, where one of them differs."""
+
 
 class ModelCoordinates(ABC):
     """Base of the Langevin adaptations that keep the coordinates of the model.
@@ -234,6 +237,10 @@ class ModelCoordinates(ABC):
     def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
         """Return None: only whitened coordinates show a funnel."""
         return None
+
+    def name_rare_coordinates(self, diagnosis: Diagnosis, names: Sequence[str]) -> Diagnosis:
+        """Return the diagnosis: noise is not measured by coordinates."""
+        return diagnosis
 
     @abstractmethod
     def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:

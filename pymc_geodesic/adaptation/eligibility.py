@@ -32,8 +32,11 @@ class EligibilitySettings:
     min_minibatches : int
         Minimum size of the sample, in minibatches; chosen by hand.
     max_values : int
-        Bound of the rows of so many minibatches times the number of coordinates: beyond it the
-        exploration takes too long; chosen by hand.
+        Bound of the numbers in the rows of so many minibatches, which the exploration holds in
+        memory: 0.8 GB; chosen by hand.
+    max_coordinates : int
+        Coordinates up to which the noise measurement, with 800 pairs of minibatches and at most 32
+        kB for each coordinate, takes about 5 GB; by calculation.
     max_second_order : int
         Coordinates up to which ``control_variates="auto"`` may use second order, which takes a pass
         over all rows for each; chosen by hand. With 28 coordinates the Hessian over all rows took
@@ -48,6 +51,7 @@ class EligibilitySettings:
     max_sample_cost: int = 20_000_000
     min_minibatches: int = 10
     max_values: int = 100_000_000
+    max_coordinates: int = 150_000
     max_second_order: int = 64
     min_epoch: int = 100
 
@@ -133,11 +137,14 @@ class Ineligible:
         An imperative; empty if there is none.
     largest_batch : int or None
         Rows of a minibatch up to which they are adapted, where a smaller one is the remedy.
+    needs_all_rows : bool
+        Whether a step with all rows is the remedy.
     """
 
     reason: str
     remedy: str = ""
     largest_batch: int | None = None
+    needs_all_rows: bool = False
 
     def instead_of_whitening(self, adapted: str) -> str:
         """Describe what is adapted instead, and why."""
@@ -150,22 +157,31 @@ class Ineligible:
     @property
     def minibatch_remedy(self) -> str:
         """Change of the minibatches that reduces gradient noise, or its consequences."""
+        if self.needs_all_rows:
+            return "GMC, because this step does not adapt"
         if self.largest_batch is None:
             return LARGER_MINIBATCHES
         return f"batch_size <= {self.largest_batch}, with which the step adapts"
 
 
-def _check_cost(source: RowSource, size: int) -> Ineligible | None:
-    """Check the cost of the exploration; see `EligibilitySettings.max_values`."""
+def _check_memory(source: RowSource, size: int) -> Ineligible | None:
+    """Check the memory of the warm-up; see `EligibilitySettings`."""
+    if size > SETTINGS.max_coordinates:
+        return Ineligible(
+            f"the noise measurement takes too much memory with {size} coordinates, more than "
+            f"{SETTINGS.max_coordinates}",
+            "Use GMC, which needs no noise measurement, or sample fewer coordinates with this step",
+            needs_all_rows=True,
+        )
+    values = values_per_row(source)
     n_rows = min(SETTINGS.min_minibatches * source.batch_size, source.n_rows)
-    if n_rows * size <= SETTINGS.max_values:
+    if n_rows * values <= SETTINGS.max_values:
         return None
     reason = (
         f"{n_rows} rows ({SETTINGS.min_minibatches} minibatches of "
-        f"batch_size={source.batch_size}) times {size} coordinates exceed {SETTINGS.max_values} "
-        "numbers"
+        f"batch_size={source.batch_size}) of {values} values exceed {SETTINGS.max_values} numbers"
     )
-    largest = SETTINGS.max_values // (SETTINGS.min_minibatches * size)
+    largest = SETTINGS.max_values // (SETTINGS.min_minibatches * values)
     if largest < 1:
         return Ineligible(reason, "Set step_size and friction")
     return Ineligible(reason, f"Use batch_size <= {largest}", largest)
@@ -191,9 +207,9 @@ def check_eligibility(
             "the rows cannot be read more than once",
             "Use batches= that can be iterated over repeatedly, such as a list or a DataLoader",
         )
-    too_costly = _check_cost(source, product.size)
-    if too_costly is not None:
-        return too_costly
+    too_large = _check_memory(source, product.size)
+    if too_large is not None:
+        return too_large
     if source.has_epochs and source.n_rows < SETTINGS.min_epoch * source.batch_size:
         largest = source.n_rows // SETTINGS.min_epoch
         return Ineligible(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -34,6 +34,8 @@ class GradientNoiseSettings:
         Pairs of minibatches of a measurement: 800, or 20 for each Euclidean coordinate if that is
         more, and at most 2,000; the standard error of a variance is 5 % with 800 pairs of normal
         noise, by calculation.
+    max_pair_values : int
+        Bound of the number of pairs above the minimum, times the coordinates; chosen by hand.
     rare_minibatches : float
         Expected number of minibatches with a row that makes the noise of a rare coordinate, for
         which more pairs are measured; the relative standard error of its variance is then about
@@ -69,6 +71,9 @@ class GradientNoiseSettings:
     max_draw_distance : float
         Distance from the center along a coordinate beyond which no noise is measured: at most 1 %
         of any distribution lies there (Chebyshev), and chains that have left the posterior.
+    rare_fraction : float
+        Fraction of the pairs of minibatches that inform a coordinate below which it counts as rare;
+        chosen by hand.
     reported_error : float
         Relative error of a variance, by noise that is poorly known, above which a warning is
         issued; a convention.
@@ -77,6 +82,7 @@ class GradientNoiseSettings:
     min_pairs: int = 800
     pairs_per_dimension: int = 20
     max_pairs: int = 2000
+    max_pair_values: int = 20_000_000
     rare_minibatches: float = 100.0
     max_rare_pairs: int = 20_000
     max_rare_values: int = 10_000_000
@@ -91,10 +97,14 @@ class GradientNoiseSettings:
     quadratic_ratio: float = 0.05
     negligible_slope: float = 1e-6
     max_draw_distance: float = 10.0
+    rare_fraction: float = 0.2
     reported_error: float = 0.1
 
 
 SETTINGS = GradientNoiseSettings()
+
+_ROUNDING = 1e-9
+"""Relative rounding error of a gradient that was transformed twice."""
 
 
 @dataclass
@@ -113,19 +123,23 @@ class NoiseState:
         less noise near the center. Zero until `NoiseMeasurement.choose_reach`.
     noise_ratio : float
         Variance with control variates over that without; 1 without control variates.
+    informed : ndarray, shape (size,)
+        Fraction of the pairs whose minibatches differ in the gradient along each coordinate of the
+        model; 1 on manifolds and without measurements.
     """
 
     around_center: NoiseVariance
     at_draws: NoiseVariance
     draws: np.ndarray
     tail_sd: np.ndarray
+    informed: np.ndarray
     noise_ratio: float = 1.0
 
     @classmethod
     def empty(cls, size: int) -> Self:
         """Return the state before any measurement."""
         around_center, at_draws = NoiseVariance.empty(size), NoiseVariance.empty(size)
-        return cls(around_center, at_draws, np.empty((0, size)), np.zeros(size))
+        return cls(around_center, at_draws, np.empty((0, size)), np.zeros(size), np.ones(size))
 
 
 class NoiseMeasurement:
@@ -239,9 +253,10 @@ class NoiseMeasurement:
     @property
     def _n_usual_pairs(self) -> int:
         """Number of pairs of a measurement where no row makes much of the noise."""
-        n_pairs = max(SETTINGS.min_pairs, SETTINGS.pairs_per_dimension * self.gradient.n_euclidean)
+        most = min(SETTINGS.max_pairs, SETTINGS.max_pair_values // self.size)
+        wanted = SETTINGS.pairs_per_dimension * self.gradient.n_euclidean
         at_point = SETTINGS.pairs_per_point
-        return at_point * (min(n_pairs, SETTINGS.max_pairs) // at_point)
+        return at_point * (max(SETTINGS.min_pairs, min(wanted, most)) // at_point)
 
     def set_draws(self, positions: np.ndarray) -> None:
         """Measure at these draws from now on, if there are enough of them.
@@ -266,6 +281,8 @@ class NoiseMeasurement:
         """
         self.measured.around_center = NoiseVariance.empty(self.size)
         self.measured.around_center.add(squares_by_point(differences))
+        d = self.gradient.n_euclidean
+        self.measured.informed[:d] = informed_fraction(differences[:, :d], self.gradient.metric)
         self.discard_draws()
 
     def refine(
@@ -433,6 +450,75 @@ class NoiseMeasurement:
 def squares_by_point(differences: np.ndarray) -> np.ndarray:
     """Half the squares of differences, shape (n_points, n_pairs, size)."""
     return 0.5 * differences.reshape(-1, SETTINGS.pairs_per_point, differences.shape[1]) ** 2
+
+
+def informed_fraction(differences: np.ndarray, metric: Metric) -> np.ndarray:
+    """Fraction of differences that are not zero along each coordinate of the model.
+
+    Parameters
+    ----------
+    differences : ndarray, shape (n, d)
+        Differences of gradient estimates in the coordinates of the metric.
+    metric : Metric
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.gradient_noise import informed_fraction
+    >>> from pymc_geodesic.gradients.metric import Metric
+    >>> metric = Metric(np.zeros(2), np.array([[1.0, 0.0], [0.9, 0.1]]))
+    >>> in_model = np.array([[3.0, 0.0], [-2.0, 0.0], [1.0, 5.0], [4.0, 0.0]])
+    >>> informed_fraction(metric.to_gradient(in_model), metric).tolist()
+    [1.0, 0.25]
+    """
+    if not differences.size:
+        return np.ones(differences.shape[1])
+    in_model = np.abs(metric.to_model_gradient(differences))
+    largest = in_model.max(axis=0)
+    # rounding errors are relative to the largest coordinate of a difference
+    rounding = _ROUNDING * in_model.max(axis=1, keepdims=True)
+    return np.mean(in_model > np.maximum(_ROUNDING * largest, rounding), axis=0)
+
+
+def name_rare_coordinates(
+    diagnosis: Diagnosis, informed: np.ndarray, names: Sequence[str]
+) -> Diagnosis:
+    """Name all coordinates that few minibatches inform, where one of them differs.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+    informed : ndarray, shape (size,)
+        See `NoiseState`.
+    names : list of str
+        Name of each coordinate of the model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.gradient_noise import name_rare_coordinates
+    >>> from pymc_geodesic.monitoring.diagnosis import Diagnosis
+    >>> diagnosis = Diagnosis(
+    ...     quantity="configurational temperature", value=0.45, expected=1.0, coordinates=("w[1]",),
+    ...     n_coordinates=4, consequence="the variance of its draws is wrong", remedy="",
+    ...     anchor="stationarity",
+    ... )
+    >>> names = ["a", "w[0]", "w[1]", "w[2]"]
+    >>> name_rare_coordinates(diagnosis, np.array([1.0, 0.1, 0.02, 0.9]), names).coordinates
+    ('w[1]', 'w[0]')
+    """
+    rare = [int(i) for i in np.argsort(informed) if informed[i] < SETTINGS.rare_fraction]
+    rare_names = [names[i] for i in rare]
+    if len(rare) < 2 or not set(diagnosis.coordinates) & set(rare_names):
+        return diagnosis
+    return replace(
+        diagnosis,
+        coordinates=tuple(dict.fromkeys([*diagnosis.coordinates, *rare_names])),
+        consequence=(
+            f"{diagnosis.consequence}, and those of all {len(rare)} coordinates that few "
+            "minibatches inform may be wrong too"
+        ),
+    )
 
 
 def diagnose_noise(

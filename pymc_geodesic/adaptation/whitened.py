@@ -34,8 +34,13 @@ from pymc_geodesic.adaptation.components import curved_points
 from pymc_geodesic.adaptation.control_variates import ControlVariateOrder, principal_directions
 from pymc_geodesic.adaptation.eligibility import sample_rows
 from pymc_geodesic.adaptation.gradient_noise import SETTINGS as NOISE
-from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement, diagnose_noise
+from pymc_geodesic.adaptation.gradient_noise import (
+    NoiseMeasurement,
+    diagnose_noise,
+    name_rare_coordinates,
+)
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
+from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
 from pymc_geodesic.adaptation.step_size_bounds import (
     BoundedParameters,
     has_shared_scales,
@@ -173,6 +178,8 @@ class WhitenedAdaptation:
         Order of the control variates.
     n_steps : int, optional
         Number of inner steps per draw; chosen by default.
+    cost : MinibatchCost, optional
+        Expected cost of minibatches.
 
     Attributes
     ----------
@@ -194,8 +201,9 @@ class WhitenedAdaptation:
         *,
         order: str | int = "auto",
         n_steps: int | None,
+        cost: MinibatchCost | None = None,
     ) -> None:
-        self.gradient, self._estimate = gradient, estimate
+        self.gradient, self._estimate, self.cost = gradient, estimate, cost
         self._next_minibatches = estimate.next_minibatches
         prepare(all_finite)
         self._model_product, self.product = product, trajectories.product
@@ -212,7 +220,8 @@ class WhitenedAdaptation:
         if self.gradient.control_variates is not None:
             parts.append(f"control_variates={self._order!r}")
         parts.append("step size, friction and n_steps" if self.gradient.has_noise else "step size")
-        return f"adapts {', '.join(parts)}."
+        cost = "" if self.cost is None else f" {self.cost}."
+        return f"adapts {', '.join(parts)}.{cost}"
 
     @property
     def parameters(self) -> LangevinParameters | None:
@@ -437,6 +446,10 @@ class WhitenedAdaptation:
         if not self.gradient.has_noise or self.parameters is None:
             return None
         return diagnose_noise(self.parameters, self._noise.error, self.gradient.metric, names)
+
+    def name_rare_coordinates(self, diagnosis: Diagnosis, names: Sequence[str]) -> Diagnosis:
+        """Name all coordinates that few minibatches inform; see `LangevinAdaptation`."""
+        return name_rare_coordinates(diagnosis, self._noise.measured.informed, names)
 
     # --- 4. tuning ---------------------------------------------------------------------------
 

@@ -60,6 +60,10 @@ class LowRank:
         """Return Lᵀ g."""
         return self._stretched(g * self.scale, self.stretch)
 
+    def transposed_solve(self, g: np.ndarray) -> np.ndarray:
+        """Return L⁻ᵀ g."""
+        return self._stretched(g, 1.0 / self.stretch) / self.scale
+
     def dense(self) -> np.ndarray:
         """Return L as a matrix, shape (d, d)."""
         return self.times(np.eye(self.scale.size)).T
@@ -124,6 +128,12 @@ class Metric:
         if isinstance(self.factor, LowRank):
             return self.factor.transposed_times(g)
         return g @ self.factor if self.is_dense else g * self.factor
+
+    def to_model_gradient(self, g: np.ndarray) -> np.ndarray:
+        """Return L⁻ᵀ g, the gradient in the coordinates of the model; inverse of `to_gradient`."""
+        if isinstance(self.factor, LowRank):
+            return self.factor.transposed_solve(g)
+        return np.linalg.solve(self.factor.T, g.T).T if self.is_dense else g / self.factor
 
     def rotated(self, rotation: np.ndarray) -> Metric:
         """Return the metric with factor L Q for orthogonal Q, where L is dense."""

@@ -231,7 +231,10 @@ class LangevinSampler:
             Name of each coordinate.
         """
         diagnosis = None if self.monitor is None else self.monitor.diagnosis(names)
-        return diagnosis or self.adaptation.noise_diagnosis(names)
+        diagnosis = diagnosis or self.adaptation.noise_diagnosis(names)
+        if diagnosis is None:
+            return None
+        return self.adaptation.name_rare_coordinates(diagnosis, names)
 
     @property
     def state(self) -> dict[str, Any]:

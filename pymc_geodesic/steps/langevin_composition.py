@@ -24,6 +24,7 @@ from pymc_geodesic.adaptation.fixed import (
     noise_by_coordinate,
 )
 from pymc_geodesic.adaptation.langevin_parameters import ParameterRule
+from pymc_geodesic.adaptation.minibatch_cost import minibatch_cost
 from pymc_geodesic.adaptation.temperature_annealing import SETTINGS as THERMOSTATS
 from pymc_geodesic.adaptation.temperature_annealing import TemperatureAnnealing
 from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
@@ -190,6 +191,12 @@ def whitened_adaptation(
         rule,
         order=control_variates,
         n_steps=n_steps,
+        cost=minibatch_cost(
+            estimate,
+            [part.stop - part.start for part in product.slices.values()],
+            rule=rule,
+            control_variates=control_variates,
+        ),
     )
 
 
@@ -354,11 +361,20 @@ def langevin_monitors(
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:
-    """Log what keeps a step from adapting its coordinates, as a warning where there is a remedy."""
-    if adaptation.is_whitened or not adaptation.needs_warm_up:
+    """Log what keeps a step from adapting its coordinates, as a warning where there is a remedy.
+
+    Also that minibatches cost more than all rows, or have to be larger.
+    """
+    if not adaptation.needs_warm_up:
         return
     sampled = ", ".join(variable.name for variable in step.variables)
-    message = f"{type(step).__name__}[{sampled}] {adaptation!r}"
+    source = f"{type(step).__name__}[{sampled}]"
+    if isinstance(adaptation, WhitenedAdaptation):
+        if adaptation.cost is not None and adaptation.cost.advice:
+            message = f"{source}: {adaptation.cost}. {adaptation.cost.advice}."
+            _log.warning(see(message, "minibatches-or-all-rows"))
+        return
+    message = f"{source} {adaptation!r}"
     if adaptation.minibatch_remedy != LARGER_MINIBATCHES:
         _log.warning(see(message, "no-adaptation"))
     else:

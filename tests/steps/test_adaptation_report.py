@@ -1,16 +1,17 @@
 """What a step adapts, what keeps it from adapting more, and the remedy: `step.adaptation`, logs."""
 
-import re
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
+from pymc_geodesic.adaptation import eligibility
 
 
 def effects(batch_size: int, sampler: type = pg.SGGMC, n: int = 10_005, **kwargs):
-    """Step for effects of 12,000 rows, of which 9,995 in ten minibatches are the limit."""
+    """Step for effects of 12,000 rows."""
     rng = np.random.default_rng(1)
     with pm.Model() as model:
         group = pm.Data("group", np.arange(12_000) % n)
@@ -25,23 +26,49 @@ def warnings_of(caplog) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
 
 
+@pytest.fixture
+def little_memory(monkeypatch):
+    """Limits as if 20,000 numbers, or 10,004 coordinates, were as much as memory holds."""
+    limits = replace(eligibility.SETTINGS, max_values=20_000, max_coordinates=10_004)
+    monkeypatch.setattr(eligibility, "SETTINGS", limits)
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(10_005, 1_000), (22_000, 500)])
+def test_many_coordinates_adapt(n, batch_size, caplog):
+    step = effects(batch_size, n=n)
+    assert warnings_of(caplog) == []
+    assert step.adaptation.is_whitened
+    expected = "adapts metric='auto', control_variates='auto', step size"
+    assert repr(step.adaptation).startswith(expected)
+
+
+@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("sampler", [pg.SGGMC, pg.SGLD])
 def test_adaptation_that_is_off_is_reported_with_the_remedy(sampler, caplog):
-    step = effects(1_000, sampler)
+    step = effects(1_001, sampler, n=100)
     (message,) = warnings_of(caplog)
     assert message.startswith(f"{sampler.__name__}[effect] adapts ")
     for text in (message, repr(step.adaptation)):
         assert "without a metric and without control variates" in text
-        assert "10000 rows (10 minibatches of batch_size=1000) times 10005 coordinates" in text
-        assert "Use batch_size <= 999" in text
+        assert "10010 rows (10 minibatches of batch_size=1001) of 2 values exceed 20000" in text
+        assert "Use batch_size <= 1000" in text
     assert not step.adaptation.is_whitened
     caplog.clear()
-    step = effects(999, sampler)
+    step = effects(1_000, sampler, n=100)
     assert warnings_of(caplog) == []
     assert step.adaptation.is_whitened
-    assert re.match(
-        "adapts metric='auto', control_variates='auto', step size", repr(step.adaptation)
-    )
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_too_many_coordinates_are_reported(caplog):
+    step = effects(500)
+    (message,) = warnings_of(caplog)
+    for text in (message, repr(step.adaptation)):
+        assert "10005 coordinates, more than 10004" in text
+        assert "Use GMC" in text
+    remedy = step.adaptation.minibatch_remedy
+    assert "GMC" in remedy
+    assert "larger minibatches" not in remedy
 
 
 def test_fixed_parameters_are_no_obstacle(caplog):
@@ -54,14 +81,15 @@ def test_fixed_parameters_are_no_obstacle(caplog):
     assert "user-specified" in repr(step.adaptation)
 
 
+@pytest.mark.usefixtures("little_memory")
 def test_warnings_recommend_the_batch_size_that_adapts():
     """Of a chain that is too short, and of one whose temperature is above 1."""
-    step = effects(1_000)
+    step = effects(1_001, n=100)
     step.setup_chain(np.random.default_rng(1), 1, 2_000)
-    rng, x = np.random.default_rng(2), np.zeros(10_005)
+    rng, x = np.random.default_rng(2), np.zeros(100)
     hot, size = step.monitors
     stats = {"temperature": 50.0, "n_steps": 10, "step_size": 1e-4, "friction": 1.0}
-    names = [f"effect[{i}]" for i in range(10_005)]
+    names = [f"effect[{i}]" for i in range(100)]
     for _ in range(2_000):
         x = 0.9999 * x + 0.01 * rng.normal()
         hot.observe(x, stats)
@@ -70,5 +98,5 @@ def test_warnings_recommend_the_batch_size_that_adapts():
         diagnosis = monitor.diagnosis(names)
         message = diagnosis.message("SGGMC", step.adaptation.minibatch_remedy)
         assert text in message
-        assert "batch_size <= 999" in message
+        assert "batch_size <= 1000" in message
         assert "larger minibatches" not in message

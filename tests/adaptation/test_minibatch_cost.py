@@ -1,0 +1,90 @@
+"""Expected cost of minibatches and of all rows, reported when a step is made."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_geodesic as pg
+
+
+def groups(n_rows: int, rows_per_group: int) -> pm.Model:
+    """Logistic regression with an effect of every group."""
+    rng = np.random.default_rng(1)
+    group = rng.permutation(np.arange(n_rows) // rows_per_group)
+    x, effect = rng.normal(size=n_rows), rng.normal(0.0, 0.7, size=n_rows // rows_per_group)
+    y = rng.random(n_rows) < 1.0 / (1.0 + np.exp(0.3 - 0.5 * x - effect[group]))
+    with pm.Model() as model:
+        mu, beta = pm.Normal("mu", 0.0, 2.0), pm.Normal("beta")
+        effects = pm.Normal("effect", 0.0, pm.HalfNormal("sd", 1.0), shape=effect.size)
+        pm.Bernoulli("y", logit_p=mu + beta * x + effects[group], observed=y.astype(int))
+    return model
+
+
+def made(model: pm.Model, sampler: type = pg.SGGMC, **kwargs):
+    return sampler(model=model, compile_kwargs={"mode": "FAST_COMPILE"}, **kwargs)
+
+
+def advice_of(caplog) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "rows_per_group", "batch_size", "noise"),
+    [(60_000, 20, 200, 6.9), (60_000, 50, 200, 4.3), (60_000, 200, 200, 1.7), (900, 10, 100, 0.23)],
+)
+def test_noise_is_that_of_a_warm_up(n_rows, rows_per_group, batch_size, noise, caplog):
+    """Medians over coordinates of variances that warm-ups measured."""
+    step = made(groups(n_rows, rows_per_group), batch_size=batch_size)
+    assert step.adaptation.cost.noise == pytest.approx(noise, rel=0.25)
+    assert advice_of(caplog) == []
+    assert f"gradients of batch_size={batch_size} of {n_rows:,} rows" in repr(step.adaptation)
+
+
+@pytest.mark.parametrize("sampler", [pg.SGGMC, pg.gSGNHT])
+def test_all_rows_are_recommended_where_they_are_cheaper(sampler, caplog):
+    """Without control variates the noise of large minibatches is as large as of small ones."""
+    made(groups(5_000, 20), sampler, batch_size=2_000, control_variates=False)
+    (message,) = advice_of(caplog)
+    assert message.startswith(
+        f"{sampler.__name__}[mu, beta, sd, effect]: An independent draw takes"
+    )
+    assert "Use GMC" in message
+
+
+def test_larger_minibatches_are_recommended_for_many_groups(caplog):
+    model = groups(40_000, 4)
+    step = made(model, batch_size=10)
+    (message,) = advice_of(caplog)
+    size = int(message.split("batch_size >= ")[1].split(",")[0])
+    assert 20 <= size <= 400
+    assert step.adaptation.cost.n_steps > 200
+    caplog.clear()
+    assert made(model, batch_size=size).adaptation.cost.n_steps < 200
+    assert advice_of(caplog) == []
+
+
+def test_no_cost_without_minibatches_or_adaptation(caplog):
+    model = groups(2_000, 20)
+    assert made(model).adaptation.cost is None
+    made(model, batch_size=1_500, step_size=0.01, friction=1.0)
+    assert advice_of(caplog) == []
+
+
+@pytest.mark.slow
+def test_gradients_of_a_draw_are_those_that_are_expected():
+    model = groups(20_000, 20)
+    step = pg.SGGMC(model=model, batch_size=200)
+    pm.sample(
+        draws=10,
+        tune=1_000,
+        chains=1,
+        cores=1,
+        step=step,
+        model=model,
+        random_seed=1,
+        progressbar=False,
+        compute_convergence_checks=False,
+    )
+    assert step.adaptation.parameters.n_steps == pytest.approx(
+        step.adaptation.cost.n_steps, rel=0.5
+    )
