@@ -384,12 +384,16 @@ class SparseTrajectories:
     metric : SparseMetric
     inner : WhitenedTrajectories
         Adaptation in the coordinates of the metric.
+
+    Attributes
+    ----------
+    metric : SparseMetric
     """
 
     is_whitened = needs_warm_up = True
 
     def __init__(self, metric: SparseMetric, inner: WhitenedTrajectories) -> None:
-        self._metric, self._inner = metric, inner
+        self.metric, self._inner = metric, inner
         self.product: Product = inner.product
         self.minibatch_remedy = inner.minibatch_remedy
         self._n_tune = self._n_draws = 0
@@ -426,14 +430,14 @@ class SparseTrajectories:
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
         n_grad = 0
-        if (first and self._n_tune) or self._metric.center is None:
-            x, n_grad = self._metric.find_center(x)
-        z, gradient, more = self._inner.start(self._metric.centering.whiten(x), first=first)
+        if (first and self._n_tune) or self.metric.center is None:
+            x, n_grad = self.metric.find_center(x)
+        z, gradient, more = self._inner.start(self.metric.centering.whiten(x), first=first)
         return z, gradient, n_grad + more
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
-        return self._metric.centering.to_position(self._inner.to_position(z))
+        return self.metric.centering.to_position(self._inner.to_position(z))
 
     def propose(
         self, z: np.ndarray, stream: np.ndarray, *, tune: bool
@@ -451,11 +455,11 @@ class SparseTrajectories:
         self._n_sum += 1
         if self._n_draws not in self._updates or self._n_sum < SETTINGS.min_draws:
             return changed, n_grad
-        x = self._metric.centering.to_position(here)
-        self._metric.set_center(self._metric.centering.to_position(self._sum / self._n_sum))
+        x = self.metric.centering.to_position(here)
+        self.metric.set_center(self.metric.centering.to_position(self._sum / self._n_sum))
         self._n_sum = 0
         self._inner.initialize(self._n_tune - self._n_draws)
-        present, _, more = self._inner.start(self._metric.centering.whiten(x), first=True)
+        present, _, more = self._inner.start(self.metric.centering.whiten(x), first=True)
         return present, n_grad + more
 
     def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
@@ -466,7 +470,7 @@ class SparseTrajectories:
     def state(self) -> dict[str, Any]:
         """Center of the metric, and state of the adaptation in its coordinates."""
         return {
-            "center": None if self._metric.center is None else self._metric.center.copy(),
+            "center": None if self.metric.center is None else self.metric.center.copy(),
             "n_tune": self._n_tune,
             "n_draws": self._n_draws,
             "sum": self._sum.copy(),
@@ -480,5 +484,5 @@ class SparseTrajectories:
         self._n_draws, self._n_sum = state["n_draws"], state["n_sum"]
         self._sum = state["sum"].copy()
         if state["center"] is not None:
-            self._metric.set_center(state["center"])
+            self.metric.set_center(state["center"])
         self._inner.state = state["inner"]

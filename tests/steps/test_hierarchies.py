@@ -1,0 +1,236 @@
+"""Hierarchical models: coordinates, metric and posteriors of effects of groups."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import sparse
+from scipy.stats import norm
+
+import pymc_geodesic as pg
+from pymc_geodesic.adaptation.sparse_metric import Group, triangular_factor
+from pymc_geodesic.runtime.gradient_functions import evaluate
+from tests.grids import slow
+
+RNG = np.random.default_rng(3)
+N_ROWS = 60
+GROUP = np.concatenate([[5], RNG.integers(0, 5, N_ROWS - 1)])  # one row in group 5, none in 6
+ITEM = RNG.integers(0, 4, N_ROWS)
+X = RNG.normal(size=N_ROWS)
+Y = 0.5 + 0.3 * X + RNG.normal(size=7)[GROUP] + RNG.normal(size=N_ROWS)
+
+
+def crossed(*, centered):
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=2)
+        scale, item_scale = pm.HalfNormal("scale"), pm.HalfNormal("item_scale")
+        if centered:
+            a = pm.Normal("a", b[0], scale, shape=7)[GROUP]
+        else:
+            a = b[0] + (pm.Normal("a", shape=7) * scale)[GROUP]
+        c = pm.Normal("c", 0.0, item_scale, shape=4)
+        pm.Normal("y", a + b[1] * X + c[ITEM], pm.HalfNormal("sigma"), observed=Y)
+    return model
+
+
+def nested():
+    above = np.array([0, 0, 1, 1, 2, 2, 2])
+    with pm.Model() as model:
+        school = pm.Normal("school", pm.Normal("b"), pm.Exponential("between", 1.0), shape=3)
+        room = pm.Normal("room", school[above], pm.HalfCauchy("within", 1.0), shape=7)
+        pm.Poisson("y", pm.math.exp(0.3 * room[GROUP]), observed=np.abs(Y).astype(int))
+    return model
+
+
+def slopes():
+    with pm.Model() as model:
+        sd = pm.HalfNormal.dist(1.0, shape=2)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=sd)
+        s = pm.MvNormal("s", pm.Normal("b", shape=2), chol=chol, shape=(7, 2))
+        pm.Bernoulli("y", logit_p=s[GROUP, 0] + s[GROUP][:, 1] * X, observed=Y > 0.5)
+    return model
+
+
+def precision():
+    with pm.Model() as model:
+        tau = pm.Gamma("tau", 2.0, 2.0)
+        e = pm.Normal("e", 0.0, tau=tau, shape=(7, 2))
+        pm.StudentT("y", 4.0, e[:, 0][GROUP] + X * e[:, 1][GROUP], 1.0, observed=Y)
+    return model
+
+
+MODELS = {
+    "crossed": lambda: crossed(centered=True),
+    "not centered": lambda: crossed(centered=False),
+    "nested": nested,
+    "slopes": slopes,
+    "precision": precision,
+}
+
+
+def derivative(function, z, length=1e-5):
+    steps = length * np.eye(z.size)
+    return np.array([(function(z + s) - function(z - s)) / (2 * length) for s in steps])
+
+
+@pytest.fixture(scope="module", params=[*MODELS])
+def metric(request):
+    """The sparse metric of a model at a random point, and the log-density of the model."""
+    step = pg.GMC(model=MODELS[request.param](), metric="sparse")
+    metric = step.adaptation.metric
+    metric.set_center(0.3 * np.random.default_rng(1).normal(size=step.product.size))
+    logp_grad = step.estimator.logp_grad
+
+    def log_density(function, x):
+        output = np.empty(x.size + 1)
+        evaluate(function.address, np.ascontiguousarray(x), 0, function.context, output)
+        return output
+
+    return (
+        metric,
+        lambda x: log_density(logp_grad, x)[-1],
+        lambda z: log_density(metric.centering.logp_grad, z),
+    )
+
+
+def test_coordinates_are_a_change_of_variables(metric):
+    metric, of_model, of_metric = metric
+    rng, to_position = np.random.default_rng(2), metric.centering.to_position
+    excess = []
+    for _ in range(2):
+        z = rng.normal(size=metric.center.size)
+        x = to_position(z)
+        np.testing.assert_allclose(metric.centering.whiten(x), z, atol=1e-9)
+        gradient = derivative(lambda each: of_metric(each)[-1], z)
+        np.testing.assert_allclose(of_metric(z)[:-1], gradient, rtol=1e-5, atol=1e-5)
+        _, jacobian = np.linalg.slogdet(derivative(to_position, z))
+        excess.append(of_metric(z)[-1] - of_model(x) - jacobian)
+    np.testing.assert_allclose(excess[0], excess[1], atol=1e-6)
+    np.testing.assert_allclose(to_position(np.zeros_like(z)), metric.center, atol=1e-12)
+
+
+def test_newton_steps_end_where_the_posterior_has_unit_scales(metric):
+    metric, _, of_metric = metric
+    metric.find_center(metric.center)
+    z = np.zeros(metric.center.size)
+    hessian = derivative(lambda each: of_metric(each)[:-1], z, 1e-4)
+    curvature = np.linalg.eigvalsh(-0.5 * (hessian + hessian.T))
+    assert np.abs(of_metric(z)[:-1]).max() < 0.7
+    assert curvature.min() > 0.05
+    assert curvature.max() < 5.0
+
+
+@pytest.mark.parametrize("links", [1, 3])
+def test_factor_of_crossed_and_nested_groups(links):
+    """L Lᵀ is the precision matrix, in the order of elimination."""
+    rng = np.random.default_rng(links)
+    first, second = rng.integers(0, 30, 40 * links), rng.integers(0, 12, 40 * links)
+    if links == 1:  # nested
+        second = first % 12
+    rows = sparse.lil_matrix((len(first), 45))
+    rows[np.arange(len(first)), first] = 1.0
+    rows[np.arange(len(first)), 30 + second] = 1.0
+    rows[:, 42:] = rng.normal(size=(len(first), 3))
+    prior = np.concatenate([np.full(30, 2.0), np.full(12, 0.5), np.zeros(3)])
+    matrix = (rows.T @ rows + sparse.diags(prior + 1e-3 * (prior == 0.0))).tocsr()
+    groups = [Group(np.arange(30), frozenset()), Group(np.arange(30, 42), frozenset())]
+    factor = triangular_factor(matrix, groups, np.arange(42, 45), prior)
+    upper = np.eye(45)
+    for i in range(factor.n_sparse):
+        part = slice(factor.starts[i], factor.starts[i + 1])
+        upper[i, factor.columns[part]] = factor.couplings[part]
+    upper[factor.n_sparse :, factor.n_sparse :] = factor.dense
+    found = upper.T @ np.diag(factor.precision) @ upper
+    np.testing.assert_allclose(found, matrix.toarray()[np.ix_(factor.order, factor.order)])
+    assert factor.n_sparse == (42 if links == 1 else 30)
+
+
+def grid_moments():
+    """Mean and sd of the population mean and log scale of `groups_of_normals`, by quadrature."""
+    mu, log_tau = np.meshgrid(np.linspace(-4, 5, 400), np.linspace(-7, 3, 500), indexing="ij")
+    tau = np.exp(log_tau)
+    log_density = norm.logpdf(mu, 0, 2) - 0.5 * tau**2 + log_tau
+    for j in range(7):
+        rows = Y[j == GROUP]
+        if rows.size:
+            sd = np.sqrt(tau**2 + 1.0 / rows.size)
+            log_density += norm.logpdf(rows.mean(), mu, sd)
+    weights = np.exp(log_density - log_density.max())
+    weights /= weights.sum()
+    means = [(weights * each).sum() for each in (mu, log_tau)]
+    return [
+        (m, np.sqrt((weights * (each - m) ** 2).sum()))
+        for m, each in zip(means, (mu, log_tau), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("centered", [True, slow(False)])
+def test_means_and_scales_of_groups(centered):
+    """Groups with one row and with none, against quadrature."""
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0.0, 2.0), pm.HalfNormal("tau")
+        a = pm.Normal("a", mu, tau, shape=7) if centered else mu + tau * pm.Normal("a", shape=7)
+        pm.Normal("y", a[GROUP], 1.0, observed=Y)
+        step = pg.GMC()
+        idata = pm.sample(
+            2000, tune=500, chains=2, cores=1, step=step, random_seed=1, progressbar=False
+        )
+    assert "partial centering" in repr(step.adaptation)
+    posterior = idata.posterior
+    for draws, (mean, sd) in zip(
+        (posterior["mu"], np.log(posterior["tau"])), grid_moments(), strict=True
+    ):
+        assert abs(float(draws.mean()) - mean) < 0.12 * sd
+        assert abs(float(draws.std()) / sd - 1.0) < 0.12
+    del model
+
+
+def test_resumes_within_the_warm_up():
+    """The state of a step holds the metric: another step continues with the same draws."""
+    model = crossed(centered=True)
+    steps = [pg.GMC(model=model, rng=1) for _ in range(2)]
+    for step in steps:
+        step.setup_chain(np.random.default_rng(1), 60, 20)
+    point = model.initial_point(random_seed=1)
+    for _ in range(30):
+        point, _ = steps[0].step(point)
+    steps[1].sampling_state = steps[0].sampling_state
+    points = [point, point]
+    for _ in range(20):
+        points = [step.step(each)[0] for step, each in zip(steps, points, strict=True)]
+    for name, value in points[0].items():
+        np.testing.assert_array_equal(value, points[1][name])
+
+
+def test_data_that_change():
+    """The metric reads the present data: the posterior is that of the new observations."""
+    with pm.Model() as model:
+        y = pm.Data("y", Y)
+        a = pm.Normal("a", pm.Normal("b", 0.0, 10.0), pm.HalfNormal("scale"), shape=7)
+        pm.Normal("rows", a[GROUP], 1.0, observed=y)
+        step = pg.GMC(metric="sparse")
+        pm.set_data({"y": Y + 20.0})
+        idata = pm.sample(
+            300,
+            tune=300,
+            chains=1,
+            step=step,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+    assert abs(float(idata.posterior["a"][..., :5].mean()) - (Y + 20.0).mean()) < 0.5
+    del model
+
+
+def test_sparse_needs_effects():
+    with pm.Model(), pytest.raises(ValueError, match="effects of groups"):
+        pm.Normal("y", pm.Normal("x"), 1.0, observed=Y)
+        pg.GMC(metric="sparse")
+
+
+def test_other_uses_of_an_effect_are_no_hierarchy():
+    with pm.Model():
+        a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
+        pm.Normal("y", a[GROUP] + a.sum(), 1.0, observed=Y)
+        step = pg.GMC()
+    assert "sparse" not in repr(step.adaptation)
