@@ -270,7 +270,10 @@ class WhitenedTrajectories:
     def _random_trajectory(
         self, step_size: float, share: float, *, tune: bool
     ) -> tuple[int, float]:
-        """Divide a random length into equal steps of at most ``step_size``.
+        """Divide a random length into steps.
+
+        Those of a split Hamiltonian are of equal size, at most ``step_size``. Leapfrog steps are
+        ``step_size`` long: where the posterior is not normal, longer steps diverge.
 
         The length is a quantile of its distribution: ``share`` is a uniform random number.
 
@@ -286,8 +289,10 @@ class WhitenedTrajectories:
             max_steps = SETTINGS.max_steps_short if is_short else SETTINGS.max_steps_warm_up
         if step_size * max_steps < length:
             return max_steps, step_size
-        n_steps = math.ceil(length / step_size)
-        return n_steps, length / n_steps
+        if self._is_split:
+            n_steps = math.ceil(length / step_size)
+            return n_steps, length / n_steps
+        return max(round(length / step_size), 1), step_size
 
     def _max_step_size(self) -> float:
         """Step size that goes half around the smallest compact manifold."""

@@ -84,7 +84,9 @@ def test_other_trajectories_are_of_leapfrog_steps(density, options):
 
 
 def test_steps_of_a_trajectory_are_equal_and_make_up_its_length():
-    adaptation = make_sampler(normal).adaptation
+    sampler = make_sampler(normal)
+    sample(sampler, n_draws=1)
+    adaptation = sampler.adaptation
     for share in (0.0, 0.5, 0.99):
         n_steps, step_size = adaptation._random_trajectory(0.3, share, tune=False)
         length = SETTINGS.length * (1.0 + SETTINGS.length_jitter * (2.0 * share - 1.0))
