@@ -80,7 +80,7 @@ class TrajectorySettings:
     length: float = 0.5 * math.pi
     length_jitter: float = 0.4
     step_size_jitter: float = 0.1
-    max_residual: float = 0.2
+    max_residual: float = 0.25
     split_rejections: float = 0.5
     n_short: int = 30
     max_steps_short: int = 8
