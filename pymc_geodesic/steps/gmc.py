@@ -126,8 +126,8 @@ class GMC(GeodesicStep):
 
     The Hamiltonian is split where at the end of a window of the tuning phase the mean square of
     each coordinate of r is at most 0.25; that of ∇log N(0, I) is 1. It is not split with
-    ``n_steps`` or angles. Where it is, the step size is adapted to half the rejection probability of
-    ``target_accept``, 0.9 instead of 0.8, because the errors of long steps are in the tails.
+    ``n_steps`` or angles. Where it is, the step size is adapted to half the rejection probability
+    of ``target_accept``, 0.9 instead of 0.8, because the errors of long steps are in the tails.
 
     Orthogonal matrices, frames of n columns in n dimensions, have determinant +1 or −1, and no
     trajectory leads from one to the other. Before each draw the opposite sign of a random column is
