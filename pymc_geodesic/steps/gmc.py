@@ -44,8 +44,19 @@ class GMC(GeodesicStep):
         v \leftarrow v + \tfrac{\varepsilon}{2} \Lambda(x) \nabla \log \pi(x)
 
     and accepts with probability min(1, exp(−ΔH)), H = −log π(x) + v·v/2, so that the posterior
-    is exact. On Euclidean variables this is Hamiltonian Monte Carlo, in coordinates that are
-    adapted during tuning.
+    is exact. On Euclidean variables this is Hamiltonian Monte Carlo, in coordinates z, x = c + L z,
+    that are adapted during tuning. Where the posterior is nearly N(0, I) in these, the steps are
+    those of a split Hamiltonian: the flow of N(0, I) is exact, and kicks are by the residual
+    r(z) = ∇log π(z) + z,
+
+    .. math::
+
+        v \leftarrow v + \tfrac{\varepsilon}{2} r(z), \quad
+        (z, v) \leftarrow (z \cos\varepsilon + v \sin\varepsilon,
+        v \cos\varepsilon - z \sin\varepsilon), \quad
+        v \leftarrow v + \tfrac{\varepsilon}{2} r(z) ,
+
+    so that a normal posterior needs one gradient per draw.
 
     Parameters
     ----------
@@ -119,6 +130,11 @@ class GMC(GeodesicStep):
     the model, which breaks periodic orbits. With ``n_steps`` alone coordinates and step size are
     adapted, and the number of steps is not.
 
+    The Hamiltonian is split where at the end of a window of the tuning phase the mean square of
+    each coordinate of r is at most 0.25; that of ∇log N(0, I) is 1. It is not split with
+    ``n_steps`` or angles. Where it is, the step size is adapted to half the rejection probability
+    of ``target_accept``, 0.9 instead of 0.8, because the errors of long steps are in the tails.
+
     Orthogonal matrices, frames of n columns in n dimensions, have determinant +1 or −1, and no
     trajectory leads from one to the other. Before each draw the opposite sign of a random column is
     proposed, and accepted with probability min(1, π(proposal) / π(x)).
@@ -131,6 +147,8 @@ class GMC(GeodesicStep):
     References
     ----------
     Byrne, Girolami (2013), Geodesic Monte Carlo on Embedded Manifolds, algorithm 1.
+
+    Shahbaba, Lan, Johnson, Neal (2014), Split Hamiltonian Monte Carlo, section 3.1.
 
     Examples
     --------
