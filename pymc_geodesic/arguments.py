@@ -378,7 +378,11 @@ def step_size_at(schedule: Schedule, draw: int) -> float:
     return float(step_size)
 
 
-def checked_metric(metric: Any) -> str | None:
+METRICS = ("auto", "dense", "diag")
+"""Metrics of all steps that adapt their coordinates."""
+
+
+def checked_metric(metric: Any, names: Sequence[str] = METRICS) -> str | None:
     """Validate the name of a metric.
 
     Raises
@@ -395,12 +399,15 @@ def checked_metric(metric: Any) -> str | None:
     Traceback (most recent call last):
     ValueError: metric='full' is unknown; choose "auto", "dense", "diag" or None
     """
-    if metric is None or (isinstance(metric, str) and metric in ("auto", "dense", "diag")):
+    if metric is None or (isinstance(metric, str) and metric in names):
         return metric
-    raise ValueError(f'metric={metric!r} is unknown; choose "auto", "dense", "diag" or None')
+    listed = ", ".join(f'"{name}"' for name in names)
+    raise ValueError(f"metric={metric!r} is unknown; choose {listed} or None")
 
 
-def checked_metric_or_covariance(metric: Any) -> str | np.ndarray | None:
+def checked_metric_or_covariance(
+    metric: Any, names: Sequence[str] = METRICS
+) -> str | np.ndarray | None:
     """Validate the name of a metric, or a covariance.
 
     Returns
@@ -422,11 +429,11 @@ def checked_metric_or_covariance(metric: Any) -> str | np.ndarray | None:
     ValueError: metric= must be positive definite, ...
     """
     if metric is None or isinstance(metric, str):
-        return checked_metric(metric)
+        return checked_metric(metric, names)
     try:
         covariance = np.array(metric, dtype=float)
     except (TypeError, ValueError):
-        return checked_metric(metric)
+        return checked_metric(metric, names)
     shape = covariance.shape
     if covariance.ndim not in (1, 2) or shape[0] != shape[-1]:
         raise ValueError(

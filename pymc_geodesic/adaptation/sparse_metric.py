@@ -32,9 +32,6 @@ class SparseMetricSettings:
     max_fill : float
         Maximum number of products of the elimination of one group that are computed sparsely, some
         seconds.
-    max_others : int
-        Maximum number of coordinates that are no effects: each costs one pass over the rows per
-        factorization.
     n_rounds, n_held : int
         Newton steps at the beginning of a chain, and of these the first with fixed scales.
     max_change : float
@@ -42,21 +39,27 @@ class SparseMetricSettings:
     max_halvings : int
         Halvings of a step that decreases the density.
     updates : tuple of float
-        Fractions of the warm-up after which the metric is computed again at the mean of the draws.
+        Fractions of the warm-up after which the metric is computed again at the mean of the draws
+        since the last time.
+    min_draws : int
+        Number of draws from which their mean is used.
     """
 
     max_dense: int = 4096
     max_fill: float = 2e8
-    max_others: int = 300
     n_rounds: int = 12
     n_held: int = 2
     max_change: float = 1.0
     max_halvings: int = 10
     updates: tuple[float, ...] = (0.1, 0.3)
+    min_draws: int = 20
 
 
 SETTINGS = SparseMetricSettings()
 
+
+_SMALLEST_PRECISION = 1e-10
+"""Precision of a coordinate about which nothing is known."""
 
 # --- factorization ------------------------------------------------------------------------------
 
@@ -131,7 +134,7 @@ def triangular_factor(
         is_own = np.zeros(len(coordinates), dtype=bool)
         is_own[own] = True
         later = np.flatnonzero(~is_own)
-        pivot = matrix.diagonal()[own]
+        pivot = np.maximum(matrix.diagonal()[own], _SMALLEST_PRECISION)
         coupling = matrix[own][:, later].tocsr()
         fill = float(np.square(np.diff(coupling.indptr).astype(float)).sum())
         if fill > SETTINGS.max_fill and len(later) > SETTINGS.max_dense:
@@ -206,7 +209,7 @@ def _dense_product(left: sparse.csr_matrix, right: sparse.csr_matrix) -> np.ndar
 
 def _lower_factor(matrix: np.ndarray) -> np.ndarray:
     """Cholesky factor, of the matrix with a larger diagonal if it is not positive definite."""
-    diagonal = np.maximum(np.diagonal(matrix), 1e-10)
+    diagonal = np.maximum(np.diagonal(matrix), _SMALLEST_PRECISION)
     scale = np.sqrt(diagonal)
     correlations = matrix / scale / scale[:, np.newaxis]
     np.fill_diagonal(correlations, 1.0)
@@ -232,6 +235,9 @@ class EffectsLike(Protocol):
     def precision(self, x: np.ndarray) -> sparse.csr_matrix:
         """Precision matrix of effects and other coordinates at a position."""
 
+    def refresh_data(self) -> None:
+        """Read the present values of the data containers."""
+
 
 class SparseMetric:
     """Coordinates in which a hierarchical posterior is close to a standard normal distribution.
@@ -249,27 +255,34 @@ class SparseMetric:
         for each in effects.effects:
             for parent in each.parents:
                 children[parent] |= {k for k, name in enumerate(names) if name == each.name}
-        self._groups = [
-            Group(column, frozenset(children[each.name]))
-            for each in effects.effects
-            for column in each.columns
-        ]
+        self._groups = []
+        for each in effects.effects:
+            first = len(self._groups)
+            for k, column in enumerate(each.columns):
+                before = children[each.name]
+                if each.is_correlated:  # the prior of later columns depends on this one
+                    before = before | set(range(first + k + 1, first + each.width))
+                self._groups.append(Group(column, frozenset(before)))
         self._entries = np.concatenate(
             [np.arange(each.part.start, each.part.stop) for each in effects.effects]
         )
-        self.center = np.zeros(effects.size)
+        self.center: np.ndarray | None = None
 
     def set_center(self, x: np.ndarray) -> None:
         """Factor the precision matrix at a position, which becomes the origin."""
+        self._effects.refresh_data()
         precision = self._effects.precision(x)
         _, log_p, _ = self.centering.parameters(x)
         prior = np.zeros(self._effects.size)
         prior[self._entries] = np.exp(log_p)
+        precision.data[~np.isfinite(precision.data)] = 0.0
         precision = precision + self._information_on_scales(x, precision.diagonal(), prior)
         factor = triangular_factor(precision, self._groups, self._effects.others, prior)
         self.center = x.copy()
         self.centering.set_factor(x, factor)
-        self._scale_bounds = np.sqrt(np.maximum(precision.diagonal()[self._scales], 1e-10))
+        self._scale_bounds = np.sqrt(
+            np.maximum(precision.diagonal()[self._scales], _SMALLEST_PRECISION)
+        )
 
     def _information_on_scales(
         self, x: np.ndarray, precision: np.ndarray, prior: np.ndarray
@@ -394,7 +407,7 @@ class SparseTrajectories:
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
         n_grad = 0
-        if first and self._n_tune:
+        if (first and self._n_tune) or self._metric.center is None:
             x, n_grad = self._metric.find_center(x)
         z, gradient, more = self._inner.start(self._metric.centering.whiten(x), first=first)
         return z, gradient, n_grad + more
@@ -417,7 +430,7 @@ class SparseTrajectories:
         here = self._inner.to_position(present)
         self._sum = here.copy() if self._n_sum == 0 else self._sum + here
         self._n_sum += 1
-        if self._n_draws not in self._updates:
+        if self._n_draws not in self._updates or self._n_sum < SETTINGS.min_draws:
             return changed, n_grad
         x = self._metric.centering.to_position(here)
         self._metric.set_center(self._metric.centering.to_position(self._sum / self._n_sum))
@@ -434,7 +447,7 @@ class SparseTrajectories:
     def state(self) -> dict[str, Any]:
         """Center of the metric, and state of the adaptation in its coordinates."""
         return {
-            "center": self._metric.center.copy(),
+            "center": None if self._metric.center is None else self._metric.center.copy(),
             "n_tune": self._n_tune,
             "n_draws": self._n_draws,
             "sum": self._sum.copy(),
@@ -447,6 +460,6 @@ class SparseTrajectories:
         self.initialize(state["n_tune"])
         self._n_draws, self._n_sum = state["n_draws"], state["n_sum"]
         self._sum = state["sum"].copy()
-        if self._n_draws:
+        if state["center"] is not None:
             self._metric.set_center(state["center"])
         self._inner.state = state["inner"]

@@ -21,12 +21,14 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.model import Model
 from pymc.pytensorf import compile as pymc_compile
-from pytensor.gradient import disconnected_grad, grad
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.gradient import NullTypeGradError, disconnected_grad, grad
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs, io_toposort
 from pytensor.scalar.basic import Mul
+from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.random.basic import NormalRV
+from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
@@ -38,6 +40,9 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 
 _LONGEST_CONSTANT = 64
 """Size of the largest constant array that is compiled in."""
+
+_MOST_OTHERS = 300
+"""Maximum number of coordinates that are no effects: each costs a pass over the rows."""
 
 # --- how rows use effects -----------------------------------------------------------------------
 
@@ -81,6 +86,7 @@ class _Rows:
 
     def __init__(self, effects: Sequence[TensorVariable]) -> None:
         self._effects = list(effects)
+        self._every: dict[int, Variable] = {}
         self.gathered: dict[tuple[int, Variable], _Gathered] = {}
         self._moved: dict[tuple[Variable, Variable], Variable] = {}
 
@@ -99,12 +105,18 @@ class _Rows:
         rows = graph.type.shape[0] if graph.type.ndim else None
         for effect in self._effects:  # one row for each entry
             if effect.type.shape[:1] == (rows,) and rows != 1:
-                replacements.setdefault(effect, self._entries(effect, pt.arange(rows)))
+                replacements.setdefault(effect, self.every(effect))
         (replaced,) = rebuild_graphs([graph], replacements)
         left = set(self._effects).intersection(graph_inputs([replaced]))
         if left:
             raise _NotByIndexError(*left)
         return replaced
+
+    def every(self, effect: Variable) -> Variable:
+        """Entries of an effect whose groups are the rows, ``effect[:]``."""
+        rows = effect.type.shape[0]
+        index = self._every.setdefault(rows, pt.arange(rows))
+        return self._entries(effect, index)
 
     def _uses_effects(self, graph: Variable) -> bool:
         return not set(self._effects).isdisjoint(ancestors([graph]))
@@ -179,8 +191,7 @@ def _scale_of(entries: Iterable[TensorVariable], graphs: Sequence[Variable]) -> 
 def _is_scale(graph: Variable) -> bool:
     """Whether a factor is the same for all rows, and depends on variables of the model."""
     return graph.type.shape[:1] == (1,) and any(
-        not isinstance(each, Constant) and not hasattr(each, "get_value")
-        for each in graph_inputs([graph])
+        not isinstance(each, Constant | SharedVariable) for each in graph_inputs([graph])
     )
 
 
@@ -200,6 +211,8 @@ class Effect:
         Entries of one group, such as an intercept and a slope.
     is_centered : bool
         Whether it is not written as ``scale * offset``.
+    is_correlated : bool
+        Whether the prior of a column depends on the columns before it.
     parents : list of str
         Other effects on which its prior mean depends.
     """
@@ -208,6 +221,7 @@ class Effect:
     part: slice
     width: int
     is_centered: bool
+    is_correlated: bool
     parents: tuple[str, ...]
 
     @property
@@ -226,18 +240,20 @@ def find_effects(
     ----------
     model : pymc.Model
     variables : list of ManifoldVariable
-        All free variables, in the order of a position.
+        Variables of a step, in the order of a position.
     compile_kwargs : mapping, optional
         Passed to `pymc.compile`.
 
     Returns
     -------
     GroupEffects or None
-        None if there are none, or variables with another geometry than the Euclidean.
+        None if there are none, if a variable is on another manifold than a Euclidean space or is
+        sampled by another step, if more than 300 coordinates are no effects, or if a function in
+        the log-density has no second derivative.
     """
-    if not all(v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables):
-        return None
-    if len(variables) < len(model.free_RVs):
+    if len(variables) < len(model.free_RVs) or not all(
+        v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables
+    ):
         return None
     candidates = [v for v in variables if _may_be_effect(v)]
     while candidates:
@@ -246,38 +262,37 @@ def find_effects(
         try:
             graphs = [rows.replace(terms[rv]) for rv in model.observed_RVs]
         except _NotByIndexError as error:
-            left = set(error.args)
-            remaining = [v for v in candidates if v.value not in left]
-            if len(remaining) == len(candidates):
-                return None
-            candidates = remaining
-            continue
-        used = {each.effect for each in rows.gathered.values()}
-        if len(used) == len(candidates):
-            return GroupEffects(model, variables, candidates, rows, graphs, compile_kwargs)
-        nested = _parents_of(model, candidates, used)
-        if len(nested) == len(candidates):
-            return GroupEffects(model, variables, candidates, rows, graphs, compile_kwargs)
-        candidates = nested
-    return None
+            kept = [v for v in candidates if v.value not in error.args]
+        else:
+            kept = _parents_of(candidates, {each.effect for each in rows.gathered.values()})
+        if len(kept) == len(candidates):
+            break
+        candidates = kept
+    if not candidates:
+        return None
+    n_others = sum(int(np.prod(v.value_shape)) for v in variables if v not in candidates)
+    if n_others > _MOST_OTHERS:
+        return None
+    try:
+        return GroupEffects(model, variables, candidates, rows, graphs, compile_kwargs)
+    except (NotImplementedError, NullTypeGradError, TypeError):
+        return None
 
 
 def _may_be_effect(variable: ManifoldVariable) -> bool:
-    """Whether a variable is a vector or matrix with a normal prior."""
+    """Whether a variable is a vector or matrix with a normal prior of its rows."""
     owner = variable.rv.owner
     return (
         owner is not None
-        and isinstance(owner.op, NormalRV)
+        and isinstance(owner.op, NormalRV | MvNormalRV)
         and variable.coordinates_are_values
-        and len(variable.shape) in (1, 2)
+        and len(variable.shape) in ((1, 2) if isinstance(owner.op, NormalRV) else (2,))
         and None not in variable.value.type.shape
         and variable.shape[0] > 1
     )
 
 
-def _parents_of(
-    model: Model, candidates: Sequence[ManifoldVariable], used: set[int]
-) -> list[ManifoldVariable]:
+def _parents_of(candidates: Sequence[ManifoldVariable], used: set[int]) -> list[ManifoldVariable]:
     """Candidates that rows use, or that are in the prior mean of one that is kept."""
     kept = {candidates[i].name for i in used}
     while True:
@@ -290,8 +305,53 @@ def _parents_of(
 
 
 def _parameters(variable: ManifoldVariable) -> list[TensorVariable]:
-    """Mean and standard deviation of a normal prior, as graphs of random variables."""
+    """Mean and standard deviation, or covariance, of a normal prior, of random variables."""
     return list(variable.rv.owner.op.dist_params(variable.rv.owner))
+
+
+def _is_correlated(variable: ManifoldVariable) -> bool:
+    return isinstance(variable.rv.owner.op, MvNormalRV)
+
+
+@dataclass(frozen=True, eq=False)
+class _Prior:
+    """Prior of the entries of an effect, given the columns before, in the shape of the variable.
+
+    Attributes
+    ----------
+    mean, log_p, log_q : TensorVariable
+        m, log p and log q.
+    mean_at_scales : TensorVariable
+        The mean with the present covariance as a constant.
+    """
+
+    mean: TensorVariable
+    log_p: TensorVariable
+    log_q: TensorVariable
+    mean_at_scales: TensorVariable
+
+
+def _prior_of(
+    effect: ManifoldVariable,
+    parameters: Sequence[TensorVariable],
+    scale: Variable | None,
+) -> _Prior:
+    whole = pt.zeros(effect.shape)
+    mean, spread = parameters
+    if not _is_correlated(effect):
+        log_q = pt.zeros(()) if scale is None else pt.log(scale)
+        log_p = -2.0 * (pt.log(spread) + log_q) + whole
+        mean = mean * pt.exp(log_q) + whole
+        return _Prior(mean, log_p, log_q + whole, mean)
+    lower = cholesky(spread)
+    means = []
+    for factor in (lower, disconnected_grad(lower)):
+        # x_k given x_1, ..., x_(k−1): μ_k + Σ_j L_kj u_j with L u = x − μ
+        standard = solve_triangular(factor, (effect.value - mean).T, lower=True).T
+        before = factor - pt.diag(pt.diagonal(factor))
+        means.append(mean + standard @ before.T)
+    log_p = -2.0 * pt.log(pt.diagonal(lower)) + whole
+    return _Prior(means[0], log_p, whole, means[1])
 
 
 @dataclass(eq=False)
@@ -372,6 +432,7 @@ class GroupEffects:
                 parts[v.name],
                 1 if len(v.shape) == 1 else v.shape[1],
                 self._scales[i] is None,
+                _is_correlated(v),
                 tuple(names[rv] for rv in names if rv in set(ancestors([_parameters(v)[0]]))),
             )
             for i, v in enumerate(effects)
@@ -379,6 +440,17 @@ class GroupEffects:
         self.prior = self._compile_priors()
         self._terms = self._compile_terms(rows, graphs)
         self._rest = self._compile_rest(effects)
+        self.refresh_data()
+
+    @property
+    def are_hierarchical(self) -> bool:
+        """Whether the prior of an effect depends on other variables."""
+        return any(
+            not isinstance(each, Constant | SharedVariable)
+            for prior, value in zip(self._priors, self._effect_values, strict=True)
+            for each in graph_inputs([prior.mean, prior.log_p, prior.log_q])
+            if each is not value
+        )
 
     @property
     def n_entries(self) -> int:
@@ -398,21 +470,18 @@ class GroupEffects:
             is_standard = not any(
                 each in set(ancestors([mean, sd])) for each in self._model.free_RVs
             ) and _is_constant(mean, 0.0)
-            self._scales.append(_scale_of(entries, graphs) if entries and is_standard else None)
+            found = entries and is_standard and not _is_correlated(effect)
+            self._scales.append(_scale_of(entries, graphs) if found else None)
 
     def _set_priors(self, effects: Sequence[ManifoldVariable]) -> None:
         """Graphs of m, log p and log q of each effect, in its shape."""
         parameters = self._model.replace_rvs_by_values(
             [each for effect in effects for each in _parameters(effect)]
         )
-        self._priors: list[tuple[Variable, Variable, Variable]] = []
-        for i, effect in enumerate(effects):
-            mean, sd = parameters[2 * i : 2 * i + 2]
-            scale = self._scales[i]
-            log_q = pt.zeros(()) if scale is None else pt.log(scale)
-            log_p = -2.0 * (pt.log(sd) + log_q)
-            whole = pt.zeros(effect.shape)
-            self._priors.append((mean * pt.exp(log_q) + whole, log_p + whole, log_q + whole))
+        self._priors = [
+            _prior_of(effect, parameters[2 * i : 2 * i + 2], self._scales[i])
+            for i, effect in enumerate(effects)
+        ]
 
     def _compile_priors(self) -> CompiledGradient:
         values = [
@@ -421,47 +490,46 @@ class GroupEffects:
         ]
         n = self.n_entries
         parts = [
-            pt.concatenate([pt.flatten(each[k]) for each in self._priors]) for k in range(3)
+            pt.concatenate([pt.flatten(getattr(each, name)) for each in self._priors])
+            for name in ("mean", "log_p", "log_q")
         ]
         parts = rebuild_graphs(parts, dict(zip(self._values, values, strict=True)))
-        inputs, data = [], []
+        inputs: list[FixedArray] = []
+        self._data: list[Variable] = []
         replacements: dict[Variable, Variable] = {}
         for each in graph_inputs(parts):
-            held = each.get_value(borrow=True) if hasattr(each, "get_value") else None
-            if held is None and isinstance(each, Constant) and np.size(each.data) > _LONGEST_CONSTANT:
-                held = np.asarray(each.data)
-            if held is not None:
-                replacements[each] = pt.TensorType(each.type.dtype, held.shape)()
-                inputs.append(FixedArray(replacements[each], held.shape))
-                data.append(np.ascontiguousarray(held))
+            is_long = isinstance(each, Constant) and np.size(each.data) > _LONGEST_CONSTANT
+            if is_long or isinstance(each, SharedVariable):
+                shape = _array_of(each).shape
+                replacements[each] = pt.TensorType(each.type.dtype, shape)()
+                inputs.append(FixedArray(replacements[each], shape))
+                self._data.append(each)
         parts = rebuild_graphs(parts, replacements)
         weights = [pt.TensorType("float64", (n,))(name) for name in "abc"]
         total = pt.add(*[pt.sum(w * part) for w, part in zip(weights, parts, strict=True)])
         gradients = grad(total, values, disconnected_inputs="ignore")
-        function = compile_gradient(
+        return compile_gradient(
             [*values, *weights], inputs, [*gradients, *parts], None, self._kwargs
         )
-        for i, array in enumerate(data):
-            function.point_at(i, array)
-        return function
 
-    def _compile_terms(
-        self, rows: _Rows, graphs: Sequence[TensorVariable]
-    ) -> list[_CurvatureTerm]:
+    def refresh_data(self) -> None:
+        """Read the present values of the data containers."""
+        for i, each in enumerate(self._data):
+            self.prior.point_at(i, np.ascontiguousarray(_array_of(each)))
+
+    def _compile_terms(self, rows: _Rows, graphs: Sequence[TensorVariable]) -> list[_CurvatureTerm]:
         """Compile second derivatives of the observations, and of the priors of effects."""
         terms = [self._curvature_term(list(rows.gathered.values()), graphs, self._compiled)]
-        for i, (mean, log_p, log_q) in enumerate(self._priors):
+        for effect, prior in zip(self._effect_values, self._priors, strict=True):
             own_rows = _Rows(self._effect_values)
-            shape = mean.type.shape
-            effect = self._effect_values[i]
-            own = own_rows._placeholder(effect, pt.arange(effect.type.shape[0]))
+            entries = own_rows.every(effect)
             try:
-                mean = own_rows.replace(mean)
+                mean = own_rows.replace(prior.mean_at_scales)
             except _NotByIndexError:
-                mean = pt.zeros(shape)
+                mean = pt.zeros(prior.mean.type.shape)
             # the expected information, with the precision at the position
-            residual = own.entries * pt.exp(log_q) - mean
-            log_density = -0.5 * disconnected_grad(pt.exp(log_p)) * residual**2
+            residual = entries * pt.exp(prior.log_q) - mean
+            log_density = -0.5 * disconnected_grad(pt.exp(prior.log_p)) * residual**2
             gathered = list(own_rows.gathered.values())
             terms.append(self._curvature_term(gathered, [log_density], unoptimized_function))
         return terms
@@ -564,7 +632,7 @@ class GroupEffects:
         rest = np.zeros((n_others, n_others))
         parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for term in self._terms:
-            *second, = term.curvature(*values)
+            (*second,) = term.curvature(*values)
             indices = second[len(second) - len(term.blocks) :]
             where = [
                 self.effects[effect].columns[column][index]
@@ -577,7 +645,7 @@ class GroupEffects:
                 if k != m:
                     parts.append((where[m], where[k], data))
             for i, direction in enumerate(self._directions()):
-                *cross, = term.along(*values, *direction)
+                (*cross,) = term.along(*values, *direction)
                 for k, at in enumerate(where):
                     data = np.bincount(at, np.broadcast_to(cross[k], at.shape), self.size)
                     (found,) = np.nonzero(data)
@@ -593,6 +661,13 @@ class GroupEffects:
         rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))
         shape = (self.size, self.size)
         return sparse.coo_matrix((data, (rows, columns)), shape=shape).tocsr()
+
+
+def _array_of(variable: Variable) -> np.ndarray:
+    """Value of a constant or of shared data."""
+    if isinstance(variable, SharedVariable):
+        return np.asarray(variable.get_value(borrow=True))
+    return np.asarray(variable.data)
 
 
 def _is_constant(graph: TensorVariable, number: float) -> bool:

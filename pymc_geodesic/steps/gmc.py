@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 
 from pymc_geodesic.adaptation.step_size import step_size_by_curvature
 from pymc_geodesic.arguments import (
+    METRICS,
     check_trajectories,
     checked_metric_or_covariance,
     plain_number,
 )
-from pymc_geodesic.densities.group_effects import find_effects
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
@@ -23,6 +23,7 @@ from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
 from pymc_geodesic.steps.hmc_composition import (
     TRAJECTORY_STATS,
     check_exact,
+    hierarchy,
     square_frames,
     trajectory_adaptation,
     trajectory_monitors,
@@ -58,10 +59,14 @@ class GMC(GeodesicStep):
         period, of random length within 40 % of it, and 10 in the coordinates of the model.
     target_accept : float
         Target acceptance probability of the adaptation, between 0 and 1.
-    metric : {"auto", "dense", "diag", None} or array
-        Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
-        of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
-        up to 500 coordinates and beyond that uses scales and up to ten directions. An array is the
+    metric : {"auto", "sparse", "dense", "diag", None} or array
+        Coordinates in which Euclidean variables move. ``"sparse"`` is for hierarchical models: it
+        factors the sparse precision matrix of effects of groups, and centers each effect partially,
+        by how much its rows and its prior tell about it, whether the model is written centered or
+        not. ``"dense"`` whitens the draws and gradients of the tuning phase with all correlations,
+        ``"diag"`` with scales alone. ``"auto"`` is sparse where rows use effects by an index
+        (``effect[group]``) whose normal prior depends on other variables; otherwise dense up to 500
+        coordinates, and beyond that it uses scales and up to ten directions. An array is the
         covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
         variances; it is used as given, with the variables in the order of ``vars``. A variable that
         moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
@@ -152,7 +157,7 @@ class GMC(GeodesicStep):
         step_size: float | None = None,
         n_steps: int | None = None,
         target_accept: float = 0.8,
-        metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto",
+        metric: Literal["auto", "dense", "diag", "sparse"] | ArrayLike | None = "auto",
         batch_size: int | None = None,
         minibatch: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         total_size: int | None = None,
@@ -168,7 +173,7 @@ class GMC(GeodesicStep):
         blocked: bool = True,
     ) -> None:
         check_trajectories("GMC", step_size, n_steps, target_accept)
-        metric = checked_metric_or_covariance(metric)
+        metric = checked_metric_or_covariance(metric, (*METRICS, "sparse"))
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -203,11 +208,8 @@ class GMC(GeodesicStep):
         )
         check_exact("GMC", self.estimator, self.minibatches)
         effects = None
-        if isinstance(metric, str) and metric in ("auto", "sparse") and step_size is None:
-            if self.local:
-                effects = None
-            else:
-                effects = find_effects(self.model, self.variables, compile_kwargs)
+        if not self.local and step_size is None:
+            effects = hierarchy(self.model, self.variables, metric, compile_kwargs)
         self.adaptation = trajectory_adaptation(
             self.estimator,
             self.product,

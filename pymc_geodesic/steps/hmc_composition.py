@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from pymc_geodesic.adaptation.sparse_metric import SparseMetric, SparseTrajector
 from pymc_geodesic.adaptation.step_size import InitialStepSize, StepSizeAdaptation
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.arguments import DEFAULT_STEPS
-from pymc_geodesic.densities.group_effects import GroupEffects
+from pymc_geodesic.densities.group_effects import GroupEffects, find_effects
 from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
@@ -26,7 +26,7 @@ from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
 from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.samplers.hmc import HMCSampler
-from pymc_geodesic.steps.pymc_interface import SamplerWarning
+from pymc_geodesic.steps.pymc_interface import Model, SamplerWarning
 from pymc_geodesic.steps.step import GeodesicStep
 
 TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {
@@ -71,6 +71,34 @@ def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArg
             "use SGGMC or gSGNHT"
         )
     raise ValueError(see(message, "exact"))
+
+
+def hierarchy(
+    model: Model,
+    variables: Sequence[ManifoldVariable],
+    metric: str | np.ndarray | None,
+    compile_kwargs: Mapping[str, Any] | None,
+) -> GroupEffects | None:
+    """Find the effects of a hierarchical model, where the argument ``metric`` uses them.
+
+    Raises
+    ------
+    ValueError
+        If ``metric="sparse"`` and there are none.
+    """
+    if not isinstance(metric, str) or metric not in ("auto", "sparse"):
+        return None
+    effects = find_effects(model, variables, compile_kwargs)
+    if metric == "auto":
+        return effects if effects is not None and effects.are_hierarchical else None
+    if effects is None:
+        raise ValueError(
+            'metric="sparse" needs effects of groups: normal variables of which each row of the '
+            "observations takes an entry by an index, as in effect[group], in a model of Euclidean "
+            "variables that one step samples, with at most 300 coordinates that are no effects. "
+            'Use metric="auto" for this model'
+        )
+    return effects
 
 
 def trajectory_adaptation(
