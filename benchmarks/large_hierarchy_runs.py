@@ -319,7 +319,8 @@ def _small_model(n_rows: int) -> Problem:
     group, y = group_codes(rng, n_rows, n_rows // 10), rng.standard_t(4.0, size=n_rows)
     with pm.Model() as model:
         effect = pm.Normal("effect", 0.0, pm.HalfNormal("scale", 1.0), shape=n_rows // 10)
-        pm.StudentT("y", 4.0, pm.Normal("mean", 0.0, 1.0) + effect[group], 1.0, observed=y)
+        mu = pm.Normal("mean", 0.0, 1.0) + effect[group]
+        pm.StudentT("y", nu=4.0, mu=mu, sigma=1.0, observed=y)
     return Problem(model)
 
 
