@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_geodesic.manifolds.product import Space
-from pymc_geodesic.manifolds.product_flows import project, scaled_geodesic
+from pymc_geodesic.manifolds.product_flows import EUCLIDEAN, geodesic, project, scaled_geodesic
 from pymc_geodesic.runtime.jit import Table, Vector, compiled, part
 from pymc_geodesic.runtime.numerics import exponential
 from pymc_geodesic.runtime.streams import fill_normal
@@ -92,6 +92,43 @@ class Thermostat(NamedTuple):
 def drift(space: Space, state: State, time: float) -> None:
     """Move along geodesics, block b for ``scales[b] * time``."""
     scaled_geodesic(space.blocks, space.scales, state.x, state.v, time)
+
+
+@part
+def harmonic_drift(space: Space, state: State, time: float) -> None:
+    r"""Flow of x·x/2 + v·v/2 on Euclidean variables, and geodesics on the others.
+
+    .. math:: x \leftarrow x \cos t + v \sin t, \quad v \leftarrow v \cos t - x \sin t
+
+    Block b moves for t = ``scales[b] * time``. This is the exact Hamiltonian flow of N(0, I).
+    """
+    blocks, x, v = space.blocks, state.x, state.v
+    for block in range(blocks.shape[0]):
+        angle = space.scales[block] * time
+        if blocks[block, 0] != EUCLIDEAN:
+            geodesic(blocks[block : block + 1], x, v, angle)
+            continue
+        cosine, sine = math.cos(angle), math.sin(angle)
+        start = blocks[block, 1]
+        for i in range(start, start + blocks[block, 2] * blocks[block, 3]):
+            position, velocity = x[i], v[i]
+            x[i] = cosine * position + sine * velocity
+            v[i] = cosine * velocity - sine * position
+
+
+@part
+def cancel_harmonic_force(space: Space, state: State, time: float) -> None:
+    """Add x times ``scales[b] * time`` to v on each Euclidean block b.
+
+    Together with `kick` this kicks by the residual ∇log π(x) + x, which `harmonic_drift` leaves.
+    """
+    blocks, x, v = space.blocks, state.x, state.v
+    for block in range(blocks.shape[0]):
+        if blocks[block, 0] == EUCLIDEAN:
+            factor = space.scales[block] * time
+            start = blocks[block, 1]
+            for i in range(start, start + blocks[block, 2] * blocks[block, 3]):
+                v[i] += factor * x[i]
 
 
 @compiled

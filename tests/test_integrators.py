@@ -11,7 +11,11 @@ from scipy.linalg import solve_discrete_lyapunov
 from pymc_geodesic.integrators import (
     EXACT,
     PAPER,
+    State,
+    cancel_harmonic_force,
+    drift,
     friction_coefficients,
+    harmonic_drift,
     kick,
     kick_with_friction,
     kinetic_temperature,
@@ -266,25 +270,91 @@ def gradient_at(x):
     return FORCE - 2.0 * np.sin(2.0 * (FORCE[::-1] @ x)) * FORCE[::-1]
 
 
-def leapfrog(x, v, step_size, n_steps):
-    x, v = x.copy(), v.copy()
+@njit
+def drift_from_python(space, state, time, is_split):
+    if is_split:
+        harmonic_drift(space, state, time)
+    else:
+        drift(space, state, time)
+
+
+@njit
+def cancel_from_python(space, state, time):
+    cancel_harmonic_force(space, state, time)
+
+
+INTEGRATORS = pytest.mark.parametrize("is_split", [False, True], ids=["leapfrog", "split"])
+
+
+def leapfrog(x, v, step_size, n_steps, is_split=False, space=SPACE, gradient=gradient_at):
+    state = State(x.copy(), v.copy())
+
+    def half_a_kick():
+        if is_split:
+            cancel_from_python(space.space, state, 0.5 * step_size)
+        kick(space.blocks, state.x, state.v, gradient(state.x), 0.5 * step_size)
+
     for _ in range(n_steps):
-        kick(SPACE.blocks, x, v, gradient_at(x), 0.5 * step_size)
-        product.geodesic(SPACE.blocks, x, v, step_size)
-        kick(SPACE.blocks, x, v, gradient_at(x), 0.5 * step_size)
-    return x, v
+        half_a_kick()
+        drift_from_python(space.space, state, step_size, is_split)
+        half_a_kick()
+    return state.x, state.v
 
 
-def test_leapfrog_is_reversible(state):
+@INTEGRATORS
+def test_leapfrog_is_reversible(state, is_split):
     x, v = state
-    forward_x, forward_v = leapfrog(x, v, 0.05, 20)
-    back_x, back_v = leapfrog(forward_x, -forward_v, 0.05, 20)
+    forward_x, forward_v = leapfrog(x, v, 0.05, 20, is_split)
+    back_x, back_v = leapfrog(forward_x, -forward_v, 0.05, 20, is_split)
     np.testing.assert_allclose(back_x, x, atol=1e-12)
     np.testing.assert_allclose(back_v, -v, atol=1e-12)
 
 
-def test_leapfrog_is_of_second_order(state):
+@INTEGRATORS
+def test_leapfrog_is_of_second_order(state, is_split):
     x, v = state
-    ends = [np.concatenate(leapfrog(x, v, 0.5 / n, n)) for n in (40, 80, 160)]
+    ends = [np.concatenate(leapfrog(x, v, 0.5 / n, n, is_split)) for n in (40, 80, 160)]
     errors = [np.linalg.norm(coarse - fine) for coarse, fine in pairwise(ends)]
     assert np.log2(errors[0] / errors[1]) == pytest.approx(2.0, abs=0.05)
+
+
+@pytest.mark.parametrize("step_size", [0.3, 1.5, 2.9])
+def test_split_is_exact_for_a_standard_normal_distribution(step_size):
+    """Also next to a uniform distribution on the sphere, which geodesics solve exactly."""
+    space = Product([("b", Euclidean(3), 1), ("s", Sphere(3), 1)])
+    space.scales[:] = 0.7, 1.3
+    euclidean, sphere = space.slices["b"], space.slices["s"]
+    rng = np.random.default_rng(1)
+    x = space.random_point(rng)
+    v = np.empty_like(x)
+    refresh_velocity(space.blocks, x, v, new_stream(rng))
+
+    def scaled_gradient(x):
+        gradient = np.zeros_like(x)
+        gradient[euclidean] = -space.scales[0] * x[euclidean]
+        return gradient
+
+    end, velocity = leapfrog(x, v, step_size, 3, True, space, scaled_gradient)
+    angle = 3 * space.scales[0] * step_size
+    rotated = (x + 1j * v)[euclidean] * np.exp(-1j * angle)
+    np.testing.assert_allclose(end[euclidean], rotated.real, atol=1e-13)
+    np.testing.assert_allclose(velocity[euclidean], rotated.imag, atol=1e-13)
+    product.geodesic(space.blocks[1:], x, v, 3 * space.scales[1] * step_size)
+    np.testing.assert_allclose(end[sphere], x[sphere], atol=1e-13)
+
+
+def test_energy_error_of_the_split_is_of_second_order():
+    """Close to N(0, I) it is also small at steps at which that of leapfrog steps is not."""
+    space = Product([("b", Euclidean(3), 1)])
+    x, v = np.random.default_rng(2).standard_normal((2, 3))
+
+    def energy(x, v):
+        return 0.5 * v @ v + 0.5 * x @ x + 0.01 * np.sum(x**4)
+
+    def error(step_size, is_split=True):
+        n_steps = round(1.5 / step_size)
+        end = leapfrog(x, v, step_size, n_steps, is_split, space, lambda x: -x - 0.04 * x**3)
+        return abs(energy(*end) - energy(x, v))
+
+    assert np.log2(error(0.05) / error(0.025)) == pytest.approx(2.0, abs=0.05)
+    assert error(0.75) < 0.3 * error(0.75, is_split=False)

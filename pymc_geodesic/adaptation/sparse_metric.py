@@ -35,7 +35,7 @@ class SparseMetricSettings:
     n_rounds, n_held : int
         Newton steps at the beginning of a chain, and of these the first with fixed scales.
     max_change : float
-        Bound of the change of the logarithm of a scale in one of these steps.
+        Bound of the change of transformed variables, such as log scales, in one of these steps.
     max_halvings : int
         Halvings of a step that decreases the density.
     updates : tuple of float
@@ -60,6 +60,9 @@ SETTINGS = SparseMetricSettings()
 
 _SMALLEST_PRECISION = 1e-10
 """Precision of a coordinate about which nothing is known."""
+
+_SMALLEST_SHARE = 1e-3
+"""Share of the precision that the elimination of other coordinates leaves at least."""
 
 # --- factorization ------------------------------------------------------------------------------
 
@@ -169,7 +172,7 @@ def triangular_factor(
     segments.append((start, start + len(others), True))
     order += last
     at = local(np.concatenate(last))
-    lower = _lower_factor(matrix[at][:, at].toarray())
+    lower = _lower_factor(matrix[at][:, at].toarray(), precision.diagonal()[np.concatenate(last)])
     pivots = np.diagonal(lower).copy()
     joined = np.concatenate(order).astype(np.int64)
     position = np.empty(precision.shape[0], dtype=np.int64)
@@ -207,17 +210,29 @@ def _dense_product(left: sparse.csr_matrix, right: sparse.csr_matrix) -> np.ndar
     return total
 
 
-def _lower_factor(matrix: np.ndarray) -> np.ndarray:
-    """Cholesky factor, of the matrix with a larger diagonal if it is not positive definite."""
-    diagonal = np.maximum(np.diagonal(matrix), _SMALLEST_PRECISION)
-    scale = np.sqrt(diagonal)
+def _lower_factor(matrix: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
+    """Cholesky factor, of the matrix with a larger diagonal if it is not positive definite.
+
+    ``unconditional`` is the diagonal before the elimination of other coordinates.
+
+    The observed curvature of rows away from the mode need not be. The smallest sufficient addition
+    to the diagonal leaves a direction of almost no precision, so that twice as much is added.
+    """
+    smallest = np.maximum(_SMALLEST_SHARE * unconditional, _SMALLEST_PRECISION)
+    scale = np.sqrt(np.maximum(np.diagonal(matrix), smallest))
     correlations = matrix / scale / scale[:, np.newaxis]
     np.fill_diagonal(correlations, 1.0)
-    for ridge in (0.0, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0, 10.0):
+    try:
+        return cholesky(correlations, lower=True) * scale[:, np.newaxis]
+    except LinAlgError:
+        pass
+    identity = np.eye(len(matrix))
+    for ridge in 0.01 * 2.0 ** np.arange(20):
         try:
-            factor = cholesky(correlations + ridge * np.eye(len(matrix)), lower=True)
+            cholesky(correlations + ridge * identity, lower=True)
         except LinAlgError:
             continue
+        factor = cholesky(correlations + 2.0 * ridge * identity, lower=True)
         return factor * scale[:, np.newaxis]
     return np.diag(scale)
 
@@ -230,6 +245,7 @@ class EffectsLike(Protocol):
 
     effects: Sequence[Any]
     others: np.ndarray
+    transformed: np.ndarray
     size: int
 
     def precision(self, x: np.ndarray) -> sparse.csr_matrix:
@@ -280,9 +296,7 @@ class SparseMetric:
         factor = triangular_factor(precision, self._groups, self._effects.others, prior)
         self.center = x.copy()
         self.centering.set_factor(x, factor)
-        self._scale_bounds = np.sqrt(
-            np.maximum(precision.diagonal()[self._scales], _SMALLEST_PRECISION)
-        )
+        self._sizes = np.sqrt(np.maximum(precision.diagonal(), _SMALLEST_PRECISION))
 
     def _information_on_scales(
         self, x: np.ndarray, precision: np.ndarray, prior: np.ndarray
@@ -330,8 +344,11 @@ class SparseMetric:
             n_grad += 1
             if not np.isfinite(value):
                 break
-            bound = SETTINGS.max_change * self._scale_bounds if k >= SETTINGS.n_held else 0.0
-            step[self._scales] = np.clip(step[self._scales], -bound, bound)
+            bounded = np.union1d(self._effects.transformed, self._scales)
+            bound = SETTINGS.max_change * self._sizes[bounded]
+            step[bounded] = np.clip(step[bounded], -bound, bound)
+            if k < SETTINGS.n_held:
+                step[self._scales] = 0.0
             improved = None
             for _ in range(SETTINGS.max_halvings):
                 found, _ = self._evaluate(z + step)

@@ -29,7 +29,7 @@ from pytensor.scalar.basic import Mul
 from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
-from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
@@ -101,7 +101,9 @@ class _Rows:
         replacements: dict[Variable, Variable] = {}
         for node in io_toposort([], [graph]):
             if _is_index(node) and self._uses_effects(node.inputs[0]):
-                replacements[node.outputs[0]] = self._entries(*node.inputs)
+                source, index, *column = node.inputs
+                entries = self._entries(source, index)
+                replacements[node.outputs[0]] = entries[:, *column] if column else entries
         rows = graph.type.shape[0] if graph.type.ndim else None
         for effect in self._effects:  # one row for each entry
             if effect.type.shape[:1] == (rows,) and rows != 1:
@@ -142,8 +144,12 @@ class _Rows:
             return node.op(*(self._entries(each, index) for each in node.inputs))
         if isinstance(node.op, DimShuffle) and node.op.new_order[:1] == (0,):
             return node.op(self._entries(node.inputs[0], index))
+        if isinstance(node.op, Subtensor) and node.op.idx_list[:1] == (slice(None),):
+            return node.op(self._entries(node.inputs[0], index), *node.inputs[1:])
         if _is_index(node):
-            return self._entries(node.inputs[0], node.inputs[1][index])
+            source, inner, *column = node.inputs
+            entries = self._entries(source, inner[index])
+            return entries[:, *column] if column else entries
         raise _NotByIndexError(*set(self._effects).intersection(graph_inputs([graph])))
 
     def _placeholder(self, effect: Variable, index: Variable) -> _Gathered:
@@ -158,13 +164,14 @@ class _Rows:
 
 
 def _is_index(node: Any) -> bool:
-    """Whether a node is ``x[i]`` with a vector of integers i."""
+    """Whether a node is ``x[i]`` or ``x[i, k]`` with a vector of integers i and a number k."""
+    if not isinstance(node.op, AdvancedSubtensor) or node.op.idx_list not in ((0,), (0, 1)):
+        return False
+    index, *column = (each.type for each in node.inputs[1:])
     return (
-        isinstance(node.op, AdvancedSubtensor)
-        and node.op.idx_list[:1] == (0,)
-        and all(isinstance(each, slice) and each == slice(None) for each in node.op.idx_list[1:])
-        and node.inputs[1].type.ndim == 1
-        and node.inputs[1].type.dtype.startswith(("int", "uint"))
+        index.ndim == 1
+        and index.dtype.startswith(("int", "uint"))
+        and all(each.ndim == 0 for each in column)
     )
 
 
@@ -255,12 +262,13 @@ def find_effects(
         v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables
     ):
         return None
-    candidates = [v for v in variables if _may_be_effect(v)]
+    candidates = [v for v in variables if _may_be_effect(v) and not model.rvs_to_transforms[v.rv]]
     while candidates:
         rows = _Rows([v.value for v in candidates])
         terms = logp_terms(model)
         try:
             graphs = [rows.replace(terms[rv]) for rv in model.observed_RVs]
+            _check_means(model, candidates)
         except _NotByIndexError as error:
             kept = [v for v in candidates if v.value not in error.args]
         else:
@@ -282,14 +290,29 @@ def find_effects(
 def _may_be_effect(variable: ManifoldVariable) -> bool:
     """Whether a variable is a vector or matrix with a normal prior of its rows."""
     owner = variable.rv.owner
+    if owner is not None and isinstance(owner.op, MvNormalRV):
+        covariance = _parameters(variable)[1].type
+        if covariance.ndim == 3 and covariance.shape[0] != 1:
+            return False  # another one for each group
     return (
         owner is not None
         and isinstance(owner.op, NormalRV | MvNormalRV)
-        and variable.coordinates_are_values
         and len(variable.shape) in ((1, 2) if isinstance(owner.op, NormalRV) else (2,))
         and None not in variable.value.type.shape
         and variable.shape[0] > 1
     )
+
+
+def _check_means(model: Model, effects: Sequence[ManifoldVariable]) -> None:
+    """Check that prior means take entries of other effects by an index.
+
+    Raises
+    ------
+    _NotByIndexError
+    """
+    means = model.replace_rvs_by_values([_parameters(v)[0] for v in effects])
+    for effect, mean in zip(effects, means, strict=True):
+        _Rows([v.value for v in effects]).replace(mean + pt.zeros(effect.shape))
 
 
 def _parents_of(candidates: Sequence[ManifoldVariable], used: set[int]) -> list[ManifoldVariable]:
@@ -323,12 +346,16 @@ class _Prior:
         m, log p and log q.
     mean_at_scales : TensorVariable
         The mean with the present covariance as a constant.
+    correlation : TensorVariable
+        Log-density with the expected information of all groups on the coefficients of regressions
+        of a column on those before it.
     """
 
     mean: TensorVariable
     log_p: TensorVariable
     log_q: TensorVariable
     mean_at_scales: TensorVariable
+    correlation: TensorVariable
 
 
 def _prior_of(
@@ -342,16 +369,19 @@ def _prior_of(
         log_q = pt.zeros(()) if scale is None else pt.log(scale)
         log_p = -2.0 * (pt.log(spread) + log_q) + whole
         mean = mean * pt.exp(log_q) + whole
-        return _Prior(mean, log_p, log_q + whole, mean)
-    lower = cholesky(spread)
+        return _Prior(mean, log_p, log_q + whole, mean, pt.zeros(()))
+    lower = cholesky(spread[0] if spread.type.ndim == 3 else spread)
     means = []
     for factor in (lower, disconnected_grad(lower)):
         # x_k given x_1, ..., x_(k−1): μ_k + Σ_j L_kj u_j with L u = x − μ
         standard = solve_triangular(factor, (effect.value - mean).T, lower=True).T
         before = factor - pt.diag(pt.diagonal(factor))
         means.append(mean + standard @ before.T)
-    log_p = -2.0 * pt.log(pt.diagonal(lower)) + whole
-    return _Prior(means[0], log_p, whole, means[1])
+    sd = pt.diagonal(lower)
+    change = (lower - disconnected_grad(lower)) / disconnected_grad(sd)[:, None]
+    change = change - pt.diag(pt.diagonal(change))
+    correlation = -0.5 * effect.shape[0] * pt.sum(change**2)
+    return _Prior(means[0], -2.0 * pt.log(sd) + whole, whole, means[1], correlation)
 
 
 @dataclass(eq=False)
@@ -391,8 +421,8 @@ class GroupEffects:
     Attributes
     ----------
     effects : list of Effect
-    others : ndarray of int
-        Coordinates of all other variables.
+    others, transformed : ndarray of int
+        Coordinates of all other variables, and of variables that have a transform.
     prior : CompiledGradient
         Function of a position x and of coefficients a, b, c, each with one number per entry of the
         effects, whose output is the gradient of Σ (a m + b log p + c log q) in x, and m, log p and
@@ -423,6 +453,14 @@ class GroupEffects:
         for each in effects:
             is_other[parts[each.name]] = False
         self.others = np.flatnonzero(is_other)
+        self.transformed = np.concatenate(
+            [
+                np.arange(self.size)[parts[v.name]]
+                for v in variables
+                if model.rvs_to_transforms[v.rv]
+            ]
+            or [np.empty(0, dtype=np.int64)]
+        )
         self._set_scales(effects, rows, graphs)
         self._set_priors(effects)
         names = {v.rv: v.name for v in effects}
@@ -577,7 +615,8 @@ class GroupEffects:
         """Compile the products of the Hessian of all other priors with directions."""
         terms = logp_terms(self._model)
         kept = {v.rv for v in effects} | set(self._model.observed_RVs)
-        total = pt.add(pt.zeros(()), *[pt.sum(t) for rv, t in terms.items() if rv not in kept])
+        total = pt.add(*(prior.correlation for prior in self._priors), pt.zeros(()))
+        total = pt.add(total, *[pt.sum(t) for rv, t in terms.items() if rv not in kept])
         direction = [value.type() for value in self._others]
         slopes = grad(total, self._others, disconnected_inputs="ignore")
         along = pt.add(
@@ -625,11 +664,14 @@ class GroupEffects:
 
         It is the sum of the observed curvature of the rows, whose negative parts are clipped, of
         the expected information of the priors of effects on these and their means, and of the
-        positive part of the curvature of other priors. Scales have none from their effects.
+        absolute curvature of other priors. Variables with a transform, such as the scale of the
+        observations, have no couplings with others, which are zero in expectation, and scales of
+        effects no information from these.
         """
         values = self.split(x)
         n_others = len(self.others)
         rest = np.zeros((n_others, n_others))
+        is_transformed = np.isin(self.others, self.transformed)
         parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for term in self._terms:
             (*second,) = term.curvature(*values)
@@ -646,16 +688,20 @@ class GroupEffects:
                     parts.append((where[m], where[k], data))
             for i, direction in enumerate(self._directions()):
                 (*cross,) = term.along(*values, *direction)
+                rest[:, i] += np.concatenate([np.ravel(each) for each in cross[len(where) :]])
+                if is_transformed[i]:
+                    continue
                 for k, at in enumerate(where):
                     data = np.bincount(at, np.broadcast_to(cross[k], at.shape), self.size)
                     (found,) = np.nonzero(data)
                     column = np.full(len(found), self.others[i])
                     parts += [(found, column, data[found]), (column, found, data[found])]
-                rest[:, i] += np.concatenate([np.ravel(each) for each in cross[len(where) :]])
+        rest[is_transformed] *= is_transformed
+        rest[:, is_transformed] *= is_transformed[:, np.newaxis]
         priors = np.zeros_like(rest)
         for i, direction in enumerate(self._directions()):
             priors[:, i] = np.concatenate([np.ravel(p) for p in self._rest(*values, *direction)])
-        rest = _positive(0.5 * (rest + rest.T)) + np.diag(np.maximum(np.diag(priors), 0.0))
+        rest = _positive(0.5 * (rest + rest.T)) + np.diag(np.abs(np.diag(priors)))
         row, column = np.meshgrid(self.others, self.others, indexing="ij")
         parts.append((row.ravel(), column.ravel(), rest.ravel()))
         rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))

@@ -75,6 +75,8 @@ class DualAveraging:
         Initial step size ε.
     target : float
         Target acceptance probability.
+    maximum : float
+        Bound of the step size.
 
     References
     ----------
@@ -90,8 +92,9 @@ class DualAveraging:
     0.25
     """
 
-    def __init__(self, initial: float, target: float) -> None:
+    def __init__(self, initial: float, target: float, maximum: float = math.inf) -> None:
         self.target = target
+        self._log_maximum = math.log(maximum)
         self.restart(initial)
 
     def restart(self, initial: float) -> None:
@@ -122,9 +125,8 @@ class DualAveraging:
         state.count += 1
         weight = 1.0 / (state.count + SETTINGS.delay)
         state.error += weight * (self.target - acceptance - state.error)
-        state.log_step = (
-            state.log_shrunk_to - math.sqrt(state.count) / SETTINGS.shrinkage * state.error
-        )
+        log_step = state.log_shrunk_to - math.sqrt(state.count) / SETTINGS.shrinkage * state.error
+        state.log_step = min(log_step, self._log_maximum)
         weight = state.count**-SETTINGS.decay
         state.log_average += weight * (state.log_step - state.log_average)
         weight = max(1.0 / state.count, SETTINGS.recent_weight)

@@ -11,6 +11,10 @@ leapfrog steps: half a kick, geodesic,           `leapfrog_steps`, with `kick` a
 half a kick                                      `pymc_geodesic.integrators`
 accept with probability min(1, exp(−ΔH))         `accept_or_reject`
 ===============================================  ================================================
+
+In whitened coordinates, where the posterior of Euclidean variables is nearly N(0, I), the steps can
+be those of a split Hamiltonian: the flow of N(0, I), a rotation of (x, v), takes the place of the
+geodesic, and kicks are by the residual ∇log π(x) + x only (`harmonic_drift`).
 """
 
 from __future__ import annotations
@@ -20,7 +24,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.integrators import State, drift, kick, refresh_velocity
+from pymc_geodesic.integrators import (
+    State,
+    cancel_harmonic_force,
+    drift,
+    harmonic_drift,
+    kick,
+    refresh_velocity,
+)
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
 from pymc_geodesic.runtime.jit import Matrix, Stream, Vector, borrow, copy_numbers, kernel, part
@@ -57,11 +68,15 @@ class Leapfrog(NamedTuple):
         Leapfrog steps of a transition.
     jitter : float
         Each transition uses ε(1 + jitter·U(−1, 1)).
+    is_split : bool
+        Whether Euclidean variables follow the flow of N(0, I) exactly and are kicked by the
+        residual ∇log π(x) + x.
     """
 
     step_size: float
     n_steps: int
     jitter: float
+    is_split: bool = False
 
 
 class Record(NamedTuple):
@@ -114,29 +129,62 @@ def copy_chain(
 
 
 @part
+def kick_by_gradient(
+    space: Space, state: State, gradient: Vector, time: float, is_split: bool
+) -> None:
+    """Kick by the gradient; where it is split, by the residual on Euclidean variables."""
+    if is_split:
+        cancel_harmonic_force(space, state, time)
+    kick(space.blocks, state.x, state.v, gradient, time)
+
+
+@part
 def leapfrog_steps(
     logp_grad: Callback,
     minibatch: int,
     space: Space,
     state: State,
     epsilon: float,
-    n_steps: int,
+    leapfrog: Leapfrog,
     output: Vector,
 ) -> None:
-    """Take ``n_steps`` leapfrog steps: half a kick, geodesics and kicks in turn, half a kick.
+    r"""Take ``n_steps`` leapfrog steps: half a kick, drifts and kicks in turn, half a kick.
+
+    A step of the split Hamiltonian on Euclidean variables, with the residual r(x) = ∇log π(x) + x,
+    is
+
+    .. math::
+
+        v \leftarrow v + \tfrac{ε}{2} r(x), \quad
+        (x, v) \leftarrow (x \cos ε + v \sin ε,\; v \cos ε - x \sin ε), \quad
+        v \leftarrow v + \tfrac{ε}{2} r(x) .
+
+    It is reversible, preserves volume and is exact for N(0, I).
 
     Parameters
     ----------
+    epsilon : float
+        Step size of this transition, instead of that of ``leapfrog``.
+    leapfrog : Leapfrog
     output : ndarray, shape (size + chains,)
         Output of ``logp_grad`` at the start of the trajectory; receives that at its end.
+
+    References
+    ----------
+    Shahbaba, Lan, Johnson, Neal (2014), Split Hamiltonian Monte Carlo, section 3.1. Casas,
+    Sanz-Serna, Shaw (2022), Split Hamiltonian Monte Carlo revisited: with preconditioning.
     """
-    blocks, x, v = space.blocks, state.x, state.v
-    gradient = output[: x.size]
-    kick(blocks, x, v, gradient, 0.5 * epsilon)
+    gradient = output[: state.x.size]
+    n_steps, is_split = leapfrog.n_steps, leapfrog.is_split
+    kick_by_gradient(space, state, gradient, 0.5 * epsilon, is_split)
     for step in range(n_steps):
-        drift(space, state, epsilon)
-        evaluate(logp_grad.address, x, minibatch, logp_grad.context, output)
-        kick(blocks, x, v, gradient, epsilon if step < n_steps - 1 else 0.5 * epsilon)
+        if is_split:
+            harmonic_drift(space, state, epsilon)
+        else:
+            drift(space, state, epsilon)
+        evaluate(logp_grad.address, state.x, minibatch, logp_grad.context, output)
+        time = epsilon if step < n_steps - 1 else 0.5 * epsilon
+        kick_by_gradient(space, state, gradient, time, is_split)
 
 
 @part
@@ -194,7 +242,7 @@ def gmc(
     r"""Run ``discarded + len(positions)`` GMC transitions, in place.
 
     Each transition draws v ~ N(0, I) on the tangent space, follows ``n_steps`` geodesic leapfrog
-    steps (half a kick, a geodesic, half a kick) and accepts with probability
+    steps (half a kick, a geodesic, half a kick; see `leapfrog_steps`) and accepts with probability
     min(1, exp(−ΔH)), H = −log π(x) + v·v/2. Chains are independent: all move in one vector
     and each accepts or rejects by itself.
 
@@ -247,7 +295,7 @@ def gmc(
         add_kinetic_energy(blocks, proposal.v, n_chains, 1.0, energy)
         if record.energies.size:
             copy_numbers(energy, record.energies[1])
-        leapfrog_steps(logp_grad, minibatch, space, proposal, epsilon, leapfrog.n_steps, output)
+        leapfrog_steps(logp_grad, minibatch, space, proposal, epsilon, leapfrog, output)
         add_kinetic_energy(blocks, proposal.v, n_chains, -1.0, energy)
         divergences += accept_or_reject(space, chains, proposal, output, energy, stream, record)
         if transition >= record.discarded:

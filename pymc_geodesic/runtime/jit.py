@@ -389,6 +389,8 @@ def _native(annotation: Any) -> Any:
         return int64
     if annotation is float:
         return float64
+    if annotation is bool:
+        return boolean
     resolved = getattr(annotation, "__value__", annotation)
     if get_origin(resolved) is Annotated:
         return get_args(resolved)[1]

@@ -112,6 +112,7 @@ def trajectory_adaptation(
     angles: Collection[str],
     initial_step_size: InitialStepSize,
     effects: GroupEffects | None = None,
+    may_split: bool = True,
 ) -> TrajectoryAdaptation:
     """Choose the adaptation of Hamiltonian trajectories.
 
@@ -129,6 +130,8 @@ def trajectory_adaptation(
         See `pymc_geodesic.GMC`.
     effects : GroupEffects, optional
         Effects of a hierarchical model, for ``metric="sparse"``.
+    may_split : bool
+        Whether the integrator may be that of a split Hamiltonian.
     """
     if effects is not None:
         entries = [np.arange(each.part.start, each.part.stop) for each in effects.effects]
@@ -156,6 +159,7 @@ def trajectory_adaptation(
             angles=angles,
             n_steps=n_steps,
             can_reuse_gradient=not estimate.depends_on_others,
+            may_split=may_split,
         )
     dims = [m.dim for _, m, _ in product.components if m.is_compact]
     return StepSizeAdaptation(

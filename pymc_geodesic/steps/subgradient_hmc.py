@@ -156,6 +156,7 @@ class SubgradientHMC(GeodesicStep):
             metric=metric,
             angles=angles_of(self.variables),
             initial_step_size=step_size_by_acceptance,
+            may_split=False,
         )
         self.sampler = HMCSampler(self.adaptation, self.estimator)
         self.monitors, self.diagnoses = trajectory_monitors(self, self.sampler, target_accept)

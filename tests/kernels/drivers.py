@@ -198,6 +198,7 @@ def run_gmc(
     n_steps: int = 4,
     transitions: int = 5,
     jitter: float = 0.2,
+    is_split: bool = False,
     kernel: Callable[..., Any] = gmc,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of ``n`` chains after some transitions of GMC in one call, and acceptance rates."""
@@ -207,7 +208,7 @@ def run_gmc(
     space = Space(blocks, target.product.dims, np.ones(len(blocks)))
     kernel(
         called(field), 0, space, Chains(n, x, np.full(x.size + n, np.nan)),
-        Leapfrog(step_size, n_steps, jitter), new_stream(np.random.default_rng(1)),
+        Leapfrog(step_size, n_steps, jitter, is_split), new_stream(np.random.default_rng(1)),
         Record(transitions, np.empty((0, x.size)), acceptance, np.empty((2, 0))),
     )  # fmt: skip
     return unpacked(target, x, n), acceptance

@@ -173,7 +173,23 @@ def test_curvature_raises_the_target_of_gsgnht(state):
     np.testing.assert_allclose(sums[0], found, rtol=1e-12)
 
 
-def test_gmc_is_hmc(state):
+def leapfrog_step(x, v, epsilon):
+    v = v + 0.5 * epsilon * gradient(x)
+    x = x + epsilon * v
+    return x, v + 0.5 * epsilon * gradient(x)
+
+
+def split_step(x, v, epsilon):
+    """Kick by the residual, rotate, kick by the residual."""
+    v = v + 0.5 * epsilon * (gradient(x) + x)
+    state = x + 1j * v
+    state = state * np.exp(-1j * epsilon)
+    x, v = state.real, state.imag
+    return x, v + 0.5 * epsilon * (gradient(x) + x)
+
+
+@pytest.mark.parametrize("step", [leapfrog_step, split_step])
+def test_gmc_is_hmc(state, step):
     x, _, stream = state
     transitions, n_steps, jitter, step_size = 12, 6, 0.2, 0.5
     expected, same_stream = x.copy(), stream.copy()
@@ -184,9 +200,7 @@ def test_gmc_is_hmc(state):
         proposal = expected.copy()
         energy = 0.5 * v @ v - log_density(expected)
         for _ in range(n_steps):
-            v = v + 0.5 * epsilon * gradient(proposal)
-            proposal = proposal + epsilon * v
-            v = v + 0.5 * epsilon * gradient(proposal)
+            proposal, v = step(proposal, v, epsilon)
         log_ratio = energy - 0.5 * v @ v + log_density(proposal)
         probabilities.append(min(1.0, np.exp(log_ratio)))
         if log_ratio >= 0.0 or np.log(uniform(same_stream)) < log_ratio:
@@ -196,8 +210,9 @@ def test_gmc_is_hmc(state):
     field = native_function(compiled_density, SIZE, SIZE + 1)
     kept, acceptance = np.empty((transitions, SIZE)), np.empty(1)
     divergences, evaluations = gmc(
-        called(field), 0, FLAT.space, Chains(1, x, unknown()), Leapfrog(step_size, n_steps, jitter),
-        stream, Record(0, kept, acceptance, NO_ENERGIES),
+        called(field), 0, FLAT.space, Chains(1, x, unknown()),
+        Leapfrog(step_size, n_steps, jitter, step is split_step), stream,
+        Record(0, kept, acceptance, NO_ENERGIES),
     )  # fmt: skip
     assert 2 < len(np.unique(np.array(trace), axis=0)) < transitions
     np.testing.assert_allclose(kept, trace, rtol=1e-12, atol=1e-12)

@@ -73,9 +73,10 @@ def test_gsgnht(target, field):
 
 
 @some_targets
-def test_gmc(target):
+@pytest.mark.parametrize("is_split", [False, True], ids=["leapfrog", "split"])
+def test_gmc(target, is_split):
     blocks, field = side_by_side(target, N_CHAINS)
-    x, acceptance = run_gmc(target, blocks, field, N_CHAINS)
+    x, acceptance = run_gmc(target, blocks, field, N_CHAINS, is_split=is_split)
     assert on_manifold(target, x)
     assert target.worst(x) < LIMIT, target.deviations(x)
     assert acceptance.mean() > 0.5

@@ -1,0 +1,103 @@
+"""Adaptation of Hamiltonian trajectories, and when the Hamiltonian is split."""
+
+import numpy as np
+import pytest
+
+from pymc_geodesic.adaptation.whitened_trajectories import SETTINGS, WhitenedTrajectories
+from pymc_geodesic.densities.compilation import CompiledGradient
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.manifolds import Euclidean, Product
+from pymc_geodesic.runtime.gradient_functions import python_function
+from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.samplers.hmc import HMCSampler
+
+SIZE = 4
+MEANS, SCALES = np.array([1.0, -20.0, 0.0, 3.0]), np.array([1.0, 5.0, 0.1, 30.0])
+
+
+def normal(position):
+    standard = (position - MEANS) / SCALES
+    return np.append(-standard / SCALES, -0.5 * standard @ standard)
+
+
+def student_t(position):
+    """Three degrees of freedom."""
+    standard = (position - MEANS) / SCALES
+    gradient = -4.0 * standard / (3.0 + standard**2) / SCALES
+    return np.append(gradient, -2.0 * np.sum(np.log1p(standard**2 / 3.0)))
+
+
+def make_sampler(density, **options):
+    def logp_grad(position, minibatch, context, output):
+        x = np.ctypeslib.as_array(position, (SIZE,))
+        np.ctypeslib.as_array(output, (SIZE + 1,))[:] = density(x)
+        return 0.0
+
+    product = Product([("x", Euclidean(SIZE), 1)])
+    gradient = AdaptedGradient(SIZE, [], CompiledGradient(python_function(logp_grad), []))
+    options = {"target_accept": 0.8, "metric": "auto", "can_reuse_gradient": True} | options
+    return HMCSampler(WhitenedTrajectories(gradient, product, **options))
+
+
+def sample(sampler, n_tune=400, n_draws=4000, seed=1):
+    sampler.initialize(new_stream(np.random.default_rng(seed)), n_tune, n_draws)
+    sampler.start(np.full(SIZE, 0.5))
+    for _ in range(n_tune):
+        sampler.draw(tune=True)
+    draws, stats = np.empty((n_draws, SIZE)), []
+    for i in range(n_draws):
+        stats.append(sampler.draw(tune=False))
+        draws[i] = sampler.position
+    return draws, {name: np.array([each[name] for each in stats]) for name in stats[0]}
+
+
+def test_a_normal_posterior_takes_one_gradient_per_draw():
+    sampler = make_sampler(normal)
+    draws, stats = sample(sampler)
+    assert sampler.adaptation.state["is_split"]
+    np.testing.assert_allclose(sampler.adaptation.gradient.metric.center, MEANS, atol=1e-3)
+    assert stats["n_grad"].mean() == 1.0
+    assert stats["acceptance_rate"].mean() > 0.99
+    longest = (1.0 + SETTINGS.length_jitter) * SETTINGS.length
+    assert stats["step_size"].max() <= longest
+    assert stats["step_size"].mean() == pytest.approx(SETTINGS.length, rel=0.02)
+    errors = (draws.mean(axis=0) - MEANS) / SCALES
+    assert np.abs(errors).max() < 5.0 / np.sqrt(0.5 * len(draws))
+    np.testing.assert_allclose(draws.std(axis=0), SCALES, rtol=5.0 / np.sqrt(len(draws)))
+
+
+@pytest.mark.parametrize(
+    ("density", "options"),
+    [
+        (student_t, {}),
+        (normal, {"may_split": False}),
+        (normal, {"n_steps": 3}),
+        (normal, {"angles": ["x"]}),
+    ],
+    ids=["heavy tails", "not allowed", "fixed number of steps", "angles"],
+)
+def test_other_trajectories_are_of_leapfrog_steps(density, options):
+    sampler = make_sampler(density, **options)
+    _, stats = sample(sampler, n_draws=1000)
+    assert not sampler.adaptation.state["is_split"]
+    assert stats["acceptance_rate"].mean() > 0.7
+
+
+def test_steps_of_a_trajectory_are_equal_and_make_up_its_length():
+    adaptation = make_sampler(normal).adaptation
+    for share in (0.0, 0.5, 0.99):
+        n_steps, step_size = adaptation._random_trajectory(0.3, share, tune=False)
+        length = SETTINGS.length * (1.0 + SETTINGS.length_jitter * (2.0 * share - 1.0))
+        assert n_steps * step_size == pytest.approx(length)
+        assert 0.2 < step_size <= 0.3
+    assert adaptation._random_trajectory(1e-6, 0.5, tune=False) == (SETTINGS.max_steps, 1e-6)
+
+
+def test_a_restored_chain_continues_with_the_same_integrator():
+    sampler = make_sampler(normal)
+    sample(sampler, n_draws=1)
+    state = sampler.state
+    expected = [sampler.draw(tune=False)["energy"] for _ in range(5)]
+    other = make_sampler(normal)
+    other.state = state
+    assert [other.draw(tune=False)["energy"] for _ in range(5)] == expected
