@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
@@ -195,7 +196,7 @@ def check_row_blocks(batches: Any) -> None:
     Raises
     ------
     ValueError
-        If it is not iterable.
+        If it is not iterable, or a path or a data frame.
 
     Examples
     --------
@@ -208,6 +209,12 @@ def check_row_blocks(batches: Any) -> None:
         raise ValueError(
             f"batches= must yield blocks of rows, one after the other, got {batches!r}; "
             "batch_size= is the number of rows"
+        )
+    if isinstance(batches, str | os.PathLike) or hasattr(batches, "columns"):
+        raise ValueError(
+            f"batches= is a {type(batches).__name__}. For the columns of Parquet files or of a "
+            "Dask data frame pass datasets.table_blocks(source, like=sample), where sample is the "
+            "data frame that the model was built on"
         )
 
 

@@ -24,11 +24,11 @@ FEW = {
 
 
 def test_there_are_programs():
-    assert len(PROGRAMS) == 5
+    assert len(PROGRAMS) == 6
 
 
 @pytest.mark.parametrize(
-    "program", PROGRAMS, ids=["sparse", "disk", "sparse on disk", "parquet", "loader"]
+    "program", PROGRAMS, ids=["sparse", "disk", "sparse on disk", "parquet", "loader", "table"]
 )
 def test_program(program, tmp_path, monkeypatch):
     if "parquet" in program:

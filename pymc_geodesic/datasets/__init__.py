@@ -18,6 +18,7 @@ from pymc_geodesic.datasets.directions import (
 from pymc_geodesic.datasets.docstrings import docstring_corpus
 from pymc_geodesic.datasets.parquet import parquet_blocks
 from pymc_geodesic.datasets.shuffle import shuffle_rows
+from pymc_geodesic.datasets.table_blocks import TableBlocks, table_blocks
 
 __all__ = [
     "CompletionCorpus",
@@ -25,6 +26,7 @@ __all__ = [
     "Directional",
     "RowBlocks",
     "RowSlices",
+    "TableBlocks",
     "build_20news_different",
     "docstring_corpus",
     "hold_out_words",
@@ -36,4 +38,5 @@ __all__ = [
     "parquet_blocks",
     "row_blocks",
     "shuffle_rows",
+    "table_blocks",
 ]

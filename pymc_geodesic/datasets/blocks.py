@@ -392,6 +392,58 @@ class SparseRowSlices(RowSlices):
         return self.tocsr().toarray().astype(dtype or self.dtype, copy=False)
 
 
+class Division:
+    """Division of rows into blocks.
+
+    Parameters
+    ----------
+    total_size : int
+        N, the number of rows.
+    block_size, stretches : int
+        See `row_blocks`.
+
+    Raises
+    ------
+    ValueError
+        If ``block_size`` or ``stretches`` is not an integer from 1 to N.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.datasets.blocks import Division
+    >>> list(Division(8, 4, 2))
+    [[(0, 2), (4, 6)], [(2, 4), (6, 8)]]
+    """
+
+    def __init__(self, total_size: int, block_size: int, stretches: int) -> None:
+        for name, number in (("block_size", block_size), ("stretches", stretches)):
+            if int(number) != number or not 1 <= number <= total_size:
+                raise ValueError(f"{name} must be an integer from 1 to {total_size}, got {number}.")
+        self.total_size = total_size
+        self.block_size, self._stretches = int(block_size), int(stretches)
+
+    def __len__(self) -> int:
+        return -(-self.total_size // self.block_size)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        for block in range(len(self)):
+            yield self._ranges(block)
+
+    def _ranges(self, block: int) -> list[tuple[int, int]]:
+        """Rows of a block: one range, or one of each stretch of the data."""
+        first = min(block * self.block_size, self.total_size)
+        last = min(first + self.block_size, self.total_size)
+        ranges = []
+        for stretch in range(self._stretches):
+            # Each block takes the same share of the rows of a stretch as of all rows.
+            begin = stretch * self.total_size // self._stretches
+            length = (stretch + 1) * self.total_size // self._stretches - begin
+            start = begin + first * length // self.total_size
+            stop = begin + last * length // self.total_size
+            if start < stop:
+                ranges.append((start, stop))
+        return ranges
+
+
 class RowBlocks:
     """Row blocks of arrays, made by `row_blocks` and `parquet_blocks`.
 
@@ -433,19 +485,14 @@ class RowBlocks:
         if len(set(lengths)) > 1:
             raise ValueError(f"The arrays have different numbers of rows: {lengths}.")
         self.total_size = lengths[0]
-        for name, number in (("block_size", block_size), ("stretches", stretches)):
-            if int(number) != number or not 1 <= number <= self.total_size:
-                raise ValueError(
-                    f"{name} must be an integer from 1 to {self.total_size}, got {number}."
-                )
-        self.block_size, self._stretches = int(block_size), int(stretches)
+        self._division = Division(self.total_size, block_size, stretches)
+        self.block_size = self._division.block_size
 
     def __len__(self) -> int:
-        return -(-self.total_size // self.block_size)
+        return len(self._division)
 
     def __iter__(self) -> Iterator[Any]:
-        for block in range(len(self)):
-            ranges = self._ranges(block)
+        for ranges in self._division:
             parts = tuple(
                 SparseRowSlices(array, ranges)
                 if isinstance(array, MatrixRows)
@@ -453,21 +500,6 @@ class RowBlocks:
                 for array in self._arrays
             )
             yield parts if self._names is None else dict(zip(self._names, parts, strict=True))
-
-    def _ranges(self, block: int) -> list[tuple[int, int]]:
-        """Rows of a block: one range, or one of each stretch of the data."""
-        first = min(block * self.block_size, self.total_size)
-        last = min(first + self.block_size, self.total_size)
-        ranges = []
-        for stretch in range(self._stretches):
-            # Each block takes the same share of the rows of a stretch as of all rows.
-            begin = stretch * self.total_size // self._stretches
-            length = (stretch + 1) * self.total_size // self._stretches - begin
-            start = begin + first * length // self.total_size
-            stop = begin + last * length // self.total_size
-            if start < stop:
-                ranges.append((start, stop))
-        return ranges
 
 
 def row_blocks(*arrays: Any, block_size: int, stretches: int = 1) -> RowBlocks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -104,6 +104,26 @@ class ParquetRows:
         with self._open(self._groups[0]) as file:
             name = str(file.metadata.row_group(0).column(0).compression).lower()
         return "none" if name == "uncompressed" else name
+
+    def n_missing(self, columns: Collection[str]) -> dict[str, int]:
+        """Count the missing values of those columns for which all files have statistics."""
+        counts = dict.fromkeys(columns, 0)
+        for first_group in (each for each in self._groups if each.number == 0):
+            with self._open(first_group) as file:
+                groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+            for group in groups:
+                found = [group.column(j) for j in range(group.num_columns)]
+                statistics = {each.path_in_schema: each.statistics for each in found}
+                for name in list(counts):
+                    if name in first_group.constants:
+                        continue
+                    if name not in statistics:
+                        counts[name] += group.num_rows
+                    elif getattr(statistics[name], "has_null_count", False):
+                        counts[name] += statistics[name].null_count
+                    else:
+                        del counts[name]
+        return counts
 
     def file_starts(self) -> list[int]:
         """Return the index of the first row of each file."""

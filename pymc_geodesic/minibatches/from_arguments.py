@@ -15,6 +15,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
 from pymc_geodesic.arguments import check_containers, check_count, check_row_blocks
+from pymc_geodesic.datasets import TableBlocks
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows, SparseRows
@@ -110,6 +111,10 @@ def rows_as_containers(
     ValueError
         See `selected_rows`; also for a batch size that exceeds the rows.
     """
+    if isinstance(arguments.batches, TableBlocks):
+        return _rows_of_table(model, arguments, arguments.batches)
+    if arguments.batches is not None and not arguments.names:
+        return model, arguments, None  # the order of the arrays that it yields is not known
     rows = selected_rows(model, arguments.names, arguments.batch_size, has_local=has_local)
     if rows is None:
         return model, arguments, None
@@ -117,6 +122,48 @@ def rows_as_containers(
         name, first = next(iter(rows.data.items()))
         _check_batch_size(arguments.batch_size, name, np.shape(evaluate_data(first)))
     return with_containers(model, rows), replace(arguments, minibatch=tuple(rows.data)), rows
+
+
+def _rows_of_table(
+    model: Model, arguments: MinibatchArguments, table: TableBlocks
+) -> tuple[Model, MinibatchArguments, ModelRows | None]:
+    """Derive the rows of a model from the columns of a table that has more rows."""
+    if drawn_rows(model_graphs(model)):
+        message = (
+            "table_blocks reads the rows of a model whose data are those of the sample, and this "
+            "model draws rows itself, by pm.Minibatch. Write it without pm.Minibatch"
+        )
+        raise ValueError(see(message, "minibatch"))
+    rows = selected_rows(model, arguments.names, table.block_size)
+    if rows is None:
+        containers = _containers_of_table(model, arguments.names)
+    else:
+        containers = dict(rows.data)
+    sparse = [name for name, each in containers.items() if isinstance(each, SparseContainers)]
+    if sparse:
+        raise ValueError(
+            f"table_blocks derives dense arrays, and {sparse[0]!r} is a sparse matrix. Pass an "
+            "iterable that yields sparse matrices as batches="
+        )
+    batches = table.for_arrays({name: evaluate_data(each) for name, each in containers.items()})
+    arguments = replace(arguments, minibatch=tuple(containers), batches=batches)
+    if rows is None:
+        return model, arguments, None
+    found = replace(rows, n_rows=batches.total_size, origins=batches.origins)
+    return with_containers(model, rows), arguments, found
+
+
+def _containers_of_table(model: Model, names: Sequence[str]) -> Containers:
+    """Find data containers by their names, instead of the rows that are found."""
+    known = [data.name for data in model.data_vars]
+    for name in names:
+        if name not in known and sparse_containers(model, name) is None:
+            raise ValueError(
+                f"minibatch= names {name!r}, which is neither an observed variable, a dimension of "
+                f"one, nor one of the pm.Data containers {known}. Leave minibatch= out: the arrays "
+                "with rows are found. Columns of the table are named in columns= of table_blocks"
+            )
+    return {name: _container(model, name) for name in names}
 
 
 # --- order --------------------------------------------------------------------------------------
@@ -399,11 +446,17 @@ def _check_no_other_arguments(model: Model, arguments: MinibatchArguments) -> No
         )
         raise ValueError(see(message, "minibatch"))
     containers = [data.name for data in model.data_vars]
-    for argument in ("batch_size", "batches", "total_size"):
+    for argument in ("batches", "batch_size", "total_size"):
         if getattr(arguments, argument) is not None:
+            remedy = ""
+            if argument == "batches":
+                remedy = (
+                    "; for Parquet files and Dask data frames, datasets.table_blocks(source, "
+                    "like=sample) finds the rows of a model"
+                )
             raise ValueError(
                 f"{argument}= needs minibatch=[...], the names of the data containers with a row "
-                f"per observation; this model has {containers}"
+                f"per observation; this model has {containers}{remedy}"
             )
 
 

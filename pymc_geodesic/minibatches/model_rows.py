@@ -54,16 +54,22 @@ class ModelRows:
     data : dict of str to Variable
         Data containers, shared variables and constants of the model whose first axis counts the
         rows. A container has its name, a constant that is observed that of its variable.
+    origins : dict of str to str
+        How these data follow from the columns of a table, if their rows are read from one.
     """
 
     n_rows: int
     observed: tuple[str, ...]
     dim: str | None
     data: Mapping[str, Variable]
+    origins: Mapping[str, str] = MappingProxyType({})
 
     def __repr__(self) -> str:
         """Describe the rows, and the data that move with them."""
         dim = f" (dim {self.dim!r})" if self.dim else ""
+        if self.origins:
+            columns = "; ".join(f"{name} from {origin}" for name, origin in self.origins.items())
+            return f"{self.n_rows:,} rows of {', '.join(self.observed)}{dim}: {columns}"
         arrays = ", ".join(
             f"{name} {evaluate_data(each).shape}" for name, each in self.data.items()
         )

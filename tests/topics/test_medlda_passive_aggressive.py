@@ -117,9 +117,9 @@ def test_sweeps_have_the_exact_law(n_sweeps, start, exact):
     [
         Mutant(name, sweep_expected_margins, edit=edit)
         for name, edit in {
-            "token left in the quadratic form": ("pulls[j, k] -= second[j, topic, k]", "pass"),
-            "cross term once": ("+ 2.0 * pulls", "+ pulls"),
-            "no quadratic form": ("- bend * square", ""),
+            "token left in the quadratic form": ("products[j, k] -= second[j, topic, k]", "pass"),
+            "cross term once": ("+ 2.0 * products", "+ products"),
+            "no quadratic form": ("- curvature * square", ""),
             "margin without its scale": ("(1.0 + inverse * margin)", "(1.0 + margin)"),
         }.items()
     ],
