@@ -33,6 +33,8 @@ PICTURES = {
     "backbone_torsions": 2,
     "numpy_or_scipy": 0,
     "spherical_topics": 0,
+    "bayesian_pca": 0,
+    "matrix_factorization": 0,
 }
 """Which figure of a notebook stands for it."""
 

@@ -20,7 +20,7 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.partial_centering import PartialCentering
-from pymc_geodesic.manifolds import Product
+from pymc_geodesic.manifolds import Product, Stiefel
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
 from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
@@ -195,9 +195,12 @@ def trajectory_monitors(
 ) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
     """Make monitors, and list the diagnoses in the order in which they are reported."""
     acceptance = AcceptanceMonitor(target_accept)
-    size = EffectiveSizeMonitor(
-        step.product, angles_of(step.variables), remedy="Take more draws or increase n_steps."
-    )
+    remedy = "Take more draws or increase n_steps."
+    frames = [v.name for v in step.variables if isinstance(v.manifold, Stiefel)]
+    if frames and sampler.adaptation.is_whitened:
+        names = ", ".join(f"{name!r}: pg.manifolds.Euclidean" for name in frames)
+        remedy = f"Take more draws, or use manifolds={{{names}}}, which whitens frames."
+    size = EffectiveSizeMonitor(step.product, angles_of(step.variables), remedy=remedy)
     diagnoses = [
         acceptance.diagnosis,
         lambda _: step.funnel_diagnosis(sampler.adaptation.funnel),

@@ -19,6 +19,7 @@ from pymc_geodesic import (
     PeriodicVonMises,
     SubgradientHMC,
     UniformSphere,
+    UniformStiefel,
     gSGNHT,
 )
 from pymc_geodesic.adaptation.annealed_parameters import SETTINGS
@@ -251,6 +252,20 @@ def test_one_short_chain_says_so(step_class):
         if warns:
             assert "effective sample size of '" in warning.message
             assert "Take more draws" in warning.message
+
+
+def test_remedy_of_slow_frames_whitens_them():
+    """Two axes whose rotation within their plane is a hundred times as free as out of it."""
+    with pm.Model() as model:
+        frame = UniformStiefel("frame", shape=(5, 2))
+        pm.Potential("plane", -5000.0 * (frame[2:] ** 2).sum() - 0.5 * frame[0, 1] ** 2)
+        step = GMC(compile_kwargs=INTERPRETED)
+    point = walk(step, start(model, step, tune=200, draws=250), 200)[0][-1]
+    step.stop_tuning()
+    _, stats = walk(step, point, 250)
+    message = stats[-1]["warning"].message
+    assert "effective sample size of 'frame'" in message
+    assert "manifolds={'frame': pg.manifolds.Euclidean}" in message
 
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
