@@ -12,7 +12,7 @@ those of e; for one that is written centered q = 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pymc.model import Model
+from pymc.model.transform.optimization import freeze_dims_and_data
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError, disconnected_grad, grad
@@ -66,7 +67,7 @@ class Effect:
     is_correlated : bool
         Whether the prior of a column depends on the columns before it.
     parents : list of str
-        Other effects on which its prior mean depends.
+        Other effects on which its prior depends.
     """
 
     name: str
@@ -99,37 +100,48 @@ def find_effects(
     Returns
     -------
     GroupEffects or None
-        None if there are none, if a variable is on another manifold than a Euclidean space or is
-        sampled by another step, if more than 300 coordinates are no effects, or if a function in
-        the log-density has no second derivative.
+        None if there are no effects, if a variable is on another manifold than a Euclidean space
+        or is sampled by another step, if more than 300 coordinates are no effects, or if a
+        function in the log-density has no second derivative.
     """
     if len(variables) < len(model.free_RVs) or not all(
         v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables
     ):
         return None
+    given = model
+    model, variables = _with_fixed_shapes(model, variables)
     candidates = [v for v in variables if _may_be_effect(v) and not model.rvs_to_transforms[v.rv]]
-    while candidates:
+    while True:
         rows = RowsByIndex([v.value for v in candidates])
         terms = logp_terms(model)
         try:
-            graphs = [rows.replace(terms[rv]) for rv in model.observed_RVs]
+            graphs = [rows.replace(terms[rv]) for rv in (*model.observed_RVs, *model.potentials)]
             _check_means(model, candidates)
         except NotByIndexError as error:
-            kept = [v for v in candidates if v.value not in error.args]
+            candidates = [v for v in candidates if v.value not in error.args]
         else:
-            kept = _parents_of(candidates, {each.effect for each in rows.gathered.values()})
-        if len(kept) == len(candidates):
             break
-        candidates = kept
-    if not candidates:
-        return None
     n_others = sum(int(np.prod(v.value_shape)) for v in variables if v not in candidates)
-    if n_others > _MOST_OTHERS:
+    if not candidates or n_others > _MOST_OTHERS:
         return None
     try:
-        return GroupEffects(model, variables, candidates, rows, graphs, compile_kwargs)
+        return GroupEffects(given, model, variables, candidates, rows, graphs, compile_kwargs)
     except (NotImplementedError, NullTypeGradError, TypeError):
         return None
+
+
+def _with_fixed_shapes(
+    model: Model, variables: Sequence[ManifoldVariable]
+) -> tuple[Model, list[ManifoldVariable]]:
+    """Return a copy of a model with dims, whose shapes are known, and its variables."""
+    if all(None not in v.value.type.shape for v in variables):
+        return model, list(variables)
+    fixed = freeze_dims_and_data(model, data=[])
+    rvs = [fixed[v.name] for v in variables]
+    return fixed, [
+        replace(v, rv=rv, value=fixed.rvs_to_values[rv])
+        for v, rv in zip(variables, rvs, strict=True)
+    ]
 
 
 def _may_be_effect(variable: ManifoldVariable) -> bool:
@@ -158,18 +170,6 @@ def _check_means(model: Model, effects: Sequence[ManifoldVariable]) -> None:
     means = model.replace_rvs_by_values([_parameters(v)[0] for v in effects])
     for effect, mean in zip(effects, means, strict=True):
         RowsByIndex([v.value for v in effects]).replace(mean + pt.zeros(effect.shape))
-
-
-def _parents_of(candidates: Sequence[ManifoldVariable], used: set[int]) -> list[ManifoldVariable]:
-    """Candidates that rows use, or that are in the prior mean of one that is kept."""
-    kept = {candidates[i].name for i in used}
-    while True:
-        means = [_parameters(v)[0] for v in candidates if v.name in kept]
-        above = set(ancestors(means))
-        new = {v.name for v in candidates if v.rv in above} - kept
-        if not new:
-            return [v for v in candidates if v.name in kept]
-        kept |= new
 
 
 def _parameters(variable: ManifoldVariable) -> list[TensorVariable]:
@@ -254,7 +254,8 @@ class GroupEffects:
 
     Parameters
     ----------
-    model : pymc.Model
+    given, model : pymc.Model
+        The model whose data may change, and a copy of it with known shapes or itself.
     variables, effects : list of ManifoldVariable
         All variables, in the order of a position, and those that are effects.
     rows : RowsByIndex
@@ -276,6 +277,7 @@ class GroupEffects:
 
     def __init__(
         self,
+        given: Model,
         model: Model,
         variables: Sequence[ManifoldVariable],
         effects: Sequence[ManifoldVariable],
@@ -283,7 +285,8 @@ class GroupEffects:
         graphs: Sequence[TensorVariable],
         compile_kwargs: Mapping[str, Any] | None,
     ) -> None:
-        self._model, self._kwargs = model, dict(compile_kwargs or {})
+        self._given, self._model = given, model
+        self._kwargs = dict(compile_kwargs or {})
         self._values = [v.value for v in variables]
         self._shapes = [v.value_shape for v in variables]
         starts = np.cumsum([0, *(int(np.prod(shape, dtype=int)) for shape in self._shapes)])
@@ -316,7 +319,7 @@ class GroupEffects:
                 1 if len(v.shape) == 1 else v.shape[1],
                 self._scales[i] is None,
                 _is_correlated(v),
-                tuple(names[rv] for rv in names if rv in set(ancestors([_parameters(v)[0]]))),
+                tuple(names[rv] for rv in names if rv in set(ancestors(_parameters(v)))),
             )
             for i, v in enumerate(effects)
         ]
@@ -400,6 +403,9 @@ class GroupEffects:
 
     def refresh_data(self) -> None:
         """Read the present values of the data containers."""
+        if self._given is not self._model:
+            for data in self._given.data_vars:
+                self._model[data.name].set_value(data.get_value(borrow=True), borrow=True)
         for i, each in enumerate(self._data):
             self.prior.point_at(i, np.ascontiguousarray(_array_of(each)))
 
@@ -441,7 +447,7 @@ class GroupEffects:
                 blocks.append((each.effect, k))
                 indices.append(each.index)
         graphs = _replaced_once(graphs, replacements)
-        total = pt.add(*[pt.sum(graph) for graph in graphs])
+        total = pt.add(pt.zeros(()), *[pt.sum(graph) for graph in graphs])
         slopes = grad(total, columns, disconnected_inputs="ignore")
         second = [
             -grad(pt.sum(slopes[k]), columns[m], disconnected_inputs="ignore")
@@ -464,7 +470,7 @@ class GroupEffects:
     def _compile_rest(self, effects: Sequence[ManifoldVariable]) -> Any:
         """Compile the products of the Hessian of all other priors with directions."""
         terms = logp_terms(self._model)
-        kept = {v.rv for v in effects} | set(self._model.observed_RVs)
+        kept = {v.rv for v in effects} | {*self._model.observed_RVs, *self._model.potentials}
         total = pt.add(*(prior.correlation for prior in self._priors), pt.zeros(()))
         total = pt.add(total, *[pt.sum(t) for rv, t in terms.items() if rv not in kept])
         direction = [value.type() for value in self._others]

@@ -185,6 +185,19 @@ def test_means_and_scales_of_groups(centered):
     del model
 
 
+def test_funnel_without_data():
+    """Neal's funnel: nothing is known of the effects, and the coordinates are not centered."""
+    with pm.Model():
+        v = pm.Normal("v", 0.0, 3.0)
+        pm.Normal("x", 0.0, pm.math.exp(0.5 * v), shape=9)
+        idata = pm.sample(
+            1000, tune=500, chains=2, cores=1, step=pg.GMC(), random_seed=1, progressbar=False
+        )
+    v = idata.posterior["v"]
+    assert abs(float(v.mean())) < 0.4
+    assert abs(float(v.std()) - 3.0) < 0.3
+
+
 def test_resumes_within_the_warm_up():
     """The state of a step holds the metric: another step continues with the same draws."""
     model = crossed(centered=True)
@@ -202,13 +215,15 @@ def test_resumes_within_the_warm_up():
         np.testing.assert_array_equal(value, points[1][name])
 
 
-def test_data_that_change():
+@pytest.mark.parametrize("size", [{"shape": 7}, {"dims": "group"}])
+def test_data_that_change(size):
     """The metric reads the present data: the posterior is that of the new observations."""
-    with pm.Model() as model:
+    with pm.Model(coords={"group": range(7)}) as model:
         y = pm.Data("y", Y)
-        a = pm.Normal("a", pm.Normal("b", 0.0, 10.0), pm.HalfNormal("scale"), shape=7)
+        a = pm.Normal("a", pm.Normal("b", 0.0, 10.0), pm.HalfNormal("scale"), **size)
         pm.Normal("rows", a[GROUP], 1.0, observed=y)
-        step = pg.GMC(metric="sparse")
+        step = pg.GMC()
+        assert "sparse" in repr(step.adaptation)
         pm.set_data({"y": Y + 20.0})
         idata = pm.sample(
             300,
