@@ -28,7 +28,7 @@ class SparseMetricSettings:
     Attributes
     ----------
     max_dense : int
-        Maximum number of coordinates with a dense factor, 128 MB.
+        Maximum number of coordinates with a dense factor, 64 MB.
     max_fill : float
         Maximum number of products of the elimination of one group that are computed sparsely, some
         seconds.
@@ -186,7 +186,7 @@ def triangular_factor(
         starts=np.cumsum(counts, dtype=np.int64),
         columns=np.concatenate([np.empty(0, dtype=np.int64), *columns]),
         couplings=np.concatenate([np.empty(0), *(data for _, _, data in rows)]),
-        dense=np.ascontiguousarray(lower.T / pivots[:, np.newaxis]),
+        dense=(lower.T / pivots[:, np.newaxis]).astype(np.float32, order="C"),
         precision=weight + prior,
         weight=weight,
     )

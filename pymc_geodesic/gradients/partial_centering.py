@@ -37,7 +37,6 @@ from pymc_geodesic.runtime.gradient_functions import (
 )
 from pymc_geodesic.runtime.jit import (
     Integers,
-    Matrix,
     Vector,
     compiled,
     compiled_for_c,
@@ -63,7 +62,8 @@ class TriangularFactor:
         L_ki / L_ii of the sparse rows, as in a CSR matrix; ``starts`` has the length ``n_sparse``
         + 1.
     dense : ndarray, shape (size − n_sparse, size − n_sparse)
-        L_ki / L_ii of the other rows, above the diagonal.
+        L_ki / L_ii of the other rows, above the diagonal, in single precision: any numbers define
+        a change of coordinates, and these take half the time to read.
     precision : ndarray, shape (size,)
         D.
     weight : ndarray, shape (size,)
@@ -106,7 +106,7 @@ class Coordinates(NamedTuple):
     starts: Integers
     columns: Integers
     couplings: Vector
-    dense: Matrix
+    dense: np.ndarray
     precision: Vector
     weight: Vector
     entry: Integers
@@ -118,8 +118,8 @@ class Work(NamedTuple):
 
     Parameters
     ----------
-    away, coupling, own, log_r : ndarray, shape (size,)
-        e − c, s, z / √D and log r in the order of elimination.
+    away, coupling, own, r : ndarray, shape (size,)
+        e − c, s, z / √D and r in the order of elimination.
     point : ndarray, shape (size + 3 n,)
         The position, and coefficients of m, log p and log q of the n entries of effects.
     prior : ndarray, shape (size + 3 n,)
@@ -129,7 +129,7 @@ class Work(NamedTuple):
     away: Vector
     coupling: Vector
     own: Vector
-    log_r: Vector
+    r: Vector
     point: Vector
     prior: Vector
 
@@ -142,18 +142,16 @@ def _coupling(at: Coordinates, i: int, away: Vector) -> float:
         for j in range(at.starts[i], at.starts[i + 1]):
             total += at.couplings[j] * away[at.columns[j]]
         return -total
-    row, rest = at.dense[i - n_sparse], away[n_sparse:]
-    for j in range(i - n_sparse + 1, row.size):
+    row, rest = at.dense[i - n_sparse, i - n_sparse + 1 :], away[i + 1 :]
+    for j in range(row.size):
         total += row[j] * rest[j]
     return -total
 
 
 @part
-def _log_ratio(log_p: float, weight: float, precision: float) -> float:
-    """Return log r, without overflow for a scale close to zero."""
-    if log_p > 0.0:
-        return math.log(precision) - log_p - math.log1p(weight * math.exp(-log_p))
-    return math.log(precision) - math.log(weight + math.exp(log_p))
+def _ratio(log_p: float, weight: float, precision: float) -> float:
+    """Return r; scales below 10⁻¹⁵⁰ count as that."""
+    return precision / (weight + math.exp(min(log_p, 690.0)))
 
 
 @part
@@ -183,13 +181,12 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector) -> flo
                 work.away[i] = s + t
                 work.point[at.order[i]] = at.center[i] + work.away[i]
             else:
-                log_ratio = _log_ratio(log_p[a], at.weight[i], at.precision[i])
-                r, root = math.exp(log_ratio), math.exp(0.5 * log_ratio)
-                e = mean[a] + r * (at.center[i] + s - mean[a]) + root * t
+                r = _ratio(log_p[a], at.weight[i], at.precision[i])
+                e = mean[a] + r * (at.center[i] + s - mean[a]) + math.sqrt(r) * t
                 work.away[i] = e - at.center[i]
-                work.point[at.order[i]] = e * math.exp(-log_q[a])
-                log_jacobian += 0.5 * log_ratio - log_q[a]
-                work.log_r[i] = log_ratio
+                work.point[at.order[i]] = e if log_q[a] == 0.0 else e * math.exp(-log_q[a])
+                log_jacobian += 0.5 * math.log(r) - log_q[a]
+                work.r[i] = r
             work.coupling[i], work.own[i] = s, t
         if at.segments[segment, 2]:
             evaluate(prior.address, work.point, 0, prior.context, work.prior)
@@ -212,8 +209,7 @@ def _to_gradient(
     """
     size, n_sparse = gradient.size, at.starts.size - 1
     n = (work.point.size - size) // 3
-    mean, log_p = work.prior[size : size + n], work.prior[size + n : size + 2 * n]
-    log_q = work.prior[size + 2 * n :]
+    mean, log_q = work.prior[size : size + n], work.prior[size + 2 * n :]
     bar[:] = 0.0
     for segment in range(at.segments.shape[0]):
         if at.segments[segment, 2]:
@@ -229,23 +225,22 @@ def _to_gradient(
                 slope = bar[i]
                 out[where] = slope * sd
             else:
-                r, root = math.exp(work.log_r[i]), math.exp(0.5 * work.log_r[i])
-                bar[i] += gradient[where] * math.exp(-log_q[a])
+                r, root = work.r[i], math.sqrt(work.r[i])
+                bar[i] += gradient[where] * (1.0 if log_q[a] == 0.0 else math.exp(-log_q[a]))
                 slope = r * bar[i]
                 out[where] = root * bar[i] * sd
                 work.point[size + a] += (1.0 - r) * bar[i]
                 remaining = at.center[i] + work.coupling[i] - mean[a]
                 by_log_r = bar[i] * (r * remaining + 0.5 * root * work.own[i]) + 0.5
                 # d log r / d log p = −p / (w + p)
-                share = math.exp(log_p[a] + work.log_r[i]) / at.precision[i]
-                work.point[size + n + a] -= by_log_r * share
+                work.point[size + n + a] -= by_log_r * (1.0 - at.weight[i] * r / at.precision[i])
                 work.point[size + 2 * n + a] -= gradient[where] * work.point[where] + 1.0
             if i < n_sparse:
                 for j in range(at.starts[i], at.starts[i + 1]):
                     bar[at.columns[j]] -= at.couplings[j] * slope
             else:
-                row, rest = at.dense[i - n_sparse], bar[n_sparse:]
-                for j in range(i - n_sparse + 1, row.size):
+                row, rest = at.dense[i - n_sparse, i - n_sparse + 1 :], bar[i + 1 :]
+                for j in range(row.size):
                     rest[j] -= row[j] * slope
 
 
@@ -267,7 +262,7 @@ def _in_centered_coordinates(position: Any, minibatch: int, context: Any, output
         array_at(table[_FIRST + 2], (n_sparse + 1,), np.int64),
         array_at(table[_FIRST + 3], (n_couplings,), np.int64),
         array_at(table[_FIRST + 4], (n_couplings,), np.float64),
-        array_at(table[_FIRST + 5], (n_dense, n_dense), np.float64),
+        array_at(table[_FIRST + 5], (n_dense, n_dense), np.float32),
         array_at(table[_FIRST + 6], (size,), np.float64),
         array_at(table[_FIRST + 7], (size,), np.float64),
         array_at(table[_FIRST + 8], (size,), np.int64),
@@ -326,10 +321,9 @@ def _whitened(
         a = at.entry[i]
         t = away[i] - s
         if a >= 0:
-            log_ratio = _log_ratio(log_p[a], at.weight[i], at.precision[i])
+            r = _ratio(log_p[a], at.weight[i], at.precision[i])
             e = away[i] + at.center[i]
-            t = e - mean[a] - math.exp(log_ratio) * (at.center[i] + s - mean[a])
-            t *= math.exp(-0.5 * log_ratio)
+            t = (e - mean[a] - r * (at.center[i] + s - mean[a])) / math.sqrt(r)
         z[at.order[i]] = t * math.sqrt(at.precision[i])
     return z
 

@@ -141,7 +141,7 @@ def test_factor_of_crossed_and_nested_groups(links):
     upper[factor.n_sparse :, factor.n_sparse :] = factor.dense
     found = upper.T @ np.diag(factor.precision) @ upper
     expected = matrix.toarray()[np.ix_(factor.order, factor.order)]
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)  # in single precision
     assert factor.n_sparse == (42 if links == 1 else 30)
 
 
