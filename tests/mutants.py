@@ -252,7 +252,7 @@ BIASED = [
         "no first half of a kick",
         gmc,
         ON_S2,
-        edit=("kick(blocks, x, v, gradient, 0.5 * epsilon)", "pass"),
+        edit=("kick_by_gradient(space, state, gradient, 0.5 * epsilon, is_split)", "pass"),
     ),
     Mutant(
         "old energy",
@@ -278,7 +278,7 @@ UNPROJECTED = [
         "velocity off the tangent space",
         gmc,
         {"refresh_velocity": unprojected_velocity, "scaled_geodesic": scaled_tangent_geodesic},
-        edit=("kick(blocks, x, v, gradient, 0.5 * epsilon)", "pass"),
+        edit=("kick_by_gradient(space, state, gradient, 0.5 * epsilon, is_split)", "pass"),
     ),
 ]
 """Mutants whose positions pass, because geodesics take out what is not tangent."""

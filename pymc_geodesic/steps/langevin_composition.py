@@ -181,6 +181,7 @@ def whitened_adaptation(
         target_accept=EXPLORATION_ACCEPTANCE,
         metric=metric,
         angles=angles,
+        may_split=False,
     )
     return WhitenedAdaptation(
         gradient,

@@ -151,7 +151,7 @@ def warnings_of_chains(model, step, caplog, chains):
     return [each.getMessage() for each in caplog.records if "sets the scale" in each.getMessage()]
 
 
-@pytest.mark.parametrize("sampler", [pg.GMC, pg.SGGMC, pg.gSGNHT])
+@pytest.mark.parametrize("sampler", [pg.SGGMC, pg.gSGNHT])
 @pytest.mark.parametrize(
     ("scale", "advice"),
     [

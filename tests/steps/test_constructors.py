@@ -113,6 +113,7 @@ DISTINCT = {
     "vars": [{"SCIR"}, {"SGRLD"}],
     "step_size": [{"SSGNHT"}, HMC, {"SGLD"}, {"SCIR"}, {"SGRLD"}],
     "n_steps": [HMC, POSITIVE],
+    "metric": [{"GMC"}],
     "friction": [{"gSGNHT"}],
     "thermostat_inertia": [{"SSGNHT"}],
     "control_variates": [{"SCIR"}],
