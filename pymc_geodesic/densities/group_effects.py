@@ -115,7 +115,7 @@ def find_effects(
         rows = RowsByIndex([v.value for v in candidates])
         terms = logp_terms(model)
         try:
-            graphs = [rows.replace(terms[rv]) for rv in (*model.observed_RVs, *model.potentials)]
+            graphs = rows.replace([terms[rv] for rv in (*model.observed_RVs, *model.potentials)])
             _check_means(model, candidates)
         except NotByIndexError as error:
             candidates = [v for v in candidates if v.value not in error.args]
@@ -125,9 +125,12 @@ def find_effects(
     if not candidates or n_others > _MOST_OTHERS:
         return None
     try:
-        return GroupEffects(given, model, variables, candidates, rows, graphs, compile_kwargs)
-    except (NotImplementedError, NullTypeGradError, TypeError):
+        effects = GroupEffects(given, model, variables, candidates, rows, graphs, compile_kwargs)
+        point = model.initial_point(random_seed=0)
+        effects.precision(np.concatenate([np.ravel(point[v.value_name]) for v in variables]))
+    except (NotImplementedError, NullTypeGradError, TypeError, ValueError):
         return None
+    return effects
 
 
 def _with_fixed_shapes(
@@ -169,7 +172,7 @@ def _check_means(model: Model, effects: Sequence[ManifoldVariable]) -> None:
     """
     means = model.replace_rvs_by_values([_parameters(v)[0] for v in effects])
     for effect, mean in zip(effects, means, strict=True):
-        RowsByIndex([v.value for v in effects]).replace(mean + pt.zeros(effect.shape))
+        RowsByIndex([v.value for v in effects]).replace([mean + pt.zeros(effect.shape)])
 
 
 def _parameters(variable: ManifoldVariable) -> list[TensorVariable]:
@@ -413,25 +416,27 @@ class GroupEffects:
         self, rows: RowsByIndex, graphs: Sequence[TensorVariable]
     ) -> list[_CurvatureTerm]:
         """Compile second derivatives of the observations, and of the priors of effects."""
-        terms = [self._curvature_term(list(rows.gathered.values()), graphs, self._compiled)]
+        terms = [
+            self._curvature_term(rows.gathered_in(graph), graph, self._compiled) for graph in graphs
+        ]
         for effect, prior in zip(self._effect_values, self._priors, strict=True):
             own_rows = RowsByIndex(self._effect_values)
             entries = own_rows.every(effect)
             try:
-                mean = own_rows.replace(prior.mean_at_scales)
+                (mean,) = own_rows.replace([prior.mean_at_scales])
             except NotByIndexError:
                 mean = pt.zeros(prior.mean.type.shape)
             # the expected information, with the precision at the position
             residual = entries * pt.exp(prior.log_q) - mean
             log_density = -0.5 * disconnected_grad(pt.exp(prior.log_p)) * residual**2
-            gathered = list(own_rows.gathered.values())
-            terms.append(self._curvature_term(gathered, [log_density], unoptimized_function))
+            gathered = own_rows.gathered_in(log_density)
+            terms.append(self._curvature_term(gathered, log_density, unoptimized_function))
         return terms
 
     def _curvature_term(
         self,
         gathered: Sequence[Gathered],
-        graphs: Sequence[TensorVariable],
+        graph: TensorVariable,
         compiled: Callable[[Sequence[Variable], Sequence[Variable]], Any],
     ) -> _CurvatureTerm:
         """Compile the second derivatives of a sum over rows, with respect to entries e = q x."""
@@ -446,8 +451,7 @@ class GroupEffects:
                 values[column] = taken if effect.type.ndim == 1 else taken[:, k]
                 blocks.append((each.effect, k))
                 indices.append(each.index)
-        graphs = _replaced_once(graphs, replacements)
-        total = pt.add(pt.zeros(()), *[pt.sum(graph) for graph in graphs])
+        total = pt.sum(_replaced_once(graph, replacements))
         slopes = grad(total, columns, disconnected_inputs="ignore")
         second = [
             -grad(pt.sum(slopes[k]), columns[m], disconnected_inputs="ignore")
@@ -580,14 +584,13 @@ def _is_constant(graph: TensorVariable, number: float) -> bool:
 
 
 def _replaced_once(
-    graphs: Sequence[Variable], replacements: Mapping[Variable, Variable]
-) -> list[Variable]:
+    graph: TensorVariable, replacements: Mapping[Variable, Variable]
+) -> TensorVariable:
     """Replace variables by functions of themselves."""
-    if not replacements:
-        return list(graphs)
     fresh = {old: old.type() for old in replacements}
-    graphs = rebuild_graphs(graphs, fresh)
-    return rebuild_graphs(graphs, {fresh[old]: new for old, new in replacements.items()})
+    (graph,) = rebuild_graphs([graph], fresh)
+    (graph,) = rebuild_graphs([graph], {fresh[old]: new for old, new in replacements.items()})
+    return graph
 
 
 def _positive(matrix: np.ndarray) -> np.ndarray:

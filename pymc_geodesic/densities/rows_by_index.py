@@ -61,8 +61,8 @@ class RowsByIndex:
         self.gathered: dict[tuple[int, Variable], Gathered] = {}
         self._moved: dict[tuple[Variable, Variable], Variable] = {}
 
-    def replace(self, graph: TensorVariable) -> TensorVariable:
-        """Replace entries of effects in the elementwise log-density of rows.
+    def replace(self, graphs: Sequence[TensorVariable]) -> list[TensorVariable]:
+        """Replace entries of effects in elementwise log-densities of rows.
 
         Raises
         ------
@@ -70,20 +70,25 @@ class RowsByIndex:
             If another use of an effect remains.
         """
         replacements: dict[Variable, Variable] = {}
-        for node in io_toposort([], [graph]):
+        for node in io_toposort([], graphs):
             if _is_index(node) and self._uses_effects(node.inputs[0]):
                 source, index, *column = node.inputs
                 entries = self._entries(source, index)
                 replacements[node.outputs[0]] = entries[:, *column] if column else entries
-        rows = graph.type.shape[0] if graph.type.ndim else None
-        for effect in self._effects:  # one row for each entry
-            if effect.type.shape[:1] == (rows,) and rows != 1:
-                replacements.setdefault(effect, self.every(effect))
-        (replaced,) = rebuild_graphs([graph], replacements)
-        left = set(self._effects).intersection(graph_inputs([replaced]))
+        for rows in {graph.type.shape[0] for graph in graphs if graph.type.ndim}:
+            for effect in self._effects:  # one row for each entry
+                if effect.type.shape[:1] == (rows,) and rows != 1:
+                    replacements.setdefault(effect, self.every(effect))
+        replaced = rebuild_graphs(graphs, replacements)
+        left = set(self._effects).intersection(graph_inputs(replaced))
         if left:
             raise NotByIndexError(*left)
         return replaced
+
+    def gathered_in(self, graph: TensorVariable) -> list[Gathered]:
+        """Entries that a graph of `replace` takes."""
+        inputs = set(graph_inputs([graph]))
+        return [each for each in self.gathered.values() if not inputs.isdisjoint(each.columns)]
 
     def every(self, effect: Variable) -> Variable:
         """Entries of an effect whose groups are the rows, ``effect[:]``."""

@@ -251,3 +251,16 @@ def test_other_uses_of_an_effect_are_no_hierarchy():
         pm.Normal("y", a[GROUP] + a.sum(), 1.0, observed=Y)
         step = pg.GMC()
     assert "sparse" not in repr(step.adaptation)
+
+
+def test_observations_of_different_lengths():
+    """Each observed variable has its own rows; entries of one are not those of the other."""
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
+        pm.Normal("y", a[GROUP], 1.0, observed=Y)
+        pm.Poisson("n", pm.math.exp(0.1 * a[GROUP[:20]]), observed=np.arange(20) % 3)
+        step = pg.GMC(metric="sparse")
+    step.adaptation.metric.set_center(np.full(8, 0.1))
+    weight = step.adaptation.metric.centering.parameters(np.full(8, 0.1))
+    assert np.isfinite(weight).all()
+    del model
