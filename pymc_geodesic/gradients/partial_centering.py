@@ -189,7 +189,7 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector) -> flo
                 work.r[i] = r
             work.coupling[i], work.own[i] = s, t
         if at.segments[segment, 2]:
-            evaluate(prior.address, work.point, 0, prior.context, work.prior)
+            evaluate(prior.address, work.point, np.int64(0), prior.context, work.prior)
     return log_jacobian
 
 
@@ -214,7 +214,7 @@ def _to_gradient(
     for segment in range(at.segments.shape[0]):
         if at.segments[segment, 2]:
             # parameters of priors, which the segments before this one have used
-            evaluate(prior.address, work.point, 0, prior.context, work.prior)
+            evaluate(prior.address, work.point, np.int64(0), prior.context, work.prior)
             for i in range(size):
                 gradient[i] += work.prior[i]
             work.point[size:] = 0.0
