@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import LinAlgError, cholesky
 
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
+from pymc_geodesic.densities.group_effects import GroupEffects
 from pymc_geodesic.gradients.partial_centering import PartialCentering, TriangularFactor
 from pymc_geodesic.kernels.gmc import Leapfrog
 from pymc_geodesic.manifolds import Product
@@ -239,34 +240,16 @@ def _lower_factor(matrix: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
 # --- the metric ---------------------------------------------------------------------------------
 
 
-class EffectsLike(Protocol):
-    """Group effects of a model; see `pymc_geodesic.densities.group_effects.GroupEffects`."""
-
-    @property
-    def effects(self) -> Sequence[Any]:
-        """The effects."""
-
-    others: np.ndarray
-    transformed: np.ndarray
-    size: int
-
-    def precision(self, x: np.ndarray) -> sparse.csr_matrix:
-        """Precision matrix of effects and other coordinates at a position."""
-
-    def refresh_data(self) -> None:
-        """Read the present values of the data containers."""
-
-
 class SparseMetric:
     """Coordinates in which a hierarchical posterior is close to a standard normal distribution.
 
     Parameters
     ----------
-    effects : EffectsLike
+    effects : GroupEffects
     centering : PartialCentering
     """
 
-    def __init__(self, effects: EffectsLike, centering: PartialCentering) -> None:
+    def __init__(self, effects: GroupEffects, centering: PartialCentering) -> None:
         self._effects, self.centering = effects, centering
         children: dict[str, set[int]] = {each.name: set() for each in effects.effects}
         names = [each.name for each in effects.effects for _ in each.columns]

@@ -109,8 +109,8 @@ class TableBlocks:
         if unknown:
             near = [name for name in arrays if name.startswith(f"{unknown[0]} (")]
             raise ValueError(
-                f"columns= names {unknown[0]!r}, which is no array with rows of the model; these "
-                f"are {list(arrays)}." + (f" Did you mean {near[0]!r}?" if near else "")
+                f"columns= names {unknown[0]!r}, which is not an array with rows of the model; "
+                f"these are {list(arrays)}." + (f" Did you mean {near[0]!r}?" if near else "")
             )
         for name, array in arrays.items():
             if len(array) != len(sample):

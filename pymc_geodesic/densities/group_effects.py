@@ -101,8 +101,8 @@ def find_effects(
     -------
     GroupEffects or None
         None if there are no effects, if a variable is on another manifold than a Euclidean space
-        or is sampled by another step, if more than 300 coordinates are no effects, or if a
-        function in the log-density has no second derivative.
+        or is sampled by another step, if more than 300 coordinates are no effects, or if the
+        second derivatives of the log-density cannot be evaluated at the initial point.
     """
     if len(variables) < len(model.free_RVs) or not all(
         v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables
@@ -457,12 +457,7 @@ class GroupEffects:
             -grad(pt.sum(slopes[k]), columns[m], disconnected_inputs="ignore")
             for k, m in combinations_with_replacement(range(len(columns)), 2)
         ]
-        direction = [value.type() for value in self._others]
-        slopes = grad(total, self._others, disconnected_inputs="ignore")
-        along = pt.add(
-            pt.zeros(()), *[pt.sum(g * d) for g, d in zip(slopes, direction, strict=True)]
-        )
-        products = grad(-along, [*columns, *self._others], disconnected_inputs="ignore")
+        direction, products = self._curvature_along(total, [*columns, *self._others])
         outputs = rebuild_graphs([*second, *products], values)
         n = len(second)
         return _CurvatureTerm(
@@ -477,13 +472,19 @@ class GroupEffects:
         kept = {v.rv for v in effects} | {*self._model.observed_RVs, *self._model.potentials}
         total = pt.add(*(prior.correlation for prior in self._priors), pt.zeros(()))
         total = pt.add(total, *[pt.sum(t) for rv, t in terms.items() if rv not in kept])
+        direction, products = self._curvature_along(total, self._others)
+        return unoptimized_function([*self._values, *direction], products)
+
+    def _curvature_along(
+        self, total: TensorVariable, variables: Sequence[Variable]
+    ) -> tuple[list[Variable], list[Variable]]:
+        """Return a direction d of all other variables θ, and −∂²total/∂v ∂θ · d for each v."""
         direction = [value.type() for value in self._others]
         slopes = grad(total, self._others, disconnected_inputs="ignore")
         along = pt.add(
             pt.zeros(()), *[pt.sum(g * d) for g, d in zip(slopes, direction, strict=True)]
         )
-        products = grad(-along, self._others, disconnected_inputs="ignore")
-        return unoptimized_function([*self._values, *direction], products)
+        return direction, grad(-along, list(variables), disconnected_inputs="ignore")
 
     def _compiled(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
         # compiled functions are kept on disk only if long constants are no part of them

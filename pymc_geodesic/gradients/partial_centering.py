@@ -155,7 +155,7 @@ def _ratio(log_p: float, weight: float, precision: float) -> float:
 
 
 @part
-def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector) -> float:
+def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, minibatch: int) -> float:
     """Set the position of z, segments in the opposite order of elimination.
 
     Returns
@@ -189,13 +189,19 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector) -> flo
                 work.r[i] = r
             work.coupling[i], work.own[i] = s, t
         if at.segments[segment, 2]:
-            evaluate(prior.address, work.point, np.int64(0), prior.context, work.prior)
+            evaluate(prior.address, work.point, minibatch, prior.context, work.prior)
     return log_jacobian
 
 
 @part
 def _to_gradient(
-    at: Coordinates, prior: Callback, work: Work, gradient: Vector, bar: Vector, out: Vector
+    at: Coordinates,
+    prior: Callback,
+    work: Work,
+    gradient: Vector,
+    bar: Vector,
+    out: Vector,
+    minibatch: int,
 ) -> None:
     """Set the gradient in z, the transpose of `_to_position`, in the order of elimination.
 
@@ -214,7 +220,7 @@ def _to_gradient(
     for segment in range(at.segments.shape[0]):
         if at.segments[segment, 2]:
             # parameters of priors, which the segments before this one have used
-            evaluate(prior.address, work.point, np.int64(0), prior.context, work.prior)
+            evaluate(prior.address, work.point, minibatch, prior.context, work.prior)
             for i in range(size):
                 gradient[i] += work.prior[i]
             work.point[size:] = 0.0
@@ -282,15 +288,17 @@ def _in_centered_coordinates(position: Any, minibatch: int, context: Any, output
     prior = Callback(table[_PRIOR], array_at(table[_PRIOR_CONTEXT], (table[_N_PRIOR],), np.int64))
     inner_context = array_at(table[_INNER_CONTEXT], (table[_N_INNER],), np.int64)
     out = array_at(output, (size + 1,), np.float64)
-    log_jacobian = _to_position(at, prior, work, array_at(position, (size,), np.float64))
+    log_jacobian = _to_position(at, prior, work, array_at(position, (size,), np.float64), minibatch)
     evaluate(table[_INNER], work.point[:size], minibatch, inner_context, gradient)
     out[size] = gradient[size] + log_jacobian
-    _to_gradient(at, prior, work, gradient[:size], bar, out[:size])
+    _to_gradient(at, prior, work, gradient[:size], bar, out[:size], minibatch)
     return 0.0
 
 
 @compiled
-def _position(at: Coordinates, prior: Callback, z: np.ndarray, n: int) -> np.ndarray:
+def _position(
+    at: Coordinates, prior: Callback, z: np.ndarray, n: int, minibatch: int
+) -> np.ndarray:
     """Return the position of z."""
     size = z.size
     work = Work(
@@ -301,7 +309,7 @@ def _position(at: Coordinates, prior: Callback, z: np.ndarray, n: int) -> np.nda
         np.zeros(size + 3 * n),
         np.zeros(size + 3 * n),
     )
-    _to_position(at, prior, work, z)
+    _to_position(at, prior, work, z, minibatch)
     return work.point[:size].copy()
 
 
@@ -432,6 +440,6 @@ class PartialCentering:
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position of coordinates z."""
         prior = Callback(self._prior.address, self._prior.context)
-        x = _position(self._coordinates, prior, np.ascontiguousarray(z), self._n)
+        x = _position(self._coordinates, prior, np.ascontiguousarray(z), self._n, 0)
         self._prior.raise_error()
         return x

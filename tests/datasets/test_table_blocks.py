@@ -216,7 +216,7 @@ def test_missing_numbers_without_statistics(tmp_path):
 
 ARGUMENTS = {
     "rows": (AGE, {"like": TABLE.head(150)}, r"like= has 150 rows and 'x' of the model 200\. Pass"),
-    "array": (AGE, {"columns": {"z": "age"}}, r"names 'z', which is no array .* are \['x'\]"),
+    "array": (AGE, {"columns": {"z": "age"}}, r"names 'z', which is not an array .* are \['x'\]"),
     "column": (AGE, {"columns": {"x": "Age"}}, "names 'Age' for 'x', and like= has no such column"),
     "other": (AGE, {"columns": {"x": "weight"}}, r"not that column .* function of the data frame"),
     "width": (AGE, {"columns": {"x": ["age", "year"]}}, "has 2 entries for 'x', which has 1 col"),
