@@ -275,7 +275,7 @@ class SparseMetric:
         precision = self._effects.precision(x)
         _, log_p, _ = self.centering.parameters(x)
         prior = np.zeros(self._effects.size)
-        prior[self._entries] = np.exp(log_p)
+        prior[self._entries] = np.exp(np.clip(log_p, -690.0, 690.0))
         precision.data[~np.isfinite(precision.data)] = 0.0
         precision = precision + self._information_on_scales(x, precision.diagonal(), prior)
         factor = triangular_factor(precision, self._groups, self._effects.others, prior)
@@ -301,7 +301,7 @@ class SparseMetric:
             amounts = np.maximum(shrinkage**2, 1e-12)
             coefficients = np.zeros(len(self._entries))
             coefficients[[place[c] for c in group.coordinates]] = amounts / amounts.sum()
-            slope = self.centering.slopes(x, coefficients)[others]
+            slope = np.nan_to_num(self.centering.slopes(x, coefficients)[others])
             information += max(0.5 * amounts.sum(), 0.25) * np.outer(slope, slope)
             is_scale[others] |= slope != 0.0
         self._scales = np.flatnonzero(is_scale)

@@ -26,12 +26,18 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError, disconnected_grad, grad
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.graph.utils import MethodNotDefined
 from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
-from pymc_geodesic.densities.compilation import CompiledGradient, FixedArray, compile_gradient
+from pymc_geodesic.densities.compilation import (
+    CompiledGradient,
+    FixedArray,
+    compile_gradient,
+    mode_of,
+)
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.rows_by_index import (
@@ -128,7 +134,7 @@ def find_effects(
         effects = GroupEffects(given, model, variables, candidates, rows, graphs, compile_kwargs)
         point = model.initial_point(random_seed=0)
         effects.precision(np.concatenate([np.ravel(point[v.value_name]) for v in variables]))
-    except (NotImplementedError, NullTypeGradError, TypeError, ValueError):
+    except (MethodNotDefined, NotImplementedError, NullTypeGradError, TypeError, ValueError):
         return None
     return effects
 
@@ -159,7 +165,6 @@ def _may_be_effect(variable: ManifoldVariable) -> bool:
         and isinstance(owner.op, NormalRV | MvNormalRV)
         and len(variable.shape) in ((1, 2) if isinstance(owner.op, NormalRV) else (2,))
         and None not in variable.value.type.shape
-        and variable.shape[0] > 1
     )
 
 
@@ -363,7 +368,8 @@ class GroupEffects:
                 each in set(ancestors([mean, sd])) for each in self._model.free_RVs
             ) and _is_constant(mean, 0.0)
             found = entries and is_standard and not _is_correlated(effect)
-            self._scales.append(scale_of(entries, graphs) if found else None)
+            scale = scale_of(entries, graphs) if found else None
+            self._scales.append(None if scale is None or not _is_positive(scale) else scale)
 
     def _set_priors(self, effects: Sequence[ManifoldVariable]) -> None:
         """Graphs of m, log p and log q of each effect, in its shape."""
@@ -493,9 +499,14 @@ class GroupEffects:
             for each in graph_inputs(list(outputs))
             if isinstance(each, Constant) and np.size(each.data) > _LONGEST_CONSTANT
         }
-        outputs = rebuild_graphs(list(outputs), shared)
+        kwargs = dict(self._kwargs)
         return pymc_compile(
-            list(inputs), outputs, on_unused_input="ignore", trust_input=True, **self._kwargs
+            list(inputs),
+            rebuild_graphs(list(outputs), shared),
+            mode=mode_of(kwargs),
+            on_unused_input="ignore",
+            trust_input=True,
+            **kwargs,
         )
 
     # --- values ----------------------------------------------------------------------------------
@@ -537,6 +548,8 @@ class GroupEffects:
         for term in self._terms:
             (*second,) = term.curvature(*values)
             indices = second[len(second) - len(term.blocks) :]
+            # far from the mode second derivatives may overflow
+            second = [np.nan_to_num(each, posinf=0.0, neginf=0.0) for each in second]
             where = [
                 self.effects[effect].columns[column][index]
                 for (effect, column), index in zip(term.blocks, indices, strict=True)
@@ -557,11 +570,13 @@ class GroupEffects:
                     (found,) = np.nonzero(data)
                     column = np.full(len(found), self.others[i])
                     parts += [(found, column, data[found]), (column, found, data[found])]
+        rest = np.nan_to_num(rest, posinf=0.0, neginf=0.0)
         rest[is_transformed] *= is_transformed
         rest[:, is_transformed] *= is_transformed[:, np.newaxis]
         priors = np.zeros_like(rest)
         for i, direction in enumerate(self._directions()):
             priors[:, i] = np.concatenate([np.ravel(p) for p in self._rest(*values, *direction)])
+        priors = np.nan_to_num(priors, posinf=0.0, neginf=0.0)
         rest = _positive(0.5 * (rest + rest.T)) + np.diag(np.abs(np.diag(priors)))
         square = np.meshgrid(self.others, self.others, indexing="ij")
         parts.append((square[0].ravel(), square[1].ravel(), rest.ravel()))
@@ -582,6 +597,18 @@ def _is_constant(graph: TensorVariable, number: float) -> bool:
     if any(not isinstance(each, Constant) for each in graph_inputs([graph])):
         return False
     return bool(np.all(np.asarray(graph.eval(mode="FAST_COMPILE")) == number))
+
+
+def _is_positive(graph: Variable) -> bool:
+    """Whether a function of the values of variables is positive, at random values of these.
+
+    A factor that changes its sign, such as a loading with a normal prior, is no scale.
+    """
+    values = [v for v in graph_inputs([graph]) if not isinstance(v, Constant | SharedVariable)]
+    function = unoptimized_function(values, graph)
+    rng = np.random.default_rng(0)
+    drawn = [function(*(3.0 * rng.normal(size=v.type.shape) for v in values)) for _ in range(30)]
+    return all(np.all(each > 0.0) for each in drawn)
 
 
 def _replaced_once(

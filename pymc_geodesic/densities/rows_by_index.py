@@ -107,10 +107,8 @@ class RowsByIndex:
         return self._moved[key]
 
     def _moved_index(self, graph: Variable, index: Variable) -> Variable:
-        if graph.type.shape[:1] == (1,):
-            return graph
         if not self._uses_effects(graph):
-            return graph[index]
+            return graph if graph.type.shape[:1] == (1,) else graph[index]
         if graph in self._effects:
             return self._placeholder(graph, index).entries
         node = graph.owner
@@ -152,9 +150,10 @@ def _is_index(node: Any) -> bool:
 
 
 def scale_of(entries: Iterable[TensorVariable], graphs: Sequence[Variable]) -> Variable | None:
-    """Scale q by which all uses of the entries of an effect are multiplied; None without one.
+    """Factor by which all uses of the entries of an effect are multiplied; None without one.
 
-    It is a product of factors that are equal for all rows and depend on variables of the model.
+    It is a product of factors that are equal for all rows and depend on variables of the model, and
+    may be negative.
     """
     entries = set(entries)
     scales: list[tuple[Variable, ...]] = []
@@ -168,7 +167,7 @@ def scale_of(entries: Iterable[TensorVariable], graphs: Sequence[Variable]) -> V
     if not scales or not scales[0] or any(set(each) != set(scales[0]) for each in scales):
         return None
     product = pt.mul(*scales[0]) if len(scales[0]) > 1 else scales[0][0]
-    return pt.abs(product)[0]
+    return product[0]
 
 
 def _is_scale(graph: Variable) -> bool:

@@ -264,3 +264,62 @@ def test_observations_of_different_lengths():
     weight = step.adaptation.metric.centering.parameters(np.full(8, 0.1))
     assert np.isfinite(weight).all()
     del model
+
+
+def short_run(step_of, **start):
+    return pm.sample(
+        150, tune=150, chains=1, step=step_of(), random_seed=1, progressbar=False,
+        compute_convergence_checks=False, initvals=start or None,
+    )  # fmt: skip
+
+
+def test_likelihoods_without_second_derivatives_are_no_hierarchy():
+    with pm.Model():
+        a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
+        pm.VonMises("y", a[GROUP], pm.HalfNormal("kappa", 5.0), observed=Y % np.pi)
+        assert "sparse" not in repr(pg.GMC().adaptation)
+
+
+def test_a_loading_is_no_scale():
+    """A factor with a normal prior is zero where the chain starts, and changes its sign."""
+    with pm.Model():
+        z, loading = pm.Normal("z", shape=7), pm.Normal("loading")
+        pm.Poisson("y", pm.math.exp(loading * z[GROUP]), observed=np.abs(Y).astype(int))
+        idata = short_run(pg.GMC)
+    assert np.isfinite(idata.posterior["loading"]).all()
+
+
+def test_a_start_where_curvatures_overflow():
+    with pm.Model():
+        mean, tau = pm.Normal("mean", 0.0, 5.0), pm.HalfNormal("tau")
+        a = pm.Normal("a", mean, tau, shape=7)
+        alpha = pm.Exponential("alpha", 1.0)
+        counts = np.abs(1000 * Y).astype(int) + 2000
+        pm.NegativeBinomial("y", mu=pm.math.exp(a[GROUP]), alpha=alpha, observed=counts)
+        step = pg.GMC(metric="sparse")
+    x = np.full(step.product.size, -60.0)
+    step.adaptation.metric.set_center(x)
+    assert np.isfinite(step.adaptation.metric.centering.to_position(np.zeros(x.size))).all()
+
+
+def test_one_group():
+    """A single group whose scale has a long lower tail, against quadrature."""
+    rows = Y[:20]
+    with pm.Model():
+        mean, tau = pm.Normal("mean"), pm.HalfNormal("tau")
+        e = pm.Normal("e", mean, tau, shape=1)
+        pm.Normal("y", e[np.zeros(20, dtype=int)], 1.0, observed=rows)
+        step = pg.GMC()
+        idata = pm.sample(
+            2000, tune=500, chains=2, cores=1, step=step, random_seed=1, progressbar=False
+        )
+    assert "sparse" in repr(step.adaptation)
+    log_tau = np.linspace(-9, 3, 4000)
+    sd = np.sqrt(1.0 + np.exp(2.0 * log_tau) + 1.0 / 20)  # of the mean of the rows
+    weights = np.exp(norm.logpdf(rows.mean(), 0.0, sd) - 0.5 * np.exp(2.0 * log_tau) + log_tau)
+    weights /= weights.sum()
+    expected = (weights * log_tau).sum()
+    spread = np.sqrt((weights * (log_tau - expected) ** 2).sum())
+    draws = np.log(idata.posterior["tau"])
+    assert abs(float(draws.mean()) - expected) < 0.15 * spread
+    assert abs(float(draws.std()) / spread - 1.0) < 0.15
