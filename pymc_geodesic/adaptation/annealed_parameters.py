@@ -25,12 +25,12 @@ class AnnealingSettings:
 
     Attributes
     ----------
-    first_bias : float
+    initial_bias : float
         Bias that is allowed at the beginning of the warm-up; chosen by hand.
-    first_bias_with_local : float
+    initial_bias_with_local : float
         The same with local variables. Topics of documents that began at 10 ended in worse modes, at
         perplexities of 3,957 to 4,078 instead of below 3,920 (``docs/experiments.md``).
-    first_euler_bias : float
+    initial_euler_bias : float
         The same for Euler's method. With 150 SSGNHT reaches the posterior of ijcnn1 in 0.5 ms, with
         10 in 40 ms (``docs/experiments.md``). With 100 to 200 the end of the warm-up is the same;
         with 200 a chain overshot a posterior of 20,000 rows.
@@ -59,9 +59,9 @@ class AnnealingSettings:
         ε²/(Cε) per step, which the bias ε²V/(2Cε) determines for any C.
     """
 
-    first_bias: float = 10.0
-    first_bias_with_local: float = 100.0
-    first_euler_bias: float = 150.0
+    initial_bias: float = 10.0
+    initial_bias_with_local: float = 100.0
+    initial_euler_bias: float = 150.0
     near_bias: float = 0.5
     far_by_noise: float = 4.0
     far_by_curvature: float = 25.0
@@ -89,7 +89,7 @@ class MeasurementState:
     ----------
     n_tune : int
         Draws of the warm-up.
-    first_bias : float
+    initial_bias : float
         Bias that is allowed at its beginning.
     noise : ndarray, shape (n_noises,)
     n_draws : int
@@ -99,7 +99,7 @@ class MeasurementState:
     """
 
     n_tune: int
-    first_bias: float
+    initial_bias: float
     noise: np.ndarray
     noise_weight: float = 0.0
     curvature: float = 0.0
@@ -115,7 +115,7 @@ class AnnealedMeasurements:
     ----------
     n_noises : int
         Number of values that describe the noise.
-    last_bias, first_bias : float
+    final_bias, initial_bias : float
         Bias that is allowed at the end and at the beginning of the warm-up.
     min_curvature : float
         Curvature that bounds the step size where the density is flat.
@@ -125,12 +125,12 @@ class AnnealedMeasurements:
         self,
         n_noises: int,
         *,
-        last_bias: float,
-        first_bias: float = SETTINGS.first_bias,
+        final_bias: float,
+        initial_bias: float = SETTINGS.initial_bias,
         min_curvature: float = 0.0,
     ) -> None:
         self._n_noises = n_noises
-        self._first_bias, self.last_bias = max(first_bias, last_bias), last_bias
+        self._first_bias, self.final_bias = max(initial_bias, final_bias), final_bias
         self._min_curvature = max(min_curvature, 1e-12)
         self.reset(0)
 
@@ -175,7 +175,7 @@ class AnnealedMeasurements:
         """Bias that is allowed at the present draw of the warm-up."""
         state = self._state
         progress = min(state.n_draws / max(SETTINGS.annealing * state.n_tune, 1.0), 1.0)
-        return float(state.first_bias * (self.last_bias / state.first_bias) ** progress)
+        return float(state.initial_bias * (self.final_bias / state.initial_bias) ** progress)
 
     def update(self, curvature: float, noise: np.ndarray | None, *, is_draw: bool = True) -> None:
         """Add a measurement, of a draw of the warm-up or in addition to these."""
@@ -200,8 +200,8 @@ class AnnealedMeasurements:
 
     def start_near(self) -> None:
         """Bound the first bias, because the chain starts in the posterior."""
-        self._state.first_bias = max(
-            min(self._state.first_bias, SETTINGS.near_bias), self.last_bias
+        self._state.initial_bias = max(
+            min(self._state.initial_bias, SETTINGS.near_bias), self.final_bias
         )
 
 

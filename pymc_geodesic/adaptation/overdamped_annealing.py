@@ -45,7 +45,7 @@ class OverdampedAnnealingSettings:
 
     Attributes
     ----------
-    last_bias : float
+    final_bias : float
         Relative bias of the variance that is allowed at the end of the warm-up; chosen by hand.
     max_time : float
         Bound of h² · curvature / 2, a quarter of that from which Euler's method diverges; by
@@ -61,7 +61,7 @@ class OverdampedAnnealingSettings:
         draws to overflow; chosen by hand.
     """
 
-    last_bias: float = 0.05
+    final_bias: float = 0.05
     max_time: float = 0.5
     n_start_measurements: int = 20
     max_probe_length: float = 0.1
@@ -146,7 +146,7 @@ class OverdampedAnnealing(ModelCoordinates):
         self._given, self._n_steps, self._obstacle = step_size, n_steps, obstacle
         self.needs_warm_up, self.is_constant = step_size is None, not callable(step_size)
         self._epoch = estimate.source.epoch
-        self._measured = AnnealedMeasurements(2, last_bias=SETTINGS.last_bias)
+        self._measured = AnnealedMeasurements(2, final_bias=SETTINGS.final_bias)
         self._state = OverdampedState()
         self.initialize(1)
 

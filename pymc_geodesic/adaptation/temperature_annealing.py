@@ -259,7 +259,7 @@ class TemperatureAnnealing(ModelCoordinates):
         the thermostats then compensate the difference, and have done so when the warm-up ends.
         """
         annealed = np.minimum(bias, self._measured.allowed_bias)
-        return 1.0 + np.maximum(annealed - self._measured.last_bias, 0.0)
+        return 1.0 + np.maximum(annealed - self._measured.final_bias, 0.0)
 
     def _thermostat_bounds(
         self, temperatures: np.ndarray, bias: np.ndarray

@@ -288,7 +288,10 @@ class StreamedSource(RowSource):
 
     def row_indices(self, start: int) -> np.ndarray:
         """Raise ValueError: local variables need rows that are identified by number."""
-        raise ValueError("local= needs rows that can be visited again: not available with batches=")
+        raise ValueError(
+            "local= visits the same rows repeatedly, which batches= does not allow. Use "
+            "minibatch=[...] and batch_size="
+        )
 
 
 class AllRows(RowSource):

@@ -104,7 +104,7 @@ def test_total_size_of_another_axis_raises():
 )
 def test_metropolis_correction_needs_all_rows(arguments):
     model = normal_rows(np.zeros(120), observed())
-    with model, pytest.raises(ValueError, match="GMC corrects with the log-density of all rows"):
+    with model, pytest.raises(ValueError, match="the Metropolis correction of GMC needs each row"):
         pg.GMC(local=["z"], minibatch=["y"], compile_kwargs=INTERPRETED, **arguments)
 
 

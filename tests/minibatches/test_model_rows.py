@@ -232,7 +232,7 @@ def test_chains_of_constants_are_resumed(tmp_path):
 
 @pytest.mark.parametrize("var_names", [None, ["slope"]], ids=["all", "selected"])
 def test_memory_of_deterministics_is_logged(caplog, monkeypatch, var_names):
-    monkeypatch.setattr("pymc_geodesic.steps.checks.MOST_MEMORY", 1e4)
+    monkeypatch.setattr("pymc_geodesic.steps.checks.MAX_DRAW_BYTES", 1e4)
     with pm.Model(), caplog.at_level("WARNING", logger="pymc"):
         slope, x = pm.Normal("slope"), pm.Data("x", X[:, 0])
         pm.Normal("y", pm.Deterministic("mean", slope * x), 1.0, observed=Y)

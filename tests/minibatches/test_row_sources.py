@@ -287,7 +287,7 @@ def test_stream_without_blocks():
 
 
 def test_stream_has_no_row_numbers():
-    with pytest.raises(ValueError, match="local= needs rows that can be visited again"):
+    with pytest.raises(ValueError, match="local= visits the same rows repeatedly"):
         stream([(np.c_[block, block], block) for block in BLOCKS]).row_indices(0)
 
 

@@ -322,5 +322,5 @@ def test_batch_larger_than_the_first_block():
 
 
 def test_no_row_numbers():
-    with pytest.raises(ValueError, match="local= needs rows that can be visited again"):
+    with pytest.raises(ValueError, match="local= visits the same rows repeatedly"):
         source_of(row_blocks(*table(), block_size=40)).row_indices(0)

@@ -185,7 +185,7 @@ def test_every_step(model, step_class, arguments, message):
 
 @pytest.mark.parametrize("step_class", [GMC, SGGMC, gSGNHT], ids=lambda step: step.__name__)
 def test_no_global_variable(model, step_class):
-    with pytest.raises(ValueError, match="local= names every variable; leave at least one global"):
+    with pytest.raises(ValueError, match="local= names every variable. Leave at least one global"):
         make(model, step_class, local=["mu"])
 
 
@@ -466,7 +466,9 @@ def test_steps_of_another_model():
 
     first = build("a")
     step = GMC(model=first, compile_kwargs=INTERPRETED)
-    named = r"GMC was made in a model with the free variables \['a'\] and is used in another model"
+    named = (
+        r"GMC was created in a model with the free variables \['a'\] and is used in another model"
+    )
     with build("b"), pytest.raises(ValueError, match=rf"{named}, a model with .* \['b'\]\. Make"):
         pm.sample(step=step)
     with build("a"), pytest.raises(ValueError, match=rf"{named}.* was built again after the step"):

@@ -241,7 +241,7 @@ def test_data_that_change(size):
 def test_sparse_needs_effects():
     with pm.Model():
         pm.Normal("y", pm.Normal("x"), 1.0, observed=Y)
-        with pytest.raises(ValueError, match="effects of groups"):
+        with pytest.raises(ValueError, match="needs group effects"):
             pg.GMC(metric="sparse")
 
 

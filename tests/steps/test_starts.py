@@ -74,9 +74,9 @@ def regression():
     return model, slopes
 
 
-def first_bias(step):
+def initial_bias(step):
     """Bias of the temperature with which annealing begins."""
-    return step.adaptation.state["measured"]["first_bias"]
+    return step.adaptation.state["measured"]["initial_bias"]
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_first_temperature_depends_on_the_start(regression, step_class):
         )
     point = start(model, step, tune=100, draws=10)
     walk(step, point, 1)
-    far = first_bias(step)
+    far = initial_bias(step)
     step.setup_chain(np.random.default_rng(1), 100, 10)
     walk(step, {**point, "w": slopes}, 1)
-    assert far == (150.0 if step_class is SSGNHT else SETTINGS.first_bias)
-    assert first_bias(step) == SETTINGS.near_bias
+    assert far == (150.0 if step_class is SSGNHT else SETTINGS.initial_bias)
+    assert initial_bias(step) == SETTINGS.near_bias
 
 
 def test_temperature_of_tuning_may_be_said(regression):
@@ -108,7 +108,7 @@ def test_temperature_of_tuning_may_be_said(regression):
             )  # fmt: skip
         point = start(model, step, tune=100, draws=10)
         walk(step, {**point, "w": slopes}, 1)
-        assert first_bias(step) == pytest.approx(bias)
+        assert initial_bias(step) == pytest.approx(bias)
     for step_class in (SGGMC, gSGNHT, SSGNHT):
         with model, pytest.raises(ValueError, match=r"tune_temperature=0\.5 .* at least 1"):
             step_class(tune_temperature=0.5, compile_kwargs=INTERPRETED)

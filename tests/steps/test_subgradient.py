@@ -336,9 +336,9 @@ def test_errors(model, step_class, arguments, message):
         make(model, step_class, **arguments)
 
 
-def measurements(n_noises, curvature, noise, n=300, last_bias=0.05, **options):
+def measurements(n_noises, curvature, noise, n=300, final_bias=0.05, **options):
     """Many equal measurements, after the end of the annealing."""
-    measured = AnnealedMeasurements(n_noises, last_bias=last_bias, **options)
+    measured = AnnealedMeasurements(n_noises, final_bias=final_bias, **options)
     measured.reset(10)
     for _ in range(n):
         measured.update(curvature, noise)
@@ -369,7 +369,7 @@ class TestOverdampedStepSize:
         assert shuffled[2] == pytest.approx(independent, rel=0.01)
 
     def test_first_steps_are_stable(self, model):
-        measured = AnnealedMeasurements(2, last_bias=0.05)
+        measured = AnnealedMeasurements(2, final_bias=0.05)
         measured.reset(1000)
         measured.update(9.0, None)
         assert measured.allowed_bias > 1.0
@@ -377,7 +377,7 @@ class TestOverdampedStepSize:
 
 
 def test_bias_of_euler_is_what_is_allowed():
-    rule, measured = EulerAnnealing(), AnnealedMeasurements(2, last_bias=0.05, first_bias=150.0)
+    rule, measured = EulerAnnealing(), AnnealedMeasurements(2, final_bias=0.05, initial_bias=150.0)
     measured.reset(10)
     measured.update(1e-6, np.array([1e4, 0.0]))
     step_size = rule.step_size(measured)

@@ -290,31 +290,31 @@ class TestAnnealing:
     """Step size and friction for measured curvature and noise."""
 
     def test_allowed_bias_decreases_geometrically(self):
-        measured = AnnealedMeasurements(1, last_bias=0.02)
+        measured = AnnealedMeasurements(1, final_bias=0.02)
         measured.reset(100)
         allowed = []
         for _ in range(100):
             allowed.append(measured.allowed_bias)
             measured.update(1.0, None)
-        assert allowed[0] == SETTINGS.first_bias
+        assert allowed[0] == SETTINGS.initial_bias
         annealed = round(100 * SETTINGS.annealing)
         np.testing.assert_allclose(allowed[annealed:], 0.02)
         ratios = np.diff(np.log(allowed[:annealed]))
         np.testing.assert_allclose(ratios, ratios[0])
 
     def test_step_resolves_the_curvature(self):
-        rule, measured = UnderdampedAnnealing(), AnnealedMeasurements(1, last_bias=0.02)
+        rule, measured = UnderdampedAnnealing(), AnnealedMeasurements(1, final_bias=0.02)
         for _ in range(300):
             measured.update(25.0, None)
         step_size = rule.step_size(measured)
         assert step_size * 5.0 == pytest.approx(SETTINGS.max_angle)
-        softer = AnnealedMeasurements(1, last_bias=0.02)
+        softer = AnnealedMeasurements(1, final_bias=0.02)
         softer.update(4.0, None)
         assert rule.step_size(softer) == pytest.approx(2.5 * step_size)
 
     def test_bias_by_noise_is_what_is_allowed(self):
         """The noisiest block is at the limit; the others have weaker friction."""
-        rule, measured = UnderdampedAnnealing(), AnnealedMeasurements(2, last_bias=0.03)
+        rule, measured = UnderdampedAnnealing(), AnnealedMeasurements(2, final_bias=0.03)
         measured.reset(10)
         for _ in range(300):
             measured.update(1.0, np.array([1e4, 10.0]))
@@ -332,19 +332,19 @@ class TestAnnealing:
         with normal:
             step = SGGMC(metric=None, compile_kwargs=INTERPRETED)
         adaptation = step.adaptation
-        last_bias = adaptation._measured.last_bias
+        final_bias = adaptation._measured.final_bias
         for noise, friction in ((1e4, 3.0), (10.0, 2.0), (0.0, 1.0)):
             adaptation._measured.reset(10)
             adaptation._measured.update(1.0, np.array([noise]))
             bias = noise_bias(0.1, 0.1 * friction, noise)
             found = adaptation._temperatures(np.array([bias]))
             bias = min(bias, adaptation._measured.allowed_bias)
-            np.testing.assert_allclose(found, 1.0 + max(bias - last_bias, 0.0))
+            np.testing.assert_allclose(found, 1.0 + max(bias - final_bias, 0.0))
             assert (found[0] > 2.0) == (noise == 1e4)
             assert (found[0] == 1.0) == (noise == 0.0)
 
     def test_measurements_that_are_not_finite_are_ignored(self):
-        measured = AnnealedMeasurements(1, last_bias=0.02)
+        measured = AnnealedMeasurements(1, final_bias=0.02)
         measured.update(4.0, np.array([2.0]))
         measured.update(np.nan, np.array([np.inf]))
         assert measured.curvature == pytest.approx(4.0)
