@@ -33,18 +33,18 @@ from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
 from pymc_geodesic.steps.checks import (
     StepsOfChain,
-    wrong_model_error,
     check_burn_in,
     check_log_density,
     check_smoothness,
+    divergence_error,
     draws_minibatches,
     global_variables,
     invalid_start_error,
-    divergence_error,
     untuned_error,
     warn_about_backend,
     warn_about_memory,
     warn_about_square_frames,
+    wrong_model_error,
 )
 from pymc_geodesic.steps.packing import ManifoldPacking, Packing, StartError
 from pymc_geodesic.steps.pymc_interface import (

@@ -185,7 +185,7 @@ def test_every_step(model, step_class, arguments, message):
 
 @pytest.mark.parametrize("step_class", [GMC, SGGMC, gSGNHT], ids=lambda step: step.__name__)
 def test_no_global_variable(model, step_class):
-    with pytest.raises(ValueError, match="local= names every variable. Leave at least one global"):
+    with pytest.raises(ValueError, match=r"local= names every variable\. Leave at least one"):
         make(model, step_class, local=["mu"])
 
 
