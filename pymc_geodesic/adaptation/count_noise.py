@@ -58,7 +58,7 @@ class CIRChain:
         Parameters of the priors at the present values of other variables.
     n : int
         Number of draws so far, warm-up included.
-    lacks_totals : bool
+    needs_totals : bool
         Whether Σθ of simplex rows has not been drawn since the position was set.
     """
 
@@ -66,7 +66,7 @@ class CIRChain:
     stream: np.ndarray
     prior: Prior
     n: int = 0
-    lacks_totals: bool = True
+    needs_totals: bool = True
 
 
 class CIRParameters(NamedTuple):

@@ -17,7 +17,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from pymc_geodesic.kernels.stick_breaking import log_pieces
+from pymc_geodesic.kernels.stick_breaking import log_stick_breaking_weights
 from pymc_geodesic.kernels.topic_assignments import SMALLEST_TOTAL
 from pymc_geodesic.mixtures.collapsed_gibbs import log_beta, move_row
 from pymc_geodesic.mixtures.dp_categorical import (
@@ -306,7 +306,7 @@ class SliceChain:
         smallest = draw_slices(stream, which, self.assignments, by_slot, slices)
         log_rest = float(np.log(weights[-1]))
         shares = break_sticks(stream, self.alpha, log_rest, smallest)
-        broken = np.exp(log_rest + log_pieces(*shares.T)[:-1])
+        broken = np.exp(log_rest + log_stick_breaking_weights(*shares.T)[:-1])
         while self._counts.sizes.size < used.size + broken.size:
             self._counts = self._counts.enlarged()
         empty = np.flatnonzero(self._counts.sizes == 0)[: broken.size]

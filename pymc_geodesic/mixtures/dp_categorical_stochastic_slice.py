@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from pymc_geodesic.kernels.scir import cir_transition
-from pymc_geodesic.kernels.stick_breaking import log_pieces
+from pymc_geodesic.kernels.stick_breaking import log_stick_breaking_weights
 from pymc_geodesic.mixtures.dp_categorical import (
     SMALLEST_PROBABILITY,
     Counts,
@@ -297,7 +297,7 @@ class StochasticSliceChain:
 
     def _log_weights(self) -> np.ndarray:
         """Logarithms of the weights and of the rest of the stick, shape (K + 1,)."""
-        return log_pieces(*_log_normalized(self._log_sticks).T)
+        return log_stick_breaking_weights(*_log_normalized(self._log_sticks).T)
 
     def _topics(self) -> np.ndarray:
         """Probabilities of the categories, shape (K, V)."""

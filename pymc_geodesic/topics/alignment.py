@@ -6,7 +6,7 @@ from arviz_base import convert_to_datatree
 from scipy.optimize import linear_sum_assignment
 
 from pymc_geodesic.diagnostics.posterior_draws import with_chains
-from pymc_geodesic.kernels.stick_breaking import sticks_of_weights, weights_of_sticks
+from pymc_geodesic.kernels.stick_breaking import stick_breaking_weights, stick_proportions
 
 MAX_PASSES = 10
 """Maximum number of updates of the mean direction of the aligned draws."""
@@ -97,8 +97,8 @@ def align_topics(
             )
     if "sticks" in posterior and posterior["sticks"].shape == (*beta.shape[:2], beta.shape[2] - 1):
         sticks = posterior["sticks"]
-        weights = np.take_along_axis(weights_of_sticks(sticks.values), permutation, axis=-1)
-        posterior["sticks"] = sticks.copy(data=sticks_of_weights(weights))
+        weights = np.take_along_axis(stick_breaking_weights(sticks.values), permutation, axis=-1)
+        posterior["sticks"] = sticks.copy(data=stick_proportions(weights))
     aligned = idata.copy()
     aligned["posterior"] = xr.DataTree(posterior)
     return aligned

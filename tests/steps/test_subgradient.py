@@ -25,7 +25,7 @@ from pymc_geodesic.adaptation.annealed_parameters import (
 from pymc_geodesic.diagnostics import temperature_summary
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.streams import fill_normal
-from pymc_geodesic.samplers.dynamics import inertia_of
+from pymc_geodesic.samplers.dynamics import thermostat_inertia_of
 from tests.grids import by_default, cross, slow
 from tests.steps.runs import INTERPRETED, sample, start, walk
 
@@ -177,7 +177,9 @@ def test_diffusion_is_used_as_given(model):
 
 def test_inertia_that_is_left_open():
     product = Product([("w", Euclidean(2), 1)])
-    assert inertia_of(None, product, np.array([30.0]), np.ones(1)) == pytest.approx(11.0 / 900.0)
+    assert thermostat_inertia_of(None, product, np.array([30.0]), np.ones(1)) == pytest.approx(
+        11.0 / 900.0
+    )
 
 
 def test_adagrad_of_a_draw(classifier, model):

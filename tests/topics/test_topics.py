@@ -4,7 +4,7 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 
-from pymc_geodesic.kernels.stick_breaking import weights_of_sticks
+from pymc_geodesic.kernels.stick_breaking import stick_breaking_weights
 from pymc_geodesic.mixtures.vmf_mixture import log_weights
 from pymc_geodesic.topics import align_topics, top_words
 
@@ -136,7 +136,7 @@ def test_sticks_give_the_aligned_weights(shuffled):
     rng = np.random.default_rng(3)
     sticks = rng.beta(1.0, 2.0, size=(CHAINS, DRAWS, TOPICS - 1))
     of_sticks = log_weights(pt.as_tensor(sticks[0, 0])).eval()
-    weights = weights_of_sticks(sticks)
+    weights = stick_breaking_weights(sticks)
     np.testing.assert_allclose(np.log(weights[0, 0]), of_sticks, rtol=1e-12)
     more = {
         "sticks": (("chain", "draw", "stick"), sticks),
@@ -145,5 +145,5 @@ def test_sticks_give_the_aligned_weights(shuffled):
     idata["posterior"] = xr.DataTree(idata.posterior.to_dataset().assign(more))
     posterior = align_topics(idata).posterior
     assert np.abs(posterior["weights"].values - weights).max() > 0.1
-    again = weights_of_sticks(posterior["sticks"].values)
+    again = stick_breaking_weights(posterior["sticks"].values)
     np.testing.assert_allclose(again, posterior["weights"].values, rtol=1e-9, atol=1e-15)
