@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Schedule = Callable[[int], float]
-"""Step size as a function of the index of the draw, which counts from 0 and includes the warm-up."""
+"""Step size as a function of the index of the draw, from 0, including the warm-up."""
 
 
 @dataclass(frozen=True)

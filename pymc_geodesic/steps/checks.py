@@ -183,7 +183,7 @@ def wrong_model_error(name: str, own: Model, other: Model) -> ValueError:
     made, used = (_describe(each) for each in (own, other))
     again = "; the model was built again after the step was created" if made == used else ""
     message = (
-        f"{name} was created in {made} and is used in another model, {used}{again}. Create the "
+        f"{name} was created in {made} but is used in {used}{again}. Create the "
         f"step in the model that is sampled: with model: step = {name}(...)"
     )
     return ValueError(see(message, "another-model"))

@@ -199,7 +199,7 @@ def test_stochastic_steps(model, arguments, message):
 def test_no_continuous_variable(step_class):
     with pm.Model():
         pm.Poisson("k", 3.0)
-        with pytest.raises(ValueError, match=r"continuous variables, and none.*\['k'\] is one"):
+        with pytest.raises(ValueError, match=r"continuous variables, and none.*\['k'\] is cont"):
             step_class(compile_kwargs=INTERPRETED)
 
 
@@ -284,7 +284,7 @@ def test_a_minibatch_model_for_corrected_steps(step_class):
     with pm.Model():
         rows = pm.Minibatch(np.arange(20.0), batch_size=5)
         pm.Normal("y_obs", pm.Normal("a"), observed=rows, total_size=20)
-        with pytest.raises(ValueError, match=r"has a pm.Minibatch, but .* all the data"):
+        with pytest.raises(ValueError, match=r"has a pm.Minibatch, but .* of all data"):
             step_class(compile_kwargs=INTERPRETED)
 
 
@@ -394,7 +394,7 @@ def test_the_term_of_another_variable_to_blame_for_a_start(step_class):
         pm.Potential("y", pm.math.log(pm.Normal("a") - 1.0))
         step = step_class(["s"], compile_kwargs=INTERPRETED)
     other = GMC(["a"], model=model, compile_kwargs=INTERPRETED)
-    with pytest.raises(SamplingError, match=rf"{step_class.__name__} starts.*y: nan}}. 'y' has"):
+    with pytest.raises(SamplingError, match=rf"{step_class.__name__} for 's'.*y: nan}}. 'y' has"):
         sample(model, [step, other], draws=3, tune=3)
 
 
@@ -466,10 +466,8 @@ def test_steps_of_another_model():
 
     first = build("a")
     step = GMC(model=first, compile_kwargs=INTERPRETED)
-    named = (
-        r"GMC was created in a model with the free variables \['a'\] and is used in another model"
-    )
-    with build("b"), pytest.raises(ValueError, match=rf"{named}, a model with .* \['b'\]\. Make"):
+    named = r"GMC was created in a model with the free variables \['a'\] but is used in a model"
+    with build("b"), pytest.raises(ValueError, match=rf"{named} with .* \['b'\]\. Create"):
         pm.sample(step=step)
     with build("a"), pytest.raises(ValueError, match=rf"{named}.* was built again after the step"):
         pm.sample(step=step)
