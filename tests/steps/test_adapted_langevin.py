@@ -15,9 +15,9 @@ from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, und
 from pymc_geodesic.adaptation.mass_matrix import FactorEstimator, MassMatrixWindows
 from pymc_geodesic.adaptation.step_size_bounds import (
     SETTINGS,
+    max_step_size_for_anisotropic_noise,
     max_step_size_for_anisotropy,
     max_step_size_for_curvature,
-    max_step_size_for_excess_noise,
 )
 from pymc_geodesic.manifolds import HalfLine
 from pymc_geodesic.manifolds.product_flows import project
@@ -242,8 +242,8 @@ def test_anisotropic_noise_bounds_the_step_size():
 
 
 @pytest.mark.parametrize("variance", [0.1, 4.0, 300.0])
-def test_temperature_bias_at_the_bound_by_excess_noise(variance):
-    h = max_step_size_for_excess_noise(variance, variance)
+def test_temperature_bias_at_the_bound_by_anisotropic_noise(variance):
+    h = max_step_size_for_anisotropic_noise(variance, variance)
     decay = math.exp(-h * (1.0 + 0.5 * h * variance))
     bias = (0.5 * h * (1.0 + decay)) ** 2 * variance / (1.0 - decay**2)
     assert bias <= 0.05 + 1e-9

@@ -151,7 +151,7 @@ LANGEVIN = [
     ({"splitting": "euler"}, r"splitting='euler' is unknown; choose from \['exact', 'paper'\]"),
     ({"gradient_noise": "known"}, "gradient_noise='known' is unknown.*\"fisher\""),
     ({"gradient_noise": -1.0}, "gradient_noise= is a variance and must not be negative"),
-    ({"gradient_noise": np.ones(2)}, "gradient_noise= has 2 elements; give one or 3"),
+    ({"gradient_noise": np.ones(2)}, "gradient_noise= has 2 elements. Pass one number, or 3"),
     ({"gradient_noise": "fisher"}, "needs minibatches of two rows or more; omit it"),
     ({"minibatch": ["x"]}, "minibatch= needs batch_size="),
     ({"batch_size": 21}, "batch_size=21 does not fit the 20 rows of 'x'"),

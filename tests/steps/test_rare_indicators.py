@@ -49,7 +49,7 @@ def warnings_of(loss, caplog):
 @pytest.mark.slow
 def test_all_are_named_in_one_warning(caplog):
     (message,) = warnings_of("hinge", caplog)
-    number = int(re.search(r"all (\d+) coordinates that few minibatches inform", message)[1])
+    number = int(re.search(r"all (\d+) coordinates for which few", message)[1])
     assert number >= np.sum(COUNTS <= 40)
     assert f"This concerns {number} of {1 + COUNTS.size} coordinates" in message
 
