@@ -337,7 +337,7 @@ def test_minibatch_without_total_size(table):
         w = pm.Normal("w", shape=N_FEATURES)
         with pytest.warns(UserWarning, match="total_size not provided"):
             pm.Normal("y_obs", X_rows @ w, 1.0, observed=y_rows)
-    with pytest.raises(ValueError, match=r"'y_obs' sees a pm.Minibatch.*pass total_size="):
+    with pytest.raises(ValueError, match=r"'y_obs' depends on a pm.Minibatch.*Set total_size="):
         Gradient(model)
 
 
@@ -446,7 +446,7 @@ def test_rows_of_two_minibatches_do_not_belong_together(table):
         X_rows, y_rows = pm.Minibatch(X, batch_size=BATCH), pm.Minibatch(y, batch_size=BATCH)
         mean = X_rows @ pm.Normal("w", shape=N_FEATURES)
         pm.Normal("y_obs", mean, 1.0, observed=y_rows, total_size=N_ROWS)
-    with pytest.raises(ValueError, match=r"'y_obs' joins rows that different pm.Minibatch draw"):
+    with pytest.raises(ValueError, match=r"'y_obs' combines rows of different pm.Minibatch"):
         Gradient(model)
 
 

@@ -95,7 +95,7 @@ def test_total_size_of_another_axis_raises():
         z = pm.Normal("z", 0.0, 1.0, shape=(40, 2))
         pm.Normal("m")
         pm.Normal("x", z, 1.0, observed=data, total_size=(40, 20))
-        with pytest.raises(ValueError, match="'x' counts another axis"):
+        with pytest.raises(ValueError, match="'x' refers to another axis"):
             pg.SGGMC(local=["z"], minibatch=["y"], batch_size=10)
 
 

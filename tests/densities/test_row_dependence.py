@@ -60,7 +60,7 @@ def test_total_size_of_streamed_rows():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             pg.SGGMC(compile_kwargs=INTERPRETED, total_size=80, **arguments)
-        with pytest.warns(UserWarning, match="total_size=80 of 'y' is not the 40 rows"):
+        with pytest.warns(UserWarning, match="total_size=80 of 'y' does not match the 40 rows"):
             pg.SGGMC(compile_kwargs=INTERPRETED, total_size=40, **arguments)
 
 

@@ -86,7 +86,7 @@ def test_data_that_minibatch_leaves_out_are_named_as_before():
     with pm.Model():
         time = pm.Data("time", np.linspace(-2.0, 2.0, 1000))
         pm.Normal("y", time * pm.Normal("b"), 1.0, observed=np.zeros(1000))
-        with pytest.raises(ValueError, match=r"a block of rows of .* does not fit"):
+        with pytest.raises(ValueError, match=r"a block of rows of .* does not match"):
             SGGMC(batch_size=10, minibatch=["time"], compile_kwargs=INTERPRETED)
 
 

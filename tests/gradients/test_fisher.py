@@ -147,9 +147,9 @@ def test_full_data_have_no_noise_to_estimate(table):
         pm.Normal("y_obs", pm.Data("X", X) @ w, 1.0, observed=pm.Data("y", y))
     density = RowDensity(model, manifold_variables(model, None), AllRows())
     full = MinibatchGradient(density, compile_kwargs=INTERPRETED)
-    with pytest.raises(ValueError, match="needs minibatches of two rows or more"):
+    with pytest.raises(ValueError, match="needs minibatches of two or more rows"):
         full.compile_noise()
-    with pytest.raises(ValueError, match="needs minibatches of two rows or more"):
+    with pytest.raises(ValueError, match="needs minibatches of two or more rows"):
         estimator_of(model, {"X": X, "y": y}, batch_size=1).compile_noise()
 
 

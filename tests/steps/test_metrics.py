@@ -105,7 +105,7 @@ def test_what_is_no_covariance_is_refused(kind, metric, message):
 
 @pytest.mark.usefixtures("interpreted")
 def test_variables_come_in_the_order_of_vars():
-    with pytest.raises(ValueError, match=r"are 3: b \(2\), a \(1\), in this order"):
+    with pytest.raises(ValueError, match=r"has 3 Euclidean coordinates: b \(2\), a \(1\)"):
         pg.SGGMC(["b", "a"], model=normal_model(), metric=np.eye(2))
 
 

@@ -134,7 +134,7 @@ def test_data_that_were_set_again(table, order, route):
         assert_gradients_are_of(step, X, y[::-1])
     with model:
         pm.set_data({"X": X[:100], "y": y[:100]})
-    with pytest.raises(ValueError, match=r"had shape .* make the step again"):
+    with pytest.raises(ValueError, match=r"had shape .* Create the step again"):
         start(model, step, tune=2, draws=2)
 
 
