@@ -327,7 +327,7 @@ def test_other_variables_raise():
     assert [v.name for v in make(model).variables] == ["w"]
     with pm.Model() as without:
         pm.Normal("x")
-    with pytest.raises(ValueError, match="this model has none"):
+    with pytest.raises(ValueError, match="this model has only"):
         make(without)
 
 

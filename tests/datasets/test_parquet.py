@@ -288,7 +288,7 @@ def test_containers_that_are_too_narrow_are_named(dtype):
         for positions in (None, np.array([1, 0]))
     )
     if dtype == "int8":
-        with pytest.raises(ValueError, match=r"int64 for 'y' that int8, .* too narrow for, in blo"):
+        with pytest.raises(ValueError, match=r"int64 values for 'y' that overflow int8, .* in blo"):
             next(laid_out)
     else:
         assert [found["y"].tolist() for found, _ in laid_out] == [[1, 300], [300, 1]]

@@ -144,10 +144,10 @@ def _other_rows(m, data):
     ("batch_size", "rows", "message"),
     cross([10, 1, None], [
         (_constant_data, "containers"),
-        (_summed_potential, "'summed' is not computed row by row"),
-        (_centred, "'centred' is not computed row by row"),
-        (_random_walk, "for some of its rows"),
-        (_mean_of_rows, "'mean' is not computed row by row"),
+        (_summed_potential, "'summed' does not have one value per row"),
+        (_centred, "'centred' does not have one value per row"),
+        (_random_walk, "for a subset of its rows"),
+        (_mean_of_rows, "'mean' does not have one value per row"),
         (_other_rows, "local="),
     ]),
 )  # fmt: skip

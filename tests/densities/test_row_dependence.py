@@ -217,7 +217,7 @@ def test_indices_of_streamed_blocks(way, batch_size):
         if source is good:
             list(draws)
         else:
-            with pytest.raises(ValueError, match=r"the index 57 .*number what the rows belong to"):
+            with pytest.raises(ValueError, match=r"the index 57 .*number the groups"):
                 list(draws)
 
 

@@ -384,7 +384,7 @@ def test_placeholders_of_one_row_must_be_named():
     blocks = [(np.arange(20.0),), (np.arange(20.0, 40.0),)]
     for batch_size in (None, 5):
         stream = {"batches": blocks, "total_size": 40, "batch_size": batch_size}
-        with pytest.raises(ValueError, match=r"'y' has one row, .* name it too"):
+        with pytest.raises(ValueError, match=r"'y' has one row, .* Name it in"):
             row_density(model, minibatch="x", **stream)
     both = [(x, 2.0 * x) for (x,) in blocks]
     row_density(model, minibatch=["x", "y"], batches=both, total_size=40, batch_size=None)
@@ -409,7 +409,7 @@ def test_rows_of_a_minibatch_with_all_rows_of_other_data():
         slope = pm.Normal("slope")
         rows, seen = pm.Minibatch(x, 2.0 * x, batch_size=40)
         pm.Normal("seen", slope * rows + x, observed=seen, total_size=40)
-    with pytest.raises(ValueError, match=r"pm.Minibatch draws do not fit .* together"):
+    with pytest.raises(ValueError, match=r"pm.Minibatch do not match .* together"):
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
 
 

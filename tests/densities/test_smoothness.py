@@ -152,7 +152,9 @@ def test_the_term_and_the_variable_are_named(likelihood, step_class):
     with pm.Model():
         b, _ = pm.Normal("b"), pm.Normal("a")
         likelihood(b)
-        message = "'like' has no gradient in 'b' .*with a step method that needs none"
+        message = (
+            "'like' has no gradient with respect to 'b' .*with a step method without gradients"
+        )
         with pytest.raises(ValueError, match=message):
             step_class(compile_kwargs=INTERPRETED)
         step_class(["a"], compile_kwargs=INTERPRETED)

@@ -341,7 +341,7 @@ def test_level_for_draws_that_depend_on_each_other(decay):
 
 def test_model_and_draws_in_another_order_are_named(model, exact):
     with pytest.raises(
-        ValueError, match=r"not a pm.Model; the order of the arguments is ksd\(idata, model\)"
+        ValueError, match=r"not a pm.Model\. Pass the arguments in the order ksd\(idata, model\)"
     ):
         ksd(model, idata_of(exact))
 

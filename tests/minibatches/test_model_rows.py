@@ -335,14 +335,14 @@ MISTAKES = {
     _leading_axis: r"the 1 rows of .* Rows are the first axis of the shape \(1, 400\): transpose",
     _rows_last: r"the 2 rows of .* Rows are the first axis of the shape \(2, 400\): transpose it",
     _covariates_in_rows: r"shape \(2, 400\) has the rows along its last axis: transpose it",
-    _hidden_in_logp: r"within the logp of a pm\.CustomDist are not found: pass them as its param",
-    _discrete_labels: r"\['label'\] may be discrete with a value for each row: sum over",
-    _selection_of_rows: "has 400 rows: if the 200 observations are some of them, select these",
+    _hidden_in_logp: r"inside the logp of a pm\.CustomDist are not found: pass them as param",
+    _discrete_labels: r"\['label'\] are discrete with a value for each row, marginalize",
+    _selection_of_rows: "has 400 rows: if the 200 observations are a subset of them, select",
     _time_series: "'y' is not a sum over the rows .* use all rows",
     _random_walk: "as in a Gaussian process or a time series, .* use all rows",
     _standardized: "'y' is not a sum over the rows .* without a mean over rows",
     _adstock: "'y' is not a sum over the rows .* such as those of a time series",
-    _infinite_bound: r"holds infinity; .* a large finite number where it is a bound",
+    _infinite_bound: r"contains infinity: .* a large finite value such as 1e9",
     _group_out_of_bounds: r"gives the index 7 into 'level', which has the 7 entries 0 to 6; number",
 }
 
@@ -367,7 +367,9 @@ def test_rows_that_depend_on_each_other():
     with pm.Model() as model:
         mean = pm.Normal("mean")
         pm.MvNormal("y", mean * np.ones(N), np.eye(N) + 0.5, observed=Y)
-    with pytest.raises(ValueError, match=r"\(400, 400\).* depend on each other cannot be divided"):
+    with pytest.raises(
+        ValueError, match=r"\(400, 400\).* Correlated observations cannot be divided"
+    ):
         pg.SGGMC(batch_size=50, model=model)
 
 
@@ -383,7 +385,7 @@ def test_models_that_draw_their_rows():
     with pm.Model() as model:
         rows = pm.Minibatch(Y, batch_size=10)
         pm.Normal("y", pm.Normal("mean"), 1.0, observed=rows, total_size=N)
-    with pytest.raises(ValueError, match=r"draws them itself, by pm\.Minibatch"):
+    with pytest.raises(ValueError, match=r"no effect on a model with pm\.Minibatch"):
         pg.SGGMC(batch_size=50, model=model)
 
 
@@ -393,7 +395,7 @@ def test_mixed_names():
 
 
 def test_more_rows_than_there_are():
-    with pytest.raises(ValueError, match="batch_size=500 does not fit the 400 rows"):
+    with pytest.raises(ValueError, match="batch_size=500 exceeds the 400 rows"):
         pg.SGGMC(batch_size=500, model=regression())
 
 

@@ -297,7 +297,7 @@ def test_invalid_blocks_are_reported_when_they_are_read(batches, message):
 
 def test_an_iterator_raises():
     source = source_of(block for block in blocks_of([40, 40, 40]))
-    with pytest.raises(ValueError, match=r"batches= is a generator that is used up.*a list"):
+    with pytest.raises(ValueError, match=r"batches= is an exhausted generator.*a list"):
         [take(source, 8) for _ in range(10)]
 
 
@@ -317,7 +317,7 @@ def test_chains_are_independent(order):
 
 
 def test_batch_larger_than_the_first_block():
-    with pytest.raises(ValueError, match=r"batch_size=41 does not fit the first block.*40 rows"):
+    with pytest.raises(ValueError, match=r"batch_size=41 exceeds the first block.*40 rows"):
         source_of(row_blocks(*table(), block_size=40), batch_size=41)
 
 

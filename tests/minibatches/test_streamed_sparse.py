@@ -234,11 +234,11 @@ def test_rows_of_a_block_are_in_shuffled_order_in_memory(model, table):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X: X[:, 1:], r"rows of shape \(10,\) for 'X', which has 11 columns; use the same"),
-        (lambda X: X.toarray(), r"ndarray for the sparse matrix 'X'; yield scipy\.sparse"),
+        (lambda X: X[:, 1:], r"rows of shape \(10,\) for 'X', which has 11 columns\. Use the same"),
+        (lambda X: X.toarray(), r"ndarray for the sparse matrix 'X'\. Yield scipy\.sparse"),
         (
             lambda X: X.astype(complex),
-            "complex128 for 'X', whose SparseData holds float64; convert",
+            "complex128 for 'X', whose SparseData has dtype float64. Convert",
         ),
         (lambda X: X * np.nan, "'X' in block 2 of batches= holds NaN or infinity; drop or impute"),
         (lambda X: X * np.inf, "'X' in block 2 of batches= holds NaN or infinity; drop or impute"),
@@ -262,7 +262,7 @@ def test_wrong_blocks(model, table, batch_size, change, message):
 
 
 def test_sparse_rows_for_an_ordinary_container(dense_model, table):
-    with pytest.raises(ValueError, match="a sparse matrix for 'X', which is an ordinary data"):
+    with pytest.raises(ValueError, match="a sparse matrix for 'X', which is a dense data"):
         estimator_of(dense_model, blocks_of(table[0], table[1]))
 
 

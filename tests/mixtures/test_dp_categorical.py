@@ -193,7 +193,7 @@ def test_bad_input_is_named(arguments, message):
     [
         (0, "batch_size must be a positive integer, got 0"),
         (2.5, "batch_size must be a positive integer"),
-        (6, "batch_size=6 does not fit the 5 rows; choose 1 to 5"),
+        (6, "batch_size=6 exceeds the 5 rows. Use batch_size <= 5"),
     ],
 )
 def test_batches_of_no_possible_size_are_refused(batch_size, message):

@@ -262,7 +262,7 @@ def test_mistakes(crossed):
         infinite_svm(X, y, alpha=-1)
     with pytest.raises(ValueError, match='choose "ssgnht" or "augmentation"'):
         infinite_svm(X, y, method="gibbs")
-    with pytest.raises(ValueError, match="batch_size=601 does not fit the 600 rows"):
+    with pytest.raises(ValueError, match="batch_size=601 exceeds the 600 rows"):
         infinite_svm(X, y, batch_size=601)
     with pytest.raises(ValueError, match="y has missing values"):
         infinite_svm(X, np.ma.masked_equal(y, 1))

@@ -64,7 +64,7 @@ def test_too_many_coordinates_are_reported(caplog):
     step = effects(500)
     (message,) = warnings_of(caplog)
     for text in (message, repr(step.adaptation)):
-        assert "10005 coordinates, more than 10004" in text
+        assert "10005 coordinates (limit: 10004)" in text
         assert "Use GMC" in text
     remedy = step.adaptation.minibatch_remedy
     assert "GMC" in remedy

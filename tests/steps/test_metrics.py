@@ -87,13 +87,13 @@ def sizes(x: np.ndarray) -> list[float]:
     ("kind", "metric", "message"),
     cross([pg.GMC, pg.SGGMC, pg.gSGNHT, pg.SSGNHT, pg.SGLD], [
         ("full", "metric='full' is unknown"),
-        (np.ones((3, 2)), r"d × d covariance matrix, but has shape \(3, 2\)"),
+        (np.ones((3, 2)), r"has shape \(3, 2\)\. Pass d variances"),
         (np.ones((2, 2, 2)), r"has shape \(2, 2, 2\)"),
-        (np.array([1.0, -2.0, 1.0]), "positive, but that of coordinate 1 is -2"),
+        (np.array([1.0, -2.0, 1.0]), "the variance -2 of coordinate 1"),
         (np.array([1.0, np.nan, 1.0]), "NaN or infinity"),
-        (COVARIANCE + np.triu(np.full((3, 3), 0.1), 1), "must be symmetric"),
-        (COVARIANCE + np.eye(3)[[1, 0, 2]], "must be positive definite"),
-        (np.ones(4), r"4 coordinates, but .* are 3: a \(1\), b \(2\), in this order"),
+        (COVARIANCE + np.triu(np.full((3, 3), 0.1), 1), "is not symmetric"),
+        (COVARIANCE + np.eye(3)[[1, 0, 2]], "is not positive definite"),
+        (np.ones(4), r"4 coordinates, but .* has 3 Euclidean coordinates: a \(1\), b \(2\)"),
         (np.eye(2), r"2 coordinates, but .* are 3: a \(1\), b \(2\), in this order"),
     ]),
 )  # fmt: skip
@@ -167,5 +167,5 @@ def test_replays_with_few_directions():
 def test_a_covariance_that_nothing_would_look_at_is_refused(step_class, arguments):
     with pm.Model():
         pm.Normal("x", shape=2)
-        with pytest.raises(ValueError, match="only adapted dynamics use"):
+        with pytest.raises(ValueError, match="does not adapt its coordinates"):
             step_class(metric=np.eye(2), compile_kwargs={"mode": "FAST_COMPILE"}, **arguments)

@@ -290,7 +290,7 @@ def test_several_simplices_are_the_same_in_two_processes():
 def test_a_model_without_simplices_and_gamma_variables():
     with pm.Model() as model:
         pm.Exponential("rate", 2.0)
-    with pytest.raises(ValueError, match=r"has none, but \['rate'\]\. .*as Gamma\(1, λ\)"):
+    with pytest.raises(ValueError, match=r"has only \['rate'\]\. .*as Gamma\(1, λ\)"):
         make(model)
 
 

@@ -249,7 +249,7 @@ def test_starts_where_it_is_told(corpus, truth):
         ({"V": 2.0 * np.eye(3)}, "row 0 of V has length 2"),
         ({"n_topics": 1}, "n_topics"),
         ({"sigma": -1.0}, "sigma"),
-        ({"batch_size": D + 1}, "batch_size=61 does not fit the 60 documents"),
+        ({"batch_size": D + 1}, "batch_size=61 exceeds the 60 documents"),
         ({"max_passes": 0}, "max_passes"),
         ({"local_steps": 0}, "local_steps"),
         ({"draws": 0}, "draws"),
