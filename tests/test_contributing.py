@@ -94,7 +94,7 @@ def test_manifold_without_its_branches_raises(install):
     zero_sum = install("manifolds/zero_sum").ZeroSum
     with pm.Model():
         x = pm.Normal("x", 0.0, 1.0, shape=4)
-        with pytest.raises(ValueError, match=r"'x' is on ZeroSum\(n=4\), .* add its branches"):
+        with pytest.raises(ValueError, match=r"'x' is on ZeroSum\(n=4\), .* Add its branches"):
             pymc_geodesic.SGGMC([x], manifolds={"x": zero_sum})
 
 

@@ -150,7 +150,7 @@ def test_impossible_products_are_an_error(components, message):
 
 
 def test_pack_errors_name_the_variable(joint, values):
-    with pytest.raises(ValueError, match="lack the variable 'frame'"):
+    with pytest.raises(ValueError, match="do not contain the variable 'frame'"):
         joint.pack({name: value for name, value in values.items() if name != "frame"})
     with pytest.raises(ValueError, match=r"direction has 3 elements; 5 points of Sphere\(n=3\)"):
         joint.pack(values | {"direction": np.zeros(3)})

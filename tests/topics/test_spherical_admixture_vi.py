@@ -266,7 +266,7 @@ def test_bad_input_is_named(corpus, change, message):
 
 def test_a_fit_that_has_not_converged_says_so(corpus):
     options = {"draws": 1, "max_passes": 2, **NUMBERS, **QUIET}
-    words = r"max_passes=2 without having converged: the last pass still gained .* nats for each"
+    words = r"did not converge within max_passes=2: the last pass still gained .* nats for each"
     with pytest.warns(ConvergenceWarning, match=words) as caught:
         spherical_admixture_vi(corpus, K, tolerance=1e-9, **options)
     assert caught[0].filename == __file__
