@@ -1,4 +1,4 @@
-"""Deliberately broken kernels, which the tests of the kernels must reject.
+"""Deliberately broken kernels (mutants), which the tests of the kernels must reject.
 
 A mutant is the code of the real kernel with one ingredient or one line replaced, so that it stays
 what the kernel is but for one fault.
@@ -78,70 +78,70 @@ class Mutant:
 
 
 @njit
-def weaker_noise(step_size, friction, known_noise, splitting, decay, spread):
+def weaker_noise(step_size, friction, known_noise, splitting, decay, noise_sd):
     """Standard deviation of the noise 10 % too small."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
-    spread *= 0.9
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
+    noise_sd *= 0.9
     return 0
 
 
 @njit
-def half_of_the_friction(step_size, friction, known_noise, splitting, decay, spread):
+def half_of_the_friction(step_size, friction, known_noise, splitting, decay, noise_sd):
     """Half of the friction, and the noise of all of it."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay[:] = np.sqrt(decay)
     return 0
 
 
 @njit
-def friction_twice(step_size, friction, known_noise, splitting, decay, spread):
+def friction_twice(step_size, friction, known_noise, splitting, decay, noise_sd):
     """Friction in both halves of a kick, and the noise of one."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay *= decay
     return 0
 
 
 @njit
-def no_friction(step_size, friction, known_noise, splitting, decay, spread):
+def no_friction(step_size, friction, known_noise, splitting, decay, noise_sd):
     """Noise without friction."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay[:] = 1.0
     return 0
 
 
 @njit
-def explicit_friction(step_size, friction, known_noise, splitting, decay, spread):
+def explicit_friction(step_size, friction, known_noise, splitting, decay, noise_sd):
     """Friction of first order."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay[:] = 1.0 - friction * step_size
     return 0
 
 
 @njit
-def noise_subtracted_twice(step_size, friction, known_noise, splitting, decay, spread):
+def noise_subtracted_twice(step_size, friction, known_noise, splitting, decay, noise_sd):
     """Known noise counts double."""
     twice = 2.0 * known_noise
-    return friction_coefficients(step_size, friction, twice, splitting, decay, spread)
+    return friction_coefficients(step_size, friction, twice, splitting, decay, noise_sd)
 
 
 @njit
-def noise_left_in(step_size, friction, known_noise, splitting, decay, spread):
+def noise_left_in(step_size, friction, known_noise, splitting, decay, noise_sd):
     """Known noise is ignored."""
     none = 0.0 * known_noise
-    return friction_coefficients(step_size, friction, none, splitting, decay, spread)
+    return friction_coefficients(step_size, friction, none, splitting, decay, noise_sd)
 
 
 @njit
-def noise_of_all_coordinates(step_size, friction, known_noise, splitting, decay, spread):
+def noise_of_all_coordinates(step_size, friction, known_noise, splitting, decay, noise_sd):
     """The mean of the known noise, in each coordinate."""
     mean = np.full(known_noise.size, known_noise.mean())
-    return friction_coefficients(step_size, friction, mean, splitting, decay, spread)
+    return friction_coefficients(step_size, friction, mean, splitting, decay, noise_sd)
 
 
 @njit
-def friction_of_all_coordinates(step_size, friction, known_noise, splitting, decay, spread):
+def friction_of_all_coordinates(step_size, friction, known_noise, splitting, decay, noise_sd):
     """The friction of the first coordinate in all of them, with the noise of their own."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay[:] = decay[0]
     return 0
 
@@ -283,7 +283,7 @@ UNPROJECTED = [
 ]
 """Mutants whose positions pass, because geodesics take out what is not tangent."""
 
-REFUSED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick, **ON_S2})]
+REJECTED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick, **ON_S2})]
 """Mutants that Metropolis corrects: nothing but their acceptance gives them away."""
 
 LAST = " if step < n_steps - 1 else 0.5 * step_size"

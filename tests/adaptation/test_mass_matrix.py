@@ -1,4 +1,4 @@
-"""The metric that draws and their gradients ask for."""
+"""Estimation of the metric from draws and gradients."""
 
 import numpy as np
 import pytest
@@ -20,12 +20,12 @@ from pymc_geodesic.gradients.metric import LowRank, Metric, diagonal_metric, uni
 def random_covariance(rng: np.random.Generator, d: int, condition: float) -> np.ndarray:
     """Covariance with a given condition number in random directions, and scales of 0.01 to 100."""
     rotation, _ = np.linalg.qr(rng.normal(size=(d, d)))
-    spread = np.geomspace(1.0, condition, d)
+    eigenvalues = np.geomspace(1.0, condition, d)
     scales = 10.0 ** rng.uniform(-2, 2, size=d)
-    return np.diag(scales) @ (rotation * spread) @ rotation.T @ np.diag(scales)
+    return np.diag(scales) @ (rotation * eigenvalues) @ rotation.T @ np.diag(scales)
 
 
-def whitened_spread(factor: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+def whitened_eigenvalues(factor: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Eigenvalues of the covariance in the coordinates of a metric; 1 where it is right."""
     dense = factor if factor.ndim == 2 else np.diag(factor)
     inverse = np.linalg.inv(dense)
@@ -42,15 +42,15 @@ def test_geometric_mean_solves_its_equation():
 
 @pytest.mark.parametrize("d", [1, 4, 20])
 def test_exact_for_a_normal_law_from_draws_of_another(d):
-    # the draws come from a law that has nothing to do with the posterior: a walk on its way there
+    # the draws come from a distribution unrelated to the posterior, as during burn-in
     rng = np.random.default_rng(d)
     covariance = random_covariance(rng, d, 1e3)
     scales = np.sqrt(np.diag(covariance))
     x = 5.0 * scales + 0.3 * scales * rng.standard_normal((3 * d + 5, d)).cumsum(axis=0)
     gradients = -np.linalg.solve(covariance, x.T).T
-    spread = whitened_spread(whitening_factor(x, gradients), covariance)
-    assert spread.min() > 0.9
-    assert spread.max() < 1.5  # of a condition number of 1,000 or more
+    eigenvalues = whitened_eigenvalues(whitening_factor(x, gradients), covariance)
+    assert eigenvalues.min() > 0.9
+    assert eigenvalues.max() < 1.5  # of a condition number of 1,000 or more
 
 
 @pytest.mark.parametrize("far", [1e3, 1e5, 1e7])
@@ -59,8 +59,8 @@ def test_scales_along_a_long_way_and_across(far):
     rng = np.random.default_rng(2)
     way = far * np.linspace(1.0, 0.5, 20)[:, np.newaxis] * [1.0, -0.5, 0.3]
     x = way + rng.standard_normal((20, 3))
-    spread = whitened_spread(whitening_factor(x, -x), np.eye(3))
-    np.testing.assert_allclose(spread, 1.0, rtol=1e-3)
+    eigenvalues = whitened_eigenvalues(whitening_factor(x, -x), np.eye(3))
+    np.testing.assert_allclose(eigenvalues, 1.0, rtol=1e-3)
 
 
 def test_scales_are_finite_however_long_the_way_was():
@@ -78,8 +78,8 @@ def test_draws_alone_would_not_do():
     covariance = random_covariance(rng, 4, 1e3)
     scales = np.sqrt(np.diag(covariance))
     x = 5.0 * scales + 0.3 * scales * rng.standard_normal((17, 4)).cumsum(axis=0)
-    spread = whitened_spread(np.linalg.cholesky(np.cov(x.T)), covariance)
-    assert spread.max() / spread.min() > 30.0
+    eigenvalues = whitened_eigenvalues(np.linalg.cholesky(np.cov(x.T)), covariance)
+    assert eigenvalues.max() / eigenvalues.min() > 30.0
 
 
 def test_diagonal_scales_of_independent_coordinates():
@@ -97,10 +97,10 @@ def test_directions_that_were_not_seen_keep_their_scale():
     precision = np.eye(d) + (1e-4 - 1.0) * np.outer(direction, direction)  # one sd of 100
     x = rng.standard_normal((n, d)) + 30.0 * rng.standard_normal((n, 1)) * direction
     factor = whitening_factor(x, -x @ precision)
-    spread = whitened_spread(factor, np.linalg.inv(precision))
+    eigenvalues = whitened_eigenvalues(factor, np.linalg.inv(precision))
     assert np.isfinite(factor).all()
-    assert spread.max() < 200.0  # instead of 10,000, from ten draws of forty numbers
-    assert spread.min() > 0.05
+    assert eigenvalues.max() < 200.0  # instead of 10,000, from ten draws of forty numbers
+    assert eigenvalues.min() > 0.05
 
 
 def spiked_covariance(rng: np.random.Generator, d: int, variances) -> np.ndarray:
@@ -112,14 +112,16 @@ def spiked_covariance(rng: np.random.Generator, d: int, variances) -> np.ndarray
 
 
 def exact_draws(rng: np.random.Generator, covariance: np.ndarray, n: int):
-    """Draws of a normal law, and the gradients there."""
+    """Draws of a normal distribution, and the gradients there."""
     x = rng.standard_normal((n, len(covariance))) @ np.linalg.cholesky(covariance).T
     return x, -np.linalg.solve(covariance, x.T).T
 
 
 def condition(factor, covariance: np.ndarray) -> float:
-    spread = whitened_spread(factor.dense() if isinstance(factor, LowRank) else factor, covariance)
-    return float(spread.max() / spread.min())
+    eigenvalues = whitened_eigenvalues(
+        factor.dense() if isinstance(factor, LowRank) else factor, covariance
+    )
+    return float(eigenvalues.max() / eigenvalues.min())
 
 
 @pytest.mark.parametrize("variances", [np.geomspace(1e2, 1e4, 5), np.geomspace(1e-4, 1e-2, 5)])
@@ -213,8 +215,8 @@ def test_windows_forget_the_way_to_the_posterior():
             windows.discard_early()
             factor = windows.factor(2)
     assert [i + 1 for i, end in enumerate(ended) if end] == window_ends(60)
-    spread = whitened_spread(factor, np.diag([1.0, 100.0]))
-    assert 0.5 < spread.min() <= spread.max() < 2.0
+    eigenvalues = whitened_eigenvalues(factor, np.diag([1.0, 100.0]))
+    assert 0.5 < eigenvalues.min() <= eigenvalues.max() < 2.0
 
 
 def test_what_is_not_finite_is_left_out():

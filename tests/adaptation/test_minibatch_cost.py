@@ -1,4 +1,4 @@
-"""Expected cost of minibatches and of all rows, reported when a step is made."""
+"""Expected cost of minibatches and of all rows, reported when a step is created."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""What noisy estimates add to a variance, against simulation of the recursion."""
+"""Variance inflation by noisy estimates, against simulation of the recursion."""
 
 import math
 

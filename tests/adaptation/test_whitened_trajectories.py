@@ -1,4 +1,4 @@
-"""Adaptation of Hamiltonian trajectories, and when the Hamiltonian is split."""
+"""Adaptation of Hamiltonian trajectories, and splitting of the Hamiltonian."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sums that are constant on a simplex, whatever the data and the other variables are."""
+"""Sums that are constant on a simplex for all data and other variables."""
 
 import numpy as np
 import pytensor.tensor as pt

@@ -1,4 +1,4 @@
-"""Inner steps of samplers of topics, with counts that are known."""
+"""Inner steps of topic samplers, with known counts."""
 
 import numpy as np
 import pytest

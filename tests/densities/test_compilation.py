@@ -1,4 +1,4 @@
-"""The same field from every backend."""
+"""Equality of compiled gradient functions of all backends."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""The log-density as PyMC has it, rewritten for manifolds and for blocks of rows."""
+"""Log-density on manifolds and for blocks of rows, compared with PyMC's."""
 
 import numpy as np
 import pymc as pm
@@ -488,18 +488,18 @@ def test_point_off_the_manifold():
 
 
 NAMES = ["1|g_sigma", "float32", "x:z", "f4"]
-PLACES = ["other variable", "variable", "rows", "table", "local variable"]
+ROLES = ["other variable", "variable", "rows", "table", "local variable"]
 
 
-@pytest.mark.parametrize(("name", "place"), cross(NAMES, PLACES))
-def test_names_that_look_like_data_types(name, place):
-    is_local, is_other = place == "local variable", place == "other variable"
+@pytest.mark.parametrize(("name", "role"), cross(NAMES, ROLES))
+def test_names_of_data_types_are_valid_names(name, role):
+    is_local, is_other = role == "local variable", role == "other variable"
     with pm.Model(coords={"group": range(2)}) as model:
-        x = pm.Data(name if place == "rows" else "x", np.arange(6.0))
+        x = pm.Data(name if role == "rows" else "x", np.arange(6.0))
         y = pm.Data("y", np.arange(6.0))
-        table = pm.Data(name if place == "table" else "table", np.arange(2.0))
+        table = pm.Data(name if role == "table" else "table", np.arange(2.0))
         shape = {"shape": 6} if is_local else {"dims": "group"}
-        each = pm.Normal("each" if place in ("rows", "table") else name, **shape)
+        each = pm.Normal("each" if role in ("rows", "table") else name, **shape)
         slope = pm.Normal("slope") * table[1]
         pm.Normal("seen", slope * x + (each if is_local else each[0]), 1.0, observed=y)
         minibatch = {"minibatch": [x.name, "y"], "batch_size": 3}

@@ -22,11 +22,11 @@ def asked(monkeypatch):
     """Ops for which C code is requested."""
     found = []
 
-    def refuse(op, *_):
+    def fail(op, *_):
         found.append(op)
         raise NotImplementedError
 
-    monkeypatch.setattr(COp, "make_c_thunk", refuse)
+    monkeypatch.setattr(COp, "make_c_thunk", fail)
     # other tests change this
     monkeypatch.setattr(OpFromGraph, "link_mode", HasInnerFunction.link_mode)
     return found

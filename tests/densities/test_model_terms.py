@@ -1,4 +1,4 @@
-"""Terms of the log-density are cached for a model, and built again when it has changed."""
+"""Cache of the log-density terms of a model, and its invalidation."""
 
 import gc
 import weakref

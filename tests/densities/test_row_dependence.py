@@ -1,4 +1,4 @@
-"""Rows of a model: total sizes, lengths of data along other axes, and indices in rows."""
+"""Rows of a model: total sizes, lengths of data along other axes, and row indices."""
 
 import warnings
 
@@ -138,11 +138,11 @@ def of_data(effect, group):
     return pm.Data("table", np.zeros(GROUPS))[group] + effect[0]
 
 
-def beside_rows_in_order(effect, group):
+def indexed_rows_in_order(effect, group):
     return effect[group][pt.arange(group.shape[0])]
 
 
-WAYS = [plain, from_one, of_a_matrix, of_data, beside_rows_in_order]
+WAYS = [plain, from_one, of_a_matrix, of_data, indexed_rows_in_order]
 NAMES = {of_a_matrix: "'matrix'", of_data: "'table'"}
 
 

@@ -1,4 +1,4 @@
-"""Terms that are no sum over the rows are refused, by name, and sums are not."""
+"""Errors for terms that are not sums over rows, and no errors for sums."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Terms that jump, and terms without a gradient, are named with the variables they depend on."""
+"""Errors for terms with jumps or without a gradient, which name terms and variables."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""Models that meet their rows in different ways, and their full gradients written out."""
+"""Models with different kinds of row terms, and their full gradients in NumPy."""
 
 from typing import NamedTuple
 
@@ -90,8 +90,8 @@ def full_model(case: Case, x: np.ndarray, y: np.ndarray) -> pm.Model:
     with pm.Model() as model:
         mean, log_sd = parameters(case)
         weight = (case.total_size or case.n_rows) / case.n_rows
-        law = pm.Normal.dist(mean(pt.as_tensor(x)), pt.exp(log_sd))
-        pm.Potential("y", weight * pt.sum(pm.logp(law, pt.as_tensor(y))))
+        dist = pm.Normal.dist(mean(pt.as_tensor(x)), pt.exp(log_sd))
+        pm.Potential("y", weight * pt.sum(pm.logp(dist, pt.as_tensor(y))))
     return model
 
 

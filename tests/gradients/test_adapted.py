@@ -1,4 +1,4 @@
-"""Gradients of all rows, control variates and coordinates, against the full gradient."""
+"""Gradients over all rows, control variates and coordinates, against the full gradient."""
 
 import inspect
 

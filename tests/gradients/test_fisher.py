@@ -98,8 +98,8 @@ def test_directions_have_tangential_noise():
     """Isotropic noise around the mean direction: the same variance for every coordinate."""
     truth = np.array([0.0, 0.6, 0.8])
     n_rows = 20_000
-    law = VonMisesFisher.dist(truth, KAPPA, size=n_rows)
-    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
+    dist = VonMisesFisher.dist(truth, KAPPA, size=n_rows)
+    x = pm.draw(dist, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
         mu = UniformSphere("mu", shape=3)
         VonMisesFisher("x_obs", mu, KAPPA, observed=pm.Data("x", x))

@@ -1,4 +1,4 @@
-"""Local latent variables: a hierarchy whose marginal is known, and the spherical topics."""
+"""Local latent variables: a hierarchy with a known marginal distribution, and spherical topics."""
 
 import threading
 
@@ -228,8 +228,8 @@ def test_lengths_that_only_data_tell_are_not_those_of_rows(batch_size):
         with pm.Model() as model:
             rows, mask = pm.Data("y", y), pm.Data("picked", picked)
             weights = pm.Normal("W", shape=(6, 3))
-            places = mask.nonzero()[0] if by_data else np.flatnonzero(picked)
-            chosen = weights[places]
+            indices = mask.nonzero()[0] if by_data else np.flatnonzero(picked)
+            chosen = weights[indices]
             pm.Potential("penalty", -pt.sum(chosen**4))
             z = pm.Normal("z", shape=(60, 4))
             pm.Normal("seen", z @ chosen, 1.0, observed=rows)

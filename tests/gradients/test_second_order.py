@@ -1,4 +1,4 @@
-"""Control variates of second order: exact in the mean, and of second order."""
+"""Second-order control variates: unbiasedness, and order of the noise."""
 
 import inspect
 

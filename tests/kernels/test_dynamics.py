@@ -1,4 +1,4 @@
-"""Without noise the kernels are integrators: reversible, and of second order."""
+"""Kernels without noise: reversibility, and second order in the step size."""
 
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Unknown gradient noise: the temperature it adds, and thermostats that absorb it."""
+"""Unknown gradient noise: temperature bias, and compensation by thermostats."""
 
 import numpy as np
 import pytest
@@ -53,13 +53,13 @@ def run(noisy, known, **options):
 
 @pytest.mark.parametrize("known", [0.0, 0.5])
 def test_unknown_noise_adds_the_predicted_temperature(noisy, known):
-    excess = noise_bias(STEP, FRICTION * STEP, (1.0 - known) * NOISE)
-    assert 0.05 < excess < 0.3
+    bias = noise_bias(STEP, FRICTION * STEP, (1.0 - known) * NOISE)
+    assert 0.05 < bias < 0.3
     ends = run(noisy, known * NOISE)
     assert TARGET.worst(ends.x) > LIMIT
     temperature = (ends.v**2).sum(axis=1).mean() / 2.0
-    error = np.sqrt(1.0 / N_CHAINS) * (1.0 + excess)
-    assert abs(temperature - 1.0 - excess) < LIMIT * error
+    error = np.sqrt(1.0 / N_CHAINS) * (1.0 + bias)
+    assert abs(temperature - 1.0 - bias) < LIMIT * error
 
 
 def balance_of(known):
@@ -67,12 +67,12 @@ def balance_of(known):
     decay = np.exp(-FRICTION * STEP)
     injected = 1.0 - decay**2 - (0.5 * STEP * (1.0 + decay)) ** 2 * known * NOISE
 
-    def excess(xi):
+    def bias(xi):
         whole = np.exp(-xi * STEP) * decay
         of_gradient = noise_bias(STEP, (FRICTION + xi) * STEP, NOISE)
         return np.exp(-xi * STEP) * injected / (1.0 - whole**2) + of_gradient - 1.0
 
-    return brentq(excess, 0.0, 2.0 * FRICTION)
+    return brentq(bias, 0.0, 2.0 * FRICTION)
 
 
 @pytest.mark.parametrize("known", [0.0, 0.5])

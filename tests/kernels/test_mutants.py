@@ -1,4 +1,4 @@
-"""Broken kernels are rejected by the checks that the real ones pass."""
+"""Rejection of mutant kernels by the checks that the real kernels pass."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tests.kernels.test_dynamics import observed_order
 from tests.mutants import (
     ASYMMETRIC,
     BIASED,
-    REFUSED,
+    REJECTED,
     UNPROJECTED,
     Mutant,
     scaled_tangent_geodesic,
@@ -73,8 +73,8 @@ def test_biased_kernels_are_rejected(mutant, field, many):
     assert TARGET.worst(x, v) > LIMIT
 
 
-@pytest.mark.parametrize("mutant", REFUSED, ids=str)
-def test_refused_proposals_are_noticed(mutant, field, many):
+@pytest.mark.parametrize("mutant", REJECTED, ids=str)
+def test_rejected_proposals_are_noticed(mutant, field, many):
     _, _, acceptance = run(mutant.kernel, mutant.compile(), field, many)
     assert acceptance < 0.8
 

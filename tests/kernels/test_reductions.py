@@ -1,4 +1,4 @@
-"""On flat space the kernels are the methods they generalize, written out in NumPy."""
+"""Reduction of the kernels on Euclidean space to the methods that they generalize, in NumPy."""
 
 import numpy as np
 import pytest

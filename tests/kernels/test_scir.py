@@ -1,4 +1,4 @@
-"""The CIR transition against its density, and SCIR chains against theorem 3.1."""
+"""CIR transition against its density, and SCIR chains against theorem 3.1."""
 
 import math
 
@@ -32,8 +32,8 @@ def stream(seed=1):
     return new_stream(np.random.default_rng(seed))
 
 
-def cir_law(shape, state, time):
-    """Distribution function of log θ after a time, from the non-central χ² law."""
+def cir_cdf(shape, state, time):
+    """Distribution function of log θ after a time, from the non-central χ² distribution."""
     scale = 0.5 * -math.expm1(-time)
     return lambda x: stats.ncx2.cdf(np.exp(x) / scale, 2.0 * shape, state / math.expm1(time) * 2.0)
 
@@ -52,12 +52,12 @@ def check_transition(transition, seed=1):
         transition(log_state, np.full(N, shape), ZERO, np.full(1, time), stream(seed))
         # Where mass lies below the range of doubles, distributions are compared above 1e-290.
         seen = np.maximum(log_state, math.log(1e-290))
-        law = cir_law(shape, state, time)
-        low = law(np.array([math.log(1e-290)]))[0]
+        dist = cir_cdf(shape, state, time)
+        low = dist(np.array([math.log(1e-290)]))[0]
         above = seen[seen > math.log(1e-290)]
         share = stats.binomtest(len(seen) - len(above), N, min(low, 1.0)).pvalue if low else 1.0
         p_value = stats.kstest(
-            above, lambda x, law=law, low=low: (law(x) - low) / (1.0 - low)
+            above, lambda x, dist=dist, low=low: (dist(x) - low) / (1.0 - low)
         ).pvalue
         worst = min(worst, p_value, share)
     return worst
@@ -70,13 +70,13 @@ def test_the_transition_has_the_non_central_chi_squared_law():
 def test_the_transition_density_solves_the_process():
     """Mean and variance of the distribution above are those of dθ = (a − θ)dt + √(2θ) dW."""
     for shape, state, time in CASES:
-        law = stats.ncx2(
+        dist = stats.ncx2(
             2.0 * shape, 2.0 * state / math.expm1(time), scale=0.5 * -math.expm1(-time)
         )
         decay = math.exp(-time)
-        assert law.mean() == pytest.approx(state * decay + shape * (1 - decay), rel=1e-9)
+        assert dist.mean() == pytest.approx(state * decay + shape * (1 - decay), rel=1e-9)
         variance = 2 * state * (decay - decay**2) + shape * (1 - decay) ** 2
-        assert law.var() == pytest.approx(variance, rel=1e-9)
+        assert dist.var() == pytest.approx(variance, rel=1e-9)
 
 
 @pytest.mark.parametrize("state", [-700.0, -1e5])
@@ -318,10 +318,10 @@ def test_density_of_the_transition_integrates_to_the_law():
         root = 2.0 * math.sqrt(u * v)
         return c * math.exp(-u - v + root) * (v / u) ** (0.5 * order) * special.ive(order, root)
 
-    law = cir_law(shape, state, time)
+    dist = cir_cdf(shape, state, time)
     for upper in (0.1, 1.0, 3.0):
         mass = integrate.quad(density, 0.0, upper)[0]
-        assert mass == pytest.approx(law(math.log(upper)), abs=1e-7)
+        assert mass == pytest.approx(dist(math.log(upper)), abs=1e-7)
 
 
 # Counts whose sum depends on ω.

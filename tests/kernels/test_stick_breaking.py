@@ -1,4 +1,4 @@
-"""Weights that are pieces of a stick."""
+"""Stick-breaking weights."""
 
 import numpy as np
 import pytest

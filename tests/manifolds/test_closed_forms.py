@@ -1,4 +1,4 @@
-"""Each manifold against a form of its geodesics that was found another way."""
+"""Geodesics of each manifold against independent closed forms."""
 
 import numba
 import numpy as np
@@ -61,13 +61,13 @@ def test_sphere_takes_out_errors_of_the_start():
 @pytest.mark.slow
 def test_a_million_steps_on_a_sphere_leave_no_drift():
     @numba.njit
-    def walk(x, v, n_steps):
+    def iterate(x, v, n_steps):
         for _ in range(n_steps):
             sphere.geodesic(x, v, 0.02)
 
     x, v = (array.reshape(1, -1) for array in start(Sphere(5000)))
     speed = np.linalg.norm(v)
-    walk(x, v, 1_000_000)
+    iterate(x, v, 1_000_000)
     assert abs(np.linalg.norm(x) - 1) < 1e-14
     assert abs((x @ v.T).item()) / np.linalg.norm(v) < 1e-14
     assert np.linalg.norm(v) == pytest.approx(speed, rel=1e-9)
@@ -76,14 +76,14 @@ def test_a_million_steps_on_a_sphere_leave_no_drift():
 @pytest.mark.slow
 def test_many_steps_on_frames_leave_no_drift():
     @numba.njit
-    def walk(x, v, n_steps):
+    def iterate(x, v, n_steps):
         for _ in range(n_steps):
             stiefel.geodesic(x, v, 0.3, 5, 2)
 
     frames = Stiefel(5, 2)
     x, v = start(frames)
     speed = np.linalg.norm(v)
-    walk(x.reshape(1, -1), v.reshape(1, -1), 100_000)
+    iterate(x.reshape(1, -1), v.reshape(1, -1), 100_000)
     assert frames.contains(x, 1e-14)
     np.testing.assert_allclose(frames.project(x, v), v, atol=1e-14)
     assert np.linalg.norm(v) == pytest.approx(speed, rel=1e-10)

@@ -184,10 +184,10 @@ def test_tangent_noise_has_the_projector_as_covariance(manifold):
         np.broadcast_to(x, (n, *manifold.shape)), np.random.default_rng(3)
     ).reshape(n, -1)
     expected = projector(manifold, x)
-    spread = np.diagonal(expected)
-    error = np.sqrt((np.outer(spread, spread) + expected**2) / n)
+    variances = np.diagonal(expected)
+    error = np.sqrt((np.outer(variances, variances) + expected**2) / n)
     assert (np.abs(noise.T @ noise / n - expected) <= 5 * error + 1e-12).all()
-    assert (np.abs(noise.mean(axis=0)) <= 5 * np.sqrt(spread / n) + 1e-12).all()
+    assert (np.abs(noise.mean(axis=0)) <= 5 * np.sqrt(variances / n) + 1e-12).all()
 
 
 def test_batch_axes_are_a_loop(manifold):

@@ -100,14 +100,14 @@ def test_compiled_flow_and_projection_are_those_of_the_parts(joint, values):
     end, velocity = x.copy(), v.copy()
     product.geodesic(joint.blocks, end, velocity, 0.4)
     for name, manifold, rows in COMPONENTS:
-        place, shape = joint.slices[name], (rows, *manifold.shape)
-        points, vectors = x[place].reshape(shape), v[place].reshape(shape)
-        expected = manifold.project(points, noise[place].reshape(shape))
+        part, shape = joint.slices[name], (rows, *manifold.shape)
+        points, vectors = x[part].reshape(shape), v[part].reshape(shape)
+        expected = manifold.project(points, noise[part].reshape(shape))
         np.testing.assert_array_equal(vectors, expected, err_msg=name)
         for array, wanted in zip(
             (end, velocity), manifold.geodesic(points, vectors, 0.4), strict=True
         ):
-            np.testing.assert_array_equal(array[place].reshape(shape), wanted, err_msg=name)
+            np.testing.assert_array_equal(array[part].reshape(shape), wanted, err_msg=name)
 
 
 def test_log_volume_is_the_sum_over_points(joint, values):

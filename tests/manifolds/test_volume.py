@@ -1,7 +1,7 @@
-"""Geodesic flow keeps the uniform law of points and the normal law of tangent velocities.
+"""Geodesic flow preserves the uniform distribution of points and the normal one of velocities.
 
-Independent exact draws flow for some time; the marginal laws of the coordinates and of a component
-of the velocity are known in closed form and must be unchanged.
+Independent exact draws follow the geodesic flow for some time; the marginal distributions of the
+coordinates and of a component of the velocity are known in closed form and must be unchanged.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ FLOOR = 1e-6
 
 
 def sphere_marginal(n):
-    """Law of one coordinate of a uniform unit vector of length n > 2: of every frame, too."""
+    """CDF of one coordinate of a uniform unit vector or frame, with columns of length n > 2."""
     return stats.beta((n - 1) / 2, (n - 1) / 2, loc=-1, scale=2).cdf
 
 
@@ -34,13 +34,13 @@ CASES = [
 
 def uniform_coordinates(manifold, rng):
     """Draw points uniform with respect to the surface measure of the coordinates."""
-    # The uniform law of a simplex is not uniform on the sphere of its square roots.
+    # The uniform distribution of a simplex is not uniform on the sphere of its square roots.
     uniform = Sphere(manifold.n) if isinstance(manifold, Simplex) else manifold
     return uniform.random_point(rng, N_POINTS)
 
 
 def least_p_value(manifold, marginal, x, v):
-    """Smallest p-value of the laws of each coordinate and of one component of the velocity."""
+    """Smallest p-value over the coordinates and one component of the velocity."""
     coordinates = x.reshape(N_POINTS, -1)
     direction = np.linspace(-1.0, 2.0, manifold.size).reshape(manifold.shape)
     tangent = manifold.project(x, direction).reshape(N_POINTS, -1)

@@ -1,4 +1,4 @@
-"""Memory of a process that takes minibatches from rows on disk; run by a test.
+"""Memory of a process that samples minibatches from rows on disk; run by a test.
 
 ``python measure_memory.py rows|sparse|sampling N BLOCK FOLDER`` prints by how many bytes the memory
 grew at most once everything was imported and compiled, and the largest size of the process.

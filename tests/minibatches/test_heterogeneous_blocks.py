@@ -1,4 +1,4 @@
-"""Blocks of sorted rows are reported, blocks of shuffled ones are not, whatever the rows are."""
+"""Detection of heterogeneous blocks: warnings for sorted rows, none for shuffled rows."""
 
 import multiprocessing
 import warnings

@@ -1,4 +1,4 @@
-"""Rows that are found in a model as its user wrote it."""
+"""Automatic detection of the rows of a model."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""Blocks that stay for some draws: fair to every row, reproducible, two at a time."""
+"""Streamed blocks that are used for several draws: equal use of rows, and reproducibility."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Sampling from streamed blocks: one process or several, memory or disk, and in how much memory."""
+"""Sampling from streamed blocks: in one process or several, from memory or disk, and memory use."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Sparse rows that are streamed: the gradients of sparse rows in memory, and of dense ones."""
+"""Streamed sparse rows: gradients compared with those of rows in memory and of dense rows."""
 
 import numpy as np
 import pymc as pm

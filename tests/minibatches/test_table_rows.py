@@ -1,4 +1,4 @@
-"""Steps that read the rows of a model from a table of which the model holds a sample."""
+"""Steps that read rows from a table, with a model of a sample of the table."""
 
 import re
 from functools import partial, partialmethod

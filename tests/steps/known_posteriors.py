@@ -1,4 +1,4 @@
-"""Small models of which mean and covariance of the posterior are known exactly.
+"""Small models with exactly known posterior means and covariances.
 
 Each kind of variable has its own data, N rows of little information, so that prior, Jacobian and
 likelihood all show in the posterior, and so that the coordinates of all samplers have about the

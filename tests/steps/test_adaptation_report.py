@@ -1,4 +1,4 @@
-"""What a step adapts, what keeps it from adapting more, and the remedy: `step.adaptation`, logs."""
+"""Reports of the adaptation of a step, with obstacles and remedies: `step.adaptation` and logs."""
 
 from dataclasses import replace
 
@@ -87,14 +87,14 @@ def test_warnings_recommend_the_batch_size_that_adapts():
     step = effects(1_001, n=100)
     step.setup_chain(np.random.default_rng(1), 1, 2_000)
     rng, x = np.random.default_rng(2), np.zeros(100)
-    hot, size = step.monitors
+    temperature, size = step.monitors
     stats = {"temperature": 50.0, "n_steps": 10, "step_size": 1e-4, "friction": 1.0}
     names = [f"effect[{i}]" for i in range(100)]
     for _ in range(2_000):
         x = 0.9999 * x + 0.01 * rng.normal()
-        hot.observe(x, stats)
+        temperature.observe(x, stats)
         size.observe(x, stats)
-    for monitor, text in ((hot, "kinetic temperature"), (size, "effective")):
+    for monitor, text in ((temperature, "kinetic temperature"), (size, "effective")):
         diagnosis = monitor.diagnosis(names)
         message = diagnosis.message("SGGMC", step.adaptation.minibatch_remedy)
         assert text in message

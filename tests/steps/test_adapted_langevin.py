@@ -195,7 +195,7 @@ def bounded_gradient(x):
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.gSGNHT), pg.GMC])
-def test_start_without_a_gradient_is_refused(kind):
+def test_start_without_a_gradient_raises(kind):
     with pm.Model() as model:
         x = pm.Flat("x", shape=2, initval=[0.0, 1.0])
         pm.Potential("p", bounded_gradient(x))
@@ -264,9 +264,9 @@ def test_arguments_that_exclude_whitening():
     rows = {"model": model, "minibatch": ["x", "t"], "batch_size": 20}
     assert pg.SGGMC(**rows).adaptation.is_whitened
     assert not pg.SGGMC(metric=None, **rows).adaptation.is_whitened
-    beside = pg.SGGMC(["direction"], **rows).adaptation
-    assert beside.is_whitened
-    assert "control_variates" not in repr(beside)
+    partial = pg.SGGMC(["direction"], **rows).adaptation
+    assert partial.is_whitened
+    assert "control_variates" not in repr(partial)
 
 
 @pytest.mark.parametrize("temperature", [1e200, -1e200, -1e7, 60.0, math.nan])
@@ -274,11 +274,11 @@ def test_a_runaway_temperature_of_either_sign_is_a_divergence(step, monkeypatch,
     point, _ = advance(step, begin(step), 45)
     run = step.sampler.dynamics.run
 
-    def hot(*arguments):
+    def run_hot(*arguments):
         temperatures, clips = run(*arguments)
         return np.full_like(temperatures, temperature), clips
 
-    monkeypatch.setattr(step.sampler.dynamics, "run", hot)
+    monkeypatch.setattr(step.sampler.dynamics, "run", run_hot)
     before = step.adaptation.parameters.step_size
     _, (stats,) = step.step(point)
     assert stats["diverging"]
@@ -294,8 +294,8 @@ def test_a_runaway_temperature_of_either_sign_is_a_divergence(step, monkeypatch,
 def test_bound_of_the_temperature_grows_with_each_runaway(step, monkeypatch):
     point, _ = advance(step, begin(step), 45)
     run = step.sampler.dynamics.run
-    hot = np.full(2, 60.0)  # of the Euclidean coordinates and of the direction
-    monkeypatch.setattr(step.sampler.dynamics, "run", lambda *args: (hot, run(*args)[1]))
+    temperatures = np.full(2, 60.0)  # of the Euclidean coordinates and of the direction
+    monkeypatch.setattr(step.sampler.dynamics, "run", lambda *args: (temperatures, run(*args)[1]))
     diverging = []
     for _ in range(4):
         point, (stats,) = step.step(point)

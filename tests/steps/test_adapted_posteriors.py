@@ -1,4 +1,4 @@
-"""Default settings with minibatches against posteriors that are known."""
+"""Default settings with minibatches, against known posteriors."""
 
 import math
 from typing import NamedTuple
@@ -123,8 +123,8 @@ def mean_direction(d: int) -> Known:
     rng = np.random.default_rng(4)
     n, kappa = 2000, 0.6 * d
     truth = np.eye(d)[0]
-    law = pg.VonMisesFisher.dist(truth, kappa, shape=(n, d))
-    x = pm.draw(law, random_seed=rng)
+    dist = pg.VonMisesFisher.dist(truth, kappa, shape=(n, d))
+    x = pm.draw(dist, random_seed=rng)
     with pm.Model() as model:
         rows = pm.Data("x", x)
         mu = pg.UniformSphere("mu", shape=d)

@@ -24,7 +24,7 @@ from pymc_geodesic import (
 )
 from pymc_geodesic.runtime.gradient_functions import python_function
 from tests.grids import by_default, slow
-from tests.steps.runs import INTERPRETED, assert_same_draws, sample, start, walk
+from tests.steps.runs import INTERPRETED, assert_same_draws, run_steps, sample, start
 
 NORTH = np.array([0.0, 0.0, 1.0])
 STEPS = [GMC, SGGMC, gSGNHT, SubgradientHMC, SGLD, SSGNHT]
@@ -39,7 +39,7 @@ def every_step(chosen=STEPS):
 
 @pytest.fixture(scope="module")
 def model():
-    """Independent variables of different shapes and scales, with a known law each."""
+    """Independent variables of different shapes and scales, with a known distribution each."""
     with pm.Model() as model:
         pm.Normal("a", 3.0, 0.5)
         pm.Normal("b", [-2.0, 5.0], 0.1)
@@ -101,7 +101,7 @@ def test_two_steps_in_one_model(model):
 
 
 def test_steps_see_each_others_draws():
-    """a | b and b | a by different steps: the correlation is that of the joint law."""
+    """a | b and b | a by different steps: the correlation is that of the joint distribution."""
     with pm.Model() as model:
         a = pm.Normal("a")
         pm.Normal("b", 0.9 * a, np.sqrt(1.0 - 0.81))
@@ -118,9 +118,9 @@ def test_steps_see_each_others_draws():
 @every_step(BASES)
 def test_a_point_that_was_moved_is_read_again(model, step_class):
     step = make(model, step_class, step_size=1e-6)
-    point = walk(step, start(model, step, tune=2, draws=2), 2)[0][-1]
+    point = run_steps(step, start(model, step, tune=2, draws=2), 2)[0][-1]
     moved = {**point, "a": np.array(7.0)}
-    (there,), _ = walk(step, moved, 1)
+    (there,), _ = run_steps(step, moved, 1)
     assert there["a"] == pytest.approx(7.0, abs=1e-3)
     np.testing.assert_allclose(there["b"], point["b"], atol=1e-3)
 
@@ -131,8 +131,8 @@ def interpreted_nuts(variable):
 
 def test_beside_nuts():
     """κ by NUTS while the mean direction moves on the sphere."""
-    law = VonMisesFisher.dist(NORTH, 30.0, size=200)
-    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
+    dist = VonMisesFisher.dist(NORTH, 30.0, size=200)
+    x = pm.draw(dist, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
         mu = VonMisesFisher("mu", NORTH, 0.1)
         kappa = pm.Gamma("kappa", 2.0, 0.1)
@@ -196,10 +196,10 @@ def test_a_copy_goes_on_as_the_original(model, step_class, duplicate):
     """By cloudpickle, as PyMC sends steps to its processes; no model pickles without it."""
     step = make(model, step_class)
     point = start(model, step, tune=10, draws=20)
-    point = walk(step, point, 10)[0][-1]
+    point = run_steps(step, point, 10)[0][-1]
     other = duplicate(step)
-    expected, _ = walk(step, point, 5)
-    again, _ = walk(other, point, 5)
+    expected, _ = run_steps(step, point, 5)
+    again, _ = run_steps(other, point, 5)
     for one, two in zip(expected, again, strict=True):
         for name, value in one.items():
             np.testing.assert_array_equal(two[name], value)
@@ -210,12 +210,12 @@ def test_a_copy_goes_on_as_the_original(model, step_class, duplicate):
 def test_replay_from_a_saved_state(model, step_class, tuned):
     step = make(model, step_class)
     point = start(model, step, tune=10, draws=20)
-    points, _ = walk(step, point, min(tuned, 10))
+    points, _ = run_steps(step, point, min(tuned, 10))
     if tuned > 10:
         step.stop_tuning()
-        points, _ = walk(step, points[-1], tuned - 10)
+        points, _ = run_steps(step, points[-1], tuned - 10)
     state = step.sampling_state
-    expected, expected_stats = walk(step, points[-1], 8)
+    expected, expected_stats = run_steps(step, points[-1], 8)
     end = step.sampling_state
     assert not equal_dataclass_values(state, end)
 
@@ -225,7 +225,7 @@ def test_replay_from_a_saved_state(model, step_class, tuned):
         restored._n_tune, restored._n_draws = 10, 20
         restored.sampling_state = state
         assert equal_dataclass_values(restored.sampling_state, state)
-        again, stats = walk(restored, points[-1], 8)
+        again, stats = run_steps(restored, points[-1], 8)
         for one, two in zip(expected, again, strict=True):
             for name, value in one.items():
                 np.testing.assert_array_equal(two[name], value)

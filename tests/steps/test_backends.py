@@ -1,4 +1,4 @@
-"""Every backend of PyTensor gives the same draws for the same seed, up to rounding."""
+"""Equality of draws of all PyTensor backends for the same seed, up to rounding."""
 
 import functools
 import warnings
@@ -43,8 +43,8 @@ STRENGTH = {SGGMC: {"friction": 10.0}, gSGNHT: {"friction": 10.0}, SSGNHT: {"dif
 
 @pytest.fixture(scope="module")
 def model():
-    law = VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0, size=200)
-    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
+    dist = VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0, size=200)
+    x = pm.draw(dist, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
         mu = UniformSphere("mu", shape=3)
         kappa = pm.Gamma("kappa", 2.0, 0.1)

@@ -1,4 +1,4 @@
-"""Mean directions with a von Mises–Fisher prior have an exact von Mises–Fisher posterior.
+"""Conjugate von Mises–Fisher posteriors of mean directions.
 
 A hundred thousand directions of known concentration κ around μ, and the prior vMF(m₀, κ₀): the
 posterior of μ is vMF with the mean direction of κ₀m₀ + κ Σx and its length as concentration.

@@ -1,4 +1,4 @@
-"""SCIR and SGRLD where a likelihood is more than a count, against posteriors on a grid."""
+"""SCIR and SGRLD with likelihoods that are not counts, against posteriors on a grid."""
 
 import numpy as np
 import pymc as pm
@@ -8,7 +8,7 @@ from pymc.exceptions import SamplingError
 
 from pymc_geodesic import SCIR, SGGMC, SGRLD
 from tests.grids import slow
-from tests.steps.runs import INTERPRETED, sample, start, walk
+from tests.steps.runs import INTERPRETED, run_steps, sample, start
 from tests.steps.simplex_grid import exact_on_simplex
 
 RNG = np.random.default_rng(1)
@@ -165,7 +165,7 @@ def test_a_form_that_few_rows_show_is_an_error_while_tuning():
         pm.Normal("y", x * pm.Gamma("g", 2.0, 1.0), 1.0, observed=pm.Data("v", slopes))
     step = make(model, vars=["g"], minibatch=["x", "v"], batch_size=4)
     with pytest.raises((ValueError, SamplingError), match="SCIR cannot sample 'g'"):
-        walk(step, start(model, step, tune=200, draws=1), 200)
+        run_steps(step, start(model, step, tune=200, draws=1), 200)
 
 
 # Blocks of unequal length.

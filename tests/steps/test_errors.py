@@ -1,4 +1,4 @@
-"""Bad input gets an error that names the variable or argument, and the remedy."""
+"""Errors for invalid input, which name the variable or argument and the remedy."""
 
 import numpy as np
 import pymc as pm
@@ -405,11 +405,11 @@ def test_the_term_of_another_variable_to_blame_for_a_start(step_class):
 
 EDGES = {
     "uniform": lambda s: pm.Uniform("y", 0.0, s, observed=[0.1, 0.5]),
-    "bound of a Pareto law": lambda s: pm.Pareto("y", 2.0, m=s, observed=[1.0, 2.0]),
+    "bound of a Pareto distribution": lambda s: pm.Pareto("y", 2.0, m=s, observed=[1.0, 2.0]),
     "truncation": lambda s: pm.TruncatedNormal("y", 0.0, 1.0, lower=s, observed=[1.0, 2.0]),
     "data of another step": lambda s: pm.DiscreteUniform("y", 0, pm.math.floor(9 * s)),
     "potential": lambda s: pm.Potential("y", pm.math.switch(s < 1.0, 0.0, -np.inf)),
-    "law with bounds as potential": lambda s: pm.Potential(
+    "distribution with bounds as potential": lambda s: pm.Potential(
         "y", pm.logp(pm.Uniform.dist(0.0, 1.0), s)
     ),
 }

@@ -1,4 +1,4 @@
-"""Every step method, every route of the data, every kind of variable: right, or refused.
+"""All combinations of step methods, data routes and kinds of variables: exact moments or an error.
 
 Each run samples several kinds of variable at once with the settings that tuning chooses, one chain,
 one seed, and compares mean and standard deviation of every coordinate and of every principal axis
@@ -228,7 +228,7 @@ def groups_of(step: str) -> tuple[str, ...]:
     return ("flat", "compact", *BESIDE_NUTS)
 
 
-def refusal(step: str, route: str, kind: Kind) -> str | None:
+def expected_error(step: str, route: str, kind: Kind) -> str | None:
     """What the error says if a step refuses; None where it samples."""
     families = {"SCIR": (Probabilities, Rate, RateOfRate, LogNormal)}
     families["SGRLD"] = families["SCIR"][:-1]
@@ -257,14 +257,14 @@ COMBINATIONS = [
     for kind in EVERY_KIND
     if kind.sparse or "sparse" not in route
 ]
-REFUSED = [combination for combination in COMBINATIONS if refusal(*combination)]
+UNSUPPORTED = [combination for combination in COMBINATIONS if expected_error(*combination)]
 RUNS = [
     (step, route, group)
     for step in STEPS
     for route in ROUTES
     for group in groups_of(step)
     if (members := [k for k in GROUPS[group].kinds if k.sparse or "sparse" not in route])
-    and not any(refusal(step, route, kind) for kind in members)
+    and not any(expected_error(step, route, kind) for kind in members)
 ]
 
 
@@ -288,25 +288,25 @@ def begin(step: str, route: str, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_refused(step):
+def test_unsupported_combinations_raise(step):
     """Whatever a step does not support is refused when it is made.
 
     What is wrong for the variables of other steps only shows when all steps begin a chain.
     """
-    for _, route, kind in [each for each in REFUSED if each[0] == step]:
-        with pytest.raises((TypeError, ValueError), match=refusal(step, route, kind)):
+    for _, route, kind in [each for each in UNSUPPORTED if each[0] == step]:
+        with pytest.raises((TypeError, ValueError), match=expected_error(step, route, kind)):
             begin(step, route, kind)
 
 
-def test_every_combination_runs_or_is_refused():
+def test_every_combination_runs_or_raises():
     runs = {
         (step, route, type(kind))
         for step, route, group in RUNS
         for kind in GROUPS[group].kinds
         if kind.sparse or "sparse" not in route
     }
-    refused = {(step, route, type(kind)) for step, route, kind in REFUSED}
+    unsupported = {(step, route, type(kind)) for step, route, kind in UNSUPPORTED}
     every = {(step, route, type(kind)) for step, route, kind in COMBINATIONS}
-    print(f"\n{len(runs)} combinations run, {len(refused)} are refused")
-    assert runs | refused == every
-    assert not runs & refused
+    print(f"\n{len(runs)} combinations run, {len(unsupported)} are refused")
+    assert runs | unsupported == every
+    assert not runs & unsupported

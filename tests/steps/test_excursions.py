@@ -1,4 +1,4 @@
-"""Whole chains that start far away, or are led far away in the warm-up, where noise explodes."""
+"""Chains that start or move far from the posterior in the warm-up, where the noise is large."""
 
 import numpy as np
 import pymc as pm
@@ -8,7 +8,7 @@ import pymc_geodesic as pg
 from tests.grids import slow
 
 N, TUNE, DRAWS = 2000, 400, 1000
-LATE = 304
+LATER_DRAW = 304
 """Draw of an excursion: its point is one at which the gradient noise is measured."""
 
 
@@ -52,7 +52,7 @@ def whole_chain(step, tune, draws, at, far, length=1):
 
 @pytest.mark.parametrize(
     ("at", "far"),
-    [(0, [6.0, 6.0]), (LATE, [8.0, 8.0]), slow(LATE, [15.0, 10.0])],
+    [(0, [6.0, 6.0]), (LATER_DRAW, [8.0, 8.0]), slow(LATER_DRAW, [15.0, 10.0])],
     ids=["start", "excursion", "farther"],
 )
 @pytest.mark.parametrize("step_class", [pg.SGGMC, slow(pg.gSGNHT), slow(pg.SSGNHT)])

@@ -1,4 +1,4 @@
-"""Hierarchical models: coordinates, metric and posteriors of effects of groups."""
+"""Hierarchical models: coordinates, metric and posteriors of group effects."""
 
 import numpy as np
 import pymc as pm
@@ -95,7 +95,7 @@ def metric(request):
 def test_coordinates_are_a_change_of_variables(metric):
     metric, of_model, of_metric = metric
     rng, to_position = np.random.default_rng(2), metric.centering.to_position
-    excess = []
+    differences = []
     for _ in range(2):
         z = rng.normal(size=metric.center.size)
         x = to_position(z)
@@ -103,8 +103,8 @@ def test_coordinates_are_a_change_of_variables(metric):
         gradient = derivative(lambda each: of_metric(each)[-1], z)
         np.testing.assert_allclose(of_metric(z)[:-1], gradient, rtol=1e-5, atol=1e-5)
         _, jacobian = np.linalg.slogdet(derivative(to_position, z))
-        excess.append(of_metric(z)[-1] - of_model(x) - jacobian)
-    np.testing.assert_allclose(excess[0], excess[1], atol=1e-6)
+        differences.append(of_metric(z)[-1] - of_model(x) - jacobian)
+    np.testing.assert_allclose(differences[0], differences[1], atol=1e-6)
     np.testing.assert_allclose(to_position(np.zeros_like(z)), metric.center, atol=1e-12)
 
 
@@ -319,7 +319,7 @@ def test_one_group():
     weights = np.exp(norm.logpdf(rows.mean(), 0.0, sd) - 0.5 * np.exp(2.0 * log_tau) + log_tau)
     weights /= weights.sum()
     expected = (weights * log_tau).sum()
-    spread = np.sqrt((weights * (log_tau - expected) ** 2).sum())
+    sd = np.sqrt((weights * (log_tau - expected) ** 2).sum())
     draws = np.log(idata.posterior["tau"])
-    assert abs(float(draws.mean()) - expected) < 0.15 * spread
-    assert abs(float(draws.std()) / spread - 1.0) < 0.15
+    assert abs(float(draws.mean()) - expected) < 0.15 * sd
+    assert abs(float(draws.std()) / sd - 1.0) < 0.15

@@ -1,4 +1,4 @@
-"""Where the gradient noise is known and blocks are few, rows are drawn at random."""
+"""Minibatch order for known gradient noise: random rows if there are few blocks."""
 
 import numpy as np
 import pymc as pm
@@ -68,12 +68,12 @@ def test_order_within_blocks_from_disk(step_class):
     with pm.Model():
         mean = pm.Normal("mean")
         pm.Normal("y", mean, 1.0, observed=pm.Data("rows", rows[:1]))
-        for metric, walks in (("auto", False), (None, step_class is not gSGNHT)):
+        for metric, has_epochs in (("auto", False), (None, step_class is not gSGNHT)):
             step = step_class(
                 minibatch="rows", batches=row_blocks(rows, block_size=200), batch_size=BATCH,
                 metric=metric, compile_kwargs={"mode": "FAST_COMPILE"},
             )  # fmt: skip
-            assert step.estimator.source.has_epochs is walks
+            assert step.estimator.source.has_epochs is has_epochs
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(gSGNHT), slow(SGLD)])

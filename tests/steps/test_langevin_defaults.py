@@ -1,4 +1,4 @@
-"""SGLD and SSGNHT left to themselves: a hinge loss in raw units, and what turns it off."""
+"""Defaults of SGLD and SSGNHT on a hinge loss; arguments that disable adaptation."""
 
 import numpy as np
 import pymc as pm
@@ -40,7 +40,7 @@ def exact(model):
     axes, centre, width = np.linspace(-1.0, 1.0, 41), np.zeros(2), 5.0
     for _ in range(6):  # zoom in
         grid = np.array([(a, b) for a in axes for b in axes]) * width + centre
-        logarithm = np.array([density({"w": place / UNITS}) for place in grid])
+        logarithm = np.array([density({"w": point / UNITS}) for point in grid])
         weight = np.exp(logarithm - logarithm.max())
         weight /= weight.sum()
         centre = weight @ grid
@@ -55,7 +55,7 @@ def exact(model):
 def test_draws_are_a_posterior_sample(model, exact, step_class):
     """Some 1,000 effective draws: means within 0.12 and spreads within 8 % of the deviations.
 
-    The kernel of SSGNHT has its exact laws in `test_ssgnht.py`, by default.
+    The kernel of SSGNHT has its exact distributions in `test_ssgnht.py`, by default.
     """
     with model:
         step = step_class(batch_size=BATCH, minibatch=["X", "y"])

@@ -1,4 +1,4 @@
-"""A model with `pymc.Minibatch` has a random log-density, which no other step may see."""
+"""Models with `pymc.Minibatch`, whose random log-density other step methods must not sample."""
 
 import numpy as np
 import pymc as pm
@@ -35,17 +35,17 @@ def sample(model, step, **kwargs):
         )  # fmt: skip
 
 
-REFUSED = r"\['s'\] would be sampled by another step method.*pm\.Minibatch.*minibatch="
+LEFT_TO_ANOTHER_STEP = r"\['s'\] would be sampled by another step method.*pm\.Minibatch.*minibatch="
 
 
 def test_a_variable_left_to_nuts(model):
     step = SGGMC(["b"], model=model, **UNDERDAMPED)
-    with pytest.raises(ValueError, match=REFUSED):
+    with pytest.raises(ValueError, match=LEFT_TO_ANOTHER_STEP):
         sample(model, step)
-    with pytest.raises(ParallelSamplingError, match=REFUSED):
+    with pytest.raises(ParallelSamplingError, match=LEFT_TO_ANOTHER_STEP):
         sample(model, step, cores=2)
     unused = SGGMC(["s"], model=model, **UNDERDAMPED)
-    with pytest.raises(ValueError, match=REFUSED):
+    with pytest.raises(ValueError, match=LEFT_TO_ANOTHER_STEP):
         sample(model, step)
     assert unused.draw == 0
 
@@ -57,7 +57,7 @@ def test_several_steps_for_all_variables(model, cores):
         gSGNHT(["s"], model=model, **UNDERDAMPED),
     ]
     assert sample(model, steps, cores=cores).posterior.sizes["chain"] == 2
-    with pytest.raises(ValueError, match=REFUSED):
+    with pytest.raises(ValueError, match=LEFT_TO_ANOTHER_STEP):
         sample(model, steps[0])
 
 

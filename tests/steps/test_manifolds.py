@@ -1,7 +1,7 @@
-"""Every kind of variable under every step: its law, and never off its manifold.
+"""Distributions and constraints of every kind of variable under every step method.
 
 One step of each kind runs by default, each step with some kind. `test_every_route.py` has all of
-them with data, and the tests of kernels the laws of each kernel on each manifold.
+them with data, and the tests of kernels the distributions of each kernel on each manifold.
 """
 
 import arviz as az
@@ -111,9 +111,9 @@ def test_positive_numbers_under_every_transform(variable):
         variable()
     draws = run(model, GMC, manifolds={"s": HalfLine})["s"].values
     assert (draws >= 0.0).all()
-    law = stats.truncnorm(-1.0, np.inf, loc=1.0)
-    assert_means(draws, np.full(draws.shape[2:], law.mean()))
-    assert_means(draws**2, np.full(draws.shape[2:], law.moment(2)))
+    dist = stats.truncnorm(-1.0, np.inf, loc=1.0)
+    assert_means(draws, np.full(draws.shape[2:], dist.mean()))
+    assert_means(draws**2, np.full(draws.shape[2:], dist.moment(2)))
 
 
 def test_an_edge_of_the_density():
@@ -169,8 +169,8 @@ def test_a_manifold_of_ones_own_under_any_transform():
 
 @pytest.fixture(scope="module")
 def exact_frames():
-    law = MatrixVonMisesFisher.dist(FRAME, size=20_000)
-    return pm.draw(law, random_seed=2, mode="FAST_COMPILE")
+    dist = MatrixVonMisesFisher.dist(FRAME, size=20_000)
+    return pm.draw(dist, random_seed=2, mode="FAST_COMPILE")
 
 
 @pytest.mark.slow
@@ -207,10 +207,10 @@ def test_thermostat_of_a_single_direction():
         VonMisesFisher("mu", [1.0, 0.0, 0.0], kappa)
         step = gSGNHT(step_size=0.1 / np.sqrt(kappa), momentum_decay=1.0, n_steps=200)
     draws = sample(model, step, draws=6000, tune=100).posterior["mu"].values[..., 0]
-    spread = (1.0 - draws) * kappa
-    error = 1.0 / np.sqrt(az.ess(spread))
+    dispersion = (1.0 - draws) * kappa
+    error = 1.0 / np.sqrt(az.ess(dispersion))
     assert error < 0.015
-    assert abs(spread.mean() - 1.0) < 4.0 * error
+    assert abs(dispersion.mean() - 1.0) < 4.0 * error
 
 
 def test_thermostat_does_not_wind_up_far_from_the_posterior():
@@ -222,8 +222,8 @@ def test_thermostat_does_not_wind_up_far_from_the_posterior():
     stats = idata.sample_stats
     assert float((stats["thermostat"] / stats["friction"]).mean()) < 2.0
     assert float(stats["temperature"].mean()) == pytest.approx(1.0, abs=0.05)
-    spread = 1e6 * (1.0 - idata.posterior["mu"].values[..., 2])
-    assert 0.7 < spread.mean() < 1.4
+    dispersion = 1e6 * (1.0 - idata.posterior["mu"].values[..., 2])
+    assert 0.7 < dispersion.mean() < 1.4
 
 
 def test_variables_without_their_transform():

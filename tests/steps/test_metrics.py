@@ -1,4 +1,4 @@
-"""Metrics that users give, and metrics beyond what is dense."""
+"""User-specified metrics, and low-rank metrics of many coordinates."""
 
 import pickle
 
@@ -16,7 +16,7 @@ COVARIANCE = np.array([[4.0, 0.9, 0.0], [0.9, 0.25, 0.1], [0.0, 0.1, 100.0]])
 
 
 def normal_model() -> pm.Model:
-    """A normal law over two variables and a direction that is apart."""
+    """A normal distribution over two variables and a direction that is apart."""
     precision = np.linalg.inv(COVARIANCE)
     with pm.Model() as model:
         direction = pg.UniformSphere("direction", shape=3)
@@ -110,7 +110,7 @@ def test_variables_come_in_the_order_of_vars():
 
 
 def thousand(d: int = 1000, n_strong: int = 5):
-    """A normal law with scales of 0.1 to 10 and a few directions of 10 to 100 of them."""
+    """A normal distribution with scales of 0.1 to 10 and a few directions of 10 to 100 of them."""
     rng = np.random.default_rng(3)
     directions, _ = np.linalg.qr(rng.normal(size=(d, n_strong)))
     variances = np.geomspace(1e2, 1e4, n_strong)

@@ -1,4 +1,4 @@
-"""Choice of the order of control variates, and that a chain keeps it."""
+"""Choice of the order of control variates, and its state."""
 
 import pickle
 

@@ -1,6 +1,6 @@
-"""What stochastic steps are for: the variance of the positions, at the step size they tune to.
+"""Variance of the positions of stochastic steps at the adapted step size.
 
-The kinetic temperature says nothing of it where a thermostat holds it at 1.
+The kinetic temperature is not informative about it if a thermostat keeps the temperature at 1.
 """
 
 import numpy as np
@@ -68,7 +68,7 @@ def test_sggmc_of_a_normal_law(normal):
 
 
 def test_euler_of_a_normal_law(normal):
-    """Of first order, and as narrow as the documentation says."""
+    """The variance is too small, of first order in the step size, as documented."""
     variances, stats = full(normal, SSGNHT, metric=None)
     missing = 0.5 * float((stats["thermostat"] * stats["step_size"]).mean())
     assert 0.01 < missing < 0.05
@@ -79,15 +79,15 @@ def test_euler_of_a_normal_law(normal):
 @pytest.mark.parametrize("step_class", [SGLD], ids=lambda step: step.__name__)
 def test_langevin_of_a_normal_law(normal, step_class):
     variances, stats = full(normal, step_class, metric=None)
-    excess = 1.0 / (1.0 - 0.25 * float(stats["step_size"][0, -1]) ** 2)
-    assert 1.02 < excess < 1.06
-    assert variances.mean() == pytest.approx(excess, abs=0.006)
+    bias = 1.0 / (1.0 - 0.25 * float(stats["step_size"][0, -1]) ** 2)
+    assert 1.02 < bias < 1.06
+    assert variances.mean() == pytest.approx(bias, abs=0.006)
     assert np.abs(variances - variances.mean()).max() < 0.07
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("step_class", "kwargs", "excess"),
+    ("step_class", "kwargs", "bias"),
     [
         (SGGMC, {"minibatch_order": "independent"}, 0.02),
         (SGGMC, {"gradient_noise": "fisher"}, 0.0),
@@ -98,13 +98,13 @@ def test_langevin_of_a_normal_law(normal, step_class):
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_minibatches(rows, step_class, kwargs, excess):
+def test_minibatches(rows, step_class, kwargs, bias):
     """Noise that is the same in all directions: what tuning allows, or what a thermostat leaves."""
     variances, stats = of_rows(rows, step_class, 8000, n_steps=100, **kwargs)
-    assert variances.mean() == pytest.approx(1.0 + excess, abs=0.025)
+    assert variances.mean() == pytest.approx(1.0 + bias, abs=0.025)
     assert np.abs(variances - variances.mean()).max() < 0.12
     if "temperature" in stats:
-        expected = 1.0 + (excess if step_class is SGGMC else 0.0)
+        expected = 1.0 + (bias if step_class is SGGMC else 0.0)
         assert float(stats["temperature"].mean()) == pytest.approx(expected, abs=0.01)
 
 

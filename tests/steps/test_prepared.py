@@ -1,4 +1,4 @@
-"""What chains run is compiled before they fork, and nothing that a model does not use."""
+"""Ahead-of-time compilation: exactly the functions of chains are compiled before the fork."""
 
 import numpy as np
 import pymc as pm

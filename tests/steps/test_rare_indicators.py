@@ -1,4 +1,4 @@
-"""Weights of indicators that few rows have: right, or all of them are named in one warning."""
+"""Coefficients of rare indicators: accurate, or named together in one warning."""
 
 import logging
 import re

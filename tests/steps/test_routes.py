@@ -1,4 +1,4 @@
-"""Three ways to minibatches: the same posterior, and what belongs to each."""
+"""Three ways to specify minibatches, with the same posterior."""
 
 import numpy as np
 import pymc as pm
@@ -6,7 +6,7 @@ import pytest
 
 from pymc_geodesic import SGGMC, gSGNHT
 from tests.grids import cross, slow
-from tests.steps.runs import INTERPRETED, sample, start, walk
+from tests.steps.runs import INTERPRETED, run_steps, sample, start
 
 N_ROWS, BATCH = 600, 50
 PRIOR_SD = 3.0
@@ -191,7 +191,7 @@ def test_every_inner_step_takes_the_next_minibatch(table):
     seen = []
     original = step.estimator.source.next_starts
     step.estimator.source.next_starts = lambda n: seen.append(original(n)) or seen[-1]
-    walk(step, point, 9)
+    run_steps(step, point, 9)
     blocks = np.concatenate(seen)
     assert [len(starts) for starts in seen] == [4] * 9
     for epoch in (blocks[:12], blocks[12:24], blocks[24:]):

@@ -1,4 +1,4 @@
-"""Where a chain starts is kept, what tuning chose is handed on, and too short a chain says so."""
+"""Starting points of chains, reuse of tuned parameters, and warnings of short chains."""
 
 import logging
 
@@ -25,7 +25,7 @@ from pymc_geodesic import (
 from pymc_geodesic.adaptation.annealed_parameters import SETTINGS
 from pymc_geodesic.datasets import make_vmf_mixture
 from tests.grids import slow
-from tests.steps.runs import INTERPRETED, sample, start, walk
+from tests.steps.runs import INTERPRETED, run_steps, sample, start
 
 KAPPA = 60.0
 
@@ -90,10 +90,10 @@ def test_first_temperature_depends_on_the_start(regression, step_class):
             minibatch=["X", "y"], batch_size=100, metric=None, compile_kwargs=INTERPRETED
         )
     point = start(model, step, tune=100, draws=10)
-    walk(step, point, 1)
+    run_steps(step, point, 1)
     far = initial_bias(step)
     step.setup_chain(np.random.default_rng(1), 100, 10)
-    walk(step, {**point, "w": slopes}, 1)
+    run_steps(step, {**point, "w": slopes}, 1)
     assert far == (150.0 if step_class is SSGNHT else SETTINGS.initial_bias)
     assert initial_bias(step) == SETTINGS.near_bias
 
@@ -107,7 +107,7 @@ def test_temperature_of_tuning_may_be_said(regression):
                 compile_kwargs=INTERPRETED,
             )  # fmt: skip
         point = start(model, step, tune=100, draws=10)
-        walk(step, {**point, "w": slopes}, 1)
+        run_steps(step, {**point, "w": slopes}, 1)
         assert initial_bias(step) == pytest.approx(bias)
     for step_class in (SGGMC, gSGNHT, SSGNHT):
         with model, pytest.raises(ValueError, match=r"tune_temperature=0\.5 .* at least 1"):
@@ -196,7 +196,7 @@ def test_friction_is_the_mean_over_variables():
         step = SGGMC(step_size=0.1, compile_kwargs=INTERPRETED)
     point = start(model, step, tune=0, draws=2)
     step.adaptation._measured.update(1.0, np.array([1000.0, 0.0]))
-    _, (stat, *_) = walk(step, point, 2)
+    _, (stat, *_) = run_steps(step, point, 2)
     friction = step.sampler.parameters.friction  # of a[0], a[1] and b
     assert friction[0] > 2.0 * friction[2]
     assert stat["friction"] == pytest.approx(0.5 * (friction[0] + friction[2]))
@@ -211,7 +211,7 @@ def test_energy_and_log_density(step_class):
         log_density = model.compile_logp(mode="FAST_COMPILE")
         step = step_class(compile_kwargs=INTERPRETED)
     point = start(model, step, tune=300, draws=300)
-    points, stats = walk(step, point, 300)
+    points, stats = run_steps(step, point, 300)
     lp = np.array([stat["lp"] for stat in stats])
     np.testing.assert_allclose(lp, [log_density(point) for point in points], rtol=1e-10)
     kinetic = np.array([stat["energy"] for stat in stats]) + lp
@@ -244,9 +244,9 @@ def test_one_short_chain_says_so(step_class):
         names = None if warns else ["x"]
         with model:
             step = step_class(names, step_size=h, n_steps=20, **kwargs, compile_kwargs=INTERPRETED)
-        point = walk(step, start(model, step, tune=1, draws=250), 1)[0][-1]
+        point = run_steps(step, start(model, step, tune=1, draws=250), 1)[0][-1]
         step.stop_tuning()
-        _, stats = walk(step, point, 250)
+        _, stats = run_steps(step, point, 250)
         assert all(stat["warning"] is None for stat in stats[:-1])
         warning = stats[-1]["warning"]
         assert (warning is not None) == warns
@@ -261,9 +261,9 @@ def test_remedy_of_slow_frames_whitens_them():
         frame = UniformStiefel("frame", shape=(5, 2))
         pm.Potential("plane", -5000.0 * (frame[2:] ** 2).sum() - 0.5 * frame[0, 1] ** 2)
         step = GMC(compile_kwargs=INTERPRETED)
-    point = walk(step, start(model, step, tune=200, draws=250), 200)[0][-1]
+    point = run_steps(step, start(model, step, tune=200, draws=250), 200)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 250)
+    _, stats = run_steps(step, point, 250)
     message = stats[-1]["warning"].message
     assert "effective sample size of 'frame'" in message
     assert "manifolds={'frame': pg.manifolds.Euclidean}" in message
@@ -279,8 +279,8 @@ def test_minibatches_of_one_row_are_slow_and_say_so(step_class):
         columns, values = pm.Data("X", X), pm.Data("y", rng.normal(X @ [1.0, -1.0]))
         pm.Normal("y_obs", columns @ w, 1.0, observed=values)
         step = step_class(minibatch=["X", "y"], batch_size=1, metric=None)
-    point = walk(step, start(model, step, tune=1000, draws=2000), 1000)[0][-1]
+    point = run_steps(step, start(model, step, tune=1000, draws=2000), 1000)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 2000)
+    _, stats = run_steps(step, point, 2000)
     assert all(stat["warning"] is None for stat in stats[:-1])
     assert "effective sample size of '" in stats[-1]["warning"].message

@@ -1,4 +1,4 @@
-"""Posteriors with kinks, and what the steps on unconstrained values have of their own."""
+"""Posteriors with kinks, and step methods on unconstrained values."""
 
 from itertools import product
 
@@ -27,7 +27,7 @@ from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.samplers.dynamics import thermostat_inertia_of
 from tests.grids import by_default, cross, slow
-from tests.steps.runs import INTERPRETED, sample, start, walk
+from tests.steps.runs import INTERPRETED, run_steps, sample, start
 
 N_ROWS, BATCH = 1000, 100
 
@@ -143,7 +143,7 @@ def test_tuning_goes_to_the_posterior_first():
         pm.Potential("hinge", -pm.math.maximum(0.0, 1.0 - labels * (features @ w)))
     step = make(model, SSGNHT, metric=None, batch_size=BATCH, minibatch=["X", "y"])
     for seed in (1, 2, 3):
-        points, stats = walk(step, start(model, step, tune=500, draws=1, seed=seed), 10)
+        points, stats = run_steps(step, start(model, step, tune=500, draws=1, seed=seed), 10)
         assert not any(stat["diverging"] for stat in stats)
         left = np.linalg.norm(points[-1]["w"] - middle) / np.linalg.norm(middle)
         assert left < 0.25
@@ -155,9 +155,9 @@ def test_tuning_goes_to_the_posterior_first():
 )
 def test_step_sizes_are_used_as_given(model, step_class, schedule):
     step = make(model, step_class, step_size=schedule)
-    points, stats = walk(step, start(model, step, tune=4, draws=4), 4)
+    points, stats = run_steps(step, start(model, step, tune=4, draws=4), 4)
     step.stop_tuning()
-    stats += walk(step, points[-1], 4)[1]
+    stats += run_steps(step, points[-1], 4)[1]
     expected = [schedule(t) if callable(schedule) else schedule for t in range(8)]
     np.testing.assert_array_equal([stat["step_size"] for stat in stats], expected)
 
@@ -165,12 +165,12 @@ def test_step_sizes_are_used_as_given(model, step_class, schedule):
 def test_diffusion_is_used_as_given(model):
     """With the inertia of the paper; the thermostat starts at A."""
     step = make(model, SSGNHT, step_size=1e-6, diffusion=30.0)
-    _, stats = walk(step, start(model, step, tune=0, draws=2), 2)
+    _, stats = run_steps(step, start(model, step, tune=0, draws=2), 2)
     assert [stat["diffusion"] for stat in stats] == [30.0, 30.0]
     assert stats[0]["thermostat"] == pytest.approx(30.0, abs=1e-3)
     for arguments, inertia in (({}, 1.0), ({"thermostat_inertia": 0.5}, 0.5)):
         step = make(model, SSGNHT, step_size=1e-3, diffusion=30.0, n_steps=1, **arguments)
-        _, (one, two) = walk(step, start(model, step, tune=0, draws=2), 2)
+        _, (one, two) = run_steps(step, start(model, step, tune=0, draws=2), 2)
         change = 1e-3 * (one["temperature"] - 1.0) / inertia
         assert two["thermostat"] - one["thermostat"] == pytest.approx(change, rel=1e-6)
 
@@ -195,7 +195,7 @@ def test_adagrad_of_a_draw(classifier, model):
         metric = 1.0 / (1.0 + np.sqrt(squares))
         fill_normal(stream, noise)
         w += 0.5 * 0.3**2 * metric * gradient + 0.3 * np.sqrt(metric) * noise
-    (drawn,), _ = walk(step, point, 1)
+    (drawn,), _ = run_steps(step, point, 1)
     np.testing.assert_allclose(drawn["w"], w, rtol=1e-12)
     np.testing.assert_allclose(step.sampler.dynamics.squares, squares, rtol=1e-12)
 
@@ -237,9 +237,9 @@ def test_warning_where_euler_leaves_too_little(model):
     """A friction of one half per step takes a quarter of the variance."""
     step = make(model, SSGNHT, step_size=0.01, diffusion=50.0, thermostat_inertia=0.05)
     middle = start(model, step, tune=20, draws=300) | {"w": np.array([1.5, -1.5])}
-    point = walk(step, middle, 20)[0][-1]
+    point = run_steps(step, middle, 20)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 300)
+    _, stats = run_steps(step, point, 300)
     assert all(stat["warning"] is None for stat in stats[:-1])
     message = stats[-1]["warning"].message
     assert "SSGNHT[w]: The loss of variance by Euler's method with a thermostat of 0." in message
@@ -252,9 +252,9 @@ def test_warning_names_the_arguments_of_ssgnht(model):
         model, SSGNHT, step_size=0.01, diffusion=1.0, thermostat_inertia=1e6, batch_size=5,
         minibatch=["X", "y"],
     )  # fmt: skip
-    point = walk(step, start(model, step, tune=1, draws=100), 1)[0][-1]
+    point = run_steps(step, start(model, step, tune=1, draws=100), 1)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 100)
+    _, stats = run_steps(step, point, 100)
     message = stats[-1]["warning"].message
     assert "The kinetic temperature with step size 0.01 and diffusion 1 is" in message
     assert "the draws are wider" in message
@@ -266,9 +266,9 @@ def test_warning_where_no_friction_is_left(model):
     step = make(
         model, SSGNHT, step_size=0.05, diffusion=1.0, batch_size=5, minibatch=["X", "y"]
     )  # fmt: skip
-    point = walk(step, start(model, step, tune=200, draws=100), 200)[0][-1]
+    point = run_steps(step, start(model, step, tune=200, draws=100), 200)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 100)
+    _, stats = run_steps(step, point, 100)
     assert stats[-1]["thermostat"] == pytest.approx(1.0 / 0.05)
     message = stats[-1]["warning"].message
     assert "with the thermostat at its bound, 1/step_size = 20, is" in message
@@ -284,9 +284,9 @@ def test_warning_where_one_variable_has_no_friction_left():
         rows = pm.Data("X", X)
         pm.Normal("x", mean + 0.0 * other, 1.0, observed=rows)
         step = SSGNHT(step_size=0.05, diffusion=1.0, batch_size=5, minibatch=["X"])
-    point = walk(step, start(model, step, tune=200, draws=100), 200)[0][-1]
+    point = run_steps(step, start(model, step, tune=200, draws=100), 200)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 100)
+    _, stats = run_steps(step, point, 100)
     assert stats[-1]["thermostat"] < 0.9 / 0.05
     assert "with the thermostat at its bound" in stats[-1]["warning"].message
 
@@ -393,7 +393,7 @@ def test_bias_of_euler_is_what_is_allowed():
 def test_thermostats_of_tuning(model):
     """ξ is near A while the target temperature is above 1, and free afterwards."""
     step = make(model, SSGNHT, metric=None, batch_size=BATCH, minibatch=["X", "y"])
-    _, stats = walk(step, start(model, step, tune=100, draws=1), 100)
+    _, stats = run_steps(step, start(model, step, tune=100, draws=1), 100)
     friction = np.array([stat["diffusion"] for stat in stats])
     thermostat = np.array([stat["thermostat"] for stat in stats])
     np.testing.assert_allclose(thermostat[:50], friction[:50], rtol=0.05)

@@ -1,4 +1,4 @@
-"""Tuning ends at kinetic temperature one; what goes wrong is said."""
+"""Tuning to kinetic temperature 1, divergences, and warnings."""
 
 import logging
 
@@ -26,7 +26,7 @@ from pymc_geodesic.adaptation.annealed_parameters import (
 )
 from pymc_geodesic.monitoring.kinetic_temperature import temperature_error
 from tests.grids import by_default, cross, slow
-from tests.steps.runs import INTERPRETED, sample, start, walk
+from tests.steps.runs import INTERPRETED, run_steps, sample, start
 
 LANGEVIN = [SGGMC, gSGNHT]
 
@@ -42,8 +42,8 @@ uncorrected_steps = steps(SGGMC, SSGNHT, of=[*LANGEVIN, SSGNHT, SGLD])
 
 @pytest.fixture(scope="module")
 def directions():
-    law = VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0, size=1000)
-    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
+    dist = VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0, size=1000)
+    x = pm.draw(dist, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
         mu = UniformSphere("mu", shape=3)
         VonMisesFisher("x_obs", mu, 10.0, observed=pm.Data("x", x))
@@ -116,7 +116,7 @@ def test_learning_rate_and_momentum_decay(directions):
             minibatch="x", batch_size=50, learning_rate=1e-4, momentum_decay=0.3,
             compile_kwargs=INTERPRETED,
         )  # fmt: skip
-    _, (stat, *_) = walk(step, start(directions, step, tune=0, draws=2), 2)
+    _, (stat, *_) = run_steps(step, start(directions, step, tune=0, draws=2), 2)
     assert stat["step_size"] == pytest.approx(np.sqrt(1e-4 / 1000))
     assert stat["friction"] == pytest.approx(0.3 / np.sqrt(1e-4 / 1000))
 
@@ -130,9 +130,9 @@ def test_schedules(directions, step_class, schedule):
     with directions:
         step = step_class(step_size=schedule, friction=100.0, compile_kwargs=INTERPRETED)
     point = start(directions, step, tune=4, draws=4)
-    points, stats = walk(step, point, 4)
+    points, stats = run_steps(step, point, 4)
     step.stop_tuning()
-    stats += walk(step, points[-1], 4)[1]
+    stats += run_steps(step, points[-1], 4)[1]
     np.testing.assert_array_equal([s["step_size"] for s in stats], [schedule(t) for t in range(8)])
 
 
@@ -160,9 +160,9 @@ def too_hot(directions):
 
 
 def test_warning_where_it_ran_too_hot(directions, too_hot):
-    point = walk(too_hot, start(directions, too_hot, tune=5, draws=10), 5)[0][-1]
+    point = run_steps(too_hot, start(directions, too_hot, tune=5, draws=10), 5)[0][-1]
     too_hot.stop_tuning()
-    _, stats = walk(too_hot, point, 10)
+    _, stats = run_steps(too_hot, point, 10)
     assert all(stat["warning"] is None for stat in stats[:-1])
     message = stats[-1]["warning"].message
     assert "SGGMC[mu]: The kinetic temperature with step size 0.002 and friction 50 is" in message
@@ -184,7 +184,7 @@ def test_no_warning_of_a_few_draws(normal):
     farthest = 0.0
     for seed in range(20):
         point = start(normal, step, tune=0, draws=2, seed=seed)
-        _, stats = walk(step, point, 2)
+        _, stats = run_steps(step, point, 2)
         assert stats[-1]["warning"] is None
         farthest = max(farthest, abs(np.mean([stat["temperature"] for stat in stats]) - 1.0))
     assert farthest > 0.2
@@ -216,9 +216,9 @@ def test_warning_where_nothing_is_accepted(directions):
     with directions:
         step = GMC(step_size=3.0, compile_kwargs=INTERPRETED)
     for draws, warns in ((20, True), (2, False)):
-        point = walk(step, start(directions, step, tune=1, draws=draws), 1)[0][-1]
+        point = run_steps(step, start(directions, step, tune=1, draws=draws), 1)[0][-1]
         step.stop_tuning()
-        _, stats = walk(step, point, draws)
+        _, stats = run_steps(step, point, draws)
         assert (stats[-1]["warning"] is not None) == warns
         if warns:
             assert "more tuning draws or a smaller step_size" in stats[-1]["warning"].message
@@ -226,7 +226,7 @@ def test_warning_where_nothing_is_accepted(directions):
 
 @pytest.fixture
 def cliff():
-    """A normal law whose gradient is NaN wherever a ≥ limit."""
+    """A normal distribution whose gradient is NaN wherever a ≥ limit."""
     with pm.Model() as model:
         a = pm.Normal("a", shape=2)
         pm.Normal("b")
@@ -244,9 +244,9 @@ def move_cliff(model, step, limit):
 def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
     with cliff:
         step = step_class(metric=None, compile_kwargs=INTERPRETED)
-    points, stats = walk(step, start(cliff, step, tune=50, draws=50), 5)
+    points, stats = run_steps(step, start(cliff, step, tune=50, draws=50), 5)
     move_cliff(cliff, step, -100.0)
-    lost, lost_stats = walk(step, points[-1], 3)
+    lost, lost_stats = run_steps(step, points[-1], 3)
     assert [stat["diverging"] for stat in lost_stats] == [True] * 3
     for point in lost:
         np.testing.assert_array_equal(point["a"], points[-1]["a"])
@@ -256,7 +256,7 @@ def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
     sizes = np.array([stat["step_size"] for stat in lost_stats])
     np.testing.assert_allclose(sizes[1:] / sizes[:-1], 0.5)
     move_cliff(cliff, step, 100.0)
-    _, after = walk(step, lost[-1], 3)
+    _, after = run_steps(step, lost[-1], 3)
     assert not any(stat["diverging"] for stat in after)
     assert after[0]["step_size"] < 0.2 * stats[-1]["step_size"]
 
@@ -265,7 +265,7 @@ def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
 def test_not_finite_after_tuning_stops(cliff, step_class):
     with cliff:
         step = step_class(compile_kwargs=INTERPRETED)
-    points, _ = walk(step, start(cliff, step, tune=5, draws=5), 5)
+    points, _ = run_steps(step, start(cliff, step, tune=5, draws=5), 5)
     step.stop_tuning()
     move_cliff(cliff, step, -100.0)
     with pytest.raises(SamplingError) as caught:
@@ -279,9 +279,9 @@ def test_not_finite_after_tuning_stops(cliff, step_class):
 def test_gmc_refuses_what_is_not_finite(cliff):
     with cliff:
         step = GMC(step_size=0.3, compile_kwargs=INTERPRETED)
-    points, _ = walk(step, start(cliff, step, tune=0, draws=20), 5)
+    points, _ = run_steps(step, start(cliff, step, tune=0, draws=20), 5)
     move_cliff(cliff, step, float(points[-1]["a"].max()) + 1e-3)
-    later, stats = walk(step, points[-1], 10)
+    later, stats = run_steps(step, points[-1], 10)
     assert any(stat["diverging"] for stat in stats)
     assert all(np.isfinite(point["a"]).all() for point in later)
 
