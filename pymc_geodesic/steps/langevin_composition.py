@@ -170,7 +170,9 @@ def whitened_adaptation(
         See `pymc_geodesic.SGGMC`.
     """
     if not whitens:
-        return Ineligible("coordinates are not adapted with these arguments or local variables")
+        return Ineligible(
+            "coordinates are not adapted with user-specified arguments or local variables"
+        )
     assert metric is not None
     gradient = adapted_gradient(estimate, product, control_variates=control_variates)
     if isinstance(gradient, Ineligible):

@@ -39,9 +39,9 @@ ROUTES = [(drawn, {}), (named, {"minibatch": ["rows"], "batch_size": 5})]
 
 
 @pytest.mark.parametrize(("route", "minibatches"), ROUTES)
-@pytest.mark.parametrize(("total_size", "how"), [(400, "narrower"), (5, "wider")])
+@pytest.mark.parametrize(("total_size", "how"), [(400, "too narrow"), (5, "too wide")])
 def test_wrong_total_size_warns(route, minibatches, total_size, how):
-    expected = rf"total_size={total_size} of 'y' is not the 40 rows.*{how}.*total_size=40"
+    expected = rf"total_size={total_size} of 'y' does not match the 40 rows.*{how}.*total_size=40"
     with route(total_size), pytest.warns(UserWarning, match=expected):
         pg.SGGMC(compile_kwargs=INTERPRETED, **minibatches)
 
@@ -79,7 +79,7 @@ def test_numbers_whose_squares_overflow_raise(large):
     with pm.Model():
         rows = pm.Data("rows", numbers)
         pm.Normal("y", pm.Normal("a"), observed=rows)
-        with pytest.raises(ValueError, match=r"'rows' holds 1e\+\d+, whose square overflows"):
+        with pytest.raises(ValueError, match=r"'rows' contains 1e\+\d+, whose square overflows"):
             pg.SGGMC(minibatch="rows", batch_size=5, compile_kwargs=INTERPRETED)
 
 
@@ -174,7 +174,7 @@ def test_rows_in_memory(way, arguments):
     row_density(model_of(groups(-GROUPS), way), **arguments)  # from the end, as in NumPy
     table = NAMES.get(way, "an array that is made of 'effect' and 'sd'")
     for bad in (57, GROUPS, -GROUPS - 1):
-        message = f"row {BAD_ROW} of 'group' gives the index {bad} into {table}.*number what"
+        message = f"row {BAD_ROW} of 'group' gives the index {bad} into {table}.*number the groups"
         with pytest.raises(ValueError, match=message):
             row_density(model_of(groups(bad), way), **arguments)
 

@@ -372,7 +372,9 @@ def test_a_variable_for_each_row_needs_its_name_at_any_batch_size():
     with pm.Model() as model:
         each = pm.Normal("each", shape=40)
         pm.Normal("seen", each, observed=pm.Data("y", np.arange(40.0)))
-    with pytest.raises(ValueError, match=r"\['each'\] may have a value for each row: .* local="):
+    with pytest.raises(
+        ValueError, match=r"If \['each'\] have a value for each row, name them in local="
+    ):
         row_density(model, minibatch="y", batch_size=40)
 
 

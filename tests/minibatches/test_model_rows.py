@@ -89,7 +89,7 @@ def test_observations_of_two_lengths():
         mean = pm.Normal("mean")
         pm.Normal("y", mean, 1.0, observed=Y)
         pm.Normal("few", mean, 1.0, observed=Y[:30])
-    with pytest.raises(ValueError, match=r"different rows: 'y' has 400, 'few' has 30\. Name the"):
+    with pytest.raises(ValueError, match=r"different rows: 'y' has 400, 'few' has 30\. Name those"):
         pg.SGGMC(batch_size=10, model=model)
     step = pg.SGGMC(batch_size=50, minibatch="y", model=model)
     assert list(step.rows.data) == ["y (observed)"]
@@ -327,8 +327,8 @@ def _group_out_of_bounds(mean):
 
 
 MISTAKES = {
-    _nothing_observed: "no observed variable with more than one value, and no potential",
-    _scalar_observed: "no observed variable with more than one value, and no potential",
+    _nothing_observed: "no observed variable with more than one value and no potential",
+    _scalar_observed: "no observed variable with more than one value and no potential",
     _summed_potential: r"one value for each row, without \.sum\(\)",
     _potentials_of_two_lengths: "the potentials have different rows: 'died' has 300, 'lived' has 1",
     _masked: "'y' contain NaN or are masked, and PyMC imputes .* Drop these rows",
@@ -377,7 +377,9 @@ def test_variables_with_a_value_for_each_row():
     with pm.Model() as model:
         level = pm.Normal("level", shape=N)
         pm.Normal("y", level, 1.0, observed=Y)
-    with pytest.raises(ValueError, match=r"\['level'\] may have a value for each row.*local="):
+    with pytest.raises(
+        ValueError, match=r"If \['level'\] have a value for each row, name them in local="
+    ):
         pg.SGGMC(batch_size=50, model=model)
 
 
@@ -403,7 +405,7 @@ def test_missing_values():
     with pm.Model() as model:
         x = np.where(np.arange(N) == 3, np.nan, X[:, 0])
         pm.Normal("y", pm.Normal("slope") * x, 1.0, observed=Y)
-    with pytest.raises(ValueError, match=r"'constant 1' holds NaN; drop or impute"):
+    with pytest.raises(ValueError, match=r"'constant 1' contains NaN: drop or impute"):
         pg.SGGMC(batch_size=50, model=model)
 
 

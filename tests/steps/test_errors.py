@@ -41,8 +41,8 @@ def regression():
 BLOCKS = {"minibatch": ["x", "y"], "batch_size": 5}
 MISTAKES = [
     ({"vars": ["slop"]}, "Unknown variable 'slop'.*Did you mean 'slope'"),
-    ({"vars": ["twice"]}, "'twice' is not a random variable but a Deterministic; the free"),
-    ({"vars": ["x"]}, "'x' is not a random variable but a data container; the free"),
+    ({"vars": ["twice"]}, "'twice' is not a random variable but a Deterministic. The free"),
+    ({"vars": ["x"]}, "'x' is not a random variable but a data container. The free"),
     ({"vars": ["slope", "slope"]}, "vars names 'slope' twice"),
     ({"vars": 3}, "vars must be variables or their names, got 3"),
     ({"step_size": True}, "step_size must be one positive number, got True"),
@@ -125,7 +125,7 @@ def make(model, step_class, **kwargs):
 
 
 COMMON = [
-    ({"vars": ["nu"]}, r"Unknown variable 'nu'; the free variables are \['mu', 'k'\]"),
+    ({"vars": ["nu"]}, r"Unknown variable 'nu'. The free variables are \['mu', 'k'\]"),
     ({"vars": ["k"]}, "'k' is discrete.*Leave it to another step method"),
     ({"vars": ["x_obs"]}, "'x_obs' is observed"),
     ({"step_size": -1.0}, "step_size must be positive, got -1.0"),
@@ -160,12 +160,12 @@ LANGEVIN = [
     ({"batch_size": 21}, "batch_size=21 exceeds the 20 rows of 'x'"),
     ({"minibatch": ["x"], "batch_size": 21}, "batch_size=21 exceeds the 20 rows of 'x'"),
     ({"minibatch": ["z"], "batch_size": 5}, r"'z', which is not a pm.Data container.*\['x'\]"),
-    ({"minibatch": ["z"], "batch_size": 5}, r'Write z = pm.Data\("z", z\) at the beginning'),
+    ({"minibatch": ["z"], "batch_size": 5}, r'Add z = pm.Data\("z", z\) at the beginning'),
     (
         {"minibatch": ["x"], "batch_size": 5, "minibatch_order": "sorted"},
         "minibatch_order='sorted' is unknown",
     ),
-    ({"minibatch": ["x"], "batches": [np.ones((2, 3))]}, "pass total_size="),
+    ({"minibatch": ["x"], "batches": [np.ones((2, 3))]}, "Pass total_size="),
     ({"batches": [np.ones((2, 3))]}, "batches= needs minibatch="),
 ]
 
@@ -227,7 +227,9 @@ def test_observed_values_outside_of_containers():
 
 def test_schedule_that_leaves_the_positive_numbers(model):
     step = make(model, SGGMC, step_size=lambda draw: 0.01 * (2 - draw), friction=1.0)
-    with pytest.raises(ValueError, match=r"step_size= gave 0.0 at draw 2; it must be positive"):
+    with pytest.raises(
+        ValueError, match=r"step_size= returned 0.0 at draw 2, which is not positive"
+    ):
         sample(model, [step], draws=5, tune=0)
 
 
@@ -240,7 +242,9 @@ def test_schedules_of_the_other_steps(step_class, value):
     with pm.Model():
         pm.Gamma("rate", 2.0, 1.0)
         step = step_class(step_size=lambda draw: value, compile_kwargs=INTERPRETED)
-        with pytest.raises(ValueError, match=r"step_size= gave .* at draw 0; it must be positive"):
+        with pytest.raises(
+            ValueError, match=r"step_size= returned .* at draw 0, which is not positive"
+        ):
             pm.sample(
                 draws=2, tune=2, chains=1, step=step, progressbar=False, quiet=True,
                 compile_kwargs=INTERPRETED,
@@ -371,9 +375,9 @@ STARTS = [
     (negative_concentration, r"{y: -inf}.*of 'y' violate “mu is a unit vector, kappa >= 0”"),
     (
         negative_scale_at_the_start,
-        r"{s: -0.92, y: -inf}.*of 'y' violate “sigma > 0”: correct them, or .* to 's'\.",
+        r"{s: -0.92, y: -inf}.*of 'y' violate “sigma > 0”: correct them, or .* of 's'\.",
     ),
-    (data_outside_the_support, r"y: -inf}. 'y' has data outside its support.*\(initval=\) to 's'"),
+    (data_outside_the_support, r"y: -inf}. 'y' has data outside its support.*\(initval=\) of 's'"),
 ]
 
 

@@ -94,7 +94,7 @@ def sizes(x: np.ndarray) -> list[float]:
         (COVARIANCE + np.triu(np.full((3, 3), 0.1), 1), "is not symmetric"),
         (COVARIANCE + np.eye(3)[[1, 0, 2]], "is not positive definite"),
         (np.ones(4), r"4 coordinates, but .* has 3 Euclidean coordinates: a \(1\), b \(2\)"),
-        (np.eye(2), r"2 coordinates, but .* are 3: a \(1\), b \(2\), in this order"),
+        (np.eye(2), r"2 coordinates, but this step has 3 .*: a \(1\), b \(2\)\. Pass"),
     ]),
 )  # fmt: skip
 def test_what_is_no_covariance_is_refused(kind, metric, message):
