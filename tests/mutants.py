@@ -213,7 +213,7 @@ def no_kinetic_energy(blocks, v, chains, sign, energy):
 
 
 @njit
-def low_thermometer(v, dim):
+def low_temperature_reading(v, dim):
     """A thermometer that reads 20 % too little."""
     return 0.8 * integrators.kinetic_temperature(v, dim)
 
@@ -244,7 +244,7 @@ BIASED = [
     Mutant("gradient 10 % too small", sggmc, edit=(FORCE, "v[j], 0.9 * gradient[j]")),
     Mutant("noise 10 % too small", gsgnht, {"friction_coefficients": weaker_noise}),
     Mutant("sign of the gradient", gsgnht, edit=(FORCE, "v[j], -gradient[j]")),
-    Mutant("wrong thermometer", gsgnht, {"kinetic_temperature": low_thermometer}),
+    Mutant("wrong thermometer", gsgnht, {"kinetic_temperature": low_temperature_reading}),
     Mutant("accepts everything", gmc, {"uniform": always_small, **ON_S2}),
     Mutant("velocities 10 % too small", gmc, {"refresh_velocity": slow_velocity, **ON_S2}),
     Mutant("no kinetic energy", gmc, {"add_kinetic_energy": no_kinetic_energy, **ON_S2}),

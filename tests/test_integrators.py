@@ -165,7 +165,7 @@ def test_positions_are_of_second_order_at_a_constant_thermostat(
 
 
 @pytest.mark.parametrize("mutant", UNBALANCED, ids=str)
-def test_unbalanced_thermostats_are_noticed(mutant):
+def test_unbalanced_thermostats_are_detected(mutant):
     order = observed_order(0.9, 0.0, 0.0, splitting=EXACT, kicks=mutant.compile())
     assert order < 1.5
 

@@ -41,7 +41,7 @@ def test_geometric_mean_solves_its_equation():
 
 
 @pytest.mark.parametrize("d", [1, 4, 20])
-def test_exact_for_a_normal_law_from_draws_of_another(d):
+def test_exact_for_a_normal_posterior_from_draws_of_another(d):
     # the draws come from a distribution unrelated to the posterior, as during burn-in
     rng = np.random.default_rng(d)
     covariance = random_covariance(rng, d, 1e3)
@@ -54,7 +54,7 @@ def test_exact_for_a_normal_law_from_draws_of_another(d):
 
 
 @pytest.mark.parametrize("far", [1e3, 1e5, 1e7])
-def test_scales_along_a_long_way_and_across(far):
+def test_scales_from_a_long_trend(far):
     # from a start so many standard deviations away the draws come on a straight line
     rng = np.random.default_rng(2)
     way = far * np.linspace(1.0, 0.5, 20)[:, np.newaxis] * [1.0, -0.5, 0.3]
@@ -63,7 +63,7 @@ def test_scales_along_a_long_way_and_across(far):
     np.testing.assert_allclose(eigenvalues, 1.0, rtol=1e-3)
 
 
-def test_scales_are_finite_however_long_the_way_was():
+def test_scales_are_finite_after_a_long_trend():
     rng = np.random.default_rng(2)
     x = 1e15 * np.linspace(1.0, 0.5, 20)[:, np.newaxis] * [1.0, -0.5, 0.3]
     x = x + rng.standard_normal((20, 3))
@@ -72,7 +72,7 @@ def test_scales_are_finite_however_long_the_way_was():
     assert np.isfinite(np.linalg.inv(factor)).all()
 
 
-def test_draws_alone_would_not_do():
+def test_draws_without_gradients_are_not_enough():
     # the same draws, whitened by their own covariance: what the estimate above is worth
     rng = np.random.default_rng(4)
     covariance = random_covariance(rng, 4, 1e3)
@@ -90,7 +90,7 @@ def test_diagonal_scales_of_independent_coordinates():
     np.testing.assert_allclose(factor, sd, rtol=1e-10)
 
 
-def test_directions_that_were_not_seen_keep_their_scale():
+def test_unobserved_directions_keep_their_scale():
     rng = np.random.default_rng(3)
     d, n = 40, 10
     direction = np.ones(d) / np.sqrt(d)
@@ -126,7 +126,7 @@ def condition(factor, covariance: np.ndarray) -> float:
 
 @pytest.mark.parametrize("variances", [np.geomspace(1e2, 1e4, 5), np.geomspace(1e-4, 1e-2, 5)])
 @pytest.mark.parametrize("n", [100, 250])
-def test_few_directions_of_many_are_found(variances, n):
+def test_few_directions_of_many_are_estimated(variances, n):
     rng = np.random.default_rng(5)
     covariance = spiked_covariance(rng, 120, variances)
     x, gradients = exact_draws(rng, covariance, n)
@@ -140,7 +140,7 @@ def test_few_directions_of_many_are_found(variances, n):
 
 
 @pytest.mark.parametrize("n", [20, 60, 400])
-def test_no_direction_is_found_where_there_is_none(n):
+def test_no_direction_from_independent_coordinates(n):
     """Gradients that are noisy, too, as those of a posterior that is not quite normal."""
     rng = np.random.default_rng(6)
     x, gradients = exact_draws(rng, spiked_covariance(rng, 200, []), n)
@@ -150,7 +150,7 @@ def test_no_direction_is_found_where_there_is_none(n):
     assert np.abs(np.log(found.stretch)).max(initial=0.0) < np.log(2.0)
 
 
-def test_directions_that_were_not_looked_at_by_other_draws_would_be_spurious():
+def test_directions_without_cross_validation_are_spurious():
     """What fewer draws than coordinates make of independent positions and gradients."""
     rng = np.random.default_rng(7)
     x, gradients = rng.normal(size=(2, 40, 300))
@@ -167,7 +167,7 @@ def test_few_draws_have_no_direction():
         assert found.directions.shape == (5, 0)
 
 
-def test_low_rank_is_its_matrix():
+def test_low_rank_metric_equals_its_dense_matrix():
     rng = np.random.default_rng(9)
     directions, _ = np.linalg.qr(rng.normal(size=(7, 3)))
     factor = LowRank(np.exp(rng.normal(size=7)), directions, np.array([0.1, 3.0, 20.0]))
@@ -180,7 +180,7 @@ def test_low_rank_is_its_matrix():
     np.testing.assert_allclose(factor.solve(z), np.linalg.solve(matrix, z.T).T, atol=1e-10)
 
 
-def test_metric_there_and_back_and_chain_rule():
+def test_metric_round_trip_and_chain_rule():
     rng = np.random.default_rng(6)
     along = np.array([[0.6], [0.0], [0.8]])
     low_rank = LowRank(np.array([2.0, 0.5, 3.0]), along, np.array([5.0]))
@@ -202,7 +202,7 @@ def test_metric_there_and_back_and_chain_rule():
     )
 
 
-def test_windows_forget_the_way_to_the_posterior():
+def test_windows_discard_burn_in():
     rng = np.random.default_rng(7)
     windows = MassMatrixWindows(60, FactorEstimator("dense"))
     ended = []
@@ -219,7 +219,7 @@ def test_windows_forget_the_way_to_the_posterior():
     assert 0.5 < eigenvalues.min() <= eigenvalues.max() < 2.0
 
 
-def test_what_is_not_finite_is_left_out():
+def test_nonfinite_draws_are_ignored():
     windows = MassMatrixWindows(10, FactorEstimator("dense"))
     for draw in range(10):
         windows.add(np.full(2, np.nan if draw % 2 else draw), np.array([-draw, np.inf]))
@@ -245,7 +245,7 @@ def test_windows_resume():
 
 
 @pytest.mark.parametrize("kind", ["dense", "low rank", "diag"])
-def test_scales_of_angles_are_those_of_the_circle(kind):
+def test_scales_of_angles_are_circular(kind):
     """However far the line is that a chain went along; other coordinates keep their scale."""
     rng = np.random.default_rng(1)
     n = 500

@@ -32,7 +32,7 @@ def advice_of(caplog) -> list[str]:
     ("n_rows", "rows_per_group", "batch_size", "noise"),
     [(60_000, 20, 200, 6.9), (60_000, 50, 200, 4.3), (60_000, 200, 200, 1.7), (900, 10, 100, 0.23)],
 )
-def test_noise_is_that_of_a_warm_up(n_rows, rows_per_group, batch_size, noise, caplog):
+def test_expected_noise_is_that_of_a_warm_up(n_rows, rows_per_group, batch_size, noise, caplog):
     """Medians over coordinates of variances that warm-ups measured."""
     step = made(groups(n_rows, rows_per_group), batch_size=batch_size)
     assert step.adaptation.cost.noise == pytest.approx(noise, rel=0.25)
@@ -71,7 +71,7 @@ def test_no_cost_without_minibatches_or_adaptation(caplog):
 
 
 @pytest.mark.slow
-def test_gradients_of_a_draw_are_those_that_are_expected():
+def test_number_of_gradients_per_draw_is_the_expected_one():
     model = groups(20_000, 20)
     step = pg.SGGMC(model=model, batch_size=200)
     pm.sample(

@@ -299,7 +299,7 @@ def test_biased_temperatures_reduce_the_step_size_or_the_subtracted_noise():
     assert bounded.parameters.step_size == 0.2
 
 
-def test_noise_that_is_not_projected_is_noticed(measured, monkeypatch):
+def test_unprojected_noise_is_detected(measured, monkeypatch):
     _, noise, z = measured
     monkeypatch.setattr(gradient_noise, "project", lambda *args: None)
     noise.replace(noise.differences(z, 4000, new_stream(np.random.default_rng(2))))

@@ -168,7 +168,7 @@ def test_other_minibatches_of_control_variates():
 
 
 @pytest.mark.parametrize("route", ["data", "minibatch", "computed"])
-def test_control_variates_count_data_that_were_set_again(route):
+def test_control_variates_use_data_after_set_data(route):
     others = np.random.default_rng(2).integers(1, 4, size=30)
     with pm.Model() as model:
         z = pm.Data("z", LABELS.astype("int32"))

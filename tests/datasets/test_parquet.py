@@ -248,7 +248,7 @@ def test_a_row_that_is_not_a_number_is_named_with_its_file(tmp_path):
         list(source_of(blocks).all_rows())
 
 
-def test_sampling_in_processes_is_sampling_in_one(folder):
+def test_sampling_in_processes_agrees_with_one(folder):
     """After this process has read from the files, and the others are forks of it."""
     blocks = parquet_blocks(folder, columns=COLUMNS, block_size=300)
     read(blocks)

@@ -162,7 +162,7 @@ class Halved(Op):
         outputs[0][0] = 0.5 * inputs[0]
 
 
-def test_what_python_raises_within_compiled_code_arrives():
+def test_python_error_in_compiled_code_is_raised():
     x, halved = pt.dvector("x", shape=(2,)), Halved()
     with pytest.warns(UserWarning, match="Numba will use object mode"):
         field = compile_gradient([x], [], [halved(x)])

@@ -98,7 +98,7 @@ def test_direction_has_the_projected_gradient_of_pymc():
     np.testing.assert_allclose(parts["kappa"], expected_kappa, rtol=1e-10)
 
 
-def test_proportions_carry_the_volume_of_their_chart():
+def test_proportions_include_the_volume_of_their_chart():
     alpha = np.array([[2.0, 3.0, 4.0], [1.5, 0.7, 1.0]])
     with pm.Model() as model:
         pm.Dirichlet("w", alpha)
@@ -110,7 +110,7 @@ def test_proportions_carry_the_volume_of_their_chart():
     assert value == pytest.approx(logp + np.log(np.abs(q)).sum(), rel=1e-10)
 
 
-def test_half_line_is_the_variable_itself():
+def test_half_line_uses_the_variable_itself():
     """No logarithm and no Jacobian."""
     with pm.Model() as model:
         pm.Gamma("s", 3.3, 2.1, shape=2)
@@ -164,7 +164,7 @@ def test_full_data(full, table):
 
 
 @pytest.mark.parametrize("batch_size", [BATCH, 7])
-def test_rows_are_scaled_and_everything_else_is_not(full, table, batch_size):
+def test_only_rows_are_scaled(full, table, batch_size):
     X, y = table
     gradient = Gradient(full, minibatch=["X", "y"], batch_size=batch_size)
     for start in gradient.estimator.next_minibatches(6):
@@ -226,7 +226,7 @@ def test_minibatch_nodes_that_share_a_generator_share_their_rows(table, is_compu
 
 
 @pytest.mark.parametrize("order", ["random", "independent"])
-def test_other_orders_see_the_rows_they_name(full, table, order):
+def test_other_orders_use_their_rows(full, table, order):
     X, y = table
     gradient = Gradient(full, minibatch=["X", "y"], batch_size=BATCH, minibatch_order=order)
     for start in gradient.estimator.next_minibatches(4):
@@ -235,7 +235,7 @@ def test_other_orders_see_the_rows_they_name(full, table, order):
         np.testing.assert_allclose(gradient(W, start)[1]["w"], expected, rtol=1e-10)
 
 
-def test_streamed_blocks_see_the_rows_they_bring(full, table):
+def test_streamed_blocks_use_their_rows(full, table):
     X, y = table
     batches = [(X[i : i + BATCH], y[i : i + BATCH]) for i in range(0, N_ROWS, BATCH)]
     gradient = Gradient(full, minibatch=["X", "y"], batches=batches, total_size=N_ROWS)
@@ -263,7 +263,7 @@ def test_rows_counted_by_a_dimension(table):
     np.testing.assert_allclose(gradient(W, 5)[1]["w"], expected, rtol=1e-10)
 
 
-def test_data_that_is_not_minibatched_is_read_when_it_changes(table):
+def test_other_data_are_updated_by_set_data(table):
     X, y = table
     with pm.Model() as model:
         centre = pm.Data("centre", np.zeros(N_FEATURES))
@@ -277,7 +277,7 @@ def test_data_that_is_not_minibatched_is_read_when_it_changes(table):
     np.testing.assert_allclose(gradient(W)[1]["w"] - before, [1.0, 2.0], rtol=1e-10)
 
 
-def test_nothing_is_hidden_in_the_graph(full, table):
+def test_data_are_explicit_inputs_of_the_graph(full, table):
     """Data and long constants are explicit inputs; only short constants stay."""
     X, _ = table
     with pm.Model() as model:
@@ -320,7 +320,7 @@ def test_manifolds_follow_the_transform():
     np.testing.assert_allclose(w.coordinates(w.values(q)), q, rtol=1e-12)
 
 
-def test_order_of_the_variables_is_the_callers():
+def test_order_of_the_variables_is_the_one_passed():
     with pm.Model() as model:
         pm.Normal("a", 1.0)
         pm.Normal("b", 2.0)
@@ -372,7 +372,7 @@ def test_containers_of_different_lengths(table):
         Gradient(model, minibatch=["X", "z"], batch_size=2)
 
 
-def test_container_nobody_reads(table):
+def test_unused_container_raises(table):
     X, y = table
     with pm.Model() as model:
         regression(pm.Data("X", X), pm.Data("y", y))
@@ -428,7 +428,7 @@ def test_missing_observed_values(table, drawn):
         Gradient(model, vars=["w"], **arguments)
 
 
-def test_a_mask_that_is_no_container(table):
+def test_mask_without_a_container(table):
     X, y = table
     seen = y > y.min()
     with pm.Model() as model:

@@ -383,7 +383,7 @@ def test_variables_with_a_value_for_each_row():
         pg.SGGMC(batch_size=50, model=model)
 
 
-def test_models_that_draw_their_rows():
+def test_models_with_pymc_minibatch():
     with pm.Model() as model:
         rows = pm.Minibatch(Y, batch_size=10)
         pm.Normal("y", pm.Normal("mean"), 1.0, observed=rows, total_size=N)
@@ -396,7 +396,7 @@ def test_mixed_names():
         pg.SGGMC(batch_size=50, minibatch=["y", "levels"], model=regression())
 
 
-def test_more_rows_than_there_are():
+def test_batch_size_exceeds_the_rows():
     with pytest.raises(ValueError, match="batch_size=500 exceeds the 400 rows"):
         pg.SGGMC(batch_size=500, model=regression())
 

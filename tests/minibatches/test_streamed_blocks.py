@@ -117,7 +117,7 @@ def test_joined_blocks_are_joined_again_by_a_restored_state():
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("taken", range(1, 9))
-def test_a_restored_state_joins_what_was_wanted_when_a_block_began_to_load(order, taken):
+def test_a_restored_state_joins_blocks_as_when_loading_began(order, taken):
     """Draws get shorter and longer on the way, as tuning makes them."""
     lengths, steps = [40, 40, 25, 15], [16, 2, 2, 20, 3, 3, 2, 16, 2, 2, 18, 2, 2, 2]
     source = source_of(blocks_of(lengths), order=order)
@@ -231,7 +231,7 @@ def test_two_blocks_are_in_memory():
     assert len(buffers) == 2
 
 
-def test_a_new_chain_takes_the_memory_of_the_last():
+def test_a_new_chain_reuses_the_memory_of_the_last():
     source = source_of(row_blocks(*table(), block_size=40), draws_per_block=1)
     take(source, 2)
     first = source.arrays["X"].ctypes.data

@@ -59,7 +59,7 @@ def sample(cores=1, arrays=None, **kwargs):
         )
 
 
-def test_sampling_in_processes_is_sampling_in_one():
+def test_sampling_in_processes_agrees_with_one():
     settings = {"step_size": 2e-3, "friction": 100.0, "draws_per_block": 5}
     draws = sample(**settings)
     np.testing.assert_array_equal(sample(cores=2, **settings), draws)
@@ -172,7 +172,7 @@ ROW_BYTES = 29 * 4
 @pytest.mark.parametrize(
     ("what", "row_bytes"), [("rows", ROW_BYTES), slow("sparse", ROW_BYTES + 29 * 4 + 2 * 8)]
 )
-def test_two_blocks_fit_and_no_more(tmp_path, what, row_bytes):
+def test_memory_limit_of_two_blocks(tmp_path, what, row_bytes):
     """A sparse row has its numbers, their columns, and where it begins and ends."""
     block_size = 300_000
     growth, _ = peak_of(what, 5 * block_size, block_size, tmp_path)

@@ -145,7 +145,7 @@ def test_rows_are_independent_where_noise_is_subtracted():
     assert type(pg.SGGMC(metric=None, **rows).estimator.source) is ShuffledRows
 
 
-def test_bound_of_the_step_size_is_kept(step):
+def test_step_size_does_not_exceed_its_bound(step):
     adapted = step.adaptation
     point, _ = advance(step, begin(step), N_EXPLORATION + 1)
     before = adapted.parameters.step_size
@@ -217,7 +217,7 @@ def test_half_lines_of_any_scale(rate):
     assert 0.4 < step.adaptation.gradient.metric.lengths[0] * rate < 2.5
 
 
-def test_no_factor_from_windows_in_which_nothing_moved():
+def test_windows_without_moves_give_no_factor():
     windows = MassMatrixWindows(10, FactorEstimator("dense"))
     for _ in range(10):
         windows.add(np.array([1e6, 3.0]), np.array([0.1, -2.0]))
@@ -274,11 +274,11 @@ def test_a_runaway_temperature_of_either_sign_is_a_divergence(step, monkeypatch,
     point, _ = advance(step, begin(step), 45)
     run = step.sampler.dynamics.run
 
-    def run_hot(*arguments):
+    def run_with_high_temperature(*arguments):
         temperatures, clips = run(*arguments)
         return np.full_like(temperatures, temperature), clips
 
-    monkeypatch.setattr(step.sampler.dynamics, "run", run_hot)
+    monkeypatch.setattr(step.sampler.dynamics, "run", run_with_high_temperature)
     before = step.adaptation.parameters.step_size
     _, (stats,) = step.step(point)
     assert stats["diverging"]
@@ -380,11 +380,11 @@ def groups_model(n_groups: int, rows: int, scale: float) -> pm.Model:
 
 @pytest.mark.parametrize("step_class", [pg.GMC, slow(pg.SGGMC)])
 @pytest.mark.parametrize("shape", [(85, 11, 0.5), slow((8, 50, 1.0)), slow((20, 30, 0.5))])
-def test_scales_of_groups_with_informative_data_are_no_funnels(step_class, shape):
+def test_scales_of_groups_with_informative_data_are_not_funnels(step_class, shape):
     assert not is_of_funnel(last_warning(step_class(model=groups_model(*shape)), 1))
 
 
-def test_non_centered_eight_schools_are_no_funnel():
+def test_non_centered_eight_schools_are_not_a_funnel():
     effects = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
     errors = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
     with pm.Model() as model:

@@ -55,7 +55,7 @@ def make(model, step_class, vars=None, **kwargs):
         return step_class(chosen, compile_kwargs=INTERPRETED, **kwargs)
 
 
-def check_law(posterior):
+def check_moments(posterior):
     """Means and spreads within what a short chain can be off."""
     assert abs(float(posterior["a"].mean()) - 3.0) < 0.4
     assert np.abs(posterior["b"].mean(("chain", "draw")) - [-2.0, 5.0]).max() < 0.06
@@ -77,7 +77,7 @@ def check_law(posterior):
 )
 def test_variables_in_any_order(model, step_class, order):
     idata = sample(model, make(model, step_class, order), draws=300, tune=200)
-    check_law(idata.posterior)
+    check_moments(idata.posterior)
 
 
 @every_step([SGGMC])
@@ -95,7 +95,7 @@ def test_variables_by_name(model):
 def test_two_steps_in_one_model(model):
     steps = [make(model, gSGNHT, ["mu", "b"]), make(model, GMC, ["s", "a"])]
     idata = sample(model, steps, draws=400, tune=300)
-    check_law(idata.posterior)
+    check_moments(idata.posterior)
     assert "acceptance_rate" in idata.sample_stats
     assert "thermostat" in idata.sample_stats
 
@@ -116,7 +116,7 @@ def test_steps_see_each_others_draws():
 
 
 @every_step(BASES)
-def test_a_point_that_was_moved_is_read_again(model, step_class):
+def test_points_changed_by_other_steps_are_read(model, step_class):
     step = make(model, step_class, step_size=1e-6)
     point = run_steps(step, start(model, step, tune=2, draws=2), 2)[0][-1]
     moved = {**point, "a": np.array(7.0)}
@@ -129,7 +129,7 @@ def interpreted_nuts(variable):
     return pm.NUTS([variable], compile_kwargs=INTERPRETED)
 
 
-def test_beside_nuts():
+def test_with_nuts():
     """κ by NUTS while the mean direction moves on the sphere."""
     dist = VonMisesFisher.dist(NORTH, 30.0, size=200)
     x = pm.draw(dist, random_seed=1, mode="FAST_COMPILE")
@@ -146,7 +146,7 @@ def test_beside_nuts():
     assert abs(float(posterior["kappa"].mean()) * (1.0 - length) - 1.0) < 0.1
 
 
-def test_beside_a_variable_with_dims():
+def test_with_a_variable_that_has_dims():
     """The length of a dimension is not in the type of the other variable."""
     x = pm.draw(VonMisesFisher.dist(np.eye(3), 30.0), random_seed=1, mode="FAST_COMPILE")
     with pm.Model(coords={"group": range(3)}) as model:
@@ -192,7 +192,7 @@ def pickled(step):
 
 @every_step(BASES)
 @pytest.mark.parametrize("duplicate", [pickled, copy.copy, copy.deepcopy])
-def test_a_copy_goes_on_as_the_original(model, step_class, duplicate):
+def test_a_copy_continues_as_the_original(model, step_class, duplicate):
     """By cloudpickle, as PyMC sends steps to its processes; no model pickles without it."""
     step = make(model, step_class)
     point = start(model, step, tune=10, draws=20)
@@ -236,7 +236,7 @@ def test_replay_from_a_saved_state(model, step_class, tuned):
         assert equal_dataclass_values(restored.sampling_state, end)
 
 
-def test_state_of_another_model_is_refused(model):
+def test_state_of_another_model_raises(model):
     with pm.Model() as other:
         pm.Normal("z", shape=4)
     state = make(other, SGGMC).sampling_state

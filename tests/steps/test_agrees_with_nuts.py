@@ -59,17 +59,17 @@ def gmc_for_both(made: pm.Model) -> GMC:
     return GMC()
 
 
-def gmc_beside_nuts(made: pm.Model) -> list:
+def gmc_and_nuts(made: pm.Model) -> list:
     return [GMC([made["mu"]]), pm.NUTS([made["kappa"]])]
 
 
-@pytest.mark.parametrize("step", [gmc_for_both, gmc_beside_nuts])
+@pytest.mark.parametrize("step", [gmc_for_both, gmc_and_nuts])
 def test_first_and_second_moments(nuts, step):
     found = moments(step, 6000)
     assert worst_z(found, nuts) < 4.0
 
 
-def test_the_moments_would_show_a_small_error(nuts):
+def test_the_moments_detect_a_small_error(nuts):
     """A shift of κ by a tenth of its spread is rejected."""
     means, errors = nuts
     sd = np.sqrt(means[PAIRS.index((3, 3))] - means[PAIRS.index((3, -1))] ** 2)

@@ -145,7 +145,7 @@ def normal_step(mode=None):
 @pytest.mark.parametrize(
     "asked", [{"backend": "c"}, {"compile_kwargs": {"mode": "CVM"}}], ids=["backend", "mode"]
 )
-def test_a_backend_of_sample_that_is_not_that_of_the_step_is_warned_of(cores, asked):
+def test_a_different_backend_of_sample_warns(cores, asked):
     """Once in each call, in the main process."""
     model, step = normal_step()
     for _ in range(2):
@@ -161,7 +161,7 @@ def test_a_backend_of_sample_that_is_not_that_of_the_step_is_warned_of(cores, as
 
 
 @pytest.mark.parametrize(("mode", "backend"), [(None, "numba"), ("CVM", "c"), ("CVM", None)])
-def test_no_warning_of_the_backend_of_the_step(mode, backend):
+def test_the_backend_of_the_step_does_not_warn(mode, backend):
     model, step = normal_step(mode)
     with model:
         pm.sample(step=step, cores=1, compute_convergence_checks=False, backend=backend, **SHORT)

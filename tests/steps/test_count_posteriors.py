@@ -71,7 +71,7 @@ def test_streamed_rows_that_multiply_a_simplex_inside_a_sum(step_class, step_siz
 
 
 @every_step
-def test_first_rows_of_a_minibatch_that_say_nothing(step_class):
+def test_uninformative_first_rows_of_a_minibatch(step_class):
     """Ones, for which the sum is one: the other rows decide."""
     rows = np.concatenate([np.ones((N, 3)), FACTORS / FACTORS.max()])
     with pm.Model() as model:
@@ -124,12 +124,12 @@ def regression():
     return model
 
 
-def test_sgrld_together_with_nuts_tunes_to_a_likelihood_that_is_no_count(regression):
+def test_sgrld_with_nuts_tunes_to_a_likelihood_without_counts(regression):
     idata = draws_of(regression, SGRLD, n_steps=40)
     assert_posterior(idata.posterior["w"].values[0], exact_on_simplex(regression_likelihood))
 
 
-def test_scir_names_what_it_cannot_sample_before_it_starts(regression):
+def test_scir_names_unsupported_terms_before_sampling(regression):
     with pytest.raises(ValueError, match=r"SCIR cannot sample 'w'.*SGRLD"):
         make(regression)
 
@@ -148,7 +148,7 @@ def test_the_step_of_sgrld_resolves_the_likelihood_and_the_noise_of_minibatches(
     assert 0.0 < float(idata.sample_stats["variance_inflation"][0, -1]) < 0.0501
 
 
-def test_a_form_that_first_values_of_other_variables_hide_raises():
+def test_unsupported_form_hidden_by_initial_values_raises():
     """With b at zero the likelihood of g is a constant, which is of any form."""
     with pm.Model() as model:
         b, g = pm.Normal("b", 0.0, 1.0), pm.Gamma("g", 2.0, 1.0)
@@ -157,7 +157,7 @@ def test_a_form_that_first_values_of_other_variables_hide_raises():
         make(model, vars=["g"])
 
 
-def test_a_form_that_few_rows_show_is_an_error_while_tuning():
+def test_unsupported_form_in_few_rows_raises_while_tuning():
     slopes = np.zeros(400)
     slopes[7] = 1.0
     with pm.Model() as model:
@@ -210,7 +210,7 @@ def test_rows_of_blocks_of_unequal_length_count_the_same(step_class):
 
 
 @pytest.mark.parametrize("tune", [0, 1, slow(2), slow(3)])
-def test_a_short_tuning_phase_keeps_no_early_step(tune):
+def test_a_short_tuning_phase_keeps_no_early_step_size(tune):
     """The noise that is allowed before a chain has arrived is not allowed for good."""
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(3))

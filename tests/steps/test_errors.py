@@ -63,7 +63,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES)
-def test_mistakes_that_are_easily_made(regression, arguments, message):
+def test_common_mistakes(regression, arguments, message):
     with pytest.raises(ValueError, match=message):
         SGGMC(**({"model": regression, "compile_kwargs": INTERPRETED} | arguments))
 
@@ -102,7 +102,7 @@ def test_labels_that_are_exchanged_for_others(step_class):
         sample(model, [step], draws=3, tune=3)
 
 
-def test_something_without_a_name_as_minibatch(regression):
+def test_minibatch_argument_without_a_name(regression):
     with pytest.raises(ValueError, match=r"must be names of pm\.Data containers.*got a list"):
         SGGMC(model=regression, minibatch=[[1.0, 2.0]], batch_size=5)
 
@@ -225,7 +225,7 @@ def test_observed_values_outside_of_containers():
             SGGMC(batch_size=5, minibatch="x", compile_kwargs=INTERPRETED)
 
 
-def test_schedule_that_leaves_the_positive_numbers(model):
+def test_schedule_that_becomes_nonpositive(model):
     step = make(model, SGGMC, step_size=lambda draw: 0.01 * (2 - draw), friction=1.0)
     with pytest.raises(
         ValueError, match=r"step_size= returned 0.0 at draw 2, which is not positive"
@@ -303,7 +303,7 @@ def test_initial_value_off_the_manifold(model):
         sample(model, [step], initvals={"mu": [2.0, 0.0, 0.0]}, draws=5, tune=5)
 
 
-def test_rows_that_do_not_fit():
+def test_rows_of_different_lengths():
     """One of two containers is named, or the observed values are in none."""
     rows = np.arange(50.0)
     with pm.Model():
@@ -386,7 +386,7 @@ STARTS = [
     cross(COMMON_STEPS, STARTS),
     ids=lambda each: getattr(each, "__name__", ""),
 )
-def test_the_term_to_blame_for_a_start_is_named(step_class, build, message):
+def test_invalid_start_names_the_term(step_class, build, message):
     with pm.Model() as model:
         build()
         step = step_class(step_size=0.1, compile_kwargs=INTERPRETED)
@@ -397,7 +397,7 @@ def test_the_term_to_blame_for_a_start_is_named(step_class, build, message):
 
 
 @pytest.mark.parametrize("step_class", [SCIR, SGRLD], ids=lambda step: step.__name__)
-def test_the_term_of_another_variable_to_blame_for_a_start(step_class):
+def test_invalid_start_names_the_term_of_another_variable(step_class):
     with pm.Model() as model:
         pm.Gamma("s", 2.0, 1.0)
         pm.Potential("y", pm.math.log(pm.Normal("a") - 1.0))
@@ -445,7 +445,7 @@ def test_no_edge_of_the_density(term):
     SGGMC(["s"], model=gamma_and(term), compile_kwargs=INTERPRETED)
 
 
-def test_an_edge_of_the_density_that_a_correction_sees():
+def test_an_edge_of_the_density_with_metropolis_correction():
     GMC(["s"], model=gamma_and(EDGES["uniform"]), compile_kwargs=INTERPRETED)
 
 

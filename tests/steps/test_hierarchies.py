@@ -245,7 +245,7 @@ def test_sparse_needs_effects():
             pg.GMC(metric="sparse")
 
 
-def test_other_uses_of_an_effect_are_no_hierarchy():
+def test_other_uses_of_an_effect_are_not_a_hierarchy():
     with pm.Model():
         a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
         pm.Normal("y", a[GROUP] + a.sum(), 1.0, observed=Y)
@@ -273,14 +273,14 @@ def short_run(step_of, **start):
     )  # fmt: skip
 
 
-def test_likelihoods_without_second_derivatives_are_no_hierarchy():
+def test_likelihoods_without_second_derivatives_are_not_a_hierarchy():
     with pm.Model():
         a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
         pm.VonMises("y", a[GROUP], pm.HalfNormal("kappa", 5.0), observed=Y % np.pi)
         assert "sparse" not in repr(pg.GMC().adaptation)
 
 
-def test_a_loading_is_no_scale():
+def test_a_loading_is_not_a_scale():
     """A factor with a normal prior is zero where the chain starts, and changes its sign."""
     with pm.Model():
         z, loading = pm.Normal("z", shape=7), pm.Normal("loading")

@@ -79,7 +79,7 @@ BY_HAND = [
 
 
 @pytest.mark.parametrize(("step_class", "given"), BY_HAND, ids=str)
-def test_what_is_set_by_hand_runs_as_it_stands(model, step_class, given):
+def test_user_specified_parameters_are_used_unchanged(model, step_class, given):
     with model:
         step = step_class(
             batch_size=BATCH, minibatch=["X", "y"], compile_kwargs=INTERPRETED, **given

@@ -38,7 +38,7 @@ def sample(model, step, **kwargs):
 LEFT_TO_ANOTHER_STEP = r"\['s'\] would be sampled by another step method.*pm\.Minibatch.*minibatch="
 
 
-def test_a_variable_left_to_nuts(model):
+def test_nuts_for_a_variable_with_minibatches_raises(model):
     step = SGGMC(["b"], model=model, **UNDERDAMPED)
     with pytest.raises(ValueError, match=LEFT_TO_ANOTHER_STEP):
         sample(model, step)
@@ -93,7 +93,7 @@ def streaming():
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("other", [pm.NUTS, slow(GMC)])
-def test_a_variable_beside_streamed_rows(streaming, other):
+def test_streamed_rows_and_a_variable_of_another_step(streaming, other):
     """Another step would take the row of zeros for the data."""
     model, rows = streaming
     with model:

@@ -85,7 +85,7 @@ def test_proportions(step_class, manifold):
 
 
 @every_step(by_default=GMC)
-def test_positive_numbers_between_walls(step_class):
+def test_bounded_positive_variables(step_class):
     """A density that is positive at zero, where the logarithm has a long tail."""
     with pm.Model() as model:
         pm.HalfNormal("s", 2.0, shape=2)
@@ -146,7 +146,7 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize(("variable", "manifold", "reason"), ELSEWHERE)
-def test_a_manifold_on_which_a_variable_does_not_live(variable, manifold, reason):
+def test_wrong_manifold_of_a_variable_raises(variable, manifold, reason):
     with pm.Model() as model:
         variable()
         with pytest.raises(ValueError, match=f"^'x' .*{reason}"):
@@ -157,7 +157,7 @@ class Interval(Euclidean):
     """A manifold that the package does not know."""
 
 
-def test_a_manifold_of_ones_own_under_any_transform():
+def test_custom_manifold_under_any_transform():
     """The point is what PyMC's transform makes of the value."""
     with pm.Model() as model:
         pm.Uniform("x", [1.0, 2.0], [3.0, 5.0])

@@ -55,7 +55,7 @@ def advance(step, point, n_tune, n):
         slow(pg.SGLD, np.diag(COVARIANCE)),
     ],
 )
-def test_given_covariance_is_used_as_it_is(kind, metric):
+def test_user_specified_covariance_is_used_unchanged(kind, metric):
     names = ["a", "b"] if kind is pg.SGLD else None
     step = kind(names, model=normal_model(), metric=metric)
     _, draws = chain(step, 150, 10)
@@ -97,7 +97,7 @@ def sizes(x: np.ndarray) -> list[float]:
         (np.eye(2), r"2 coordinates, but this step has 3 .*: a \(1\), b \(2\)\. Pass"),
     ]),
 )  # fmt: skip
-def test_what_is_no_covariance_is_refused(kind, metric, message):
+def test_invalid_covariance_raises(kind, metric, message):
     names = ["a", "b"] if kind in (pg.SSGNHT, pg.SGLD) else None
     with pytest.raises(ValueError, match=message):
         kind(names, model=normal_model(), metric=metric)
@@ -124,7 +124,7 @@ def thousand(d: int = 1000, n_strong: int = 5):
 
 
 @pytest.mark.slow
-def test_strong_directions_of_a_thousand_coordinates_are_found():
+def test_strong_directions_of_a_thousand_coordinates_are_estimated():
     model, directions, variances = thousand()
     found = {}
     for metric in ("diag", "auto"):
@@ -164,7 +164,7 @@ def test_replays_with_few_directions():
         slow(pg.SGLD, {"step_size": 0.1}),
     ],
 )
-def test_a_covariance_that_nothing_would_look_at_is_refused(step_class, arguments):
+def test_unused_covariance_raises(step_class, arguments):
     with pm.Model():
         pm.Normal("x", shape=2)
         with pytest.raises(ValueError, match="does not adapt its coordinates"):

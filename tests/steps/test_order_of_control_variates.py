@@ -166,7 +166,7 @@ def test_auto_chooses_the_cheaper_draw():
     assert costs[2] < 0.5 * costs[1]
 
 
-def test_pairs_without_the_noisy_rows_do_not_decide(monkeypatch):
+def test_pairs_without_noisy_rows_do_not_choose_the_order(monkeypatch):
     def no_noise(self, differences):
         return np.zeros(differences.shape[1]), np.zeros(differences.shape[1])
 
@@ -207,7 +207,7 @@ def test_replays_with_second_order():
     np.testing.assert_array_equal(found, expected)
 
 
-def test_another_chain_without_tuning_goes_on_with_second_order():
+def test_a_chain_without_tuning_keeps_second_order():
     step = step_of("logistic", batch_size=2)
     tuned(step, N_TUNE)
     hessian = step.adaptation.gradient.second_order.hessian.copy()
@@ -216,7 +216,7 @@ def test_another_chain_without_tuning_goes_on_with_second_order():
     np.testing.assert_allclose(step.adaptation.gradient.second_order.hessian, hessian, rtol=1e-12)
 
 
-def test_what_has_no_second_derivative_is_named(monkeypatch):
+def test_terms_without_a_second_derivative_are_named(monkeypatch):
     monkeypatch.setattr(MinibatchGradient, "row_curvature", lambda self: None)
     with pytest.raises(ValueError, match=r"control_variates=2 .* 'y'.* choose control_variates=1"):
         step_of("logistic", batch_size=10, control_variates=2)
@@ -226,6 +226,6 @@ def test_what_has_no_second_derivative_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("order", [True, None, "1", 3])
-def test_what_is_no_order_is_refused(order):
+def test_invalid_order_raises(order):
     with pytest.raises(ValueError, match=r"control_variates=.* is unknown; choose"):
         step_of("logistic", batch_size=10, control_variates=order)

@@ -51,7 +51,7 @@ def of_rows(rows, step_class, draws, batch_size=100, tune=1000, **kwargs):
 
 
 @pytest.mark.parametrize("splitting", ["exact", "paper"])
-def test_gsgnht_of_a_normal_law(normal, splitting):
+def test_gsgnht_for_a_normal_distribution(normal, splitting):
     """Read after a kick, v·v made it 3 % too narrow, at a temperature of 1.00002."""
     variances, stats = full(normal, gSGNHT, splitting=splitting)
     assert variances.mean() == pytest.approx(1.0, abs=0.005)
@@ -59,7 +59,7 @@ def test_gsgnht_of_a_normal_law(normal, splitting):
     assert float(stats["temperature"].mean()) == pytest.approx(1.0, abs=0.002)
 
 
-def test_sggmc_of_a_normal_law(normal):
+def test_sggmc_for_a_normal_distribution(normal):
     """Positions were right; the temperature that was reported, 1.023, was not."""
     variances, stats = full(normal, SGGMC)
     assert variances.mean() == pytest.approx(1.0, abs=0.005)
@@ -67,7 +67,7 @@ def test_sggmc_of_a_normal_law(normal):
     assert float(stats["temperature"].mean()) == pytest.approx(1.0, abs=0.003)
 
 
-def test_euler_of_a_normal_law(normal):
+def test_euler_for_a_normal_distribution(normal):
     """The variance is too small, of first order in the step size, as documented."""
     variances, stats = full(normal, SSGNHT, metric=None)
     missing = 0.5 * float((stats["thermostat"] * stats["step_size"]).mean())
@@ -77,7 +77,7 @@ def test_euler_of_a_normal_law(normal):
 
 
 @pytest.mark.parametrize("step_class", [SGLD], ids=lambda step: step.__name__)
-def test_langevin_of_a_normal_law(normal, step_class):
+def test_langevin_for_a_normal_distribution(normal, step_class):
     variances, stats = full(normal, step_class, metric=None)
     bias = 1.0 / (1.0 - 0.25 * float(stats["step_size"][0, -1]) ** 2)
     assert 1.02 < bias < 1.06

@@ -84,7 +84,7 @@ def test_posterior(route, table, posterior):
 
 
 @pytest.mark.parametrize("step_class", [slow(SGGMC), gSGNHT])
-def test_known_noise_lets_it_move_faster(step_class, table):
+def test_known_noise_allows_longer_steps(step_class, table):
     """As much as half of the noise may come from the gradients once their variance is known."""
     sizes = {}
     for noise in (None, "fisher"):
@@ -112,7 +112,7 @@ def test_fisher_noise_gives_the_posterior(table, posterior):
 @pytest.mark.parametrize(
     ("route", "order"), cross(["named", "pymc", "computed"], ["shuffled", "random"])
 )
-def test_data_that_were_set_again(table, order, route):
+def test_data_after_set_data(table, order, route):
     """The rows a step copied, or computed, follow their container when a chain begins."""
     X, y = table
     with pm.Model() as model:
@@ -154,7 +154,7 @@ def assert_gradients_are_of(step, X, y):
     np.testing.assert_allclose(found, expected(np.arange(N_ROWS)), rtol=1e-9)
 
 
-def test_white_noise_where_it_is_counted_on(table):
+def test_independent_minibatches_where_they_are_assumed(table):
     """Epochs for SGGMC unadapted; independent rows where noise is known, or for a thermostat."""
     many = np.tile(table[0], (100, 1)), np.tile(table[1], 100)
     kinds = {}

@@ -94,7 +94,7 @@ def test_prior_only(concentration):
         )
 
 
-def test_the_minibatch_may_be_the_data(model):
+def test_minibatch_of_all_rows(model):
     one = sample(model, make(model, step_size=1.0), draws=30, tune=0)
     other = sample(model, make(model, step_size=1.0, batch_size=100, minibatch=["z"]), draws=30,
                    tune=0)  # fmt: skip
@@ -228,7 +228,7 @@ def test_control_variates_reduce_the_noise_of_expected_counts():
     assert noise[1] < 0.1 * noise[0]
 
 
-def test_a_wide_run_is_reported(model, caplog):
+def test_an_inflated_variance_is_reported(model, caplog):
     sample(model, make(model, step_size=1.0, **MINIBATCH), draws=30, tune=30, quiet=False)
     assert "relative increase of the variance by minibatch noise with step size 1 is" in caplog.text
 
@@ -272,7 +272,7 @@ def test_a_step_survives_pickling(model, step_class):
     np.testing.assert_array_equal(points[0]["w_simplex__"], points[1]["w_simplex__"])
 
 
-def test_one_process_is_two_processes(model):
+def test_one_and_two_processes_agree(model):
     runs = [
         sample(model, make(model, **MINIBATCH), draws=20, tune=20, chains=2, cores=cores)
         for cores in (1, 2)
@@ -297,7 +297,7 @@ def test_a_model_without_simplices_and_gamma_variables():
 
 
 @pytest.mark.parametrize("begin", [1e-300, slow(1e-20)])
-def test_rates_that_start_next_to_zero_arrive(begin):
+def test_rates_that_start_near_zero_converge(begin):
     """Rounding of counts is not taken for an exposure, which would hold them there."""
     with pm.Model() as model:
         pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0), observed=[3, 4])
@@ -333,7 +333,7 @@ def test_blocks_of_rows_from_an_iterable():
     assert abs(float(posterior["w"][..., 0].mean()) - SHAPES[0] / SHAPES.sum()) < 0.03
 
 
-def test_a_point_that_was_moved_is_read_again(model):
+def test_points_changed_by_other_steps_are_read(model):
     step = make(model, step_size=1e-9, n_steps=1)
     point = run_steps(step, start(model, step, tune=0, draws=2), 1)[0][-1]
     moved = {**point, "w_simplex__": np.array([1.0, 0.5, -3.0, 0.3])}
@@ -368,7 +368,7 @@ def test_together_with_nuts():
 # Errors.
 
 
-def test_a_count_that_turns_negative_is_an_error_with_a_name():
+def test_a_negative_count_raises_an_error_with_its_name():
     with pm.Model() as model:
         w = pm.Dirichlet("weights", np.ones(2))
         sign = pm.Data("sign", np.array([1.0, 1.0]))
@@ -383,7 +383,7 @@ def test_a_count_that_turns_negative_is_an_error_with_a_name():
 
 
 @every_step
-def test_an_undefined_gradient_is_repeated_in_tuning_and_an_error_later(step_class):
+def test_an_undefined_gradient_is_retried_in_tuning_and_raises_later(step_class):
     with pm.Model() as model:
         w = pm.Dirichlet("weights", np.ones(2))
         factor = pm.Data("factor", np.array([1.0, 1.0]))

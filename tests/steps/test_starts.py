@@ -98,7 +98,7 @@ def test_first_temperature_depends_on_the_start(regression, step_class):
     assert initial_bias(step) == SETTINGS.near_bias
 
 
-def test_temperature_of_tuning_may_be_said(regression):
+def test_temperature_of_tuning_can_be_set(regression):
     model, slopes = regression
     for temperature, bias in ((1.0, 0.02), (1.5, 0.5), (4.0, 3.0)):
         with model:
@@ -115,7 +115,7 @@ def test_temperature_of_tuning_may_be_said(regression):
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(gSGNHT), slow(SSGNHT), SGLD, GMC])
-def test_what_was_tuned_is_handed_on(regression, step_class):
+def test_tuned_parameters_are_reused(regression, step_class):
     """To a chain without tuning; a chain that tunes again begins anew."""
     model, slopes = regression
     # with n_steps= all draws have the same step size
@@ -223,7 +223,7 @@ def test_energy_and_log_density(step_class):
 
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SGGMC), GMC], ids=lambda step: step.__name__)
-def test_angles_that_go_around_have_the_right_law(step_class, caplog):
+def test_wrapped_angles_have_the_right_distribution(step_class, caplog):
     """With κ = 1/2 a chain goes around often: scale and effective size are those of the circle."""
     with pm.Model() as model:
         PeriodicVonMises("a", 0.3, 0.5)
@@ -235,7 +235,7 @@ def test_angles_that_go_around_have_the_right_law(step_class, caplog):
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(SGLD), GMC], ids=lambda step: step.__name__)
-def test_one_short_chain_says_so(step_class):
+def test_one_short_chain_warns(step_class):
     with pm.Model() as model:
         pm.Normal("x", 0.0, 1.0, shape=2)
         pm.Normal("wide", 0.0, 1000.0)
@@ -270,7 +270,7 @@ def test_remedy_of_slow_frames_whitens_them():
 
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
-def test_minibatches_of_one_row_are_slow_and_say_so(step_class):
+def test_minibatches_of_one_row_warn_about_slow_mixing(step_class):
     """The noise of one of 200 rows leaves steps of which 20,000 are a few independent draws."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(200, 2))

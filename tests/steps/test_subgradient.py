@@ -109,7 +109,7 @@ def test_minibatches_of_a_hinge_loss(model, exact, step_class):
 
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT), gSGNHT], ids=lambda step: step.__name__)
-def test_tuning_is_not_misled_between_kinks(model, step_class):
+def test_tuning_between_kinks(model, step_class):
     """The curvature of a hinge loss is zero over short distances; a long step would run away."""
     step = make(model, step_class, metric=None, compile_kwargs=None)
     for seed in range(3):
@@ -126,7 +126,7 @@ def test_temperature_of_ssgnht(model, batch):
     assert float(temperature_summary(idata)["mean"][0]) == pytest.approx(1.0, abs=0.05)
 
 
-def test_tuning_goes_to_the_posterior_first():
+def test_tuning_reaches_the_posterior_first():
     """A hundred steps from w = 0 leave a quarter of the way at most: the first are long and hot."""
     rng = np.random.default_rng(3)
     X = np.column_stack([np.ones(20_000), rng.normal(size=(20_000, 4))])
@@ -175,7 +175,7 @@ def test_diffusion_is_used_as_given(model):
         assert two["thermostat"] - one["thermostat"] == pytest.approx(change, rel=1e-6)
 
 
-def test_inertia_that_is_left_open():
+def test_default_inertia():
     product = Product([("w", Euclidean(2), 1)])
     assert thermostat_inertia_of(None, product, np.array([30.0]), np.ones(1)) == pytest.approx(
         11.0 / 900.0
@@ -233,7 +233,7 @@ def test_naive_langevin_of_a_dirichlet():
     assert float(posterior["theta"].std(("chain", "draw"))[0]) == pytest.approx(0.0451, rel=0.1)
 
 
-def test_warning_where_euler_leaves_too_little(model):
+def test_warning_if_euler_underestimates_the_variance(model):
     """A friction of one half per step takes a quarter of the variance."""
     step = make(model, SSGNHT, step_size=0.01, diffusion=50.0, thermostat_inertia=0.05)
     middle = start(model, step, tune=20, draws=300) | {"w": np.array([1.5, -1.5])}
@@ -261,7 +261,7 @@ def test_warning_names_the_arguments_of_ssgnht(model):
     assert "more diffusion" in message
 
 
-def test_warning_where_no_friction_is_left(model):
+def test_warning_if_no_friction_is_left(model):
     """The noise of one step alone is above temperature 1."""
     step = make(
         model, SSGNHT, step_size=0.05, diffusion=1.0, batch_size=5, minibatch=["X", "y"]
@@ -276,7 +276,7 @@ def test_warning_where_no_friction_is_left(model):
     assert "smaller step_size or larger minibatches" in message
 
 
-def test_warning_where_one_variable_has_no_friction_left():
+def test_warning_if_one_variable_has_no_friction_left():
     """Its thermostat is at the bound, and that of a variable without data far from it."""
     X = np.random.default_rng(1).normal(size=(100, 2))
     with pm.Model() as model:
@@ -291,7 +291,7 @@ def test_warning_where_one_variable_has_no_friction_left():
     assert "with the thermostat at its bound" in stats[-1]["warning"].message
 
 
-def test_start_where_nothing_is_finite():
+def test_start_without_finite_values():
     with pm.Model() as model:
         pm.Normal("a")
         pm.Potential("never", pm.math.log(-1.0 - model["a"] ** 2))
@@ -358,14 +358,14 @@ def overdamped_step_size(model, measured, epoch=None):
 
 class TestOverdampedStepSize:
     @pytest.mark.parametrize("noise", [0.0, 10.0, 1e4])
-    def test_bias_is_what_is_allowed(self, model, noise):
+    def test_bias_is_the_allowed_one(self, model, noise):
         """(V/λ) tanh(h²λ/4) + h²λ/4, for noise along one direction and for isotropic noise."""
         for dim in (1, 7):
             measured = measurements(2, 4.0, np.array([dim * noise, dim * noise**2]))
             pull = overdamped_step_size(model, measured) ** 2 * 4.0 / 4.0
             assert noise / 4.0 * np.tanh(pull) + pull == pytest.approx(0.05, rel=1e-9)
 
-    def test_noise_that_adds_up_to_zero_allows_longer_steps(self, model):
+    def test_noise_that_cancels_over_an_epoch_allows_longer_steps(self, model):
         measured = measurements(2, 1.0, np.array([1e4, 1e8]))
         independent = overdamped_step_size(model, measured)
         shuffled = [overdamped_step_size(model, measured, epoch) for epoch in (2, 20, 10**7)]
@@ -380,7 +380,7 @@ class TestOverdampedStepSize:
         assert overdamped_step_size(model, measured) ** 2 * 9.0 <= 1.0 + 1e-9
 
 
-def test_bias_of_euler_is_what_is_allowed():
+def test_bias_of_euler_is_the_allowed_one():
     rule, measured = EulerAnnealing(), AnnealedMeasurements(2, final_bias=0.05, initial_bias=150.0)
     measured.reset(10)
     measured.update(1e-6, np.array([1e4, 0.0]))
@@ -400,7 +400,7 @@ def test_thermostats_of_tuning(model):
     assert not np.any(thermostat[75:] == friction[75:])
 
 
-def test_friction_of_euler_is_weak():
+def test_friction_of_euler_is_small():
     rule, measured = EulerAnnealing(), measurements(2, 1.0, np.array([1e4, 10.0]))
     step_size = rule.step_size(measured)
     np.testing.assert_allclose(rule.friction(measured, step_size) * step_size, 0.05)
@@ -410,7 +410,7 @@ def test_friction_of_euler_is_weak():
 @pytest.mark.parametrize(
     ("order", "epoch"), [("shuffled", N_ROWS // BATCH), ("independent", None), ("random", None)]
 )
-def test_epochs_that_tuning_counts_on(model, order, epoch):
+def test_epochs_that_tuning_assumes(model, order, epoch):
     step = make(
         model, SGLD, metric=None, batch_size=BATCH, minibatch=["X", "y"], minibatch_order=order
     )

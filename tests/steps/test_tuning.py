@@ -99,7 +99,7 @@ def test_acceptance_of_gmc(directions):
 
 
 @steps(gSGNHT)
-def test_hand_set_values_are_used_as_given(directions, step_class):
+def test_user_specified_values_are_used_unchanged(directions, step_class):
     with directions:
         step = step_class(
             minibatch="x", batch_size=50, step_size=2e-4, friction=700.0, compile_kwargs=INTERPRETED
@@ -152,17 +152,21 @@ def normal():
 
 
 @pytest.fixture
-def too_hot(directions):
+def step_with_high_temperature(directions):
     with directions:
         return SGGMC(
             minibatch="x", batch_size=10, step_size=2e-3, friction=50.0, compile_kwargs=INTERPRETED
         )
 
 
-def test_warning_where_it_ran_too_hot(directions, too_hot):
-    point = run_steps(too_hot, start(directions, too_hot, tune=5, draws=10), 5)[0][-1]
-    too_hot.stop_tuning()
-    _, stats = run_steps(too_hot, point, 10)
+def test_warning_about_a_high_temperature(directions, step_with_high_temperature):
+    point = run_steps(
+        step_with_high_temperature,
+        start(directions, step_with_high_temperature, tune=5, draws=10),
+        5,
+    )[0][-1]
+    step_with_high_temperature.stop_tuning()
+    _, stats = run_steps(step_with_high_temperature, point, 10)
     assert all(stat["warning"] is None for stat in stats[:-1])
     message = stats[-1]["warning"].message
     assert "SGGMC[mu]: The kinetic temperature with step size 0.002 and friction 50 is" in message
@@ -171,9 +175,16 @@ def test_warning_where_it_ran_too_hot(directions, too_hot):
     assert stats[-1]["warning"].level == "warn"
 
 
-def test_warning_of_pymc(directions, too_hot, caplog):
+def test_warning_of_pymc(directions, step_with_high_temperature, caplog):
     with caplog.at_level(logging.WARNING, "pymc"):
-        sample(directions, too_hot, tune=5, draws=10, quiet=False, compute_convergence_checks=True)
+        sample(
+            directions,
+            step_with_high_temperature,
+            tune=5,
+            draws=10,
+            quiet=False,
+            compute_convergence_checks=True,
+        )
     assert "kinetic temperature" in caplog.text
 
 
@@ -203,7 +214,7 @@ def test_error_of_a_mean_temperature(normal, friction):
     assert means.std() == pytest.approx(expected, rel=0.1)
 
 
-def test_no_warning_where_it_was_tuned(directions, caplog):
+def test_no_warning_after_tuning(directions, caplog):
     with directions:
         step = SGGMC(minibatch="x", batch_size=50, compile_kwargs=INTERPRETED)
     with caplog.at_level(logging.WARNING, "pymc"):
@@ -211,7 +222,7 @@ def test_no_warning_where_it_was_tuned(directions, caplog):
     assert "temperature" not in caplog.text
 
 
-def test_warning_where_nothing_is_accepted(directions):
+def test_warning_if_nothing_is_accepted(directions):
     """After twenty draws, but not after two, which may have been unlucky."""
     with directions:
         step = GMC(step_size=3.0, compile_kwargs=INTERPRETED)
@@ -241,7 +252,7 @@ def move_cliff(model, step, limit):
 
 
 @uncorrected_steps
-def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
+def test_divergence_while_tuning_halves_the_step_size(cliff, step_class):
     with cliff:
         step = step_class(metric=None, compile_kwargs=INTERPRETED)
     points, stats = run_steps(step, start(cliff, step, tune=50, draws=50), 5)
@@ -262,7 +273,7 @@ def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
 
 
 @uncorrected_steps
-def test_not_finite_after_tuning_stops(cliff, step_class):
+def test_divergence_after_tuning_raises(cliff, step_class):
     with cliff:
         step = step_class(compile_kwargs=INTERPRETED)
     points, _ = run_steps(step, start(cliff, step, tune=5, draws=5), 5)
@@ -276,7 +287,7 @@ def test_not_finite_after_tuning_stops(cliff, step_class):
     assert "smaller step_size" in message
 
 
-def test_gmc_refuses_what_is_not_finite(cliff):
+def test_gmc_rejects_nonfinite_proposals(cliff):
     with cliff:
         step = GMC(step_size=0.3, compile_kwargs=INTERPRETED)
     points, _ = run_steps(step, start(cliff, step, tune=0, draws=20), 5)
@@ -312,7 +323,7 @@ class TestAnnealing:
         softer.update(4.0, None)
         assert rule.step_size(softer) == pytest.approx(2.5 * step_size)
 
-    def test_bias_by_noise_is_what_is_allowed(self):
+    def test_bias_by_noise_is_the_allowed_one(self):
         """The noisiest block is at the limit; the others have weaker friction."""
         rule, measured = UnderdampedAnnealing(), AnnealedMeasurements(2, final_bias=0.03)
         measured.reset(10)
@@ -343,7 +354,7 @@ class TestAnnealing:
             assert (found[0] > 2.0) == (noise == 1e4)
             assert (found[0] == 1.0) == (noise == 0.0)
 
-    def test_measurements_that_are_not_finite_are_ignored(self):
+    def test_nonfinite_measurements_are_ignored(self):
         measured = AnnealedMeasurements(1, final_bias=0.02)
         measured.update(4.0, np.array([2.0]))
         measured.update(np.nan, np.array([np.inf]))
